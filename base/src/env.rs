@@ -1,0 +1,57 @@
+//! What the outside world provides: time and randomness.
+//!
+//! Devices come through `device::Opener` for the same reason. The core never calls
+//! `SystemTime::now` or a random generator itself, so that a simulated world can decide both.
+
+use std::io::Read;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The world as a pool sees it.
+pub trait Env: Send + Sync {
+    /// Time since the Unix epoch, UTC.
+    fn wall_clock(&self) -> Duration;
+
+    /// Time since an arbitrary start that never goes back.
+    fn monotonic(&self) -> Duration;
+
+    /// Fills `buffer` with random bytes fit for keys.
+    fn fill_random(&self, buffer: &mut [u8]) -> std::io::Result<()>;
+}
+
+/// The world of a running system.
+#[derive(Debug)]
+pub struct RealEnv {
+    start: Instant,
+}
+
+impl RealEnv {
+    /// An environment whose monotonic clock starts now.
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Default for RealEnv {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Env for RealEnv {
+    fn wall_clock(&self) -> Duration {
+        // A clock set before 1970 reads as the epoch: no caller can do better with it.
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn fill_random(&self, buffer: &mut [u8]) -> std::io::Result<()> {
+        std::fs::File::open("/dev/urandom")?.read_exact(buffer)
+    }
+}

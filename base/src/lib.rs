@@ -1,0 +1,24 @@
+//! Ids, units, the environment and bounded building blocks that every layer shares.
+//!
+//! Nothing here knows ZFS's format or does I/O. The crate exists so that a transaction group
+//! number can never be passed where an object number is meant, and so that whoever reads a
+//! clock or draws randomness gets it from an [`Env`] that a simulator can replace.
+
+#![forbid(unsafe_code)]
+
+mod bookmark;
+mod env;
+mod ids;
+mod memory;
+pub mod metrics;
+
+pub use bookmark::Bookmark;
+pub use env::{Env, RealEnv};
+pub use ids::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg, VdevId};
+pub use memory::{MemoryBudget, MemoryExceeded, MemoryLease};
+
+/// The unit of sizes and offsets in block pointers: 512 bytes, whatever the device's sector is.
+pub const SECTOR_SIZE: u64 = 512;
+
+/// The largest block the format allows: 16 MiB (`SPA_MAXBLOCKSIZE`).
+pub const BLOCK_SIZE_MAX: u64 = 16 << 20;

@@ -1,0 +1,25 @@
+//! OpenZFS's on-disk format: one structure per file, pure decoding and encoding.
+//!
+//! Nothing here does I/O or keeps state. Every decoder takes bytes that may be hostile and
+//! returns a [`Result`]. Unless a module says otherwise the bytes are little-endian: a block
+//! that a big-endian host wrote goes through [`byteswap`] first, once, so that no other
+//! decoder needs two variants.
+
+#![forbid(unsafe_code)]
+
+pub mod block_pointer;
+pub mod checksum_kind;
+pub mod compression_kind;
+pub mod dnode;
+mod error;
+pub mod object_type;
+pub mod objset;
+pub mod wire;
+
+pub use block_pointer::{BlockPointer, Dva};
+pub use checksum_kind::ChecksumKind;
+pub use compression_kind::CompressionKind;
+pub use dnode::Dnode;
+pub use error::DecodeError;
+pub use object_type::ObjectType;
+pub use objset::Objset;
