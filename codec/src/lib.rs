@@ -10,6 +10,9 @@
 #![deny(unsafe_code)]
 
 pub mod checksum;
+pub mod compress;
+
+pub use compress::{Compression, DecompressError};
 
 /// The byte order in which a block was written (bit B of its block pointer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -163,14 +163,14 @@ fn append(start: Words, sums: Words, count: u64) -> Words {
 /// before the end of the whole sequence (itself included), so its weights in a, b, c, d are
 /// 1, t, t(t+1)/2 and t(t+1)(t+2)/6. The lane has summed the weights 1, r, r(r+1)/2 and
 /// r(r+1)(r+2)/6. Writing the former in terms of the latter gives the integer factors below.
-pub(super) fn fold_lanes<const L: usize>(sums: &LaneSums<L>) -> Words {
+pub(super) fn fold_lanes<const L: usize>([a, b, c, d]: &LaneSums<L>) -> Words {
     let size = L as i64;
     let (size2, size3) = (size * size, size * size * size);
     let mut out = [0u64; 4];
     let times = |sum: u64, factor: i64| sum.wrapping_mul(factor as u64);
     for lane in 0..L {
         let l = lane as i64;
-        let [a, b, c, d] = [sums[0][lane], sums[1][lane], sums[2][lane], sums[3][lane]];
+        let (a, b, c, d) = (a[lane], b[lane], c[lane], d[lane]);
         out[0] = out[0].wrapping_add(a);
         out[1] = out[1]
             .wrapping_add(times(b, size))
