@@ -1,1 +1,56 @@
-fn main() {}
+//! `cargo xtask`: the developer's commands behind one door.
+//!
+//! Each command is a module of its own; this file only chooses. Whatever runs long prints how to
+//! run the same thing again, seed included.
+
+#![forbid(unsafe_code)]
+
+mod ci;
+mod delegate;
+mod workspace;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND [ARGUMENT...]
+
+  ci                          format, lints, tidy and all tests; what a change must pass
+  tidy                        the rules of STYLE.md that a program can check
+  golden [KIND...]            compare pools made by OpenZFS with what Cenote reads from them
+  zoo [--mutants N] [--seed S] [KIND...]
+                              damaged pools: no panic, no hang, no unbounded memory
+  fuzz NAME|all [--minutes N] fuzz targets, one per decoder
+  bench NAME [ARGUMENT...]    measurements beside the machine's ceiling and the rival
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let result = match command {
+        "ci" => ci::run(),
+        "tidy" => ci::tidy(),
+        "golden" => delegate::golden(rest),
+        "zoo" => delegate::zoo(rest),
+        "fuzz" => delegate::fuzz(rest),
+        "bench" => delegate::bench(rest),
+        "help" | "-h" | "--help" => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("xtask: no command '{command}'\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

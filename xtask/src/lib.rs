@@ -1,0 +1,5 @@
+//! The parts of the developer's commands that tests call too.
+
+#![forbid(unsafe_code)]
+
+pub mod tidy;
