@@ -1,1 +1,32 @@
-//! cenote-device
+//! What a pool lies on: files, block devices, windows into them, and test doubles.
+//!
+//! The layers above see a [`Device`] as a flat range of bytes that can be read and written at
+//! any offset and length; alignment, direct I/O and partial transfers end here. Where devices
+//! come from is an [`Opener`]'s business, so that a simulated world can bring its own.
+//!
+//! Nothing here knows ZFS: [`search`] finds devices that *may* hold a pool (also in the
+//! partitions of a disk image), and the caller says which ones it wants.
+
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod error;
+mod faulty;
+mod file;
+mod memory;
+mod nature;
+mod opener;
+mod partition;
+mod search;
+mod window;
+
+pub use buffer::{AlignedBuf, DIRECT_ALIGNMENT};
+pub use error::DeviceError;
+pub use faulty::FaultyDevice;
+pub use file::{FileDevice, FileOptions};
+pub use memory::MemoryDevice;
+pub use nature::{Device, DeviceKind, Nature};
+pub use opener::{Entry, EntryKind, Opener, SystemOpener};
+pub use partition::{Partition, partitions};
+pub use search::{Candidate, DEVICE_SIZE_MIN, Search, search};
+pub use window::WindowDevice;

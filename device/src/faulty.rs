@@ -1,0 +1,161 @@
+//! A device that misbehaves on request, for tests.
+
+use crate::nature::check_range;
+use crate::{Device, DeviceError, Nature};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+#[derive(Debug, Default)]
+struct Faults {
+    missing: bool,
+    truncated_to: Option<u64>,
+    noise: Vec<Range<u64>>,
+    errors: Vec<Range<u64>>,
+}
+
+/// Wraps a device and spoils reads: gone, cut short, noisy or failing in ranges.
+///
+/// Noise is a function of the byte's offset alone, so reading twice gives the same wrong bytes,
+/// as a real silent corruption does. The wrapped device is never changed.
+#[derive(Debug)]
+pub struct FaultyDevice {
+    inner: Arc<dyn Device>,
+    faults: RwLock<Faults>,
+}
+
+impl FaultyDevice {
+    /// A wrapper with no faults yet.
+    pub fn new(inner: Arc<dyn Device>) -> Self {
+        Self {
+            inner,
+            faults: RwLock::default(),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.faults.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// From now on every read fails, or none does.
+    pub fn set_missing(&self, missing: bool) {
+        self.change(|faults| faults.missing = missing);
+    }
+
+    /// From now on the device ends at byte `size`.
+    pub fn truncate(&self, size: u64) {
+        self.change(|faults| faults.truncated_to = Some(size));
+    }
+
+    /// From now on these bytes read as noise.
+    pub fn add_noise(&self, range: Range<u64>) {
+        self.change(|faults| faults.noise.push(range));
+    }
+
+    /// From now on reads that touch these bytes fail.
+    pub fn add_errors(&self, range: Range<u64>) {
+        self.change(|faults| faults.errors.push(range));
+    }
+
+    /// From now on all is well again.
+    pub fn heal(&self) {
+        self.change(|faults| *faults = Faults::default());
+    }
+
+    fn failure(&self, offset: u64, length: u64, kind: io::ErrorKind) -> DeviceError {
+        DeviceError::Read {
+            path: self.path().into(),
+            offset,
+            length,
+            source: kind.into(),
+        }
+    }
+}
+
+/// A byte that depends on its offset only and looks random.
+fn noise_byte(offset: u64) -> u8 {
+    let mut word = offset.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (word >> 56) as u8
+}
+
+impl Device for FaultyDevice {
+    fn size(&self) -> u64 {
+        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        let size = self.inner.size();
+        faults.truncated_to.map_or(size, |limit| limit.min(size))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        let length = buffer.len() as u64;
+        check_range(self.path(), self.size(), offset, length)?;
+        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        if faults.missing {
+            return Err(self.failure(offset, length, io::ErrorKind::NotConnected));
+        }
+        let end = offset + length;
+        let touches = |range: &Range<u64>| range.start < end && offset < range.end;
+        if faults.errors.iter().any(touches) {
+            return Err(self.failure(offset, length, io::ErrorKind::Other));
+        }
+        self.inner.read_at(offset, buffer)?;
+        for range in faults.noise.iter().filter(|range| touches(range)) {
+            for position in range.start.max(offset)..range.end.min(end) {
+                buffer[(position - offset) as usize] = noise_byte(position);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        self.inner.discard(offset, length)
+    }
+
+    fn nature(&self) -> Nature {
+        self.inner.nature()
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDevice;
+
+    #[test]
+    fn faults_come_and_go() {
+        let device = FaultyDevice::new(Arc::new(MemoryDevice::new("m", vec![1; 64])));
+        device.add_noise(8..16);
+        device.add_errors(32..33);
+        let noisy = device.read_vec(0, 32).expect("noise is no error");
+        assert_eq!(noisy[..8], [1; 8]);
+        assert_ne!(noisy[8..16], [1; 8]);
+        assert_eq!(noisy[16..], [1; 16]);
+        assert!(device.read_vec(31, 2).is_err());
+        assert!(device.read_vec(33, 31).is_ok());
+        device.truncate(40);
+        assert_eq!(device.size(), 40);
+        assert!(device.read_vec(39, 2).is_err());
+        device.heal();
+        assert_eq!(device.read_vec(0, 64).expect("healed"), [1; 64]);
+        device.set_missing(true);
+        assert!(device.read_vec(0, 1).is_err());
+    }
+}

@@ -1,0 +1,500 @@
+//! Regular files and block devices.
+//!
+//! Direct I/O is tried first: the pool has its own cache, so the kernel's would hold every
+//! block twice. Some file systems refuse it at open, some only at the first transfer; both
+//! times the device falls back to buffered I/O for good. Direct transfers of any alignment are
+//! widened to 4 KiB borders through an [`AlignedBuf`]; one that is aligned already goes straight
+//! to the caller's memory.
+
+use crate::buffer::{AlignedBuf, DIRECT_ALIGNMENT};
+use crate::nature::check_range;
+use crate::{Device, DeviceError, DeviceKind, Nature};
+use rustix::buffer::spare_capacity;
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes per bounced transfer: large enough for a disk, small enough to stay in a CPU cache.
+const BOUNCE_BYTES: usize = 1 << 20;
+
+/// What the system says to a direct transfer that it does not support.
+const INVALID: i32 = Errno::INVAL.raw_os_error();
+
+/// How to open a file or block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileOptions {
+    /// Open for writing too.
+    pub writable: bool,
+    /// Try direct I/O first.
+    pub direct: bool,
+}
+
+impl Default for FileOptions {
+    /// Read-only, direct where possible.
+    fn default() -> Self {
+        Self {
+            writable: false,
+            direct: true,
+        }
+    }
+}
+
+/// A regular file or a block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    path: PathBuf,
+    file: File,
+    size: u64,
+    nature: Nature,
+    writable: bool,
+    direct: AtomicBool,
+    /// Held while a write that does not begin and end on 4 KiB borders reads, changes and writes.
+    unaligned_write: Mutex<()>,
+}
+
+/// Repeats a system call that a signal interrupted.
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+fn open_file(path: &Path, options: FileOptions) -> std::io::Result<(File, bool)> {
+    let open = |direct: bool| {
+        let mut flags = OFlags::CLOEXEC;
+        if direct {
+            flags |= OFlags::DIRECT;
+        }
+        let flags = i32::try_from(flags.bits()).expect("open flags are small");
+        let mut open = File::options();
+        open.read(true).write(options.writable).custom_flags(flags);
+        open.open(path)
+    };
+    if options.direct {
+        match open(true) {
+            Err(error) if error.raw_os_error() == Some(INVALID) => {}
+            result => return result.map(|file| (file, true)),
+        }
+    }
+    open(false).map(|file| (file, false))
+}
+
+/// Whether the kernel says that the block device `device_number` has moving parts.
+fn is_rotational(device_number: u64) -> Option<bool> {
+    let major = rustix::fs::major(device_number);
+    let minor = rustix::fs::minor(device_number);
+    // A partition has no queue of its own, its parent directory is the disk.
+    ["queue", "../queue"].iter().find_map(|queue| {
+        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/rotational");
+        let text = std::fs::read_to_string(path).ok()?;
+        Some(text.trim() == "1")
+    })
+}
+
+impl FileDevice {
+    /// Opens a regular file or block device; anything else is refused before it is touched.
+    pub fn open(path: &Path, options: FileOptions) -> Result<Self, DeviceError> {
+        let fail = |source| DeviceError::Open {
+            path: path.into(),
+            source,
+        };
+        let kind = std::fs::metadata(path).map_err(fail)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(DeviceError::NotADevice { path: path.into() });
+        }
+        let (mut file, direct) = open_file(path, options).map_err(fail)?;
+        let metadata = file.metadata().map_err(fail)?;
+        let (size, nature) = if kind.is_block_device() {
+            let logical = rustix::fs::ioctl_blksszget(&file).unwrap_or(512);
+            let nature = Nature {
+                kind: DeviceKind::Block,
+                logical_block_size: logical,
+                rotational: is_rotational(metadata.rdev()),
+            };
+            (file.seek(SeekFrom::End(0)).map_err(fail)?, nature)
+        } else {
+            let nature = Nature {
+                kind: DeviceKind::File,
+                logical_block_size: 512,
+                rotational: is_rotational(metadata.dev()),
+            };
+            (metadata.len(), nature)
+        };
+        Ok(Self {
+            path: path.into(),
+            file,
+            size,
+            nature,
+            writable: options.writable,
+            direct: AtomicBool::new(direct),
+            unaligned_write: Mutex::new(()),
+        })
+    }
+
+    /// Whether transfers bypass the kernel's cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    fn read_error(&self, offset: u64, length: usize, errno: Errno) -> DeviceError {
+        DeviceError::Read {
+            path: self.path.clone(),
+            offset,
+            length: length as u64,
+            source: errno.into(),
+        }
+    }
+
+    fn write_error(&self, offset: u64, length: usize, source: std::io::Error) -> DeviceError {
+        DeviceError::Write {
+            path: self.path.clone(),
+            offset,
+            length: length as u64,
+            source,
+        }
+    }
+
+    /// Gives up direct I/O for good when `errno` says that the file system refuses it.
+    fn fall_back(&self, errno: Errno) -> bool {
+        if errno != Errno::INVAL || !self.is_direct() {
+            return false;
+        }
+        let Ok(flags) = rustix::fs::fcntl_getfl(&self.file) else {
+            return false;
+        };
+        if rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT).is_err() {
+            return false;
+        }
+        self.direct.store(false, Ordering::Relaxed);
+        true
+    }
+
+    /// Reads until `buffer` is full or the file ends; says how many bytes it got.
+    fn read_some(&self, offset: u64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let position = offset + done as u64;
+            let result = retry(|| rustix::io::pread(&self.file, &mut buffer[done..], position));
+            match result {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(errno) if self.fall_back(errno) => {}
+                Err(errno) => return Err(errno),
+            }
+            // A direct transfer that stopped off the border met the end of the file.
+            if self.is_direct() && done % DIRECT_ALIGNMENT != 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        let wanted = buffer.len();
+        match self.read_some(offset, buffer) {
+            Ok(got) if got == wanted => Ok(()),
+            Ok(got) => Err(self.short(offset, wanted, got)),
+            Err(errno) => Err(self.read_error(offset, wanted, errno)),
+        }
+    }
+
+    fn short(&self, offset: u64, wanted: usize, got: usize) -> DeviceError {
+        DeviceError::ShortRead {
+            path: self.path.clone(),
+            offset,
+            wanted: wanted as u64,
+            got: got as u64,
+        }
+    }
+
+    /// Reads `length` bytes piece by piece through aligned buffers and hands each to `take`.
+    fn read_bounced(
+        &self,
+        offset: u64,
+        length: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<(), DeviceError> {
+        let alignment = DIRECT_ALIGNMENT as u64;
+        let mut done = 0;
+        while done < length {
+            let position = offset + done as u64;
+            let skip = (position % alignment) as usize;
+            let piece = (length - done).min(BOUNCE_BYTES - skip);
+            let wide = (skip + piece).next_multiple_of(DIRECT_ALIGNMENT);
+            let mut buffer = AlignedBuf::take(wide);
+            let got = self
+                .read_some(position - skip as u64, &mut buffer)
+                .map_err(|errno| self.read_error(position, piece, errno))?;
+            if got < skip + piece {
+                return Err(self.short(position, piece, got.saturating_sub(skip)));
+            }
+            take(&buffer[skip..skip + piece]);
+            done += piece;
+        }
+        Ok(())
+    }
+
+    /// Reads what surrounds an unaligned write, lays the new bytes over it, writes it back.
+    fn write_widened(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let skip = (offset % DIRECT_ALIGNMENT as u64) as usize;
+        let wide = (skip + bytes.len()).next_multiple_of(DIRECT_ALIGNMENT);
+        let start = offset - skip as u64;
+        let available = usize::try_from(self.size - start).unwrap_or(usize::MAX);
+        let mut buffer = AlignedBuf::take(wide);
+        let is_whole = skip == 0 && bytes.len() == wide;
+        let _guard = (!is_whole).then(|| {
+            self.unaligned_write
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        });
+        if !is_whole {
+            let got = self
+                .read_some(start, &mut buffer)
+                .map_err(|errno| self.read_error(start, wide, errno))?;
+            if got < wide.min(available) {
+                return Err(self.short(start, wide.min(available), got));
+            }
+        }
+        buffer[skip..skip + bytes.len()].copy_from_slice(bytes);
+        let result = self
+            .file
+            .write_all_at(&buffer[..wide.min(available)], start);
+        let result = match result {
+            // The tail of a file whose size is no multiple of a sector cannot go directly.
+            Err(error) if wide > available && error.raw_os_error() == Some(INVALID) => {
+                let buffered = File::options().write(true).open(&self.path);
+                buffered.and_then(|file| file.write_all_at(bytes, offset))
+            }
+            result => result,
+        };
+        result.map_err(|source| self.write_error(offset, bytes.len(), source))
+    }
+
+    fn check_writable(&self) -> Result<(), DeviceError> {
+        if self.writable {
+            return Ok(());
+        }
+        Err(DeviceError::ReadOnly {
+            path: self.path.clone(),
+        })
+    }
+}
+
+fn is_aligned(offset: u64, bytes: &[u8]) -> bool {
+    offset.is_multiple_of(DIRECT_ALIGNMENT as u64)
+        && bytes.len().is_multiple_of(DIRECT_ALIGNMENT)
+        && bytes.as_ptr().align_offset(DIRECT_ALIGNMENT) == 0
+}
+
+impl Device for FileDevice {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        check_range(&self.path, self.size, offset, buffer.len() as u64)?;
+        if !self.is_direct() || is_aligned(offset, buffer) {
+            return self.read_exact(offset, buffer);
+        }
+        let mut done = 0;
+        self.read_bounced(offset, buffer.len(), |piece| {
+            buffer[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        })
+    }
+
+    fn read_vec(&self, offset: u64, length: usize) -> Result<Vec<u8>, DeviceError> {
+        check_range(&self.path, self.size, offset, length as u64)?;
+        let mut bytes = Vec::with_capacity(length);
+        if self.is_direct() {
+            self.read_bounced(offset, length, |piece| bytes.extend_from_slice(piece))?;
+            return Ok(bytes);
+        }
+        while bytes.len() < length {
+            let position = offset + bytes.len() as u64;
+            match retry(|| rustix::io::pread(&self.file, spare_capacity(&mut bytes), position)) {
+                Ok(0) => return Err(self.short(offset, length, bytes.len())),
+                Ok(_) => {}
+                Err(errno) => return Err(self.read_error(offset, length, errno)),
+            }
+        }
+        // The allocator may have given more capacity than was asked for.
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.check_writable()?;
+        check_range(&self.path, self.size, offset, bytes.len() as u64)?;
+        if !self.is_direct() || is_aligned(offset, bytes) {
+            return self
+                .file
+                .write_all_at(bytes, offset)
+                .map_err(|source| self.write_error(offset, bytes.len(), source));
+        }
+        let mut done = 0;
+        while done < bytes.len() {
+            let position = offset + done as u64;
+            let skip = (position % DIRECT_ALIGNMENT as u64) as usize;
+            let piece = (bytes.len() - done).min(BOUNCE_BYTES - skip);
+            self.write_widened(position, &bytes[done..done + piece])?;
+            done += piece;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.check_writable()?;
+        self.file.sync_data().map_err(|source| DeviceError::Flush {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// Punches a hole. A file system or device that cannot is left alone without an error.
+    fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        self.check_writable()?;
+        check_range(&self.path, self.size, offset, length)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match retry(|| rustix::fs::fallocate(&self.file, flags, offset, length)) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(errno) => Err(DeviceError::Discard {
+                path: self.path.clone(),
+                offset,
+                length,
+                source: errno.into(),
+            }),
+        }
+    }
+
+    fn nature(&self) -> Nature {
+        self.nature
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_writable(&self) -> bool {
+        self.writable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(length: usize) -> Vec<u8> {
+        (0..length).map(|i| (i % 251) as u8).collect()
+    }
+
+    fn file_with(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), bytes).expect("writable");
+        file
+    }
+
+    const BOTH: [FileOptions; 2] = [
+        FileOptions {
+            writable: true,
+            direct: true,
+        },
+        FileOptions {
+            writable: true,
+            direct: false,
+        },
+    ];
+
+    #[test]
+    fn reads_of_any_alignment_agree() {
+        // 3 MiB and a tail that is no multiple of any block size.
+        let bytes = pattern((3 << 20) + 777);
+        let file = file_with(&bytes);
+        for options in BOTH {
+            let device = FileDevice::open(file.path(), options).expect("a file");
+            assert_eq!(device.size(), bytes.len() as u64);
+            let size = bytes.len();
+            let ranges = [
+                (0, size),
+                (1, 1),
+                (511, 4097),
+                (4096, 8192),
+                (5, 2 << 20),
+                (size - 3, 3),
+            ];
+            for (offset, length) in ranges {
+                let expected = &bytes[offset..offset + length];
+                let got = device.read_vec(offset as u64, length).expect("in range");
+                assert!(got == expected, "read_vec {offset} {length}");
+                let mut buffer = vec![0; length];
+                device
+                    .read_at(offset as u64, &mut buffer)
+                    .expect("in range");
+                assert!(buffer == expected, "read_at {offset} {length}");
+            }
+            assert!(device.read_vec(size as u64 - 1, 2).is_err());
+            assert!(device.read_vec(u64::MAX, 2).is_err());
+        }
+    }
+
+    #[test]
+    fn writes_of_any_alignment_change_nothing_else() {
+        let mut bytes = pattern((2 << 20) + 100);
+        let file = file_with(&bytes);
+        for options in BOTH {
+            let device = FileDevice::open(file.path(), options).expect("a file");
+            for (offset, length) in [
+                (0, 1),
+                (4095, 2),
+                (4096, 4096),
+                (3, 1_500_000),
+                (bytes.len() - 1, 1),
+            ] {
+                let new: Vec<u8> = (0..length).map(|i| (i % 13 + offset % 7) as u8).collect();
+                device.write_at(offset as u64, &new).expect("writable");
+                bytes[offset..offset + length].copy_from_slice(&new);
+            }
+            device.flush().expect("a file flushes");
+            let got = device.read_vec(0, bytes.len()).expect("in range");
+            assert!(got == bytes, "direct {}", options.direct);
+            assert_eq!(
+                std::fs::metadata(file.path()).expect("there").len(),
+                bytes.len() as u64
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_gives_a_named_error() {
+        let file = file_with(&pattern(100_000));
+        let device = FileDevice::open(file.path(), FileOptions::default()).expect("a file");
+        file.as_file().set_len(50_000).expect("truncates");
+        match device.read_vec(40_000, 20_000) {
+            Err(DeviceError::ShortRead { got, .. }) => assert_eq!(got, 10_000),
+            other => panic!("not a short read: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let refused = FileDevice::open(directory.path(), FileOptions::default());
+        assert!(matches!(refused, Err(DeviceError::NotADevice { .. })));
+        let gone = FileDevice::open(&directory.path().join("gone"), FileOptions::default());
+        assert!(matches!(gone, Err(DeviceError::Open { .. })));
+        let file = file_with(b"x");
+        let device = FileDevice::open(file.path(), FileOptions::default()).expect("a file");
+        assert!(matches!(
+            device.write_at(0, b"y"),
+            Err(DeviceError::ReadOnly { .. })
+        ));
+    }
+}

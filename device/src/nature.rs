@@ -1,0 +1,89 @@
+//! The device as the layers above see it.
+
+use crate::DeviceError;
+use std::fmt::Debug;
+use std::path::Path;
+
+/// What a device is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A regular file.
+    File,
+    /// A block device.
+    Block,
+    /// Memory, or a simulation.
+    Memory,
+}
+
+/// What is cheap and what is dear on a device; placement and batching go by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nature {
+    /// What the device is made of.
+    pub kind: DeviceKind,
+    /// Bytes of the smallest transfer that needs no read-modify-write below us.
+    pub logical_block_size: u32,
+    /// Whether seeks are dear; `None` when nobody says.
+    pub rotational: Option<bool>,
+}
+
+/// A flat range of bytes that survives.
+///
+/// All methods take any offset and length within the size. Calls from many threads run in
+/// parallel; overlapping concurrent writes are the caller's mistake.
+pub trait Device: Debug + Send + Sync {
+    /// The size in bytes at the time of opening.
+    fn size(&self) -> u64;
+
+    /// Fills `buffer` with the bytes at `offset`, all of them or an error.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// The `length` bytes at `offset` in a fresh buffer, which need not be zeroed first.
+    fn read_vec(&self, offset: u64, length: usize) -> Result<Vec<u8>, DeviceError> {
+        let mut buffer = vec![0; length];
+        self.read_at(offset, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// Writes all of `bytes` at `offset`. Durable only after [`Self::flush`].
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// Returns once everything written before is durable.
+    fn flush(&self) -> Result<(), DeviceError>;
+
+    /// Says that a range's contents no longer matter. What it reads as afterwards is unspecified.
+    fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError>;
+
+    /// What is cheap and what is dear here.
+    fn nature(&self) -> Nature;
+
+    /// The path that the device was opened by.
+    fn path(&self) -> &Path;
+
+    /// The path, and which part of it when the device is a window.
+    fn description(&self) -> String {
+        self.path().display().to_string()
+    }
+
+    /// Whether writes are possible at all.
+    fn is_writable(&self) -> bool {
+        false
+    }
+}
+
+/// Whether `[offset, offset + length)` lies within the device's `size`.
+pub(crate) fn check_range(
+    path: &Path,
+    size: u64,
+    offset: u64,
+    length: u64,
+) -> Result<(), DeviceError> {
+    match offset.checked_add(length) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(DeviceError::OutOfRange {
+            path: path.into(),
+            offset,
+            length,
+            size,
+        }),
+    }
+}
