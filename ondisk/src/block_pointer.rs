@@ -58,10 +58,10 @@ pub struct Dva {
 impl Dva {
     /// An address of `asize` bytes at `offset` bytes on `vdev`; both multiples of 512.
     pub fn new(vdev: VdevId, offset: u64, asize: u64) -> Self {
-        assert!(offset % SECTOR_SIZE == 0 && asize % SECTOR_SIZE == 0);
+        assert!(offset.is_multiple_of(SECTOR_SIZE) && asize.is_multiple_of(SECTOR_SIZE));
         assert!(vdev.0 < 1 << 24 && asize / SECTOR_SIZE < 1 << 24);
         Self {
-            word0: vdev.0 << 32 | asize / SECTOR_SIZE,
+            word0: (vdev.0 << 32) | (asize / SECTOR_SIZE),
             word1: offset / SECTOR_SIZE,
         }
     }
