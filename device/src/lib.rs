@@ -28,5 +28,5 @@ pub use memory::MemoryDevice;
 pub use nature::{Device, DeviceKind, Nature};
 pub use opener::{Entry, EntryKind, Opener, SystemOpener};
 pub use partition::{Partition, partitions};
-pub use search::{Candidate, DEVICE_SIZE_MIN, Search, search};
+pub use search::{Candidate, DEVICE_SIZE_MIN, Fit, Search, search};
 pub use window::WindowDevice;
