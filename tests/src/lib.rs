@@ -1,1 +1,19 @@
-//! cenote-tests
+//! What the end-to-end suites share: pools made by OpenZFS, and a way to compare.
+//!
+//! The suites run the real program on real pools and ask whether it reads what OpenZFS wrote.
+//! [`golden`] finds and unpacks the pools, [`manifest`] knows what is in them, [`mounted`] walks
+//! a mount as any program would, [`compare`] says what differs, [`program`] runs `cenote` with a
+//! daemon of its own, and [`mutate`] damages pools with and without mending the checksums above.
+//!
+//! A small share of the pools lies in `tests/data/pools`; the whole set is used when it is found
+//! beside the repository. A test whose pool is missing says so and passes.
+
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod golden;
+pub mod manifest;
+pub mod mounted;
+pub mod program;
+pub mod random;
+pub mod sparse;
