@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 pub mod checksum;
+pub mod cipher;
 pub mod compress;
 
 pub use compress::{Compression, DecompressError};
