@@ -1,0 +1,393 @@
+//! Why a request was refused: a kind, and the names it is about.
+//!
+//! Display gives the reason alone, in OpenZFS's words where it has some, so that a client can put
+//! its context before it (`cannot open 'tank': no such pool`). Advice of several lines (how to
+//! force, what to rename) is the client's.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{Diagnosis, FeatureName};
+
+/// What is wrong with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameFault {
+    /// Longer than 255 bytes.
+    #[error("name is too long")]
+    TooLong,
+    /// It begins with `/`.
+    #[error("leading slash in name")]
+    LeadingSlash,
+    /// `a//b`, `a@`, an empty name.
+    #[error("empty component or misplaced '@' or '#' delimiter in name")]
+    EmptyComponent,
+    /// It ends with `/`.
+    #[error("trailing slash in name")]
+    TrailingSlash,
+    /// A character that names cannot have.
+    #[error("invalid character '{0}' in name")]
+    Character(char),
+    /// Two `@` or `#`.
+    #[error("multiple '@' and/or '#' delimiters in name")]
+    Delimiters,
+    /// The pool's name begins with a digit or sign.
+    #[error("pool doesn't begin with a letter")]
+    NoLetter,
+    /// A word that vdev specifications use.
+    #[error("name is reserved")]
+    Reserved,
+    /// A component `.`.
+    #[error("self reference, '.' is found in name")]
+    SelfReference,
+    /// A component `..`.
+    #[error("parent reference, '..' is found in name")]
+    ParentReference,
+    /// A snapshot was expected.
+    #[error("missing '@' delimiter in snapshot name")]
+    NoSnapshot,
+    /// A snapshot was not expected.
+    #[error("snapshot delimiter '@' is not expected here")]
+    SnapshotUnexpected,
+    /// A bookmark was not expected.
+    #[error("bookmark delimiter '#' is not expected here")]
+    BookmarkUnexpected,
+    /// More than 50 levels.
+    #[error("maximum name nesting depth exceeded")]
+    TooDeep,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[serde(tag = "error", rename_all = "snake_case")]
+pub enum ControlError {
+    /// No imported pool has this name.
+    #[error("no such pool")]
+    NoSuchPool {
+        /// The name.
+        pool: String,
+    },
+    /// No dataset or snapshot has this name.
+    #[error("dataset does not exist")]
+    NoSuchDataset {
+        /// The name.
+        dataset: String,
+    },
+    /// No bookmark has this name.
+    #[error("no such pool or dataset")]
+    NoSuchBookmark {
+        /// The name.
+        bookmark: String,
+    },
+    /// The name cannot be one.
+    #[error("{fault}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        fault: NameFault,
+    },
+    /// It is of the wrong kind for this.
+    #[error("operation not applicable to datasets of this type")]
+    WrongKind {
+        /// The dataset.
+        dataset: String,
+    },
+    /// The name is taken.
+    #[error("{}", if name.contains('/') { "dataset already exists" } else { "pool already exists" })]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// The pool is imported read-only.
+    #[error("pool is read-only")]
+    PoolReadOnly {
+        /// The pool.
+        pool: String,
+    },
+    /// Something uses the pool.
+    #[error("pool is busy")]
+    PoolBusy {
+        /// The pool.
+        pool: String,
+    },
+    /// Something uses the dataset.
+    #[error("dataset is busy")]
+    DatasetBusy {
+        /// The dataset.
+        dataset: String,
+    },
+    /// Files are open below the mount point.
+    #[error("pool or dataset is busy")]
+    MountBusy {
+        /// The mount point.
+        path: String,
+    },
+    /// It is mounted already.
+    #[error("filesystem already mounted")]
+    AlreadyMounted {
+        /// The dataset.
+        dataset: String,
+    },
+    /// It is not mounted.
+    #[error("not currently mounted")]
+    NotMounted {
+        /// The dataset or path.
+        target: String,
+    },
+    /// Its mountpoint property is `legacy`.
+    #[error("legacy mountpoint")]
+    LegacyMountpoint {
+        /// The dataset.
+        dataset: String,
+    },
+    /// Its mountpoint property is `none`.
+    #[error("no mountpoint set")]
+    NoMountpoint {
+        /// The dataset.
+        dataset: String,
+    },
+    /// Its canmount property is `off`.
+    #[error("'canmount' property is set to 'off'")]
+    CanMountOff {
+        /// The dataset.
+        dataset: String,
+    },
+    /// The directory has files and overlay is off.
+    #[error("directory is not empty")]
+    DirectoryNotEmpty {
+        /// The directory.
+        path: String,
+    },
+    /// The mount point cannot be made.
+    #[error("failed to create mountpoint: {reason}")]
+    MountpointFailed {
+        /// The directory.
+        path: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The mount itself failed.
+    #[error("{reason}")]
+    MountFailed {
+        /// The dataset.
+        dataset: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The dataset is only partly received.
+    #[error(
+        "Contains partially-completed state from \"zfs receive -s\", which can be resumed with \"zfs send -t\""
+    )]
+    PartlyReceived {
+        /// The dataset.
+        dataset: String,
+    },
+    /// The dataset is redacted.
+    #[error("Dataset is not complete, was created by receiving a redacted zfs send stream.")]
+    Redacted {
+        /// The dataset.
+        dataset: String,
+    },
+    /// Its key is not loaded.
+    #[error("encryption key not loaded")]
+    KeyNotLoaded {
+        /// The dataset.
+        dataset: String,
+    },
+    /// Its key is loaded already.
+    #[error("Key already loaded for '{dataset}'.")]
+    KeyLoaded {
+        /// The encryption root.
+        dataset: String,
+    },
+    /// Its key is not loaded, so it cannot be unloaded.
+    #[error("Key already unloaded for '{dataset}'.")]
+    KeyUnloaded {
+        /// The encryption root.
+        dataset: String,
+    },
+    /// The key does not fit.
+    #[error("Incorrect key provided for '{dataset}'.")]
+    KeyIncorrect {
+        /// The encryption root.
+        dataset: String,
+    },
+    /// The key cannot be one of its format.
+    #[error("{reason}")]
+    KeyMalformed {
+        /// The encryption root.
+        dataset: String,
+        /// What is wrong: `Raw key too short (expected 32).`
+        reason: String,
+    },
+    /// The dataset uses its key.
+    #[error("'{dataset}' is busy.")]
+    KeyBusy {
+        /// The encryption root.
+        dataset: String,
+    },
+    /// It is not encrypted.
+    #[error("'{dataset}' is not encrypted.")]
+    NotEncrypted {
+        /// The dataset.
+        dataset: String,
+    },
+    /// It takes its key from another dataset.
+    #[error("Keys must be loaded for encryption root of '{dataset}' ({root}).")]
+    NotEncryptionRoot {
+        /// The dataset.
+        dataset: String,
+        /// Its encryption root.
+        root: String,
+    },
+    /// Whoever asks may not.
+    #[error("permission denied")]
+    PermissionDenied,
+    /// The daemon serves as many clients as it may.
+    #[error("the daemon serves too many clients")]
+    TooManyClients,
+    /// The pool waits after I/O failures.
+    #[error("pool I/O is currently suspended")]
+    Suspended {
+        /// The pool.
+        pool: String,
+    },
+    /// Nothing to import has this name or guid.
+    #[error("no such pool available")]
+    NoSuchCandidate {
+        /// The name or guid.
+        pool: String,
+    },
+    /// Several pools to import have this name.
+    #[error("more than one matching pool")]
+    AmbiguousPool {
+        /// The name.
+        pool: String,
+    },
+    /// An imported pool has this name.
+    #[error("a pool with that name already exists")]
+    PoolNameTaken {
+        /// The name.
+        pool: String,
+    },
+    /// Another host may be using it.
+    #[error("pool was previously in use from another system.")]
+    ForeignHost {
+        /// The pool.
+        pool: String,
+        /// That host's name.
+        hostname: String,
+        /// That host's id.
+        hostid: u64,
+        /// When it last wrote, seconds.
+        timestamp: u64,
+    },
+    /// Another host is using it: the activity check saw writes.
+    #[error("pool is currently imported on another system.")]
+    ActiveElsewhere {
+        /// The pool.
+        pool: String,
+        /// That host's name.
+        hostname: String,
+        /// That host's id.
+        hostid: u64,
+    },
+    /// Too many devices are missing.
+    #[error("one or more devices is currently unavailable")]
+    DevicesUnavailable {
+        /// The pool.
+        pool: String,
+        /// What is wrong with them.
+        diagnoses: Vec<Diagnosis>,
+    },
+    /// A log device is missing.
+    #[error("The devices below are missing or corrupted, use '-m' to import the pool anyway:")]
+    LogMissing {
+        /// The pool.
+        pool: String,
+        /// The log devices, as names.
+        devices: Vec<String>,
+    },
+    /// The version is newer than the software.
+    #[error("pool is formatted using an unsupported ZFS version")]
+    UnsupportedVersion {
+        /// The pool.
+        pool: String,
+        /// Its version.
+        version: u64,
+    },
+    /// Features that the software does not have.
+    #[error("unsupported version or feature")]
+    UnsupportedFeatures {
+        /// The pool.
+        pool: String,
+        /// Which.
+        features: Vec<FeatureName>,
+        /// Whether a read-only import would do.
+        readonly_works: bool,
+    },
+    /// The pool's metadata cannot be read.
+    #[error("I/O error")]
+    PoolDamaged {
+        /// The pool.
+        pool: String,
+        /// The block or object that failed, in words.
+        place: String,
+        /// A transaction group that could be rewound to, with the seconds that would be lost.
+        rewind: Option<(u64, u64)>,
+    },
+    /// There is no checkpoint to rewind to.
+    #[error("checkpoint does not exist")]
+    NoCheckpoint {
+        /// The pool.
+        pool: String,
+    },
+    /// Only read-only imports are possible.
+    #[error("only read-only imports are possible: use '-o readonly=on'")]
+    ReadOnlyOnly {
+        /// The pool.
+        pool: String,
+    },
+    /// A read failed for good.
+    #[error("I/O error: {place}")]
+    Io {
+        /// The block, object or path, in words.
+        place: String,
+    },
+    /// The snapshots are not of one file system's line.
+    #[error("Not an earlier snapshot from the same fs")]
+    NotEarlier {
+        /// The snapshot.
+        snapshot: String,
+    },
+    /// A property that does not exist.
+    #[error("invalid property '{property}'")]
+    NoSuchProperty {
+        /// Its name.
+        property: String,
+    },
+    /// An option's value does not do.
+    #[error("{reason}")]
+    BadValue {
+        /// The option or property.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The daemon does not do this.
+    #[error("{what} is not supported")]
+    Unsupported {
+        /// What.
+        what: String,
+    },
+    /// The client gave up.
+    #[error("interrupted")]
+    Interrupted,
+    /// One of our own invariants does not hold.
+    #[error("internal error: {detail}")]
+    Internal {
+        /// Which.
+        detail: String,
+    },
+}

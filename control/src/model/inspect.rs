@@ -1,0 +1,35 @@
+//! The daemon about itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::PoolHealth;
+
+/// A pool in the daemon's care.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolActivity {
+    /// Its name.
+    pub name: String,
+    /// Its health.
+    pub health: PoolHealth,
+    /// Its mounts.
+    pub mounts: u64,
+}
+
+/// What `cenote daemon status` shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonStatus {
+    /// The program's version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Whether it leaves after its last pool is exported.
+    pub auto: bool,
+    /// Seconds since it started.
+    pub uptime: u64,
+    /// Its pools.
+    pub pools: Vec<PoolActivity>,
+    /// Memory it may use, in bytes.
+    pub memory_limit: u64,
+    /// Memory its caches and buffers use, in bytes.
+    pub memory_used: u64,
+}

@@ -1,0 +1,53 @@
+//! What the daemon and its clients say to each other, as plain data.
+//!
+//! The daemon computes and the client words: every number travels raw (bytes, seconds, guids) with
+//! the source that set it, every error as a kind with the names it is about. Rounding, column
+//! widths, OpenZFS's message texts and exit codes belong to the client, so that one answer serves
+//! `zfs get`, `zfs get -p`, `zfs get -j` and a dashboard alike.
+//!
+//! Nothing here depends on the engine's crates: a client links only this module and the protocol.
+
+mod activity;
+mod bytes;
+mod condition;
+mod dataset;
+mod diff;
+mod error;
+mod history;
+mod import;
+mod inspect;
+mod pool;
+pub mod properties;
+mod request;
+mod response;
+mod secret;
+mod space;
+mod value;
+mod vdev;
+mod verify;
+
+pub use activity::{
+    CheckpointState, IntentLogReport, RaidzExpand, Rebuild, RemovalActivity, RunState, Scan,
+    ScanKind,
+};
+pub use bytes::RawName;
+pub use condition::{Condition, FeatureName};
+pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
+pub use diff::{DiffChange, DiffRecord};
+pub use error::{ControlError, NameFault};
+pub use history::{Event, HistoryBody, HistoryRecord};
+pub use import::{
+    Diagnosis, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick, Rewind, Search,
+};
+pub use inspect::{DaemonStatus, PoolActivity};
+pub use pool::{DataError, DataErrorPlace, DedupSummary, PoolHealth, PoolRow, PoolStatus};
+pub use request::{Depth, MountOptions, PropertySelection, Request};
+pub use response::{Part, Response};
+pub use secret::Secret;
+pub use space::{AccountKind, AccountOwner, Hold, SpaceAccount};
+pub use value::{Property, Source, Value};
+pub use vdev::{
+    AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevRow,
+    VdevState, VdevTree,
+};
+pub use verify::{CopyCheck, DamagedFile, VerifyOptions, VerifyProgress, VerifyReport};

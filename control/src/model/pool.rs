@@ -1,0 +1,173 @@
+//! Pools in lists and in `zpool status`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    CheckpointState, Condition, IntentLogReport, Property, RaidzExpand, RawName, Rebuild,
+    RemovalActivity, Scan, VdevTree,
+};
+
+/// A pool's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolHealth {
+    /// All devices work.
+    Online,
+    /// Some redundancy is lost.
+    Degraded,
+    /// It cannot be used.
+    Faulted,
+    /// It cannot be opened.
+    Unavail,
+    /// I/O failed and the pool waits.
+    Suspended,
+    /// Its devices are offline.
+    Offline,
+    /// Its devices are gone.
+    Removed,
+}
+
+impl PoolHealth {
+    /// The word in lists.
+    pub fn word(self) -> &'static str {
+        match self {
+            PoolHealth::Online => "ONLINE",
+            PoolHealth::Degraded => "DEGRADED",
+            PoolHealth::Faulted => "FAULTED",
+            PoolHealth::Unavail => "UNAVAIL",
+            PoolHealth::Suspended => "SUSPENDED",
+            PoolHealth::Offline => "OFFLINE",
+            PoolHealth::Removed => "REMOVED",
+        }
+    }
+}
+
+/// One pool with the properties that were asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolRow {
+    /// Its name.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// The last synced transaction group.
+    pub txg: u64,
+    /// The format's version: 1..=28 or 5000.
+    pub version: u64,
+    /// Its health.
+    pub health: PoolHealth,
+    /// Its properties, in any order.
+    pub properties: Vec<Property>,
+    /// Its vdevs, when they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vdevs: Option<VdevTree>,
+}
+
+impl PoolRow {
+    /// The property `name`, if it was asked for.
+    pub fn property(&self, name: &str) -> Option<&Property> {
+        self.properties
+            .iter()
+            .find(|property| property.name == name)
+    }
+}
+
+/// Where a permanent error is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataErrorPlace {
+    /// A file of a mounted dataset: its absolute path.
+    Path(RawName),
+    /// A file of a dataset that is not mounted.
+    File {
+        /// The dataset.
+        dataset: String,
+        /// The path in it, beginning with `/`.
+        path: RawName,
+    },
+    /// An object whose path is not known.
+    Object {
+        /// The dataset.
+        dataset: String,
+        /// The object number.
+        object: u64,
+    },
+    /// An object of the pool's own metadata.
+    Metadata {
+        /// The object number.
+        object: u64,
+    },
+    /// An object of a dataset that is not known.
+    Unknown {
+        /// The object set.
+        objset: u64,
+        /// The object number.
+        object: u64,
+    },
+}
+
+/// A permanent error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataError {
+    /// Where.
+    pub place: DataErrorPlace,
+}
+
+/// The deduplication table in figures (`zpool status -D`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DedupSummary {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes on disk.
+    pub on_disk: u64,
+    /// Bytes in memory.
+    pub in_core: u64,
+}
+
+/// Everything that `zpool status` can show of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// The last synced transaction group.
+    pub txg: u64,
+    /// The format's version.
+    pub version: u64,
+    /// Its health.
+    pub health: PoolHealth,
+    /// What the administrator should know first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Condition>,
+    /// The host that last wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// The last or running scan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<Scan>,
+    /// Rebuilds, last or running.
+    #[serde(default)]
+    pub rebuilds: Vec<Rebuild>,
+    /// The last or running removal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removal: Option<RemovalActivity>,
+    /// The checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointState>,
+    /// The last or running expansion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expand: Option<RaidzExpand>,
+    /// Its vdevs.
+    pub vdevs: VdevTree,
+    /// Entries in the error log.
+    pub error_count: u64,
+    /// The errors themselves, when they were asked for.
+    #[serde(default)]
+    pub errors: Vec<DataError>,
+    /// Intent logs with records, when they were looked at.
+    #[serde(default)]
+    pub intent_logs: Vec<IntentLogReport>,
+    /// The deduplication table, when it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedup: Option<DedupSummary>,
+}

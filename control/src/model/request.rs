@@ -1,0 +1,215 @@
+//! What a client may ask.
+
+use serde::{Deserialize, Serialize};
+
+use super::{AccountKind, ImportOptions, ImportPick, KindSet, Search, Secret, VerifyOptions};
+
+/// How deep a listing goes below its roots. Snapshots and bookmarks are one below their dataset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Depth {
+    /// The roots themselves.
+    #[default]
+    Roots,
+    /// At most so many levels below.
+    Levels(u64),
+    /// Everything below.
+    All,
+}
+
+impl Depth {
+    /// Whether something `level` levels below a root is in.
+    pub fn reaches(self, level: u64) -> bool {
+        match self {
+            Depth::Roots => level == 0,
+            Depth::Levels(levels) => level <= levels,
+            Depth::All => true,
+        }
+    }
+}
+
+/// Which properties an answer should carry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PropertySelection {
+    /// All that apply and have a value, user properties included.
+    All,
+    /// These, by full name; those that do not apply are left out of the answer.
+    Named(Vec<String>),
+}
+
+/// How to mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountOptions {
+    /// Temporary options: `ro`, `noatime`, …
+    #[serde(default)]
+    pub options: Vec<String>,
+    /// Mount over a directory that is not empty (`-O`).
+    #[serde(default)]
+    pub overlay: bool,
+    /// Mount although the dataset is redacted or partly received (`-f`).
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// One request. Names are full dataset names; paths are absolute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// Pools that could be imported. Answer: `Candidates`.
+    ImportSearch {
+        /// Where to look.
+        search: Search,
+    },
+    /// Import. Answer: `Imported`.
+    Import {
+        /// Where to look.
+        search: Search,
+        /// Which.
+        pick: ImportPick,
+        /// How.
+        options: ImportOptions,
+    },
+    /// Export one pool. Answer: `Done`.
+    Export {
+        /// The pool.
+        pool: String,
+        /// Unmount although it is busy.
+        force: bool,
+    },
+    /// Pools and their properties. Answer: `Pools`.
+    PoolList {
+        /// Which; empty means all, in alphabetical order.
+        pools: Vec<String>,
+        /// Which properties.
+        properties: PropertySelection,
+        /// Whether to add the vdevs.
+        vdevs: bool,
+    },
+    /// Properties of vdevs. Answer: `Vdevs`.
+    VdevGet {
+        /// The pool.
+        pool: String,
+        /// Vdevs by name, path or guid; empty means all, `root` the root.
+        vdevs: Vec<String>,
+        /// Which properties.
+        properties: PropertySelection,
+    },
+    /// Status of pools. Answer: `Statuses`.
+    PoolStatus {
+        /// Which; empty means all, in alphabetical order.
+        pools: Vec<String>,
+        /// List the permanent errors.
+        errors: bool,
+        /// Look at the deduplication table.
+        dedup: bool,
+    },
+    /// A pool's history. Parts: `History`. Answer: `Done`.
+    History {
+        /// The pool.
+        pool: String,
+    },
+    /// The daemon's events. Parts: `Events`. Answer: `Done`.
+    Events {
+        /// Of this pool only.
+        pool: Option<String>,
+        /// Go on until the client leaves.
+        follow: bool,
+    },
+    /// Forget the events so far. Answer: `Cleared`.
+    EventsClear,
+    /// Datasets and their properties. Parts: `Datasets`. Answer: `Failures`.
+    DatasetList {
+        /// Where to start; empty means every pool.
+        roots: Vec<String>,
+        /// How deep.
+        depth: Depth,
+        /// Which kinds to report; roots of other kinds are only descended.
+        kinds: KindSet,
+        /// Which properties.
+        properties: PropertySelection,
+    },
+    /// Mount a dataset or snapshot. Answer: `Done`.
+    Mount {
+        /// The dataset or snapshot.
+        dataset: String,
+        /// Where, instead of at its mountpoint property.
+        at: Option<String>,
+        /// How.
+        options: MountOptions,
+    },
+    /// Mount everything that is to be mounted, parents first. Answer: `Failures`.
+    MountAll {
+        /// Only this dataset and what is below it.
+        below: Option<String>,
+        /// How.
+        options: MountOptions,
+    },
+    /// Unmount by dataset name or by mount point. Answer: `Done`.
+    Unmount {
+        /// A dataset name, or an absolute path.
+        target: String,
+        /// Although it is busy.
+        force: bool,
+        /// And unload its key (`-u`).
+        unload_key: bool,
+    },
+    /// Unmount everything. Answer: `Failures`.
+    UnmountAll {
+        /// Although busy.
+        force: bool,
+        /// And unload keys.
+        unload_keys: bool,
+    },
+    /// The daemon's mounts, in the order they were made. Answer: `Mounts`.
+    MountList,
+    /// Load an encryption root's key. Answer: `Done`.
+    LoadKey {
+        /// The encryption root.
+        dataset: String,
+        /// As read from the key's location: passphrase, hex digits or 32 bytes.
+        key: Secret,
+        /// Only check it (`-n`).
+        dry_run: bool,
+    },
+    /// Unload an encryption root's key. Answer: `Done`.
+    UnloadKey {
+        /// The encryption root.
+        dataset: String,
+    },
+    /// Accounts of one kind. Parts: `Accounts`. Answer: `Done`.
+    UserSpace {
+        /// The file system or snapshot.
+        dataset: String,
+        /// Whose.
+        kind: AccountKind,
+    },
+    /// User holds. Answer: `Holds`.
+    Holds {
+        /// The snapshot.
+        snapshot: String,
+        /// And those of the same name below (`-r`).
+        recursive: bool,
+    },
+    /// What changed between two snapshots, or since one. Parts: `Diff`. Answer: `Done`.
+    Diff {
+        /// The older snapshot.
+        from: String,
+        /// The newer snapshot; absent means the file system as it is.
+        to: Option<String>,
+    },
+    /// Read and check everything. Parts: `Verify`. Answer: `Verified`.
+    Verify {
+        /// The pool.
+        pool: String,
+        /// What.
+        options: VerifyOptions,
+    },
+    /// The daemon about itself. Answer: `Status`.
+    DaemonStatus,
+    /// Export everything and leave. Answer: `Done`.
+    DaemonStop {
+        /// Although something is busy.
+        force: bool,
+    },
+}

@@ -1,0 +1,107 @@
+//! What the daemon answers.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ControlError, DaemonStatus, Dataset, DiffRecord, Event, HistoryRecord, Hold, ImportCandidate,
+    MountEntry, PoolRow, PoolStatus, SpaceAccount, VdevRow, VerifyProgress, VerifyReport,
+};
+
+/// A share of a long answer, sent before the answer itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "part", content = "of", rename_all = "snake_case")]
+pub enum Part {
+    /// Datasets, in any order; none twice.
+    Datasets(Vec<Dataset>),
+    /// History, oldest first.
+    History(Vec<HistoryRecord>),
+    /// Events, oldest first.
+    Events(Vec<Event>),
+    /// Accounts, in any order.
+    Accounts(Vec<SpaceAccount>),
+    /// Differences, in order.
+    Diff(Vec<DiffRecord>),
+    /// How far a verification is.
+    Verify(VerifyProgress),
+    /// How far a long operation is: what, done, total.
+    Progress(String, u64, u64),
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case")]
+pub enum Response {
+    /// It is done.
+    Done,
+    /// It is done, except for these: each name with its reason.
+    Failures {
+        /// Name and reason.
+        failures: Vec<(String, ControlError)>,
+        /// How many were done.
+        done: u64,
+    },
+    /// Pools that could be imported.
+    Candidates {
+        /// In the order they were found.
+        candidates: Vec<ImportCandidate>,
+    },
+    /// What was imported and what was not.
+    Imported {
+        /// Names under which pools are now imported.
+        pools: Vec<String>,
+        /// Name and reason of those that are not.
+        failures: Vec<(String, ControlError)>,
+        /// The transaction group gone back to, and how many seconds were discarded.
+        rewound: Option<(u64, u64)>,
+        /// What is wrong with devices that could be done without.
+        diagnoses: Vec<super::Diagnosis>,
+    },
+    /// Pools.
+    Pools {
+        /// In the order asked for.
+        pools: Vec<PoolRow>,
+        /// Name and reason of the others.
+        failures: Vec<(String, ControlError)>,
+    },
+    /// Vdevs.
+    Vdevs {
+        /// The pool, with its properties left out.
+        pool: PoolRow,
+        /// In the order asked for.
+        vdevs: Vec<VdevRow>,
+        /// Names that are no vdev of the pool.
+        unknown: Vec<String>,
+    },
+    /// Pools in full.
+    Statuses {
+        /// In the order asked for.
+        pools: Vec<PoolStatus>,
+        /// Name and reason of the others.
+        failures: Vec<(String, ControlError)>,
+    },
+    /// The number of events forgotten.
+    Cleared {
+        /// How many.
+        events: u64,
+    },
+    /// Mounts.
+    Mounts {
+        /// In the order they were made.
+        mounts: Vec<MountEntry>,
+    },
+    /// Holds.
+    Holds {
+        /// In order of snapshot and tag.
+        holds: Vec<Hold>,
+    },
+    /// The outcome of a verification.
+    Verified {
+        /// The report.
+        report: Box<VerifyReport>,
+    },
+    /// The daemon about itself.
+    Status {
+        /// The figures.
+        status: DaemonStatus,
+    },
+}

@@ -1,0 +1,210 @@
+//! Frames on a stream socket, with descriptors beside them.
+
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::model::{ControlError, Part, Request, Response};
+
+/// The longest frame: 16 MiB. Longer answers are sent in parts.
+pub const FRAME_SIZE_MAX: usize = 16 << 20;
+
+/// The most descriptors beside one frame.
+pub const DESCRIPTORS_MAX: usize = 4;
+
+/// A frame could not be sent or received.
+#[derive(Debug, Error)]
+pub enum FrameError {
+    /// The other side closed the connection between frames.
+    #[error("the connection was closed")]
+    Closed,
+    /// The socket failed, or was closed within a frame.
+    #[error("socket: {0}")]
+    Io(#[from] std::io::Error),
+    /// The length exceeds the limit.
+    #[error("a frame of {0} bytes exceeds the limit of {FRAME_SIZE_MAX}")]
+    TooLong(usize),
+    /// The content is not what it should be.
+    #[error("malformed frame: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// What a client sends.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Envelope {
+    /// `PROTOCOL_VERSION`.
+    pub protocol: u32,
+    /// The request.
+    pub body: Request,
+}
+
+/// What the daemon sends.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Frame {
+    /// A share of the answer.
+    Part(Part),
+    /// The answer.
+    Done(Box<Response>),
+    /// The refusal.
+    Refused(ControlError),
+}
+
+/// Sends one frame with `descriptors` beside its length.
+///
+/// The buffer is wiped after sending: a request may carry a key.
+pub(super) fn send<T: Serialize>(
+    mut stream: &UnixStream,
+    content: &T,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), FrameError> {
+    assert!(descriptors.len() <= DESCRIPTORS_MAX, "callers pass a few");
+    let body = Zeroizing::new(serde_json::to_vec(content)?);
+    if body.len() > FRAME_SIZE_MAX {
+        return Err(FrameError::TooLong(body.len()));
+    }
+    let length = u32::try_from(body.len()).expect("FRAME_SIZE_MAX fits in 32 bits");
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(std::io::Error::from(rustix::io::Errno::NOBUFS).into());
+    }
+    let header = length.to_le_bytes();
+    let slices = [IoSlice::new(&header), IoSlice::new(&body)];
+    let sent = loop {
+        let flags = SendFlags::NOSIGNAL;
+        match rustix::net::sendmsg(stream, &slices, &mut control, flags) {
+            Err(rustix::io::Errno::INTR) => continue,
+            result => break result.map_err(std::io::Error::from)?,
+        }
+    };
+    let header_rest = header.get(sent..).unwrap_or_default();
+    stream.write_all(header_rest)?;
+    let body_rest = body.get(sent.saturating_sub(header.len())..);
+    stream.write_all(body_rest.unwrap_or_default())?;
+    Ok(())
+}
+
+/// Receives one frame and the descriptors beside it.
+pub(super) fn receive<T: DeserializeOwned>(
+    stream: &UnixStream,
+) -> Result<(T, Vec<OwnedFd>), FrameError> {
+    let mut header = [0u8; 4];
+    let (mut filled, descriptors) = receive_first(stream, &mut header)?;
+    if filled == 0 {
+        return Err(FrameError::Closed);
+    }
+    let mut reader = stream;
+    while filled < header.len() {
+        match reader.read(&mut header[filled..]) {
+            Ok(0) => return Err(closed_within().into()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let length = usize::try_from(u32::from_le_bytes(header)).unwrap_or(usize::MAX);
+    if length > FRAME_SIZE_MAX {
+        return Err(FrameError::TooLong(length));
+    }
+    // Grown by what arrives, so that a length alone cannot make us allocate.
+    let mut body = Zeroizing::new(Vec::with_capacity(length.min(1 << 16)));
+    let limit = u64::try_from(length).expect("a usize of at most 16 MiB");
+    let received = reader.take(limit).read_to_end(&mut body)?;
+    if received < length {
+        return Err(closed_within().into());
+    }
+    Ok((serde_json::from_slice(&body)?, descriptors))
+}
+
+fn closed_within() -> std::io::Error {
+    std::io::Error::from(std::io::ErrorKind::UnexpectedEof)
+}
+
+/// The first bytes of a frame: the only ones that descriptors come with.
+fn receive_first(
+    stream: &UnixStream,
+    header: &mut [u8],
+) -> Result<(usize, Vec<OwnedFd>), FrameError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = loop {
+        let mut slices = [IoSliceMut::new(header)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        match rustix::net::recvmsg(stream, &mut slices, &mut control, flags) {
+            Err(rustix::io::Errno::INTR) => continue,
+            result => break result.map_err(std::io::Error::from)?,
+        }
+    };
+    let mut descriptors = Vec::new();
+    for item in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = item {
+            descriptors.extend(rights);
+        }
+    }
+    Ok((message.bytes, descriptors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_request_arrives_with_its_descriptors() {
+        let (left, right) = UnixStream::pair().expect("a socket pair");
+        let mut file = tempfile::tempfile().expect("a temporary file");
+        file.write_all(b"beside").expect("a write");
+        let sent = Request::Export {
+            pool: "tank".to_owned(),
+            force: true,
+        };
+        send(&left, &sent, &[file.as_fd()]).expect("a send");
+        let (got, descriptors): (Request, _) = receive(&right).expect("a receive");
+        assert_eq!(got, sent);
+        assert_eq!(descriptors.len(), 1);
+        let size = rustix::fs::fstat(&descriptors[0]).expect("a stat").st_size;
+        assert_eq!(size, 6);
+    }
+
+    #[test]
+    fn long_frames_cross_while_both_sides_work() {
+        let (left, right) = UnixStream::pair().expect("a socket pair");
+        let text = "x".repeat(3 << 20);
+        let copy = text.clone();
+        let sender = std::thread::spawn(move || send(&left, &copy, &[]));
+        let (got, _): (String, _) = receive(&right).expect("a receive");
+        assert!(got == text);
+        sender.join().expect("no panic").expect("a send");
+        let ended = receive::<String>(&right);
+        assert!(matches!(ended, Err(FrameError::Closed)));
+    }
+
+    #[test]
+    fn absurd_and_broken_frames_are_refused() {
+        let (mut left, right) = UnixStream::pair().expect("a socket pair");
+        left.write_all(&u32::MAX.to_le_bytes()).expect("a write");
+        let refused = receive::<String>(&right);
+        assert!(matches!(refused, Err(FrameError::TooLong(_))));
+
+        let (mut left, right) = UnixStream::pair().expect("a socket pair");
+        left.write_all(&[9, 0, 0, 0, b'"']).expect("a write");
+        drop(left);
+        let refused = receive::<String>(&right);
+        assert!(matches!(refused, Err(FrameError::Io(_))));
+
+        let (mut left, right) = UnixStream::pair().expect("a socket pair");
+        left.write_all(&[1, 0, 0, 0, b'?']).expect("a write");
+        let refused = receive::<String>(&right);
+        assert!(matches!(refused, Err(FrameError::Malformed(_))));
+    }
+}
