@@ -12,6 +12,7 @@
 pub mod checksum;
 pub mod cipher;
 pub mod compress;
+pub mod parity;
 
 pub use compress::{Compression, DecompressError};
 

@@ -1,0 +1,150 @@
+//! Raidz parity: up to three parity columns P, Q, R over any number of data columns.
+//!
+//! With data columns `D_0 .. D_{m-1}`, bytewise over GF(2^8) (`field`), parity row `r` is
+//! `Σ 2^(r (m-1-i)) D_i`: P is the plain sum, Q weighs with powers of 2 counted from the *last*
+//! column, R with powers of 4. Data columns may be shorter than parity columns and then end in
+//! zeros (format/1c 1c.2).
+//!
+//! Everything is one operation, a *linear combination* of source columns into at most three
+//! output columns ([`combine`]). Generating takes its factors from the formula above;
+//! reconstructing solves the formula for the lost columns first (`solve`), which costs nothing
+//! beside the data. Each source is read once and each output written once: the sums live in
+//! registers while a kernel walks all sources, a few hundred bytes of each at a time.
+
+mod combine;
+mod field;
+#[cfg(target_arch = "x86_64")]
+mod kernel_x86;
+mod solve;
+
+pub use combine::{Kernel, kernels};
+
+use combine::{Output, Source, combine};
+
+/// The most parity columns there can be.
+pub const PARITY_MAX: usize = 3;
+
+/// The most data columns: beyond, powers of 2 repeat and lost columns become ambiguous.
+pub const DATA_MAX: usize = 255;
+
+/// Why lost columns cannot be reconstructed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReconstructError {
+    /// More columns are lost than there is parity.
+    #[error("{lost} columns are lost, but there are only {parity} parity columns")]
+    TooManyLost {
+        /// Columns lost.
+        lost: usize,
+        /// Parity columns of the layout.
+        parity: usize,
+    },
+    /// A lost column was named twice or does not exist.
+    #[error("{0} is no column, or is named twice")]
+    BadColumn(usize),
+}
+
+/// The factor of data column `column` of `data_count` in parity row `row`.
+fn factor(row: usize, column: usize, data_count: usize) -> u8 {
+    field::power_of_two(row * (data_count - 1 - column))
+}
+
+/// Computes P, or P and Q, or P, Q and R of the data columns.
+///
+/// Parity columns have equal lengths; data columns are at most as long and zero-extended.
+pub fn generate(parity_columns: &mut [&mut [u8]], data_columns: &[&[u8]]) {
+    generate_with(Kernel::best(), parity_columns, data_columns);
+}
+
+/// [`generate`] with a chosen kernel, for tests and benchmarks.
+pub fn generate_with(kernel: Kernel, parity_columns: &mut [&mut [u8]], data_columns: &[&[u8]]) {
+    let (rows, count) = (parity_columns.len(), data_columns.len());
+    assert!(
+        (1..=PARITY_MAX).contains(&rows),
+        "raidz has 1 to 3 parity columns"
+    );
+    assert!(
+        (1..=DATA_MAX).contains(&count),
+        "raidz has 1 to 255 data columns"
+    );
+    let length = parity_columns[0].len();
+    assert!(
+        parity_columns.iter().all(|column| column.len() == length),
+        "parity is of one length"
+    );
+    assert!(
+        data_columns.iter().all(|column| column.len() <= length),
+        "data fits under parity"
+    );
+    let sources: Vec<Source<'_>> = data_columns
+        .iter()
+        .enumerate()
+        .map(|(column, data)| {
+            let mut factors = [0; PARITY_MAX];
+            for (row, value) in factors[..rows].iter_mut().enumerate() {
+                *value = factor(row, column, count);
+            }
+            Source { data, factors }
+        })
+        .collect();
+    let mut outputs: [Output<'_>; PARITY_MAX] = Default::default();
+    for (output, column) in outputs.iter_mut().zip(parity_columns) {
+        output.data = column;
+    }
+    combine(kernel, &sources, &mut outputs[..rows]);
+}
+
+/// Recomputes the columns `lost` from all others, in place.
+///
+/// `columns` has `parity_count` parity columns first, then the data columns; lengths as for
+/// [`generate`]. What the lost columns contain before does not matter.
+///
+/// # Errors
+/// If more than `parity_count` columns are lost, or `lost` names no or the same column twice.
+pub fn reconstruct(
+    parity_count: usize,
+    columns: &mut [&mut [u8]],
+    lost: &[usize],
+) -> Result<(), ReconstructError> {
+    reconstruct_with(Kernel::best(), parity_count, columns, lost)
+}
+
+/// [`reconstruct`] with a chosen kernel, for tests and benchmarks.
+///
+/// # Errors
+/// As [`reconstruct`].
+pub fn reconstruct_with(
+    kernel: Kernel,
+    parity_count: usize,
+    columns: &mut [&mut [u8]],
+    lost: &[usize],
+) -> Result<(), ReconstructError> {
+    assert!(
+        (1..=PARITY_MAX).contains(&parity_count),
+        "raidz has 1 to 3 parity columns"
+    );
+    assert!(columns.len() > parity_count, "there is data");
+    assert!(
+        columns.len() - parity_count <= DATA_MAX,
+        "raidz has 1 to 255 data columns"
+    );
+    let length = columns[0].len();
+    assert!(
+        columns.iter().all(|column| column.len() <= length),
+        "data fits under parity"
+    );
+    let solution = solve::Solution::new(parity_count, columns.len() - parity_count, lost)?;
+    let mut outputs: [Output<'_>; PARITY_MAX] = Default::default();
+    let mut sources = Vec::with_capacity(columns.len());
+    for (column, data) in columns.iter_mut().enumerate() {
+        if let Some(position) = lost.iter().position(|other| *other == column) {
+            outputs[position].data = data;
+        } else if let Some(factors) = solution.factors(column) {
+            sources.push(Source { data, factors });
+        }
+    }
+    combine(kernel, &sources, &mut outputs[..lost.len()]);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
