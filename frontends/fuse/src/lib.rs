@@ -1,1 +1,44 @@
-//! cenote-fuse
+//! Datasets as mounted file systems, over FUSE.
+//!
+//! The crate speaks the kernel's protocol itself. From the inside out:
+//!
+//! * [`FileSystem`] is what a mounted thing must answer, in POSIX terms. [`NullFileSystem`] and
+//!   [`MemoryTree`] are implementations for measuring and testing.
+//! * [`Payload`] and [`DirectoryReply`] take bulk answers without copying cached blocks.
+//! * `protocol` knows the bytes, `transport` the device, `session` the worker threads, and
+//!   `dispatch` joins them.
+//! * [`Mount`] owns a mount's life: privileged, by helper, or in a user namespace; clearing what
+//!   a killed server left behind; unmounting.
+//!
+//! Deliberately absent: permission checks, which the kernel does (`default_permissions`), and any
+//! memory of looked-up names, because node ids are object numbers.
+
+#![deny(unsafe_code)]
+
+mod dispatch;
+mod filesystem;
+mod memory_tree;
+mod metrics;
+mod mount;
+mod notify;
+mod null;
+mod payload;
+mod protocol;
+mod session;
+mod transport;
+
+pub use filesystem::{
+    Attr, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileKind, FileSystem,
+    FileSystemStatus, Handle, Lifetime, Lookup, NodeId, Opened, SeekTarget, Timestamp,
+};
+pub use memory_tree::MemoryTree;
+pub use metrics::SessionMetrics;
+pub use mount::{
+    FILE_SYSTEM_TYPE, Mount, MountEntry, MountError, MountOptions, NamespaceError, UnmountMode,
+    clear_stale_mounts, enter_namespace, is_stale, mounts, own_mounts,
+};
+pub use notify::Notifier;
+pub use null::{DATA_SIZE as NULL_DATA_SIZE, NullFileSystem};
+pub use payload::{DirectoryReply, Payload, SharedBytes};
+pub use protocol::init::Negotiated;
+pub use session::{HandshakeError, Interrupt};

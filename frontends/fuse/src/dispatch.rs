@@ -1,0 +1,318 @@
+//! From a request to the file system's method and back to an answer.
+//!
+//! A [`Worker`] owns the buffers of one thread. Answers of fixed size are built on the stack,
+//! listings in the worker's listing buffer, data in its payload: nothing is allocated per request.
+//!
+//! A panic in the file system is a bug of ours that must not take other requests along: it is
+//! caught, counted, and answered with EIO.
+
+use crate::filesystem::{
+    Context, DataCache, Errno, FileSystem, Handle, Lookup, NodeId, SeekTarget,
+};
+use crate::payload::{DirectoryReply, Payload};
+use crate::protocol::init::capability;
+use crate::protocol::open_flag;
+use crate::protocol::reply::{self, Body};
+use crate::protocol::request::{Operation, RequestHeader};
+use crate::session::{Interrupt, Session};
+use crate::transport::Device;
+use std::io::IoSlice;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Largest listing per request: 128 KiB are some 700 entries with attributes.
+const LISTING_SIZE_MAX: usize = 128 << 10;
+
+/// Linux's limit for values and lists of extended attributes (`XATTR_SIZE_MAX`).
+const XATTR_SIZE_MAX: usize = 64 << 10;
+
+/// Longest symbolic link that the kernel takes: a page without its NUL.
+const SYMLINK_LENGTH_MAX: usize = 4095;
+
+/// `__FMODE_EXEC`: the file is being opened to run it.
+const OPEN_FOR_EXECUTION: u32 = 0x20;
+
+/// What to send.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack; a box would allocate"
+)]
+enum Answer {
+    /// Nothing: the operation has no answer.
+    Nothing,
+    /// A structure of fixed size.
+    Fixed(Body),
+    /// What the payload holds.
+    Payload,
+    /// So many bytes of the listing buffer.
+    Listing(usize),
+}
+
+type Outcome = Result<Answer, Errno>;
+
+/// One thread's buffers and its view of the session.
+pub(crate) struct Worker<'a> {
+    session: &'a Session,
+    device: &'a Device,
+    slot: &'a Interrupt,
+    payload: Payload,
+    listing: Vec<u8>,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(session: &'a Session, device: &'a Device, slot: &'a Interrupt) -> Self {
+        let capacity = session.negotiated.request_size_max as usize;
+        Worker {
+            session,
+            device,
+            slot,
+            payload: Payload::new(capacity.max(XATTR_SIZE_MAX)),
+            listing: vec![0; LISTING_SIZE_MAX],
+        }
+    }
+
+    /// Serves one request to its end.
+    pub fn serve(&mut self, request: &[u8]) {
+        let session = self.session;
+        let Ok((header, arguments)) = RequestHeader::decode(request) else {
+            // Without a number nothing can be answered.
+            session.metrics.malformed.add(1);
+            return;
+        };
+        session.metrics.count(header.opcode);
+        let operation = match Operation::decode(header.opcode, arguments) {
+            Ok(operation) => operation,
+            Err(_) => {
+                session.metrics.malformed.add(1);
+                return self.answer(header.unique, Err(Errno::IO));
+            }
+        };
+        let outcome = {
+            let _working = Session::working_on(self.slot, header.unique);
+            catch_unwind(AssertUnwindSafe(|| self.dispatch(&header, operation)))
+        };
+        let outcome = outcome.unwrap_or_else(|_| {
+            session.metrics.panics.add(1);
+            Err(Errno::IO)
+        });
+        self.answer(header.unique, outcome);
+        // Blocks lent to the answer go back to their cache now, not at the next request.
+        self.payload.reset(0);
+    }
+
+    fn dispatch(&mut self, header: &RequestHeader, operation: Operation<'_>) -> Outcome {
+        let file_system: &dyn FileSystem = &*self.session.file_system;
+        let node = NodeId(header.node);
+        let context = Context {
+            uid: header.uid,
+            gid: header.gid,
+            pid: header.pid,
+            interrupt: self.slot,
+        };
+        match operation {
+            Operation::Lookup { name } => {
+                let lookup: Lookup = file_system.lookup(&context, node, name)?;
+                Ok(Answer::Fixed(Body::lookup(&lookup)))
+            }
+            Operation::Forget { lookups } => {
+                file_system.forget(node, lookups);
+                Ok(Answer::Nothing)
+            }
+            Operation::BatchForget { entries } => {
+                for (node, lookups) in entries.iter() {
+                    file_system.forget(NodeId(node), lookups);
+                }
+                Ok(Answer::Nothing)
+            }
+            Operation::GetAttr => {
+                let (attr, lifetime) = file_system.getattr(&context, node)?;
+                Ok(Answer::Fixed(Body::attr(&attr, lifetime)))
+            }
+            Operation::StatX => {
+                let (attr, lifetime) = file_system.getattr(&context, node)?;
+                Ok(Answer::Fixed(Body::statx(&attr, lifetime)))
+            }
+            Operation::StatFs => {
+                let status = file_system.statfs(&context, node)?;
+                Ok(Answer::Fixed(Body::statfs(&status)))
+            }
+            Operation::Open { flags } => self.open(&context, node, flags),
+            Operation::Release { handle } => {
+                file_system.release(node, handle);
+                Ok(Answer::Fixed(Body::EMPTY))
+            }
+            Operation::OpenDir => self.opendir(&context, node),
+            Operation::ReleaseDir { handle } => {
+                if self.session.file_system.features().directory_handles {
+                    file_system.releasedir(node, handle);
+                }
+                Ok(Answer::Fixed(Body::EMPTY))
+            }
+            Operation::Interrupt { unique } => self.interrupt(unique),
+            // The kernel remembers ENOSYS and treats these as done from then on.
+            Operation::Flush | Operation::Sync | Operation::Unknown => Err(Errno::NOSYS),
+            Operation::Destroy => Ok(Answer::Fixed(Body::EMPTY)),
+            Operation::Modify => Err(Errno::ROFS),
+            bulk => self.dispatch_bulk(&context, node, bulk),
+        }
+    }
+
+    /// The operations whose answers go through the worker's buffers.
+    fn dispatch_bulk(
+        &mut self,
+        context: &Context<'_>,
+        node: NodeId,
+        operation: Operation<'_>,
+    ) -> Outcome {
+        let file_system: &dyn FileSystem = &*self.session.file_system;
+        match operation {
+            Operation::Read {
+                handle,
+                offset,
+                size,
+            } => self.read(context, node, handle, offset, size),
+            Operation::ReadDir {
+                handle,
+                cookie,
+                size,
+                with_attributes,
+            } => {
+                let size = (size as usize).min(self.listing.len());
+                let mut reply = DirectoryReply::new(&mut self.listing[..size], with_attributes);
+                file_system.readdir(context, node, handle, cookie, &mut reply)?;
+                Ok(Answer::Listing(reply.len()))
+            }
+            Operation::ReadLink => {
+                self.payload.reset(SYMLINK_LENGTH_MAX);
+                file_system.readlink(context, node, &mut self.payload)?;
+                Ok(Answer::Payload)
+            }
+            Operation::Seek {
+                handle,
+                offset,
+                target,
+            } => {
+                let target: SeekTarget = target;
+                let found = file_system.seek(context, node, handle, offset, target)?;
+                Ok(Answer::Fixed(Body::seek(found)))
+            }
+            Operation::GetXattr { size, name } => {
+                self.payload.reset(XATTR_SIZE_MAX);
+                file_system.getxattr(context, node, name, &mut self.payload)?;
+                self.sized(size)
+            }
+            Operation::ListXattr { size } => {
+                self.payload.reset(XATTR_SIZE_MAX);
+                file_system.listxattr(context, node, &mut self.payload)?;
+                self.sized(size)
+            }
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn read(
+        &mut self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        size: u32,
+    ) -> Outcome {
+        let size = size as usize;
+        self.payload.reset(size);
+        let room = self.payload.remaining();
+        let payload = &mut self.payload;
+        self.session
+            .file_system
+            .read(context, node, handle, offset, room, payload)?;
+        self.session
+            .metrics
+            .bytes_read
+            .add(self.payload.len() as u64);
+        Ok(Answer::Payload)
+    }
+
+    fn open(&self, context: &Context<'_>, node: NodeId, flags: u32) -> Outcome {
+        let opened = self.session.file_system.open(context, node, flags)?;
+        // Programs are mapped, not read: the page cache holds them in either case, and a file
+        // opened for direct I/O would lose its cached pages at every new mapping.
+        let mapped = flags & OPEN_FOR_EXECUTION != 0;
+        let direct = opened.cache == DataCache::Direct && !mapped;
+        let answer = if direct && self.session.negotiated.direct_io_mmap() {
+            open_flag::DIRECT_IO | open_flag::NOFLUSH
+        } else {
+            open_flag::KEEP_CACHE | open_flag::NOFLUSH
+        };
+        Ok(Answer::Fixed(Body::open(opened.handle.0, answer)))
+    }
+
+    fn opendir(&self, context: &Context<'_>, node: NodeId) -> Outcome {
+        let flags = open_flag::CACHE_DIR | open_flag::KEEP_CACHE;
+        if self.session.file_system.features().directory_handles {
+            let handle = self.session.file_system.opendir(context, node)?;
+            return Ok(Answer::Fixed(Body::open(handle.0, flags)));
+        }
+        if self.session.negotiated.has(capability::NO_OPENDIR_SUPPORT) {
+            return Err(Errno::NOSYS);
+        }
+        Ok(Answer::Fixed(Body::open(0, flags)))
+    }
+
+    /// The size alone, or the gathered bytes if they fit in the caller's `size`.
+    fn sized(&self, size: u32) -> Outcome {
+        if size == 0 {
+            return Ok(Answer::Fixed(Body::xattr_size(self.payload.len())));
+        }
+        if self.payload.len() > size as usize {
+            return Err(Errno::RANGE);
+        }
+        Ok(Answer::Payload)
+    }
+
+    /// A request that nobody works on may have been received this instant: EAGAIN asks the kernel
+    /// to send the interrupt again if the request still exists.
+    fn interrupt(&self, unique: u64) -> Outcome {
+        if self.session.interrupt(unique) {
+            Ok(Answer::Nothing)
+        } else {
+            Err(Errno::AGAIN)
+        }
+    }
+
+    fn answer(&self, unique: u64, outcome: Outcome) {
+        let sent = match outcome {
+            Ok(Answer::Nothing) => Ok(()),
+            Ok(Answer::Fixed(body)) => self.send_piece(unique, body.bytes()),
+            Ok(Answer::Listing(length)) => self.send_piece(unique, &self.listing[..length]),
+            Ok(Answer::Payload) => self.send_payload(unique),
+            Err(error) => self.send_error(unique, error),
+        };
+        if sent.is_err() {
+            // The kernel refused the answer, so the caller still waits for one.
+            self.session.metrics.channel_errors.add(1);
+            let _ = self.send_error(unique, Errno::IO);
+        }
+    }
+
+    fn send_error(&self, unique: u64, error: Errno) -> Result<(), Errno> {
+        self.session.metrics.errors.add(1);
+        let header = reply::header(unique, -error.raw_os_error(), 0);
+        self.device.send(&[IoSlice::new(&header)])
+    }
+
+    fn send_piece(&self, unique: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let header = reply::header(unique, 0, bytes.len());
+        self.device
+            .send(&[IoSlice::new(&header), IoSlice::new(bytes)])
+    }
+
+    fn send_payload(&self, unique: u64) -> Result<(), Errno> {
+        if let Some(bytes) = self.payload.single() {
+            return self.send_piece(unique, bytes);
+        }
+        let header = reply::header(unique, 0, self.payload.len());
+        let mut pieces = Vec::with_capacity(self.payload.pieces() + 1);
+        pieces.push(IoSlice::new(&header));
+        self.payload.gather(&mut pieces);
+        self.device.send(&pieces)
+    }
+}

@@ -1,0 +1,378 @@
+//! What a file system answers, in terms of POSIX and nothing else.
+//!
+//! The trait knows neither the FUSE protocol nor ZFS: it is the seam between the transport (this
+//! crate's session) and whatever holds files (a dataset, a test tree, the null server). Three
+//! ideas shape it:
+//!
+//! * Nodes are plain numbers chosen by the file system. When they are derived from object numbers
+//!   nothing has to be remembered per looked-up name, and [`FileSystem::forget`] is empty.
+//! * Bulk answers go into a [`Payload`] or [`DirectoryReply`] that the session lends out. Cached
+//!   blocks are lent to the kernel as they are, without a copy on our side.
+//! * All metadata passes through one process, so answers may stay valid for ever; whoever changes
+//!   something behind the kernel's back calls [`crate::Notifier`].
+//!
+//! Writing operations are absent so far. The session refuses them with `EROFS`, and each will
+//! become a method whose default does the same, so that existing implementations keep compiling.
+
+use crate::payload::{DirectoryReply, Payload};
+use crate::session::Interrupt;
+pub use rustix::io::Errno;
+use std::time::Duration;
+
+/// A file's identity between kernel and file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The root directory's fixed number.
+    pub const ROOT: NodeId = NodeId(1);
+}
+
+/// An open file's or directory's identity, chosen by [`FileSystem::open`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Handle(pub u64);
+
+/// How long the kernel may answer from its own cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lifetime(Duration);
+
+impl Lifetime {
+    /// Until told otherwise. 2^31 seconds (68 years) stays clear of the kernel's jiffies limits.
+    pub const FOREVER: Lifetime = Lifetime(Duration::from_secs(1 << 31));
+    /// Ask again every time.
+    pub const NONE: Lifetime = Lifetime(Duration::ZERO);
+
+    /// At most `duration`.
+    pub const fn bounded(duration: Duration) -> Self {
+        Lifetime(duration)
+    }
+
+    /// The duration the kernel is told.
+    pub const fn duration(self) -> Duration {
+        self.0
+    }
+}
+
+/// The type of a file, as in the upper bits of `st_mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A character device node.
+    CharDevice,
+    /// A block device node.
+    BlockDevice,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+impl FileKind {
+    /// The four type bits, `st_mode >> 12`, which are also `d_type`.
+    pub const fn type_bits(self) -> u32 {
+        match self {
+            FileKind::Fifo => 1,
+            FileKind::CharDevice => 2,
+            FileKind::Directory => 4,
+            FileKind::BlockDevice => 6,
+            FileKind::Regular => 8,
+            FileKind::Symlink => 10,
+            FileKind::Socket => 12,
+        }
+    }
+
+    /// The kind that `mode`'s type bits name, if they name one.
+    pub const fn from_mode(mode: u32) -> Option<FileKind> {
+        Some(match (mode >> 12) & 0xf {
+            1 => FileKind::Fifo,
+            2 => FileKind::CharDevice,
+            4 => FileKind::Directory,
+            6 => FileKind::BlockDevice,
+            8 => FileKind::Regular,
+            10 => FileKind::Symlink,
+            12 => FileKind::Socket,
+            _ => return None,
+        })
+    }
+}
+
+/// A point in time; negative seconds lie before 1970, nanoseconds always count forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Timestamp {
+    /// Seconds since the Unix epoch.
+    pub seconds: i64,
+    /// Nanoseconds within the second, below 10^9.
+    pub nanoseconds: u32,
+}
+
+impl Timestamp {
+    /// The given instant.
+    pub const fn new(seconds: i64, nanoseconds: u32) -> Self {
+        Timestamp {
+            seconds,
+            nanoseconds,
+        }
+    }
+}
+
+/// A device node's number. Linux keeps 12 bits of major and 20 bits of minor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceNumber {
+    /// The driver.
+    pub major: u32,
+    /// The driver's instance.
+    pub minor: u32,
+}
+
+/// What `stat` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// `st_ino`; need not equal the node id.
+    pub ino: u64,
+    /// The file's type.
+    pub kind: FileKind,
+    /// The low twelve bits of `st_mode`: permissions, setuid, setgid, sticky.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names.
+    pub nlink: u32,
+    /// Size in bytes; must not exceed `i64::MAX`.
+    pub size: u64,
+    /// Allocated space in units of 512 bytes.
+    pub blocks: u64,
+    /// Preferred I/O size in bytes. The kernel rounds it down to a power of two.
+    pub block_size: u32,
+    /// The device that a device node stands for.
+    pub device: DeviceNumber,
+    /// Last read.
+    pub accessed: Timestamp,
+    /// Last change of the content.
+    pub modified: Timestamp,
+    /// Last change of content or metadata.
+    pub changed: Timestamp,
+    /// Creation, shown by `statx` where known.
+    pub born: Option<Timestamp>,
+}
+
+/// A directory entry resolved to its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The file.
+    pub node: NodeId,
+    /// Distinguishes successive files that reuse one node id (file handles of NFS exports).
+    pub generation: u64,
+    /// The file's attributes.
+    pub attr: Attr,
+    /// How long the name may be taken to mean this file.
+    pub entry_lifetime: Lifetime,
+    /// How long the attributes hold.
+    pub attr_lifetime: Lifetime,
+}
+
+/// The outcome of a lookup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// The name exists.
+    Found(Entry),
+    /// It does not, and the kernel may remember that for so long.
+    Absent(Lifetime),
+}
+
+/// Who caches a file's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum DataCache {
+    /// Reads come to us each time (we have the ARC); `mmap` still uses the page cache.
+    #[default]
+    Direct,
+    /// The kernel's page cache keeps what was read, over reopening too.
+    Kernel,
+}
+
+/// An opened file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Opened {
+    /// Given back in later calls.
+    pub handle: Handle,
+    /// Who caches the data.
+    pub cache: DataCache,
+}
+
+/// Which end of a run `lseek` looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SeekTarget {
+    /// The next byte that is stored.
+    Data,
+    /// The next hole; the end of the file counts as one.
+    Hole,
+}
+
+/// What `statfs` shows. Counts are in units of `fragment_size`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileSystemStatus {
+    /// All blocks, used and free.
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// Free blocks for ordinary users.
+    pub blocks_available: u64,
+    /// All file slots, used and free.
+    pub files: u64,
+    /// Free file slots.
+    pub files_free: u64,
+    /// Preferred transfer size in bytes.
+    pub block_size: u32,
+    /// Size of a counted block in bytes.
+    pub fragment_size: u32,
+    /// Longest name in bytes.
+    pub name_length_max: u32,
+}
+
+/// Choices that hold for a whole mount, asked once before the first request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// Let the kernel enforce `system.posix_acl_access`, which it then asks for per inode.
+    pub posix_acl: bool,
+    /// Whether [`FileSystem::opendir`] is wanted. Without it the kernel opens directories by
+    /// itself and keeps listings cached until invalidated: two round trips fewer per directory.
+    pub directory_handles: bool,
+    /// Whether lookups of `.` and `..` work, which exporting over NFS needs.
+    pub lookup_dots: bool,
+}
+
+/// Who asks, and whether they still want to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The caller's user, as seen from the mount's user namespace.
+    pub uid: u32,
+    /// The caller's group.
+    pub gid: u32,
+    /// The caller's thread; 0 for requests the kernel makes by itself.
+    pub pid: u32,
+    /// Raised when the caller was signalled; long waits should then end with `EINTR`.
+    pub interrupt: &'a Interrupt,
+}
+
+/// A read-only file system. Methods are called from several threads at once.
+///
+/// Permissions are the kernel's business (`default_permissions`): a method that is reached is
+/// allowed. Errors are errno values; whatever the cause was is for the implementation to log.
+pub trait FileSystem: Send + Sync {
+    /// Choices for the whole mount.
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
+    /// Resolves `name` in `parent`. `ENOENT` is not cached; [`Lookup::Absent`] may be.
+    fn lookup(&self, context: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<Lookup, Errno>;
+
+    /// The kernel dropped `lookups` references to `node`, gained by lookups and by entries of
+    /// [`DirectoryReply::add_entry`].
+    fn forget(&self, node: NodeId, lookups: u64) {
+        let _ = (node, lookups);
+    }
+
+    /// The attributes and how long they hold.
+    fn getattr(&self, context: &Context<'_>, node: NodeId) -> Result<(Attr, Lifetime), Errno>;
+
+    /// Appends a symbolic link's target, at most 4095 bytes.
+    fn readlink(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        target: &mut Payload,
+    ) -> Result<(), Errno>;
+
+    /// Opens a file. `flags` are those of `open(2)`.
+    fn open(&self, context: &Context<'_>, node: NodeId, flags: u32) -> Result<Opened, Errno> {
+        let _ = (context, node, flags);
+        Ok(Opened::default())
+    }
+
+    /// The last descriptor of an opened file was closed.
+    fn release(&self, node: NodeId, handle: Handle) {
+        let _ = (node, handle);
+    }
+
+    /// Appends up to `size` bytes from `offset`. Fewer mean the end of the file.
+    fn read(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        size: usize,
+        data: &mut Payload,
+    ) -> Result<(), Errno>;
+
+    /// The next data or hole at or after `offset`; `ENXIO` at or beyond the end of the file.
+    fn seek(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: Handle,
+        offset: u64,
+        target: SeekTarget,
+    ) -> Result<u64, Errno>;
+
+    /// Opens a directory; only called when [`Features::directory_handles`] is set.
+    fn opendir(&self, context: &Context<'_>, node: NodeId) -> Result<Handle, Errno> {
+        let _ = (context, node);
+        Ok(Handle::default())
+    }
+
+    /// The last descriptor of an opened directory was closed.
+    fn releasedir(&self, node: NodeId, handle: Handle) {
+        let _ = (node, handle);
+    }
+
+    /// Adds entries that follow `cookie` (0 is the start) until `reply` is full.
+    ///
+    /// `.` and `..` are the file system's to add. Cookies must stay valid while entries come and
+    /// go, be unique within the directory, above 0, and below 2^63.
+    fn readdir(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: Handle,
+        cookie: u64,
+        reply: &mut DirectoryReply<'_>,
+    ) -> Result<(), Errno>;
+
+    /// Space and file counts.
+    fn statfs(&self, context: &Context<'_>, node: NodeId) -> Result<FileSystemStatus, Errno>;
+
+    /// Appends the value of an extended attribute; `ENODATA` when there is none. The session
+    /// deals with the caller's buffer size.
+    fn getxattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        name: &[u8],
+        value: &mut Payload,
+    ) -> Result<(), Errno> {
+        let _ = (context, node, name, value);
+        Err(Errno::NODATA)
+    }
+
+    /// Appends the names of all extended attributes, each followed by a NUL.
+    fn listxattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        names: &mut Payload,
+    ) -> Result<(), Errno> {
+        let _ = (context, node, names);
+        Ok(())
+    }
+
+    /// The mount has ended; no further call follows.
+    fn destroy(&self) {}
+}

@@ -1,0 +1,481 @@
+//! Putting a file system into the tree, and taking it out again.
+//!
+//! Three ways lead to a mount, tried in this order: `mount(2)` by ourselves, which root may and
+//! whoever has entered a namespace of his own ([`enter_namespace`]); the set-user-id helper
+//! `fusermount3`; and otherwise an error that names both. The connection to the kernel is the same
+//! whichever way was taken.
+//!
+//! A mount ends when the kernel says so: after our own unmount, somebody else's `umount`, or an
+//! abort. The workers then leave by themselves. If the process dies instead, the mount stays
+//! behind dead, and the next mount at that place, or [`clear_stale_mounts`], removes it.
+
+mod helper;
+mod namespace;
+mod stale;
+mod table;
+
+pub use namespace::{NamespaceError, enter_namespace};
+pub use stale::{clear_stale_mounts, is_stale};
+pub use table::{FILE_SYSTEM_TYPE, MountEntry, mounts, own_mounts};
+
+use crate::filesystem::{Errno, FileSystem};
+use crate::metrics::SessionMetrics;
+use crate::notify::Notifier;
+use crate::protocol::init::{Negotiated, Wishes};
+use crate::session::{HandshakeError, Session, SessionConfig};
+use crate::transport::Device;
+use rustix::fd::AsRawFd;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::{CString, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an unmount waits for the workers before it reports success all the same: the mount
+/// may live on in another mount namespace, which is not ours to end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The kernel accepts no smaller limit for writes (`FUSE_MIN_READ_BUFFER` has room for it).
+const WRITE_SIZE_MIN: u32 = 4096;
+
+/// Why mounting or unmounting failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The place is not a directory that can be reached.
+    #[error("cannot mount at {mount_point}: {source}")]
+    MountPoint {
+        /// Where.
+        mount_point: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel has no FUSE, or the container was not given it.
+    #[error("cannot open {device}: {source}")]
+    Device {
+        /// The device node.
+        device: PathBuf,
+        /// Why.
+        source: Errno,
+    },
+    /// Neither privilege nor helper nor namespace.
+    #[error(
+        "mounting needs root, the program fusermount3 (package fuse3), \
+         or a user namespace of one's own"
+    )]
+    NotPermitted,
+    /// `mount(2)` failed.
+    #[error("mounting {mount_point}: {source}")]
+    Mount {
+        /// Where.
+        mount_point: PathBuf,
+        /// Why.
+        source: Errno,
+    },
+    /// The helper could not be run.
+    #[error("cannot run fusermount3: {0}")]
+    HelperRun(#[source] io::Error),
+    /// The helper said no.
+    #[error("fusermount3: {message}")]
+    HelperRefused {
+        /// What it printed.
+        message: String,
+    },
+    /// The socket to the helper failed.
+    #[error("talking to fusermount3: {0}")]
+    Channel(#[source] Errno),
+    /// The first exchange with the kernel failed.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    /// No worker thread could be started.
+    #[error("starting worker threads: {0}")]
+    Threads(#[source] io::Error),
+    /// The table of mounts could not be read.
+    #[error("reading the table of mounts: {0}")]
+    Table(#[source] io::Error),
+    /// Files on the mount are open, or something is mounted on it.
+    #[error("the mount is busy")]
+    Busy,
+    /// `umount(2)` failed.
+    #[error("unmounting {mount_point}: {source}")]
+    Unmount {
+        /// Where.
+        mount_point: PathBuf,
+        /// Why.
+        source: Errno,
+    },
+}
+
+/// How to mount.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    /// What the table of mounts shows as the source: the dataset's name.
+    pub source: OsString,
+    /// Refuse writes before they reach us.
+    pub read_only: bool,
+    /// Let users other than the mounting one in. Permissions are checked in either case.
+    pub allow_other: bool,
+    /// Honour set-user-id bits (property `setuid`); never for unprivileged mounts.
+    pub set_user_id: bool,
+    /// Honour device nodes (property `devices`); never for unprivileged mounts.
+    pub devices: bool,
+    /// Allow running programs (property `exec`).
+    pub executables: bool,
+    /// Let reads update access times (property `atime`).
+    pub access_times: bool,
+    /// Workers that always wait for requests.
+    pub threads_min: usize,
+    /// Workers at most, hence requests under way at most.
+    pub threads_max: usize,
+    /// Largest read or write in bytes. The kernel's own limit (`fs.fuse.max_pages_limit`) is 1 MiB.
+    pub request_size_max: u32,
+    /// Requests that may wait in the background: read-ahead, and direct reads larger than one
+    /// request.
+    pub background_max: u16,
+    /// Read-ahead of mapped and page-cached files in KiB, set where the kernel lets us.
+    pub read_ahead_kib: Option<u32>,
+    /// Load attributes with every listing, not only where the kernel guesses they are wanted.
+    pub readdirplus_always: bool,
+    /// The device node of the FUSE driver.
+    pub device: PathBuf,
+}
+
+impl MountOptions {
+    /// A read-only mount of `source`, open to all users if root makes it.
+    pub fn new(source: impl Into<OsString>) -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, |count| count.get());
+        MountOptions {
+            source: source.into(),
+            read_only: true,
+            allow_other: rustix::process::geteuid().is_root(),
+            set_user_id: true,
+            devices: true,
+            executables: true,
+            access_times: true,
+            threads_min: processors.clamp(2, 16),
+            threads_max: 64,
+            request_size_max: 1 << 20,
+            background_max: 256,
+            read_ahead_kib: Some(1024),
+            readdirplus_always: true,
+            device: PathBuf::from("/dev/fuse"),
+        }
+    }
+
+    fn flags(&self) -> MountFlags {
+        let switches = [
+            (self.read_only, MountFlags::RDONLY),
+            (!self.set_user_id, MountFlags::NOSUID),
+            (!self.devices, MountFlags::NODEV),
+            (!self.executables, MountFlags::NOEXEC),
+            (!self.access_times, MountFlags::NOATIME),
+        ];
+        let chosen = switches.iter().filter(|(on, _)| *on);
+        chosen.fold(MountFlags::empty(), |flags, (_, flag)| flags | *flag)
+    }
+
+    fn session_config(&self, file_system: &dyn FileSystem) -> SessionConfig {
+        let threads_max = self.threads_max.max(1);
+        SessionConfig {
+            device_path: self.device.clone(),
+            threads_min: self.threads_min.clamp(1, threads_max),
+            threads_max,
+            wishes: Wishes {
+                features: file_system.features(),
+                readdirplus_always: self.readdirplus_always,
+                request_size_max: self.request_size_max.max(WRITE_SIZE_MIN),
+                write_size_max: match self.read_only {
+                    true => WRITE_SIZE_MIN,
+                    false => self.request_size_max.max(WRITE_SIZE_MIN),
+                },
+                background_max: self.background_max,
+            },
+        }
+    }
+}
+
+/// How hard to unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnmountMode {
+    /// Only if nothing on it is in use.
+    Normal,
+    /// Take it out of the tree now and serve what is open until it is closed.
+    Lazy,
+    /// End the connection; what is open fails with ENOTCONN.
+    Force,
+}
+
+/// A mounted file system, served by threads of this process. Dropping it unmounts lazily.
+pub struct Mount {
+    session: Arc<Session>,
+    mount_point: PathBuf,
+    /// The mount's number in the table and its superblock's device.
+    identity: Option<(u64, (u32, u32))>,
+}
+
+impl std::fmt::Debug for Mount {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Mount")
+            .field("mount_point", &self.mount_point)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Mount {
+    /// Mounts `file_system` at `mount_point` and serves it.
+    ///
+    /// A dead mount of ours at that place is cleared first.
+    pub fn new(
+        file_system: Arc<dyn FileSystem>,
+        mount_point: &Path,
+        options: &MountOptions,
+    ) -> Result<Mount, MountError> {
+        let mount_point = resolve(mount_point)?;
+        stale::clear_at(&mount_point)?;
+        check_directory(&mount_point)?;
+        let device = match mount_directly(&mount_point, options)? {
+            Some(device) => device,
+            None => helper::mount(&mount_point, options)?.ok_or(MountError::NotPermitted)?,
+        };
+        let config = options.session_config(&*file_system);
+        let started = Session::negotiate(file_system, device, config)
+            .map_err(MountError::from)
+            .and_then(|session| match session.start() {
+                Ok(()) => Ok(session),
+                Err(error) => Err(MountError::Threads(error)),
+            });
+        let session = match started {
+            Ok(session) => session,
+            Err(error) => {
+                // The first error is the one to tell; the connection has ended with its device.
+                let _ = unmount_path(&mount_point, UnmountMode::Lazy);
+                return Err(error);
+            }
+        };
+        let identity = find_identity(&mount_point);
+        if let (Some(size), Some((_, device))) = (options.read_ahead_kib, identity) {
+            set_read_ahead(device, size);
+        }
+        Ok(Mount {
+            session,
+            mount_point,
+            identity,
+        })
+    }
+
+    /// Where it was mounted.
+    pub fn mount_point(&self) -> &Path {
+        &self.mount_point
+    }
+
+    /// What kernel and server agreed on.
+    pub fn negotiated(&self) -> Negotiated {
+        self.session.negotiated
+    }
+
+    /// What has been done so far.
+    pub fn metrics(&self) -> &SessionMetrics {
+        &self.session.metrics
+    }
+
+    /// Number of worker threads now.
+    pub fn workers(&self) -> usize {
+        self.session.workers()
+    }
+
+    /// For telling the kernel about changes that it did not make.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.session))
+    }
+
+    /// Whether the kernel may still send requests.
+    pub fn is_serving(&self) -> bool {
+        !self.session.wait_ended(Some(Duration::ZERO))
+    }
+
+    /// Waits until the mount has ended, or for `limit`; returns whether it has ended.
+    pub fn wait(&self, limit: Option<Duration>) -> bool {
+        self.session.wait_ended(limit)
+    }
+
+    /// Unmounts. Success if it has been unmounted already.
+    pub fn unmount(&self, mode: UnmountMode) -> Result<(), MountError> {
+        if !self.is_serving() {
+            return Ok(());
+        }
+        match self.current_place()? {
+            Some(place) => unmount_path(&place, mode)?,
+            None if mode == UnmountMode::Force => self.abort(),
+            // Detached before, but something still holds it open.
+            None if mode == UnmountMode::Normal => return Err(MountError::Busy),
+            None => {}
+        }
+        if mode == UnmountMode::Force && !self.session.wait_ended(Some(Duration::from_millis(100)))
+        {
+            self.abort();
+        }
+        if mode != UnmountMode::Lazy {
+            self.session.wait_ended(Some(END_TIMEOUT));
+        }
+        Ok(())
+    }
+
+    /// Where the mount is now (it may have been moved), if it is still in the tree.
+    fn current_place(&self) -> Result<Option<PathBuf>, MountError> {
+        let Some(identity) = self.identity else {
+            return Ok(Some(self.mount_point.clone()));
+        };
+        let table = mounts().map_err(MountError::Table)?;
+        let Some(ours) = table
+            .iter()
+            .find(|entry| (entry.id, entry.device) == identity)
+        else {
+            return Ok(None);
+        };
+        let top = table
+            .iter()
+            .rev()
+            .find(|entry| entry.mount_point == ours.mount_point);
+        // Unmounting by path would hit whatever was mounted over it.
+        if top.is_some_and(|top| top.id != ours.id) {
+            return Err(MountError::Busy);
+        }
+        Ok(Some(ours.mount_point.clone()))
+    }
+
+    /// Ends the connection through the control file system, which knows it by device number.
+    fn abort(&self) {
+        if let Some((_, (_, minor))) = self.identity {
+            // Best effort: the file system may not be mounted, and then nothing can be done.
+            let _ = std::fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Nobody is left to tell; what is open is served until it is closed.
+        if self.unmount(UnmountMode::Lazy).is_ok() {
+            self.session.wait_ended(Some(Duration::from_millis(500)));
+        }
+    }
+}
+
+/// The absolute path without symbolic links. Works on a dead mount too, which cannot be entered.
+fn resolve(mount_point: &Path) -> Result<PathBuf, MountError> {
+    let error = |source| MountError::MountPoint {
+        mount_point: mount_point.to_owned(),
+        source,
+    };
+    match std::fs::canonicalize(mount_point) {
+        Ok(path) => Ok(path),
+        Err(first) => match (mount_point.parent(), mount_point.file_name()) {
+            (Some(parent), Some(name)) => {
+                let parent = match parent.as_os_str().is_empty() {
+                    true => Path::new("."),
+                    false => parent,
+                };
+                Ok(std::fs::canonicalize(parent)
+                    .map_err(|_| error(first))?
+                    .join(name))
+            }
+            _ => Err(error(first)),
+        },
+    }
+}
+
+fn check_directory(mount_point: &Path) -> Result<(), MountError> {
+    let error = |source| MountError::MountPoint {
+        mount_point: mount_point.to_owned(),
+        source,
+    };
+    let metadata = std::fs::metadata(mount_point).map_err(error)?;
+    match metadata.is_dir() {
+        true => Ok(()),
+        false => Err(error(Errno::NOTDIR.into())),
+    }
+}
+
+/// Calls `mount(2)`; `None` when that is not permitted, so that the helper should try.
+fn mount_directly(
+    mount_point: &Path,
+    options: &MountOptions,
+) -> Result<Option<Device>, MountError> {
+    let device = match Device::open(&options.device) {
+        Ok(device) => device,
+        Err(Errno::ACCESS | Errno::PERM) => return Ok(None),
+        Err(source) => {
+            return Err(MountError::Device {
+                device: options.device.clone(),
+                source,
+            });
+        }
+    };
+    let data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions,max_read={}{}",
+        device.descriptor().as_raw_fd(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+        options.request_size_max.max(WRITE_SIZE_MIN),
+        if options.allow_other {
+            ",allow_other"
+        } else {
+            ""
+        },
+    );
+    let data = CString::new(data).expect("numbers and words hold no NUL");
+    let source = options.source.as_os_str();
+    let flags = options.flags();
+    match rustix::mount::mount(
+        source,
+        mount_point,
+        FILE_SYSTEM_TYPE,
+        flags,
+        data.as_c_str(),
+    ) {
+        Ok(()) => Ok(Some(device)),
+        Err(Errno::PERM) => Ok(None),
+        Err(source) => Err(MountError::Mount {
+            mount_point: mount_point.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn unmount_path(mount_point: &Path, mode: UnmountMode) -> Result<(), MountError> {
+    let flags = UnmountFlags::NOFOLLOW
+        | match mode {
+            UnmountMode::Normal => UnmountFlags::empty(),
+            UnmountMode::Lazy => UnmountFlags::DETACH,
+            UnmountMode::Force => UnmountFlags::DETACH | UnmountFlags::FORCE,
+        };
+    match rustix::mount::unmount(mount_point, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(MountError::Busy),
+        Err(Errno::PERM) => helper::unmount(mount_point, mode != UnmountMode::Normal)
+            .unwrap_or(Err(MountError::NotPermitted)),
+        Err(source) => Err(MountError::Unmount {
+            mount_point: mount_point.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// The newest mount of ours at `mount_point`. Without `/proc` nothing is known.
+fn find_identity(mount_point: &Path) -> Option<(u64, (u32, u32))> {
+    let entries = own_mounts().ok()?;
+    let newest = entries
+        .iter()
+        .rev()
+        .find(|entry| entry.mount_point == mount_point)?;
+    Some((newest.id, newest.device))
+}
+
+/// The kernel takes INIT's read-ahead only as an upper bound of its 128 KiB; root can raise it.
+fn set_read_ahead((major, minor): (u32, u32), size_kib: u32) {
+    // Best effort: without the permission the default stays.
+    let file = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    let _ = std::fs::write(file, size_kib.to_string());
+}

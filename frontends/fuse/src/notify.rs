@@ -1,0 +1,77 @@
+//! Telling the kernel that what it remembers is no longer true.
+
+use crate::filesystem::{Errno, NodeId};
+use crate::protocol::notification;
+use crate::protocol::reply;
+use crate::protocol::wire::Writer;
+use crate::session::Session;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Bytes of `fuse_out_header`.
+const HEADER_SIZE: usize = reply::HEADER_SIZE;
+
+/// A handle for invalidations, usable from any thread.
+///
+/// Never call it while holding a lock that a [`crate::FileSystem`] method needs: the kernel may
+/// wait for a request under way before it lets go of a page or name.
+#[derive(Clone)]
+pub struct Notifier {
+    session: Arc<Session>,
+}
+
+impl std::fmt::Debug for Notifier {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Notifier").finish_non_exhaustive()
+    }
+}
+
+impl Notifier {
+    pub(crate) fn new(session: Arc<Session>) -> Self {
+        Notifier { session }
+    }
+
+    /// Drops the attributes of `node` and its cached data or listing.
+    pub fn invalidate_node(&self, node: NodeId) -> Result<(), Errno> {
+        let mut body = [0; 24];
+        // Offset 0 and length 0: everything.
+        Writer::new(&mut body).u64(node.0).i64(0).i64(0);
+        self.send(notification::INVALIDATE_INODE, &[IoSlice::new(&body)])
+    }
+
+    /// Drops the attributes of `node` and keeps its cached data.
+    pub fn invalidate_attributes(&self, node: NodeId) -> Result<(), Errno> {
+        let mut body = [0; 24];
+        Writer::new(&mut body).u64(node.0).i64(-1).i64(0);
+        self.send(notification::INVALIDATE_INODE, &[IoSlice::new(&body)])
+    }
+
+    /// Forgets what `name` in `parent` means, existing or not.
+    pub fn invalidate_entry(&self, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let Ok(length) = u32::try_from(name.len()) else {
+            return Err(Errno::NAMETOOLONG);
+        };
+        let mut body = [0; 16];
+        Writer::new(&mut body).u64(parent.0).u32(length).u32(0);
+        let pieces = [IoSlice::new(&body), IoSlice::new(name), IoSlice::new(&[0])];
+        self.send(notification::INVALIDATE_ENTRY, &pieces)
+    }
+
+    /// Forgets what every name means, at once. `EINVAL` on kernels before 6.16.
+    pub fn invalidate_all_entries(&self) -> Result<(), Errno> {
+        self.send(notification::INCREASE_EPOCH, &[])
+    }
+
+    /// Sends one notification. What the kernel does not remember (ENOENT) needs no invalidation.
+    fn send(&self, code: i32, body: &[IoSlice<'_>]) -> Result<(), Errno> {
+        let length = body.iter().map(|piece| piece.len()).sum();
+        let header: [u8; HEADER_SIZE] = reply::header(0, code, length);
+        let mut pieces = Vec::with_capacity(4);
+        pieces.push(IoSlice::new(&header));
+        pieces.extend_from_slice(body);
+        match self.session.device.notify(&pieces) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A file system of constants: the ceiling of the transport.
+//!
+//! It answers everything without looking anything up, so a benchmark on it measures the kernel,
+//! the protocol and the worker threads alone. The root holds `data`, one huge file of zeros, and
+//! files named by decimal numbers below a chosen count.
+
+use crate::filesystem::{
+    Attr, Context, DeviceNumber, Entry, Errno, FileKind, FileSystem, FileSystemStatus, Handle,
+    Lifetime, Lookup, NodeId, SeekTarget, Timestamp,
+};
+use crate::payload::{DirectoryReply, Payload};
+
+/// The size of `data`: 1 TiB.
+pub const DATA_SIZE: u64 = 1 << 40;
+
+const DATA: NodeId = NodeId(2);
+/// File N has the node id `FIRST_FILE + N`.
+const FIRST_FILE: u64 = 16;
+
+/// The null server.
+#[derive(Debug, Clone, Copy)]
+pub struct NullFileSystem {
+    /// How many numbered files the root lists.
+    pub files: u64,
+    /// For all names and attributes; [`Lifetime::NONE`] makes every call a round trip.
+    pub lifetime: Lifetime,
+}
+
+impl NullFileSystem {
+    fn attr(&self, node: NodeId) -> Result<Attr, Errno> {
+        let (kind, mode, size) = match node {
+            NodeId::ROOT => (FileKind::Directory, 0o755, self.files + 3),
+            DATA => (FileKind::Regular, 0o444, DATA_SIZE),
+            NodeId(file) if file >= FIRST_FILE && file - FIRST_FILE < self.files => {
+                (FileKind::Regular, 0o444, 4096)
+            }
+            _ => return Err(Errno::STALE),
+        };
+        Ok(Attr {
+            ino: node.0,
+            kind,
+            mode,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            size,
+            blocks: size.div_ceil(512),
+            block_size: 128 << 10,
+            device: DeviceNumber::default(),
+            accessed: Timestamp::default(),
+            modified: Timestamp::default(),
+            changed: Timestamp::default(),
+            born: None,
+        })
+    }
+
+    fn entry(&self, node: NodeId) -> Result<Entry, Errno> {
+        Ok(Entry {
+            node,
+            generation: 0,
+            attr: self.attr(node)?,
+            entry_lifetime: self.lifetime,
+            attr_lifetime: self.lifetime,
+        })
+    }
+
+    /// The node at a place of the listing: `.`, `..`, `data`, then the numbered files.
+    fn listed(&self, place: u64) -> Option<NodeId> {
+        match place {
+            0 | 1 => Some(NodeId::ROOT),
+            2 => Some(DATA),
+            place if place - 3 < self.files => Some(NodeId(FIRST_FILE + place - 3)),
+            _ => None,
+        }
+    }
+}
+
+impl FileSystem for NullFileSystem {
+    fn lookup(&self, _: &Context<'_>, _: NodeId, name: &[u8]) -> Result<Lookup, Errno> {
+        if name == b"data" {
+            return Ok(Lookup::Found(self.entry(DATA)?));
+        }
+        let number = std::str::from_utf8(name)
+            .ok()
+            .and_then(|name| name.parse::<u64>().ok());
+        match number {
+            Some(number) if number < self.files => {
+                Ok(Lookup::Found(self.entry(NodeId(FIRST_FILE + number))?))
+            }
+            _ => Ok(Lookup::Absent(self.lifetime)),
+        }
+    }
+
+    fn getattr(&self, _: &Context<'_>, node: NodeId) -> Result<(Attr, Lifetime), Errno> {
+        Ok((self.attr(node)?, self.lifetime))
+    }
+
+    fn readlink(&self, _: &Context<'_>, _: NodeId, _: &mut Payload) -> Result<(), Errno> {
+        Err(Errno::INVAL)
+    }
+
+    fn read(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Handle,
+        offset: u64,
+        size: usize,
+        data: &mut Payload,
+    ) -> Result<(), Errno> {
+        let left = self.attr(node)?.size.saturating_sub(offset);
+        data.push_zeros(usize::try_from(left).unwrap_or(usize::MAX).min(size));
+        Ok(())
+    }
+
+    fn seek(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Handle,
+        offset: u64,
+        target: SeekTarget,
+    ) -> Result<u64, Errno> {
+        let size = self.attr(node)?.size;
+        match target {
+            _ if offset >= size => Err(Errno::NXIO),
+            SeekTarget::Data => Ok(offset),
+            SeekTarget::Hole => Ok(size),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &Context<'_>,
+        _: NodeId,
+        _: Handle,
+        cookie: u64,
+        reply: &mut DirectoryReply<'_>,
+    ) -> Result<(), Errno> {
+        for place in cookie.. {
+            let Some(node) = self.listed(place) else {
+                break;
+            };
+            let number = place.saturating_sub(3).to_string();
+            let next = place + 1;
+            let added = match place {
+                0 => reply.add_name(b".", 1, FileKind::Directory, next),
+                1 => reply.add_name(b"..", 1, FileKind::Directory, next),
+                2 => reply.add_entry(b"data", &self.entry(node)?, next),
+                _ => reply.add_entry(number.as_bytes(), &self.entry(node)?, next),
+            };
+            if !added {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn statfs(&self, _: &Context<'_>, _: NodeId) -> Result<FileSystemStatus, Errno> {
+        Ok(FileSystemStatus {
+            blocks: DATA_SIZE >> 9,
+            files: self.files,
+            block_size: 128 << 10,
+            fragment_size: 512,
+            name_length_max: 255,
+            ..FileSystemStatus::default()
+        })
+    }
+}

@@ -1,0 +1,353 @@
+//! A connection to the kernel and the workers that serve it.
+//!
+//! Each worker loops on its own descriptor: receive, dispatch, answer. Work is synchronous, so the
+//! number of workers bounds the number of requests under way. A few of them always wait; when the
+//! last waiting one gets a request it starts another, up to the maximum, because all the others
+//! may be blocked on slow disks. A worker that finds more than enough others waiting, many times
+//! in a row, leaves: its buffers may have grown by a MiB.
+//!
+//! The kernel cancels a request by a second one, INTERRUPT, which names the first one's number.
+//! Every worker publishes the number it works on in a slot; raising the interrupt means storing
+//! the number beside it, so that a late interrupt can never hit the slot's next request.
+
+use crate::dispatch::Worker;
+use crate::filesystem::{Errno, FileSystem};
+use crate::metrics::SessionMetrics;
+use crate::protocol::init::{self, Negotiated, Offer, Wishes};
+use crate::protocol::request::RequestHeader;
+use crate::protocol::wire::Malformed;
+use crate::protocol::{opcode, reply};
+use crate::transport::{Device, Received};
+use std::io::IoSlice;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// After so many requests in a row with waiting workers to spare, a worker leaves.
+const SURPLUS_MAX: u32 = 1000;
+
+/// The smallest buffer the kernel accepts for a request (`FUSE_MIN_READ_BUFFER`).
+const RECEIVE_SIZE_MIN: usize = 8192;
+
+/// Room for the fixed part of any request before its data.
+const REQUEST_HEAD_MAX: usize = 4096;
+
+/// Whether the caller of a request was signalled and no longer wants the answer.
+#[derive(Debug, Default)]
+pub struct Interrupt {
+    current: AtomicU64,
+    raised: AtomicU64,
+}
+
+impl Interrupt {
+    /// Whether to give up and answer `EINTR`. Cheap enough for every step of a long wait.
+    pub fn is_raised(&self) -> bool {
+        let current = self.current.load(Ordering::Acquire);
+        current != 0 && self.raised.load(Ordering::Acquire) == current
+    }
+
+    fn begin(&self, unique: u64) {
+        self.current.store(unique, Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.current.store(0, Ordering::Release);
+    }
+
+    /// Raises the interrupt if `unique` is being worked on.
+    fn raise(&self, unique: u64) -> bool {
+        let hit = self.current.load(Ordering::Acquire) == unique;
+        if hit {
+            self.raised.store(unique, Ordering::Release);
+        }
+        hit
+    }
+}
+
+/// How a session works.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionConfig {
+    pub device_path: PathBuf,
+    pub threads_min: usize,
+    pub threads_max: usize,
+    pub wishes: Wishes,
+}
+
+/// Why a session could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The channel failed.
+    #[error("cannot talk to the kernel's FUSE driver: {0}")]
+    Channel(#[source] Errno),
+    /// The mount went away before it was ready.
+    #[error("the kernel ended the mount during its first request")]
+    Ended,
+    /// The kernel's first request made no sense.
+    #[error("the kernel's first request cannot be read: {0}")]
+    Malformed(#[from] Malformed),
+    /// The first request was not INIT.
+    #[error("the kernel's first request has operation code {0}, not INIT")]
+    Unexpected(u32),
+    /// A kernel before 5.4.
+    #[error("the kernel speaks FUSE {major}.{minor}; at least 7.31 is needed")]
+    TooOld {
+        /// Offered major version.
+        major: u32,
+        /// Offered minor version.
+        minor: u32,
+    },
+}
+
+/// One mount's connection.
+pub(crate) struct Session {
+    pub file_system: Arc<dyn FileSystem>,
+    pub negotiated: Negotiated,
+    pub metrics: SessionMetrics,
+    pub device: Device,
+    config: SessionConfig,
+    slots: Box<[Interrupt]>,
+    free_slots: Mutex<Vec<usize>>,
+    waiting: AtomicUsize,
+    running: Mutex<usize>,
+    all_ended: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The guarded values are plain numbers that are never left half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// Answers the kernel's INIT on `device` and prepares the workers' shared state.
+    pub fn negotiate(
+        file_system: Arc<dyn FileSystem>,
+        device: Device,
+        config: SessionConfig,
+    ) -> Result<Arc<Session>, HandshakeError> {
+        assert!(config.threads_min >= 1 && config.threads_min <= config.threads_max);
+        let negotiated = handshake(&device, &config.wishes)?;
+        let slots = (0..config.threads_max)
+            .map(|_| Interrupt::default())
+            .collect();
+        let free_slots = Mutex::new((0..config.threads_max).rev().collect());
+        Ok(Arc::new(Session {
+            file_system,
+            negotiated,
+            metrics: SessionMetrics::default(),
+            device,
+            config,
+            slots,
+            free_slots,
+            waiting: AtomicUsize::new(0),
+            running: Mutex::new(0),
+            all_ended: Condvar::new(),
+        }))
+    }
+
+    /// Starts the workers that always run.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        for _ in 0..self.config.threads_min {
+            self.spawn_worker()?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of a receive buffer.
+    pub fn receive_size(&self) -> usize {
+        let data = self.config.wishes.write_size_max as usize;
+        (data + REQUEST_HEAD_MAX).max(RECEIVE_SIZE_MIN)
+    }
+
+    /// Number of workers now.
+    pub fn workers(&self) -> usize {
+        *lock(&self.running)
+    }
+
+    /// Waits until the kernel has ended the connection, or until `limit` has passed.
+    /// Returns whether it has ended.
+    pub fn wait_ended(&self, limit: Option<Duration>) -> bool {
+        let running = lock(&self.running);
+        match limit {
+            Some(limit) => {
+                let waited = self
+                    .all_ended
+                    .wait_timeout_while(running, limit, |count| *count > 0);
+                let (running, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                *running == 0
+            }
+            None => {
+                let waited = self.all_ended.wait_while(running, |count| *count > 0);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                true
+            }
+        }
+    }
+
+    /// Marks the request with this number as unwanted. False if nobody works on it.
+    pub fn interrupt(&self, unique: u64) -> bool {
+        unique != 0 && self.slots.iter().any(|slot| slot.raise(unique))
+    }
+
+    fn spawn_worker(self: &Arc<Self>) -> std::io::Result<()> {
+        let Some(slot) = lock(&self.free_slots).pop() else {
+            return Ok(());
+        };
+        let outcome = self.try_spawn(slot);
+        if outcome.is_err() {
+            lock(&self.free_slots).push(slot);
+        }
+        outcome
+    }
+
+    fn try_spawn(self: &Arc<Self>, slot: usize) -> std::io::Result<()> {
+        let device = self.device.another(&self.config.device_path)?;
+        *lock(&self.running) += 1;
+        let session = Arc::clone(self);
+        let body = move || {
+            let leaving = Leaving { session, slot };
+            leaving.session.work(&device, slot);
+        };
+        let started = std::thread::Builder::new()
+            .name(format!("fuse-{slot}"))
+            .spawn(body);
+        match started {
+            // The closure was dropped unrun, and with it no `Leaving` that would count down.
+            Err(error) => {
+                *lock(&self.running) -= 1;
+                Err(error)
+            }
+            // Detached: `Leaving` tells when it has ended.
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn work(self: &Arc<Self>, device: &Device, slot: usize) {
+        let mut buffer = vec![0; self.receive_size()];
+        let mut worker = Worker::new(self, device, &self.slots[slot]);
+        let mut surplus = 0;
+        loop {
+            self.waiting.fetch_add(1, Ordering::AcqRel);
+            let received = device.receive(&mut buffer);
+            let waiting_before = self.waiting.fetch_sub(1, Ordering::AcqRel);
+            let length = match received {
+                Ok(Received::Request(length)) => length,
+                Ok(Received::Ended) => return,
+                Err(_) => {
+                    self.metrics.channel_errors.add(1);
+                    return;
+                }
+            };
+            if waiting_before == 1 && self.spawn_worker().is_err() {
+                // The others serve on; the next such moment tries again.
+                self.metrics.channel_errors.add(1);
+            }
+            worker.serve(&buffer[..length]);
+            if self.waiting.load(Ordering::Acquire) < self.config.threads_min {
+                surplus = 0;
+            } else {
+                surplus += 1;
+            }
+            if surplus > SURPLUS_MAX {
+                return;
+            }
+        }
+    }
+
+    /// Publishes that `slot` works on `unique` until the guard is dropped.
+    pub fn working_on(slot: &Interrupt, unique: u64) -> WorkingOn<'_> {
+        slot.begin(unique);
+        WorkingOn { slot }
+    }
+}
+
+/// While it lives, its slot's request can be interrupted.
+pub(crate) struct WorkingOn<'a> {
+    slot: &'a Interrupt,
+}
+
+impl Drop for WorkingOn<'_> {
+    fn drop(&mut self) {
+        self.slot.end();
+    }
+}
+
+/// Counts a worker down when its thread ends, for whatever reason.
+struct Leaving {
+    session: Arc<Session>,
+    slot: usize,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        lock(&self.session.free_slots).push(self.slot);
+        let mut running = lock(&self.session.running);
+        assert!(*running > 0, "a worker left that had not been counted");
+        *running -= 1;
+        if *running == 0 {
+            self.session.file_system.destroy();
+            self.session.all_ended.notify_all();
+        }
+    }
+}
+
+/// Receives INIT and answers it.
+fn handshake(device: &Device, wishes: &Wishes) -> Result<Negotiated, HandshakeError> {
+    let mut buffer = vec![0; RECEIVE_SIZE_MIN];
+    loop {
+        let received = device
+            .receive(&mut buffer)
+            .map_err(HandshakeError::Channel)?;
+        let Received::Request(length) = received else {
+            return Err(HandshakeError::Ended);
+        };
+        let (header, arguments) = RequestHeader::decode(&buffer[..length])?;
+        if header.opcode != opcode::INIT {
+            return Err(HandshakeError::Unexpected(header.opcode));
+        }
+        let offer = Offer::decode(arguments)?;
+        let send = |answer: &[u8]| {
+            let head = reply::header(header.unique, 0, answer.len());
+            device
+                .send(&[IoSlice::new(&head), IoSlice::new(answer)])
+                .map_err(HandshakeError::Channel)
+        };
+        if offer.major > init::major() {
+            send(&init::version_only())?;
+            continue;
+        }
+        if offer.major < init::major() || offer.minor < init::MINOR_MIN {
+            return Err(HandshakeError::TooOld {
+                major: offer.major,
+                minor: offer.minor,
+            });
+        }
+        let (negotiated, answer) = init::negotiate(&offer, wishes);
+        send(&answer)?;
+        return Ok(negotiated);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_hit_only_the_named_request() {
+        let slot = Interrupt::default();
+        assert!(!slot.is_raised());
+        {
+            let _working = Session::working_on(&slot, 8);
+            assert!(!slot.raise(6));
+            assert!(!slot.is_raised());
+            assert!(slot.raise(8));
+            assert!(slot.is_raised());
+        }
+        assert!(!slot.is_raised());
+        let _working = Session::working_on(&slot, 10);
+        assert!(
+            !slot.is_raised(),
+            "an old interrupt must not hit the next request"
+        );
+    }
+}
