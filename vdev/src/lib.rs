@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod geometry;
 mod labels;
 mod scan;
 
