@@ -12,8 +12,10 @@
 
 pub mod compare;
 pub mod golden;
+pub mod kinds;
 pub mod manifest;
 pub mod mounted;
+pub mod mutate;
 pub mod program;
 pub mod random;
 pub mod sparse;

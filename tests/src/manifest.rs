@@ -114,7 +114,7 @@ fn parse_key(key: &Value) -> Result<Key> {
 
 fn bytes_of_hex(hex: &str) -> Result<Vec<u8>> {
     anyhow::ensure!(
-        hex.is_ascii() && hex.len() % 2 == 0,
+        hex.is_ascii() && hex.len().is_multiple_of(2),
         "hex digits come in pairs"
     );
     let pairs = hex.as_bytes().chunks(2);

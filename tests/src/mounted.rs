@@ -128,7 +128,7 @@ pub fn hash(file: &File, size: u64) -> Result<String> {
 }
 
 fn hash_zeros(hasher: &mut Sha256, mut count: u64) {
-    const ZEROS: [u8; 65536] = [0; 65536];
+    static ZEROS: [u8; 65536] = [0; 65536];
     while count > 0 {
         let length = count.min(ZEROS.len() as u64);
         hasher.update(&ZEROS[..length as usize]);

@@ -1,0 +1,161 @@
+//! Changes to blocks, carried up to the uberblock with every checksum right.
+
+use super::labels::Labels;
+use super::tree::{Node, Tree};
+use super::{Devices, Write};
+use anyhow::{Context, Result, ensure};
+use cenote_codec::{Endian, checksum};
+use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, label, wire};
+use std::collections::BTreeMap;
+
+const WORD_PROPERTIES: usize = 6;
+const WORD_CHECKSUM: usize = 12;
+
+/// Unused space for new blocks, on one top-level vdev.
+pub(super) struct FreeSpace {
+    vdev: usize,
+    start: u64,
+    end: u64,
+}
+
+impl FreeSpace {
+    /// The largest stretch at the end of a vdev on which no device ever held data.
+    pub fn find(devices: &Devices, labels: &Labels) -> Result<Self> {
+        let mut best: Option<Self> = None;
+        for (index, vdev) in labels.flat.iter().enumerate() {
+            let mut start = 0;
+            let mut end = u64::MAX;
+            for device in &vdev.devices {
+                let size = devices.size(*device)?;
+                let area = label::allocatable_size(size).context("room for labels")?;
+                end = end.min(area);
+                let tail = area + label::DATA_OFFSET;
+                let segments = devices.segments(*device)?;
+                let last = segments.iter().rev().find(|(start, _)| *start < tail);
+                let used = last.map_or(0, |(_, end)| (*end).min(tail));
+                start = start.max(used.saturating_sub(label::DATA_OFFSET));
+            }
+            let unit = 1_u64 << vdev.ashift;
+            let (start, end) = (start.next_multiple_of(unit), end - end % unit);
+            let size = end.saturating_sub(start);
+            if best
+                .as_ref()
+                .is_none_or(|best| best.end - best.start < size)
+            {
+                best = Some(Self {
+                    vdev: index,
+                    start,
+                    end: end.max(start),
+                });
+            }
+        }
+        best.context("no vdev is a disk or a mirror")
+    }
+}
+
+/// Blocks being changed.
+pub(super) struct Editor<'a> {
+    devices: &'a Devices,
+    labels: &'a Labels,
+    tree: &'a Tree,
+    free: &'a FreeSpace,
+    changed: BTreeMap<usize, Vec<u8>>,
+}
+
+impl<'a> Editor<'a> {
+    /// An editor with nothing changed yet.
+    pub fn new(
+        devices: &'a Devices,
+        labels: &'a Labels,
+        tree: &'a Tree,
+        free: &'a FreeSpace,
+    ) -> Self {
+        Self {
+            devices,
+            labels,
+            tree,
+            free,
+            changed: BTreeMap::new(),
+        }
+    }
+
+    /// The contents of node `index`, to be changed.
+    pub fn content(&mut self, index: usize) -> &mut Vec<u8> {
+        let tree = self.tree;
+        self.changed
+            .entry(index)
+            .or_insert_with(|| tree.nodes[index].content.clone())
+    }
+
+    /// The writes that put all changes into the pool.
+    pub fn commit(mut self) -> Result<Vec<Write>> {
+        let mut writes = Vec::new();
+        let mut cursor = self.free.start;
+        // Parents stand before their children: going backwards meets each node once.
+        while let Some((index, content)) = self.changed.pop_last() {
+            let node = &self.tree.nodes[index];
+            let pointer = self.write(&mut writes, &mut cursor, node, &content)?;
+            match node.parent {
+                Some((parent, at)) => {
+                    assert!(parent < index, "parents are read before their children");
+                    let bytes = pointer.encode();
+                    self.content(parent)[at..at + bytes.len()].copy_from_slice(&bytes);
+                }
+                None => writes.extend(self.labels.set_root(self.devices, &pointer)?),
+            }
+        }
+        Ok(writes)
+    }
+
+    /// Writes a block of `content` uncompressed to unused space; returns the pointer to it.
+    fn write(
+        &self,
+        writes: &mut Vec<Write>,
+        cursor: &mut u64,
+        node: &Node,
+        content: &[u8],
+    ) -> Result<BlockPointer> {
+        let size = content.len() as u64;
+        ensure!(
+            size > 0 && size.is_multiple_of(512),
+            "a block of {size} bytes"
+        );
+        let vdev = &self.labels.flat[self.free.vdev];
+        let allocated = size.next_multiple_of(1 << vdev.ashift);
+        let offset = *cursor;
+        ensure!(
+            offset + allocated <= self.free.end,
+            "no unused space is left"
+        );
+        *cursor += allocated;
+        for device in &vdev.devices {
+            writes.push(Write {
+                device: *device,
+                offset: offset + label::DATA_OFFSET,
+                bytes: content.to_vec(),
+            });
+        }
+        let dva = Dva::new(vdev.id, offset, allocated);
+        Ok(pointer_to(&node.pointer, dva, content))
+    }
+}
+
+/// The pointer to a copy of `content` at `dva`, in other respects like `old`.
+fn pointer_to(old: &BlockPointer, dva: Dva, content: &[u8]) -> BlockPointer {
+    let sectors = content.len() as u64 / 512 - 1;
+    let mut new = BlockPointer::HOLE;
+    new.words[0] = dva.word0;
+    new.words[1] = dva.word1;
+    // Level, type, byte order stay; neither embedded nor dedup nor encrypted.
+    let kept = old.words[WORD_PROPERTIES] & (0x9fff_u64 << 48);
+    let properties = wire::with_bits(kept, 0, 16, sectors);
+    let properties = wire::with_bits(properties, 16, 16, sectors);
+    let off = u64::from(CompressionKind::Off.number());
+    let properties = wire::with_bits(properties, 32, 7, off);
+    new.words[WORD_PROPERTIES] = wire::with_bits(properties, 40, 8, ChecksumKind::Fletcher4 as u64);
+    new.words[10] = old.words[10];
+    new.words[11] = old.fill();
+    let sum = checksum::fletcher4(content, Endian::Little);
+    new.words[WORD_CHECKSUM..].copy_from_slice(&sum);
+    new
+}

@@ -1,0 +1,82 @@
+//! The mutator itself, without Cenote: it reads pools, moves blocks, and takes back what it did.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::golden::Golden;
+use cenote_tests::mutate::structure::Structure;
+use cenote_tests::mutate::{Devices, blind};
+use cenote_tests::random::Random;
+use std::process::Command;
+
+/// A pool of one disk that the repository carries.
+const KIND: &str = "quotas";
+
+fn devices(directory: &std::path::Path) -> Result<Devices> {
+    let golden = Golden::find(KIND)?.context("the repository carries this pool")?;
+    Devices::open(golden.copy_to(directory)?)
+}
+
+#[test]
+fn mutants_are_taken_back() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let devices = devices(directory.path())?;
+    let structure = Structure::read(&devices)?.context("the pool is a single disk")?;
+    ensure!(
+        structure.blocks() > 100,
+        "only {} blocks",
+        structure.blocks()
+    );
+    let size = usize::try_from(devices.size(0)?)?;
+    let before = devices.read(0, 0, size)?;
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let mutant = match seed % 3 {
+            0 => blind::mutant(&devices, &mut random)?,
+            _ => structure.mutant(&mut random)?,
+        };
+        let undo = devices.apply(&mutant)?;
+        devices.restore(undo)?;
+    }
+    ensure!(devices.read(0, 0, size)? == before, "a mutant left traces");
+    Ok(())
+}
+
+#[test]
+fn the_same_seed_makes_the_same_mutant() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let devices = devices(directory.path())?;
+    let structure = Structure::read(&devices)?.context("the pool is a single disk")?;
+    for seed in 0..20 {
+        let one = structure.mutant(&mut Random::new(seed))?;
+        let two = structure.mutant(&mut Random::new(seed))?;
+        ensure!(one.writes == two.writes, "seed {seed}: {}", one.description);
+    }
+    Ok(())
+}
+
+/// Blocks that only moved must read as before: the mutator mends every checksum on the way up.
+#[test]
+fn another_reader_accepts_moved_blocks() -> Result<()> {
+    if Command::new("zdb").arg("-h").output().is_err() {
+        eprintln!("skipped: zdb is not installed");
+        return Ok(());
+    }
+    let directory = tempfile::tempdir()?;
+    let devices = devices(directory.path())?;
+    let structure = Structure::read(&devices)?.context("the pool is a single disk")?;
+    let golden = Golden::find(KIND)?.context("the repository carries this pool")?;
+    let mutant = structure.harmless_mutant(&mut Random::new(1))?;
+    let undo = devices.apply(&mutant)?;
+    let output = Command::new("zdb")
+        .args(["-e", "-d", "-p"])
+        .arg(directory.path())
+        .arg(&golden.manifest.pool)
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    ensure!(text.contains("Dataset"), "{text}");
+    devices.restore(undo)
+}
