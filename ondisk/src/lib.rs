@@ -7,7 +7,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod block_pointer;
+pub mod byteswap;
 pub mod checksum_kind;
 pub mod compression_kind;
 pub mod dnode;
@@ -21,6 +23,7 @@ pub mod pool_config;
 pub mod uberblock;
 pub mod vdev_config;
 pub mod wire;
+pub mod zap;
 
 pub use block_pointer::{BlockPointer, Dva};
 pub use checksum_kind::ChecksumKind;
