@@ -105,18 +105,47 @@ pub fn reconstruct(
     columns: &mut [&mut [u8]],
     lost: &[usize],
 ) -> Result<(), ReconstructError> {
-    reconstruct_with(Kernel::best(), parity_count, columns, lost)
+    reconstruct_with(Kernel::best(), parity_count, columns, lost, lost)
 }
 
-/// [`reconstruct`] with a chosen kernel, for tests and benchmarks.
+/// [`reconstruct`] for a reader: lost parity is not used, but not recomputed either, and its
+/// columns are left as they are.
 ///
 /// # Errors
 /// As [`reconstruct`].
+pub fn reconstruct_data(
+    parity_count: usize,
+    columns: &mut [&mut [u8]],
+    lost: &[usize],
+) -> Result<(), ReconstructError> {
+    let (mut wanted, mut count) = ([0; PARITY_MAX], 0);
+    for column in lost
+        .iter()
+        .filter(|column| **column >= parity_count)
+        .take(PARITY_MAX)
+    {
+        wanted[count] = *column;
+        count += 1;
+    }
+    reconstruct_with(
+        Kernel::best(),
+        parity_count,
+        columns,
+        lost,
+        &wanted[..count],
+    )
+}
+
+/// Recomputes only the columns `wanted` out of those `lost`, with a chosen kernel.
+///
+/// # Errors
+/// As [`reconstruct`]; also if a wanted column is not lost.
 pub fn reconstruct_with(
     kernel: Kernel,
     parity_count: usize,
     columns: &mut [&mut [u8]],
     lost: &[usize],
+    wanted: &[usize],
 ) -> Result<(), ReconstructError> {
     assert!(
         (1..=PARITY_MAX).contains(&parity_count),
@@ -132,17 +161,18 @@ pub fn reconstruct_with(
         columns.iter().all(|column| column.len() <= length),
         "data fits under parity"
     );
-    let solution = solve::Solution::new(parity_count, columns.len() - parity_count, lost)?;
+    let data_count = columns.len() - parity_count;
+    let solution = solve::Solution::new(parity_count, data_count, lost, wanted)?;
     let mut outputs: [Output<'_>; PARITY_MAX] = Default::default();
     let mut sources = Vec::with_capacity(columns.len());
     for (column, data) in columns.iter_mut().enumerate() {
-        if let Some(position) = lost.iter().position(|other| *other == column) {
+        if let Some(position) = wanted.iter().position(|other| *other == column) {
             outputs[position].data = data;
         } else if let Some(factors) = solution.factors(column) {
             sources.push(Source { data, factors });
         }
     }
-    combine(kernel, &sources, &mut outputs[..lost.len()]);
+    combine(kernel, &sources, &mut outputs[..wanted.len()]);
     Ok(())
 }
 

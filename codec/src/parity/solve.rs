@@ -5,17 +5,19 @@
 //! matrix is invertible for up to 255 columns: the rows are powers of distinct field elements
 //! (Vandermonde), also with one of the rows left out. Multiplying out gives each lost column as a
 //! combination of the chosen parity and the surviving data; lost parity follows from those.
+//! Only the *wanted* ones of the lost columns get factors.
 
 use super::field::{invert, multiply};
 use super::{PARITY_MAX, ReconstructError, factor};
 
 type Matrix = [[u8; PARITY_MAX]; PARITY_MAX];
 
-/// How the lost columns, in the order in which they were named, follow from the others.
+/// How the wanted columns, in the order in which they were named, follow from the others.
 pub(super) struct Solution<'a> {
     parity_count: usize,
     data_count: usize,
     lost: &'a [usize],
+    wanted: &'a [usize],
     /// The lost data columns (counted from the first data column) and how many there are.
     unknowns: ([usize; PARITY_MAX], usize),
     /// The parity rows that are used, as many as there are unknowns.
@@ -29,6 +31,7 @@ impl<'a> Solution<'a> {
         parity_count: usize,
         data_count: usize,
         lost: &'a [usize],
+        wanted: &'a [usize],
     ) -> Result<Self, ReconstructError> {
         if lost.len() > parity_count {
             return Err(ReconstructError::TooManyLost {
@@ -44,6 +47,11 @@ impl<'a> Solution<'a> {
             if *column >= parity_count {
                 unknowns[count] = column - parity_count;
                 count += 1;
+            }
+        }
+        for (at, column) in wanted.iter().enumerate() {
+            if !lost.contains(column) || wanted[..at].contains(column) {
+                return Err(ReconstructError::BadColumn(*column));
             }
         }
         let mut rows = [0; PARITY_MAX];
@@ -62,15 +70,19 @@ impl<'a> Solution<'a> {
             parity_count,
             data_count,
             lost,
+            wanted,
             unknowns: (unknowns, count),
             rows,
             inverse,
         })
     }
 
-    /// The factors of surviving column `column` in the lost columns; `None` for parity that is
-    /// not needed.
+    /// The factors of column `column` in the wanted columns; `None` for lost columns and for
+    /// parity that is not needed.
     pub(super) fn factors(&self, column: usize) -> Option<[u8; PARITY_MAX]> {
+        if self.lost.contains(&column) {
+            return None;
+        }
         let (unknowns, count) = (&self.unknowns.0[..self.unknowns.1], self.unknowns.1);
         // The column's part in the right-hand side of each equation.
         let mut right = [0; PARITY_MAX];
@@ -91,19 +103,19 @@ impl<'a> Solution<'a> {
                 .fold(0, |sum, (a, b)| sum ^ multiply(*a, b));
         }
         let mut factors = [0; PARITY_MAX];
-        for (value, lost) in factors.iter_mut().zip(self.lost) {
-            *value = match lost.checked_sub(self.parity_count) {
-                Some(lost) => {
-                    let at = unknowns.iter().position(|unknown| *unknown == lost);
+        for (value, wanted) in factors.iter_mut().zip(self.wanted) {
+            *value = match wanted.checked_sub(self.parity_count) {
+                Some(wanted) => {
+                    let at = unknowns.iter().position(|unknown| *unknown == wanted);
                     in_unknown[at.expect("every lost data column is an unknown")]
                 }
                 None => {
-                    let own = data.map_or(0, |data| factor(*lost, data, self.data_count));
+                    let own = data.map_or(0, |data| factor(*wanted, data, self.data_count));
                     unknowns
                         .iter()
                         .zip(in_unknown)
                         .fold(own, |sum, (unknown, part)| {
-                            sum ^ multiply(factor(*lost, *unknown, self.data_count), part)
+                            sum ^ multiply(factor(*wanted, *unknown, self.data_count), part)
                         })
                 }
             };
@@ -152,22 +164,25 @@ mod tests {
                     for kept in [[0, 1], [0, 2], [1, 2]] {
                         let gone = 3 - kept[0] - kept[1];
                         let lost = [gone, 3 + x, 3 + y];
-                        assert!(Solution::new(3, data_count, &lost).is_ok());
+                        assert!(Solution::new(3, data_count, &lost, &lost).is_ok());
                     }
                 }
             }
         }
         for x in 0..253 {
-            assert!(Solution::new(3, 255, &[3 + x, 3 + x + 1, 3 + 254]).is_ok());
+            let lost = [3 + x, 3 + x + 1, 3 + 254];
+            assert!(Solution::new(3, 255, &lost, &lost).is_ok());
         }
     }
 
     #[test]
     fn bad_requests_are_refused() {
-        let refused = |parity, data, lost: &[usize]| Solution::new(parity, data, lost).err();
+        let refused = |parity, data, lost: &[usize]| Solution::new(parity, data, lost, lost).err();
         let too_many = ReconstructError::TooManyLost { lost: 2, parity: 1 };
         assert_eq!(refused(1, 4, &[0, 1]), Some(too_many));
         assert_eq!(refused(2, 4, &[6]), Some(ReconstructError::BadColumn(6)));
         assert_eq!(refused(2, 4, &[5, 5]), Some(ReconstructError::BadColumn(5)));
+        let refused = Solution::new(2, 4, &[4], &[3]).err();
+        assert_eq!(refused, Some(ReconstructError::BadColumn(3)));
     }
 }

@@ -51,7 +51,7 @@ fn check_reconstruction(kernel: Kernel, rows: usize, whole: &[Vec<u8>], lost: &[
         damaged[*column].fill(0xbd);
     }
     let mut slices: Vec<&mut [u8]> = damaged.iter_mut().map(Vec::as_mut_slice).collect();
-    reconstruct_with(kernel, rows, &mut slices, lost).expect("no more lost than parity");
+    reconstruct_with(kernel, rows, &mut slices, lost, lost).expect("no more lost than parity");
     assert!(
         damaged == whole,
         "{kernel:?} parity {rows} of {} lost {lost:?}",
@@ -101,6 +101,24 @@ fn the_order_of_the_lost_does_not_matter() {
     let whole = generated(Kernel::best(), 3, 512, &sample(5, 512, 0, 0));
     for lost in [[7, 0, 4], [4, 7, 0], [6, 5, 3], [2, 1, 0]] {
         check_reconstruction(Kernel::best(), 3, &whole, &lost);
+    }
+}
+
+#[test]
+fn readers_get_data_and_leave_lost_parity_alone() {
+    let whole = generated(Kernel::best(), 3, 512, &sample(5, 512, 2, 100));
+    for lost in subsets(8, 3) {
+        let mut damaged = whole.clone();
+        let mut expected = whole.clone();
+        for column in &lost {
+            damaged[*column].fill(0xbd);
+            if *column < 3 {
+                expected[*column].fill(0xbd);
+            }
+        }
+        let mut slices: Vec<&mut [u8]> = damaged.iter_mut().map(Vec::as_mut_slice).collect();
+        reconstruct_data(3, &mut slices, &lost).expect("no more lost than parity");
+        assert!(damaged == expected, "lost {lost:?}");
     }
 }
 

@@ -1,0 +1,36 @@
+//! Prints the codec crate's speeds: `codec-bench [checksums|parity|ciphers] [seconds]`.
+
+use cenote_bench::codec::{self, Rate};
+
+fn print(rates: &[Rate]) {
+    for rate in rates {
+        let disk = if rate.data_columns > 0 {
+            format!(", disk_bw {:10.1} MiB/s", rate.disk_bandwidth())
+        } else {
+            String::new()
+        };
+        println!(
+            "{:>10} {:>9} {:8.3} GB/s{disk}",
+            rate.name, rate.block_bytes, rate.gb_per_second
+        );
+    }
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let what = arguments.next().unwrap_or_default();
+    let seconds = arguments
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(4.0);
+    match what.as_str() {
+        "checksums" => print(&codec::checksums(seconds)),
+        "parity" => print(&codec::parity(seconds)),
+        "ciphers" => print(&codec::ciphers(seconds)),
+        _ => {
+            print(&codec::checksums(seconds));
+            print(&codec::ciphers(seconds));
+            print(&codec::parity(seconds));
+        }
+    }
+}
