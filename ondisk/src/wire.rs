@@ -45,6 +45,16 @@ pub fn u16_le(bytes: &[u8], offset: usize, structure: &'static str) -> Result<u1
     Ok(u16::from_le_bytes(array(bytes, offset, structure)?))
 }
 
+/// Little-endian words, followed by zeros up to `N` bytes.
+pub fn words_to_bytes<const N: usize>(words: &[u64]) -> [u8; N] {
+    assert!(words.len() * 8 <= N);
+    let mut bytes = [0; N];
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
 /// The bits `[low, low + length)` of `word`; bit 0 is the least significant.
 pub const fn bits(word: u64, low: u32, length: u32) -> u64 {
     assert!(length > 0 && low + length <= 64);

@@ -58,6 +58,20 @@ pub fn form(block0: &[u8]) -> Result<Form, DecodeError> {
     }
 }
 
+/// The name of number `key` in ZAPs keyed by numbers: lower-case hex without prefix.
+pub fn hex_key(key: u64) -> String {
+    format!("{key:x}")
+}
+
+/// The number that a name made by [`hex_key`] stands for.
+pub fn parse_hex_key(name: &[u8]) -> Option<u64> {
+    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if name.is_empty() || !name.iter().all(is_hex) {
+        return None;
+    }
+    u64::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok()
+}
+
 /// The key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
@@ -202,6 +216,15 @@ mod tests {
         };
         assert_eq!(pair.as_u64(), None);
         assert_eq!(pair.first_u64(), Some(0x0707_0707_0707_0707));
+    }
+
+    #[test]
+    fn numbers_as_names() {
+        assert_eq!(hex_key(0x1f), "1f");
+        assert_eq!(parse_hex_key(b"1f"), Some(0x1f));
+        for name in ["", "+1", "1F", "0x1", "10000000000000000"] {
+            assert_eq!(parse_hex_key(name.as_bytes()), None, "{name:?}");
+        }
     }
 
     #[test]
