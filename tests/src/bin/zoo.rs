@@ -1,0 +1,135 @@
+//! `cargo xtask zoo`: mutants of every golden pool, on all cores.
+
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, Result, bail};
+use cenote_tests::golden;
+use cenote_tests::zoo::{self, Summary};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long one command may take on a damaged pool.
+const TIME: Duration = Duration::from_secs(20);
+
+/// Mutants that a thread takes at once, with a copy of the devices of its own.
+const BATCH: u64 = 50;
+
+struct Options {
+    numbers: Range<u64>,
+    seed: u64,
+    kinds: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    match options().and_then(|options| run(&options)) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("zoo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options() -> Result<Options> {
+    let mut options = Options {
+        numbers: 0..100,
+        seed: 1,
+        kinds: Vec::new(),
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut number = || -> Result<u64> {
+            let value = arguments
+                .next()
+                .with_context(|| format!("{argument} needs a number"))?;
+            value.parse().with_context(|| format!("{argument} {value}"))
+        };
+        match argument.as_str() {
+            "--mutants" => options.numbers = 0..number()?,
+            "--mutant" => {
+                let number = number()?;
+                options.numbers = number..number + 1;
+            }
+            "--seed" => options.seed = number()?,
+            _ if argument.starts_with('-') => bail!("unknown option {argument}"),
+            _ => options.kinds.push(argument),
+        }
+    }
+    if options.kinds.is_empty() {
+        options.kinds = golden::kinds();
+    }
+    Ok(options)
+}
+
+/// Runs all batches; returns the number of broken promises.
+fn run(options: &Options) -> Result<usize> {
+    cenote_tests::program::cenote_path();
+    let start = Instant::now();
+    let mut batches = Vec::new();
+    for kind in options.kinds.iter().rev() {
+        let mut from = options.numbers.start;
+        while from < options.numbers.end {
+            let to = options.numbers.end.min(from + BATCH);
+            batches.push((kind.clone(), from..to));
+            from = to;
+        }
+    }
+    let batches = Mutex::new(batches);
+    let total = Mutex::new(Summary::default());
+    let threads = thread::available_parallelism().map_or(2, usize::from);
+    let results: Vec<Result<()>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| scope.spawn(|| work(options.seed, &batches, &total)))
+            .collect();
+        let join = |worker: thread::ScopedJoinHandle<'_, Result<()>>| match worker.join() {
+            Ok(result) => result,
+            Err(_) => Err(anyhow::anyhow!("a worker panicked")),
+        };
+        workers.into_iter().map(join).collect()
+    });
+    results.into_iter().collect::<Result<()>>()?;
+    let total = total
+        .into_inner()
+        .map_err(|_| anyhow::anyhow!("a worker panicked"))?;
+    let failures = total.failures.len();
+    println!(
+        "{} mutants in {:.0?}: {} commands read to the end, {} ended with an error, {failures} \
+         broke a promise; the slowest took {:.1?}, the largest {} MiB",
+        total.mutants,
+        start.elapsed(),
+        total.clean,
+        total.refused,
+        total.elapsed_max,
+        total.memory_max >> 20
+    );
+    Ok(failures)
+}
+
+fn work(
+    seed: u64,
+    batches: &Mutex<Vec<(String, Range<u64>)>>,
+    total: &Mutex<Summary>,
+) -> Result<()> {
+    loop {
+        let batch = batches.lock().expect("no holder panics").pop();
+        let Some((kind, numbers)) = batch else {
+            return Ok(());
+        };
+        let summary = zoo::run_kind(&kind, seed, numbers.clone(), TIME)?;
+        println!("{kind} {numbers:?}: {} failures", summary.failures.len());
+        for failure in &summary.failures {
+            let number = failure.number;
+            println!(
+                "FAILED {kind} mutant {number}: {}\n{}",
+                failure.damage, failure.report
+            );
+            println!("  the pool is kept in {}", failure.kept.display());
+            println!("  again: cargo xtask zoo --seed {seed} --mutant {number} {kind}");
+        }
+        total.lock().expect("no holder panics").add(summary);
+    }
+}

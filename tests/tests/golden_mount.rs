@@ -1,0 +1,72 @@
+//! Every golden pool, imported and mounted, compared file by file with what OpenZFS saw.
+//!
+//! The walk uses system calls only, so that the whole way is tested: import, object sets, the
+//! POSIX layer, the FUSE protocol and the kernel.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::compare::{self, Tolerance};
+use cenote_tests::golden::Golden;
+use cenote_tests::manifest::{Dataset, Datasets};
+use cenote_tests::pool::{self, Import};
+use cenote_tests::program::Cenote;
+use cenote_tests::{mounted, test_each_golden_pool};
+
+/// More differences than this are counted only.
+const SHOWN_MAX: usize = 30;
+
+fn compare_through_mounts(kind: &str) -> Result<()> {
+    let Some(golden) = Golden::find(kind)? else {
+        return Ok(());
+    };
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let cenote = Cenote::new()?;
+    let import = Import::of(&golden);
+    pool::import(&cenote, &golden, &golden.devices()?, &import)?;
+    let found = read_all(&cenote, &golden, &golden.manifest.datasets)?;
+    let tolerance = Tolerance::of(kind, &golden.manifest);
+    let differences = compare::datasets(&golden.manifest.datasets, &found, &tolerance);
+    cenote.ok(&format!("zpool export {}", golden.manifest.pool))?;
+    let shown = &differences[..differences.len().min(SHOWN_MAX)];
+    ensure!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        shown.join("\n")
+    );
+    Ok(())
+}
+
+/// Everything that `wanted` names, as a user of the imported pool finds it.
+fn read_all(cenote: &Cenote, golden: &Golden, wanted: &Datasets) -> Result<Datasets> {
+    let guids = pool::guids(cenote, &golden.manifest.pool)?;
+    let mut found = Datasets::new();
+    for (name, want) in wanted {
+        let Some((guid, createtxg)) = guids.get(name) else {
+            continue;
+        };
+        let mut have = Dataset {
+            guid: Some(guid.clone()),
+            createtxg: Some(*createtxg),
+            ..Dataset::default()
+        };
+        if want.entries.is_some() {
+            let directory = cenote.subdirectory("mount")?;
+            let at = directory
+                .to_str()
+                .context("a temporary directory in UTF-8")?;
+            cenote.run("cenote", &["mount", name, at])?.success()?;
+            let walked = mounted::walk(&directory).with_context(|| name.clone());
+            cenote.run("cenote", &["unmount", at])?.success()?;
+            have.entries = Some(walked?);
+        }
+        if want.volume.is_some() {
+            have.volume = Some(pool::volume(cenote, name)?);
+        }
+        found.insert(name.clone(), have);
+    }
+    Ok(found)
+}
+
+test_each_golden_pool!(compare_through_mounts);
