@@ -28,6 +28,9 @@ impl NodeId {
     pub const ROOT: NodeId = NodeId(1);
 }
 
+/// `O_ACCMODE`; the value 0 in these bits is `O_RDONLY`.
+const OPEN_ACCESS_MASK: u32 = 3;
+
 /// An open file's or directory's identity, chosen by [`FileSystem::open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Handle(pub u64);
@@ -271,6 +274,8 @@ pub trait FileSystem: Send + Sync {
     }
 
     /// Resolves `name` in `parent`. `ENOENT` is not cached; [`Lookup::Absent`] may be.
+    ///
+    /// The kernel passes names of up to 1024 bytes; `ENAMETOOLONG` is the file system's to say.
     fn lookup(&self, context: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<Lookup, Errno>;
 
     /// The kernel dropped `lookups` references to `node`, gained by lookups and by entries of
@@ -290,10 +295,13 @@ pub trait FileSystem: Send + Sync {
         target: &mut Payload,
     ) -> Result<(), Errno>;
 
-    /// Opens a file. `flags` are those of `open(2)`.
+    /// Opens a file. `flags` are those of `open(2)`; wanting to write is refused by default.
     fn open(&self, context: &Context<'_>, node: NodeId, flags: u32) -> Result<Opened, Errno> {
-        let _ = (context, node, flags);
-        Ok(Opened::default())
+        let _ = (context, node);
+        match flags & OPEN_ACCESS_MASK {
+            0 => Ok(Opened::default()),
+            _ => Err(Errno::ROFS),
+        }
     }
 
     /// The last descriptor of an opened file was closed.

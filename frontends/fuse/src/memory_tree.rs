@@ -211,6 +211,9 @@ impl FileSystem for MemoryTree {
 
     fn lookup(&self, _: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<Lookup, Errno> {
         let directory = self.file(parent)?;
+        if name.len() > self.status.name_length_max as usize {
+            return Err(Errno::NAMETOOLONG);
+        }
         let found = match (&directory.content, name) {
             (Content::Directory(..), b".") => Some(parent),
             (Content::Directory(..), b"..") => Some(directory.parent),

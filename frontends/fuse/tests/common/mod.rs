@@ -1,0 +1,82 @@
+//! What the mount tests share: a mounted tree in a temporary directory, and other users.
+#![allow(dead_code)]
+
+use cenote_fuse::{FileSystem, Mount, MountOptions};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// The user and group that tests of other users' rights run as.
+pub const NOBODY: u32 = 65534;
+
+/// A mount in a temporary directory that goes away with it.
+pub struct Mounted {
+    pub mount: Mount,
+    directory: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// A path inside the mount.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.mount.mount_point().join(name)
+    }
+
+    pub fn root(&self) -> &Path {
+        self.mount.mount_point()
+    }
+}
+
+/// Whether mounts can be made here; says so when not.
+pub fn can_mount() -> bool {
+    let possible = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+    if !possible {
+        println!("skipped: needs /dev/fuse and root");
+    }
+    possible
+}
+
+/// Mounts `file_system` with default options, or skips the test.
+pub fn mount(file_system: impl FileSystem + 'static) -> Option<Mounted> {
+    mount_with(file_system, |_| {})
+}
+
+/// Mounts `file_system` with changed options, or skips the test.
+pub fn mount_with(
+    file_system: impl FileSystem + 'static,
+    change: impl FnOnce(&mut MountOptions),
+) -> Option<Mounted> {
+    if !can_mount() {
+        return None;
+    }
+    let directory = directory();
+    let mut options = MountOptions::new("tank/test");
+    change(&mut options);
+    let mount = Mount::new(Arc::new(file_system), directory.path(), &options).expect("mount");
+    Some(Mounted { mount, directory })
+}
+
+/// A temporary directory that other users may enter.
+pub fn directory() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open).expect("chmod");
+    directory
+}
+
+/// A command that runs as nobody.
+pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new(program);
+    command.uid(NOBODY).gid(NOBODY);
+    command
+}
+
+/// Whether `program` can be run; says so when not.
+pub fn has_program(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: no {program}");
+    }
+    found
+}
