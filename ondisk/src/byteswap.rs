@@ -5,7 +5,7 @@
 //! Swapping happens once, after decompression, so that every other decoder reads little-endian.
 //!
 //! Not covered: system attributes, whose buffers carry their own magic
-//! (`system_attributes`), log blocks (their embedded checksum tells) and name-value
+//! ([`crate::system_attributes`]), log blocks (their embedded checksum tells) and name-value
 //! lists (their header tells).
 
 use crate::block_pointer::BLOCK_POINTER_SIZE;
