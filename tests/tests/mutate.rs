@@ -80,3 +80,30 @@ fn another_reader_accepts_moved_blocks() -> Result<()> {
     ensure!(text.contains("Dataset"), "{text}");
     devices.restore(undo)
 }
+
+/// Whatever pool is here, its mutants can be made; those on disks and mirrors have a structure.
+#[test]
+fn every_pool_has_mutants() -> Result<()> {
+    for kind in cenote_tests::golden::kinds() {
+        let golden = Golden::find(&kind)?.context("it was just listed")?;
+        let directory = tempfile::tempdir()?;
+        let devices = Devices::open(golden.copy_to(directory.path())?)?;
+        let structure = Structure::read(&devices)?;
+        let blocks = structure.as_ref().map(Structure::blocks);
+        eprintln!("{kind}: blocks to change: {blocks:?}");
+        let is_flat = !["raidz", "draid"]
+            .iter()
+            .any(|prefix| kind.starts_with(prefix));
+        ensure!(blocks.is_some() == is_flat, "{kind}: {blocks:?} blocks");
+        for number in 0..8 {
+            let mutant = cenote_tests::zoo::mutant(&devices, structure.as_ref(), &kind, 1, number)
+                .with_context(|| format!("{kind} mutant {number}"))?;
+            eprintln!(
+                "  {number}: {} ({} writes)",
+                mutant.description,
+                mutant.writes.len()
+            );
+        }
+    }
+    Ok(())
+}

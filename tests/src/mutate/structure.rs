@@ -174,11 +174,9 @@ impl<'a> Structure<'a> {
 
     fn name(&self, index: usize) -> String {
         let node = &self.tree.nodes[index];
+        let (level, what) = (node.pointer.level(), node.pointer.object_type());
         let (objset, object, block) = (node.objset, node.object, node.first_block);
-        format!(
-            "[{} of object {object} in {objset}, block {block}]",
-            node.pointer
-        )
+        format!("[L{level} {what}, object {object} of set {objset}, block {block}]")
     }
 
     /// One of the block's words gets an interesting value.
@@ -193,7 +191,14 @@ impl<'a> Structure<'a> {
         } else {
             words.min(64)
         };
-        let at = 8 * random.index(reach);
+        let mut at = 8 * random.index(reach);
+        for _ in 0..4 {
+            // Most of a block is often unused: rather a word that says something.
+            if content[at..at + 8] != [0; 8] {
+                break;
+            }
+            at = 8 * random.index(reach);
+        }
         let width = *random.choose(&[8, 8, 4, 2, 1]);
         let old = wire::u64_le(content, at, "word").ok()?;
         let value = interesting(random, old, object);
