@@ -166,7 +166,10 @@ impl Cenote {
         let mut command = Command::new(self.directory.path().join("bin").join(program));
         command.args(arguments);
         command.env("CENOTE_SOCKET", self.socket());
-        command.env("RUST_BACKTRACE", "1");
+        command
+            .env("RUST_BACKTRACE", "1")
+            .env("TZ", "UTC")
+            .env("LC_ALL", "C.UTF-8");
         command
     }
 

@@ -1,0 +1,231 @@
+//! What only some golden pools have: folded names, accounting, holds, snapshots below `.zfs`,
+//! keys that are not loaded, logs that are not replayed.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::compare::{self, Tolerance};
+use cenote_tests::golden::Golden;
+use cenote_tests::mounted;
+use cenote_tests::pool::{self, Import};
+use cenote_tests::program::Cenote;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The pool of a kind, imported, with everybody who is needed to look at it.
+fn imported(kind: &str, import: &Import) -> Result<Option<(Cenote, Golden)>> {
+    let Some(golden) = Golden::find(kind)? else {
+        return Ok(None);
+    };
+    let cenote = Cenote::new()?;
+    pool::import(&cenote, &golden, &golden.devices()?, import)?;
+    Ok(Some((cenote, golden)))
+}
+
+/// Mounts `dataset` and returns where.
+fn mount(cenote: &Cenote, dataset: &str) -> Result<PathBuf> {
+    let directory = cenote.subdirectory("mount")?;
+    let at = directory.to_str().context("a path in UTF-8")?;
+    cenote.run("cenote", &["mount", dataset, at])?.success()?;
+    Ok(directory)
+}
+
+fn unmount(cenote: &Cenote, directory: &Path) -> Result<()> {
+    let at = directory.to_str().context("a path in UTF-8")?;
+    cenote.run("cenote", &["unmount", at])?.success()?;
+    Ok(())
+}
+
+/// Which spellings of a name find the file, in datasets that fold case or normalize: the manifest
+/// has the inode number or the error that OpenZFS gave.
+#[test]
+fn names_are_folded() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let Some((cenote, golden)) = imported("names-folding", &Import::default())? else {
+        return Ok(());
+    };
+    let lookups = golden.manifest.document["lookups"]
+        .as_object()
+        .context("lookups")?;
+    let mut wrong = Vec::new();
+    for (dataset, spellings) in lookups {
+        let directory = mount(&cenote, dataset)?;
+        for (spelling, wanted) in spellings.as_object().context("spellings")? {
+            let found = match fs::symlink_metadata(directory.join(spelling)) {
+                Ok(metadata) => Value::from(metadata.ino()),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => "ENOENT".into(),
+                Err(error) => error.to_string().into(),
+            };
+            if found != *wanted {
+                wrong.push(format!("{dataset} {spelling:?}: {found}, wanted {wanted}"));
+            }
+        }
+        unmount(&cenote, &directory)?;
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn space_is_accounted_by_user_group_and_project() -> Result<()> {
+    let Some((cenote, golden)) = imported("quotas", &Import::default())? else {
+        return Ok(());
+    };
+    let pool = &golden.manifest.pool;
+    for (command, flags) in [
+        ("userspace", "-Hpn"),
+        ("groupspace", "-Hpn"),
+        ("projectspace", "-Hp"),
+    ] {
+        let columns = "type,name,used,quota,objused,objquota";
+        let output = cenote.ok(&format!("zfs {command} {flags} -o {columns} {pool}/users"))?;
+        let have: Vec<&str> = output.lines().collect();
+        let want = golden.manifest.document[command]
+            .as_array()
+            .context("the manifest's lines")?;
+        let want: Vec<&str> = want.iter().filter_map(Value::as_str).collect();
+        ensure!(have == want, "zfs {command}: {have:#?}, wanted {want:#?}");
+    }
+    Ok(())
+}
+
+/// A hold is known by snapshot and tag; when it was put on is a date in the local form.
+#[test]
+fn holds_are_listed() -> Result<()> {
+    let Some((cenote, golden)) = imported("snapshots-clones", &Import::default())? else {
+        return Ok(());
+    };
+    let want = golden.manifest.document["holds"]
+        .as_array()
+        .context("holds")?;
+    let mut want: Vec<String> = want
+        .iter()
+        .filter_map(|line| Some(line.as_str()?.into()))
+        .collect();
+    let mut have = Vec::new();
+    for name in golden
+        .manifest
+        .datasets
+        .keys()
+        .filter(|name| name.contains('@'))
+    {
+        let output = cenote.ok(&format!("zfs holds -H {name}"))?;
+        have.extend(output.lines().map(str::to_string));
+    }
+    want.sort();
+    have.sort();
+    ensure!(have == want, "{have:#?}, wanted {want:#?}");
+    Ok(())
+}
+
+/// A mounted file system shows its snapshots below `.zfs/snapshot`, without being asked to mount
+/// them, and does not list `.zfs` itself.
+#[test]
+fn snapshots_are_below_dot_zfs() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let Some((cenote, golden)) = imported("raidz1-3", &Import::default())? else {
+        return Ok(());
+    };
+    let dataset = format!("{}/data", golden.manifest.pool);
+    let directory = mount(&cenote, &dataset)?;
+    let names = |path: &Path| -> Result<Vec<String>> {
+        let entries = fs::read_dir(path)?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.collect()
+    };
+    ensure!(
+        !names(&directory)?.contains(&".zfs".into()),
+        ".zfs is listed"
+    );
+    let snapshots = directory.join(".zfs/snapshot");
+    ensure!(names(&snapshots)? == ["one"], "{:?}", names(&snapshots)?);
+    let mut have = mounted::walk(&snapshots.join("one"))?;
+    let want = golden.manifest.datasets[&format!("{dataset}@one")]
+        .entries
+        .as_ref();
+    let mut want = want.context("the manifest describes the snapshot")?.clone();
+    // Below `.zfs` the snapshot's root keeps an inode number of that directory tree.
+    for entries in [&mut want, &mut have] {
+        entries.get_mut(".").context("the root")?.remove("ino");
+    }
+    let tolerance = Tolerance::of("raidz1-3", &golden.manifest);
+    let differences = compare::entries(&want, &have, &tolerance);
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    unmount(&cenote, &directory)
+}
+
+/// Without its key an encrypted dataset says so, and others are not concerned.
+#[test]
+fn a_key_is_needed() -> Result<()> {
+    let locked = Import {
+        is_locked: true,
+        options: vec!["-f".into()],
+    };
+    let Some((cenote, golden)) = imported("dirty-zil", &locked)? else {
+        return Ok(());
+    };
+    let encrypted = format!("{}/enc", golden.manifest.pool);
+    ensure!(
+        cenote
+            .ok(&format!("zfs get -H -o value keystatus {encrypted}"))?
+            .trim()
+            == "unavailable"
+    );
+    let outcome = cenote.run("cenote", &["ls", &format!("{encrypted}:/")])?;
+    ensure!(outcome.code == Some(1), "{}", outcome.report());
+    ensure!(outcome.stderr.contains("key"), "{}", outcome.report());
+    let wrong = "0".repeat(64) + "\n";
+    let load = ["load-key", "-L", "prompt", encrypted.as_str()];
+    let outcome = cenote.run_with_input("zfs", &load, wrong.as_bytes())?;
+    ensure!(outcome.code != Some(0), "a wrong key was taken");
+    cenote.ok(&format!("cenote ls {}/data:/", golden.manifest.pool))?;
+    Ok(())
+}
+
+/// Without a replay the files are those of the last transaction group, and the status says that
+/// there is more in the log.
+#[test]
+fn an_unreplayed_log_is_shown() -> Result<()> {
+    let import = Import::default().with(&["-f"]);
+    let Some((cenote, golden)) = imported("dirty-zil", &import)? else {
+        return Ok(());
+    };
+    let data = format!("{}/data", golden.manifest.pool);
+    let names = cenote.ok(&format!("cenote ls {data}:/"))?;
+    ensure!(
+        !names.contains("newdir"),
+        "the log was replayed without being asked"
+    );
+    let status = cenote.ok(&format!("zpool status {}", golden.manifest.pool))?;
+    ensure!(
+        status.contains(&data) && status.contains("record"),
+        "{status}"
+    );
+    Ok(())
+}
+
+/// A command that would write says why it does not, and nothing is written.
+#[test]
+fn nothing_is_written() -> Result<()> {
+    let Some((cenote, golden)) = imported("quotas", &Import::default())? else {
+        return Ok(());
+    };
+    let pool = &golden.manifest.pool;
+    for line in [
+        format!("zfs create {pool}/new"),
+        format!("zfs snapshot {pool}@new"),
+        format!("zfs set compression=off {pool}"),
+        format!("zfs destroy {pool}/q"),
+        format!("zpool scrub {pool}"),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let outcome = cenote.run(words[0], &words[1..])?;
+        let says_why = outcome.stderr.contains("pool is read-only");
+        ensure!(outcome.code == Some(1) && says_why, "{}", outcome.report());
+    }
+    Ok(())
+}

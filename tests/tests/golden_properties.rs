@@ -1,0 +1,229 @@
+//! What `zfs` and `zpool` print about every golden pool, compared with what OpenZFS printed.
+//!
+//! OpenZFS's output was taken while the pool was imported for writing, a little before it was
+//! exported: a few numbers moved on since then, or depend on how a pool is imported. They are
+//! named here, each with its reason; everything else is compared exactly.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::golden::Golden;
+use cenote_tests::pool::{self, Import};
+use cenote_tests::program::Cenote;
+use cenote_tests::test_each_golden_pool;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Differences that are shown.
+const SHOWN_MAX: usize = 30;
+
+/// Bytes by which space may have changed in the last transaction groups before the export.
+const SPACE_TOLERANCE: u64 = 4 << 20;
+
+/// Sections of OpenZFS's output, by the first words of their heading.
+fn section<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with(heading));
+    lines.next();
+    lines.take_while(|line| !line.starts_with("# ")).collect()
+}
+
+/// (name, property) to (value, source).
+type Properties<'a> = BTreeMap<(&'a str, &'a str), (&'a str, &'a str)>;
+
+fn properties<'a>(lines: impl Iterator<Item = &'a str>) -> Properties<'a> {
+    let mut properties = Properties::new();
+    for line in lines {
+        let mut fields = line.splitn(4, '\t');
+        let mut next = || fields.next().unwrap_or("");
+        let (name, property, value, source) = (next(), next(), next(), next());
+        properties.insert((name, property), (value, source));
+    }
+    properties
+}
+
+fn compare_output(kind: &str) -> Result<()> {
+    let Some(golden) = Golden::find(kind)? else {
+        return Ok(());
+    };
+    let path = golden.directory.join("zfs-get.txt");
+    let Ok(text) = fs::read_to_string(&path) else {
+        eprintln!("skipped: {kind} has no zfs-get.txt");
+        return Ok(());
+    };
+    // The text was written before the intent log was: the pool is looked at without its replay.
+    let mut import = Import::of(&golden);
+    import.options.retain(|option| option == "-f");
+    let cenote = Cenote::new()?;
+    pool::import(&cenote, &golden, &golden.devices()?, &import)?;
+    let pool = &golden.manifest.pool;
+    let mut differences = Vec::new();
+    dataset_list(&cenote, pool, &text, &mut differences)?;
+    dataset_properties(&cenote, pool, &text, &mut differences)?;
+    pool_properties(&cenote, pool, &text, &mut differences)?;
+    pool_status(&cenote, pool, &text, &mut differences)?;
+    let shown = &differences[..differences.len().min(SHOWN_MAX)];
+    ensure!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        shown.join("\n")
+    );
+    Ok(())
+}
+
+/// `zfs list -t all`: order and columns; of the pool's own row the space has moved on.
+fn dataset_list(
+    cenote: &Cenote,
+    pool: &str,
+    text: &str,
+    differences: &mut Vec<String>,
+) -> Result<()> {
+    let columns = "name,type,used,refer,logicalreferenced,compressratio,creation,guid";
+    let output = cenote.ok(&format!("zfs list -t all -r -Hp -o {columns} {pool}"))?;
+    let have: Vec<&str> = output.lines().collect();
+    let want = section(text, "# zfs list -t all");
+    for (want, have) in want.iter().zip(&have) {
+        let is_root = want.starts_with(&format!("{pool}\t"));
+        if want != have && !is_root {
+            differences.push(format!("zfs list: {have:?}, wanted {want:?}"));
+        }
+    }
+    if want.len() != have.len() {
+        differences.push(format!(
+            "zfs list: {} rows, wanted {}",
+            have.len(),
+            want.len()
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a dataset's property may differ.
+fn is_loose(pool: &str, name: &str, property: &str) -> bool {
+    match property {
+        // Of a pool that is imported read-only and without mounts.
+        "mounted" | "readonly" => true,
+        // What is free depends on what the last transaction groups freed.
+        "available" => true,
+        // The root's space contains the pool's own metadata.
+        "used" | "usedbychildren" | "logicalused" => name == pool,
+        _ => false,
+    }
+}
+
+fn dataset_properties(
+    cenote: &Cenote,
+    pool: &str,
+    text: &str,
+    differences: &mut Vec<String>,
+) -> Result<()> {
+    let output = cenote.ok(&format!("zfs get -r -t all -Hp all {pool}"))?;
+    let have = properties(output.lines());
+    let want = properties(section(text, "# zfs get").into_iter());
+    for ((name, property), want) in &want {
+        if is_loose(pool, name, property) {
+            continue;
+        }
+        match have.get(&(*name, *property)) {
+            None => differences.push(format!("{name} {property}: missing, wanted {want:?}")),
+            Some(have) if have != want => {
+                differences.push(format!("{name} {property}: {have:?}, wanted {want:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn pool_properties(
+    cenote: &Cenote,
+    pool: &str,
+    text: &str,
+    differences: &mut Vec<String>,
+) -> Result<()> {
+    let output = cenote.ok(&format!("zpool get -Hp all {pool}"))?;
+    let have = properties(output.lines());
+    let want = properties(section(text, "# zpool get").into_iter());
+    for ((name, property), want) in &want {
+        let Some(have) = have.get(&(*name, *property)) else {
+            differences.push(format!("zpool {property}: missing, wanted {want:?}"));
+            continue;
+        };
+        let is_right = match *property {
+            // Drawn anew at each import.
+            "load_guid" => true,
+            // Said by whoever imports.
+            "readonly" | "cachefile" => true,
+            // Follows from the two below, rounded.
+            "fragmentation" | "capacity" => true,
+            "allocated" | "free" => is_near(have.0, want.0)?,
+            _ => have == want,
+        };
+        if !is_right {
+            differences.push(format!("zpool {property}: {have:?}, wanted {want:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn is_near(have: &str, want: &str) -> Result<bool> {
+    let number = |text: &str| text.parse::<u64>().with_context(|| text.to_string());
+    Ok(number(have)?.abs_diff(number(want)?) <= SPACE_TOLERANCE)
+}
+
+/// `zpool status`: the state, the table of devices, and what is said about errors and past work.
+/// The remark about features is left out: it depends on how many the software knows.
+fn pool_status(
+    cenote: &Cenote,
+    pool: &str,
+    text: &str,
+    differences: &mut Vec<String>,
+) -> Result<()> {
+    let output = cenote.ok(&format!("zpool status -v {pool}"))?;
+    let want = essential(&section(text, "# zpool status"));
+    let have = essential(&output.lines().collect::<Vec<_>>());
+    if want != have {
+        let (have, want) = (have.join("\n  "), want.join("\n  "));
+        differences.push(format!("zpool status:\n  {have}\nwanted:\n  {want}"));
+    }
+    Ok(())
+}
+
+/// The lines of a status that do not depend on where the devices are and who looks.
+fn essential(lines: &[&str]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut is_remark = false;
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some(first) = words.first() else {
+            continue;
+        };
+        is_remark =
+            ["status:", "action:", "see:"].contains(first) || (is_remark && line.starts_with('\t'));
+        if is_remark || *first == "config:" {
+            is_remark = *first != "config:";
+            continue;
+        }
+        // How far an expansion came, and how fast, was another matter at another time.
+        if line.contains(" copied at ") {
+            continue;
+        }
+        // A device is known by the last part of its path; widths follow from the names.
+        let words = words.iter().map(|word| match word.rsplit_once('/') {
+            Some((_, name)) if word.starts_with('/') => name,
+            _ => disk_image(word),
+        });
+        kept.push(words.collect::<Vec<_>>().join(" "));
+    }
+    kept
+}
+
+/// The image of what was a disk when OpenZFS looked.
+fn disk_image(name: &str) -> &str {
+    match name {
+        "vdb" => "v0.img",
+        "vdc" => "v1.img",
+        "vdd" => "v2.img",
+        _ => name,
+    }
+}
+
+test_each_golden_pool!(compare_output);
