@@ -1,1 +1,50 @@
-//! cenote-dsl
+//! The dataset and snapshot layer: from a pool's metadata to named datasets.
+//!
+//! A pool's datasets hang in a tree of *directories*, which carry limits, properties and space
+//! accounting. A directory has a *head* dataset, which has snapshots; a clone is a directory
+//! whose head began as another's snapshot. Here names become datasets, datasets become object
+//! sets (with their keys, if they are encrypted), and all that is stored about them is read:
+//! properties with their inheritance, bookmarks, holds, deadlists, histories, error logs.
+//!
+//! Nothing recurses over what the disk says: chains and nestings have bounds, and a structure
+//! that contradicts another is refused with its object number. What file systems and volumes
+//! contain belongs to the layers above.
+
+#![forbid(unsafe_code)]
+
+mod bookmarks;
+mod dataset;
+mod deadlist;
+mod dedup;
+mod directory;
+mod dsl;
+mod error;
+mod facts;
+mod features;
+mod holds;
+mod key_material;
+mod keys;
+mod name;
+mod object_directory;
+mod objset_cache;
+pub mod property;
+mod resume_token;
+mod space;
+
+pub use bookmarks::Bookmark;
+pub use dataset::{Dataset, DatasetType, SnapshotEntry};
+pub use deadlist::{Deadlist, DeadlistEntry, SpaceTriple};
+pub use dedup::{CloneTotals, DedupTotals, clone_totals, dedup_tables, dedup_totals};
+pub use directory::{ChildEntry, Directory};
+pub use dsl::{Dsl, FEATURE_VERSION};
+pub use error::DslError;
+pub use facts::{DeflateRatios, PoolFacts, SpaceFacts};
+pub use features::{EnabledFeature, FeatureTable, Features};
+pub use holds::Hold;
+pub use key_material::{KeyFormat, KeyMaterialError};
+pub use keys::{CryptoKey, KeyStatus, KeyStore};
+pub use name::{DatasetName, NAME_LENGTH_MAX, NESTING_MAX, NameError, NameKind, check_pool_name};
+pub use object_directory::{ObjectDirectory, keys as directory_keys};
+pub use property::{Property, PropertyReport, PropertySource, PropertyValue};
+pub use resume_token::receive_resume_token;
+pub use space::slop;

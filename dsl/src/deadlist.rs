@@ -1,0 +1,171 @@
+//! Deadlists: what a dataset's previous snapshot holds and the dataset no longer (format/3a 4).
+//!
+//! A deadlist is a ZAP from transaction groups to block pointer objects. The one with key `k`
+//! has the blocks born after `k`, up to the next key. Their totals answer almost every question
+//! about space; the pointers themselves are read only to free or to check them. Before version
+//! 26 there is one block pointer object and no key.
+
+use crate::dsl::Dsl;
+use crate::error::DslError;
+use cenote_base::{ObjectId, Txg};
+use cenote_dmu::{Object, Zap};
+use cenote_ondisk::bpobj::BpobjHeader;
+use cenote_ondisk::deadlist::DeadlistHeader;
+use cenote_ondisk::{DecodeError, ObjectType};
+
+/// The type of a deadlist's bonus buffer.
+const DEADLIST_HEADER: ObjectType = ObjectType(51);
+
+/// Used, compressed and uncompressed bytes, which are always counted together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceTriple {
+    /// The space taken, deflated.
+    pub used: u64,
+    /// After compression.
+    pub compressed: u64,
+    /// Before compression.
+    pub uncompressed: u64,
+}
+
+impl SpaceTriple {
+    /// The sums, stopping at the largest number.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            used: self.used.saturating_add(other.used),
+            compressed: self.compressed.saturating_add(other.compressed),
+            uncompressed: self.uncompressed.saturating_add(other.uncompressed),
+        }
+    }
+}
+
+impl From<&BpobjHeader> for SpaceTriple {
+    fn from(header: &BpobjHeader) -> Self {
+        Self {
+            used: header.bytes,
+            compressed: header.compressed_bytes.unwrap_or(0),
+            uncompressed: header.uncompressed_bytes.unwrap_or(0),
+        }
+    }
+}
+
+/// One entry of a deadlist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadlistEntry {
+    /// Its blocks were born after this.
+    pub key: Txg,
+    /// The block pointer object.
+    pub bpobj: ObjectId,
+    /// Its totals, sub-objects included.
+    pub space: SpaceTriple,
+}
+
+/// An open deadlist or livelist.
+#[derive(Clone, Debug)]
+pub struct Deadlist {
+    object: Object,
+    totals: SpaceTriple,
+    /// In order of key; `None` where there is one list without keys.
+    entries: Option<Vec<DeadlistEntry>>,
+}
+
+impl Deadlist {
+    /// Opens the deadlist in object `id`.
+    pub fn open(dsl: &Dsl, id: ObjectId) -> Result<Self, DslError> {
+        let object = dsl.mos().object(id)?;
+        if object.dnode().bonus_type != DEADLIST_HEADER {
+            let totals = bpobj_space(&object)?;
+            let entries = None;
+            return Ok(Self {
+                object,
+                totals,
+                entries,
+            });
+        }
+        let header = DeadlistHeader::decode(&object.dnode().bonus);
+        let header = header.map_err(|source| DslError::decode(id, source))?;
+        let totals = SpaceTriple {
+            used: header.used_bytes,
+            compressed: header.compressed_bytes,
+            uncompressed: header.uncompressed_bytes,
+        };
+        let entries = Some(read_entries(dsl, &object)?);
+        Ok(Self {
+            object,
+            totals,
+            entries,
+        })
+    }
+
+    /// Only the totals of the deadlist in object `id`.
+    pub fn totals_of(dsl: &Dsl, id: ObjectId) -> Result<SpaceTriple, DslError> {
+        let object = dsl.mos().object(id)?;
+        if object.dnode().bonus_type != DEADLIST_HEADER {
+            return bpobj_space(&object);
+        }
+        let header = DeadlistHeader::decode(&object.dnode().bonus);
+        let header = header.map_err(|source| DslError::decode(id, source))?;
+        Ok(SpaceTriple {
+            used: header.used_bytes,
+            compressed: header.compressed_bytes,
+            uncompressed: header.uncompressed_bytes,
+        })
+    }
+
+    /// The object.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// The totals that its header states.
+    pub fn totals(&self) -> SpaceTriple {
+        self.totals
+    }
+
+    /// The entries in order of key; `None` in pools before version 26.
+    pub fn entries(&self) -> Option<&[DeadlistEntry]> {
+        self.entries.as_deref()
+    }
+
+    /// The space of blocks born after `after` and not after `last`, both of which are keys or
+    /// the ends; `None` where there are no keys.
+    pub fn space_range(&self, after: Txg, last: Txg) -> Option<SpaceTriple> {
+        let within = |entry: &&DeadlistEntry| after <= entry.key && entry.key < last;
+        let entries = self.entries()?.iter().filter(within);
+        Some(entries.fold(SpaceTriple::default(), |sum, entry| sum.plus(entry.space)))
+    }
+
+    /// The space of blocks born after `after`.
+    pub fn space_after(&self, after: Txg) -> Option<SpaceTriple> {
+        self.space_range(after, Txg(u64::MAX))
+    }
+}
+
+fn bpobj_space(object: &Object) -> Result<SpaceTriple, DslError> {
+    let header = BpobjHeader::decode(&object.dnode().bonus);
+    let header = header.map_err(|source| DslError::decode(object.id(), source))?;
+    Ok(SpaceTriple::from(&header))
+}
+
+fn read_entries(dsl: &Dsl, object: &Object) -> Result<Vec<DeadlistEntry>, DslError> {
+    let zap = Zap::open(object.clone())?;
+    let mut entries = Vec::new();
+    for entry in zap.entries() {
+        let entry = entry?;
+        let key = entry.key.as_str();
+        let key = key.and_then(|key| u64::from_str_radix(key, 16).ok());
+        let (Some(key), Some(bpobj)) = (key, entry.value.as_u64()) else {
+            let (structure, problem) = ("deadlist", "an entry is no transaction group");
+            let source = DecodeError::Inconsistent { structure, problem };
+            return Err(DslError::decode(object.id(), source));
+        };
+        let bpobj = dsl.mos().object(ObjectId(bpobj))?;
+        entries.push(DeadlistEntry {
+            key: Txg(key),
+            bpobj: bpobj.id(),
+            space: bpobj_space(&bpobj)?,
+        });
+    }
+    entries.sort_by_key(|entry| entry.key);
+    Ok(entries)
+}

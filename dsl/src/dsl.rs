@@ -1,0 +1,207 @@
+//! The open dataset layer of one pool.
+
+use crate::directory::Directory;
+use crate::error::DslError;
+use crate::facts::{PoolFacts, SpaceFacts};
+use crate::features::Features;
+use crate::keys::KeyStore;
+use crate::name::DatasetName;
+use crate::object_directory::{ObjectDirectory, keys};
+use crate::objset_cache::ObjsetCache;
+use cenote_base::ObjectId;
+use cenote_dmu::{Object, ObjectSet, Zap};
+use cenote_ondisk::ObjectType;
+use cenote_ondisk::dsl_dataset::DslDataset;
+use cenote_ondisk::dsl_dir::DslDir;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The version with feature flags, to which all later pools keep.
+pub const FEATURE_VERSION: u64 = 5000;
+
+/// Names of directories found by their number that are remembered.
+const NAMES_MAX: usize = 16 << 10;
+
+/// The datasets of one pool.
+///
+/// Handles to directories and datasets hold the layer, and each is a view of the moment at which
+/// it was opened. Nothing here writes; a writer would replace the object set of the pool's
+/// metadata after each transaction group, and everything read through it is read anew.
+#[derive(Debug)]
+pub struct Dsl {
+    mos: Arc<ObjectSet>,
+    object_directory: ObjectDirectory,
+    features: Features,
+    name: DatasetName,
+    version: u64,
+    space: RwLock<SpaceFacts>,
+    facts: PoolFacts,
+    root_directory: ObjectId,
+    origin_snapshot: Option<ObjectId>,
+    pub(crate) objsets: ObjsetCache,
+    keys: KeyStore,
+    /// Names of directories that were looked up by number.
+    names: Mutex<HashMap<ObjectId, DatasetName>>,
+}
+
+impl Dsl {
+    /// Opens the datasets of the pool whose metadata is `mos`.
+    ///
+    /// # Errors
+    /// If the object directory, the feature tables or the root directory cannot be read.
+    pub fn open(mos: Arc<ObjectSet>, facts: PoolFacts) -> Result<Arc<Self>, DslError> {
+        let object_directory = ObjectDirectory::open(&mos)?;
+        let features = Features::load(&mos, &object_directory)?;
+        let name = DatasetName::of_pool(&facts.name).map_err(|source| DslError::BadName {
+            text: facts.name.clone(),
+            source,
+        })?;
+        let root = object_directory.object(keys::ROOT_DATASET)?;
+        let key = keys::ROOT_DATASET;
+        let root_directory = root.ok_or(DslError::MissingEntry { key })?;
+        let mut dsl = Self {
+            mos,
+            object_directory,
+            features,
+            name,
+            version: facts.version,
+            space: RwLock::new(facts.space.clone()),
+            facts,
+            root_directory,
+            origin_snapshot: None,
+            objsets: ObjsetCache::default(),
+            keys: KeyStore::default(),
+            names: Mutex::default(),
+        };
+        dsl.origin_snapshot = dsl.find_origin_snapshot()?;
+        Ok(Arc::new(dsl))
+    }
+
+    /// `$ORIGIN@$ORIGIN`, of which everything is formally a clone; pools before version 11 have
+    /// none (format/3a 2).
+    fn find_origin_snapshot(&self) -> Result<Option<ObjectId>, DslError> {
+        let (_, root) = self.read_directory(self.root_directory)?;
+        let children = self.mos.zap(root.child_map)?;
+        let Some(directory) = children.lookup_u64("$ORIGIN")? else {
+            return Ok(None);
+        };
+        let (_, directory) = self.read_directory(ObjectId(directory))?;
+        let Some(head) = directory.head_dataset else {
+            return Ok(None);
+        };
+        let (_, head) = self.read_dataset(head)?;
+        Ok(head.previous_snapshot)
+    }
+
+    /// The pool's metadata.
+    pub fn mos(&self) -> &Arc<ObjectSet> {
+        &self.mos
+    }
+
+    /// The object directory.
+    pub fn object_directory(&self) -> &ObjectDirectory {
+        &self.object_directory
+    }
+
+    /// The pool's features.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// The pool's name.
+    pub fn pool_name(&self) -> &DatasetName {
+        &self.name
+    }
+
+    /// The pool's version.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The keys that are loaded.
+    pub fn keys(&self) -> &KeyStore {
+        &self.keys
+    }
+
+    /// The figures of the pool's devices.
+    pub fn space(&self) -> SpaceFacts {
+        let space = self.space.read().unwrap_or_else(PoisonError::into_inner);
+        space.clone()
+    }
+
+    /// Replaces the figures of the pool's devices.
+    pub fn set_space(&self, space: SpaceFacts) {
+        *self.space.write().unwrap_or_else(PoisonError::into_inner) = space;
+    }
+
+    /// What the pool layer said at opening.
+    pub fn facts(&self) -> &PoolFacts {
+        &self.facts
+    }
+
+    /// `$ORIGIN@$ORIGIN`, if the pool has it.
+    pub fn origin_snapshot(&self) -> Option<ObjectId> {
+        self.origin_snapshot
+    }
+
+    /// The root dataset's directory.
+    pub fn root(self: &Arc<Self>) -> Result<Arc<Directory>, DslError> {
+        Directory::open(self, self.root_directory, self.name.clone(), None)
+    }
+
+    /// Reads a directory's structure.
+    pub(crate) fn read_directory(&self, id: ObjectId) -> Result<(Object, DslDir), DslError> {
+        let object = self.bonus_object(id, ObjectType::DSL_DIR)?;
+        let decoded = DslDir::decode(&object.dnode().bonus);
+        let directory = decoded.map_err(|source| DslError::decode(id, source))?;
+        Ok((object, directory))
+    }
+
+    /// Reads a dataset's structure.
+    pub(crate) fn read_dataset(&self, id: ObjectId) -> Result<(Object, DslDataset), DslError> {
+        let object = self.bonus_object(id, ObjectType::DSL_DATASET)?;
+        let decoded = DslDataset::decode(&object.dnode().bonus);
+        let dataset = decoded.map_err(|source| DslError::decode(id, source))?;
+        Ok((object, dataset))
+    }
+
+    fn bonus_object(&self, id: ObjectId, bonus_type: ObjectType) -> Result<Object, DslError> {
+        let object = self.mos.object(id)?;
+        match object.dnode().bonus_type == bonus_type {
+            true => Ok(object),
+            false => Err(DslError::structure(
+                id,
+                "its bonus buffer is of another type",
+            )),
+        }
+    }
+
+    /// The ZAP of extension fields of a directory or dataset, if it has been extended
+    /// (format/3a 1).
+    pub(crate) fn extension(object: &Object) -> Result<Option<Zap>, DslError> {
+        let kind = object.dnode().object_type;
+        if matches!(kind, ObjectType::DSL_DIR | ObjectType::DSL_DATASET) {
+            return Ok(None);
+        }
+        Ok(Some(Zap::open(object.clone())?))
+    }
+
+    pub(crate) fn remembered_name(&self, directory: ObjectId) -> Option<DatasetName> {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.get(&directory).cloned()
+    }
+
+    pub(crate) fn remember_name(&self, directory: ObjectId, name: &DatasetName) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= NAMES_MAX {
+            names.clear();
+        }
+        names.insert(directory, name.clone());
+    }
+
+    /// Forgets which directory has which name: to be called after each rename.
+    pub fn forget_names(&self) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.clear();
+    }
+}

@@ -1,0 +1,127 @@
+//! What can go wrong between a dataset's name and its contents.
+
+use crate::key_material::KeyMaterialError;
+use crate::name::{DatasetName, NameError};
+use cenote_base::{ObjectId, ObjsetId};
+use cenote_dmu::DmuError;
+use cenote_ondisk::DecodeError;
+
+/// A request about datasets cannot be fulfilled; every variant names the dataset or object.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DslError {
+    /// An object of the pool's metadata, or of a dataset, cannot be read.
+    #[error(transparent)]
+    Dmu(#[from] DmuError),
+    /// The name is not allowed.
+    #[error("'{text}': {source}")]
+    BadName {
+        /// The name as given or found.
+        text: String,
+        /// What is wrong with it.
+        source: NameError,
+    },
+    /// There is no such dataset, snapshot or bookmark.
+    #[error("'{name}': dataset does not exist")]
+    NoSuchDataset {
+        /// What was looked for.
+        name: DatasetName,
+    },
+    /// The object is no dataset, or none that a name leads to.
+    #[error("object {object} is not a dataset of this pool")]
+    NotADataset {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Objects that must form a tree or a chain do not.
+    #[error("object {object} of the pool's metadata: {problem}")]
+    BadStructure {
+        /// The object where it shows.
+        object: ObjectId,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The object directory lacks what every pool has.
+    #[error("the object directory has no entry '{key}'")]
+    MissingEntry {
+        /// The key.
+        key: &'static str,
+    },
+    /// The dataset is not encrypted.
+    #[error("'{name}' is not encrypted.")]
+    NotEncrypted {
+        /// The dataset.
+        name: DatasetName,
+    },
+    /// The dataset's keys are those of an ancestor.
+    #[error("Keys must be loaded for encryption root of '{name}' ({root}).")]
+    NotEncryptionRoot {
+        /// The dataset.
+        name: DatasetName,
+        /// The encryption root.
+        root: DatasetName,
+    },
+    /// The key is loaded already.
+    #[error("Key already loaded for '{name}'.")]
+    KeyLoaded {
+        /// The encryption root.
+        name: DatasetName,
+    },
+    /// The key is not loaded.
+    #[error("Key already unloaded for '{name}'.")]
+    KeyNotLoaded {
+        /// The encryption root.
+        name: DatasetName,
+    },
+    /// The key does not open the dataset's keys.
+    #[error("Incorrect key provided for '{name}'.")]
+    WrongKey {
+        /// The encryption root.
+        name: DatasetName,
+    },
+    /// The bytes are no key of the dataset's format.
+    #[error("{source}")]
+    BadKeyMaterial {
+        /// The encryption root.
+        name: DatasetName,
+        /// What is wrong.
+        source: KeyMaterialError,
+    },
+    /// Something below the encryption root is in use.
+    #[error("'{name}' is busy.")]
+    KeyBusy {
+        /// The encryption root.
+        name: DatasetName,
+    },
+}
+
+impl DslError {
+    /// An error about the contents of an object of the pool's metadata.
+    pub(crate) fn decode(object: ObjectId, source: DecodeError) -> Self {
+        Self::Dmu(DmuError::Decode {
+            objset: ObjsetId::MOS,
+            object,
+            source,
+        })
+    }
+
+    pub(crate) fn structure(object: ObjectId, problem: &'static str) -> Self {
+        Self::BadStructure { object, problem }
+    }
+
+    /// Whether the pool's data is damaged, as opposed to absent, locked or misnamed.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Dmu(error) => error.is_damage() || matches!(error, DmuError::NoSuchObject { .. }),
+            Self::NotADataset { .. } | Self::BadStructure { .. } | Self::MissingEntry { .. } => {
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the dataset's key is needed to go on.
+    pub fn is_key_not_loaded(&self) -> bool {
+        matches!(self, Self::Dmu(error) if error.is_key_not_loaded())
+    }
+}

@@ -1,0 +1,185 @@
+//! The properties set on one dataset, as its ZAP holds them (format/3a 11).
+//!
+//! `p` is the local value. Suffixes say more about it: `p$recvd` came with a stream, `p$inherit`
+//! says that `p$recvd` is not in effect, `p$iuv` is an index too new for old releases, which read
+//! a harmless number in `p`. Entries with other suffixes are for releases to come and ignored.
+
+use crate::error::DslError;
+use cenote_dmu::Zap;
+use std::collections::BTreeMap;
+
+/// Entries of one ZAP that are looked at. OpenZFS has no limit; a hundred thousand user
+/// properties on one dataset are damage or malice.
+const ENTRIES_MAX: usize = 100_000;
+
+/// Bytes of a value: OpenZFS allows 8191 and a NUL.
+const TEXT_LENGTH_MAX: usize = 8192;
+
+/// A value as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// A number or index.
+    Number(u64),
+    /// Words.
+    Text(String),
+}
+
+/// Which of a dataset's own values is in effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Local,
+    Received,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Entry {
+    local: Option<Stored>,
+    received: Option<Stored>,
+    newer_index: Option<u64>,
+    received_is_ignored: bool,
+}
+
+/// What is set on one dataset or snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct StoredProperties {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl StoredProperties {
+    /// Reads the ZAP of a dataset's properties.
+    pub(crate) fn load(zap: &Zap) -> Result<Self, DslError> {
+        let mut properties = Self::default();
+        for entry in zap.entries().take(ENTRIES_MAX) {
+            let entry = entry?;
+            let Some(name) = entry.key.as_str() else {
+                continue;
+            };
+            let stored = match entry.value.as_u64() {
+                Some(number) => Stored::Number(number),
+                None => match entry.value.as_str() {
+                    Some(text) if text.len() <= TEXT_LENGTH_MAX => Stored::Text(text.to_owned()),
+                    _ => continue,
+                },
+            };
+            properties.add(name, stored);
+        }
+        Ok(properties)
+    }
+
+    fn add(&mut self, key: &str, stored: Stored) {
+        let (name, suffix) = match key.split_once('$') {
+            Some((name, suffix)) => (name, Some(suffix)),
+            None => (key, None),
+        };
+        if name.is_empty() {
+            return;
+        }
+        let entry = self.entries.entry(name.to_owned()).or_default();
+        match (suffix, stored) {
+            (None, stored) => entry.local = Some(stored),
+            (Some("recvd"), stored) => entry.received = Some(stored),
+            (Some("inherit"), _) => entry.received_is_ignored = true,
+            (Some("iuv"), Stored::Number(index)) => entry.newer_index = Some(index),
+            (Some(_), _) => {}
+        }
+    }
+
+    /// The value in effect among those of this dataset; `known` says whether an index is one
+    /// that we have a word for.
+    pub(crate) fn effective(
+        &self,
+        name: &str,
+        known: impl Fn(u64) -> bool,
+    ) -> Option<(Stored, Setting)> {
+        let entry = self.entries.get(name)?;
+        if let Some(index) = entry.newer_index.filter(|index| known(*index)) {
+            return Some((Stored::Number(index), Setting::Local));
+        }
+        if let Some(local) = &entry.local {
+            return Some((local.clone(), Setting::Local));
+        }
+        match &entry.received {
+            Some(received) if !entry.received_is_ignored => {
+                Some((received.clone(), Setting::Received))
+            }
+            _ => None,
+        }
+    }
+
+    /// The value that a stream brought, in effect or not.
+    pub(crate) fn received(&self, name: &str) -> Option<&Stored> {
+        self.entries.get(name)?.received.as_ref()
+    }
+
+    /// The names of user properties: those with a colon.
+    pub(crate) fn user_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.entries.keys().map(String::as_str);
+        names.filter(|name| name.contains(':'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn properties(entries: &[(&str, Stored)]) -> StoredProperties {
+        let mut properties = StoredProperties::default();
+        for (key, stored) in entries {
+            properties.add(key, stored.clone());
+        }
+        properties
+    }
+
+    fn effective(properties: &StoredProperties, name: &str) -> Option<(Stored, Setting)> {
+        properties.effective(name, |index| index < 4)
+    }
+
+    #[test]
+    fn local_wins_over_received_and_inherit_hides_it() {
+        let set = properties(&[
+            ("atime", Stored::Number(0)),
+            ("atime$recvd", Stored::Number(1)),
+            ("exec$recvd", Stored::Number(0)),
+            ("sync$recvd", Stored::Number(2)),
+            ("sync$inherit", Stored::Number(0)),
+            ("$hasrecvd", Stored::Number(0)),
+            ("copies$future", Stored::Number(9)),
+        ]);
+        assert_eq!(
+            effective(&set, "atime"),
+            Some((Stored::Number(0), Setting::Local))
+        );
+        assert_eq!(
+            effective(&set, "exec"),
+            Some((Stored::Number(0), Setting::Received))
+        );
+        assert_eq!(effective(&set, "sync"), None);
+        assert_eq!(set.received("sync"), Some(&Stored::Number(2)));
+        assert_eq!(effective(&set, "copies"), None);
+    }
+
+    #[test]
+    fn a_newer_index_counts_where_it_is_known() {
+        let set = properties(&[
+            ("redundant_metadata", Stored::Number(0)),
+            ("redundant_metadata$iuv", Stored::Number(3)),
+            ("snapdir", Stored::Number(0)),
+            ("snapdir$iuv", Stored::Number(77)),
+        ]);
+        let expected = Some((Stored::Number(3), Setting::Local));
+        assert_eq!(effective(&set, "redundant_metadata"), expected);
+        assert_eq!(
+            effective(&set, "snapdir"),
+            Some((Stored::Number(0), Setting::Local))
+        );
+    }
+
+    #[test]
+    fn user_properties_have_a_colon() {
+        let set = properties(&[
+            ("com.sun:auto", Stored::Text("on".into())),
+            ("atime", Stored::Number(1)),
+        ]);
+        assert_eq!(set.user_names().collect::<Vec<_>>(), ["com.sun:auto"]);
+    }
+}

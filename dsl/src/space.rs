@@ -1,0 +1,111 @@
+//! How much space datasets may still use (format/3c 1 and 2).
+
+use crate::dataset::Dataset;
+use crate::dedup::{clone_totals, dedup_totals};
+use crate::directory::Directory;
+use crate::dsl::Dsl;
+use crate::error::DslError;
+use crate::object_directory::keys;
+use crate::property::table::Property;
+use cenote_ondisk::bpobj::BpobjHeader;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// The reserve is at most this.
+const SLOP_MAX: u64 = 128 * GIB;
+/// The reserve is at least this, or half of a pool that is smaller than twice this.
+const SLOP_MIN: u64 = 128 * MIB;
+/// The reserve is a 32nd of the pool.
+const SLOP_SHIFT: u32 = 5;
+
+/// The part of `space` that only the system may use: so that a full pool can still be freed.
+pub fn slop(normal: u64, embedded_log: u64) -> u64 {
+    let slop = (normal >> SLOP_SHIFT).min(SLOP_MAX);
+    let slop = slop - embedded_log.min(slop / 2);
+    slop.max(SLOP_MIN.min(normal / 2))
+}
+
+impl Dsl {
+    /// Bytes that all datasets together may use, the reserve not included.
+    pub fn usable_space(&self) -> Result<u64, DslError> {
+        let space = self.space();
+        let saved = dedup_totals(self)?
+            .saved()
+            .saturating_add(clone_totals(self)?.saved);
+        let total = space
+            .normal
+            .saturating_add(space.special_allocated)
+            .saturating_add(space.dedup_allocated)
+            .saturating_add(saved);
+        let held = space
+            .checkpoint
+            .saturating_add(self.deferred_bytes()?)
+            .saturating_add(slop(space.normal, space.embedded_log));
+        Ok(total.saturating_sub(held))
+    }
+
+    /// Bytes that were freed and become free with the next transaction groups.
+    pub fn deferred_bytes(&self) -> Result<u64, DslError> {
+        let Some(id) = self.object_directory().object(keys::SYNC_BPLIST)? else {
+            return Ok(0);
+        };
+        let object = self.mos().object(id)?;
+        let header = BpobjHeader::decode(&object.dnode().bonus);
+        Ok(header.map_err(|source| DslError::decode(id, source))?.bytes)
+    }
+}
+
+impl Directory {
+    /// Bytes that the directory and all below may still use.
+    pub fn available(&self) -> Result<u64, DslError> {
+        let mut chain: Vec<_> = self.ancestry().collect();
+        let mut above: Option<u64> = None;
+        while let Some(directory) = chain.pop() {
+            let phys = directory.phys();
+            let mut limit = match phys.quota {
+                0 => u64::MAX,
+                quota => quota,
+            };
+            let mut parent = u64::MAX;
+            if let Some(above) = above {
+                let reserved = phys.reservation.saturating_sub(phys.used_bytes);
+                parent = above.saturating_add(reserved);
+            } else {
+                limit = limit.min(directory.dsl().usable_space()?);
+            }
+            let room = limit.saturating_sub(phys.used_bytes);
+            above = Some(parent.min(room));
+        }
+        Ok(above.expect("a directory is in its own ancestry"))
+    }
+}
+
+impl Dataset {
+    /// Bytes that may still be written to the dataset.
+    pub fn available(&self) -> Result<u64, DslError> {
+        let reserved = self.stored_number(Property::RefReservation)?;
+        let reserved = reserved.saturating_sub(self.phys().unique_bytes);
+        let available = self.directory().available()?.saturating_add(reserved);
+        Ok(match self.stored_number(Property::RefQuota)? {
+            0 => available,
+            quota => available.min(quota.saturating_sub(self.phys().referenced_bytes)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_is_a_32nd_within_bounds() {
+        assert_eq!(slop(64 * MIB, 0), 32 * MIB, "half of a tiny pool");
+        assert_eq!(slop(GIB, 0), 128 * MIB);
+        assert_eq!(slop(64 * GIB, 0), 2 * GIB);
+        assert_eq!(slop(64 * GIB, GIB), GIB, "less the embedded log");
+        assert_eq!(slop(64 * GIB, 10 * GIB), GIB, "by half at most");
+        assert_eq!(slop(1 << 50, 0), SLOP_MAX);
+        assert_eq!(slop(u64::MAX, u64::MAX), 64 * GIB);
+    }
+}
