@@ -378,7 +378,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(block, (0..sectors).collect::<BTreeSet<_>>());
-            let aligned = sectors.next_multiple_of(data) / data * (data + parity);
+            let aligned = sectors.div_ceil(data) * (data + parity);
             prop_assert_eq!(places.len() as u64, aligned, "the space that asize counts");
             prop_assert_eq!(draid.asize(sectors << 9) >> 9, aligned);
         }

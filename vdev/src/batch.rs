@@ -1,0 +1,286 @@
+//! Reading many blocks at once: for scans and prefetch.
+//!
+//! Blocks that are near each other on a leaf are read in one request, gaps included, because a
+//! request costs a disk as much as some tens of KiB. Only healthy leaves are asked and nothing
+//! is verified: a block that is not to be had this way, or that the caller finds wrong, takes
+//! the careful path of [`Vdevs::read`]. The callers' threads do the work; each calls with its own
+//! batch.
+
+use crate::geometry::Map;
+use crate::leaf::{Fitness, Place};
+use crate::read::Request;
+use crate::tree::{Layout, Slot};
+use crate::vdevs::Vdevs;
+use cenote_base::Txg;
+use cenote_device::{AlignedBuf, DIRECT_ALIGNMENT};
+use cenote_ondisk::Dva;
+use cenote_ondisk::label::DATA_OFFSET;
+
+/// Extents on a leaf that are this near are read at once.
+const GAP_MAX: u64 = 64 << 10;
+/// Bytes of one request at most, unless a single extent has more.
+const CHUNK_MAX: u64 = 4 << 20;
+/// Neighbouring 4 MiB of a mirror are read from the same child, so that they can be merged.
+const MIRROR_SHIFT: u32 = 22;
+
+/// One block of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchRead {
+    /// Where the copy is.
+    pub dva: Dva,
+    /// Stored bytes.
+    pub size: usize,
+    /// Physical birth.
+    pub birth: Txg,
+}
+
+/// A piece of a block on a leaf.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    leaf: usize,
+    place: Place,
+    length: usize,
+    /// The block's position in the batch.
+    read: usize,
+    /// Where in the block the piece belongs.
+    block_offset: usize,
+}
+
+impl Extent {
+    fn end(&self) -> u64 {
+        self.place.offset.saturating_add(self.length as u64)
+    }
+}
+
+impl Vdevs {
+    /// Reads the blocks without verifying them; `None` where a healthy leaf did not give one.
+    pub fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<Vec<u8>>> {
+        let mut blocks: Vec<Option<Vec<u8>>> = vec![None; reads.len()];
+        let mut extents = Vec::with_capacity(reads.len());
+        for (index, read) in reads.iter().enumerate() {
+            let before = extents.len();
+            if self.plan(index, read, &mut extents).is_none() {
+                extents.truncate(before);
+            }
+        }
+        extents.sort_unstable_by_key(|extent| {
+            (extent.leaf, extent.place.in_scratch, extent.place.offset)
+        });
+        let mut failed = vec![false; reads.len()];
+        let mut rest = extents.as_slice();
+        while let Some((first, _)) = rest.split_first() {
+            let (chunk, after) = rest.split_at(chunk_length(rest));
+            rest = after;
+            let is_whole = first.length == reads[first.read].size;
+            let result = if chunk.len() == 1 && is_whole {
+                let leaf = &self.tree.leaves[first.leaf];
+                let read = leaf.read_vec(first.place, first.length);
+                read.map(|bytes| blocks[first.read] = Some(bytes)).ok()
+            } else {
+                self.read_chunk(chunk, reads, &mut blocks)
+            };
+            if result.is_none() {
+                chunk.iter().for_each(|extent| failed[extent.read] = true);
+            }
+        }
+        for (block, failed) in blocks.iter_mut().zip(failed) {
+            if failed {
+                *block = None;
+            }
+        }
+        self.count_batch(reads, &blocks);
+        blocks
+    }
+
+    fn count_batch(&self, reads: &[BatchRead], blocks: &[Option<Vec<u8>>]) {
+        for (read, block) in reads.iter().zip(blocks) {
+            let (Some(block), Some(top)) = (block, self.top(read.dva.vdev())) else {
+                continue;
+            };
+            for node in [top.node, 0] {
+                let node = &self.tree.nodes[node];
+                if node.leaf.is_none() {
+                    node.counters.read_operations.add(1);
+                    node.counters.read_bytes.add(block.len() as u64);
+                }
+            }
+        }
+    }
+
+    /// Adds the extents of one block; `None` if it needs more than healthy leaves.
+    fn plan(&self, index: usize, read: &BatchRead, extents: &mut Vec<Extent>) -> Option<()> {
+        let top = self.locate(read.dva, read.size, read.birth).ok()?;
+        let (offset, birth) = (read.dva.offset(), read.birth);
+        let whole = |leaf, offset, length, block_offset| Extent {
+            leaf,
+            place: Place::at(offset),
+            length,
+            read: index,
+            block_offset,
+        };
+        match &top.layout {
+            Layout::Slot(slot) => {
+                let leaf = self.healthy(slot, offset, read.size, birth)?;
+                extents.push(whole(leaf, offset, read.size, 0));
+            }
+            Layout::Raidz { geometry, slots } => {
+                let map = geometry.map(offset, read.size as u64, birth);
+                self.plan_columns(index, read, &map, slots, extents)?;
+            }
+            Layout::Draid { geometry, slots } => {
+                let map = geometry.map(offset, read.size as u64);
+                self.plan_columns(index, read, &map, slots, extents)?;
+            }
+            Layout::Indirect(_) => {
+                let request = Request {
+                    dva: read.dva,
+                    size: read.size,
+                    birth,
+                    verify: &|_| false,
+                };
+                for segment in self.segments(&request).ok()? {
+                    let Layout::Slot(slot) = &self.tree.tops[segment.top].layout else {
+                        return None;
+                    };
+                    let leaf = self.healthy(slot, segment.offset, segment.length, birth)?;
+                    let (offset, length) = (segment.offset, segment.length);
+                    extents.push(whole(leaf, offset, length, segment.block_offset));
+                }
+            }
+            Layout::Hole | Layout::Missing => return None,
+        }
+        Some(())
+    }
+
+    fn plan_columns(
+        &self,
+        index: usize,
+        read: &BatchRead,
+        map: &Map,
+        slots: &[Slot],
+        extents: &mut Vec<Extent>,
+    ) -> Option<()> {
+        for column in map.data_columns() {
+            // The padding at the end of the last column is nobody's.
+            let start = column.block_range().start;
+            let length = (column.length as usize).min(read.size.saturating_sub(start));
+            if length == 0 {
+                continue;
+            }
+            let slot = &slots[column.child];
+            extents.push(Extent {
+                leaf: self.healthy(slot, column.offset, length, read.birth)?,
+                place: Place {
+                    offset: column.offset,
+                    in_scratch: column.in_scratch,
+                },
+                length,
+                read: index,
+                block_offset: start,
+            });
+        }
+        Some(())
+    }
+
+    /// A leaf of the slot that should have the bytes.
+    fn healthy(&self, slot: &Slot, offset: u64, length: usize, birth: Txg) -> Option<usize> {
+        let mut found = self.candidates(slot, offset, length, birth);
+        found.retain(|candidate| candidate.fitness == Fitness::Good);
+        let count = found.len();
+        let choice = ((offset >> MIRROR_SHIFT) as usize).checked_rem(count)?;
+        Some(found[choice].leaf)
+    }
+
+    /// Reads neighbouring extents of one leaf at once and hands out the pieces.
+    fn read_chunk(
+        &self,
+        chunk: &[Extent],
+        reads: &[BatchRead],
+        blocks: &mut [Option<Vec<u8>>],
+    ) -> Option<()> {
+        let leaf = &self.tree.leaves[chunk[0].leaf];
+        let alignment = DIRECT_ALIGNMENT as u64;
+        let start = chunk[0].place.offset / alignment * alignment;
+        let end = chunk.iter().map(Extent::end).max()?;
+        // Widened to what direct I/O takes without a copy, but not beyond the device.
+        let device_end = leaf.device.as_ref()?.size().checked_sub(DATA_OFFSET)?;
+        let wide_end = end
+            .checked_next_multiple_of(alignment)?
+            .min(device_end.max(end));
+        let mut buffer = AlignedBuf::take(usize::try_from(wide_end - start).ok()?);
+        let place = Place {
+            offset: start,
+            ..chunk[0].place
+        };
+        leaf.read_into(place, &mut buffer).ok()?;
+        for extent in chunk {
+            let from = (extent.place.offset - start) as usize;
+            let bytes = &buffer[from..from + extent.length];
+            let size = reads[extent.read].size;
+            if extent.length == size {
+                blocks[extent.read] = Some(bytes.to_vec());
+                continue;
+            }
+            let block = blocks[extent.read].get_or_insert_with(|| vec![0; size]);
+            block[extent.block_offset..][..extent.length].copy_from_slice(bytes);
+        }
+        Some(())
+    }
+}
+
+/// How many of the sorted extents, from the first on, are read at once.
+fn chunk_length(extents: &[Extent]) -> usize {
+    let first = &extents[0];
+    let mut end = first.end();
+    let mut count = 1;
+    for extent in &extents[1..] {
+        let joins = extent.leaf == first.leaf
+            && extent.place.in_scratch == first.place.in_scratch
+            && extent.place.offset <= end.saturating_add(GAP_MAX)
+            && extent.end().saturating_sub(first.place.offset) <= CHUNK_MAX;
+        if !joins {
+            break;
+        }
+        end = end.max(extent.end());
+        count += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(leaf: usize, offset: u64, length: usize) -> Extent {
+        Extent {
+            leaf,
+            place: Place::at(offset),
+            length,
+            read: 0,
+            block_offset: 0,
+        }
+    }
+
+    #[test]
+    fn chunks_end_at_gaps_leaves_and_limits() {
+        let near = [extent(0, 0, 4096), extent(0, 4096 + GAP_MAX, 4096)];
+        assert_eq!(chunk_length(&near), 2);
+        let far = [extent(0, 0, 4096), extent(0, 4097 + GAP_MAX, 4096)];
+        assert_eq!(chunk_length(&far), 1);
+        let other_leaf = [extent(0, 0, 4096), extent(1, 4096, 4096)];
+        assert_eq!(chunk_length(&other_leaf), 1);
+        let many: Vec<_> = (0..10).map(|i| extent(0, i << 20, 1 << 20)).collect();
+        assert_eq!(chunk_length(&many), 4);
+        let nested = [
+            extent(0, 0, 1 << 20),
+            extent(0, 512, 512),
+            extent(0, 1 << 20, 1),
+        ];
+        assert_eq!(chunk_length(&nested), 3);
+        assert_eq!(
+            chunk_length(&[extent(0, 0, 16 << 20)]),
+            1,
+            "a large extent stays whole"
+        );
+    }
+}

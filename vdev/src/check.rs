@@ -1,0 +1,298 @@
+//! Judging every copy of a block, as a scrub does: each mirror copy, each column, all parity.
+
+use crate::error::VdevError;
+use crate::leaf::{Fitness, Place};
+use crate::read::Request;
+use crate::stripe::{CellState, Policy, Stripe};
+use crate::tree::{Layout, Slot, Source};
+use crate::vdevs::Vdevs;
+use cenote_base::{Guid, Txg};
+use cenote_ondisk::Dva;
+use std::collections::BTreeMap;
+
+/// What a leaf holds of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CopyRole {
+    /// The whole block, or a whole segment of it.
+    Replica,
+    /// Data columns.
+    Data,
+    /// Parity columns.
+    Parity,
+}
+
+/// The judgement on a leaf's part of a block; later variants are worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CopyHealth {
+    /// Right.
+    Good,
+    /// Not judged: the leaf is known to have missed the block's txg.
+    Stale,
+    /// Not judged: no right copy is left to compare with.
+    Undecided,
+    /// Not judged: the leaf is not in use.
+    Closed,
+    /// The device failed.
+    Unreadable,
+    /// Other bytes than were written.
+    Wrong,
+}
+
+/// One leaf's part of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyVerdict {
+    /// The leaf; of a column that no leaf gave, the child's first.
+    pub leaf: Guid,
+    /// What it holds.
+    pub role: CopyRole,
+    /// How well.
+    pub health: CopyHealth,
+}
+
+/// The outcome of checking all copies of a block.
+#[derive(Debug)]
+pub struct CopyReport {
+    /// One verdict for each leaf and role.
+    pub verdicts: Vec<CopyVerdict>,
+    /// The block, if it could be read at all.
+    pub data: Option<Vec<u8>>,
+}
+
+impl CopyReport {
+    /// Whether every copy is there and right.
+    pub fn is_perfect(&self) -> bool {
+        let mut verdicts = self.verdicts.iter();
+        self.data.is_some() && verdicts.all(|verdict| verdict.health == CopyHealth::Good)
+    }
+}
+
+/// The worst verdict for each leaf (by number) and role.
+#[derive(Default)]
+struct Ballot(BTreeMap<(usize, CopyRole), CopyHealth>);
+
+impl Ballot {
+    fn cast(&mut self, leaf: usize, role: CopyRole, health: CopyHealth) {
+        let entry = self.0.entry((leaf, role)).or_insert(health);
+        *entry = health.max(*entry);
+    }
+}
+
+impl Vdevs {
+    /// Reads and judges all copies and all parity of the block at `dva`; arguments as for
+    /// [`Vdevs::read`].
+    ///
+    /// Wrong copies are counted as checksum errors of their leaves. An error means that the
+    /// address itself is bad; a block that cannot be read is reported without data.
+    pub fn check_copies(
+        &self,
+        dva: Dva,
+        size: usize,
+        birth: Txg,
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<CopyReport, VdevError> {
+        let top = self.locate(dva, size, birth)?;
+        let request = Request {
+            dva,
+            size,
+            birth,
+            verify,
+        };
+        let mut ballot = Ballot::default();
+        let data = match &top.layout {
+            Layout::Slot(slot) => self.check_slot(slot, dva.offset(), &request, &mut ballot),
+            Layout::Raidz { geometry, slots } => {
+                let map = geometry.map(dva.offset(), size as u64, birth);
+                let stripe = Stripe::new(self, slots, &map, birth);
+                self.check_stripe(stripe, slots, &request, &mut ballot)
+            }
+            Layout::Draid { geometry, slots } => {
+                let map = geometry.map(dva.offset(), size as u64);
+                let stripe = Stripe::new(self, slots, &map, birth);
+                self.check_stripe(stripe, slots, &request, &mut ballot)
+            }
+            Layout::Indirect(_) => self.check_indirect(&request, &mut ballot)?,
+            Layout::Hole | Layout::Missing => unreachable!("locate refuses these"),
+        };
+        let verdicts = ballot.0.into_iter().map(|((leaf, role), health)| {
+            if health == CopyHealth::Wrong {
+                self.charge(&[leaf]);
+            }
+            let leaf = self.tree.nodes[self.tree.leaves[leaf].node].guid;
+            CopyVerdict { leaf, role, health }
+        });
+        let verdicts = verdicts.collect();
+        Ok(CopyReport { verdicts, data })
+    }
+
+    /// Verdicts on the leaves of a slot that cannot be read now.
+    fn cast_closed(&self, slot: &Slot, role: CopyRole, ballot: &mut Ballot) {
+        for source in &slot.sources {
+            if let Source::Leaf(leaf) = *source
+                && !self.tree.leaves[leaf].state.is_readable()
+            {
+                ballot.cast(leaf, role, CopyHealth::Closed);
+            }
+        }
+    }
+
+    /// Judges each source of a slot by `is_right`; returns the first right bytes.
+    fn check_sources(
+        &self,
+        slot: &Slot,
+        (offset, size): (u64, usize),
+        birth: Txg,
+        is_right: &dyn Fn(&[u8]) -> bool,
+        ballot: &mut Ballot,
+    ) -> Option<Vec<u8>> {
+        let mut right = None;
+        let role = CopyRole::Replica;
+        for candidate in self.candidates(slot, offset, size, birth) {
+            match candidate.fitness {
+                Fitness::Good => {}
+                Fitness::Stale => {
+                    ballot.cast(candidate.leaf, role, CopyHealth::Stale);
+                    continue;
+                }
+                Fitness::LastResort => continue,
+            }
+            let leaf = &self.tree.leaves[candidate.leaf];
+            let health = match leaf.read_vec(Place::at(offset), size) {
+                Ok(bytes) if is_right(&bytes) => {
+                    right.get_or_insert(bytes);
+                    CopyHealth::Good
+                }
+                Ok(_) => CopyHealth::Wrong,
+                Err(_) => CopyHealth::Unreadable,
+            };
+            ballot.cast(candidate.leaf, role, health);
+        }
+        self.cast_closed(slot, role, ballot);
+        right
+    }
+
+    fn check_slot(
+        &self,
+        slot: &Slot,
+        offset: u64,
+        request: &Request<'_>,
+        ballot: &mut Ballot,
+    ) -> Option<Vec<u8>> {
+        let place = (offset, request.size);
+        let right = self.check_sources(slot, place, request.birth, request.verify, ballot);
+        // Stale and closed leaves may still have what the others lost.
+        right.or_else(|| self.read_slot(slot, offset, request).ok())
+    }
+
+    fn check_indirect(
+        &self,
+        request: &Request<'_>,
+        ballot: &mut Ballot,
+    ) -> Result<Option<Vec<u8>>, VdevError> {
+        let segments = self.segments(request)?;
+        let data = self.read_indirect(request).ok();
+        for segment in segments {
+            let Layout::Slot(slot) = &self.tree.tops[segment.top].layout else {
+                continue;
+            };
+            let Some(block) = &data else {
+                for candidate in
+                    self.candidates(slot, segment.offset, segment.length, request.birth)
+                {
+                    ballot.cast(candidate.leaf, CopyRole::Replica, CopyHealth::Undecided);
+                }
+                continue;
+            };
+            let right = &block[segment.block_offset..][..segment.length];
+            let place = (segment.offset, segment.length);
+            let is_right = |bytes: &[u8]| bytes == right;
+            self.check_sources(slot, place, request.birth, &is_right, ballot);
+        }
+        Ok(data)
+    }
+
+    fn check_stripe(
+        &self,
+        mut stripe: Stripe<'_>,
+        slots: &[Slot],
+        request: &Request<'_>,
+        ballot: &mut Ballot,
+    ) -> Option<Vec<u8>> {
+        stripe.gather(Policy::GOOD, true);
+        let block = stripe.search(request, Policy::GOOD);
+        let mut wrong = vec![false; stripe.cells.len()];
+        if let Some(block) = &block {
+            for cell in stripe.wrong_cells(block) {
+                wrong[cell] = true;
+            }
+            self.check_skips(&stripe, slots, request.birth, ballot);
+        }
+        for (index, cell) in stripe.cells.iter().enumerate() {
+            let role = match cell.is_parity {
+                true => CopyRole::Parity,
+                false => CopyRole::Data,
+            };
+            match cell.state {
+                CellState::Read(leaf, _) => {
+                    let health = match (wrong[index], block.is_some()) {
+                        (true, _) => CopyHealth::Wrong,
+                        (false, true) => CopyHealth::Good,
+                        (false, false) => CopyHealth::Undecided,
+                    };
+                    ballot.cast(leaf, role, health);
+                }
+                CellState::Failed | CellState::Unread => {
+                    self.cast_failed(&slots[cell.column.child], request.birth, role, ballot);
+                }
+                CellState::Absent => {}
+            }
+        }
+        match block {
+            Some(mut block) => {
+                block.truncate(request.size);
+                Some(block)
+            }
+            // The careful path also asks stale and closed leaves.
+            None => stripe.read(request).ok(),
+        }
+    }
+
+    /// Why no source of a column's slot gave it.
+    fn cast_failed(&self, slot: &Slot, birth: Txg, role: CopyRole, ballot: &mut Ballot) {
+        for source in &slot.sources {
+            let Source::Leaf(leaf) = *source else {
+                continue;
+            };
+            let health = match self.tree.leaves[leaf].fitness(birth) {
+                Some(Fitness::Good) => CopyHealth::Unreadable,
+                Some(Fitness::Stale) => CopyHealth::Stale,
+                Some(Fitness::LastResort) | None => CopyHealth::Closed,
+            };
+            ballot.cast(leaf, role, health);
+        }
+    }
+
+    /// The zeros that pad short draid columns must be zeros.
+    fn check_skips(&self, stripe: &Stripe<'_>, slots: &[Slot], birth: Txg, ballot: &mut Ballot) {
+        for column in stripe.cells.iter().map(|cell| cell.column) {
+            let length = usize::try_from(column.skip).expect("at most a block");
+            if length == 0 {
+                continue;
+            }
+            let offset = column.offset + column.length;
+            let candidates = self.candidates(&slots[column.child], offset, length, birth);
+            let Some(candidate) = candidates.first() else {
+                continue;
+            };
+            if candidate.fitness != Fitness::Good {
+                continue;
+            }
+            let leaf = &self.tree.leaves[candidate.leaf];
+            let health = match leaf.read_vec(Place::at(offset), length) {
+                Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => CopyHealth::Good,
+                Ok(_) => CopyHealth::Wrong,
+                Err(_) => CopyHealth::Unreadable,
+            };
+            ballot.cast(candidate.leaf, CopyRole::Data, health);
+        }
+    }
+}

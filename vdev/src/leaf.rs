@@ -1,0 +1,218 @@
+//! A device in the tree: its counters, what it missed, and reading from it.
+
+use crate::error::LeafProblem;
+use crate::state::{VdevAux, VdevState};
+use cenote_base::Txg;
+use cenote_base::metrics::Counter;
+use cenote_device::{Device, DeviceError};
+use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What a vdev did and suffered since it was opened.
+#[derive(Debug, Default)]
+pub struct VdevCounters {
+    /// Reads.
+    pub read_operations: Counter,
+    /// Bytes read.
+    pub read_bytes: Counter,
+    /// Reads that failed.
+    pub read_errors: Counter,
+    /// Writes.
+    pub write_operations: Counter,
+    /// Bytes written.
+    pub write_bytes: Counter,
+    /// Writes that failed.
+    pub write_errors: Counter,
+    /// Reads that gave other bytes than were written.
+    pub checksum_errors: Counter,
+}
+
+/// The txgs that a leaf missed: its dirty time log (format/1c 7).
+#[derive(Debug, Default)]
+struct MissedTxgs {
+    /// So that the usual empty log costs no lock.
+    any: AtomicBool,
+    /// Sorted, not overlapping.
+    ranges: RwLock<Vec<Range<u64>>>,
+}
+
+/// A place on a leaf, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// From the start of the allocatable area, or of the boot region.
+    pub offset: u64,
+    /// In the boot region: the scratch area of a raidz expansion.
+    pub in_scratch: bool,
+}
+
+impl Place {
+    pub(crate) fn at(offset: u64) -> Self {
+        Self {
+            offset,
+            in_scratch: false,
+        }
+    }
+
+    fn on_device(self) -> u64 {
+        let start = if self.in_scratch {
+            BOOT_REGION_OFFSET
+        } else {
+            DATA_OFFSET
+        };
+        // Past the end of any device when the sum does not fit, so the device refuses it.
+        start.saturating_add(self.offset)
+    }
+}
+
+/// A leaf vdev.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    /// Position among the nodes of the tree.
+    pub node: usize,
+    pub device: Option<Arc<dyn Device>>,
+    pub state: VdevState,
+    pub aux: VdevAux,
+    pub counters: VdevCounters,
+    in_flight: AtomicU32,
+    missed: MissedTxgs,
+}
+
+/// How well a leaf serves a read; smaller is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fitness {
+    /// Should have the bytes.
+    Good,
+    /// Missed the txg in which the block was written.
+    Stale,
+    /// Offline or faulted, yet there: for blocks that nobody else has.
+    LastResort,
+}
+
+impl Leaf {
+    pub(crate) fn new(
+        node: usize,
+        device: Option<Arc<dyn Device>>,
+        state: VdevState,
+        aux: VdevAux,
+    ) -> Self {
+        Self {
+            node,
+            device,
+            state,
+            aux,
+            counters: VdevCounters::default(),
+            in_flight: AtomicU32::new(0),
+            missed: MissedTxgs::default(),
+        }
+    }
+
+    /// Replaces the txgs that this leaf missed.
+    pub(crate) fn set_missed(&self, mut ranges: Vec<Range<u64>>) {
+        ranges.retain(|range| range.start < range.end);
+        ranges.sort_by_key(|range| range.start);
+        self.missed.any.store(!ranges.is_empty(), Ordering::Release);
+        let missed = self.missed.ranges.write();
+        *missed.unwrap_or_else(PoisonError::into_inner) = ranges;
+    }
+
+    fn has_missed(&self, txg: Txg) -> bool {
+        if !self.missed.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let ranges = self.missed.ranges.read();
+        let ranges = ranges.unwrap_or_else(PoisonError::into_inner);
+        let after = ranges.partition_point(|range| range.start <= txg.0);
+        // Ranges may overlap in a damaged log, so one look at the nearest is not enough.
+        ranges[..after].iter().any(|range| txg.0 < range.end)
+    }
+
+    /// How well the leaf serves a block born in `birth`; `None` if it has no device.
+    pub(crate) fn fitness(&self, birth: Txg) -> Option<Fitness> {
+        self.device.as_ref()?;
+        Some(if !self.state.is_readable() {
+            Fitness::LastResort
+        } else if self.has_missed(birth) {
+            Fitness::Stale
+        } else {
+            Fitness::Good
+        })
+    }
+
+    /// Reads under way.
+    pub(crate) fn load(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    fn counted<T>(
+        &self,
+        length: usize,
+        read: impl FnOnce(&dyn Device) -> Result<T, DeviceError>,
+    ) -> Result<T, LeafProblem> {
+        let Some(device) = &self.device else {
+            return Err(LeafProblem::NotOpen(self.state, self.aux));
+        };
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let result = read(device.as_ref());
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.counters.read_operations.add(1);
+        match result {
+            Ok(value) => {
+                self.counters.read_bytes.add(length as u64);
+                Ok(value)
+            }
+            Err(error) => {
+                self.counters.read_errors.add(1);
+                Err(LeafProblem::Device(error))
+            }
+        }
+    }
+
+    /// Fills `buffer` from `place`.
+    pub(crate) fn read_into(&self, place: Place, buffer: &mut [u8]) -> Result<(), LeafProblem> {
+        self.counted(buffer.len(), |device| {
+            device.read_at(place.on_device(), buffer)
+        })
+    }
+
+    /// The `length` bytes at `place`.
+    pub(crate) fn read_vec(&self, place: Place, length: usize) -> Result<Vec<u8>, LeafProblem> {
+        self.counted(length, |device| device.read_vec(place.on_device(), length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_device::MemoryDevice;
+
+    #[test]
+    fn a_leaf_knows_what_it_missed() {
+        let device = Arc::new(MemoryDevice::new("m", vec![0; 16]));
+        let leaf = Leaf::new(0, Some(device), VdevState::Healthy, VdevAux::None);
+        assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Good));
+        leaf.set_missed(vec![20..30, 5..7, 9..9]);
+        let stale = |txg| leaf.fitness(Txg(txg)) == Some(Fitness::Stale);
+        assert!(stale(5) && stale(6) && stale(20) && stale(29));
+        assert!(!stale(4) && !stale(7) && !stale(9) && !stale(30));
+        leaf.set_missed(vec![]);
+        assert!(!stale(5));
+    }
+
+    #[test]
+    fn reads_and_failures_are_counted() {
+        let device = Arc::new(MemoryDevice::new("m", vec![7; 5 << 20]));
+        let leaf = Leaf::new(0, Some(device), VdevState::Healthy, VdevAux::None);
+        assert_eq!(leaf.read_vec(Place::at(0), 3).expect("in range"), [7; 3]);
+        assert!(leaf.read_vec(Place::at(1 << 20), 1).is_err());
+        assert!(leaf.read_vec(Place::at(u64::MAX), 1).is_err());
+        assert_eq!(leaf.counters.read_operations.get(), 3);
+        assert_eq!(leaf.counters.read_bytes.get(), 3);
+        assert_eq!(leaf.counters.read_errors.get(), 2);
+        let gone = Leaf::new(0, None, VdevState::CannotOpen, VdevAux::OpenFailed);
+        assert_eq!(gone.fitness(Txg(1)), None);
+        assert!(gone.read_vec(Place::at(0), 1).is_err());
+        assert_eq!(gone.counters.read_errors.get(), 0, "nothing was tried");
+    }
+}

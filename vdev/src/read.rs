@@ -1,0 +1,262 @@
+//! Reading one block: checking its address, and slots, where any source will do.
+//!
+//! The caller says how to recognise the right bytes. Nothing that it refused is ever returned,
+//! and every leaf that gave other bytes than the ones accepted in the end is charged with a
+//! checksum error, unless it was known to have missed the block's txg.
+
+use crate::error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
+use crate::leaf::{Fitness, Leaf, Place};
+use crate::stripe::Stripe;
+use crate::tree::{Layout, Slot, Source, Top};
+use crate::vdevs::Vdevs;
+use cenote_base::{BLOCK_SIZE_MAX, Txg};
+use cenote_ondisk::Dva;
+
+/// Distributed spares that stand in for each other in a row.
+const SPARE_HOPS_MAX: usize = 16;
+
+/// Reads of nearby offsets go to the same source of a mirror: 1 MiB.
+const BALANCE_SHIFT: u32 = 20;
+
+/// A block to be read.
+pub(crate) struct Request<'a> {
+    pub dva: Dva,
+    /// Stored bytes.
+    pub size: usize,
+    /// Physical birth.
+    pub birth: Txg,
+    /// Whether bytes are the block's.
+    pub verify: &'a dyn Fn(&[u8]) -> bool,
+}
+
+/// A leaf that may have the bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub leaf: usize,
+    pub fitness: Fitness,
+}
+
+impl Vdevs {
+    /// Reads the `size` stored bytes at `dva` of a block physically born in `birth`.
+    ///
+    /// All redundancy is used until `verify` accepts. Of a gang block, `size` is that of the
+    /// header, whatever the address's own size says.
+    pub fn read(
+        &self,
+        dva: Dva,
+        size: usize,
+        birth: Txg,
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, VdevError> {
+        let top = self.locate(dva, size, birth)?;
+        let request = Request {
+            dva,
+            size,
+            birth,
+            verify,
+        };
+        let result = match &top.layout {
+            Layout::Slot(slot) => self.read_slot(slot, dva.offset(), &request),
+            Layout::Raidz { geometry, slots } => {
+                let map = geometry.map(dva.offset(), size as u64, birth);
+                Stripe::new(self, slots, &map, birth).read(&request)
+            }
+            Layout::Draid { geometry, slots } => {
+                let map = geometry.map(dva.offset(), size as u64);
+                Stripe::new(self, slots, &map, birth).read(&request)
+            }
+            Layout::Indirect(_) => self.read_indirect(&request),
+            Layout::Hole | Layout::Missing => unreachable!("locate refuses these"),
+        };
+        self.count(top, size, &result);
+        result
+    }
+
+    /// Counts a read at the top-level vdev and the root, unless the leaf itself is on top.
+    fn count(&self, top: &Top, size: usize, result: &Result<Vec<u8>, VdevError>) {
+        for node in [top.node, 0] {
+            let node = &self.tree.nodes[node];
+            if node.leaf.is_some() {
+                continue;
+            }
+            node.counters.read_operations.add(1);
+            match result {
+                Ok(_) => node.counters.read_bytes.add(size as u64),
+                Err(VdevError::Damaged { .. }) => node.counters.checksum_errors.add(1),
+                Err(_) => node.counters.read_errors.add(1),
+            }
+        }
+    }
+
+    /// The top-level vdev of an address, if it can hold `size` bytes there.
+    pub(crate) fn locate(&self, dva: Dva, size: usize, birth: Txg) -> Result<&Top, VdevError> {
+        let Some(top) = self.top(dva.vdev()) else {
+            let vdevs = self.tree.tops.len();
+            return Err(VdevError::NoSuchVdev { dva, vdevs });
+        };
+        if size == 0 || size as u64 > BLOCK_SIZE_MAX {
+            return Err(VdevError::BadSize { dva, size });
+        }
+        match top.layout {
+            Layout::Hole => {
+                return Err(VdevError::NoSpace {
+                    dva,
+                    kind: "a hole",
+                });
+            }
+            Layout::Missing => {
+                let kind = "missing";
+                return Err(VdevError::NoSpace { dva, kind });
+            }
+            _ => {}
+        }
+        let end = dva
+            .offset()
+            .checked_add(top.block_asize(size as u64, birth));
+        if end.is_none_or(|end| end > top.asize) {
+            let asize = top.asize;
+            return Err(VdevError::OutOfRange { dva, size, asize });
+        }
+        let unit = top.alignment();
+        if !dva.offset().is_multiple_of(unit) {
+            return Err(VdevError::Misaligned { dva, unit });
+        }
+        Ok(top)
+    }
+
+    /// The leaves that may hold `[offset, offset + length)` of a slot, the fittest first.
+    pub(crate) fn candidates(
+        &self,
+        slot: &Slot,
+        offset: u64,
+        length: usize,
+        birth: Txg,
+    ) -> Vec<Candidate> {
+        let mut found: Vec<Candidate> = Vec::with_capacity(slot.sources.len());
+        let mut add = |sources: &[Source], spares: &mut Vec<(usize, u64)>| {
+            for source in sources {
+                match *source {
+                    Source::Leaf(leaf) => {
+                        let fitness = self.tree.leaves[leaf].fitness(birth);
+                        found.extend(fitness.map(|fitness| Candidate { leaf, fitness }));
+                    }
+                    Source::DistributedSpare { top, spare } => spares.push((top, spare)),
+                }
+            }
+        };
+        let mut spares = Vec::new();
+        add(&slot.sources, &mut spares);
+        for _ in 0..SPARE_HOPS_MAX {
+            let Some((top, spare)) = spares.pop() else {
+                break;
+            };
+            let Layout::Draid { geometry, slots } = &self.tree.tops[top].layout else {
+                continue;
+            };
+            match geometry.spare_disk(spare, offset) {
+                // A range never reaches into the next slice: blocks stay within a group.
+                Some((disk, end)) if offset.saturating_add(length as u64) <= end => {
+                    add(&slots[disk].sources, &mut spares);
+                }
+                _ => {}
+            }
+        }
+        found.sort_by_key(|candidate| candidate.fitness);
+        found
+    }
+
+    /// As [`Self::candidates`], equally fit ones by load and else so that each serves a share of
+    /// the address space.
+    pub(crate) fn balanced(
+        &self,
+        slot: &Slot,
+        offset: u64,
+        length: usize,
+        birth: Txg,
+    ) -> Vec<Candidate> {
+        let mut found = self.candidates(slot, offset, length, birth);
+        if found.len() > 1 {
+            let count = found.len();
+            let first = (offset >> BALANCE_SHIFT) as usize % count;
+            found.rotate_left(first);
+            found.sort_by_key(|candidate| {
+                (candidate.fitness, self.tree.leaves[candidate.leaf].load())
+            });
+        }
+        found
+    }
+
+    /// Adds a leaf's problem to a failed read's story.
+    pub(crate) fn note(&self, failures: &mut LeafFailures, leaf: usize, problem: LeafProblem) {
+        let node = &self.tree.nodes[self.tree.leaves[leaf].node];
+        let path = node.path.as_ref();
+        failures.push(LeafFailure {
+            guid: node.guid,
+            name: path.map_or_else(|| node.kind.to_string(), |path| path.display().to_string()),
+            problem,
+        });
+    }
+
+    /// Adds the leaves of a slot that have no device.
+    pub(crate) fn note_closed(&self, failures: &mut LeafFailures, slot: &Slot) {
+        for source in &slot.sources {
+            if let Source::Leaf(leaf) = *source {
+                let Leaf { state, aux, .. } = self.tree.leaves[leaf];
+                if self.tree.leaves[leaf].device.is_none() {
+                    self.note(failures, leaf, LeafProblem::NotOpen(state, aux));
+                }
+            }
+        }
+    }
+
+    /// Reads a block from the first source of a slot that has it.
+    pub(crate) fn read_slot(
+        &self,
+        slot: &Slot,
+        offset: u64,
+        request: &Request<'_>,
+    ) -> Result<Vec<u8>, VdevError> {
+        let (dva, size) = (request.dva, request.size);
+        let mut failures = LeafFailures::default();
+        let mut wrong = Vec::new();
+        let mut any_bytes = false;
+        for candidate in self.balanced(slot, offset, size, request.birth) {
+            let leaf = &self.tree.leaves[candidate.leaf];
+            match leaf.read_vec(Place::at(offset), size) {
+                Ok(bytes) if (request.verify)(&bytes) => {
+                    self.charge(&wrong);
+                    return Ok(bytes);
+                }
+                Ok(_) => {
+                    any_bytes = true;
+                    self.note(&mut failures, candidate.leaf, LeafProblem::WrongBytes);
+                    if candidate.fitness == Fitness::Good {
+                        wrong.push(candidate.leaf);
+                    }
+                }
+                Err(problem) => self.note(&mut failures, candidate.leaf, problem),
+            }
+        }
+        self.charge(&wrong);
+        self.note_closed(&mut failures, slot);
+        Err(match any_bytes {
+            true => VdevError::Damaged {
+                dva,
+                size,
+                failures,
+            },
+            false => VdevError::Unreadable {
+                dva,
+                size,
+                failures,
+            },
+        })
+    }
+
+    /// Counts a checksum error at each of these leaves.
+    pub(crate) fn charge(&self, leaves: &[usize]) {
+        for leaf in leaves {
+            self.tree.leaves[*leaf].counters.checksum_errors.add(1);
+        }
+    }
+}
