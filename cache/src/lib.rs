@@ -1,1 +1,18 @@
-//! cenote-cache
+//! The adaptive replacement cache, in front of the pipeline.
+//!
+//! Blocks are kept as stored (compressed, and encrypted where they are): that is what memory
+//! buys most of. Decoded copies are a second, smaller cache. A block whose stored bytes are its
+//! contents lives only in the first. Both are bounded in bytes, and so is what they remember
+//! about blocks that they dropped.
+//!
+//! Pool blocks never change in place: a copy's address and birth name its contents for ever, so
+//! nothing here is ever invalidated, only forgotten.
+
+#![forbid(unsafe_code)]
+
+mod arc;
+mod block_cache;
+mod flight;
+
+pub use arc::{ArcCounters, BlockId};
+pub use block_cache::{Block, BlockCache, CacheLimits};

@@ -1,1 +1,24 @@
-//! cenote-dmu
+//! The data management unit: object sets, objects, their block trees, and ZAPs.
+//!
+//! An object set is an array of dnodes; a dnode is the root of a tree of blocks; a ZAP is an
+//! object whose blocks are a hash table. Everything here reads through the cache and returns
+//! contents that passed their checksum. Nothing is trusted beyond that: a block whose level,
+//! size or numbers contradict its parent is refused with its place, and no loop over disk data
+//! is unbounded, since a pointer's level must be one below its parent's.
+//!
+//! Deliberately absent: what objects mean. Datasets are `dsl`'s, files are `posix`'s.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod object;
+mod object_set;
+mod prefetch;
+mod tree;
+pub mod zap;
+
+pub use cenote_cache::{Block, BlockCache, CacheLimits};
+pub use error::DmuError;
+pub use object::{Object, Segment};
+pub use object_set::{ObjectSet, Objects, SpecialObject};
+pub use zap::Zap;

@@ -1,1 +1,19 @@
-//! cenote-io
+//! The pipeline between block pointers and devices.
+//!
+//! Reading a block goes: embedded payload, or copies on vdevs, or gang members; checksum;
+//! decryption and authentication; decompression. Nothing leaves here that failed its checksum
+//! or its MAC. Caching is the next layer's business, and so is what the bytes mean.
+
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod crypt;
+mod error;
+mod gang;
+mod pipeline;
+mod workers;
+
+pub use crypt::ObjsetKeys;
+pub use error::IoError;
+pub use pipeline::{Pipeline, PipelineCounters, ReadContext};
+pub use workers::Workers;

@@ -1,0 +1,381 @@
+//! Adaptive replacement (Megiddo and Modha, FAST 2003) by bytes.
+//!
+//! Four lists: blocks seen once lately (*recent*) and more than once (*frequent*), and for each
+//! the names of blocks that fell off its end (*ghosts*). A hit on a ghost says that its list
+//! should have been longer, so the target between the two moves. A scan of a big file fills only
+//! the recent list and leaves what is used again alone.
+
+use cenote_base::metrics::Counter;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The name of a block's contents: where its first copy is and when that was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockId {
+    /// The words of the first DVA; its allocated size does no harm.
+    pub dva: [u64; 2],
+    /// The physical birth txg.
+    pub birth: u64,
+}
+
+/// What a cache did so far.
+#[derive(Debug, Default)]
+pub struct ArcCounters {
+    /// Lookups that found the block.
+    pub hits: Counter,
+    /// Lookups that did not.
+    pub misses: Counter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListId {
+    Recent,
+    Frequent,
+    RecentGhost,
+    FrequentGhost,
+}
+
+use ListId::{Frequent, FrequentGhost, Recent, RecentGhost};
+
+const NONE: usize = usize::MAX;
+
+/// Memory that an entry takes beside its block: node, hash slot and allocation, rounded up.
+const ENTRY_OVERHEAD: u64 = 160;
+
+#[derive(Debug)]
+struct Node {
+    id: BlockId,
+    block: Option<Arc<Vec<u8>>>,
+    size: u64,
+    list: ListId,
+    previous: usize,
+    next: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    /// Most lately used.
+    head: usize,
+    tail: usize,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Shard {
+    index: HashMap<BlockId, usize>,
+    nodes: Vec<Node>,
+    free: Vec<usize>,
+    lists: [List; 4],
+    /// Bytes that the recent list should have.
+    recent_target: u64,
+    limit: u64,
+}
+
+/// A cache of blocks, bounded in bytes, safe to use from many threads.
+#[derive(Debug)]
+pub struct ArcCache {
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+    limit: u64,
+    pub(crate) counters: ArcCounters,
+}
+
+/// A shard must have room for several blocks of 16 MiB, or those would never be cached.
+const SHARD_BYTES_MIN: u64 = 64 << 20;
+const SHARDS_MAX: u64 = 16;
+
+impl ArcCache {
+    /// A cache of at most `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        let count = (limit / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let shards = (0..count)
+            .map(|_| Mutex::new(Shard::new(limit / count)))
+            .collect();
+        Self {
+            shards,
+            hasher: RandomState::new(),
+            limit,
+            counters: ArcCounters::default(),
+        }
+    }
+
+    fn shard(&self, id: &BlockId) -> &Mutex<Shard> {
+        let count = self.shards.len() as u64;
+        let index = usize::try_from(self.hasher.hash_one(id) % count).expect("at most 16 shards");
+        &self.shards[index]
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The block, if it is cached.
+    pub fn get(&self, id: &BlockId) -> Option<Arc<Vec<u8>>> {
+        let found = lock(self.shard(id)).get(id);
+        let counter = if found.is_some() {
+            &self.counters.hits
+        } else {
+            &self.counters.misses
+        };
+        counter.add(1);
+        found
+    }
+
+    /// Whether the block is cached; not counted as a use.
+    pub fn contains(&self, id: &BlockId) -> bool {
+        let shard = lock(self.shard(id));
+        shard
+            .index
+            .get(id)
+            .is_some_and(|node| shard.nodes[*node].block.is_some())
+    }
+
+    /// Caches a block; a block larger than a shard is not kept.
+    pub fn insert(&self, id: BlockId, block: Arc<Vec<u8>>) {
+        lock(self.shard(&id)).insert(id, block);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            *shard = Shard::new(shard.limit);
+        }
+    }
+
+    /// Bytes of cached blocks with their overhead.
+    pub fn bytes(&self) -> u64 {
+        let of = |shard: &Mutex<Shard>| {
+            let shard = lock(shard);
+            shard.bytes(Recent) + shard.bytes(Frequent)
+        };
+        self.shards.iter().map(of).sum()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A panic of another holder cannot leave a shard that is worse than cold.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shard {
+    fn new(limit: u64) -> Self {
+        let empty = List {
+            head: NONE,
+            tail: NONE,
+            bytes: 0,
+        };
+        let lists = [empty; 4];
+        let (index, nodes, free) = (HashMap::new(), Vec::new(), Vec::new());
+        Self {
+            index,
+            nodes,
+            free,
+            lists,
+            recent_target: 0,
+            limit,
+        }
+    }
+
+    fn bytes(&self, list: ListId) -> u64 {
+        self.lists[list as usize].bytes
+    }
+
+    fn get(&mut self, id: &BlockId) -> Option<Arc<Vec<u8>>> {
+        let node = *self.index.get(id)?;
+        let block = self.nodes[node].block.clone()?;
+        self.move_to(node, Frequent);
+        Some(block)
+    }
+
+    fn insert(&mut self, id: BlockId, block: Arc<Vec<u8>>) {
+        let size = block.capacity() as u64 + ENTRY_OVERHEAD;
+        if size > self.limit {
+            return;
+        }
+        match self.index.get(&id).copied() {
+            Some(node) => {
+                self.learn_from_ghost(node);
+                self.unlink(node);
+                (self.nodes[node].block, self.nodes[node].size) = (Some(block), size);
+                self.link(node, Frequent);
+            }
+            None => {
+                let node = self.allocate(id, block, size);
+                self.index.insert(id, node);
+                self.link(node, Recent);
+            }
+        }
+        self.shrink();
+        assert!(self.bytes(Recent) + self.bytes(Frequent) <= self.limit);
+    }
+
+    /// Moves the target towards the list whose ghost came back.
+    fn learn_from_ghost(&mut self, node: usize) {
+        let size = self.nodes[node].size;
+        let (recent, frequent) = (self.bytes(RecentGhost), self.bytes(FrequentGhost));
+        match self.nodes[node].list {
+            RecentGhost => {
+                let step = size.saturating_mul((frequent / recent.max(1)).max(1));
+                self.recent_target = self.recent_target.saturating_add(step).min(self.limit);
+            }
+            FrequentGhost => {
+                let step = size.saturating_mul((recent / frequent.max(1)).max(1));
+                self.recent_target = self.recent_target.saturating_sub(step);
+            }
+            Recent | Frequent => {}
+        }
+    }
+
+    fn shrink(&mut self) {
+        while self.bytes(Recent) + self.bytes(Frequent) > self.limit {
+            let from_recent = self.bytes(Recent) > self.recent_target
+                || self.lists[Frequent as usize].tail == NONE;
+            let (list, ghost) = if from_recent {
+                (Recent, RecentGhost)
+            } else {
+                (Frequent, FrequentGhost)
+            };
+            let mut node = self.lists[list as usize].tail;
+            if node == NONE {
+                node = self.lists[Frequent as usize].tail;
+            }
+            assert!(node != NONE, "lists with bytes have a tail");
+            self.nodes[node].block = None;
+            self.move_to(node, ghost);
+        }
+        for ghost in [RecentGhost, FrequentGhost] {
+            while self.bytes(ghost) > self.limit / 2 {
+                let node = self.lists[ghost as usize].tail;
+                self.unlink(node);
+                self.index.remove(&self.nodes[node].id);
+                self.free.push(node);
+            }
+        }
+    }
+
+    fn allocate(&mut self, id: BlockId, block: Arc<Vec<u8>>, size: u64) -> usize {
+        let node = Node {
+            id,
+            block: Some(block),
+            size,
+            list: Recent,
+            previous: NONE,
+            next: NONE,
+        };
+        match self.free.pop() {
+            Some(index) => {
+                self.nodes[index] = node;
+                index
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() - 1
+            }
+        }
+    }
+
+    fn move_to(&mut self, node: usize, list: ListId) {
+        self.unlink(node);
+        self.link(node, list);
+    }
+
+    fn unlink(&mut self, node: usize) {
+        let Node {
+            previous,
+            next,
+            list,
+            size,
+            ..
+        } = self.nodes[node];
+        match previous {
+            NONE => self.lists[list as usize].head = next,
+            _ => self.nodes[previous].next = next,
+        }
+        match next {
+            NONE => self.lists[list as usize].tail = previous,
+            _ => self.nodes[next].previous = previous,
+        }
+        self.lists[list as usize].bytes -= size;
+    }
+
+    fn link(&mut self, node: usize, list: ListId) {
+        let head = self.lists[list as usize].head;
+        self.nodes[node].list = list;
+        self.nodes[node].previous = NONE;
+        self.nodes[node].next = head;
+        match head {
+            NONE => self.lists[list as usize].tail = node,
+            _ => self.nodes[head].previous = node,
+        }
+        self.lists[list as usize].head = node;
+        self.lists[list as usize].bytes += self.nodes[node].size;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u64) -> BlockId {
+        BlockId {
+            dva: [8, n],
+            birth: 1,
+        }
+    }
+
+    fn block(size: u64) -> Arc<Vec<u8>> {
+        Arc::new(vec![
+            0;
+            usize::try_from(size - ENTRY_OVERHEAD).expect("small")
+        ])
+    }
+
+    #[test]
+    fn stays_below_its_limit_whatever_comes() {
+        let cache = ArcCache::new(100_000);
+        for n in 0..10_000 {
+            cache.insert(id(n * 7919 % 300), block(500 + n % 900));
+            cache.get(&id(n % 17));
+            assert!(cache.bytes() <= 100_000);
+        }
+        cache.insert(id(1 << 40), block(100_001));
+        assert!(!cache.contains(&id(1 << 40)), "larger than the cache");
+    }
+
+    #[test]
+    fn a_scan_leaves_what_is_used_again() {
+        let cache = ArcCache::new(100_000);
+        for _ in 0..3 {
+            for n in 0..20 {
+                if cache.get(&id(n)).is_none() {
+                    cache.insert(id(n), block(1000));
+                }
+            }
+        }
+        for n in 1000..5000 {
+            cache.insert(id(n), block(1000));
+        }
+        let kept = (0..20).filter(|n| cache.contains(&id(*n))).count();
+        assert_eq!(
+            kept, 20,
+            "blocks seen twice survive a scan of 40 times the cache"
+        );
+    }
+
+    #[test]
+    fn a_ghost_that_returns_moves_the_target() {
+        let mut shard = Shard::new(10_000);
+        for n in 0..10 {
+            shard.insert(id(n), block(1000));
+            shard.get(&id(n));
+        }
+        shard.insert(id(100), block(1000));
+        shard.insert(id(101), block(1000));
+        assert!(shard.get(&id(100)).is_none(), "pushed out by the next one");
+        shard.insert(id(100), block(1000));
+        assert!(shard.recent_target >= 1000);
+    }
+}

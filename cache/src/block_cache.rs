@@ -1,0 +1,144 @@
+//! Reading blocks through the cache.
+
+use crate::arc::{ArcCache, ArcCounters, BlockId};
+use crate::flight::Flights;
+use cenote_io::{IoError, Pipeline, ReadContext, Workers};
+use cenote_ondisk::BlockPointer;
+use std::sync::Arc;
+
+/// A block's logical contents in little-endian form.
+pub type Block = Arc<Vec<u8>>;
+
+/// How much memory each part may take, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheLimits {
+    /// Blocks as stored.
+    pub stored: u64,
+    /// Decoded copies.
+    pub decoded: u64,
+}
+
+impl CacheLimits {
+    /// Divides `total` bytes: half for each, since a decoded copy saves the most time and a
+    /// stored one the most space.
+    pub fn of_total(total: u64) -> Self {
+        Self {
+            stored: total / 2,
+            decoded: total - total / 2,
+        }
+    }
+}
+
+/// The cache of one pool, and the workers that fill it.
+#[derive(Debug)]
+pub struct BlockCache {
+    pipeline: Arc<Pipeline>,
+    workers: Arc<Workers>,
+    stored: ArcCache,
+    decoded: ArcCache,
+    flights: Flights,
+}
+
+impl BlockCache {
+    /// A cold cache.
+    pub fn new(pipeline: Arc<Pipeline>, workers: Arc<Workers>, limits: CacheLimits) -> Self {
+        let (stored, decoded) = (ArcCache::new(limits.stored), ArcCache::new(limits.decoded));
+        Self {
+            pipeline,
+            workers,
+            stored,
+            decoded,
+            flights: Flights::default(),
+        }
+    }
+
+    /// The pipeline below.
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.pipeline
+    }
+
+    /// The threads that read ahead and decode.
+    pub fn workers(&self) -> &Arc<Workers> {
+        &self.workers
+    }
+
+    /// Hits and misses of the stored and the decoded part.
+    pub fn counters(&self) -> [&ArcCounters; 2] {
+        [&self.stored.counters, &self.decoded.counters]
+    }
+
+    /// Bytes cached now: stored, decoded.
+    pub fn bytes(&self) -> [u64; 2] {
+        [self.stored.bytes(), self.decoded.bytes()]
+    }
+
+    /// The limit of the decoded part in bytes.
+    pub fn decoded_limit(&self) -> u64 {
+        self.decoded.limit()
+    }
+
+    /// Whether a block's contents would be had without reading or decoding, now or shortly.
+    pub fn has(&self, pointer: &BlockPointer) -> bool {
+        let id = id_of(pointer);
+        self.decoded.contains(&id)
+            || self.flights.contains(&id)
+            || (self.stored.contains(&id) && pointer.physical_size() == pointer.logical_size())
+    }
+
+    /// The contents of the block that `pointer` points to; not for holes.
+    pub fn read(&self, pointer: &BlockPointer, ctx: ReadContext<'_>) -> Result<Block, IoError> {
+        if pointer.is_embedded() {
+            return self.pipeline.read(pointer, ctx).map(Arc::new);
+        }
+        let id = id_of(pointer);
+        if let Some(block) = self.decoded.get(&id) {
+            return Ok(block);
+        }
+        if let Some(stored) = self.stored.get(&id) {
+            return self.decode(pointer, id, stored, ctx);
+        }
+        // The flight ends when its owner has cached the block or given up.
+        let flight = self.flights.begin(id);
+        if flight.is_none() {
+            if let Some(block) = self.decoded.get(&id) {
+                return Ok(block);
+            }
+            if let Some(stored) = self.stored.get(&id) {
+                return self.decode(pointer, id, stored, ctx);
+            }
+        }
+        let stored = Arc::new(self.pipeline.read_stored(pointer, ctx.bookmark)?);
+        self.stored.insert(id, Arc::clone(&stored));
+        self.decode(pointer, id, stored, ctx)
+    }
+
+    fn decode(
+        &self,
+        pointer: &BlockPointer,
+        id: BlockId,
+        stored: Block,
+        ctx: ReadContext<'_>,
+    ) -> Result<Block, IoError> {
+        let Some(contents) = self.pipeline.decode(pointer, &stored, ctx)? else {
+            return Ok(stored);
+        };
+        let contents = Arc::new(contents);
+        // What an encrypted dnode block decodes to depends on whether the key is loaded.
+        if ctx.keys.is_some() || !pointer.uses_crypt() {
+            self.decoded.insert(id, Arc::clone(&contents));
+        }
+        Ok(contents)
+    }
+
+    /// Forgets all decoded copies: called when a key is unloaded.
+    pub fn forget_decoded(&self) {
+        self.decoded.clear();
+    }
+}
+
+fn id_of(pointer: &BlockPointer) -> BlockId {
+    BlockId {
+        dva: [pointer.words[0], pointer.words[1]],
+        birth: pointer.physical_birth().0,
+    }
+}

@@ -1,0 +1,68 @@
+//! Why an object or a part of it cannot be read.
+
+use cenote_base::{Bookmark, ObjectId, ObjsetId};
+use cenote_io::IoError;
+use cenote_ondisk::DecodeError;
+
+/// An object cannot be read; every variant names it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DmuError {
+    /// A block of it cannot be read.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// There is no such object.
+    #[error("object set {objset} has no object {object}")]
+    NoSuchObject {
+        /// The object set.
+        objset: ObjsetId,
+        /// The object looked for.
+        object: ObjectId,
+    },
+    /// A structure in it does not decode.
+    #[error("object {object} of object set {objset}: {source}")]
+    Decode {
+        /// The object set.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+        /// What is wrong.
+        source: DecodeError,
+    },
+    /// A block contradicts its parent or its dnode.
+    #[error("block {bookmark}: {problem}")]
+    BadTree {
+        /// The block.
+        bookmark: Bookmark,
+        /// What contradicts what.
+        problem: &'static str,
+    },
+    /// An object is of another type than its use demands.
+    #[error("object {object} of object set {objset} is a {found}, where {expected} is needed")]
+    WrongType {
+        /// The object set.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+        /// Its type.
+        found: String,
+        /// The type needed.
+        expected: &'static str,
+    },
+}
+
+impl DmuError {
+    /// Whether the pool's data is damaged, as opposed to absent, locked or too big.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Io(error) => error.is_damage(),
+            Self::NoSuchObject { .. } => false,
+            Self::Decode { .. } | Self::BadTree { .. } | Self::WrongType { .. } => true,
+        }
+    }
+
+    /// Whether a key is needed to go on.
+    pub fn is_key_not_loaded(&self) -> bool {
+        matches!(self, Self::Io(IoError::KeyNotLoaded { .. }))
+    }
+}

@@ -1,0 +1,232 @@
+//! Walking down a block tree from the dnode to one block.
+
+use crate::error::DmuError;
+use crate::object::Object;
+use cenote_base::{BlockId, Bookmark, Level, Txg};
+use cenote_cache::Block;
+use cenote_io::ReadContext;
+use cenote_ondisk::BlockPointer;
+use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+
+/// What to look for with [`Object::next_block`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Find {
+    Data,
+    Hole,
+}
+
+impl Object {
+    fn bookmark(&self, level: u8, block: BlockId) -> Bookmark {
+        let (objset, object) = (self.set().id(), self.id());
+        Bookmark {
+            objset,
+            object,
+            level: Level(level),
+            block,
+        }
+    }
+
+    /// Refuses a pointer that contradicts its place in the tree.
+    fn check_place(
+        &self,
+        pointer: &BlockPointer,
+        level: u8,
+        block: BlockId,
+    ) -> Result<(), DmuError> {
+        if pointer.is_hole() || pointer.is_redacted() {
+            return Ok(());
+        }
+        let bad = |problem| DmuError::BadTree {
+            bookmark: self.bookmark(level, block),
+            problem,
+        };
+        if pointer.level() != Level(level) {
+            return Err(bad("its pointer is of another level"));
+        }
+        let size = match level {
+            0 => self.dnode().data_block_size,
+            _ => self.dnode().indirect_block_size(),
+        };
+        if pointer.logical_size() != size {
+            return Err(bad("its size is not that of the object's blocks"));
+        }
+        Ok(())
+    }
+
+    /// Reads the block behind a pointer that is no hole.
+    pub(crate) fn read_pointer(
+        &self,
+        pointer: &BlockPointer,
+        level: u8,
+        block: BlockId,
+    ) -> Result<Block, DmuError> {
+        self.check_place(pointer, level, block)?;
+        let bookmark = self.bookmark(level, block);
+        let keys = self.set().keys().map(AsRef::as_ref);
+        let contents = self
+            .set()
+            .cache()
+            .read(pointer, ReadContext { bookmark, keys })?;
+        if contents.len() as u64 != pointer.logical_size() {
+            // Two pointers to one address that disagree about its size meet in the cache.
+            let problem = "another pointer to the same address gives it another size";
+            return Err(DmuError::BadTree { bookmark, problem });
+        }
+        Ok(contents)
+    }
+
+    /// The pointer to block `block` of `level`; [`BlockPointer::HOLE`] where the tree ends above.
+    pub fn block_pointer(&self, level: u8, block: BlockId) -> Result<BlockPointer, DmuError> {
+        let (pointer, at_level) = self.descend(level, block)?;
+        if at_level > level || pointer.is_hole() {
+            return Ok(if at_level == level {
+                pointer
+            } else {
+                BlockPointer::HOLE
+            });
+        }
+        self.check_place(&pointer, level, block)?;
+        Ok(pointer)
+    }
+
+    /// Walks down to `level`, or to the hole that stops the walk above it.
+    fn descend(&self, level: u8, block: BlockId) -> Result<(BlockPointer, u8), DmuError> {
+        let dnode = self.dnode();
+        if level >= dnode.levels {
+            return Ok((BlockPointer::HOLE, dnode.levels));
+        }
+        let top = dnode.levels - 1;
+        let Some(index) = dnode.top_index(level, block) else {
+            return Ok((BlockPointer::HOLE, dnode.levels));
+        };
+        let mut pointer = dnode.block_pointers[index];
+        let mut at_level = top;
+        let fanout = dnode.indirect_fanout_shift();
+        while at_level > level && !pointer.is_hole() {
+            let shift = |levels: u8| fanout * u32::from(levels);
+            let id = block.0.checked_shr(shift(at_level - level)).unwrap_or(0);
+            let indirect = self.read_pointer(&pointer, at_level, BlockId(id))?;
+            let entry = block
+                .0
+                .checked_shr(shift(at_level - level - 1))
+                .unwrap_or(0);
+            pointer = entry_of(&indirect, entry & ((1 << fanout) - 1));
+            at_level -= 1;
+        }
+        Ok((pointer, at_level))
+    }
+
+    /// The pointers to the data blocks `first..=last`, holes included.
+    pub(crate) fn data_pointers(
+        &self,
+        first: BlockId,
+        last: BlockId,
+    ) -> Result<Vec<BlockPointer>, DmuError> {
+        assert!(first <= last);
+        let mut pointers = Vec::with_capacity(usize::try_from(last.0 - first.0 + 1).unwrap_or(0));
+        if self.dnode().levels == 1 {
+            for id in first.0..=last.0 {
+                pointers.push(self.block_pointer(0, BlockId(id))?);
+            }
+            return Ok(pointers);
+        }
+        let fanout = self.dnode().indirect_fanout_shift();
+        let mut id = first.0;
+        while id <= last.0 {
+            let parent = self.block_pointer(1, BlockId(id >> fanout))?;
+            let end = last.0.min(id | ((1 << fanout) - 1));
+            if parent.is_hole() {
+                pointers.extend((id..=end).map(|_| BlockPointer::HOLE));
+            } else {
+                let indirect = self.read_pointer(&parent, 1, BlockId(id >> fanout))?;
+                for child in id..=end {
+                    let pointer = entry_of(&indirect, child & ((1 << fanout) - 1));
+                    self.check_place(&pointer, 0, BlockId(child))?;
+                    pointers.push(pointer);
+                }
+            }
+            id = end + 1;
+        }
+        Ok(pointers)
+    }
+
+    /// Calls `each` with every pointer of the object's tree, spill block included, that leads to
+    /// blocks born after `since`; a subtree without such blocks is not read.
+    pub fn for_each_pointer(
+        &self,
+        since: Txg,
+        each: &mut dyn FnMut(&BlockPointer),
+    ) -> Result<(), DmuError> {
+        let top = self.dnode().levels - 1;
+        let tops = self.dnode().block_pointers.iter().zip(0_u64..);
+        let mut stack: Vec<(BlockPointer, u8, u64)> = tops
+            .map(|(pointer, block)| (*pointer, top, block))
+            .collect();
+        self.dnode().spill.iter().for_each(&mut *each);
+        let fanout = self.dnode().indirect_fanout_shift();
+        while let Some((pointer, level, block)) = stack.pop() {
+            if pointer.is_hole() || pointer.accounting_birth() <= since {
+                continue;
+            }
+            each(&pointer);
+            if level == 0 {
+                continue;
+            }
+            let indirect = self.read_pointer(&pointer, level, BlockId(block))?;
+            let first = block.checked_shl(fanout).unwrap_or(0);
+            let entries = (0..1 << fanout).map(|index| (entry_of(&indirect, index), index));
+            stack.extend(entries.map(|(child, index)| (child, level - 1, first | index)));
+        }
+        Ok(())
+    }
+
+    /// The first data block from `from` on that is not a hole.
+    pub fn next_data_block(&self, from: BlockId) -> Result<Option<BlockId>, DmuError> {
+        self.next_block(from, Find::Data)
+    }
+
+    /// The first data block from `from` on that is a hole; one behind the last if none is.
+    pub fn next_hole_block(&self, from: BlockId) -> Result<BlockId, DmuError> {
+        let end = BlockId(self.dnode().block_id_max.0.saturating_add(1));
+        Ok(self
+            .next_block(from, Find::Hole)?
+            .unwrap_or(end)
+            .min(end.max(from)))
+    }
+
+    /// Steps forward over whole subtrees: below a hole there is no data, below a full indirect
+    /// block no hole. Each step moves on by at least one block.
+    fn next_block(&self, from: BlockId, find: Find) -> Result<Option<BlockId>, DmuError> {
+        let dnode = self.dnode();
+        let mut block = from.0;
+        while block <= dnode.block_id_max.0 {
+            let (pointer, at_level) = self.descend(0, BlockId(block))?;
+            if at_level == dnode.levels {
+                // Behind the last pointer of the dnode.
+                return Ok((find == Find::Hole).then_some(BlockId(block)));
+            }
+            match (pointer.is_hole(), find) {
+                (true, Find::Hole) | (false, Find::Data) => return Ok(Some(BlockId(block))),
+                (true, Find::Data) => {
+                    let span = dnode.indirect_fanout_shift() * u32::from(at_level);
+                    let next = block.checked_shr(span).unwrap_or(0).saturating_add(1);
+                    let Some(next) = next.checked_mul(1_u64.checked_shl(span).unwrap_or(0)) else {
+                        return Ok(None);
+                    };
+                    if next <= block {
+                        return Ok(None);
+                    }
+                    block = next;
+                }
+                (false, Find::Hole) => block += 1,
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Entry `index` of an indirect block; `index` is masked to the block's fanout.
+fn entry_of(indirect: &[u8], index: u64) -> BlockPointer {
+    let start = usize::try_from(index).expect("below 1024") * BLOCK_POINTER_SIZE;
+    BlockPointer::decode(&indirect[start..]).expect("an indirect block holds its fanout")
+}

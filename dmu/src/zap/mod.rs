@@ -1,0 +1,222 @@
+//! ZAPs: objects that map names (or arrays of numbers) to arrays of integers.
+//!
+//! A ZAP begins as one *micro* block of fixed-size entries and becomes *fat*, an extensible hash
+//! table over many blocks, when it outgrows that. Entries come in order of hash, so a place in
+//! the iteration is a hash and stays good while entries come and go (format/2b 5).
+
+mod iterate;
+pub mod normalize;
+
+pub use cenote_ondisk::zap::{Key as ZapKey, Value as ZapValue};
+pub use iterate::{ZapEntries, ZapEntry};
+
+use crate::error::DmuError;
+use crate::object::Object;
+use cenote_base::BlockId;
+use cenote_cache::Block;
+use cenote_ondisk::DecodeError;
+use cenote_ondisk::zap::fat_header::FatHeader;
+use cenote_ondisk::zap::hash::HASH_BITS;
+use cenote_ondisk::zap::leaf::Leaf;
+use cenote_ondisk::zap::micro::MicroZap;
+use cenote_ondisk::zap::{Form, form};
+use normalize::normalize;
+
+const STRUCTURE: &str = "ZAP";
+
+/// An open ZAP.
+#[derive(Clone, Debug)]
+pub struct Zap {
+    object: Object,
+    block0: Block,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Micro,
+    Fat(Box<FatHeader>),
+}
+
+impl Zap {
+    /// Opens the ZAP in `object`.
+    pub fn open(object: Object) -> Result<Self, DmuError> {
+        let Some(block0) = object.block(BlockId(0))? else {
+            let source = DecodeError::Missing {
+                structure: STRUCTURE,
+                key: "block 0",
+            };
+            return Err(object.malformed(source));
+        };
+        let kind = match form(&block0).map_err(|source| object.malformed(source))? {
+            Form::Micro => {
+                MicroZap::decode(&block0).map_err(|source| object.malformed(source))?;
+                Kind::Micro
+            }
+            Form::Fat => {
+                let header = FatHeader::decode(&block0);
+                Kind::Fat(Box::new(header.map_err(|source| object.malformed(source))?))
+            }
+        };
+        Ok(Self {
+            object,
+            block0,
+            kind,
+        })
+    }
+
+    /// The object.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Number of entries.
+    pub fn count(&self) -> u64 {
+        match &self.kind {
+            Kind::Micro => self.micro().entries().count() as u64,
+            Kind::Fat(header) => header.entries,
+        }
+    }
+
+    /// The flags by which names are normalized; 0 for exact names.
+    pub fn normalization(&self) -> u64 {
+        match &self.kind {
+            Kind::Micro => self.micro().normflags,
+            Kind::Fat(header) => header.normflags,
+        }
+    }
+
+    /// The bits of a hash that count, which place the cursor's differentiator.
+    fn hash_bits(&self) -> u32 {
+        match &self.kind {
+            Kind::Micro => HASH_BITS,
+            Kind::Fat(header) => header.hash_bits(),
+        }
+    }
+
+    fn micro(&self) -> MicroZap<'_> {
+        MicroZap::decode(&self.block0).expect("it decoded when the ZAP was opened")
+    }
+
+    fn malformed(&self, source: DecodeError) -> DmuError {
+        self.object.malformed(source)
+    }
+
+    /// The value of exactly this name.
+    pub fn lookup(&self, name: &[u8]) -> Result<Option<ZapValue>, DmuError> {
+        match &self.kind {
+            Kind::Micro => Ok(self.micro().lookup(name).map(ZapValue::from_u64)),
+            Kind::Fat(header) if header.has_word_keys() => Ok(None),
+            Kind::Fat(header) => {
+                let hash = header.hash_name(&normalize(name, header.normflags));
+                let block = self.leaf_block(header, header.pointer_index(hash))?;
+                let leaf = self.leaf(header, &block)?;
+                let find = || match leaf.lookup_name(hash, name)? {
+                    Some(entry) => entry.value().map(Some),
+                    None => Ok(None),
+                };
+                find().map_err(|source| self.malformed(source))
+            }
+        }
+    }
+
+    /// The value of exactly this name, if it is one 64-bit integer.
+    pub fn lookup_u64(&self, name: &str) -> Result<Option<u64>, DmuError> {
+        Ok(self
+            .lookup(name.as_bytes())?
+            .and_then(|value| value.as_u64()))
+    }
+
+    /// The entry whose name equals `name` under the ZAP's normalization, with its spelling.
+    ///
+    /// Among several the one with the lowest collision differentiator is meant.
+    pub fn lookup_normalized(&self, name: &[u8]) -> Result<Option<(Vec<u8>, ZapValue)>, DmuError> {
+        let flags = self.normalization();
+        let wanted = normalize(name, flags);
+        match &self.kind {
+            Kind::Micro => {
+                let micro = self.micro();
+                let equal = micro
+                    .entries()
+                    .filter(|entry| normalize(entry.name, flags) == wanted);
+                let first = equal.min_by_key(|entry| entry.cd);
+                Ok(first.map(|entry| (entry.name.to_vec(), ZapValue::from_u64(entry.value))))
+            }
+            Kind::Fat(header) if header.has_word_keys() => Ok(None),
+            Kind::Fat(header) => {
+                let hash = header.hash_name(&wanted);
+                let block = self.leaf_block(header, header.pointer_index(hash))?;
+                let leaf = self.leaf(header, &block)?;
+                let find = || {
+                    for entry in leaf.with_hash(hash)? {
+                        let entry = entry.to_entry()?;
+                        let spelled = entry.key.as_name().unwrap_or_default();
+                        if normalize(spelled, flags) == wanted {
+                            return Ok(Some((spelled.to_vec(), entry.value)));
+                        }
+                    }
+                    Ok(None)
+                };
+                find().map_err(|source| self.malformed(source))
+            }
+        }
+    }
+
+    /// The value of a key of numbers.
+    pub fn lookup_words(&self, words: &[u64]) -> Result<Option<ZapValue>, DmuError> {
+        let Kind::Fat(header) = &self.kind else {
+            return Ok(None);
+        };
+        if !header.has_word_keys() || words.is_empty() {
+            return Ok(None);
+        }
+        let hash = header.hash_words(words);
+        let block = self.leaf_block(header, header.pointer_index(hash))?;
+        let leaf = self.leaf(header, &block)?;
+        let find = || match leaf.lookup(hash, &ZapKey::Words(words.to_vec()))? {
+            Some(entry) => entry.value().map(Some),
+            None => Ok(None),
+        };
+        find().map_err(|source| self.malformed(source))
+    }
+
+    /// The block of the leaf that pointer `index` names.
+    fn leaf_block(&self, header: &FatHeader, index: u64) -> Result<Block, DmuError> {
+        let place = header.pointer_place(index);
+        let table = match place.block {
+            BlockId(0) => Block::clone(&self.block0),
+            id => self.block(id)?,
+        };
+        let id = header
+            .pointer(&table, place)
+            .map_err(|source| self.malformed(source))?;
+        self.block(id)
+    }
+
+    fn block(&self, id: BlockId) -> Result<Block, DmuError> {
+        match self.object.block(id)? {
+            Some(block) => Ok(block),
+            None => {
+                let problem = "its pointer table points to a hole";
+                Err(self.malformed(DecodeError::Inconsistent {
+                    structure: STRUCTURE,
+                    problem,
+                }))
+            }
+        }
+    }
+
+    fn leaf<'b>(&self, header: &FatHeader, block: &'b Block) -> Result<Leaf<'b>, DmuError> {
+        Leaf::decode(block, header.has_word_keys()).map_err(|source| self.malformed(source))
+    }
+
+    /// All entries in order of hash and collision differentiator.
+    pub fn entries(&self) -> ZapEntries {
+        ZapEntries::new(self.clone(), 0)
+    }
+
+    /// The entries from a cursor on, as [`ZapEntry::cursor`] or 0 gave it.
+    pub fn entries_from(&self, cursor: u64) -> ZapEntries {
+        ZapEntries::new(self.clone(), cursor)
+    }
+}

@@ -1,0 +1,57 @@
+//! The keys of one encrypted object set, as long as they are loaded.
+
+use cenote_codec::cipher::{BlockKey, HmacKey, MasterKey};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A new salt comes with each key load and each 400 million blocks (format/2d 3), so a dataset
+/// has few; a pool made to have many only loses the benefit of the cache.
+const BLOCK_KEYS_MAX: usize = 1024;
+
+/// An unwrapped master key and HMAC key, with the block keys derived so far.
+///
+/// The codec's key types wipe their memory when dropped, so dropping this unloads the keys.
+pub struct ObjsetKeys {
+    master: MasterKey,
+    hmac: HmacKey,
+    block_keys: Mutex<HashMap<[u8; 8], Arc<BlockKey>>>,
+}
+
+impl std::fmt::Debug for ObjsetKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ObjsetKeys(secret)")
+    }
+}
+
+impl ObjsetKeys {
+    /// Keys as unwrapped from the dataset's key object.
+    pub fn new(master: MasterKey, hmac: HmacKey) -> Self {
+        Self {
+            master,
+            hmac,
+            block_keys: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The key for blocks with this salt.
+    pub fn block_key(&self, salt: [u8; 8]) -> Arc<BlockKey> {
+        let mut keys = self
+            .block_keys
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = keys.get(&salt) {
+            return Arc::clone(key);
+        }
+        if keys.len() >= BLOCK_KEYS_MAX {
+            keys.clear();
+        }
+        let key = Arc::new(self.master.block_key(salt));
+        keys.insert(salt, Arc::clone(&key));
+        key
+    }
+
+    /// The key for HMACs over clear metadata.
+    pub fn hmac(&self) -> &HmacKey {
+        &self.hmac
+    }
+}

@@ -1,0 +1,244 @@
+//! Gang blocks: blocks in pieces, because no contiguous space was left (format/2a 2, 1d.6).
+//!
+//! The leader points to a gang header that holds block pointers to members; a member may be a
+//! gang itself. The walk below is a loop with its own stack, and bounded: every header read is
+//! counted, and the members may not add up to more than the leader promises.
+
+use crate::error::IoError;
+use crate::pipeline::Pipeline;
+use cenote_base::Bookmark;
+use cenote_codec::checksum::sha256;
+use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::{BlockPointer, ChecksumKind, Dva};
+
+/// The classic header size; larger ones exist with the feature `dynamic_gang_header`.
+const HEADER_SIZE_CLASSIC: usize = 512;
+/// Magic and checksum at the header's end.
+const TRAILER_SIZE: usize = 40;
+const TRAILER_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
+/// 16 MiB in members of 512 bytes are 32768, below at most as many headers.
+const HEADERS_MAX: usize = 32_768;
+
+/// Reads the stored bytes of a gang block by putting its members together.
+pub(crate) fn read(
+    pipeline: &Pipeline,
+    leader: &BlockPointer,
+    bookmark: Bookmark,
+) -> Result<Vec<u8>, IoError> {
+    let bad = |problem| IoError::BadGang {
+        bookmark,
+        pointer: Box::new(*leader),
+        problem,
+    };
+    let size = usize::try_from(leader.physical_size()).expect("at most 32 MiB");
+    let mut data = Vec::with_capacity(size);
+    let mut stack = read_header(pipeline, leader, leader, bookmark)?;
+    stack.reverse();
+    let mut headers = 1;
+    while let Some(member) = stack.pop() {
+        if member.is_hole() {
+            continue;
+        }
+        member
+            .check()
+            .map_err(|source| IoError::BadPointer { bookmark, source })?;
+        if member.is_embedded() {
+            return Err(bad("a member is an embedded block pointer"));
+        }
+        if member.is_gang() {
+            headers += 1;
+            if headers > HEADERS_MAX {
+                return Err(bad("more gang headers than the largest block can need"));
+            }
+            let members = read_header(pipeline, leader, &member, bookmark)?;
+            stack.extend(members.into_iter().rev());
+            continue;
+        }
+        if member.physical_size() > (size - data.len()) as u64 {
+            return Err(bad("its members are larger than the whole"));
+        }
+        data.extend_from_slice(&pipeline.read_copies(&member, bookmark)?);
+    }
+    if data.len() != size {
+        return Err(bad("its members are smaller than the whole"));
+    }
+    if !pipeline.verify(leader, &data, bookmark)? {
+        return Err(bad("the members put together have a wrong checksum"));
+    }
+    Ok(data)
+}
+
+/// All gang headers and members below a leader, itself not included.
+pub(crate) fn parts(
+    pipeline: &Pipeline,
+    leader: &BlockPointer,
+    bookmark: Bookmark,
+) -> Result<Vec<BlockPointer>, IoError> {
+    let mut parts = read_header(pipeline, leader, leader, bookmark)?;
+    let mut next = 0;
+    let mut headers = 1;
+    while let Some(part) = parts.get(next).copied() {
+        next += 1;
+        part.check()
+            .map_err(|source| IoError::BadPointer { bookmark, source })?;
+        if part.is_gang() {
+            headers += 1;
+            if headers > HEADERS_MAX {
+                let problem = "more gang headers than the largest block can need";
+                return Err(IoError::BadGang {
+                    bookmark,
+                    pointer: Box::new(*leader),
+                    problem,
+                });
+            }
+            parts.extend(read_header(pipeline, leader, &part, bookmark)?);
+        }
+    }
+    Ok(parts)
+}
+
+/// The block pointers in the gang header that `pointer` points to.
+fn read_header(
+    pipeline: &Pipeline,
+    leader: &BlockPointer,
+    pointer: &BlockPointer,
+    bookmark: Bookmark,
+) -> Result<Vec<BlockPointer>, IoError> {
+    let mut failure = None;
+    for dva in pointer.dvas() {
+        let large = pipeline.vdevs().allocation_min(dva.vdev()).unwrap_or(0);
+        let sizes = [
+            Some(HEADER_SIZE_CLASSIC),
+            (large > HEADER_SIZE_CLASSIC).then_some(large),
+        ];
+        for size in sizes.into_iter().flatten() {
+            let verify = |header: &[u8]| header_is_good(header, pointer, leader.uses_crypt());
+            let birth = pointer.physical_birth();
+            match pipeline.vdevs().read(dva, size, birth, &verify) {
+                Ok(header) => return Ok(members(&header)),
+                Err(error) => failure = Some(error),
+            }
+        }
+    }
+    let pointer = Box::new(*pointer);
+    Err(match failure {
+        Some(source) => IoError::Unreadable {
+            bookmark,
+            pointer,
+            source,
+        },
+        None => IoError::BadGang {
+            bookmark,
+            pointer,
+            problem: "a header has no address",
+        },
+    })
+}
+
+fn word(bytes: &[u8], offset: usize, big: bool) -> u64 {
+    let bytes: [u8; 8] = bytes[offset..offset + 8].try_into().expect("8 bytes");
+    if big {
+        u64::from_be_bytes(bytes)
+    } else {
+        u64::from_le_bytes(bytes)
+    }
+}
+
+/// Whether the trailer was written by a big-endian host; `None` without the magic number.
+fn trailer_is_big(header: &[u8]) -> Option<bool> {
+    let trailer = header.len() - TRAILER_SIZE;
+    [false, true]
+        .into_iter()
+        .find(|big| word(header, trailer, *big) == TRAILER_MAGIC)
+}
+
+fn header_is_good(header: &[u8], pointer: &BlockPointer, protected: bool) -> bool {
+    assert!(header.len() >= HEADER_SIZE_CLASSIC);
+    let Some(big) = trailer_is_big(header) else {
+        return false;
+    };
+    let at = header.len() - TRAILER_SIZE + 8;
+    let stored: [u64; 4] = std::array::from_fn(|i| word(header, at + 8 * i, big));
+    let first: Dva = pointer.dva(0);
+    let verifier = [
+        first.vdev().0,
+        first.offset(),
+        pointer.physical_birth().0,
+        0,
+    ];
+    let mut sealed = header.to_vec();
+    for (chunk, word) in sealed[at..].chunks_exact_mut(8).zip(verifier) {
+        chunk.copy_from_slice(&if big {
+            word.to_be_bytes()
+        } else {
+            word.to_le_bytes()
+        });
+    }
+    let actual = sha256(&sealed);
+    if !protected {
+        return actual == stored;
+    }
+    // The header of a protected block has its checksum folded as if it had a MAC (format/2a 2).
+    let folded = crate::checksum::fold(ChecksumKind::GangHeader, actual);
+    stored == [folded[0], folded[1], 0, 0]
+}
+
+fn members(header: &[u8]) -> Vec<BlockPointer> {
+    let big = trailer_is_big(header) == Some(true);
+    let count = (header.len() - TRAILER_SIZE) / BLOCK_POINTER_SIZE;
+    let pointers = header.chunks_exact(BLOCK_POINTER_SIZE).take(count);
+    pointers
+        .map(|bytes| BlockPointer {
+            words: std::array::from_fn(|i| word(bytes, 8 * i, big)),
+        })
+        .filter(|pointer| !pointer.is_hole())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_base::VdevId;
+
+    /// A header with one member, sealed for the leader at 3:0x2000 born in txg 9.
+    fn sealed_header(big: bool) -> (Vec<u8>, BlockPointer) {
+        let mut leader = BlockPointer::HOLE;
+        let dva = Dva::new(VdevId(3), 0x2000, 4096);
+        (leader.words[0], leader.words[1], leader.words[10]) = (dva.word0, dva.word1, 9);
+        let bytes = |word: u64| {
+            if big {
+                word.to_be_bytes()
+            } else {
+                word.to_le_bytes()
+            }
+        };
+        let mut header = vec![0; HEADER_SIZE_CLASSIC];
+        header[..8].copy_from_slice(&bytes(8));
+        header[472..480].copy_from_slice(&bytes(TRAILER_MAGIC));
+        for (i, word) in [3, 0x2000, 9, 0].into_iter().enumerate() {
+            header[480 + 8 * i..488 + 8 * i].copy_from_slice(&bytes(word));
+        }
+        let checksum = sha256(&header);
+        for (i, word) in checksum.into_iter().enumerate() {
+            header[480 + 8 * i..488 + 8 * i].copy_from_slice(&bytes(word));
+        }
+        (header, leader)
+    }
+
+    #[test]
+    fn headers_of_both_byte_orders_are_judged() {
+        for big in [false, true] {
+            let (mut header, mut leader) = sealed_header(big);
+            assert!(header_is_good(&header, &leader, false));
+            assert_eq!(members(&header).len(), 1, "unused pointers are left out");
+            leader.words[10] = 10;
+            assert!(
+                !header_is_good(&header, &leader, false),
+                "another birth is another header"
+            );
+            leader.words[10] = 9;
+            header[0] ^= 1;
+            assert!(!header_is_good(&header, &leader, false));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Reading one block from its pointer to its logical contents.
+
+use crate::checksum;
+use crate::crypt::{self, ObjsetKeys};
+use crate::error::IoError;
+use crate::gang;
+use cenote_base::metrics::Counter;
+use cenote_base::{Bookmark, MemoryBudget};
+use cenote_codec::checksum::Salt;
+use cenote_codec::compress::{self, Compression};
+use cenote_ondisk::{BlockPointer, CompressionKind, byteswap};
+use cenote_vdev::Vdevs;
+use std::sync::{Arc, OnceLock};
+
+/// What a read needs to know beside the pointer.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadContext<'a> {
+    /// The block's place, for errors.
+    pub bookmark: Bookmark,
+    /// The keys of an encrypted object set, if loaded.
+    pub keys: Option<&'a ObjsetKeys>,
+}
+
+/// What the pipeline did since the pool was opened.
+#[derive(Debug, Default)]
+pub struct PipelineCounters {
+    /// Blocks read from devices (embedded ones are not).
+    pub blocks_read: Counter,
+    /// Their stored bytes.
+    pub bytes_read: Counter,
+    /// Blocks of which no good copy was found.
+    pub unreadable: Counter,
+}
+
+/// The read path of one pool.
+#[derive(Debug)]
+pub struct Pipeline {
+    vdevs: Arc<Vdevs>,
+    salt: OnceLock<Salt>,
+    memory: Arc<MemoryBudget>,
+    counters: PipelineCounters,
+}
+
+impl Pipeline {
+    /// A pipeline onto open vdevs; blocks being decoded are leased from `memory`.
+    pub fn new(vdevs: Arc<Vdevs>, memory: Arc<MemoryBudget>) -> Self {
+        let counters = PipelineCounters::default();
+        Self {
+            vdevs,
+            salt: OnceLock::new(),
+            memory,
+            counters,
+        }
+    }
+
+    /// The devices below.
+    pub fn vdevs(&self) -> &Arc<Vdevs> {
+        &self.vdevs
+    }
+
+    /// The pool's memory budget.
+    pub fn memory(&self) -> &Arc<MemoryBudget> {
+        &self.memory
+    }
+
+    /// What was read so far.
+    pub fn counters(&self) -> &PipelineCounters {
+        &self.counters
+    }
+
+    /// Sets the pool's checksum salt, once it was read from the object directory.
+    ///
+    /// The object directory itself is readable without: the meta object set never uses a salted
+    /// function (format/2a 3.4). A second call changes nothing.
+    pub fn set_salt(&self, salt: [u8; 32]) {
+        let _ = self.salt.set(Salt::new(salt));
+    }
+
+    /// Reads a block's logical contents in little-endian form.
+    pub fn read(&self, pointer: &BlockPointer, ctx: ReadContext<'_>) -> Result<Vec<u8>, IoError> {
+        let stored = self.read_stored(pointer, ctx.bookmark)?;
+        Ok(self.decode(pointer, &stored, ctx)?.unwrap_or(stored))
+    }
+
+    /// Reads a block's stored bytes: checksummed, but neither decrypted nor decompressed.
+    pub fn read_stored(
+        &self,
+        pointer: &BlockPointer,
+        bookmark: Bookmark,
+    ) -> Result<Vec<u8>, IoError> {
+        pointer
+            .check()
+            .map_err(|source| IoError::BadPointer { bookmark, source })?;
+        if pointer.is_redacted() {
+            return Err(IoError::Redacted { bookmark });
+        }
+        if let Some(payload) = pointer.embedded_payload() {
+            return Ok(payload);
+        }
+        assert!(
+            !pointer.is_hole(),
+            "holes have no bytes: the caller makes the zeros"
+        );
+        let lease = self.memory.lease(pointer.physical_size());
+        let _lease = lease.map_err(|source| IoError::Memory { bookmark, source })?;
+        let result = if pointer.is_gang() {
+            gang::read(self, pointer, bookmark)
+        } else {
+            self.read_copies(pointer, bookmark)
+        };
+        match &result {
+            Ok(data) => {
+                self.counters.blocks_read.add(1);
+                self.counters.bytes_read.add(data.len() as u64);
+            }
+            Err(_) => self.counters.unreadable.add(1),
+        }
+        result
+    }
+
+    /// Reads a block that is not a gang from the first copy that has the right checksum.
+    pub(crate) fn read_copies(
+        &self,
+        pointer: &BlockPointer,
+        bookmark: Bookmark,
+    ) -> Result<Vec<u8>, IoError> {
+        if self.verify_needs_salt(pointer) {
+            return Err(IoError::NoSalt { bookmark });
+        }
+        let size = usize::try_from(pointer.physical_size()).expect("at most 32 MiB");
+        let birth = pointer.physical_birth();
+        let salt = self.salt.get();
+        let verify = |data: &[u8]| checksum::verify(pointer, data, salt) == Ok(true);
+        let mut failure = None;
+        for dva in pointer.dvas() {
+            match self.vdevs.read(dva, size, birth, &verify) {
+                Ok(data) => return Ok(data),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let source = failure.expect("a checked pointer that is no hole has a valid DVA");
+        Err(IoError::Unreadable {
+            bookmark,
+            pointer: Box::new(*pointer),
+            source,
+        })
+    }
+
+    fn verify_needs_salt(&self, pointer: &BlockPointer) -> bool {
+        self.salt.get().is_none() && checksum::verify(pointer, &[], None).is_err()
+    }
+
+    /// The headers and members of a gang block, for who accounts their space.
+    pub fn gang_parts(
+        &self,
+        leader: &BlockPointer,
+        bookmark: Bookmark,
+    ) -> Result<Vec<BlockPointer>, IoError> {
+        assert!(leader.is_gang());
+        gang::parts(self, leader, bookmark)
+    }
+
+    /// Whether stored bytes are what the pointer points to.
+    pub fn verify(
+        &self,
+        pointer: &BlockPointer,
+        data: &[u8],
+        bookmark: Bookmark,
+    ) -> Result<bool, IoError> {
+        checksum::verify(pointer, data, self.salt.get()).map_err(|_| IoError::NoSalt { bookmark })
+    }
+
+    /// Turns stored bytes into logical contents: decrypts, authenticates, decompresses, and
+    /// swaps a big-endian block to little-endian.
+    ///
+    /// Returns `None` when the stored bytes are the contents already, so that a cache need not
+    /// hold them twice.
+    pub fn decode(
+        &self,
+        pointer: &BlockPointer,
+        stored: &[u8],
+        ctx: ReadContext<'_>,
+    ) -> Result<Option<Vec<u8>>, IoError> {
+        let protected = crypt::Protected {
+            pointer,
+            bookmark: ctx.bookmark,
+        };
+        let mut contents = protected.open_stored(stored, ctx.keys)?;
+        let clear = contents.as_deref().unwrap_or(stored);
+        if let Some(logical) = self.decompress(pointer, clear, ctx.bookmark)? {
+            contents = Some(logical);
+        }
+        protected.check_logical(contents.as_deref().unwrap_or(stored), ctx.keys)?;
+        if !pointer.is_little_endian() {
+            let block = contents.get_or_insert_with(|| stored.to_vec());
+            let swapped = byteswap::swap_block(block, pointer.level(), pointer.object_type());
+            swapped.map_err(|source| IoError::MalformedProtected {
+                bookmark: ctx.bookmark,
+                source,
+            })?;
+        }
+        Ok(contents)
+    }
+
+    /// Decompresses, or returns `None` when the stored bytes are the contents.
+    fn decompress(
+        &self,
+        pointer: &BlockPointer,
+        stored: &[u8],
+        bookmark: Bookmark,
+    ) -> Result<Option<Vec<u8>>, IoError> {
+        let kind = match pointer.compression() {
+            Some(CompressionKind::Lzjb) => Compression::Lzjb,
+            Some(CompressionKind::Gzip(level)) => Compression::Gzip(level),
+            Some(CompressionKind::Zle) => Compression::Zle,
+            Some(CompressionKind::Lz4) => Compression::Lz4,
+            Some(CompressionKind::Zstd) => Compression::Zstd,
+            _ if pointer.logical_size() == stored.len() as u64 => return Ok(None),
+            _ => {
+                let problem = "stored without compression in another size";
+                let structure = "block pointer";
+                let source = cenote_ondisk::DecodeError::Inconsistent { structure, problem };
+                return Err(IoError::BadPointer { bookmark, source });
+            }
+        };
+        let size = pointer.logical_size();
+        let lease = self.memory.lease(size);
+        let _lease = lease.map_err(|source| IoError::Memory { bookmark, source })?;
+        let mut logical = vec![0; usize::try_from(size).expect("checked to be at most 16 MiB")];
+        match compress::decompress(kind, stored, &mut logical) {
+            Ok(()) => Ok(Some(logical)),
+            Err(source) => {
+                let pointer = Box::new(*pointer);
+                Err(IoError::Decompress {
+                    bookmark,
+                    pointer,
+                    source,
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Threads that read and decode blocks while their askers wait or go on.
+//!
+//! One bounded queue feeds a fixed number of threads. There are more threads than cores because
+//! most of them wait for devices. A full queue makes the asker do the work itself, so that
+//! nobody ever waits for room and no job can wait for a job behind it.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Jobs that may wait; beyond that the asker works.
+const QUEUE_LENGTH: usize = 256;
+
+/// A pool of worker threads; they end when it is dropped.
+pub struct Workers {
+    queue: SyncSender<Job>,
+    threads: usize,
+}
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workers")
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Workers {
+    /// Starts `threads` workers; fewer if the system refuses more.
+    pub fn new(threads: usize) -> Self {
+        let (queue, jobs) = sync_channel::<Job>(QUEUE_LENGTH);
+        let jobs = Arc::new(Mutex::new(jobs));
+        let mut started = 0;
+        for index in 0..threads {
+            let jobs = Arc::clone(&jobs);
+            let name = format!("io-{index}");
+            let spawned = std::thread::Builder::new()
+                .name(name)
+                .spawn(move || work(&jobs));
+            started += usize::from(spawned.is_ok());
+        }
+        Self {
+            queue,
+            threads: started,
+        }
+    }
+
+    /// Runs `job` on a worker, or here and now if all are busy and the queue is full.
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+        if let Err(job) = self.offer(job) {
+            job();
+        }
+    }
+
+    /// Runs `job` on a worker if the queue has room; gives it back otherwise.
+    pub fn offer<F: FnOnce() + Send + 'static>(&self, job: F) -> Result<(), Job> {
+        if self.threads == 0 {
+            return Err(Box::new(job));
+        }
+        match self.queue.try_send(Box::new(job)) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Err(job),
+        }
+    }
+
+    /// Runs `work` for every item and returns the results in the items' order.
+    ///
+    /// Workers and the asker take items from one list until it is empty. The asker then waits
+    /// only for items that a running thread has in hand, so maps may be nested.
+    pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+        F: Fn(T) -> R + Send + Sync + 'static,
+    {
+        let count = items.len();
+        let helpers = self.threads.min(count.saturating_sub(1));
+        let items = Arc::new(Mutex::new(items.into_iter().enumerate()));
+        let work = Arc::new(work);
+        let (done, results) = sync_channel(count.max(1));
+        for _ in 0..helpers {
+            let (items, work, done) = (Arc::clone(&items), Arc::clone(&work), done.clone());
+            let helper = move || drain(&items, work.as_ref(), &done);
+            if self.offer(helper).is_err() {
+                break;
+            }
+        }
+        drain(&items, work.as_ref(), &done);
+        drop(done);
+        let mut ordered: Vec<Option<R>> = (0..count).map(|_| None).collect();
+        // Helpers that have not started yet hold a sender; do not wait for them.
+        for (index, result) in results.iter().take(count) {
+            ordered[index] = Some(result);
+        }
+        ordered
+            .into_iter()
+            .map(|r| r.expect("each item sent its result or panicked"))
+            .collect()
+    }
+}
+
+type Items<T> = Mutex<std::iter::Enumerate<std::vec::IntoIter<T>>>;
+
+/// Takes items until none are left and sends each result with its index.
+fn drain<T, R>(items: &Items<T>, work: impl Fn(T) -> R, done: &SyncSender<(usize, R)>) {
+    loop {
+        let next = items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some((index, item)) = next else { return };
+        // The receiver is gone only if the asker panicked; then nobody wants the result.
+        let _ = done.send((index, work(item)));
+    }
+}
+
+fn work(jobs: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        job();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_keep_the_order_of_items() {
+        let workers = Workers::new(4);
+        let squares = workers.map((0..1000_u64).collect(), |n| n * n);
+        assert_eq!(squares, (0..1000).map(|n| n * n).collect::<Vec<_>>());
+        assert!(workers.map(Vec::<u64>::new(), |n| n).is_empty());
+    }
+
+    #[test]
+    fn jobs_that_wait_for_jobs_do_not_lock_up() {
+        let workers = Arc::new(Workers::new(1));
+        let inner = Arc::clone(&workers);
+        let sums = workers.map((0..600_u64).collect(), move |n| {
+            inner.map(vec![n, 1], |m| m).into_iter().sum::<u64>()
+        });
+        assert_eq!(sums, (1..=600).collect::<Vec<_>>());
+    }
+}
