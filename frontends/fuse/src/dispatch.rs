@@ -184,7 +184,10 @@ impl<'a> Worker<'a> {
             Operation::ReadLink => {
                 self.payload.reset(SYMLINK_LENGTH_MAX);
                 file_system.readlink(context, node, &mut self.payload)?;
-                Ok(Answer::Payload)
+                match self.payload.overflowed() {
+                    true => Err(Errno::NAMETOOLONG),
+                    false => Ok(Answer::Payload),
+                }
             }
             Operation::Seek {
                 handle,
@@ -259,6 +262,9 @@ impl<'a> Worker<'a> {
 
     /// The size alone, or the gathered bytes if they fit in the caller's `size`.
     fn sized(&self, size: u32) -> Outcome {
+        if self.payload.overflowed() {
+            return Err(Errno::TOOBIG);
+        }
         if size == 0 {
             return Ok(Answer::Fixed(Body::xattr_size(self.payload.len())));
         }

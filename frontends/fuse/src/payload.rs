@@ -38,6 +38,7 @@ pub struct Payload {
     scratch_used: usize,
     length: usize,
     limit: usize,
+    overflowed: bool,
 }
 
 impl fmt::Debug for Payload {
@@ -60,6 +61,7 @@ impl Payload {
             scratch_used: 0,
             length: 0,
             limit: capacity,
+            overflowed: false,
         }
     }
 
@@ -69,6 +71,7 @@ impl Payload {
         self.scratch_used = 0;
         self.length = 0;
         self.limit = limit.min(self.scratch.len());
+        self.overflowed = false;
     }
 
     /// Bytes gathered so far.
@@ -81,9 +84,21 @@ impl Payload {
         self.length == 0
     }
 
-    /// Bytes that still fit; what exceeds it is silently left out.
+    /// Bytes that still fit; what exceeds it is left out, and [`overflowed`](Self::overflowed)
+    /// remembers that.
     pub fn remaining(&self) -> usize {
         self.limit - self.length
+    }
+
+    /// Whether something was cut off because it did not fit.
+    pub fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// How many of `wanted` bytes are taken.
+    fn admit(&mut self, wanted: usize) -> usize {
+        self.overflowed |= wanted > self.remaining();
+        wanted.min(self.remaining())
     }
 
     /// Appends `range` of `owner`'s bytes without copying them. A range beyond the end is cut.
@@ -91,7 +106,7 @@ impl Payload {
         let available = (*owner).as_ref().len();
         let start = range.start.min(available);
         let end = range.end.min(available).max(start);
-        let end = start + (end - start).min(self.remaining());
+        let end = start + self.admit(end - start);
         if start == end {
             return;
         }
@@ -105,7 +120,7 @@ impl Payload {
 
     /// Appends bytes that live for ever.
     pub fn push_static(&mut self, bytes: &'static [u8]) {
-        let bytes = &bytes[..bytes.len().min(self.remaining())];
+        let bytes = &bytes[..self.admit(bytes.len())];
         if bytes.is_empty() {
             return;
         }
@@ -119,7 +134,7 @@ impl Payload {
 
     /// Appends `count` zero bytes.
     pub fn push_zeros(&mut self, count: usize) {
-        let mut left = count.min(self.remaining());
+        let mut left = self.admit(count);
         while left > 0 {
             let piece = left.min(ZEROS.len());
             self.push_static(&ZEROS[..piece]);
@@ -129,7 +144,7 @@ impl Payload {
 
     /// Appends a copy of `bytes`.
     pub fn push_copy(&mut self, bytes: &[u8]) {
-        let count = bytes.len().min(self.remaining());
+        let count = self.admit(bytes.len());
         self.copy_in(&bytes[..count]);
     }
 
@@ -312,7 +327,9 @@ mod tests {
         payload.push_static(b"zz");
         assert_eq!(payload.to_vec(), b"abc89");
         assert_eq!(payload.remaining(), 0);
+        assert!(payload.overflowed());
         payload.reset(1000);
+        assert!(!payload.overflowed());
         assert_eq!(payload.remaining(), 100);
     }
 

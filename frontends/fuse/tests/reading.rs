@@ -399,6 +399,11 @@ fn extended_attributes() {
     tree.set_xattr(node, b"user.small", b"value");
     tree.set_xattr(node, b"user.big", &pattern(65536));
     tree.set_xattr(node, b"trusted.empty", b"");
+    let crowded = tree.add_file(NodeId::ROOT, b"crowded", 0, Vec::new());
+    for number in 0..300 {
+        let name = format!("user.{number:0>245}");
+        tree.set_xattr(crowded, name.as_bytes(), b"");
+    }
     tree.add_file(NodeId::ROOT, b"bare", 0, Vec::new());
     let Some(mounted) = mount(tree) else { return };
     let path = mounted.path("file");
@@ -427,6 +432,9 @@ fn extended_attributes() {
         rustix::fs::listxattr(mounted.path("bare"), &mut names),
         Ok(0)
     );
+    // A list that Linux cannot carry is refused, not cut.
+    let too_much = rustix::fs::listxattr_query(mounted.path("crowded"));
+    assert_eq!(too_much, Err(Errno::TOOBIG));
 }
 
 /// Version 2, then tag, permissions and id per entry: owner, nobody may read, group, mask, other.

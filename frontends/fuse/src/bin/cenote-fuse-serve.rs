@@ -1,8 +1,8 @@
 //! Serves a file system of constants at a directory until it is unmounted.
 //!
 //! A tool for measuring the transport and for testing what a killed server leaves behind.
-//! `cenote-fuse-serve DIRECTORY [--files N] [--no-cache] [--namespace] [--device PATH]`
-//! prints `ready` when the mount can be used. With `--namespace` it first enters a user namespace
+//! `cenote-fuse-serve DIRECTORY [--files N] [--no-cache] [--namespace] [--device PATH]
+//! [--threads MIN:MAX]` prints `ready` when the mount can be used. With `--namespace` it first enters a user namespace
 //! of its own, and then lists the root directory from inside.
 
 #![forbid(unsafe_code)]
@@ -14,14 +14,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-const USAGE: &str =
-    "usage: cenote-fuse-serve DIRECTORY [--files N] [--no-cache] [--namespace] [--device PATH]";
+const USAGE: &str = "\
+usage: cenote-fuse-serve DIRECTORY [--files N] [--no-cache] [--namespace] [--device PATH]
+                         [--threads MIN:MAX]";
 
 struct Arguments {
     directory: PathBuf,
     file_system: NullFileSystem,
     namespace: bool,
     device: Option<PathBuf>,
+    threads: Option<(usize, usize)>,
 }
 
 fn parse() -> Result<Arguments, Box<dyn Error>> {
@@ -34,6 +36,7 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
         },
         namespace: false,
         device: None,
+        threads: None,
     };
     while let Some(option) = given.next() {
         match option.to_str().ok_or(USAGE)? {
@@ -44,6 +47,14 @@ fn parse() -> Result<Arguments, Box<dyn Error>> {
             "--no-cache" => arguments.file_system.lifetime = Lifetime::NONE,
             "--namespace" => arguments.namespace = true,
             "--device" => arguments.device = Some(given.next().ok_or(USAGE)?.into()),
+            "--threads" => {
+                let range = given.next().ok_or(USAGE)?;
+                let (least, most) = range
+                    .to_str()
+                    .and_then(|r| r.split_once(':'))
+                    .ok_or(USAGE)?;
+                arguments.threads = Some((least.parse()?, most.parse()?));
+            }
             _ => return Err(USAGE.into()),
         }
     }

@@ -94,7 +94,7 @@ fn option_text(options: &MountOptions) -> OsString {
     let size = options.request_size_max;
     text.extend_from_slice(format!(",subtype=cenote,max_read={size}").as_bytes());
     let switches = [
-        (true, ",default_permissions"),
+        (options.default_permissions(), ",default_permissions"),
         (options.allow_other, ",allow_other"),
         (options.read_only, ",ro"),
         (!options.executables, ",noexec"),
@@ -139,6 +139,18 @@ mod tests {
         assert_eq!(
             text,
             "fsname=tank/a\\,b\\\\c,subtype=cenote,max_read=4096,default_permissions,ro"
+        );
+        let checks = |options: &MountOptions| {
+            option_text(options)
+                .to_string_lossy()
+                .contains("default_permissions")
+        };
+        options.check_permissions = false;
+        assert!(!checks(&options));
+        options.allow_other = true;
+        assert!(
+            checks(&options),
+            "with others let in, the checks cannot be switched off"
         );
     }
 }

@@ -15,7 +15,7 @@ mod stale;
 mod table;
 
 pub use namespace::{NamespaceError, enter_namespace};
-pub use stale::{clear_stale_mounts, is_stale};
+pub use stale::{ClearedMounts, clear_stale_mounts, is_stale};
 pub use table::{FILE_SYSTEM_TYPE, MountEntry, mounts, own_mounts};
 
 use crate::filesystem::{Errno, FileSystem};
@@ -113,8 +113,11 @@ pub struct MountOptions {
     pub source: OsString,
     /// Refuse writes before they reach us.
     pub read_only: bool,
-    /// Let users other than the mounting one in. Permissions are checked in either case.
+    /// Let users other than the mounting one in.
     pub allow_other: bool,
+    /// Let the kernel check permissions by owner and mode. Switched off, the mounting user reads
+    /// everything, as rescuing a foreign pool wants; ignored when others are let in.
+    pub check_permissions: bool,
     /// Honour set-user-id bits (property `setuid`); never for unprivileged mounts.
     pub set_user_id: bool,
     /// Honour device nodes (property `devices`); never for unprivileged mounts.
@@ -148,6 +151,7 @@ impl MountOptions {
             source: source.into(),
             read_only: true,
             allow_other: rustix::process::geteuid().is_root(),
+            check_permissions: true,
             set_user_id: true,
             devices: true,
             executables: true,
@@ -160,6 +164,11 @@ impl MountOptions {
             readdirplus_always: true,
             device: PathBuf::from("/dev/fuse"),
         }
+    }
+
+    /// Whether the kernel checks permissions: always when several users may enter.
+    fn default_permissions(&self) -> bool {
+        self.check_permissions || self.allow_other
     }
 
     fn flags(&self) -> MountFlags {
@@ -176,12 +185,15 @@ impl MountOptions {
 
     fn session_config(&self, file_system: &dyn FileSystem) -> SessionConfig {
         let threads_max = self.threads_max.max(1);
+        let mut features = file_system.features();
+        // The kernel takes ACL enforcement to include all other permission checks.
+        features.posix_acl &= self.default_permissions();
         SessionConfig {
             device_path: self.device.clone(),
             threads_min: self.threads_min.clamp(1, threads_max),
             threads_max,
             wishes: Wishes {
-                features: file_system.features(),
+                features,
                 readdirplus_always: self.readdirplus_always,
                 request_size_max: self.request_size_max.max(WRITE_SIZE_MIN),
                 write_size_max: match self.read_only {
@@ -413,17 +425,15 @@ fn mount_directly(
             });
         }
     };
+    let switch = |on: bool, text: &'static str| if on { text } else { "" };
     let data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},default_permissions,max_read={}{}",
+        "fd={},rootmode=40000,user_id={},group_id={},max_read={}{}{}",
         device.descriptor().as_raw_fd(),
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
         options.request_size_max.max(WRITE_SIZE_MIN),
-        if options.allow_other {
-            ",allow_other"
-        } else {
-            ""
-        },
+        switch(options.default_permissions(), ",default_permissions"),
+        switch(options.allow_other, ",allow_other"),
     );
     let data = CString::new(data).expect("numbers and words hold no NUL");
     let source = options.source.as_os_str();
@@ -436,7 +446,8 @@ fn mount_directly(
         data.as_c_str(),
     ) {
         Ok(()) => Ok(Some(device)),
-        Err(Errno::PERM) => Ok(None),
+        // ACCES is what security modules of containers answer.
+        Err(Errno::PERM | Errno::ACCESS) => Ok(None),
         Err(source) => Err(MountError::Mount {
             mount_point: mount_point.to_owned(),
             source,

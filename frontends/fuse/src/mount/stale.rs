@@ -30,21 +30,29 @@ pub fn is_stale(entry: &MountEntry) -> bool {
     probe.is_ok() && receiver.recv_timeout(PROBE_TIMEOUT) == Ok(Err(Errno::NOTCONN))
 }
 
+/// What became of dead mounts.
+#[derive(Debug, Default)]
+pub struct ClearedMounts {
+    /// Mount points that are free again, deepest first.
+    pub cleared: Vec<PathBuf>,
+    /// Those that resisted, mostly because another user made them.
+    pub failed: Vec<(PathBuf, MountError)>,
+}
+
 /// Unmounts every mount of Cenote at or below `prefix` whose server is gone.
-///
-/// Returns the mount points that were cleared, deepest first. A mount that cannot be cleared, for
-/// lack of permission, ends the attempt with its error.
-pub fn clear_stale_mounts(prefix: &Path) -> Result<Vec<PathBuf>, MountError> {
-    let mut cleared = Vec::new();
+pub fn clear_stale_mounts(prefix: &Path) -> Result<ClearedMounts, MountError> {
+    let mut outcome = ClearedMounts::default();
     let entries = own_mounts().map_err(MountError::Table)?;
     // Later mounts may hide or lie below earlier ones, so the last goes first.
     for entry in entries.iter().rev() {
         if entry.mount_point.starts_with(prefix) && is_stale(entry) {
-            detach(&entry.mount_point)?;
-            cleared.push(entry.mount_point.clone());
+            match detach(&entry.mount_point) {
+                Ok(()) => outcome.cleared.push(entry.mount_point.clone()),
+                Err(error) => outcome.failed.push((entry.mount_point.clone(), error)),
+            }
         }
     }
-    Ok(cleared)
+    Ok(outcome)
 }
 
 /// Clears dead mounts exactly at `mount_point`, which may lie on top of each other.
