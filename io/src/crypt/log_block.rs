@@ -22,18 +22,27 @@ fn u64_at(block: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Splits the record at `record` into clear and encrypted ranges.
-fn split(kind: u64, record: Range<usize>) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
+/// Appends the clear and the encrypted ranges of the record at `record`.
+fn split(
+    kind: u64,
+    record: Range<usize>,
+    clear: &mut Vec<Range<usize>>,
+    secret: &mut Vec<Range<usize>>,
+) {
     let (start, end) = (record.start, record.end);
-    let header = start..(start + RECORD_HEADER_SIZE).min(end);
     let at = |offset: usize| (start + offset).min(end);
+    clear.push(start..at(RECORD_HEADER_SIZE));
     match kind & TYPE_MASK {
-        TX_WRITE => (
-            vec![header, at(64)..at(192)],
-            vec![at(32)..at(64), at(192)..end],
-        ),
-        TX_CLONE_RANGE => (vec![header, at(64)..end], Vec::from([at(32)..at(64)])),
-        _ => (Vec::from([header]), Vec::from([at(32)..end])),
+        TX_WRITE => {
+            clear.push(at(64)..at(192));
+            secret.push(at(32)..at(64));
+            secret.push(at(192)..end);
+        }
+        TX_CLONE_RANGE => {
+            clear.push(at(64)..end);
+            secret.push(at(32)..at(64));
+        }
+        _ => secret.push(at(32)..end),
     }
 }
 
