@@ -72,10 +72,10 @@ pub fn open(
         if length < RECORD_HEADER_SIZE || length > used - at {
             return Err(AuthenticationFailed);
         }
-        let (open, closed) = split(kind, at..at + length);
+        let mut open = Vec::with_capacity(2);
+        split(kind, at..at + length, &mut open, &mut secret);
         open.into_iter()
             .for_each(|range| clear.extend_from_slice(&block[range]));
-        secret.extend(closed);
         at += length;
     }
     let mut text: Vec<u8> = secret
