@@ -212,15 +212,8 @@ fn force_cuts_open_files_off() {
         let mut file = File::open(mounted.path("file")).unwrap();
         if lazily_first {
             mounted.mount.unmount(UnmountMode::Lazy).unwrap();
-            if !Path::new("/sys/fs/fuse/connections").exists() {
-                continue;
-            }
         }
         mounted.mount.unmount(UnmountMode::Force).unwrap();
-        if lazily_first && mounted.mount.is_serving() {
-            println!("skipped: the FUSE control file system is not mounted");
-            continue;
-        }
         assert!(!mounted.mount.is_serving());
         let code = file.read(&mut [0; 10]).unwrap_err().raw_os_error();
         assert!(

@@ -9,6 +9,7 @@
 //! abort. The workers then leave by themselves. If the process dies instead, the mount stays
 //! behind dead, and the next mount at that place, or [`clear_stale_mounts`], removes it.
 
+mod control;
 mod helper;
 mod namespace;
 mod stale;
@@ -32,9 +33,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an unmount waits for the workers before it reports success all the same: the mount
-/// may live on in another mount namespace, which is not ours to end.
+/// How long an unmount waits for the workers before it reports success all the same.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a forced unmount may take to end the connection by itself.
+const FORCE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The kernel accepts no smaller limit for writes (`FUSE_MIN_READ_BUFFER` has room for it).
 const WRITE_SIZE_MIN: u32 = 4096;
@@ -319,17 +322,23 @@ impl Mount {
         }
         match self.current_place()? {
             Some(place) => unmount_path(&place, mode)?,
-            None if mode == UnmountMode::Force => self.abort(),
+            None if mode == UnmountMode::Force => self.abort()?,
             // Detached before, but something still holds it open.
             None if mode == UnmountMode::Normal => return Err(MountError::Busy),
             None => {}
         }
-        if mode == UnmountMode::Force && !self.session.wait_ended(Some(Duration::from_millis(100)))
-        {
-            self.abort();
-        }
-        if mode != UnmountMode::Lazy {
-            self.session.wait_ended(Some(END_TIMEOUT));
+        match mode {
+            UnmountMode::Lazy => {}
+            UnmountMode::Normal => {
+                // It may live on in another mount namespace, which is not ours to end.
+                self.session.wait_ended(Some(END_TIMEOUT));
+            }
+            UnmountMode::Force => {
+                if !self.session.wait_ended(Some(FORCE_TIMEOUT)) {
+                    self.abort()?;
+                    self.session.wait_ended(Some(END_TIMEOUT));
+                }
+            }
         }
         Ok(())
     }
@@ -357,12 +366,15 @@ impl Mount {
         Ok(Some(ours.mount_point.clone()))
     }
 
-    /// Ends the connection through the control file system, which knows it by device number.
-    fn abort(&self) {
-        if let Some((_, (_, minor))) = self.identity {
-            // Best effort: the file system may not be mounted, and then nothing can be done.
-            let _ = std::fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
-        }
+    /// Ends the connection through the control file system.
+    fn abort(&self) -> Result<(), MountError> {
+        let Some((_, (_, minor))) = self.identity else {
+            return Err(MountError::Busy);
+        };
+        control::abort(minor).map_err(|source| MountError::Unmount {
+            mount_point: self.mount_point.clone(),
+            source,
+        })
     }
 }
 

@@ -1,0 +1,32 @@
+//! The FUSE control file system: one directory per connection, named by the device's minor number.
+//!
+//! Writing to its `abort` file ends a connection however many files are open on it and wherever
+//! its mounts are. It usually lies at `/sys/fs/fuse/connections`; where nobody mounted it, root
+//! can have it without putting it anywhere.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+/// Ends the connection whose superblock has this minor device number.
+pub(super) fn abort(minor: u32) -> Result<(), Errno> {
+    let usual = format!("/sys/fs/fuse/connections/{minor}/abort");
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(usual, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(_) => {
+            let root = detached()?;
+            rustix::fs::openat(&root, format!("{minor}/abort"), flags, Mode::empty())?
+        }
+    };
+    rustix::io::write(&file, b"1").map(|_| ())
+}
+
+/// The control file system's root, mounted nowhere.
+fn detached() -> Result<OwnedFd, Errno> {
+    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    let no_attributes = MountAttrFlags::empty();
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, no_attributes)
+}
