@@ -1,9 +1,8 @@
 //! Serves a file system of constants at a directory until it is unmounted.
 //!
 //! A tool for measuring the transport and for testing what a killed server leaves behind.
-//! `cenote-fuse-serve DIRECTORY [--files N] [--no-cache] [--namespace] [--device PATH]
-//! [--threads MIN:MAX]` prints `ready` when the mount can be used. With `--namespace` it first enters a user namespace
-//! of its own, and then lists the root directory from inside.
+//! It prints `ready` when the mount can be used. With `--namespace` it first enters a user
+//! namespace of its own, and then lists the root directory from inside.
 
 #![forbid(unsafe_code)]
 
