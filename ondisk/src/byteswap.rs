@@ -215,7 +215,7 @@ fn swap_znode(bytes: &mut [u8]) {
 }
 
 /// Old entries: {who u32, mask u32, flags u16, type u16}.
-fn swap_old_aces(bytes: &mut [u8]) {
+pub(crate) fn swap_old_aces(bytes: &mut [u8]) {
     for ace in bytes.chunks_exact_mut(OLD_ACE_SIZE) {
         swap_at::<4>(ace, 0);
         swap_at::<4>(ace, 4);

@@ -22,6 +22,7 @@ pub mod dsl_dataset;
 pub mod dsl_dir;
 pub mod embedded_checksum;
 mod error;
+pub mod intent_log;
 pub mod label;
 pub mod nvlist;
 pub mod object_type;
