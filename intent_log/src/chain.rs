@@ -1,0 +1,364 @@
+//! Walking the chain of log blocks (format/2e 2).
+
+use crate::error::IntentLogError;
+use cenote_base::{BlockId, Bookmark, Level, ObjectId, ObjsetId, Txg};
+use cenote_codec::Endian;
+use cenote_codec::checksum::{fletcher2, fletcher4};
+use cenote_dmu::ObjectSet;
+use cenote_io::crypt::open_log_block;
+use cenote_ondisk::intent_log::block::{self, LogBlock};
+use cenote_ondisk::intent_log::record::{
+    self, HEADER_SIZE, Records, TYPE_CASE_INSENSITIVE, record_type,
+};
+use cenote_ondisk::{BlockPointer, ChecksumKind, ObjectType, wire};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The largest log block that OpenZFS makes (format/2e 2).
+const BLOCK_SIZE_MAX: u64 = 128 << 10;
+
+/// Blocks of one chain: 16 GiB of the smallest. OpenZFS syncs long before.
+const BLOCKS_MAX: u64 = 1 << 22;
+
+/// A log block that is valid: its checksum is right and it continues the chain.
+#[derive(Debug)]
+pub struct ChainBlock {
+    /// The pointer that led here.
+    pub pointer: BlockPointer,
+    /// The object set that the log is of.
+    pub objset: ObjsetId,
+    bytes: Vec<u8>,
+    records: Range<usize>,
+    is_locked: bool,
+}
+
+impl ChainBlock {
+    /// The block's number in its chain.
+    pub fn sequence(&self) -> u64 {
+        block::sequence(&self.pointer)
+    }
+
+    /// Whether the records' bodies are ciphertext, for want of a key.
+    pub fn is_locked(&self) -> bool {
+        self.is_locked
+    }
+
+    /// Bytes of records.
+    pub fn records_size(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    /// The records' headers, which are never encrypted.
+    pub fn headers(&self) -> RecordHeaders<'_> {
+        RecordHeaders {
+            bytes: &self.bytes[self.records.clone()],
+        }
+    }
+
+    /// The records. Errors are [`cenote_ondisk::DecodeError`]s; see also [`Self::bad_record`].
+    pub fn records(&self) -> Result<Records<'_>, IntentLogError> {
+        if self.is_locked && !self.records.is_empty() {
+            return Err(IntentLogError::KeyNotLoaded {
+                objset: self.objset,
+            });
+        }
+        Ok(Records::new(&self.bytes[self.records.clone()]))
+    }
+
+    /// An error about a record of this block.
+    pub fn bad_record(&self, source: cenote_ondisk::DecodeError) -> IntentLogError {
+        IntentLogError::BadRecord {
+            objset: self.objset,
+            sequence: self.sequence(),
+            source,
+        }
+    }
+}
+
+/// What is in clear of each record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// The operation's number (format/2e 3), without the case flag.
+    pub record_type: u64,
+    /// Bytes of the record.
+    pub length: u64,
+    /// The txg that the operation belongs to.
+    pub txg: Txg,
+    /// The record's number, increasing over the chain.
+    pub sequence: u64,
+}
+
+/// Iterates over record headers; ends where they stop making sense.
+#[derive(Clone, Debug)]
+pub struct RecordHeaders<'a> {
+    bytes: &'a [u8],
+}
+
+impl Iterator for RecordHeaders<'_> {
+    type Item = RecordHeader;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let word = |offset| wire::u64_le(self.bytes, offset, "log record").ok();
+        let header = RecordHeader {
+            record_type: word(0)? & !TYPE_CASE_INSENSITIVE,
+            length: word(8)?,
+            txg: Txg(word(16)?),
+            sequence: word(24)?,
+        };
+        let length = usize::try_from(header.length)
+            .ok()
+            .filter(|length| *length >= HEADER_SIZE)?;
+        self.bytes = self.bytes.get(length..)?;
+        Some(header)
+    }
+}
+
+/// Iterates over the valid blocks of a chain; ends after an error.
+#[derive(Debug)]
+pub struct Chain {
+    set: Arc<ObjectSet>,
+    next: BlockPointer,
+    blocks: u64,
+}
+
+impl Chain {
+    pub(crate) fn new(set: Arc<ObjectSet>, first: BlockPointer) -> Self {
+        Self {
+            set,
+            next: first,
+            blocks: 0,
+        }
+    }
+
+    /// The pointer behind the last valid block: what a claim must mark allocated too.
+    pub fn end(&self) -> &BlockPointer {
+        &self.next
+    }
+
+    fn check_pointer(&self) -> Result<ChecksumKind, &'static str> {
+        let pointer = &self.next;
+        if pointer.object_type() != ObjectType::INTENT_LOG || pointer.level() != Level(0) {
+            return Err("its pointer is not that of a log block");
+        }
+        let size = pointer.logical_size();
+        if pointer.is_embedded() || pointer.is_gang() || size != pointer.physical_size() {
+            return Err("its pointer has a form that log blocks do not have");
+        }
+        if size > BLOCK_SIZE_MAX || size < block::BLOCK_SIZE_MIN as u64 {
+            return Err("its size is not that of a log block");
+        }
+        match pointer.checksum_kind() {
+            Some(kind @ (ChecksumKind::Zilog | ChecksumKind::Zilog2)) => Ok(kind),
+            _ => Err("its checksum function is not that of a log block"),
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<ChainBlock>, IntentLogError> {
+        if self.next.is_hole() || self.blocks == BLOCKS_MAX {
+            return Ok(None);
+        }
+        let (objset, sequence) = (self.set.id(), block::sequence(&self.next));
+        let kind = self
+            .check_pointer()
+            .map_err(|problem| IntentLogError::BadPointer {
+                objset,
+                sequence,
+                problem,
+            })?;
+        let bookmark = Bookmark {
+            objset,
+            object: ObjectId(0),
+            level: Level(0),
+            block: BlockId(sequence),
+        };
+        let stored = self
+            .set
+            .cache()
+            .pipeline()
+            .read_stored(&self.next, bookmark);
+        let mut bytes = stored.map_err(|source| IntentLogError::Unreadable {
+            objset,
+            sequence,
+            source,
+        })?;
+        let Some(log_block) = judge(&self.next, &mut bytes, kind) else {
+            return Ok(None);
+        };
+        let mut is_locked = false;
+        if self.next.uses_crypt() {
+            match self.set.keys() {
+                None => is_locked = true,
+                Some(keys) => {
+                    let end = log_block.records.end;
+                    if open_log_block(&self.next, &mut bytes, end, keys).is_err() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        self.blocks += 1;
+        let pointer = std::mem::replace(&mut self.next, log_block.next);
+        Ok(Some(ChainBlock {
+            pointer,
+            objset,
+            bytes,
+            records: log_block.records,
+            is_locked,
+        }))
+    }
+}
+
+impl Iterator for Chain {
+    type Item = Result<ChainBlock, IntentLogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let result = self.advance();
+        if result.is_err() {
+            self.blocks = BLOCKS_MAX;
+        }
+        result.transpose()
+    }
+}
+
+/// Decodes a block and brings it into little-endian form, if it is valid.
+///
+/// Validity is the embedded checksum, which covers the verifier and so the block's place in the
+/// chain, and a next pointer that goes on with the following number (format/2e 2).
+fn judge(pointer: &BlockPointer, bytes: &mut [u8], kind: ChecksumKind) -> Option<LogBlock> {
+    let is_big = block::is_big_endian(bytes, kind).ok()?;
+    // The bytes as they would be if the writer had been little-endian.
+    let raw = is_big.then(|| bytes.to_vec());
+    if is_big {
+        block::swap(bytes, kind).ok()?;
+    }
+    let log_block = LogBlock::decode(bytes, kind).ok()?;
+    let mut sealed = raw.unwrap_or_else(|| bytes.to_vec());
+    let endian = if is_big { Endian::Big } else { Endian::Little };
+    let mut trailer = log_block.trailer;
+    trailer.big_endian = is_big;
+    trailer.install_verifier(&mut sealed, block::verifier(pointer));
+    let actual = match kind {
+        ChecksumKind::Zilog2 => fletcher4(&sealed[..log_block.covered], endian),
+        _ => fletcher2(&sealed[..log_block.covered], endian),
+    };
+    let stored = trailer.checksum;
+    let is_right = match pointer.uses_crypt() {
+        // The last two words hold the MAC; the others are folded (format/2d 9).
+        true => [actual[0] ^ actual[2], actual[1] ^ actual[3]] == stored[..2],
+        false => actual == stored,
+    };
+    if !is_right || !log_block.continues(pointer) {
+        return None;
+    }
+    if is_big {
+        record::swap(&mut bytes[log_block.records.clone()]).ok()?;
+    }
+    Some(log_block)
+}
+
+/// The name that `zdb` prints for a record type.
+pub(crate) fn type_name(record_type: u64) -> &'static str {
+    match record_type {
+        record_type::CREATE => "TX_CREATE",
+        record_type::MKDIR => "TX_MKDIR",
+        record_type::MKXATTR => "TX_MKXATTR",
+        record_type::SYMLINK => "TX_SYMLINK",
+        record_type::REMOVE => "TX_REMOVE",
+        record_type::RMDIR => "TX_RMDIR",
+        record_type::LINK => "TX_LINK",
+        record_type::RENAME => "TX_RENAME",
+        record_type::WRITE => "TX_WRITE",
+        record_type::TRUNCATE => "TX_TRUNCATE",
+        record_type::SETATTR => "TX_SETATTR",
+        record_type::ACL_V0 => "TX_ACL_V0",
+        record_type::ACL => "TX_ACL_ACL",
+        record_type::CREATE_ACL => "TX_CREATE_ACL",
+        record_type::CREATE_ATTR => "TX_CREATE_ATTR",
+        record_type::CREATE_ACL_ATTR => "TX_CREATE_ACL_ATTR",
+        record_type::MKDIR_ACL => "TX_MKDIR_ACL",
+        record_type::MKDIR_ATTR => "TX_MKDIR_ATTR",
+        record_type::MKDIR_ACL_ATTR => "TX_MKDIR_ACL_ATTR",
+        record_type::WRITE2 => "TX_WRITE2",
+        record_type::SETSAXATTR => "TX_SETSAXATTR",
+        record_type::RENAME_EXCHANGE => "TX_RENAME_EXCHANGE",
+        record_type::RENAME_WHITEOUT => "TX_RENAME_WHITEOUT",
+        record_type::CLONE_RANGE => "TX_CLONE_RANGE",
+        _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_ondisk::embedded_checksum::{TRAILER_SIZE, seal};
+    use cenote_ondisk::intent_log::block::{CHAIN_SIZE, encode_chain};
+
+    /// A pointer to block `sequence` of a chain.
+    fn pointer(sequence: u64) -> BlockPointer {
+        let mut pointer = BlockPointer::HOLE;
+        (pointer.words[0], pointer.words[1]) = (8, sequence * 8);
+        pointer.words[6] = 1 << 63 | 9 << 48 | 9 << 40 | 2 << 32 | 7 << 16 | 7;
+        pointer.words[12..].copy_from_slice(&[11, 22, 54, sequence]);
+        pointer
+    }
+
+    fn block(sequence: u64, next: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 4096];
+        let used = CHAIN_SIZE + 56;
+        let chain = encode_chain(&pointer(sequence), &pointer(next), used);
+        bytes[..CHAIN_SIZE].copy_from_slice(&chain);
+        for (i, word) in [10_u64, 56, 7, 99, 42, 0, 0].into_iter().enumerate() {
+            bytes[CHAIN_SIZE + 8 * i..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+        let checksum = fletcher4(&bytes, Endian::Little);
+        seal(&mut bytes, CHAIN_SIZE - TRAILER_SIZE, checksum);
+        bytes
+    }
+
+    #[test]
+    fn a_valid_block_continues_the_chain() {
+        let mut bytes = block(5, 6);
+        let judged = judge(&pointer(5), &mut bytes, ChecksumKind::Zilog2).expect("valid");
+        assert_eq!(block::sequence(&judged.next), 6);
+        let headers = RecordHeaders {
+            bytes: &bytes[judged.records],
+        }
+        .collect::<Vec<_>>();
+        let header = RecordHeader {
+            record_type: 10,
+            length: 56,
+            txg: Txg(7),
+            sequence: 99,
+        };
+        assert_eq!(headers, [header]);
+    }
+
+    #[test]
+    fn anything_else_is_the_end() {
+        let mut jump = block(5, 7);
+        assert!(judge(&pointer(5), &mut jump, ChecksumKind::Zilog2).is_none());
+        let mut stale = block(4, 5);
+        assert!(judge(&pointer(5), &mut stale, ChecksumKind::Zilog2).is_none());
+        let mut damaged = block(5, 6);
+        damaged[4000] ^= 1;
+        assert!(judge(&pointer(5), &mut damaged, ChecksumKind::Zilog2).is_none());
+        assert!(judge(&pointer(5), &mut vec![0; 4096], ChecksumKind::Zilog2).is_none());
+    }
+
+    #[test]
+    fn headers_with_absurd_lengths_end_the_list() {
+        let mut bytes = vec![0; 64];
+        bytes[8] = 16;
+        assert_eq!(
+            RecordHeaders { bytes: &bytes }.count(),
+            0,
+            "shorter than a header"
+        );
+        bytes[8..16].fill(0xff);
+        assert_eq!(
+            RecordHeaders { bytes: &bytes }.count(),
+            0,
+            "longer than the block"
+        );
+    }
+}

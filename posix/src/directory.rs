@@ -1,0 +1,323 @@
+//! Directories: finding a name, and listing.
+//!
+//! A directory is a ZAP from names to object numbers; `.` and `..` are not stored (format/3b 4).
+//! A place in a listing is the ZAP's cursor, a hash and a differentiator, so it stays good while
+//! entries come and go; it needs at most 60 bits. Cookies 0, 1 and 2 are `.`, `..` and room for a
+//! control directory; entries that only a replayed intent log knows have bit 62 set.
+
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::kind::FileKind;
+use crate::master::CaseSensitivity;
+use crate::znode::Znode;
+use cenote_base::ObjectId;
+use cenote_dmu::zap::normalize::{self, normalize};
+use cenote_dmu::zap::{ZapEntries, ZapValue};
+use cenote_ondisk::DecodeError;
+use cenote_ondisk::dir_entry::DirEntry;
+use std::sync::Arc;
+
+/// The longest name, with the feature `longname`; without it 255 bytes (format/3b 4).
+pub const NAME_LENGTH_MAX: usize = 1023;
+
+/// The cookie behind `.`; a listing begins at 0.
+const COOKIE_DOT: u64 = 1;
+/// The cookie behind `..`: entries follow.
+const COOKIE_DOT_DOT: u64 = 2;
+/// Marks cookies of entries that the overlay added.
+const COOKIE_ADDED: u64 = 1 << 62;
+
+/// What a name leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The object.
+    pub object: ObjectId,
+    /// Its kind; file systems of version 1 do not tell.
+    pub kind: Option<FileKind>,
+}
+
+impl Target {
+    /// From an entry's first integer.
+    fn from_stored(stored: u64) -> Self {
+        let entry = DirEntry::decode(stored);
+        Self {
+            object: entry.object,
+            kind: FileKind::from_file_type(entry.file_type),
+        }
+    }
+
+    fn directory(object: ObjectId) -> Self {
+        Self {
+            object,
+            kind: Some(FileKind::Directory),
+        }
+    }
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// The name as stored.
+    pub name: Vec<u8>,
+    /// What it leads to.
+    pub target: Target,
+    /// Where to go on behind this entry; below 2^63.
+    pub cookie: u64,
+}
+
+/// Lists a directory from a cookie on. Ends after the first error.
+#[derive(Debug)]
+pub struct DirectoryReader {
+    directory: Arc<Znode>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Dot,
+    DotDot,
+    Stored(Box<ZapEntries>),
+    Added(u64),
+    End,
+}
+
+impl DirectoryReader {
+    fn new(directory: Arc<Znode>, cookie: u64) -> Result<Self, PosixError> {
+        directory.require_directory()?;
+        let mut reader = Self {
+            directory,
+            stage: Stage::End,
+        };
+        reader.stage = match cookie {
+            0 => Stage::Dot,
+            COOKIE_DOT => Stage::DotDot,
+            COOKIE_DOT_DOT | 3 => reader.stored_from(0)?,
+            _ if cookie & COOKIE_ADDED != 0 => Stage::Added(cookie & !COOKIE_ADDED),
+            _ => reader.stored_from(cookie)?,
+        };
+        Ok(reader)
+    }
+
+    fn stored_from(&self, cursor: u64) -> Result<Stage, PosixError> {
+        Ok(match self.directory.zap()? {
+            Some(zap) => Stage::Stored(Box::new(zap.entries_from(cursor))),
+            None => Stage::Added(0),
+        })
+    }
+
+    fn next_stored(&mut self) -> Result<Option<DirectoryEntry>, PosixError> {
+        let Stage::Stored(entries) = &mut self.stage else {
+            return Ok(None);
+        };
+        for entry in entries.by_ref() {
+            let entry = entry?;
+            let Some(name) = entry.key.as_name() else {
+                return Err(self.directory.inconsistent("an entry's key is not a name"));
+            };
+            if self
+                .directory
+                .changes()
+                .is_some_and(|changes| changes.hides(name))
+            {
+                continue;
+            }
+            if entry.cursor >= COOKIE_ADDED {
+                return Err(self
+                    .directory
+                    .inconsistent("a directory with a 48-bit hash"));
+            }
+            let target = decode_target(&self.directory, &entry.value)?;
+            let (name, cookie) = (name.to_vec(), entry.cursor);
+            return Ok(Some(DirectoryEntry {
+                name,
+                target,
+                cookie,
+            }));
+        }
+        Ok(None)
+    }
+
+    fn next_entry(&mut self) -> Result<Option<DirectoryEntry>, PosixError> {
+        if let Stage::Dot = self.stage {
+            self.stage = Stage::DotDot;
+            let target = Target::directory(self.directory.id());
+            return Ok(Some(DirectoryEntry {
+                name: b".".into(),
+                target,
+                cookie: COOKIE_DOT,
+            }));
+        }
+        if let Stage::DotDot = self.stage {
+            self.stage = self.stored_from(0)?;
+            let target = Target::directory(self.directory.attributes().parent);
+            return Ok(Some(DirectoryEntry {
+                name: b"..".into(),
+                target,
+                cookie: COOKIE_DOT_DOT,
+            }));
+        }
+        if let Stage::Stored(_) = self.stage {
+            if let Some(entry) = self.next_stored()? {
+                return Ok(Some(entry));
+            }
+            self.stage = Stage::Added(0);
+        }
+        let Stage::Added(after) = self.stage else {
+            return Ok(None);
+        };
+        let next = self
+            .directory
+            .changes()
+            .and_then(|changes| changes.added_after(after));
+        let Some((place, name, target)) = next else {
+            return Ok(None);
+        };
+        let (name, cookie) = (name.to_vec(), COOKIE_ADDED | place);
+        self.stage = Stage::Added(place);
+        Ok(Some(DirectoryEntry {
+            name,
+            target,
+            cookie,
+        }))
+    }
+}
+
+impl Iterator for DirectoryReader {
+    type Item = Result<DirectoryEntry, PosixError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let result = self.next_entry();
+        if !matches!(result, Ok(Some(_))) {
+            self.stage = Stage::End;
+        }
+        result.transpose()
+    }
+}
+
+/// The first integer is the object; further ones are tolerated, as OpenZFS does.
+fn decode_target(directory: &Znode, value: &ZapValue) -> Result<Target, PosixError> {
+    let first = value.as_u64s().and_then(|words| words.first().copied());
+    first
+        .map(Target::from_stored)
+        .ok_or_else(|| PosixError::Malformed {
+            object: directory.id(),
+            source: DecodeError::Inconsistent {
+                structure: "directory entry",
+                problem: "its value has no 64-bit integer",
+            },
+        })
+}
+
+impl FileSystem {
+    /// What `name` in `directory` leads to; `None` if there is no such name.
+    ///
+    /// Names are compared by the dataset's rules, as for a local caller: `mixed` looks at the
+    /// case. `.` is the directory itself and `..` its parent.
+    pub fn lookup(&self, directory: &Znode, name: &[u8]) -> Result<Option<Target>, PosixError> {
+        Ok(self
+            .lookup_spelling(directory, name)?
+            .map(|(_, target)| target))
+    }
+
+    /// As [`Self::lookup`], with the name as it is stored.
+    pub fn lookup_spelling(
+        &self,
+        directory: &Znode,
+        name: &[u8],
+    ) -> Result<Option<(Vec<u8>, Target)>, PosixError> {
+        directory.require_directory()?;
+        if name.len() > NAME_LENGTH_MAX {
+            let (length, limit) = (name.len(), NAME_LENGTH_MAX);
+            return Err(PosixError::NameTooLong { length, limit });
+        }
+        match name {
+            b"." => return Ok(Some((name.into(), Target::directory(directory.id())))),
+            b".." => {
+                let parent = directory.attributes().parent;
+                return Ok(Some((name.into(), Target::directory(parent))));
+            }
+            _ => {}
+        }
+        if let Some(change) = directory.changes().and_then(|changes| changes.get(name)) {
+            return Ok(change.map(|(spelling, target)| (spelling.to_vec(), target)));
+        }
+        self.lookup_stored(directory, name)
+    }
+
+    /// Looks among the entries on disk.
+    fn lookup_stored(
+        &self,
+        directory: &Znode,
+        name: &[u8],
+    ) -> Result<Option<(Vec<u8>, Target)>, PosixError> {
+        let Some(zap) = directory.zap()? else {
+            return Ok(None);
+        };
+        let decode = |spelling: Vec<u8>, value: ZapValue| {
+            decode_target(directory, &value).map(|target| Some((spelling, target)))
+        };
+        // Most names are spelled as stored, whatever the rules.
+        if let Some(value) = zap.lookup(name)? {
+            return decode(name.to_vec(), value);
+        }
+        let flags = self.name_flags();
+        if flags == 0 || zap.normalization() == 0 {
+            return Ok(None);
+        }
+        let Some((spelling, value)) = zap.lookup_normalized(name)? else {
+            return Ok(None);
+        };
+        let wanted = normalize(name, flags);
+        if normalize(&spelling, flags) == wanted {
+            return decode(spelling, value);
+        }
+        // The ZAP folds more than a local caller does (`mixed`): an entry that differs only in
+        // case hides the one that is meant.
+        for entry in zap.entries() {
+            let entry = entry?;
+            let name = entry.key.as_name().unwrap_or_default();
+            if normalize(name, flags) == wanted {
+                return decode(name.to_vec(), entry.value);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The normalization by which local callers' names are compared; 0 for exact names.
+    pub(crate) fn name_flags(&self) -> u64 {
+        let rules = &self.master().names;
+        match rules.case {
+            CaseSensitivity::Insensitive => rules.normalization | normalize::FLAG_TOUPPER,
+            CaseSensitivity::Sensitive | CaseSensitivity::Mixed => rules.normalization,
+        }
+    }
+
+    /// Lists `directory` from `cookie` on: 0, or that of the last entry seen.
+    ///
+    /// The first two entries are `.` and `..`.
+    pub fn read_directory(
+        &self,
+        directory: &Arc<Znode>,
+        cookie: u64,
+    ) -> Result<DirectoryReader, PosixError> {
+        DirectoryReader::new(Arc::clone(directory), cookie)
+    }
+
+    /// The next up to `count` entries behind `cookie`, each with its znode.
+    ///
+    /// The znodes are read by several threads at once. One that cannot be read is an error in
+    /// its place and does not end the listing.
+    #[expect(clippy::type_complexity, reason = "an entry and its znode or error")]
+    pub fn read_directory_plus(
+        self: &Arc<Self>,
+        directory: &Arc<Znode>,
+        cookie: u64,
+        count: usize,
+    ) -> Result<Vec<(DirectoryEntry, Result<Arc<Znode>, PosixError>)>, PosixError> {
+        let reader = self.read_directory(directory, cookie)?;
+        let entries = reader.take(count).collect::<Result<Vec<_>, _>>()?;
+        let objects = entries.iter().map(|entry| entry.target.object).collect();
+        let znodes = self.znodes(objects);
+        Ok(entries.into_iter().zip(znodes).collect())
+    }
+}

@@ -1,0 +1,254 @@
+//! Why a file system operation fails, with the place, and what errno that is.
+//!
+//! Places are relative to the dataset: an object number, and the path where the caller named one.
+//! Mapping to errno happens only at the edge, by [`PosixError::errno`].
+
+use cenote_base::{MemoryExceeded, ObjectId, ObjsetId};
+use cenote_dmu::DmuError;
+use cenote_intent_log::IntentLogError;
+use cenote_ondisk::DecodeError;
+use std::borrow::Cow;
+
+/// A file system operation failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PosixError {
+    /// An object cannot be read.
+    #[error(transparent)]
+    Dmu(#[from] DmuError),
+    /// The intent log cannot be read.
+    #[error(transparent)]
+    IntentLog(#[from] IntentLogError),
+    /// The object set holds something else.
+    #[error("object set {objset} is not a file system")]
+    NotFileSystem {
+        /// The object set.
+        objset: ObjsetId,
+    },
+    /// The file system is of a version that this software does not know.
+    #[error("object set {objset} has file system version {version}; 1 to 5 are known")]
+    UnknownVersion {
+        /// The object set.
+        objset: ObjsetId,
+        /// Its version.
+        version: u64,
+    },
+    /// The dataset is encrypted and its key is not loaded.
+    #[error("object set {objset} is encrypted and its key is not loaded")]
+    KeyNotLoaded {
+        /// The object set.
+        objset: ObjsetId,
+    },
+    /// A structure of the file system does not decode.
+    #[error("object {object}: {source}")]
+    Malformed {
+        /// The object that holds it.
+        object: ObjectId,
+        /// What is wrong.
+        source: DecodeError,
+    },
+    /// An object contradicts itself or another.
+    #[error("object {object}: {problem}")]
+    Inconsistent {
+        /// The object.
+        object: ObjectId,
+        /// What contradicts what.
+        problem: &'static str,
+    },
+    /// There is no such name.
+    #[error("object {directory} has no entry '{}'", show(name))]
+    NotFound {
+        /// The directory.
+        directory: ObjectId,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// There is no such object, or it is no file.
+    #[error("object {object} is not a file, directory or link")]
+    NoSuchZnode {
+        /// The object.
+        object: ObjectId,
+    },
+    /// A directory is needed.
+    #[error("object {object} is not a directory")]
+    NotDirectory {
+        /// The object.
+        object: ObjectId,
+    },
+    /// A directory is of no use here.
+    #[error("object {object} is a directory")]
+    IsDirectory {
+        /// The object.
+        object: ObjectId,
+    },
+    /// The object is of a kind that the operation does not know.
+    #[error("object {object} is not {expected}")]
+    WrongKind {
+        /// The object.
+        object: ObjectId,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A name is longer than the format allows.
+    #[error("a name of {length} bytes; at most {limit} are allowed")]
+    NameTooLong {
+        /// Its length in bytes.
+        length: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A path leads through too many symbolic links.
+    #[error("'{}' leads through more than {limit} symbolic links", show(path))]
+    TooManyLinks {
+        /// The path that was asked for.
+        path: Vec<u8>,
+        /// How many are followed.
+        limit: usize,
+    },
+    /// A path leads through a symbolic link, which was not wanted.
+    #[error("'{}' is a symbolic link", show(path))]
+    SymlinkRefused {
+        /// The path up to the link.
+        path: Vec<u8>,
+    },
+    /// A symbolic link leads to an absolute path, which may be outside of the dataset.
+    #[error(
+        "'{}' is a symbolic link to '{}', which may lead out of the dataset",
+        show(path),
+        show(target)
+    )]
+    LeavesDataset {
+        /// The path up to the link.
+        path: Vec<u8>,
+        /// The link's target.
+        target: Vec<u8>,
+    },
+    /// There is no such extended attribute.
+    #[error("object {object} has no extended attribute '{}'", show(name))]
+    NoAttribute {
+        /// The object.
+        object: ObjectId,
+        /// The attribute's name.
+        name: Vec<u8>,
+    },
+    /// A seek starts at or leads beyond the end of the file.
+    #[error("object {object} has nothing to find at or behind offset {offset}")]
+    SeekBeyondEnd {
+        /// The object.
+        object: ObjectId,
+        /// Where the search began, in bytes.
+        offset: u64,
+    },
+    /// A directory can be reached by two ways: the tree has a loop or a double link.
+    #[error("directory {object} is both '{}' and '{}'", show(first), show(second))]
+    DirectoryTwice {
+        /// The directory.
+        object: ObjectId,
+        /// Where it was met first.
+        first: Vec<u8>,
+        /// Where it was met again.
+        second: Vec<u8>,
+    },
+    /// An object's parents do not lead to the root.
+    #[error("object {object}: its parent directories do not lead to the root")]
+    NoPath {
+        /// The object.
+        object: ObjectId,
+    },
+    /// More memory would be needed than is allowed.
+    #[error(transparent)]
+    Memory(#[from] MemoryExceeded),
+    /// An operation in the intent log cannot be repeated.
+    #[error("intent log record {sequence}: {problem}")]
+    Replay {
+        /// The record's sequence number.
+        sequence: u64,
+        /// What does not fit.
+        problem: &'static str,
+    },
+}
+
+/// Bytes of a name or path as text for a message.
+fn show(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// The values of Linux, which are the protocol's on every platform that we mount on.
+mod errno {
+    pub(super) const ENOENT: i32 = 2;
+    pub(super) const EIO: i32 = 5;
+    pub(super) const ENXIO: i32 = 6;
+    pub(super) const ENOMEM: i32 = 12;
+    pub(super) const EACCES: i32 = 13;
+    pub(super) const ENOTDIR: i32 = 20;
+    pub(super) const EISDIR: i32 = 21;
+    pub(super) const EINVAL: i32 = 22;
+    pub(super) const ENAMETOOLONG: i32 = 36;
+    pub(super) const ELOOP: i32 = 40;
+    pub(super) const ENODATA: i32 = 61;
+    pub(super) const EXDEV: i32 = 18;
+    pub(super) const ENOTSUP: i32 = 95;
+    pub(super) const ESTALE: i32 = 116;
+}
+
+impl PosixError {
+    /// The errno that a system call that met this error returns.
+    ///
+    /// Damage of any kind is `EIO`, as in OpenZFS (which says `ECKSUM` inside and `EIO` outside).
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Dmu(DmuError::NoSuchObject { .. }) | Self::NoSuchZnode { .. } => errno::ESTALE,
+            Self::Dmu(error) if error.is_key_not_loaded() => errno::EACCES,
+            Self::Dmu(_) | Self::IntentLog(_) | Self::Malformed { .. } => errno::EIO,
+            Self::Inconsistent { .. } | Self::NoPath { .. } | Self::Replay { .. } => errno::EIO,
+            Self::NotFileSystem { .. } => errno::EINVAL,
+            Self::UnknownVersion { .. } => errno::ENOTSUP,
+            Self::KeyNotLoaded { .. } => errno::EACCES,
+            Self::NotFound { .. } => errno::ENOENT,
+            Self::NotDirectory { .. } => errno::ENOTDIR,
+            Self::IsDirectory { .. } => errno::EISDIR,
+            Self::WrongKind { .. } => errno::EINVAL,
+            Self::NameTooLong { .. } => errno::ENAMETOOLONG,
+            Self::TooManyLinks { .. } | Self::SymlinkRefused { .. } => errno::ELOOP,
+            Self::DirectoryTwice { .. } => errno::ELOOP,
+            Self::LeavesDataset { .. } => errno::EXDEV,
+            Self::NoAttribute { .. } => errno::ENODATA,
+            Self::SeekBeyondEnd { .. } => errno::ENXIO,
+            Self::Memory(_) => errno::ENOMEM,
+        }
+    }
+
+    /// Whether the pool's data is damaged, as opposed to absent, locked or misused.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Dmu(error) => error.is_damage(),
+            _ => self.errno() == errno::EIO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_names_and_damage_differ() {
+        let absent = PosixError::NotFound {
+            directory: ObjectId(34),
+            name: b"a\xff".to_vec(),
+        };
+        assert_eq!(absent.errno(), 2);
+        assert!(!absent.is_damage());
+        assert_eq!(absent.to_string(), "object 34 has no entry 'a\u{fffd}'");
+        let source = DecodeError::Missing {
+            structure: "master node",
+            key: "ROOT",
+        };
+        let damaged = PosixError::Malformed {
+            object: ObjectId(1),
+            source,
+        };
+        assert_eq!(damaged.errno(), 5);
+        assert!(damaged.is_damage());
+    }
+}

@@ -1,0 +1,143 @@
+//! Contents of files: reading, and finding data and holes.
+//!
+//! Blocks are lent out as they are in the cache. What a replayed intent log wrote lies over them
+//! ([`crate::overlay`]). Bytes behind the end of the file are never shown, whatever the last
+//! block holds.
+
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::kind::FileKind;
+use crate::znode::Znode;
+use cenote_base::BlockId;
+use cenote_dmu::{Object, Segment};
+
+/// What a seek looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekTarget {
+    /// The next byte that is stored.
+    Data,
+    /// The next byte that is not; the end of the file counts as one.
+    Hole,
+}
+
+impl FileSystem {
+    /// The contents of `[offset, offset + length)` of a regular file, up to its end.
+    ///
+    /// The pieces are in order and without gaps; fewer bytes mean the end of the file. Callers
+    /// bound `length` by what they can hold: 1 MiB is usual.
+    pub fn read_segments(
+        &self,
+        file: &Znode,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<Segment>, PosixError> {
+        match file.kind() {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(PosixError::IsDirectory { object: file.id() }),
+            _ => return Err(file.wrong_kind("a regular file")),
+        }
+        self.content_segments(file, offset, length)
+    }
+
+    /// As [`Self::read_segments`], of any kind of object.
+    pub(crate) fn content_segments(
+        &self,
+        file: &Znode,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<Segment>, PosixError> {
+        let left = file.attributes().size.saturating_sub(offset);
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(length);
+        if length == 0 {
+            return Ok(Vec::new());
+        }
+        if let Some(content) = file.content() {
+            return content.segments(self.set(), file, offset, length);
+        }
+        match file.object() {
+            Some(object) => Ok(object.segments(offset, length)?),
+            None => Ok(vec![Segment {
+                block: None,
+                start: 0,
+                length,
+            }]),
+        }
+    }
+
+    /// Fills `buffer` from `offset` on and returns how many bytes there were.
+    pub fn read(&self, file: &Znode, offset: u64, buffer: &mut [u8]) -> Result<usize, PosixError> {
+        let mut at = 0;
+        for segment in self.read_segments(file, offset, buffer.len())? {
+            let target = &mut buffer[at..at + segment.length];
+            match segment.bytes() {
+                Some(bytes) => target.copy_from_slice(bytes),
+                None => target.fill(0),
+            }
+            at += segment.length;
+        }
+        Ok(at)
+    }
+
+    /// The whole contents of an object of at most `limit` bytes.
+    pub(crate) fn read_all(&self, file: &Znode, limit: u64) -> Result<Vec<u8>, PosixError> {
+        let size = file.attributes().size;
+        if size > limit {
+            return Err(file.inconsistent("it is larger than its use allows"));
+        }
+        let size = usize::try_from(size).expect("limits are small");
+        let mut bytes = Vec::with_capacity(size);
+        for segment in self.content_segments(file, 0, size)? {
+            match segment.bytes() {
+                Some(piece) => bytes.extend_from_slice(piece),
+                None => bytes.resize(bytes.len() + segment.length, 0),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The next data or hole at or behind `offset`, as `lseek(2)` finds them (format/3b 5).
+    ///
+    /// Holes are whole blocks; the end of the file is a hole, too. [`PosixError::SeekBeyondEnd`]
+    /// at or behind the end, or if no data follow.
+    pub fn seek(&self, file: &Znode, offset: u64, target: SeekTarget) -> Result<u64, PosixError> {
+        let size = file.attributes().size;
+        let beyond = || PosixError::SeekBeyondEnd {
+            object: file.id(),
+            offset,
+        };
+        if offset >= size {
+            return Err(beyond());
+        }
+        let found = match (file.content(), target) {
+            (Some(content), SeekTarget::Data) => content.next_data(file, offset)?,
+            (Some(content), SeekTarget::Hole) => Some(content.next_hole(file, offset)?),
+            (None, SeekTarget::Data) => match file.object() {
+                Some(object) => stored_data(object, offset)?,
+                None => None,
+            },
+            (None, SeekTarget::Hole) => match file.object() {
+                Some(object) => Some(stored_hole(object, offset)?),
+                None => Some(offset),
+            },
+        };
+        match found {
+            Some(found) if target == SeekTarget::Hole => Ok(found.min(size)),
+            Some(found) if found < size => Ok(found),
+            _ => Err(beyond()),
+        }
+    }
+}
+
+/// The first byte at or behind `offset` that lies in a block.
+pub(crate) fn stored_data(object: &Object, offset: u64) -> Result<Option<u64>, PosixError> {
+    let size = object.dnode().data_block_size;
+    let block = object.next_data_block(BlockId(offset / size))?;
+    Ok(block.map(|block| block.0.saturating_mul(size).max(offset)))
+}
+
+/// The first byte at or behind `offset` that lies in none.
+pub(crate) fn stored_hole(object: &Object, offset: u64) -> Result<u64, PosixError> {
+    let size = object.dnode().data_block_size;
+    let block = object.next_hole_block(BlockId(offset / size))?;
+    Ok(block.0.saturating_mul(size).max(offset))
+}

@@ -1,0 +1,130 @@
+//! An open file system.
+
+use crate::attributes::AttributeTables;
+use crate::cache::ZnodeCache;
+use crate::error::PosixError;
+use crate::fuid::FuidTable;
+use crate::kind::FileKind;
+use crate::master::MasterNode;
+use crate::overlay::Overlay;
+use crate::znode::{Znode, ZnodeAbsent};
+use cenote_base::ObjectId;
+use cenote_dmu::ObjectSet;
+use cenote_ondisk::objset::ObjsetKind;
+use std::sync::Arc;
+
+/// A dataset's files, or a snapshot's.
+#[derive(Debug)]
+pub struct FileSystem {
+    set: Arc<ObjectSet>,
+    master: MasterNode,
+    tables: Option<AttributeTables>,
+    domains: FuidTable,
+    znodes: ZnodeCache,
+    overlay: Overlay,
+}
+
+impl FileSystem {
+    /// Opens the file system in `set`, without regard to its intent log.
+    ///
+    /// An encrypted one whose key is not loaded is refused.
+    pub fn open(set: Arc<ObjectSet>) -> Result<Self, PosixError> {
+        if set.header().kind != ObjsetKind::Zfs {
+            return Err(PosixError::NotFileSystem { objset: set.id() });
+        }
+        if set.root().uses_crypt() && set.keys().is_none() {
+            return Err(PosixError::KeyNotLoaded { objset: set.id() });
+        }
+        let master = MasterNode::read(&set)?;
+        let tables = master
+            .system_attributes
+            .map(|id| AttributeTables::read(&set, id));
+        let domains = master
+            .fuid_table
+            .map(|id| FuidTable::read(&set, id))
+            .transpose()?;
+        let znodes = ZnodeCache::new(Arc::clone(set.cache().pipeline().memory()));
+        let file_system = Self {
+            set,
+            master,
+            tables: tables.transpose()?,
+            domains: domains.unwrap_or_default(),
+            znodes,
+            overlay: Overlay::default(),
+        };
+        let root = file_system.znode(file_system.master.root)?;
+        if root.kind() != FileKind::Directory {
+            return Err(PosixError::NotDirectory { object: root.id() });
+        }
+        Ok(file_system)
+    }
+
+    /// The object set below.
+    pub fn set(&self) -> &Arc<ObjectSet> {
+        &self.set
+    }
+
+    /// The file system's settings and special objects.
+    pub fn master(&self) -> &MasterNode {
+        &self.master
+    }
+
+    /// The root directory's object.
+    pub fn root(&self) -> ObjectId {
+        self.master.root
+    }
+
+    /// The table by which FUIDs are shown.
+    pub fn domains(&self) -> &FuidTable {
+        &self.domains
+    }
+
+    /// The znode of object `id`. [`PosixError::NoSuchZnode`] if that is free or no file.
+    pub fn znode(&self, id: ObjectId) -> Result<Arc<Znode>, PosixError> {
+        if let Some(znode) = self.znodes.get(id) {
+            return Ok(znode);
+        }
+        let znode = Arc::new(match self.overlay.nodes.get(&id) {
+            Some(None) => return Err(PosixError::NoSuchZnode { object: id }),
+            Some(Some(node)) => {
+                let object = node.is_stored.then(|| self.set.object(id)).transpose();
+                let object = object.map_err(|error| ZnodeAbsent::from(error).0)?;
+                Znode::from_overlay(id, node, object)?
+            }
+            None => {
+                let object = self
+                    .set
+                    .object(id)
+                    .map_err(|error| ZnodeAbsent::from(error).0)?;
+                Znode::read(object, self.tables.as_ref())?
+            }
+        });
+        self.znodes.insert(&znode);
+        Ok(znode)
+    }
+
+    /// The znodes of several objects, read by several threads at once.
+    pub fn znodes(self: &Arc<Self>, ids: Vec<ObjectId>) -> Vec<Result<Arc<Znode>, PosixError>> {
+        if ids.iter().all(|id| self.znodes.get(*id).is_some()) {
+            return ids.into_iter().map(|id| self.znode(id)).collect();
+        }
+        let file_system = Arc::clone(self);
+        self.set
+            .cache()
+            .workers()
+            .map(ids, move |id| file_system.znode(id))
+    }
+
+    /// A symbolic link's target.
+    pub fn read_link(&self, link: &Znode) -> Result<Vec<u8>, PosixError> {
+        link.read_link()
+    }
+
+    /// The same file system with what a log changed.
+    pub(crate) fn with_overlay(mut self, overlay: Overlay, domains: FuidTable) -> Self {
+        self.znodes = ZnodeCache::new(Arc::clone(self.set.cache().pipeline().memory()));
+        self.overlay = overlay;
+        self.domains = domains;
+        self
+    }
+}

@@ -1,0 +1,141 @@
+//! What `stat` and `statfs` show (format/3b 5, 10).
+
+use crate::file_system::FileSystem;
+use crate::fuid::Fuid;
+use crate::kind::{DeviceNumber, FileKind};
+use crate::time::Timestamp;
+use crate::znode::Znode;
+use cenote_base::ObjectId;
+
+/// Longest name in bytes without the feature `longname`.
+const NAME_LENGTH: u32 = 255;
+const NAME_LENGTH_LONG: u32 = 1023;
+/// Object numbers have 48 bits, of which OpenZFS reports as many free as are not in use.
+const OBJECTS_MAX: u64 = 1 << 48;
+/// A new object takes at least a dnode.
+const OBJECT_SIZE: u64 = 512;
+
+/// The attributes of an object as `stat(2)` has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// `st_ino`: the object's number.
+    pub object: ObjectId,
+    /// Tells objects apart that had the same number at different times.
+    pub generation: u64,
+    /// The type.
+    pub kind: FileKind,
+    /// The lower twelve bits of the mode.
+    pub mode: u16,
+    /// Number of names.
+    pub links: u64,
+    /// Owner.
+    pub uid: Fuid,
+    /// Group.
+    pub gid: Fuid,
+    /// Bytes; for directories the number of entries with `.` and `..`.
+    pub size: u64,
+    /// Allocated space in units of 512 bytes.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_size: u64,
+    /// The number of a device node.
+    pub device: DeviceNumber,
+    /// Last read.
+    pub accessed: Timestamp,
+    /// Last change of the content.
+    pub modified: Timestamp,
+    /// Last change of content or attributes.
+    pub changed: Timestamp,
+    /// Creation.
+    pub created: Timestamp,
+}
+
+/// What the dataset layer knows about space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatasetSpace {
+    /// Bytes that the dataset refers to.
+    pub referenced: u64,
+    /// Bytes that could still be written.
+    pub available: u64,
+    /// The property `recordsize` in bytes, a power of two.
+    pub record_size: u64,
+    /// Whether the feature and property `longname` are on.
+    pub long_names: bool,
+}
+
+/// Space and object counts as `statvfs(3)` has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystemStat {
+    /// Bytes of a block; all block counts are in this unit.
+    pub block_size: u64,
+    /// Blocks, used and free.
+    pub blocks: u64,
+    /// Blocks free, for anybody.
+    pub blocks_free: u64,
+    /// Objects, used and free.
+    pub files: u64,
+    /// Objects that could still be made.
+    pub files_free: u64,
+    /// Longest name in bytes.
+    pub name_length_max: u32,
+}
+
+impl FileSystem {
+    /// What `stat` shows of `znode`.
+    pub fn stat(&self, znode: &Znode) -> Stat {
+        let attributes = znode.attributes();
+        let (used, slots, block_size) = match znode.object() {
+            Some(object) => {
+                let dnode = object.dnode();
+                (
+                    dnode.used_bytes(),
+                    dnode.slots() as u64,
+                    dnode.data_block_size,
+                )
+            }
+            // The log made it: it has no space yet.
+            None => (0, 1, OBJECT_SIZE),
+        };
+        Stat {
+            object: znode.id(),
+            generation: attributes.generation,
+            kind: znode.kind(),
+            mode: attributes.permissions(),
+            links: attributes.links,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            size: attributes.size,
+            blocks: used.saturating_add(256) / 512 + slots,
+            block_size,
+            device: attributes.device,
+            accessed: attributes.accessed,
+            modified: attributes.modified,
+            changed: attributes.changed,
+            created: attributes.created,
+        }
+    }
+
+    /// What `statfs` shows, from what the dataset layer knows.
+    pub fn stat_file_system(&self, space: DatasetSpace) -> FileSystemStat {
+        let block_size = space.record_size.max(1);
+        let rounded = space
+            .referenced
+            .div_ceil(block_size)
+            .saturating_mul(block_size);
+        let objects_used = self.set().root().fill();
+        let objects_free = OBJECTS_MAX.saturating_sub(objects_used);
+        let files_free = objects_free.min(space.available / OBJECT_SIZE);
+        FileSystemStat {
+            block_size,
+            blocks: rounded.saturating_add(space.available) / block_size,
+            blocks_free: space.available / block_size,
+            files: files_free.saturating_add(objects_used),
+            files_free,
+            name_length_max: if space.long_names {
+                NAME_LENGTH_LONG
+            } else {
+                NAME_LENGTH
+            },
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! A znode: an open object of a file system with its attributes parsed.
+
+use crate::acl::StoredAcl;
+use crate::attributes::{AttributeTables, Attributes};
+use crate::error::PosixError;
+use crate::kind::FileKind;
+use crate::overlay::{Content, NameChanges, Node};
+use cenote_base::{BlockId, ObjectId};
+use cenote_dmu::{DmuError, Object, Zap};
+use cenote_ondisk::znode_phys::ZnodePhys;
+use cenote_ondisk::{DecodeError, NvList, ObjectType};
+use std::sync::{Arc, OnceLock};
+
+/// The longest target of a symbolic link; Linux allows 4095 bytes.
+const SYMLINK_LENGTH_MAX: u64 = 64 << 10;
+
+/// An object of a file system.
+///
+/// It shows the object as it was when it was opened; nothing changes under a read-only pool.
+#[derive(Debug)]
+pub struct Znode {
+    id: ObjectId,
+    kind: FileKind,
+    attributes: Attributes,
+    /// The object on disk; none for what only a replayed log knows.
+    object: Option<Object>,
+    /// A directory's entries, once they were asked for.
+    zap: OnceLock<Zap>,
+    names: Option<Arc<NameChanges>>,
+    content: Option<Arc<Content>>,
+}
+
+impl Znode {
+    fn new(
+        id: ObjectId,
+        attributes: Attributes,
+        object: Option<Object>,
+    ) -> Result<Self, PosixError> {
+        let Some(kind) = FileKind::from_mode(attributes.mode) else {
+            let (structure, field) = ("znode", "mode");
+            let source = DecodeError::BadValue {
+                structure,
+                field,
+                value: attributes.mode,
+            };
+            return Err(PosixError::Malformed { object: id, source });
+        };
+        let (zap, names, content) = (OnceLock::new(), None, None);
+        Ok(Self {
+            id,
+            kind,
+            attributes,
+            object,
+            zap,
+            names,
+            content,
+        })
+    }
+
+    /// Parses the attributes of an object on disk.
+    pub(crate) fn read(
+        object: Object,
+        tables: Option<&AttributeTables>,
+    ) -> Result<Self, PosixError> {
+        let attributes = read_attributes(&object, tables)?;
+        Self::new(object.id(), attributes, Some(object))
+    }
+
+    /// An object as the overlay has it.
+    pub(crate) fn from_overlay(
+        id: ObjectId,
+        node: &Node,
+        object: Option<Object>,
+    ) -> Result<Self, PosixError> {
+        let mut znode = Self::new(id, node.attributes.clone(), object)?;
+        znode.names = node.names.clone();
+        znode.content = node.content.clone();
+        Ok(znode)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(id: ObjectId) -> Self {
+        let attributes = Attributes {
+            mode: 0o100_644,
+            ..Attributes::default()
+        };
+        Self::new(id, attributes, None).expect("a regular file")
+    }
+
+    /// The object's number.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// Its attributes.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// The object on disk; `None` for what only a replayed log knows.
+    pub fn object(&self) -> Option<&Object> {
+        self.object.as_ref()
+    }
+
+    pub(crate) fn changes(&self) -> Option<&NameChanges> {
+        self.names.as_deref()
+    }
+
+    pub(crate) fn content(&self) -> Option<&Content> {
+        self.content.as_deref()
+    }
+
+    /// About how many bytes the znode takes in memory.
+    pub(crate) fn memory_size(&self) -> u64 {
+        let dnode = self.object.as_ref().map(|object| object.dnode());
+        let dnode = dnode.map_or(0, |dnode| {
+            size_of_val(dnode) + dnode.bonus.capacity() + size_of_val(&*dnode.block_pointers)
+        });
+        // The table's slot and the reference counts come on top.
+        (size_of::<Self>() + self.attributes.heap_size() + dnode + 64) as u64
+    }
+
+    /// A directory's entries on disk; `None` if it has none there.
+    pub(crate) fn zap(&self) -> Result<Option<&Zap>, PosixError> {
+        let Some(object) = &self.object else {
+            return Ok(None);
+        };
+        if let Some(zap) = self.zap.get() {
+            return Ok(Some(zap));
+        }
+        let zap = Zap::open(object.clone())?;
+        Ok(Some(self.zap.get_or_init(|| zap)))
+    }
+
+    /// The small extended attributes.
+    pub(crate) fn xattr_list(&self) -> Result<Option<NvList>, PosixError> {
+        let packed = self
+            .attributes
+            .xattrs
+            .as_deref()
+            .filter(|packed| !packed.is_empty());
+        let list = packed.map(NvList::decode).transpose();
+        list.map_err(|source| PosixError::Malformed {
+            object: self.id,
+            source,
+        })
+    }
+
+    pub(crate) fn require_directory(&self) -> Result<(), PosixError> {
+        match self.kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(PosixError::NotDirectory { object: self.id }),
+        }
+    }
+
+    pub(crate) fn inconsistent(&self, problem: &'static str) -> PosixError {
+        PosixError::Inconsistent {
+            object: self.id,
+            problem,
+        }
+    }
+
+    pub(crate) fn wrong_kind(&self, expected: &'static str) -> PosixError {
+        PosixError::WrongKind {
+            object: self.id,
+            expected,
+        }
+    }
+
+    /// A symbolic link's target (format/3b 2): an attribute, the end of a legacy znode's bonus
+    /// buffer, or the object's first block.
+    pub(crate) fn read_link(&self) -> Result<Vec<u8>, PosixError> {
+        if self.kind != FileKind::Symlink {
+            return Err(self.wrong_kind("a symbolic link"));
+        }
+        if let Some(target) = &self.attributes.symlink {
+            return Ok(target.clone());
+        }
+        let size = self.attributes.size;
+        if size > SYMLINK_LENGTH_MAX {
+            return Err(self.inconsistent("a symbolic link of more than 64 KiB"));
+        }
+        let Some(object) = &self.object else {
+            return Err(self.inconsistent("a symbolic link without a target"));
+        };
+        let dnode = object.dnode();
+        if dnode.bonus_type == ObjectType::ZNODE
+            && let Some(target) = ZnodePhys::inline_symlink(dnode, size)
+        {
+            return Ok(target.to_vec());
+        }
+        let length = usize::try_from(size).expect("at most 64 KiB");
+        match object.block(BlockId(0))? {
+            Some(block) if block.len() >= length => Ok(block[..length].to_vec()),
+            _ => Err(self.inconsistent("a symbolic link without a target")),
+        }
+    }
+}
+
+fn read_attributes(
+    object: &Object,
+    tables: Option<&AttributeTables>,
+) -> Result<Attributes, PosixError> {
+    let dnode = object.dnode();
+    let malformed = |source| PosixError::from(object.malformed(source));
+    match (dnode.bonus_type, tables) {
+        (ObjectType::ZNODE, _) => ZnodePhys::decode(&dnode.bonus)
+            .map(Attributes::from_legacy)
+            .map_err(malformed),
+        (ObjectType::SYSTEM_ATTRIBUTES, Some(tables)) => {
+            let mut attributes = Attributes::default();
+            if !dnode.bonus.is_empty() {
+                tables
+                    .take_buffer(&dnode.bonus, &mut attributes)
+                    .map_err(malformed)?;
+            }
+            if let Some(spill) = object.spill()? {
+                tables
+                    .take_buffer(&spill, &mut attributes)
+                    .map_err(malformed)?;
+            }
+            Ok(attributes)
+        }
+        _ => Err(PosixError::NoSuchZnode {
+            object: object.id(),
+        }),
+    }
+}
+
+impl From<DmuError> for ZnodeAbsent {
+    fn from(error: DmuError) -> Self {
+        match error {
+            DmuError::NoSuchObject { object, .. } => Self(PosixError::NoSuchZnode { object }),
+            error => Self(PosixError::Dmu(error)),
+        }
+    }
+}
+
+/// An error of opening an object, in which absence is a stale reference.
+pub(crate) struct ZnodeAbsent(pub(crate) PosixError);
+
+impl StoredAcl {
+    /// Whether any list is stored.
+    pub fn is_some(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+}
