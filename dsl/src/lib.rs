@@ -21,6 +21,8 @@ mod dsl;
 mod error;
 mod facts;
 mod features;
+#[cfg(test)]
+mod golden_tests;
 mod holds;
 mod key_material;
 mod keys;
@@ -30,6 +32,8 @@ mod objset_cache;
 pub mod property;
 mod resume_token;
 mod space;
+#[cfg(test)]
+mod testing;
 
 pub use bookmarks::Bookmark;
 pub use dataset::{Dataset, DatasetType, SnapshotEntry};

@@ -173,6 +173,9 @@ fn master_node(dataset: &Dataset, property: Property) -> Result<Computed, DslErr
         Property::Version => "VERSION",
         _ => info.name,
     };
+    if dataset.is_inconsistent() {
+        return read_only(PropertyValue::None);
+    }
     let set = dataset.object_set()?;
     // A file system of which the receive has just begun has no master node yet.
     if set.dnode(MASTER_NODE)?.is_none() {
