@@ -7,6 +7,7 @@
 
 mod ci;
 mod delegate;
+mod fuzz;
 mod workspace;
 
 use std::process::ExitCode;
@@ -19,7 +20,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   golden [KIND...]            compare pools made by OpenZFS with what Cenote reads from them
   zoo [--mutants N] [--seed S] [KIND...]
                               damaged pools: no panic, no hang, no unbounded memory
-  fuzz NAME|all [--minutes N] fuzz targets, one per decoder
+  fuzz NAME|all [--minutes N] [--input FILE]
+                              fuzz targets, one per decoder, or one input again
   bench NAME [ARGUMENT...]    measurements beside the machine's ceiling and the rival
 ";
 
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
         "tidy" => ci::tidy(),
         "golden" => delegate::golden(rest),
         "zoo" => delegate::zoo(rest),
-        "fuzz" => delegate::fuzz(rest),
+        "fuzz" => fuzz::run(rest),
         "bench" => delegate::bench(rest),
         "help" | "-h" | "--help" => {
             print!("{USAGE}");

@@ -68,6 +68,19 @@ impl<'a> Structure<'a> {
         self.tree.nodes.len()
     }
 
+    /// The contents of all blocks that are not indirect, each with the name of its type.
+    pub fn contents(&self) -> impl Iterator<Item = (String, &[u8])> {
+        let nodes = self.tree.nodes.iter();
+        nodes
+            .filter(|node| node.role != Role::Indirect)
+            .map(|node| (node.pointer.object_type().to_string(), &node.content[..]))
+    }
+
+    /// The newest uberblock.
+    pub fn uberblock(&self) -> &cenote_ondisk::Uberblock {
+        &self.labels.best
+    }
+
     /// A mutant drawn from `random`.
     pub fn mutant(&self, random: &mut Random) -> Result<Mutant> {
         match random.below(20) {

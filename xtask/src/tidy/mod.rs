@@ -97,7 +97,7 @@ fn text_files(root: &Path) -> Result<Vec<TextFile>> {
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 let hidden = name.starts_with('.') && name != ".ci" && name != ".cargo";
-                let generated = ["target", "corpus", "artifacts"].contains(&name.as_str());
+                let generated = ["target", "corpus", "artifacts", "seeds"].contains(&name.as_str());
                 if !hidden && !generated {
                     pending.push(entry.path());
                 }
