@@ -7,7 +7,7 @@ use std::io::Read;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The world as a pool sees it.
-pub trait Env: Send + Sync {
+pub trait Env: std::fmt::Debug + Send + Sync {
     /// Time since the Unix epoch, UTC.
     fn wall_clock(&self) -> Duration;
 

@@ -1,1 +1,22 @@
-//! cenote-pool
+//! What drives a pool and owns its tables: import, space, verification, status.
+//!
+//! [`assemble`] groups the devices that a scan found into pools, [`import`] opens one, and
+//! [`Pool`] then holds every layer below the file systems. Nothing here knows file systems or
+//! volumes; they open an object set of a dataset and go on from there.
+
+#![forbid(unsafe_code)]
+
+mod candidate;
+mod error;
+mod import;
+mod mos;
+mod options;
+mod pool;
+mod space;
+pub mod verify;
+
+pub use candidate::{PoolCandidate, assemble};
+pub use error::{ImportError, MissingVdev};
+pub use import::import;
+pub use options::{ImportOptions, Rewind};
+pub use pool::Pool;

@@ -1,0 +1,124 @@
+//! Why a pool cannot be imported or a part of it not be read.
+
+use cenote_base::{Guid, Txg};
+use cenote_dmu::DmuError;
+use cenote_dsl::DslError;
+use cenote_ondisk::DecodeError;
+use cenote_vdev::VdevError;
+use std::path::PathBuf;
+
+/// A vdev that was not found, with what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingVdev {
+    /// Its guid; 0 when no label and no configuration tells of it.
+    pub guid: Guid,
+    /// The top-level vdev that it belongs to, as `zpool status` names it.
+    pub top: String,
+    /// Where it was last.
+    pub last_path: Option<PathBuf>,
+    /// Whether it is a log device: then the pool can do without.
+    pub is_log: bool,
+}
+
+impl std::fmt::Display for MissingVdev {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.top)?;
+        match (&self.last_path, self.guid.0) {
+            (Some(path), guid) => write!(f, " device {guid}, last seen as {}", path.display()),
+            (None, 0) => write!(f, ", of which no device was found"),
+            (None, guid) => write!(f, " device {guid}"),
+        }
+    }
+}
+
+/// A pool cannot be imported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// No device carries an uberblock with a right checksum (within the limit asked for).
+    #[error(
+        "no device has a readable uberblock{}; check that all devices are given",
+        limit.map(|txg| format!(" of txg {txg} or older")).unwrap_or_default()
+    )]
+    NoUberblock {
+        /// The newest txg allowed.
+        limit: Option<Txg>,
+    },
+    /// The pool's version is not one that exists.
+    #[error("pool version {version} is not supported")]
+    UnsupportedVersion {
+        /// The version.
+        version: u64,
+    },
+    /// Features are active that must be known to read the pool.
+    #[error("the pool uses features that this software does not know: {}", features.join(", "))]
+    UnsupportedFeatures {
+        /// Their guids.
+        features: Vec<String>,
+    },
+    /// Devices are missing without which nothing can be read.
+    #[error("devices are missing: {}", list(missing))]
+    MissingDevices {
+        /// What is missing.
+        missing: Vec<MissingVdev>,
+    },
+    /// Only log devices are missing.
+    #[error(
+        "log devices are missing (import with -m to lose their records): {}",
+        list(missing)
+    )]
+    MissingLogs {
+        /// What is missing.
+        missing: Vec<MissingVdev>,
+    },
+    /// The pool was in use on another system and not exported.
+    #[error("the pool was in use by {hostname} (hostid {hostid:x}) until {timestamp}")]
+    InUse {
+        /// The other system's name.
+        hostname: String,
+        /// Its hostid.
+        hostid: u64,
+        /// Seconds since the epoch of the last uberblock.
+        timestamp: u64,
+    },
+    /// Another system writes heartbeats to the pool.
+    #[error("the pool is active on another system ({hostname})")]
+    ActiveElsewhere {
+        /// The other system's name.
+        hostname: String,
+    },
+    /// There is no checkpoint to rewind to.
+    #[error("the pool has no checkpoint")]
+    NoCheckpoint,
+    /// Rewinding would cross a step of a raidz expansion.
+    #[error("txg {txg} lies before a step of a raidz expansion; it cannot be rewound to")]
+    RewindAcrossExpansion {
+        /// The txg wanted.
+        txg: Txg,
+    },
+    /// The vdevs of the configuration are not the ones the uberblock was written for.
+    #[error("the sum of the vdevs' guids is {found:x}, the uberblock says {expected:x}")]
+    BadGuidSum {
+        /// The sum over the configuration.
+        found: u64,
+        /// The uberblock's.
+        expected: u64,
+    },
+    /// The vdev tree cannot be opened.
+    #[error("the vdevs cannot be opened: {0}")]
+    Vdevs(#[from] VdevError),
+    /// The pool's own metadata cannot be read.
+    #[error("the pool's metadata is damaged: {0}")]
+    Metadata(#[from] DmuError),
+    /// The pool's configuration does not decode.
+    #[error("the pool's configuration is damaged: {0}")]
+    Config(#[from] DecodeError),
+    /// The dataset layer's objects are damaged.
+    #[error("the pool's dataset directory is damaged: {0}")]
+    Dsl(#[from] DslError),
+}
+
+fn list(missing: &[MissingVdev]) -> String {
+    let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    lines.join("; ")
+}

@@ -1,0 +1,388 @@
+//! From devices to an open pool.
+//!
+//! 1. The labels give a provisional tree, good enough to read the meta object set (MOS).
+//! 2. The best uberblock that the options allow names the MOS's root.
+//! 3. The MOS holds the trusted configuration: the tree is built again from it.
+//! 4. Features, the guid sum, missing vdevs, removed vdevs and dirty time logs are looked at.
+//! 5. The dataset layer opens.
+//!
+//! With a rewind the steps from 2 on are tried for one uberblock after another.
+
+use crate::candidate::PoolCandidate;
+use crate::error::{ImportError, MissingVdev};
+use crate::mos::{self, directory_object, directory_words};
+use crate::options::{ImportOptions, Rewind};
+use crate::pool::Pool;
+use crate::space;
+use cenote_base::{Env, Guid, MemoryBudget, ObjsetId, Txg};
+use cenote_cache::{BlockCache, CacheLimits};
+use cenote_device::Device;
+use cenote_dmu::ObjectSet;
+use cenote_io::{Pipeline, Workers};
+use cenote_ondisk::device_removal::MappingEntry;
+use cenote_ondisk::pool_config::{PoolConfig, PoolState};
+use cenote_ondisk::uberblock::Uberblock;
+use cenote_ondisk::{VdevConfig, VdevKind, features};
+use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, Vdevs};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A rewind with `-F` goes back this many txgs at most: blocks freed in them are still there.
+const REWIND_TXGS: u64 = 2;
+/// The pool version with feature flags.
+const VERSION_FEATURES: u64 = 5000;
+/// Reads in flight: enough for a dozen hard disks, or a virtual disk's queue.
+const WORKER_THREADS: usize = 16;
+
+/// The devices of an import.
+struct Devices {
+    open: HashMap<Guid, Arc<dyn Device>>,
+    paths: HashMap<Guid, PathBuf>,
+}
+
+/// Everything between the vdevs and the MOS.
+struct Stack {
+    vdevs: Arc<Vdevs>,
+    cache: Arc<BlockCache>,
+    mos: Arc<ObjectSet>,
+}
+
+/// Opens the pool that `candidate` describes.
+pub fn import(
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+    env: Arc<dyn Env>,
+) -> Result<Pool, ImportError> {
+    check_use(candidate, options)?;
+    let devices = Devices {
+        open: candidate.devices(),
+        paths: candidate.paths(),
+    };
+    let workers = Arc::new(Workers::new(WORKER_THREADS));
+    let mut failure = None;
+    for uberblock in uberblocks_to_try(candidate, options)? {
+        match open_at(candidate, &devices, uberblock, options, &workers, &env) {
+            Ok(pool) => return Ok(pool),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    Err(failure.unwrap_or(ImportError::NoUberblock { limit: options.txg }))
+}
+
+/// Refuses a pool that another system may be using (format/1 1.5 and 1.6).
+fn check_use(candidate: &PoolCandidate, options: &ImportOptions) -> Result<(), ImportError> {
+    let config = &candidate.config;
+    if options.read_only || options.force || config.state != PoolState::Active {
+        return Ok(());
+    }
+    let hostname = config.hostname.clone().unwrap_or_default();
+    let uberblocks = candidate.uberblocks();
+    if uberblocks
+        .first()
+        .is_some_and(|best| best.multihost.is_some_and(|m| m.delay_ns > 0))
+    {
+        return Err(ImportError::ActiveElsewhere { hostname });
+    }
+    if config.hostid != 0 && config.hostid != options.hostid {
+        let timestamp = uberblocks.first().map_or(0, |best| best.timestamp);
+        return Err(ImportError::InUse {
+            hostname,
+            hostid: config.hostid,
+            timestamp,
+        });
+    }
+    Ok(())
+}
+
+/// The uberblocks to open, best first.
+fn uberblocks_to_try(
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+) -> Result<Vec<Uberblock>, ImportError> {
+    let all = candidate.uberblocks();
+    let newest = all.first().cloned();
+    let limit = options.txg.unwrap_or(Txg(u64::MAX));
+    let mut allowed: Vec<Uberblock> = all.into_iter().filter(|u| u.txg <= limit).collect();
+    let (Some(newest), Some(best)) = (newest, allowed.first().map(|u| u.txg)) else {
+        return Err(ImportError::NoUberblock { limit: options.txg });
+    };
+    match options.rewind {
+        Rewind::Never => allowed.truncate(1),
+        Rewind::Recent => allowed.retain(|u| u.txg.0 + REWIND_TXGS >= best.0),
+        Rewind::Extreme => {}
+    }
+    // Data moves when a raidz vdev grows; older uberblocks do not know where to.
+    let crosses = |u: &Uberblock| u.raidz_reflow_word != newest.raidz_reflow_word;
+    if allowed.first().is_some_and(crosses) {
+        return Err(ImportError::RewindAcrossExpansion { txg: best });
+    }
+    allowed.retain(|u| !crosses(u));
+    Ok(allowed)
+}
+
+fn open_stack(
+    tree: &VdevConfig,
+    devices: &Devices,
+    uberblock: &Uberblock,
+    options: &ImportOptions,
+    workers: &Arc<Workers>,
+) -> Result<Stack, ImportError> {
+    let open_options = OpenOptions {
+        reflow: uberblock.raidz_reflow(),
+        ..OpenOptions::default()
+    };
+    let vdevs = Arc::new(Vdevs::open(tree, &devices.open, &open_options)?);
+    let memory = MemoryBudget::new(options.buffer_bytes);
+    let pipeline = Arc::new(Pipeline::new(Arc::clone(&vdevs), memory));
+    let limits = CacheLimits::of_total(options.cache_bytes);
+    let cache = Arc::new(BlockCache::new(pipeline, Arc::clone(workers), limits));
+    let mos = ObjectSet::open(Arc::clone(&cache), ObjsetId::MOS, uberblock.root, None)?;
+    Ok(Stack { vdevs, cache, mos })
+}
+
+/// The pool's own configuration.
+fn read_config(mos: &Arc<ObjectSet>) -> Result<PoolConfig, ImportError> {
+    let object = directory_object(mos, "config")?;
+    let object = object.ok_or(cenote_ondisk::DecodeError::Missing {
+        structure: "object directory",
+        key: "config",
+    })?;
+    Ok(PoolConfig::decode(&mos::packed_list(mos, object)?)?)
+}
+
+fn open_at(
+    candidate: &PoolCandidate,
+    devices: &Devices,
+    mut uberblock: Uberblock,
+    options: &ImportOptions,
+    workers: &Arc<Workers>,
+    env: &Arc<dyn Env>,
+) -> Result<Pool, ImportError> {
+    if !uberblock.is_version_supported() {
+        return Err(ImportError::UnsupportedVersion {
+            version: uberblock.version,
+        });
+    }
+    check_label_features(candidate, &uberblock)?;
+    // What the labels tell of as missing is only refused once the trusted tree is known, but
+    // when the MOS cannot be read for want of it, that is the reason to give.
+    let provisional = open_stack(&candidate.tree, devices, &uberblock, options, workers);
+    let provisional = provisional.map_err(|error| missing_or(candidate, devices, error))?;
+    if options.rewind_to_checkpoint {
+        uberblock = checkpoint(&provisional.mos, &uberblock)?;
+    }
+    let mos = match options.rewind_to_checkpoint {
+        true => {
+            let cache = Arc::clone(&provisional.cache);
+            ObjectSet::open(cache, ObjsetId::MOS, uberblock.root, None)?
+        }
+        false => provisional.mos,
+    };
+    let mut config = read_config(&mos)?;
+    let mut tree = config
+        .vdev_tree
+        .clone()
+        .ok_or(cenote_ondisk::DecodeError::Missing {
+            structure: "pool configuration",
+            key: "vdev_tree",
+        })?;
+    check_missing(&tree, devices, options)?;
+    let found = tree.guid_sum();
+    if found != uberblock.guid_sum {
+        return Err(ImportError::BadGuidSum {
+            found,
+            expected: uberblock.guid_sum,
+        });
+    }
+    set_paths(&mut tree, &devices.paths);
+    let stack = open_stack(&tree, devices, &uberblock, options, workers)?;
+    prepare_vdevs(&stack, &tree)?;
+    if let Some(salt) = space::checksum_salt(&stack.mos)? {
+        stack.cache.pipeline().set_salt(salt);
+    }
+    config.vdev_tree = Some(tree);
+    let Stack { vdevs, cache, mos } = stack;
+    Pool::open(
+        candidate, config, uberblock, vdevs, cache, mos, options, env,
+    )
+}
+
+/// Active features stand in the label, since the MOS may not be readable without knowing them.
+fn check_label_features(
+    candidate: &PoolCandidate,
+    uberblock: &Uberblock,
+) -> Result<(), ImportError> {
+    if uberblock.version != VERSION_FEATURES {
+        return Ok(());
+    }
+    let active = candidate
+        .config
+        .features_for_read
+        .clone()
+        .unwrap_or_default();
+    let features: Vec<String> = active
+        .into_iter()
+        .filter(|guid| !features::is_readable(guid))
+        .collect();
+    if features.is_empty() {
+        Ok(())
+    } else {
+        Err(ImportError::UnsupportedFeatures { features })
+    }
+}
+
+/// The vdevs that keep a tree from being read: leaves of top-level vdevs without a way around.
+fn missing_vdevs(tree: &VdevConfig, devices: &Devices) -> Vec<MissingVdev> {
+    let mut missing = Vec::new();
+    for top in &tree.children {
+        let is_lost = match top.kind {
+            VdevKind::Hole | VdevKind::Indirect => false,
+            VdevKind::Missing => true,
+            _ => !is_readable(top, &devices.open),
+        };
+        if !is_lost {
+            continue;
+        }
+        let name = top_name(top);
+        let gone = top
+            .leaves()
+            .filter(|leaf| !devices.open.contains_key(&leaf.guid));
+        missing.extend(gone.map(|leaf| MissingVdev {
+            guid: leaf.guid,
+            top: name.clone(),
+            last_path: leaf.path.clone(),
+            is_log: top.is_log,
+        }));
+    }
+    missing
+}
+
+/// How `zpool status` names a top-level vdev.
+fn top_name(top: &VdevConfig) -> String {
+    let id = top.id.unwrap_or_default();
+    match top.kind {
+        VdevKind::Raidz => format!("raidz{}-{id}", top.parity),
+        VdevKind::Draid => format!("draid{}-{id}", top.parity),
+        VdevKind::Missing => format!("top-level vdev {id}"),
+        VdevKind::Disk | VdevKind::File => format!("top-level vdev {id}"),
+        ref kind => format!("{}-{id}", kind.name()),
+    }
+}
+
+/// Whether enough leaves are open below `top` to read all of it.
+fn is_readable(top: &VdevConfig, open: &HashMap<Guid, Arc<dyn Device>>) -> bool {
+    // Bottom up over the tree, children before parents, without recursion.
+    let order: Vec<&VdevConfig> = top.walk().collect();
+    let mut readable: HashMap<*const VdevConfig, bool> = HashMap::new();
+    for vdev in order.iter().rev() {
+        let lost = vdev
+            .children
+            .iter()
+            .filter(|c| !readable[&std::ptr::from_ref(*c)])
+            .count();
+        let good = match vdev.kind {
+            _ if vdev.children.is_empty() => {
+                open.contains_key(&vdev.guid) || vdev.kind == VdevKind::DistributedSpare
+            }
+            VdevKind::Raidz | VdevKind::Draid => lost as u64 <= vdev.parity,
+            _ => lost < vdev.children.len(),
+        };
+        readable.insert(std::ptr::from_ref(*vdev), good);
+    }
+    readable[&std::ptr::from_ref(top)]
+}
+
+/// The missing devices if there are any: they explain any other error.
+fn missing_or(candidate: &PoolCandidate, devices: &Devices, error: ImportError) -> ImportError {
+    let missing = missing_vdevs(&candidate.tree, devices);
+    match missing.iter().any(|vdev| !vdev.is_log) {
+        true => ImportError::MissingDevices { missing },
+        false => error,
+    }
+}
+
+fn check_missing(
+    tree: &VdevConfig,
+    devices: &Devices,
+    options: &ImportOptions,
+) -> Result<(), ImportError> {
+    let missing = missing_vdevs(tree, devices);
+    if missing.iter().any(|vdev| !vdev.is_log) {
+        return Err(ImportError::MissingDevices { missing });
+    }
+    if !missing.is_empty() && !options.missing_logs {
+        return Err(ImportError::MissingLogs { missing });
+    }
+    Ok(())
+}
+
+/// Replaces the advisory paths by those where the devices were found.
+fn set_paths(tree: &mut VdevConfig, paths: &HashMap<Guid, PathBuf>) {
+    let mut stack = vec![tree];
+    while let Some(vdev) = stack.pop() {
+        if let Some(path) = paths.get(&vdev.guid) {
+            vdev.path = Some(path.clone());
+        }
+        stack.extend(vdev.children.iter_mut());
+    }
+}
+
+/// The uberblock of the pool's checkpoint, to be opened in place of `current`.
+fn checkpoint(mos: &Arc<ObjectSet>, current: &Uberblock) -> Result<Uberblock, ImportError> {
+    let words = directory_words(mos, "com.delphix:zpool_checkpoint")?;
+    let words = words.ok_or(ImportError::NoCheckpoint)?;
+    let words: [u64; 27] = words
+        .as_slice()
+        .try_into()
+        .map_err(|_| ImportError::NoCheckpoint)?;
+    let mut uberblock = Uberblock::from_words(&words)?;
+    uberblock.little_endian = current.little_endian;
+    Ok(uberblock)
+}
+
+/// Gives the vdevs what only the MOS knows: where removed ones went, and what leaves missed.
+fn prepare_vdevs(stack: &Stack, tree: &VdevConfig) -> Result<(), ImportError> {
+    for top in &tree.children {
+        if top.kind == VdevKind::Indirect {
+            set_indirect_mapping(stack, top)?;
+        }
+        set_class(stack, top)?;
+    }
+    for leaf in tree.leaves() {
+        if let Some(object) = leaf.dtl {
+            let ranges = space::dirty_time_log(&stack.mos, object)?;
+            stack.vdevs.set_dtl(leaf.guid, &ranges);
+        }
+    }
+    Ok(())
+}
+
+fn set_class(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {
+    let (Some(zap), Some(id)) = (top.top_zap, top.id) else {
+        return Ok(());
+    };
+    let bias = stack
+        .mos
+        .zap(zap)?
+        .lookup(b"org.zfsonlinux:allocation_bias")?;
+    match bias.as_ref().and_then(|bias| bias.as_str()) {
+        Some("special") => stack.vdevs.set_class(id, AllocationClass::Special),
+        Some("dedup") => stack.vdevs.set_class(id, AllocationClass::Dedup),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn set_indirect_mapping(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {
+    let mapping = mos::indirect_mapping(&stack.mos, top)?;
+    let entry = |entry: MappingEntry| IndirectEntry {
+        source: entry.source,
+        target: entry.destination,
+    };
+    let entries = mapping.into_iter().map(entry).collect();
+    stack
+        .vdevs
+        .set_indirect_mapping(top.id.unwrap_or_default(), entries)?;
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Reading the pool's own objects: the directory, packed lists, and tables of integers.
+
+use cenote_base::ObjectId;
+use cenote_dmu::{DmuError, Object, ObjectSet};
+use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingEntry, MappingHeader};
+use cenote_ondisk::nvlist::NvList;
+use cenote_ondisk::{DecodeError, VdevConfig, wire};
+use std::sync::Arc;
+
+/// The object directory is always object 1 (format/1b 4).
+pub const OBJECT_DIRECTORY: ObjectId = ObjectId(1);
+
+/// A configuration of 65536 vdevs with long paths is below this.
+const PACKED_LIST_BYTES_MAX: u64 = 64 << 20;
+
+/// The object that directory entry `key` names.
+pub(crate) fn directory_object(
+    mos: &Arc<ObjectSet>,
+    key: &str,
+) -> Result<Option<ObjectId>, DmuError> {
+    Ok(mos
+        .zap(OBJECT_DIRECTORY)?
+        .lookup_u64(key)?
+        .filter(|id| *id != 0)
+        .map(ObjectId))
+}
+
+/// The integers of directory entry `key`.
+pub(crate) fn directory_words(
+    mos: &Arc<ObjectSet>,
+    key: &str,
+) -> Result<Option<Vec<u64>>, DmuError> {
+    let value = mos.zap(OBJECT_DIRECTORY)?.lookup(key.as_bytes())?;
+    Ok(value.and_then(|value| value.as_u64s()))
+}
+
+/// The name-value list packed in an object; its length stands in the bonus buffer.
+pub(crate) fn packed_list(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<NvList, DmuError> {
+    let object = mos.object(id)?;
+    let structure = "packed nvlist object";
+    let length = wire::u64_le(&object.dnode().bonus, 0, structure)
+        .map_err(|source| object.malformed(source))?;
+    if length > PACKED_LIST_BYTES_MAX {
+        let source = DecodeError::BadValue {
+            structure,
+            field: "length",
+            value: length,
+        };
+        return Err(object.malformed(source));
+    }
+    let mut bytes = vec![0; usize::try_from(length).expect("at most 64 MiB")];
+    object.read(0, &mut bytes)?;
+    NvList::decode(&bytes).map_err(|source| object.malformed(source))
+}
+
+/// Where the space of a removed vdev is now, in order of its addresses.
+pub(crate) fn indirect_mapping(
+    mos: &Arc<ObjectSet>,
+    top: &VdevConfig,
+) -> Result<Vec<MappingEntry>, DmuError> {
+    let mut entries = Vec::new();
+    let Some(object) = top.indirect_object else {
+        return Ok(entries);
+    };
+    let object = mos.object(object)?;
+    let header = MappingHeader::decode(&object.dnode().bonus);
+    let header = header.map_err(|source| object.malformed(source))?;
+    let length = header.entries.saturating_mul(MAPPING_ENTRY_SIZE as u64);
+    let stored = object.dnode().block_id_max.0.saturating_add(1);
+    if length > stored.saturating_mul(object.dnode().data_block_size) {
+        let (structure, field) = ("indirect mapping", "number of entries");
+        let value = header.entries;
+        return Err(object.malformed(DecodeError::BadValue {
+            structure,
+            field,
+            value,
+        }));
+    }
+    for_each_record(&object, length, MAPPING_ENTRY_SIZE, |bytes| {
+        entries.push(MappingEntry::decode(bytes).map_err(|source| object.malformed(source))?);
+        Ok::<(), DmuError>(())
+    })?;
+    Ok(entries)
+}
+
+/// Calls `each` with records of `record` bytes from the first `length` bytes of an object.
+///
+/// The object is read a mebibyte at a time, so that a length that the object does not have
+/// costs time in proportion to its holes only up to `length`, which the caller has bounded.
+pub(crate) fn for_each_record<E: From<DmuError>>(
+    object: &Object,
+    length: u64,
+    record: usize,
+    mut each: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    assert!(record > 0);
+    let chunk = (1 << 20) / record * record;
+    let mut buffer = vec![0; chunk];
+    let mut at = 0;
+    while at < length {
+        let wanted = usize::try_from(length - at).unwrap_or(chunk).min(chunk);
+        let whole = wanted / record * record;
+        if whole == 0 {
+            break;
+        }
+        object.read(at, &mut buffer[..whole])?;
+        for bytes in buffer[..whole].chunks_exact(record) {
+            each(bytes)?;
+        }
+        at += whole as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! What an import is asked to do.
+
+use cenote_base::Txg;
+use std::path::PathBuf;
+
+/// How far back an import may go to find a txg that can be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rewind {
+    /// Only the newest txg.
+    #[default]
+    Never,
+    /// The two before it, whose freed blocks cannot have been reused yet (`-F`).
+    Recent,
+    /// Any txg of which an uberblock is left (`-FX`).
+    Extreme,
+}
+
+/// Options of an import.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// Import although another system may have the pool (`-f`).
+    pub force: bool,
+    /// Import for reading only: then a pool that may be active elsewhere is not refused.
+    pub read_only: bool,
+    /// How far back to go.
+    pub rewind: Rewind,
+    /// The newest txg to look at (`-T`).
+    pub txg: Option<Txg>,
+    /// Do without missing log devices (`-m`).
+    pub missing_logs: bool,
+    /// Open the pool as of its checkpoint.
+    pub rewind_to_checkpoint: bool,
+    /// The name to import the pool under, if not its own.
+    pub new_name: Option<String>,
+    /// The directory below which all mount points are put.
+    pub altroot: Option<PathBuf>,
+    /// Show files as they are after the intent log's replay.
+    pub replay_in_memory: bool,
+    /// This system's hostid, to compare with the label's.
+    pub hostid: u64,
+    /// Limit for cached blocks in bytes.
+    pub cache_bytes: u64,
+    /// Limit for blocks being read and decoded, in bytes.
+    pub buffer_bytes: u64,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        Self {
+            force: false,
+            read_only: true,
+            rewind: Rewind::Never,
+            txg: None,
+            missing_logs: false,
+            rewind_to_checkpoint: false,
+            new_name: None,
+            altroot: None,
+            replay_in_memory: false,
+            hostid: 0,
+            cache_bytes: 64 << 20,
+            buffer_bytes: 128 << 20,
+        }
+    }
+}

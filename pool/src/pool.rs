@@ -1,0 +1,199 @@
+//! An open pool.
+
+use crate::candidate::PoolCandidate;
+use crate::error::ImportError;
+use crate::options::ImportOptions;
+use crate::space::{self, Metaslabs};
+use cenote_base::{Env, Guid, Txg, VdevId};
+use cenote_cache::BlockCache;
+use cenote_dmu::{DmuError, ObjectSet};
+use cenote_dsl::{Dsl, PoolFacts, SpaceFacts};
+use cenote_ondisk::VdevConfig;
+use cenote_ondisk::pool_config::PoolConfig;
+use cenote_ondisk::uberblock::Uberblock;
+use cenote_vdev::{AllocationClass, Vdevs};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a top-level vdev's space is and how much of it is taken, in bytes of its address space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VdevSpace {
+    /// Whole metaslabs.
+    pub size: u64,
+    /// Allocated.
+    pub allocated: u64,
+}
+
+/// An open pool, read-only.
+#[derive(Debug)]
+pub struct Pool {
+    name: String,
+    config: PoolConfig,
+    label_config: PoolConfig,
+    uberblock: Uberblock,
+    vdevs: Arc<Vdevs>,
+    cache: Arc<BlockCache>,
+    mos: Arc<ObjectSet>,
+    dsl: Arc<Dsl>,
+    options: ImportOptions,
+    env: Arc<dyn Env>,
+    metaslabs: Vec<Metaslabs>,
+    space: BTreeMap<VdevId, VdevSpace>,
+}
+
+impl Pool {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the importer hands over all it made"
+    )]
+    pub(crate) fn open(
+        candidate: &PoolCandidate,
+        config: PoolConfig,
+        uberblock: Uberblock,
+        vdevs: Arc<Vdevs>,
+        cache: Arc<BlockCache>,
+        mos: Arc<ObjectSet>,
+        options: &ImportOptions,
+        env: &Arc<dyn Env>,
+    ) -> Result<Self, ImportError> {
+        let own = config
+            .name
+            .clone()
+            .unwrap_or_else(|| candidate.name().to_owned());
+        let name = options.new_name.clone().unwrap_or(own);
+        let tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
+        let found = tops.map(|top| space::metaslabs(&mos, &vdevs, top));
+        let metaslabs: Vec<Metaslabs> = found
+            .filter_map(Result::transpose)
+            .collect::<Result<_, DmuError>>()?;
+        let allocated = space::allocated(&mos, &metaslabs)?;
+        let of = |vdev: &Metaslabs| VdevSpace {
+            size: (vdev.maps.len() as u64) << vdev.shift,
+            allocated: allocated.get(&vdev.vdev).copied().unwrap_or(0),
+        };
+        let space: BTreeMap<VdevId, VdevSpace> =
+            metaslabs.iter().map(|vdev| (vdev.vdev, of(vdev))).collect();
+        let facts = PoolFacts {
+            name: name.clone(),
+            version: uberblock.version,
+            space: space_facts(&vdevs, &space),
+            deflate_ratios: space
+                .keys()
+                .map(|id| (id.0, ratio_of(&vdevs, *id)))
+                .collect(),
+        };
+        let dsl = Dsl::open(Arc::clone(&mos), facts)?;
+        Ok(Self {
+            name,
+            config,
+            label_config: candidate.config.clone(),
+            uberblock,
+            vdevs,
+            cache,
+            mos,
+            dsl,
+            options: options.clone(),
+            env: Arc::clone(env),
+            metaslabs,
+            space,
+        })
+    }
+
+    /// The name that the pool was imported under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The pool's guid.
+    pub fn guid(&self) -> Guid {
+        self.config.pool_guid.unwrap_or_default()
+    }
+
+    /// The pool's own configuration, with the paths where its devices were found.
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// The newest label's configuration, which tells who had the pool last.
+    pub fn label_config(&self) -> &PoolConfig {
+        &self.label_config
+    }
+
+    /// The root vdev's configuration.
+    pub fn vdev_tree(&self) -> &VdevConfig {
+        self.config
+            .vdev_tree
+            .as_ref()
+            .expect("import put the trusted tree here")
+    }
+
+    /// The uberblock that the pool was opened at.
+    pub fn uberblock(&self) -> &Uberblock {
+        &self.uberblock
+    }
+
+    /// The txg that the pool was opened at.
+    pub fn txg(&self) -> Txg {
+        self.uberblock.txg
+    }
+
+    /// The open vdevs.
+    pub fn vdevs(&self) -> &Arc<Vdevs> {
+        &self.vdevs
+    }
+
+    /// The cache that all reads go through.
+    pub fn cache(&self) -> &Arc<BlockCache> {
+        &self.cache
+    }
+
+    /// The meta object set.
+    pub fn mos(&self) -> &Arc<ObjectSet> {
+        &self.mos
+    }
+
+    /// The datasets.
+    pub fn dsl(&self) -> &Arc<Dsl> {
+        &self.dsl
+    }
+
+    /// The options of the import.
+    pub fn options(&self) -> &ImportOptions {
+        &self.options
+    }
+
+    /// Where the pool gets time and randomness from.
+    pub fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
+    /// Size and allocation of each top-level vdev that has metaslabs.
+    pub fn space(&self) -> &BTreeMap<VdevId, VdevSpace> {
+        &self.space
+    }
+
+    pub(crate) fn metaslabs(&self) -> &[Metaslabs] {
+        &self.metaslabs
+    }
+}
+
+/// Accounted bytes per 512 bytes of a vdev's space (format/1c 5).
+fn ratio_of(vdevs: &Vdevs, vdev: VdevId) -> u64 {
+    vdevs.deflate_ratio(vdev).unwrap_or(512)
+}
+
+/// Deflated sums by class, as the dataset layer needs them (format/1d.8).
+fn space_facts(vdevs: &Vdevs, space: &BTreeMap<VdevId, VdevSpace>) -> SpaceFacts {
+    let mut facts = SpaceFacts::default();
+    for (id, space) in space {
+        let ratio = ratio_of(vdevs, *id);
+        let deflated = |bytes: u64| (bytes >> 9).saturating_mul(ratio);
+        match vdevs.class(*id).unwrap_or_default() {
+            AllocationClass::Normal => facts.normal += deflated(space.size),
+            AllocationClass::Special => facts.special_allocated += deflated(space.allocated),
+            AllocationClass::Dedup => facts.dedup_allocated += deflated(space.allocated),
+            AllocationClass::Log => {}
+        }
+    }
+    facts
+}

@@ -1,0 +1,276 @@
+//! Space maps: which ranges of each vdev are allocated (format/1d).
+//!
+//! The set is the replay of each metaslab's own map, then of the pool-wide logs of the txgs since
+//! that map was last brought up to date. Checkpoint and dirty-time maps use the same entries in
+//! other units.
+
+use crate::mos::{OBJECT_DIRECTORY, directory_object};
+use cenote_base::{ObjectId, Txg, VdevId};
+use cenote_dmu::{DmuError, Object, ObjectSet};
+use cenote_ondisk::space_map::{Action, SpaceMapEntry, SpaceMapHeader, SpaceMapItems};
+use cenote_ondisk::vdev_config::VdevConfig;
+use cenote_ondisk::{DecodeError, wire};
+use cenote_vdev::Vdevs;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Units of a log space map: 512 bytes.
+const LOG_SHIFT: u32 = 9;
+/// A vdev has at most 131072 metaslabs by OpenZFS's rules; older software made more.
+const METASLABS_MAX: u64 = 1 << 24;
+
+/// Calls `each` for every entry of the space map in `object`.
+///
+/// Two-word entries do not straddle blocks, so the map is read block by block.
+pub(crate) fn for_each_entry(
+    object: &Object,
+    start: u64,
+    shift: u32,
+    mut each: impl FnMut(SpaceMapEntry),
+) -> Result<SpaceMapHeader, DmuError> {
+    let header = SpaceMapHeader::decode(&object.dnode().bonus);
+    let header = header.map_err(|source| object.malformed(source))?;
+    let size = object.dnode().data_block_size;
+    let end = object
+        .dnode()
+        .block_id_max
+        .0
+        .saturating_add(1)
+        .saturating_mul(size);
+    if header.length > end {
+        let (structure, field) = ("space map", "length");
+        let source = DecodeError::BadValue {
+            structure,
+            field,
+            value: header.length,
+        };
+        return Err(object.malformed(source));
+    }
+    let mut at = 0;
+    while at < header.length {
+        let length = usize::try_from(size.min(header.length - at)).expect("at most a block");
+        for segment in object.segments(at, length)? {
+            let bytes = segment.bytes().ok_or_else(|| {
+                let (structure, problem) = ("space map", "a block below its length is a hole");
+                object.malformed(DecodeError::Inconsistent { structure, problem })
+            })?;
+            for entry in SpaceMapItems::new(bytes, start, shift).entries() {
+                each(entry.map_err(|source| object.malformed(source))?);
+            }
+        }
+        at += size;
+    }
+    Ok(header)
+}
+
+/// Where the metaslabs of a top-level vdev are and what their maps say.
+#[derive(Clone, Debug)]
+pub(crate) struct Metaslabs {
+    pub(crate) vdev: VdevId,
+    pub(crate) ashift: u32,
+    pub(crate) shift: u32,
+    /// Where each metaslab's space begins, in bytes: not at a power of two in a draid vdev.
+    pub(crate) starts: Vec<u64>,
+    /// The space map of each metaslab; `None` where nothing was ever allocated.
+    pub(crate) maps: Vec<Option<ObjectId>>,
+    /// The txg since which each metaslab's changes are only in the logs; 0 for never.
+    pub(crate) unflushed: Vec<u64>,
+}
+
+fn read_words(object: &Object, count: u64) -> Result<Vec<u64>, DmuError> {
+    let mut bytes = vec![0; usize::try_from(count * 8).expect("bounded by the caller")];
+    object.read(0, &mut bytes)?;
+    let words = bytes.chunks_exact(8);
+    Ok(words
+        .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
+        .collect())
+}
+
+/// The metaslabs of a top-level vdev; `None` for one that has none.
+pub(crate) fn metaslabs(
+    mos: &Arc<ObjectSet>,
+    vdevs: &Vdevs,
+    config: &VdevConfig,
+) -> Result<Option<Metaslabs>, DmuError> {
+    let (Some(array), Some(ashift)) = (config.metaslab_array, config.ashift) else {
+        return Ok(None);
+    };
+    if !config.kind.is_concrete() || config.metaslab_shift == 0 {
+        return Ok(None);
+    }
+    let count = config.asize >> config.metaslab_shift;
+    let array = mos.object(array)?;
+    if count > METASLABS_MAX {
+        let (structure, field) = ("vdev configuration", "number of metaslabs");
+        return Err(array.malformed(DecodeError::BadValue {
+            structure,
+            field,
+            value: count,
+        }));
+    }
+    let maps = read_words(&array, count)?;
+    let unflushed = match config.top_zap {
+        Some(zap) => mos
+            .zap(zap)?
+            .lookup_u64("com.delphix:ms_unflushed_phys_txgs")?,
+        None => None,
+    };
+    let unflushed = match unflushed {
+        Some(object) => read_words(&mos.object(ObjectId(object))?, count)?,
+        None => vec![0; usize::try_from(count).expect("bounded above")],
+    };
+    let vdev = config.id.unwrap_or_default();
+    let plain = |index: u64| index << config.metaslab_shift;
+    let start = |index| {
+        vdevs
+            .metaslab(vdev, index)
+            .map_or(plain(index), |(start, _)| start)
+    };
+    Ok(Some(Metaslabs {
+        vdev,
+        ashift,
+        shift: config.metaslab_shift,
+        starts: (0..count).map(start).collect(),
+        maps: maps
+            .into_iter()
+            .map(|id| (id != 0).then_some(ObjectId(id)))
+            .collect(),
+        unflushed,
+    }))
+}
+
+/// The log space maps by txg.
+pub(crate) fn logs(mos: &Arc<ObjectSet>) -> Result<BTreeMap<Txg, ObjectId>, DmuError> {
+    let mut logs = BTreeMap::new();
+    let Some(zap) = directory_object(mos, "com.delphix:log_spacemap_zap")? else {
+        return Ok(logs);
+    };
+    let zap = mos.zap(zap)?;
+    for entry in zap.entries() {
+        let entry = entry?;
+        let txg = entry
+            .key
+            .as_str()
+            .and_then(|key| u64::from_str_radix(key, 16).ok());
+        match (txg, entry.value.as_u64()) {
+            (Some(txg), Some(object)) => logs.insert(Txg(txg), ObjectId(object)),
+            _ => {
+                let (structure, problem) = ("log space map list", "an entry is not txg to object");
+                let source = DecodeError::Inconsistent { structure, problem };
+                return Err(zap.object().malformed(source));
+            }
+        };
+    }
+    Ok(logs)
+}
+
+/// Calls `each` with every allocation and free of a pool, in an order in which replaying them
+/// gives the allocated set: each metaslab's map, then the logs that go beyond it.
+pub(crate) fn replay(
+    mos: &Arc<ObjectSet>,
+    vdevs: &[Metaslabs],
+    mut each: impl FnMut(VdevId, SpaceMapEntry),
+) -> Result<(), DmuError> {
+    for vdev in vdevs {
+        for (map, start) in vdev.maps.iter().zip(&vdev.starts) {
+            let Some(map) = map else { continue };
+            for_each_entry(&mos.object(*map)?, *start, vdev.ashift, |entry| {
+                each(vdev.vdev, entry);
+            })?;
+        }
+    }
+    for (txg, log) in logs(mos)? {
+        for_each_entry(&mos.object(log)?, 0, LOG_SHIFT, |entry| {
+            let vdev = vdevs.iter().find(|vdev| vdev.vdev == entry.vdev);
+            let applies = vdev.is_some_and(|vdev| {
+                let index = usize::try_from(entry.offset >> vdev.shift).unwrap_or(usize::MAX);
+                vdev.unflushed
+                    .get(index)
+                    .is_some_and(|since| txg.0 >= *since)
+            });
+            if applies {
+                each(entry.vdev, entry);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Allocated bytes by vdev, from the totals that the maps keep and the logs beyond them.
+pub(crate) fn allocated(
+    mos: &Arc<ObjectSet>,
+    vdevs: &[Metaslabs],
+) -> Result<BTreeMap<VdevId, u64>, DmuError> {
+    let mut totals: BTreeMap<VdevId, i64> = vdevs.iter().map(|vdev| (vdev.vdev, 0)).collect();
+    for vdev in vdevs {
+        for map in vdev.maps.iter().flatten() {
+            let object = mos.object(*map)?;
+            let header = SpaceMapHeader::decode(&object.dnode().bonus);
+            let header = header.map_err(|source| object.malformed(source))?;
+            let total = totals.entry(vdev.vdev).or_default();
+            *total = total.saturating_add(header.allocated);
+        }
+    }
+    let no_maps: Vec<Metaslabs> = vdevs
+        .iter()
+        .map(|vdev| Metaslabs {
+            maps: vec![None; vdev.maps.len()],
+            ..vdev.clone()
+        })
+        .collect();
+    replay(mos, &no_maps, |vdev, entry| {
+        let length = i64::try_from(entry.length).unwrap_or(i64::MAX);
+        let total = totals.entry(vdev).or_default();
+        *total = match entry.action {
+            Action::Alloc => total.saturating_add(length),
+            Action::Free => total.saturating_sub(length),
+        };
+    })?;
+    let positive = |(vdev, total): (VdevId, i64)| (vdev, u64::try_from(total).unwrap_or(0));
+    Ok(totals.into_iter().map(positive).collect())
+}
+
+/// The ranges of txgs in the dirty time log of a leaf: what the device missed.
+pub(crate) fn dirty_time_log(
+    mos: &Arc<ObjectSet>,
+    object: ObjectId,
+) -> Result<Vec<Range<Txg>>, DmuError> {
+    let mut ranges = Vec::new();
+    for_each_entry(&mos.object(object)?, 0, 0, |entry| {
+        if entry.action == Action::Alloc {
+            ranges.push(Txg(entry.offset)..Txg(entry.offset.saturating_add(entry.length)));
+        }
+    })?;
+    Ok(ranges)
+}
+
+/// The free entries of a checkpoint space map: blocks that only the checkpoint still needs.
+pub(crate) fn checkpoint_frees(
+    mos: &Arc<ObjectSet>,
+    config: &VdevConfig,
+) -> Result<Vec<SpaceMapEntry>, DmuError> {
+    let (Some(zap), Some(ashift)) = (config.top_zap, config.ashift) else {
+        return Ok(Vec::new());
+    };
+    let map = mos.zap(zap)?.lookup_u64("com.delphix:pool_checkpoint_sm")?;
+    let Some(map) = map else {
+        return Ok(Vec::new());
+    };
+    let mut frees = Vec::new();
+    for_each_entry(&mos.object(ObjectId(map))?, 0, ashift, |entry| {
+        if entry.action == Action::Free {
+            frees.push(entry);
+        }
+    })?;
+    Ok(frees)
+}
+
+/// The checksum salt, if the pool has one.
+pub(crate) fn checksum_salt(mos: &Arc<ObjectSet>) -> Result<Option<[u8; 32]>, DmuError> {
+    let value = mos
+        .zap(OBJECT_DIRECTORY)?
+        .lookup(b"org.illumos:checksum_salt")?;
+    let bytes = value.as_ref().and_then(|value| value.as_bytes());
+    Ok(bytes.and_then(|bytes| wire::array(bytes, 0, "checksum salt").ok()))
+}

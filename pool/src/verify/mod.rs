@@ -1,0 +1,139 @@
+//! Verification: reading and checking every block of the pool once.
+//!
+//! Beyond what a scrub does, blocks are decompressed and, where keys are loaded, decrypted and
+//! authenticated; the space that the block trees take is compared with the space maps; and the
+//! datasets' accounting is recomputed. It can be interrupted and resumed.
+
+mod claims;
+mod leaves;
+mod report;
+mod segment_map;
+mod sources;
+mod state;
+mod visit;
+mod walk;
+
+pub use report::{
+    DamagedBlock, PROBLEMS_MAX, VerifyOptions, VerifyProgress, VerifyReport, Watcher,
+};
+pub use state::StateError;
+
+use crate::error::ImportError;
+use crate::pool::Pool;
+use claims::{Claims, VdevClaims};
+use segment_map::SegmentMap;
+use state::Identity;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use walk::{Engine, Pause, Walk};
+
+/// How often the state is saved.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+
+/// A verification cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The list of what to verify cannot be read.
+    #[error(transparent)]
+    Pool(#[from] ImportError),
+    /// The state file is of no use.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// Verifies `pool`, or goes on where the state file says.
+pub fn verify(
+    pool: &Pool,
+    options: &VerifyOptions,
+    watcher: &dyn Watcher,
+) -> Result<VerifyReport, VerifyError> {
+    let engine = Engine {
+        pipeline: Arc::clone(pool.cache().pipeline()),
+        workers: Arc::clone(pool.cache().workers()),
+        options: options.clone(),
+    };
+    let mut walk = begin(pool)?;
+    let (pool_guid, txg) = (pool.guid().0, pool.txg().0);
+    let identity = Identity {
+        pool_guid,
+        txg,
+        all_copies: options.all_copies,
+    };
+    if let Some(path) = &options.state_file {
+        state::load(path, &mut walk, identity)?;
+    }
+    let saved = Cell::new(pool.env().monotonic());
+    loop {
+        let due =
+            || options.state_file.is_some() && pool.env().monotonic() - saved.get() >= SAVE_EVERY;
+        let pause = walk.run(&engine, watcher, &due);
+        match (pause, &options.state_file) {
+            (Pause::Finished, _) => break,
+            (_, Some(path)) => state::save(path, &walk, identity)?,
+            (_, None) => {}
+        }
+        saved.set(pool.env().monotonic());
+        if pause == Pause::Cancelled {
+            return Ok(walk.report);
+        }
+    }
+    let mut report = finish(pool, walk);
+    if let Some(path) = &options.state_file {
+        // All is done: the next verification starts anew.
+        let _ = std::fs::remove_file(path);
+    }
+    report.complete = true;
+    Ok(report)
+}
+
+fn begin(pool: &Pool) -> Result<Walk, ImportError> {
+    let claims = pool.metaslabs().iter().map(|vdev| {
+        (
+            vdev.vdev.0,
+            VdevClaims {
+                ashift: vdev.ashift,
+                map: SegmentMap::default(),
+            },
+        )
+    });
+    let mut vdevs: BTreeMap<u64, VdevClaims> = claims.collect();
+    // Removed vdevs have no space of their own, but addresses on them are claimed once, too.
+    for top in &pool.vdev_tree().children {
+        if top.kind == cenote_ondisk::VdevKind::Indirect {
+            let ashift = top.ashift.unwrap_or(9);
+            let claims = VdevClaims {
+                ashift,
+                map: SegmentMap::default(),
+            };
+            vdevs.insert(top.id.unwrap_or_default().0, claims);
+        }
+    }
+    let clones = sources::clones(pool)?;
+    let report = VerifyReport {
+        pool: pool.name().to_owned(),
+        txg: pool.txg().0,
+        ..VerifyReport::default()
+    };
+    Ok(Walk {
+        roots: sources::roots(pool)?,
+        begun: 0,
+        stack: Vec::new(),
+        leaves: Vec::new(),
+        claims: Claims { vdevs, clones },
+        report,
+        bytes_total: pool.space().values().map(|space| space.allocated).sum(),
+    })
+}
+
+/// Compares the claims with the space maps and the accounting with what it should be.
+fn finish(pool: &Pool, mut walk: Walk) -> VerifyReport {
+    let mut notes = Vec::new();
+    sources::claim_other_space(pool, &mut walk.claims, &mut notes);
+    walk.report.notes.append(&mut notes);
+    let mut report = walk.report;
+    sources::compare_space(pool, &walk.claims, &mut report);
+    report
+}
