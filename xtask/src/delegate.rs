@@ -3,7 +3,7 @@
 //! `xtask` itself stays small this way, so that `cargo xtask tidy` needs no engine to compile.
 
 use crate::workspace;
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 /// Compares golden pools with what Cenote reads from them, and prints a table.
 pub fn golden(arguments: &[String]) -> Result<bool> {
@@ -15,9 +15,26 @@ pub fn zoo(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "zoo", arguments)
 }
 
-/// Runs a measurement.
+/// Runs a measurement: the program `NAME-bench` of the bench package.
 pub fn bench(arguments: &[String]) -> Result<bool> {
-    run_program("cenote-bench", "bench", arguments)
+    let names = bench_names()?;
+    match arguments.split_first() {
+        Some((name, rest)) if names.contains(name) => {
+            run_program("cenote-bench", &format!("{name}-bench"), rest)
+        }
+        Some((name, _)) => bail!("no bench '{name}'; there are: {}", names.join(", ")),
+        None => bail!("which bench? {}", names.join(", ")),
+    }
+}
+
+fn bench_names() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(workspace::root().join("bench/src/bin"))? {
+        let file = entry?.file_name().to_string_lossy().into_owned();
+        names.extend(file.strip_suffix("-bench.rs").map(str::to_string));
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Runs program `name` of `package`, optimised: all three walk a lot of data.
