@@ -5,7 +5,7 @@ pub mod walk;
 
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, FaultyDevice, SystemOpener};
-use cenote_ondisk::{NvList, NvValue, PoolConfig, Uberblock, VdevConfig};
+use cenote_ondisk::{NvList, NvValue, PoolConfig, Uberblock, VdevConfig, VdevKind};
 use cenote_vdev::{OpenOptions, Scan, Vdevs, scan};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -95,6 +95,14 @@ impl Pool {
             uberblock,
             devices,
         })
+    }
+
+    /// Makes the hole at position `id` a removed vdev.
+    pub fn make_indirect(&mut self, id: usize, ashift: u32, asize: u64) {
+        let vdev = &mut self.root.children[id];
+        assert_eq!(vdev.kind, VdevKind::Hole);
+        vdev.kind = VdevKind::Indirect;
+        (vdev.ashift, vdev.asize) = (Some(ashift), asize);
     }
 
     pub fn options(&self) -> OpenOptions {

@@ -7,8 +7,8 @@ use cenote_codec::Endian;
 use cenote_codec::checksum::{fletcher2, fletcher4, sha256};
 use cenote_codec::compress::{Compression, decompress};
 use cenote_ondisk::dnode::Dnode;
-use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, ObjectType, Objset};
-use cenote_vdev::Vdevs;
+use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType, Objset};
+use cenote_vdev::{IndirectEntry, Vdevs};
 use std::collections::HashSet;
 
 /// Whether stored bytes are the pointer's; `None` for checksums that need a salt.
@@ -65,6 +65,25 @@ pub struct Walk {
     seen: HashSet<[u64; 4]>,
     /// Blocks that could not be read or decoded.
     pub failures: Vec<BlockPointer>,
+    /// The mapping of a removed vdev, if there is one.
+    pub mappings: Vec<IndirectEntry>,
+}
+
+/// The entries of a mapping object: 24 bytes each, source in sectors and target (format/1c 6).
+fn mapping_entries(blocks: &[Vec<u8>], count: u64) -> Vec<IndirectEntry> {
+    let bytes = blocks.concat();
+    let word =
+        |bytes: &[u8], i: usize| u64::from_le_bytes(std::array::from_fn(|k| bytes[8 * i + k]));
+    let entries = bytes.chunks_exact(24).take(count as usize);
+    entries
+        .map(|entry| IndirectEntry {
+            source: (word(entry, 0) & (u64::MAX >> 1)) * 512,
+            target: Dva {
+                word0: word(entry, 1),
+                word1: word(entry, 2),
+            },
+        })
+        .collect()
 }
 
 impl Walk {
@@ -107,7 +126,13 @@ impl Walk {
                     continue;
                 };
                 at += 512 * dnode.slots();
-                self.tree(vdevs, &dnode, false);
+                // The births object has a bonus of 8 bytes, the mapping's is longer.
+                let is_mapping = dnode.object_type == ObjectType(0xc3) && dnode.bonus.len() >= 24;
+                let data = self.tree(vdevs, &dnode, is_mapping);
+                if is_mapping {
+                    let count = dnode.bonus[16..24].try_into().map(u64::from_le_bytes);
+                    self.mappings = mapping_entries(&data, count.expect("8 bytes"));
+                }
                 if let Some(spill) = &dnode.spill {
                     self.note(spill);
                 }
