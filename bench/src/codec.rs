@@ -87,8 +87,13 @@ type Named<'a> = (&'a str, Box<dyn Fn(&[u8]) + 'a>);
 
 /// Speeds of the checksums by OpenZFS's names, at 4 KiB and 128 KiB; `seconds` in all.
 pub fn checksums(seconds: f64) -> Vec<Rate> {
+    checksums_named("", seconds)
+}
+
+/// [`checksums`] of those functions whose name starts with `prefix`.
+pub fn checksums_named(prefix: &str, seconds: f64) -> Vec<Rate> {
     let salt = checksum::Salt::new([0x5a; 32]);
-    let functions: [Named<'_>; 7] = [
+    let mut functions: Vec<Named<'_>> = vec![
         (
             "fletcher2",
             Box::new(|data| consume(checksum::fletcher2(data, Endian::Little))),
@@ -106,8 +111,10 @@ pub fn checksums(seconds: f64) -> Vec<Rate> {
         ("edonr", Box::new(|data| consume(salt.edonr(data)))),
         ("blake3", Box::new(|data| consume(salt.blake3(data)))),
     ];
+    functions.retain(|(name, _)| name.starts_with(prefix));
     let sizes = [4 << 10, 128 << 10];
-    let budget = Duration::from_secs_f64(seconds / (functions.len() * sizes.len()) as f64);
+    let count = (functions.len() * sizes.len()).max(1);
+    let budget = Duration::from_secs_f64(seconds / count as f64);
     let mut rates = Vec::new();
     for (name, function) in &functions {
         for block_bytes in sizes {

@@ -1,4 +1,5 @@
-//! Prints the codec crate's speeds: `codec-bench [checksums|parity|ciphers] [seconds]`.
+//! Prints the codec crate's speeds: `codec-bench [checksums|parity|ciphers|all|NAME] [seconds]`,
+//! where `NAME` is the beginning of a checksum's name.
 
 use cenote_bench::codec::{self, Rate};
 
@@ -27,6 +28,7 @@ fn main() {
         "checksums" => print(&codec::checksums(seconds)),
         "parity" => print(&codec::parity(seconds)),
         "ciphers" => print(&codec::ciphers(seconds)),
+        name if !name.is_empty() && name != "all" => print(&codec::checksums_named(name, seconds)),
         _ => {
             print(&codec::checksums(seconds));
             print(&codec::ciphers(seconds));

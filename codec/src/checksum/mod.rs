@@ -12,6 +12,9 @@ mod fletcher;
 mod fletcher_x86;
 mod salt;
 mod sha;
+mod sha512;
+#[cfg(target_arch = "x86_64")]
+mod sha512_x86;
 mod skein;
 
 pub use fletcher::{Fletcher4, fletcher2, fletcher4};

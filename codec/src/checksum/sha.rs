@@ -2,7 +2,7 @@
 
 use super::digest_words;
 use crate::{Endian, Words};
-use sha2::{Digest, Sha256, Sha512_256};
+use sha2::{Digest, Sha256};
 
 /// SHA-256 of `data` as the four big-endian words that ZFS stores on every host.
 pub fn sha256(data: &[u8]) -> Words {
@@ -21,7 +21,7 @@ pub fn sha256_pieces(pieces: &[&[u8]]) -> Words {
 
 /// SHA-512/256 (the FIPS variant with its own initial values) of `data`.
 pub fn sha512_256(data: &[u8]) -> [u8; 32] {
-    Sha512_256::digest(data).into()
+    super::sha512::hash(data)
 }
 
 #[cfg(test)]
