@@ -1,11 +1,9 @@
 //! Pools made by OpenZFS, read block by block: whole, with devices missing, with devices noisy.
 
-mod support;
-
+use crate::support::Pool;
+use crate::support::walk::{self, Walk};
 use cenote_base::{Txg, VdevId};
 use cenote_vdev::{BatchRead, CopyHealth, VdevError, VdevState};
-use support::Pool;
-use support::walk::{self, Walk};
 
 /// Kinds whose whole tree the labels tell (no removed vdevs).
 const KINDS: [&str; 24] = [
