@@ -1,7 +1,7 @@
 //! Pools made by OpenZFS, read block by block: whole, with devices missing, with devices noisy.
 
-use crate::support::Pool;
-use crate::support::walk::{self, Walk};
+use super::support::Pool;
+use super::support::walk::{self, Walk};
 use cenote_base::{Txg, VdevId};
 use cenote_vdev::{BatchRead, CopyHealth, VdevError, VdevState};
 

@@ -1,6 +1,6 @@
 //! Labels of golden devices, whole and damaged, and pools inside disk images.
 
-use crate::support::{Pool, images};
+use super::support::{Pool, images};
 use cenote_base::Txg;
 use cenote_codec::checksum::sha256;
 use cenote_device::{Device, FaultyDevice, MemoryDevice, SystemOpener, WindowDevice};

@@ -3,6 +3,4 @@
 //! The pools are looked for in `../shared/golden` beside the workspace, or where `CENOTE_GOLDEN`
 //! says; without them these tests pass with a notice.
 
-mod blocks;
-mod labels;
-mod support;
+mod golden_pools;

@@ -1,0 +1,5 @@
+//! What the tests on golden pools are made of.
+
+mod blocks;
+mod labels;
+mod support;
