@@ -15,7 +15,6 @@ use std::sync::{Arc, OnceLock};
 /// Extension fields of a dataset.
 pub(crate) mod fields {
     pub const BOOKMARKS: &str = "com.delphix:bookmarks";
-    pub const REMAP_DEADLIST: &str = "com.delphix:remap_deadlist";
     pub const IVSET_GUID: &str = "com.datto:ivset_guid";
     pub const REDACTED: &str = "com.delphix:redacted_datasets";
     pub const RESUME_TO_GUID: &str = "com.delphix:resume_toguid";

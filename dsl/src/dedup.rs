@@ -1,80 +1,24 @@
 //! What deduplication and block cloning save, as the pool's tables count it.
 //!
 //! Source: format/2c 3, 4.6 and 6.1. The object directory's `DDT-statistics` names a ZAP with a
-//! histogram for each dedup table: 64 buckets of 8 numbers. Entries that wait in a dedup log are
-//! in no histogram and are added from the log by whoever loads it. The totals of block cloning
+//! histogram for each dedup table. Entries that wait in a dedup log are in no histogram and have
+//! to be added by whoever loads the log. The totals of block cloning
 //! stand in the bonus buffer of each vdev's table.
 
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::object_directory::keys;
-use cenote_base::ObjectId;
-use cenote_ondisk::wire;
+use cenote_ondisk::brt::BrtVdev;
+use cenote_ondisk::ddt::{DdtStatistics, histogram_from_words};
 
-const BUCKETS: usize = 64;
-const FIELDS: usize = 8;
-
-/// The sums of one or all dedup tables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DedupTotals {
-    /// Different blocks.
-    pub blocks: u64,
-    /// Their size before compression, in bytes.
-    pub logical: u64,
-    /// Their size after compression.
-    pub physical: u64,
-    /// The space that they take.
-    pub allocated: u64,
-    /// References to them.
-    pub references: u64,
-    /// What the references would be before compression.
-    pub referenced_logical: u64,
-    /// After compression.
-    pub referenced_physical: u64,
-    /// The space that they would take.
-    pub referenced_allocated: u64,
+/// Bytes that sharing saves.
+pub fn dedup_saved(totals: &DdtStatistics) -> u64 {
+    totals.referenced_allocated.saturating_sub(totals.allocated)
 }
 
-impl DedupTotals {
-    fn add_bucket(&mut self, bucket: &[u64]) {
-        let fields = [
-            &mut self.blocks,
-            &mut self.logical,
-            &mut self.physical,
-            &mut self.allocated,
-            &mut self.references,
-            &mut self.referenced_logical,
-            &mut self.referenced_physical,
-            &mut self.referenced_allocated,
-        ];
-        for (field, value) in fields.into_iter().zip(bucket) {
-            *field = field.saturating_add(*value);
-        }
-    }
-
-    /// Adds other totals.
-    pub fn add(&mut self, other: &Self) {
-        self.add_bucket(&[
-            other.blocks,
-            other.logical,
-            other.physical,
-            other.allocated,
-            other.references,
-            other.referenced_logical,
-            other.referenced_physical,
-            other.referenced_allocated,
-        ]);
-    }
-
-    /// Bytes that sharing saves.
-    pub fn saved(&self) -> u64 {
-        self.referenced_allocated.saturating_sub(self.allocated)
-    }
-
-    /// The dedup ratio in hundredths; 100 without a table.
-    pub fn ratio(&self) -> u64 {
-        ratio(self.referenced_allocated, self.allocated)
-    }
+/// The dedup ratio in hundredths; 100 without a table.
+pub fn dedup_ratio(totals: &DdtStatistics) -> u64 {
+    ratio(totals.referenced_allocated, totals.allocated)
 }
 
 /// `100 * whole / part`, or 100 when either is 0.
@@ -87,16 +31,17 @@ pub(crate) fn ratio(whole: u64, part: u64) -> u64 {
 }
 
 /// The sums over the histograms of all dedup tables.
-pub fn dedup_totals(dsl: &Dsl) -> Result<DedupTotals, DslError> {
-    let mut totals = DedupTotals::default();
-    for (_, table) in dedup_tables(dsl)? {
-        totals.add(&table);
+pub fn dedup_totals(dsl: &Dsl) -> Result<DdtStatistics, DslError> {
+    let mut totals = DdtStatistics::default();
+    for (_, histogram) in dedup_histograms(dsl)? {
+        histogram.iter().for_each(|bucket| totals.add(bucket));
     }
     Ok(totals)
 }
 
-/// The sums of each dedup table, by the table's name (`DDT-sha256-zap-unique`).
-pub fn dedup_tables(dsl: &Dsl) -> Result<Vec<(String, DedupTotals)>, DslError> {
+/// The histogram of each dedup table by log2 of references, by the table's name
+/// (`DDT-sha256-zap-unique`).
+pub fn dedup_histograms(dsl: &Dsl) -> Result<Vec<(String, Vec<DdtStatistics>)>, DslError> {
     let Some(object) = dsl.object_directory().object(keys::DEDUP_STATISTICS)? else {
         return Ok(Vec::new());
     };
@@ -104,14 +49,11 @@ pub fn dedup_tables(dsl: &Dsl) -> Result<Vec<(String, DedupTotals)>, DslError> {
     let mut tables = Vec::new();
     for entry in zap.entries() {
         let entry = entry?;
-        let (Some(name), Some(words)) = (entry.key.as_str(), entry.value.as_u64s()) else {
-            continue;
-        };
-        let mut totals = DedupTotals::default();
-        for bucket in words.chunks_exact(FIELDS).take(BUCKETS) {
-            totals.add_bucket(bucket);
-        }
-        tables.push((name.to_owned(), totals));
+        let name = entry.key.as_str().unwrap_or_default().to_owned();
+        let words = entry.value.as_u64s().unwrap_or_default();
+        let histogram = histogram_from_words(&words);
+        let histogram = histogram.map_err(|source| DslError::decode(object, source))?;
+        tables.push((name, histogram));
     }
     Ok(tables)
 }
@@ -141,23 +83,14 @@ pub fn clone_totals(dsl: &Dsl) -> Result<CloneTotals, DslError> {
         return Ok(totals);
     }
     for (_, object) in dsl.object_directory().clone_tables()? {
-        let [entries, used, saved] = clone_table(dsl, object)?;
-        totals.entries = totals.entries.saturating_add(entries);
-        totals.used = totals.used.saturating_add(used);
-        totals.saved = totals.saved.saturating_add(saved);
+        let table = dsl.mos().object(object)?;
+        let table = BrtVdev::decode(&table.dnode().bonus);
+        let table = table.map_err(|source| DslError::decode(object, source))?;
+        totals.entries = totals.entries.saturating_add(table.entry_count);
+        totals.used = totals.used.saturating_add(table.used_bytes);
+        totals.saved = totals.saved.saturating_add(table.saved_bytes);
     }
     Ok(totals)
-}
-
-/// Words 3, 5 and 6 of a table's bonus buffer: entries, space used, space saved.
-fn clone_table(dsl: &Dsl, object: ObjectId) -> Result<[u64; 3], DslError> {
-    let table = dsl.mos().object(object)?;
-    let bonus = &table.dnode().bonus;
-    let word = |index: usize| {
-        wire::u64_le(bonus, 8 * index, "block cloning table")
-            .map_err(|source| DslError::decode(object, source))
-    };
-    Ok([word(3)?, word(5)?, word(6)?])
 }
 
 #[cfg(test)]
@@ -166,12 +99,12 @@ mod tests {
 
     #[test]
     fn ratios() {
-        assert_eq!(DedupTotals::default().ratio(), 100);
-        let mut totals = DedupTotals::default();
-        totals.add_bucket(&[1, 0, 0, 1000, 3, 0, 0, 3500]);
-        assert_eq!((totals.ratio(), totals.saved()), (350, 2500));
-        totals.add_bucket(&[0, 0, 0, u64::MAX, 0, 0, 0, 0]);
-        assert_eq!(totals.saved(), 0, "nonsense saves nothing");
+        let mut totals = DdtStatistics::default();
+        assert_eq!(dedup_ratio(&totals), 100);
+        (totals.allocated, totals.referenced_allocated) = (1000, 3500);
+        assert_eq!((dedup_ratio(&totals), dedup_saved(&totals)), (350, 2500));
+        totals.allocated = u64::MAX;
+        assert_eq!(dedup_saved(&totals), 0, "nonsense saves nothing");
         let clones = CloneTotals {
             entries: 1,
             used: 100,

@@ -7,6 +7,7 @@ use crate::name::{DatasetName, NESTING_MAX, is_hidden_component};
 use crate::property::stored::StoredProperties;
 use cenote_base::ObjectId;
 use cenote_dmu::{Object, Zap};
+use cenote_ondisk::crypto_key::DIRECTORY_KEY;
 use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN, UsedBreakdown};
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +15,6 @@ use std::sync::{Arc, OnceLock};
 pub(crate) mod fields {
     pub const FILESYSTEM_COUNT: &str = "com.joyent:filesystem_count";
     pub const SNAPSHOT_COUNT: &str = "com.joyent:snapshot_count";
-    pub const CRYPTO_KEY: &str = "com.datto:crypto_key_obj";
     pub const LIVELIST: &str = "com.delphix:livelist";
     pub const SNAPSHOTS_CHANGED: &str = "com.ixsystems:snapshots_changed";
 }
@@ -142,7 +142,7 @@ impl Directory {
 
     /// The object with the dataset's encryption keys, if it is encrypted.
     pub fn crypto_key(&self) -> Result<Option<ObjectId>, DslError> {
-        let object = self.extension_number(fields::CRYPTO_KEY)?;
+        let object = self.extension_number(DIRECTORY_KEY)?;
         Ok(object.filter(|id| *id != 0).map(ObjectId))
     }
 

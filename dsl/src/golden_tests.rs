@@ -192,3 +192,22 @@ fn properties_are_those_that_openzfs_printed() {
         problems.join("\n")
     );
 }
+
+#[test]
+fn the_books_of_openzfs_are_in_order() {
+    let mut problems = Vec::new();
+    for kind in testing::kinds() {
+        let Some((dsl, _)) = testing::open(&kind) else {
+            continue;
+        };
+        for problem in crate::check(&dsl) {
+            problems.push(format!("{kind}: {problem}"));
+        }
+    }
+    assert!(
+        problems.is_empty(),
+        "{} problems:\n{}",
+        problems.len(),
+        problems.join("\n")
+    );
+}

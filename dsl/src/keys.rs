@@ -11,124 +11,75 @@ use crate::directory::Directory;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::key_material::{KeyFormat, wrapping_key};
-use cenote_base::{Guid, ObjectId};
+use cenote_base::ObjectId;
 use cenote_codec::cipher::{
-    KeyIdentity, NONCE_LENGTH, Suite, TAG_LENGTH, WrappedKeys, WrappingKey, unwrap_keys,
+    AuthenticationFailed, KeyIdentity, Suite, WrappedKeys, WrappingKey, unwrap_keys,
 };
-use cenote_dmu::Zap;
 use cenote_io::ObjsetKeys;
 use cenote_ondisk::DecodeError;
+use cenote_ondisk::crypto_key::{CryptoKey as StoredKey, KeyFormat as StoredFormat};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const STRUCTURE: &str = "DSL crypto key";
+/// A key object has 12 entries.
+const ENTRIES_MAX: usize = 64;
 
-/// The contents of a DSL crypto key object.
+/// The wrapped keys of a clone family.
 #[derive(Clone, Debug)]
 pub struct CryptoKey {
     /// The object.
     pub object: ObjectId,
-    /// What the wrapped keys are bound to: guid, suite, version.
-    pub identity: KeyIdentity,
-    /// The wrapped keys.
-    pub wrapped: WrappedKeys,
-    /// The encryption root's directory.
-    pub root: ObjectId,
-    /// Directories that share the object.
-    pub references: Option<u64>,
-    /// `keyformat` as stored: 1 raw, 2 hex, 3 passphrase.
-    pub format: u64,
-    /// `pbkdf2salt`.
-    pub salt: u64,
-    /// `pbkdf2iters`.
-    pub iterations: u64,
+    /// What it says.
+    pub stored: StoredKey,
 }
 
 impl CryptoKey {
     /// Reads the key object of a clone family.
     pub(crate) fn load(dsl: &Dsl, object: ObjectId) -> Result<Self, DslError> {
         let zap = dsl.mos().zap(object)?;
-        let read = || -> Result<Self, DslError> {
-            let number =
-                |key: &'static str| -> Result<Option<u64>, DslError> { Ok(zap.lookup_u64(key)?) };
-            let suite = number("DSL_CRYPTO_SUITE")?.unwrap_or(0);
-            let suite = Suite::from_number(suite).ok_or_else(|| {
-                let field = "suite";
-                let (structure, value) = (STRUCTURE, suite);
-                DslError::decode(
-                    object,
-                    DecodeError::BadValue {
-                        structure,
-                        field,
-                        value,
-                    },
-                )
-            })?;
-            Ok(Self {
-                object,
-                identity: KeyIdentity {
-                    guid: required(&zap, "DSL_CRYPTO_GUID")?,
-                    suite,
-                    version: number("DSL_CRYPTO_VERSION")?.unwrap_or(0),
-                },
-                wrapped: WrappedKeys {
-                    nonce: bytes::<NONCE_LENGTH>(&zap, "DSL_CRYPTO_IV")?,
-                    tag: bytes::<TAG_LENGTH>(&zap, "DSL_CRYPTO_MAC")?,
-                    master: bytes::<32>(&zap, "DSL_CRYPTO_MASTER_KEY_1")?,
-                    hmac: bytes::<64>(&zap, "DSL_CRYPTO_HMAC_KEY_1")?,
-                },
-                root: ObjectId(required(&zap, "DSL_CRYPTO_ROOT_DDOBJ")?),
-                references: number("DSL_CRYPTO_REFCOUNT")?,
-                format: number("keyformat")?.unwrap_or(0),
-                salt: number("pbkdf2salt")?.unwrap_or(0),
-                iterations: number("pbkdf2iters")?.unwrap_or(0),
-            })
+        let entries: Vec<_> = zap.entries().take(ENTRIES_MAX).collect::<Result<_, _>>()?;
+        let entries = entries.iter().map(|entry| (&entry.key, &entry.value));
+        let stored = StoredKey::from_entries(entries);
+        let stored = stored.map_err(|source| DslError::decode(object, source))?;
+        Ok(Self { object, stored })
+    }
+
+    /// The encryption root's directory.
+    pub fn root(&self) -> ObjectId {
+        self.stored.root_directory
+    }
+
+    /// How the user's key is written; `None` for a key object that does not say.
+    fn format(&self) -> Option<KeyFormat> {
+        Some(match self.stored.key_format {
+            StoredFormat::None => return None,
+            StoredFormat::Raw => KeyFormat::Raw,
+            StoredFormat::Hex => KeyFormat::Hex,
+            StoredFormat::Passphrase => KeyFormat::Passphrase {
+                salt: self.stored.pbkdf2_salt,
+                iterations: self.stored.pbkdf2_iterations,
+            },
+        })
+    }
+
+    /// Opens the family's keys; fails if the user's key is the wrong one.
+    fn unwrap(&self, wrapping: &WrappingKey) -> Result<ObjsetKeys, AuthenticationFailed> {
+        let number = self.stored.suite.number();
+        let suite = Suite::from_number(number).expect("both tables are those of format/2d 1");
+        let identity = KeyIdentity {
+            guid: self.stored.guid.0,
+            suite,
+            version: self.stored.version,
         };
-        read()
+        let wrapped = WrappedKeys {
+            nonce: self.stored.iv,
+            tag: self.stored.mac,
+            master: self.stored.master_key,
+            hmac: self.stored.hmac_key,
+        };
+        let (master, hmac) = unwrap_keys(wrapping, &identity, &wrapped)?;
+        Ok(ObjsetKeys::new(master, hmac))
     }
-
-    /// The random id of the master key.
-    pub fn guid(&self) -> Guid {
-        Guid(self.identity.guid)
-    }
-
-    /// How the user's key is written.
-    pub fn key_format(&self) -> Result<KeyFormat, DslError> {
-        match self.format {
-            1 => Ok(KeyFormat::Raw),
-            2 => Ok(KeyFormat::Hex),
-            3 => Ok(KeyFormat::Passphrase {
-                salt: self.salt,
-                iterations: self.iterations,
-            }),
-            value => {
-                let (structure, field) = (STRUCTURE, "keyformat");
-                let source = DecodeError::BadValue {
-                    structure,
-                    field,
-                    value,
-                };
-                Err(DslError::decode(self.object, source))
-            }
-        }
-    }
-}
-
-fn missing(zap: &Zap, key: &'static str) -> DslError {
-    let structure = STRUCTURE;
-    DslError::decode(zap.object().id(), DecodeError::Missing { structure, key })
-}
-
-fn required(zap: &Zap, key: &'static str) -> Result<u64, DslError> {
-    zap.lookup_u64(key)?.ok_or_else(|| missing(zap, key))
-}
-
-fn bytes<const N: usize>(zap: &Zap, key: &'static str) -> Result<[u8; N], DslError> {
-    let value = zap.lookup(key.as_bytes())?;
-    let bytes = value.as_ref().and_then(|value| value.as_bytes());
-    bytes
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| missing(zap, key))
 }
 
 /// Whether a dataset's key is there (`keystatus`).
@@ -180,7 +131,7 @@ impl Dsl {
     pub fn key_status(&self, directory: &Directory) -> Result<KeyStatus, DslError> {
         Ok(match self.crypto_key(directory)? {
             None => KeyStatus::None,
-            Some(key) if self.keys().is_loaded(key.root) => KeyStatus::Available,
+            Some(key) if self.keys().is_loaded(key.root()) => KeyStatus::Available,
             Some(_) => KeyStatus::Unavailable,
         })
     }
@@ -195,13 +146,13 @@ impl Dsl {
         };
         let mut at = Some(directory);
         while let Some(directory) = at {
-            if directory.id() == key.root {
+            if directory.id() == key.root() {
                 return Ok(Some(Arc::clone(directory)));
             }
             at = directory.parent();
         }
         // The root of a clone family may be beside, not above, until the clone is promoted.
-        self.directory_of(key.root).map(Some)
+        self.directory_of(key.root()).map(Some)
     }
 
     /// The keys of a directory's object sets, if it is encrypted and its key loaded.
@@ -217,15 +168,14 @@ impl Dsl {
         }
         let key = CryptoKey::load(self, object)?;
         let mut loaded = self.keys().lock();
-        let Some(wrapping) = loaded.wrapping.get(&key.root) else {
+        let Some(wrapping) = loaded.wrapping.get(&key.root()) else {
             return Ok(None);
         };
-        let unwrapped = unwrap_keys(wrapping, &key.identity, &key.wrapped);
-        let (master, hmac) = unwrapped.map_err(|_| DslError::WrongKey {
+        let keys = key.unwrap(wrapping).map_err(|_| DslError::WrongKey {
             name: directory.name().clone(),
         })?;
-        let keys = Arc::new(ObjsetKeys::new(master, hmac));
-        let entry = (key.root, Arc::clone(&keys));
+        let keys = Arc::new(keys);
+        let entry = (key.root(), Arc::clone(&keys));
         loaded.families.insert(object, entry);
         Ok(Some(keys))
     }
@@ -235,8 +185,8 @@ impl Dsl {
         let name = || directory.name().clone();
         let key = self.crypto_key(directory)?;
         let key = key.ok_or_else(|| DslError::NotEncrypted { name: name() })?;
-        if key.root != directory.id() {
-            let root = self.directory_of(key.root)?.name().clone();
+        if key.root() != directory.id() {
+            let root = self.directory_of(key.root())?.name().clone();
             return Err(DslError::NotEncryptionRoot { name: name(), root });
         }
         Ok(key)
@@ -260,16 +210,24 @@ impl Dsl {
         if !dry_run && self.keys().is_loaded(directory.id()) {
             return Err(DslError::KeyLoaded { name: name() });
         }
-        let wrapping = wrapping_key(material, key.key_format()?).map_err(|source| {
+        let format = key.format().ok_or_else(|| {
+            let (structure, key_name) = ("crypto key", "keyformat");
+            let source = DecodeError::Missing {
+                structure,
+                key: key_name,
+            };
+            DslError::decode(key.object, source)
+        })?;
+        let wrapping = wrapping_key(material, format).map_err(|source| {
             let name = name();
             DslError::BadKeyMaterial { name, source }
         })?;
-        let unwrapped = unwrap_keys(&wrapping, &key.identity, &key.wrapped);
-        let (master, hmac) = unwrapped.map_err(|_| DslError::WrongKey { name: name() })?;
+        let keys = key.unwrap(&wrapping);
+        let keys = keys.map_err(|_| DslError::WrongKey { name: name() })?;
         if dry_run {
             return Ok(());
         }
-        let keys = Arc::new(ObjsetKeys::new(master, hmac));
+        let keys = Arc::new(keys);
         let mut loaded = self.keys().lock();
         loaded.wrapping.insert(directory.id(), wrapping);
         loaded.families.insert(key.object, (directory.id(), keys));

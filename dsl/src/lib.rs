@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod bookmarks;
+mod check;
 mod dataset;
 mod deadlist;
 mod dedup;
@@ -36,9 +37,12 @@ mod space;
 mod testing;
 
 pub use bookmarks::Bookmark;
+pub use check::{CheckProblem, check};
 pub use dataset::{Dataset, DatasetType, SnapshotEntry};
 pub use deadlist::{Deadlist, DeadlistEntry, SpaceTriple};
-pub use dedup::{CloneTotals, DedupTotals, clone_totals, dedup_tables, dedup_totals};
+pub use dedup::{
+    CloneTotals, clone_totals, dedup_histograms, dedup_ratio, dedup_saved, dedup_totals,
+};
 pub use directory::{ChildEntry, Directory};
 pub use dsl::{Dsl, FEATURE_VERSION};
 pub use error::DslError;

@@ -7,6 +7,7 @@
 use crate::error::DslError;
 use cenote_base::ObjectId;
 use cenote_dmu::{ObjectSet, Zap};
+use cenote_ondisk::brt::DIRECTORY_PREFIX;
 use std::sync::Arc;
 
 /// The object directory's number.
@@ -48,9 +49,6 @@ pub mod keys {
     pub const CONDENSING: &str = "com.delphix:condensing_indirect";
     pub const CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
 }
-
-/// A block cloning table's key, without the vdev's number (format/2c 6.1).
-pub const CLONES_KEY_PREFIX: &str = "com.fudosecurity:brt:vdev:";
 
 /// The open object directory.
 #[derive(Clone, Debug)]
@@ -102,7 +100,7 @@ impl ObjectDirectory {
             let vdev = entry
                 .key
                 .as_str()
-                .and_then(|key| key.strip_prefix(CLONES_KEY_PREFIX))
+                .and_then(|key| key.strip_prefix(DIRECTORY_PREFIX))
                 .and_then(|digits| digits.parse().ok());
             if let (Some(vdev), Some(object)) = (vdev, entry.value.as_u64()) {
                 tables.push((vdev, ObjectId(object)));

@@ -109,7 +109,9 @@ pub fn open(kind: &str) -> Option<(Arc<Dsl>, Golden)> {
         name: config.name.expect("a pool has a name"),
         version: uberblock.version,
         space: space(&root, &vdevs),
-        ..PoolFacts::default()
+        deflate_ratios: (0..root.children.len() as u64)
+            .filter_map(|id| Some((id, vdevs.deflate_ratio(VdevId(id))?)))
+            .collect(),
     };
     let pipeline = Arc::new(Pipeline::new(vdevs, MemoryBudget::new(1 << 30)));
     let workers = Arc::new(Workers::new(2));

@@ -235,11 +235,11 @@ fn key_property(
 ) -> Result<Computed, DslError> {
     let dsl = dataset.dsl();
     match property {
-        Property::Encryption => at_creation(property, key.identity.suite.number()),
-        Property::KeyFormat => at_creation(property, key.format),
-        Property::Pbkdf2Iters => at_creation(property, key.iterations),
-        Property::Pbkdf2Salt => at_creation(property, key.salt),
-        Property::KeyGuid => read_only(key.identity.guid),
+        Property::Encryption => at_creation(property, key.stored.suite.number()),
+        Property::KeyFormat => read_only(key.stored.key_format.name()),
+        Property::Pbkdf2Iters => at_creation(property, key.stored.pbkdf2_iterations),
+        Property::Pbkdf2Salt => at_creation(property, key.stored.pbkdf2_salt),
+        Property::KeyGuid => read_only(key.stored.guid.0),
         Property::KeyStatus => {
             let status = match dsl.key_status(dataset.directory())? {
                 KeyStatus::None => 0,

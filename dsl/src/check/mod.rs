@@ -1,0 +1,248 @@
+//! Recomputes what datasets keep account of, and says where the books are wrong.
+//!
+//! Source: format/3a 5, "Invariants". OpenZFS keeps these sums as it goes and never adds them up
+//! again, so a mistake of any writer stays until something underflows. Each check names its
+//! place, what was checked, and both figures. A dataset that cannot be read is one problem and
+//! does not keep the others from being checked; sums that would need it are then left out.
+
+mod features;
+mod lists;
+mod space;
+
+use crate::dataset::Dataset;
+use crate::directory::Directory;
+use crate::dsl::Dsl;
+use crate::error::DslError;
+use cenote_base::ObjectId;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// Problems that are collected; a pool with more is broken enough.
+const PROBLEMS_MAX: usize = 10_000;
+
+/// One figure that does not add up, or one thing that could not be checked.
+#[derive(Debug)]
+pub enum CheckProblem {
+    /// A stored figure is not what it must be.
+    Mismatch {
+        /// The dataset, or the object if it has no name.
+        place: String,
+        /// What was checked.
+        what: &'static str,
+        /// What it must be.
+        expected: i128,
+        /// What is stored.
+        found: i128,
+    },
+    /// Something could not be read.
+    Unreadable {
+        /// The dataset, or the object if it has no name.
+        place: String,
+        /// Why.
+        error: DslError,
+    },
+}
+
+impl fmt::Display for CheckProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mismatch {
+                place,
+                what,
+                expected,
+                found,
+            } => {
+                write!(f, "{place}: {what} is {found}, should be {expected}")
+            }
+            Self::Unreadable { place, error } => write!(f, "{place}: {error}"),
+        }
+    }
+}
+
+/// Checks the accounting of all datasets and the counts of features.
+pub fn check(dsl: &Arc<Dsl>) -> Vec<CheckProblem> {
+    let mut checker = Checker::new(dsl);
+    match dsl.root() {
+        Ok(root) => checker.walk(root),
+        Err(error) => checker.unreadable(dsl.pool_name(), error),
+    }
+    features::check(&mut checker);
+    checker.problems
+}
+
+/// What the walk has found out, for checks that need all datasets.
+struct Checker<'d> {
+    dsl: &'d Arc<Dsl>,
+    problems: Vec<CheckProblem>,
+    tally: features::Tally,
+    /// Directories by the order in which the walk met them: parents before children.
+    directories: Vec<Visited>,
+    /// Directories met, so that a directory with two names is not followed twice.
+    seen: HashSet<ObjectId>,
+    /// Something was unreadable, so that sums over everything would be wrong.
+    incomplete: bool,
+}
+
+/// A directory of which the counts are still to be summed.
+struct Visited {
+    name: String,
+    parent: Option<usize>,
+    listed: bool,
+    filesystem_count: Option<u64>,
+    snapshot_count: Option<u64>,
+    snapshots: u64,
+}
+
+impl<'d> Checker<'d> {
+    fn new(dsl: &'d Arc<Dsl>) -> Self {
+        Self {
+            dsl,
+            problems: Vec::new(),
+            tally: features::Tally::default(),
+            directories: Vec::new(),
+            seen: HashSet::new(),
+            incomplete: false,
+        }
+    }
+
+    fn report(&mut self, problem: CheckProblem) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        }
+    }
+
+    fn unreadable(&mut self, place: impl fmt::Display, error: DslError) {
+        let place = place.to_string();
+        self.incomplete = true;
+        self.report(CheckProblem::Unreadable { place, error });
+    }
+
+    fn expect(
+        &mut self,
+        place: impl fmt::Display,
+        what: &'static str,
+        expected: impl Into<i128>,
+        found: impl Into<i128>,
+    ) {
+        let (expected, found) = (expected.into(), found.into());
+        if expected != found {
+            let place = place.to_string();
+            self.report(CheckProblem::Mismatch {
+                place,
+                what,
+                expected,
+                found,
+            });
+        }
+    }
+
+    fn walk(&mut self, root: Arc<Directory>) {
+        let mut stack = vec![(root, None)];
+        while let Some((directory, parent)) = stack.pop() {
+            if !self.seen.insert(directory.id()) {
+                let problem = "two names lead to it";
+                let error = DslError::structure(directory.id(), problem);
+                self.unreadable(directory.name(), error);
+                continue;
+            }
+            let index = self.directories.len();
+            let children = match self.visit(&directory, parent) {
+                Ok(children) => children,
+                Err(error) => {
+                    self.unreadable(directory.name(), error);
+                    continue;
+                }
+            };
+            stack.extend(children.into_iter().map(|child| (child, Some(index))));
+        }
+        self.check_counts();
+    }
+
+    /// Checks a directory and its datasets; returns the children.
+    fn visit(
+        &mut self,
+        directory: &Arc<Directory>,
+        parent: Option<usize>,
+    ) -> Result<Vec<Arc<Directory>>, DslError> {
+        use crate::directory::fields::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
+        let listed = !directory.name().is_hidden();
+        let visited = Visited {
+            name: directory.name().as_str().to_owned(),
+            parent,
+            listed,
+            filesystem_count: directory.extension_number(FILESYSTEM_COUNT)?,
+            snapshot_count: directory.extension_number(SNAPSHOT_COUNT)?,
+            snapshots: 0,
+        };
+        self.directories.push(visited);
+        let mut children = Vec::new();
+        for entry in directory.children()? {
+            match directory.open_child(&entry) {
+                Ok(child) => children.push(child),
+                Err(error) => self.unreadable(directory.name(), error),
+            }
+        }
+        self.tally.add_directory(directory)?;
+        match self.datasets(directory) {
+            Ok(datasets) => {
+                if let Some(visited) = self.directories.last_mut() {
+                    let listed = |set: &&Dataset| set.is_snapshot() && !set.name().is_hidden();
+                    visited.snapshots = datasets.iter().filter(listed).count() as u64;
+                }
+                if let Err(error) = space::check_directory(self, directory, &children, &datasets) {
+                    self.unreadable(directory.name(), error);
+                }
+            }
+            Err(error) => self.unreadable(directory.name(), error),
+        }
+        Ok(children)
+    }
+
+    /// The head and its snapshots, from the newest to the oldest.
+    fn datasets(&mut self, directory: &Arc<Directory>) -> Result<Vec<Dataset>, DslError> {
+        let Some(head) = directory.head()? else {
+            return Ok(Vec::new());
+        };
+        let mut snapshots = Vec::new();
+        for entry in head.snapshots()?.iter().rev() {
+            snapshots.push(head.open_snapshot(entry)?);
+        }
+        let mut datasets = vec![head];
+        datasets.append(&mut snapshots);
+        for dataset in &datasets {
+            self.tally.add_dataset(dataset)?;
+            if let Err(error) = lists::check_deadlist(self, dataset) {
+                self.unreadable(dataset.name(), error);
+            }
+        }
+        Ok(datasets)
+    }
+
+    /// Limits count what is below: filesystems without the directory itself, snapshots with.
+    fn check_counts(&mut self) {
+        let mut below = vec![(0u64, 0u64); self.directories.len()];
+        for index in (0..self.directories.len()).rev() {
+            let visited = &self.directories[index];
+            let (filesystems, snapshots) = below[index];
+            let snapshots = snapshots + visited.snapshots;
+            if let Some(parent) = visited.parent.filter(|_| visited.listed) {
+                below[parent].0 += filesystems + 1;
+                below[parent].1 += snapshots;
+            }
+            let (name, stored) = (
+                visited.name.clone(),
+                (visited.filesystem_count, visited.snapshot_count),
+            );
+            if self.incomplete {
+                continue;
+            }
+            if let Some(found) = stored.0 {
+                self.expect(&name, "the count of file systems below", filesystems, found);
+            }
+            if let Some(found) = stored.1 {
+                self.expect(&name, "the count of snapshots", snapshots, found);
+            }
+        }
+    }
+}
