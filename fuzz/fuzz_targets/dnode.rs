@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(Some(dnode)) = Dnode::decode(bytes) {
         assert!(dnode.slots() * 512 <= bytes.len());
         let _ = (dnode.used_bytes(), dnode.indirect_block_size());
-        for level in 0..=dnode.levels {
+        for level in 0..dnode.levels {
             let _ = dnode.top_index(level, dnode.block_id_max);
             let _ = dnode.top_index(level, BlockId(u64::MAX));
         }

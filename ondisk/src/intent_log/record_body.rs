@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
         for _ in 0..count {
             self.name()?;
         }
-        Ok(&self.bytes[start..self.position])
+        wire::slice(self.bytes, start, self.position - start, STRUCTURE)
     }
 
     fn attributes(&mut self) -> Result<ExtendedAttributes, DecodeError> {

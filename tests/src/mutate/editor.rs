@@ -1,5 +1,6 @@
 //! Changes to blocks, carried up to the uberblock with every checksum right.
 
+use super::byte_order;
 use super::labels::Labels;
 use super::tree::{Node, Tree};
 use super::{Devices, Write};
@@ -88,20 +89,29 @@ impl<'a> Editor<'a> {
     }
 
     /// The writes that put all changes into the pool.
-    pub fn commit(mut self) -> Result<Vec<Write>> {
+    pub fn commit(self) -> Result<Vec<Write>> {
+        self.commit_as(Endian::Little)
+    }
+
+    /// The same, the changed blocks and the uberblock as a host of this byte order writes them.
+    pub fn commit_as(mut self, endian: Endian) -> Result<Vec<Write>> {
         let mut writes = Vec::new();
         let mut cursor = self.free.start;
         // Parents stand before their children: going backwards meets each node once.
-        while let Some((index, content)) = self.changed.pop_last() {
+        while let Some((index, mut content)) = self.changed.pop_last() {
             let node = &self.tree.nodes[index];
-            let pointer = self.write(&mut writes, &mut cursor, node, &content)?;
+            if endian == Endian::Big {
+                let (level, kind) = (node.pointer.level(), node.pointer.object_type());
+                byte_order::to_big_endian(&mut content, level, kind)?;
+            }
+            let pointer = self.write(&mut writes, &mut cursor, node, &content, endian)?;
             match node.parent {
                 Some((parent, at)) => {
                     assert!(parent < index, "parents are read before their children");
                     let bytes = pointer.encode();
                     self.content(parent)[at..at + bytes.len()].copy_from_slice(&bytes);
                 }
-                None => writes.extend(self.labels.set_root(self.devices, &pointer)?),
+                None => writes.extend(self.labels.set_root(self.devices, &pointer, endian)?),
             }
         }
         Ok(writes)
@@ -114,6 +124,7 @@ impl<'a> Editor<'a> {
         cursor: &mut u64,
         node: &Node,
         content: &[u8],
+        endian: Endian,
     ) -> Result<BlockPointer> {
         let size = content.len() as u64;
         ensure!(
@@ -136,12 +147,12 @@ impl<'a> Editor<'a> {
             });
         }
         let dva = Dva::new(vdev.id, offset, allocated);
-        Ok(pointer_to(&node.pointer, dva, content))
+        Ok(pointer_to(&node.pointer, dva, content, endian))
     }
 }
 
 /// The pointer to a copy of `content` at `dva`, in other respects like `old`.
-fn pointer_to(old: &BlockPointer, dva: Dva, content: &[u8]) -> BlockPointer {
+fn pointer_to(old: &BlockPointer, dva: Dva, content: &[u8], endian: Endian) -> BlockPointer {
     let sectors = content.len() as u64 / 512 - 1;
     let mut new = BlockPointer::HOLE;
     new.words[0] = dva.word0;
@@ -152,10 +163,11 @@ fn pointer_to(old: &BlockPointer, dva: Dva, content: &[u8]) -> BlockPointer {
     let properties = wire::with_bits(properties, 16, 16, sectors);
     let off = u64::from(CompressionKind::Off.number());
     let properties = wire::with_bits(properties, 32, 7, off);
+    let properties = wire::with_bits(properties, 63, 1, u64::from(endian == Endian::Little));
     new.words[WORD_PROPERTIES] = wire::with_bits(properties, 40, 8, ChecksumKind::Fletcher4 as u64);
     new.words[10] = old.words[10];
     new.words[11] = old.fill();
-    let sum = checksum::fletcher4(content, Endian::Little);
+    let sum = checksum::fletcher4(content, endian);
     new.words[WORD_CHECKSUM..].copy_from_slice(&sum);
     new
 }

@@ -3,10 +3,11 @@
 use super::{Devices, Write};
 use anyhow::{Context, Result, bail};
 use cenote_base::VdevId;
+use cenote_codec::Endian;
 use cenote_codec::checksum::sha256;
 use cenote_ondisk::embedded_checksum::{self, TRAILER_SIZE, Trailer};
 use cenote_ondisk::label::{self, LABELS, UberblockRing};
-use cenote_ondisk::{BlockPointer, PoolConfig, Uberblock, VdevKind};
+use cenote_ondisk::{BlockPointer, PoolConfig, Uberblock, VdevKind, byteswap};
 
 /// Where the root block pointer's words stand in an uberblock: format/1 1.3.
 const ROOT_POINTER_OFFSET: usize = 0x28;
@@ -73,11 +74,25 @@ impl Labels {
     }
 
     /// The writes that make `root` the newest uberblock's root.
-    pub fn set_root(&self, devices: &Devices, root: &BlockPointer) -> Result<Vec<Write>> {
-        self.edit_uberblock(devices, |slot| {
+    ///
+    /// For a big-endian host the whole uberblock is written in that order, as it writes no other.
+    pub fn set_root(
+        &self,
+        devices: &Devices,
+        root: &BlockPointer,
+        endian: Endian,
+    ) -> Result<Vec<Write>> {
+        let mut writes = self.edit_uberblock(devices, |slot| {
             let end = ROOT_POINTER_OFFSET + root.encode().len();
             slot[ROOT_POINTER_OFFSET..end].copy_from_slice(&root.encode());
-        })
+            if endian == Endian::Big {
+                byteswap::swap_array::<8>(slot);
+            }
+        })?;
+        if endian == Endian::Big {
+            writes.iter_mut().for_each(seal_big_endian);
+        }
+        Ok(writes)
     }
 
     /// The writes that change the newest uberblock, its checksum made right for each place.
@@ -124,6 +139,22 @@ fn sealed(device: usize, offset: u64, mut bytes: Vec<u8>) -> Write {
         device,
         offset,
         bytes,
+    }
+}
+
+/// Seals a piece of a label as a big-endian host does.
+fn seal_big_endian(write: &mut Write) {
+    let position = write.bytes.len() - TRAILER_SIZE;
+    put_big_endian(&mut write.bytes, position, &[embedded_checksum::MAGIC]);
+    let verifier = embedded_checksum::label_verifier(write.offset);
+    put_big_endian(&mut write.bytes, position + 8, &verifier);
+    let checksum = sha256(&write.bytes);
+    put_big_endian(&mut write.bytes, position + 8, &checksum);
+}
+
+fn put_big_endian(bytes: &mut [u8], at: usize, words: &[u64]) {
+    for (place, word) in bytes[at..].chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_be_bytes());
     }
 }
 

@@ -15,6 +15,7 @@
 //! Encrypted blocks are left alone, as the block above them holds MACs that need the key.
 
 pub mod blind;
+mod byte_order;
 mod editor;
 mod labels;
 pub mod structure;

@@ -10,6 +10,7 @@ use super::tree::{Role, Tree};
 use super::{Devices, Mutant};
 use crate::random::Random;
 use anyhow::Result;
+use cenote_codec::Endian;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE};
 use cenote_ondisk::{ChecksumKind, Dnode, ObjectType, wire};
@@ -99,6 +100,22 @@ impl<'a> Structure<'a> {
         Ok(Mutant {
             description: "some blocks moved".into(),
             writes: editor.commit()?,
+            ..Mutant::default()
+        })
+    }
+
+    /// The pool as a big-endian host would have written it: all metadata and the uberblock in
+    /// that order. It must read as before.
+    ///
+    /// Attributes of files stay as they are: their buffers say their byte order themselves.
+    pub fn big_endian_mutant(&self) -> Result<Mutant> {
+        let mut editor = self.editor();
+        for index in 0..self.tree.nodes.len() {
+            editor.content(index);
+        }
+        Ok(Mutant {
+            description: "all metadata in big-endian order".into(),
+            writes: editor.commit_as(Endian::Big)?,
             ..Mutant::default()
         })
     }
