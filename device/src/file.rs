@@ -4,12 +4,13 @@
 //! block twice. Some file systems refuse it at open, some only at the first transfer; both
 //! times the device falls back to buffered I/O for good. Direct transfers of any alignment are
 //! widened to 4 KiB borders through an [`AlignedBuf`]; one that is aligned already goes straight
-//! to the caller's memory.
+//! to the caller's memory. What the kernel's cache happens to hold already is taken from there.
 
 use crate::buffer::{AlignedBuf, DIRECT_ALIGNMENT};
 use crate::nature::check_range;
-use crate::{Device, DeviceError, DeviceKind, Nature};
+use crate::{Device, DeviceError, DeviceKind, Nature, page_cache};
 use rustix::buffer::spare_capacity;
+use rustix::fd::AsFd;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -53,6 +54,10 @@ pub struct FileDevice {
     nature: Nature,
     writable: bool,
     direct: AtomicBool,
+    /// The same file without direct I/O, for ranges that the kernel caches anyway.
+    buffered: Option<File>,
+    /// Whether the kernel answers what it caches.
+    asks_cache: AtomicBool,
     /// Held while a write that does not begin and end on 4 KiB borders reads, changes and writes.
     unaligned_write: Mutex<()>,
 }
@@ -85,6 +90,13 @@ fn open_file(path: &Path, options: FileOptions) -> std::io::Result<(File, bool)>
         }
     }
     open(false).map(|file| (file, false))
+}
+
+/// Opens for reading what the kernel caches and no more: without read-ahead.
+fn open_unadvised(path: &Path) -> Option<File> {
+    let file = File::open(path).ok()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).ok()?;
+    Some(file)
 }
 
 /// Whether the kernel says that the block device `device_number` has moving parts.
@@ -128,8 +140,17 @@ impl FileDevice {
             };
             (metadata.len(), nature)
         };
+        // A block device may be shared with another host, whose writes our kernel's cache would
+        // hide; a file changes through this kernel only.
+        let buffered = if direct && kind.is_file() {
+            open_unadvised(path)
+        } else {
+            None
+        };
         Ok(Self {
             path: path.into(),
+            asks_cache: AtomicBool::new(buffered.is_some()),
+            buffered,
             file,
             size,
             nature,
@@ -213,6 +234,23 @@ impl FileDevice {
             wanted: wanted as u64,
             got: got as u64,
         }
+    }
+
+    /// The file to read `[offset, offset + length)` from by way of the kernel's cache: always
+    /// without direct I/O, and with it when the range is there already.
+    fn cached_file(&self, offset: u64, length: usize) -> Option<&File> {
+        if !self.is_direct() {
+            return Some(&self.file);
+        }
+        let buffered = self.buffered.as_ref()?;
+        if !self.asks_cache.load(Ordering::Relaxed) {
+            return None;
+        }
+        let cached = page_cache::is_cached(buffered.as_fd(), offset, length as u64);
+        if cached.is_none() {
+            self.asks_cache.store(false, Ordering::Relaxed);
+        }
+        cached.unwrap_or(false).then_some(buffered)
     }
 
     /// Reads `length` bytes piece by piece through aligned buffers and hands each to `take`.
@@ -301,6 +339,12 @@ impl Device for FileDevice {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         check_range(&self.path, self.size, offset, buffer.len() as u64)?;
+        if self.is_direct()
+            && let Some(file) = self.cached_file(offset, buffer.len())
+            && file.read_exact_at(buffer, offset).is_ok()
+        {
+            return Ok(());
+        }
         if !self.is_direct() || is_aligned(offset, buffer) {
             return self.read_exact(offset, buffer);
         }
@@ -314,13 +358,13 @@ impl Device for FileDevice {
     fn read_vec(&self, offset: u64, length: usize) -> Result<Vec<u8>, DeviceError> {
         check_range(&self.path, self.size, offset, length as u64)?;
         let mut bytes = Vec::with_capacity(length);
-        if self.is_direct() {
+        let Some(file) = self.cached_file(offset, length) else {
             self.read_bounced(offset, length, |piece| bytes.extend_from_slice(piece))?;
             return Ok(bytes);
-        }
+        };
         while bytes.len() < length {
             let position = offset + bytes.len() as u64;
-            match retry(|| rustix::io::pread(&self.file, spare_capacity(&mut bytes), position)) {
+            match retry(|| rustix::io::pread(file, spare_capacity(&mut bytes), position)) {
                 Ok(0) => return Err(self.short(offset, length, bytes.len())),
                 Ok(_) => {}
                 Err(errno) => return Err(self.read_error(offset, length, errno)),
@@ -402,24 +446,26 @@ mod tests {
         file
     }
 
-    const BOTH: [FileOptions; 2] = [
-        FileOptions {
-            writable: true,
-            direct: true,
-        },
-        FileOptions {
-            writable: true,
-            direct: false,
-        },
-    ];
+    /// The file opened writable in each way: direct with and without the kernel's cache, buffered.
+    fn all_ways(path: &Path) -> [FileDevice; 3] {
+        let open = |direct| {
+            let options = FileOptions {
+                writable: true,
+                direct,
+            };
+            FileDevice::open(path, options).expect("a file")
+        };
+        let bypassing = open(true);
+        bypassing.asks_cache.store(false, Ordering::Relaxed);
+        [open(true), bypassing, open(false)]
+    }
 
     #[test]
     fn reads_of_any_alignment_agree() {
         // 3 MiB and a tail that is no multiple of any block size.
         let bytes = pattern((3 << 20) + 777);
         let file = file_with(&bytes);
-        for options in BOTH {
-            let device = FileDevice::open(file.path(), options).expect("a file");
+        for device in all_ways(file.path()) {
             assert_eq!(device.size(), bytes.len() as u64);
             let size = bytes.len();
             let ranges = [
@@ -449,8 +495,7 @@ mod tests {
     fn writes_of_any_alignment_change_nothing_else() {
         let mut bytes = pattern((2 << 20) + 100);
         let file = file_with(&bytes);
-        for options in BOTH {
-            let device = FileDevice::open(file.path(), options).expect("a file");
+        for device in all_ways(file.path()) {
             for (offset, length) in [
                 (0, 1),
                 (4095, 2),
@@ -464,7 +509,7 @@ mod tests {
             }
             device.flush().expect("a file flushes");
             let got = device.read_vec(0, bytes.len()).expect("in range");
-            assert!(got == bytes, "direct {}", options.direct);
+            assert!(got == bytes, "{device:?}");
             assert_eq!(
                 std::fs::metadata(file.path()).expect("there").len(),
                 bytes.len() as u64

@@ -7,7 +7,7 @@
 //! Nothing here knows ZFS: [`search`] finds devices that *may* hold a pool (also in the
 //! partitions of a disk image), and the caller says which ones it wants.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod buffer;
 mod error;
@@ -16,6 +16,7 @@ mod file;
 mod memory;
 mod nature;
 mod opener;
+mod page_cache;
 mod partition;
 mod search;
 mod window;
