@@ -275,6 +275,42 @@ mod tests {
     }
 
     #[test]
+    fn both_forms_of_zap_blocks() {
+        let mut micro = zap::micro::encode_header(0x1234, 5).to_vec();
+        micro.extend(zap::micro::encode_entry(b"name", 0x0708, 9).expect("it fits"));
+        let little = micro.clone();
+        micro[..24].chunks_exact_mut(8).for_each(<[u8]>::reverse);
+        micro[64..72].reverse();
+        micro[72..76].reverse();
+        swap_block(&mut micro, Level(0), ObjectType::DIRECTORY).expect("a ZAP");
+        assert_eq!(micro, little);
+
+        // Every byte of the fields differs; text and padding stay.
+        let mut leaf: Vec<u8> = (0..512).map(|i| i as u8).collect();
+        leaf[..8].copy_from_slice(&zap::BLOCK_TYPE_LEAF.to_be_bytes());
+        for (i, kind) in [leaf::CHUNK_ENTRY, leaf::CHUNK_ARRAY]
+            .into_iter()
+            .enumerate()
+        {
+            leaf[80 + 24 * i] = kind;
+        }
+        let big = leaf.clone();
+        swap_block(&mut leaf, Level(0), ObjectType::DIRECTORY).expect("a ZAP");
+        assert_eq!(leaf[..8], zap::BLOCK_TYPE_LEAF.to_le_bytes());
+        assert_eq!(leaf[24..30], [27, 26, 25, 24, 29, 28]);
+        assert_eq!(leaf[36..50], [&big[36..48], &[49, 48]].concat());
+        assert_eq!(leaf[82..84], [83, 82]);
+        assert_eq!(
+            leaf[92..104],
+            [95, 94, 93, 92, 103, 102, 101, 100, 99, 98, 97, 96]
+        );
+        assert_eq!(leaf[105..128], [&big[105..126], &[127, 126]].concat());
+        assert!(swap_block(&mut leaf[..100], Level(0), ObjectType::DIRECTORY).is_ok());
+        leaf[..8].copy_from_slice(&zap::BLOCK_TYPE_LEAF.to_be_bytes());
+        assert!(swap_block(&mut leaf[..100], Level(0), ObjectType::DIRECTORY).is_err());
+    }
+
+    #[test]
     fn old_and_new_access_lists_in_znodes() {
         let mut znode = vec![0; ZNODE_SIZE];
         znode[7] = 1;

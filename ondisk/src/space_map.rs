@@ -4,7 +4,7 @@
 //! `spacemap_histogram`):
 //!
 //! ```text
-//! 0 object (unused)  8 bytes of entries  16 allocated bytes (signed)  24 pad (40)
+//! 0 own object     8 bytes of entries  16 allocated bytes (signed)  24 pad (40)
 //! 64 histogram: 32 counts of free segments by size
 //! ```
 //!
@@ -23,7 +23,7 @@
 
 use crate::DecodeError;
 use crate::wire::{self, bits, with_bits};
-use cenote_base::{Txg, VdevId};
+use cenote_base::{ObjectId, Txg, VdevId};
 
 /// Bytes of the bonus buffer without a histogram.
 pub const HEADER_SIZE: usize = 24;
@@ -48,6 +48,8 @@ const PREFIX_TWO_WORDS: u64 = 3;
 /// The bonus buffer of a space map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceMapHeader {
+    /// The map's own object number. Old software left it 0, and nothing depends on it.
+    pub object: ObjectId,
     /// Bytes of entries in the object's data.
     pub length: u64,
     /// Allocated minus freed bytes by the entries. Negative in checkpoints' maps.
@@ -74,6 +76,7 @@ impl SpaceMapHeader {
             }
         };
         Ok(Self {
+            object: ObjectId(wire::u64_le(bonus, 0, STRUCTURE)?),
             length,
             allocated: wire::u64_le(bonus, 16, STRUCTURE)? as i64,
             histogram,
@@ -83,6 +86,7 @@ impl SpaceMapHeader {
     /// The bonus buffer: 320 bytes with a histogram, else 24.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_SIZE];
+        bytes[..8].copy_from_slice(&self.object.0.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.length.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.allocated.to_le_bytes());
         if let Some(histogram) = &self.histogram {
@@ -345,6 +349,7 @@ mod tests {
     #[test]
     fn headers_with_and_without_histogram() {
         let mut header = SpaceMapHeader {
+            object: ObjectId(68),
             length: 4096,
             allocated: -512,
             histogram: None,
