@@ -98,10 +98,9 @@ impl Vdevs {
                 continue;
             };
             for node in [top.node, 0] {
-                let node = &self.tree.nodes[node];
-                if node.leaf.is_none() {
-                    node.counters.read_operations.add(1);
-                    node.counters.read_bytes.add(block.len() as u64);
+                if let Some(counters) = &self.tree.nodes[node].counters {
+                    counters.read_operations.add(1);
+                    counters.read_bytes.add(block.len() as u64);
                 }
             }
         }

@@ -75,15 +75,14 @@ impl Vdevs {
     /// Counts a read at the top-level vdev and the root, unless the leaf itself is on top.
     fn count(&self, top: &Top, size: usize, result: &Result<Vec<u8>, VdevError>) {
         for node in [top.node, 0] {
-            let node = &self.tree.nodes[node];
-            if node.leaf.is_some() {
+            let Some(counters) = &self.tree.nodes[node].counters else {
                 continue;
-            }
-            node.counters.read_operations.add(1);
+            };
+            counters.read_operations.add(1);
             match result {
-                Ok(_) => node.counters.read_bytes.add(size as u64),
-                Err(VdevError::Damaged { .. }) => node.counters.checksum_errors.add(1),
-                Err(_) => node.counters.read_errors.add(1),
+                Ok(_) => counters.read_bytes.add(size as u64),
+                Err(VdevError::Damaged { .. }) => counters.checksum_errors.add(1),
+                Err(_) => counters.read_errors.add(1),
             }
         }
     }

@@ -25,6 +25,9 @@ use std::sync::{Arc, RwLock};
 /// No vdev has more allocatable bytes than this: sums of offsets and sizes must not wrap.
 const ASIZE_MAX: u64 = 1 << 60;
 
+/// A tree with more vdevs than this is refused: each costs some KiB of counters.
+const NODES_MAX: usize = 16_384;
+
 /// A vdev of the tree.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -43,8 +46,8 @@ pub(crate) struct Node {
     pub leaf: Option<usize>,
     pub state: VdevState,
     pub aux: VdevAux,
-    /// Of interior vdevs; leaves count themselves.
-    pub counters: VdevCounters,
+    /// Of interior vdevs; devices have theirs in the leaf.
+    pub counters: Option<Box<VdevCounters>>,
 }
 
 /// Something that holds a slot's bytes.
@@ -99,6 +102,8 @@ pub(crate) struct Tree {
     pub nodes: Vec<Node>,
     pub leaves: Vec<Leaf>,
     pub tops: Vec<Top>,
+    /// Leaves by guid.
+    pub leaf_of: HashMap<Guid, usize>,
 }
 
 fn bad_config(vdev: &VdevConfig, problem: &'static str) -> VdevError {
@@ -178,6 +183,7 @@ pub(crate) fn build(
         nodes: Vec::new(),
         leaves: Vec::new(),
         tops: Vec::new(),
+        leaf_of: HashMap::new(),
     };
     let mut builder = Builder {
         opened,
@@ -206,6 +212,9 @@ impl<'a> Builder<'a> {
                 });
             }
             let index = self.tree.nodes.len();
+            if index >= NODES_MAX {
+                return Err(bad_config(root, "more vdevs than any pool has"));
+            }
             if index > 0 && config.kind == VdevKind::Root {
                 return Err(bad_config(config, "a root within the tree"));
             }
@@ -222,7 +231,7 @@ impl<'a> Builder<'a> {
                 leaf: None,
                 state: VdevState::Healthy,
                 aux: VdevAux::None,
-                counters: VdevCounters::default(),
+                counters: (!config.kind.is_device()).then(Box::default),
             });
             self.configs.push(config);
             if index > 0 {
@@ -257,6 +266,9 @@ impl<'a> Builder<'a> {
         (node.state, node.aux) = (state, aux);
         if config.kind.is_device() {
             node.leaf = Some(self.tree.leaves.len());
+            self.tree
+                .leaf_of
+                .insert(config.guid, self.tree.leaves.len());
             self.tree.leaves.push(Leaf::new(index, device, state, aux));
         }
     }

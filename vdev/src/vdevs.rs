@@ -5,7 +5,7 @@ use crate::geometry::deflate_ratio;
 use crate::leaf::VdevCounters;
 use crate::state::{VdevAux, VdevState};
 use crate::tree::{self, Layout, Top, Tree};
-use cenote_base::{Guid, Txg, VdevId};
+use cenote_base::{BLOCK_SIZE_MAX, Guid, Txg, VdevId};
 use cenote_device::Device;
 use cenote_ondisk::uberblock::RaidzReflow;
 use cenote_ondisk::{VdevConfig, VdevKind};
@@ -151,8 +151,11 @@ impl Vdevs {
     }
 
     /// Bytes that `size` stored bytes take on a vdev when born in `birth` (format/1c 1 to 4).
+    ///
+    /// `None` without such a vdev, and for more bytes than a block can have.
     pub fn asize(&self, vdev: VdevId, size: u64, birth: Txg) -> Option<u64> {
-        Some(self.top(vdev)?.block_asize(size, birth))
+        let top = self.top(vdev)?;
+        (size <= BLOCK_SIZE_MAX).then(|| top.block_asize(size, birth))
     }
 
     /// Accounted 512-byte units per 512 bytes of a vdev's space (format/1c 5).
@@ -193,9 +196,8 @@ impl Vdevs {
     /// A guid that is no leaf's is ignored.
     pub fn set_dtl(&self, leaf: Guid, missed: &[Range<Txg>]) {
         let ranges = missed.iter().map(|range| range.start.0..range.end.0);
-        let mut leaves = self.tree.leaves.iter();
-        if let Some(leaf) = leaves.find(|found| self.tree.nodes[found.node].guid == leaf) {
-            leaf.set_missed(ranges.collect());
+        if let Some(leaf) = self.tree.leaf_of.get(&leaf) {
+            self.tree.leaves[*leaf].set_missed(ranges.collect());
         }
     }
 
@@ -209,10 +211,10 @@ impl Vdevs {
             let children = node.children.iter();
             let children = children.filter_map(|child| done[*child].take()).collect();
             let leaf = node.leaf.map(|leaf| &self.tree.leaves[leaf]);
-            let counters = leaf.map_or(&node.counters, |leaf| &leaf.counters);
+            let counters = leaf.map(|leaf| &leaf.counters).or(node.counters.as_deref());
             let device = leaf.and_then(|leaf| leaf.device.as_ref());
             let class = match node.parent {
-                0 if index > 0 => self.class_of_node(index),
+                0 if index > 0 => node.id.and_then(|id| self.class(id)),
                 _ => None,
             };
             done[index] = Some(VdevStatus {
@@ -226,16 +228,11 @@ impl Vdevs {
                 aux: node.aux,
                 class,
                 is_spare: node.is_spare,
-                figures: counters.into(),
+                figures: counters.map(VdevFigures::from).unwrap_or_default(),
                 children,
             });
         }
         done[0].take().expect("there is always a root")
-    }
-
-    fn class_of_node(&self, node: usize) -> Option<AllocationClass> {
-        let position = self.tree.tops.iter().position(|top| top.node == node)?;
-        self.class(VdevId(position as u64))
     }
 }
 

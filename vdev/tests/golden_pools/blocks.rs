@@ -58,6 +58,7 @@ fn every_copy_of_every_block_verifies() {
     for kind in KINDS {
         let Some(pool) = Pool::open(kind) else { return };
         let vdevs = pool.vdevs();
+        assert_eq!(vdevs.state().0, VdevState::Healthy, "{kind}");
         let walk = Walk::of_pool(&vdevs, &pool.uberblock.root);
         assert!(walk.failures.is_empty(), "{kind}: {:?}", walk.failures[0]);
         assert!(
