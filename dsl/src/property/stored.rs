@@ -111,8 +111,13 @@ impl StoredProperties {
         self.entries.get(name)?.received.as_ref()
     }
 
+    /// The value set for a name, regardless of what streams brought.
+    pub fn get(&self, name: &str) -> Option<&Stored> {
+        self.entries.get(name)?.local.as_ref()
+    }
+
     /// The names of user properties: those with a colon.
-    pub(crate) fn user_names(&self) -> impl Iterator<Item = &str> {
+    pub fn user_names(&self) -> impl Iterator<Item = &str> {
         let names = self.entries.keys().map(String::as_str);
         names.filter(|name| name.contains(':'))
     }
