@@ -7,7 +7,7 @@
 
 use crate::property::{PropertyReport, PropertySource, PropertyValue, UNLIMITED};
 use crate::testing;
-use crate::{Dataset, DatasetName, Directory, Dsl, DslError};
+use crate::{Dataset, DatasetName, Directory, Dsl, DslError, KeyStatus};
 use cenote_tests::golden::Golden;
 use cenote_tests::manifest::Key;
 use std::collections::BTreeMap;
@@ -209,5 +209,108 @@ fn the_books_of_openzfs_are_in_order() {
         "{} problems:\n{}",
         problems.len(),
         problems.join("\n")
+    );
+}
+
+/// What `keystatus` says of a dataset.
+fn key_status(dsl: &Arc<Dsl>, name: &str) -> KeyStatus {
+    let name = DatasetName::parse(name).expect("a good name");
+    let directory = dsl.directory(&name).expect("readable").expect("there");
+    dsl.key_status(&directory).expect("readable")
+}
+
+#[test]
+fn keys_are_loaded_at_their_root_and_leave_no_trace() {
+    let Some((dsl, _)) = testing::open("encryption") else {
+        return;
+    };
+    let pool = dsl.pool_name().as_str().to_owned();
+    let (root, child) = (format!("{pool}/gcm"), format!("{pool}/gcm/child"));
+    let directory = |name: &str| {
+        let name = DatasetName::parse(name).expect("a good name");
+        dsl.directory(&name).expect("readable").expect("there")
+    };
+    let load = |name: &str, key: &[u8], dry_run| dsl.load_key(&directory(name), key, dry_run);
+    let key = b"correct horse basil";
+
+    assert_eq!(key_status(&dsl, &pool), KeyStatus::None);
+    assert_eq!(key_status(&dsl, &child), KeyStatus::Unavailable);
+    assert!(matches!(
+        load(&pool, key, false),
+        Err(DslError::NotEncrypted { .. })
+    ));
+    let error = load(&child, key, false).expect_err("the child is no root");
+    assert!(
+        matches!(error, DslError::NotEncryptionRoot { root: found, .. } if *found.as_str() == root)
+    );
+    assert!(matches!(
+        load(&root, b"wrong horse", false),
+        Err(DslError::WrongKey { .. })
+    ));
+    assert!(matches!(
+        load(&root, b"short", false),
+        Err(DslError::BadKeyMaterial { .. })
+    ));
+    load(&root, key, true).expect("the right key");
+    assert_eq!(
+        key_status(&dsl, &child),
+        KeyStatus::Unavailable,
+        "it was only a check"
+    );
+
+    load(&root, b"correct horse basil\n", false).expect("the right key");
+    assert!(matches!(
+        load(&root, key, false),
+        Err(DslError::KeyLoaded { .. })
+    ));
+    assert_eq!(key_status(&dsl, &child), KeyStatus::Available);
+    let own = format!("{pool}/gcm/own");
+    assert_eq!(
+        key_status(&dsl, &own),
+        KeyStatus::Unavailable,
+        "it has its own root"
+    );
+
+    let head = dsl.dataset(directory(&child).name()).expect("there");
+    let set = head.object_set().expect("readable");
+    assert!(set.keys().is_some());
+    let unload = || dsl.unload_key(&directory(&root));
+    assert!(matches!(unload(), Err(DslError::KeyBusy { .. })));
+    drop(set);
+    unload().expect("nothing uses it");
+    assert!(matches!(unload(), Err(DslError::KeyNotLoaded { .. })));
+    assert_eq!(key_status(&dsl, &child), KeyStatus::Unavailable);
+    assert!(head.object_set().expect("still opens").keys().is_none());
+}
+
+#[test]
+fn sizes_since_snapshots_add_up() {
+    let Some((dsl, _)) = testing::open("snapshots-clones") else {
+        return;
+    };
+    let name = format!("{}/kept", dsl.pool_name());
+    let head = dsl
+        .dataset(&DatasetName::parse(&name).expect("good"))
+        .expect("there");
+    let snapshots = head.listed_snapshots().expect("readable");
+    assert_eq!(snapshots.len(), 4);
+    let last = head.open_snapshot(&snapshots[3]).expect("opens");
+    let since = head.written_since(&last).expect("readable");
+    assert_eq!(since, Some(head.written().expect("readable")));
+    let mut before = 0;
+    for entry in snapshots.iter().rev() {
+        let snapshot = head.open_snapshot(entry).expect("opens");
+        let written = head
+            .written_since(&snapshot)
+            .expect("readable")
+            .expect("on the chain");
+        assert!(written >= before, "more is written since an older snapshot");
+        before = written;
+    }
+    let root = dsl.dataset(dsl.pool_name()).expect("there");
+    assert_eq!(
+        root.written_since(&last).expect("readable"),
+        None,
+        "another chain"
     );
 }
