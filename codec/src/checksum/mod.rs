@@ -16,6 +16,8 @@ mod sha512;
 #[cfg(target_arch = "x86_64")]
 mod sha512_x86;
 mod skein;
+#[cfg(target_arch = "x86_64")]
+mod skein_x86;
 
 pub use fletcher::{Fletcher4, fletcher2, fletcher4};
 pub use salt::Salt;

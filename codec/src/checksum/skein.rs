@@ -6,6 +6,10 @@
 //! chains: key, configuration, message, output. The first two depend on the salt alone and are
 //! computed once ([`Skein::keyed`]).
 
+#[cfg(target_arch = "x86_64")]
+use super::skein_x86 as vector;
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
 const ROUNDS_PER_LOOP: usize = 8;
 const PARITY: u64 = 0x1bd1_1bda_a9fc_1a22;
 const FIRST: u64 = 1 << 62;
@@ -15,6 +19,7 @@ const TYPE_CONFIG: u64 = 4 << 56;
 const TYPE_MESSAGE: u64 = 48 << 56;
 const TYPE_OUTPUT: u64 = 63 << 56;
 /// Rotation counts of the four mixes of round `d mod 8`.
+#[cfg(any(test, not(target_arch = "x86_64")))]
 const ROTATIONS: [[u32; 4]; ROUNDS_PER_LOOP] = [
     [46, 36, 19, 37],
     [33, 27, 14, 42],
@@ -26,7 +31,7 @@ const ROTATIONS: [[u32; 4]; ROUNDS_PER_LOOP] = [
     [8, 35, 56, 22],
 ];
 
-type State = [u64; 8];
+pub(super) type State = [u64; 8];
 
 /// A Skein-512 that is ready to hash messages: the chaining value after key and configuration.
 #[derive(Clone)]
@@ -102,6 +107,7 @@ macro_rules! add_subkey {
 
 /// One round: four mixes on pairs of words. The permutation of words between rounds is in the
 /// choice of pairs, which repeats after four rounds.
+#[cfg(any(test, not(target_arch = "x86_64")))]
 macro_rules! round {
     ($x:ident, $d:expr, $($pair:expr => ($even:expr, $odd:expr)),*) => {
         $(
@@ -111,6 +117,7 @@ macro_rules! round {
     };
 }
 
+#[cfg(any(test, not(target_arch = "x86_64")))]
 macro_rules! four_rounds {
     ($x:ident, $d:expr) => {
         round!($x, $d, 0 => (0, 1), 1 => (2, 3), 2 => (4, 5), 3 => (6, 7));
@@ -120,6 +127,7 @@ macro_rules! four_rounds {
     };
 }
 
+#[cfg(any(test, not(target_arch = "x86_64")))]
 macro_rules! eight_rounds {
     ($x:ident, $key:ident, $tweak:ident, $($s:expr),*) => {
         $(
@@ -132,17 +140,44 @@ macro_rules! eight_rounds {
 }
 
 /// Threefish-512 of `block` under the key `chain`, xored with `block`.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 fn compress(chain: &State, tweak: [u64; 2], block: &[u8; 64]) -> State {
-    let mut key = [0u64; 9];
-    key[..8].copy_from_slice(chain);
-    key[8] = chain.iter().fold(PARITY, |parity, word| parity ^ word);
-    let tweak = [tweak[0], tweak[1], tweak[0] ^ tweak[1]];
+    let (words, tweak) = expand(chain, tweak);
+    let sum = |key: usize, step: usize| words[key % 9].wrapping_add(tweak[step % 3]);
+    let key = vector::KeyTable {
+        words,
+        fifth: std::array::from_fn(|s| sum(s + 5, s)),
+        sixth: std::array::from_fn(|s| sum(s + 6, s + 1)),
+    };
+    let message = load(block);
+    let mut x = message;
+    add_subkey!(x, words, tweak, 0);
+    let x = vector::encrypt(x, &key);
+    std::array::from_fn(|word| x[word] ^ message[word])
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use compress_portable as compress;
+
+/// [`compress`] in portable code.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn compress_portable(chain: &State, tweak: [u64; 2], block: &[u8; 64]) -> State {
+    let (key, tweak) = expand(chain, tweak);
     let message = load(block);
     let mut x = message;
     eight_rounds!(x, key, tweak, 0, 1, 2, 3, 4, 5, 6, 7, 8);
     add_subkey!(x, key, tweak, 18);
     std::array::from_fn(|word| x[word] ^ message[word])
+}
+
+/// The nine key words and the three tweak words: each with the xor of the others last.
+fn expand(chain: &State, tweak: [u64; 2]) -> ([u64; 9], [u64; 3]) {
+    let mut key = [0u64; 9];
+    key[..8].copy_from_slice(chain);
+    let [k0, k1, k2, k3, k4, k5, k6, k7] = *chain;
+    key[8] = PARITY ^ ((k0 ^ k1) ^ (k2 ^ k3)) ^ ((k4 ^ k5) ^ (k6 ^ k7));
+    (key, [tweak[0], tweak[1], tweak[0] ^ tweak[1]])
 }
 
 #[cfg(test)]
@@ -157,6 +192,18 @@ mod tests {
         dd18b03fc1508a9aac45eb362440203a323e09edee6324ee2e37b4432c1867ed";
     const KEY: &str = "cb41f1706cde09651203c2d0efbaddf847a0d315cb2e53ff8bac41da0002672e\
         920244c66e02d5f0dad3e94c42bb65f0d14157decf4105ef5609d5b0984457c1";
+
+    #[test]
+    fn fast_block_function_equals_its_portable_twin() {
+        let mut chain: State = std::array::from_fn(|word| 0x0123_4567_89ab_cdef << word);
+        for round in 0..50u64 {
+            let block = std::array::from_fn(|at| (at as u64 * 37 ^ round * 11) as u8);
+            let tweak = [round * 64, TYPE_MESSAGE | (round << 60)];
+            let next = compress(&chain, tweak, &block);
+            assert_eq!(next, compress_portable(&chain, tweak, &block));
+            chain = next;
+        }
+    }
 
     #[test]
     fn plain_256_bits() {
