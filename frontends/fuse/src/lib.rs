@@ -15,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+mod dataset;
 mod dispatch;
 mod filesystem;
 mod memory_tree;
@@ -27,6 +28,7 @@ mod protocol;
 mod session;
 mod transport;
 
+pub use dataset::{ControlDirectory, DatasetFiles, DatasetOptions, ErrorSink};
 pub use filesystem::{
     Attr, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileKind, FileSystem,
     FileSystemStatus, Handle, Lifetime, Lookup, NodeId, Opened, SeekTarget, Timestamp,

@@ -1,0 +1,478 @@
+//! A dataset's files as a mount shows them.
+//!
+//! Node ids are object numbers, so nothing is remembered per name and `forget` does nothing. The
+//! control directory `.zfs` is made up here: it can always be entered from the root and is listed
+//! there when `snapdir=visible`; below `.zfs/snapshot` each snapshot is opened when it is first
+//! looked into. A pool that nobody writes never changes, so the kernel may keep all it learns.
+
+mod control;
+mod convert;
+mod node;
+mod trees;
+
+use crate::filesystem::{
+    Attr, Context, DataCache, Entry, Errno, Features, FileSystem, FileSystemStatus, Handle,
+    Lifetime, Lookup, NodeId, Opened, SeekTarget,
+};
+use crate::payload::{DirectoryReply, Payload};
+use cenote_base::ObjectId;
+use cenote_dsl::Dataset;
+use cenote_posix::{DatasetSpace, PosixError, Znode};
+use convert::{attr_of, kind_of};
+use node::Node;
+use std::sync::Arc;
+use trees::Trees;
+
+/// The longest path that a symbolic link may hold (`PATH_MAX` less the NUL).
+const LINK_LENGTH_MAX: usize = 4095;
+/// Entries of a listing whose attributes are read at once.
+const LISTING_BATCH: usize = 512;
+
+/// Whether and how the control directory shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlDirectory {
+    /// Not at all.
+    Disabled,
+    /// It can be entered but is not listed.
+    Hidden,
+    /// It is listed in the root directory.
+    Visible,
+}
+
+/// What the dataset's properties say about its mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatasetOptions {
+    /// The property `snapdir`.
+    pub control_directory: ControlDirectory,
+    /// The property `acltype` is `posix`.
+    pub posix_acl: bool,
+    /// The property `xattr` is not `off`.
+    pub xattr: bool,
+    /// For `statfs`.
+    pub space: DatasetSpace,
+}
+
+/// Who wants to know of errors that callers only see as an errno.
+pub type ErrorSink = Box<dyn Fn(&PosixError) + Send + Sync>;
+
+/// A dataset or snapshot, to be mounted.
+pub struct DatasetFiles {
+    trees: Trees,
+    options: DatasetOptions,
+    has_control: bool,
+    errors: ErrorSink,
+}
+
+impl std::fmt::Debug for DatasetFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DatasetFiles")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DatasetFiles {
+    /// The files of `dataset`, which `files` has opened.
+    pub fn new(
+        dataset: Dataset,
+        files: Arc<cenote_posix::FileSystem>,
+        options: DatasetOptions,
+        errors: ErrorSink,
+    ) -> Self {
+        let has_control =
+            !dataset.is_snapshot() && options.control_directory != ControlDirectory::Disabled;
+        Self {
+            trees: Trees::new(dataset, files),
+            options,
+            has_control,
+            errors,
+        }
+    }
+
+    fn root(&self) -> ObjectId {
+        self.trees.head().root()
+    }
+
+    fn node(&self, id: NodeId) -> Node {
+        Node::decode(id, self.root())
+    }
+
+    fn is_root(&self, node: Node) -> bool {
+        node == Node::Object {
+            tree: 0,
+            object: self.root(),
+        }
+    }
+
+    /// The errno for a caller; the cause goes to the error sink.
+    fn errno(&self, error: PosixError) -> Errno {
+        if error.is_damage() {
+            (self.errors)(&error);
+        }
+        Errno::from_raw_os_error(error.errno())
+    }
+
+    fn znode(&self, tree: usize, object: ObjectId) -> Result<Arc<Znode>, Errno> {
+        let files = self.trees.get(tree)?;
+        files.znode(object).map_err(|error| self.errno(error))
+    }
+
+    /// The object that a node stands for; the control directories are none.
+    fn object(&self, id: NodeId) -> Result<(usize, Arc<Znode>), Errno> {
+        match self.node(id) {
+            Node::Object { tree, object } => Ok((tree, self.znode(tree, object)?)),
+            Node::Control | Node::Snapshots => Err(Errno::ISDIR),
+        }
+    }
+
+    fn attr(&self, tree: usize, znode: &Znode) -> Result<Attr, Errno> {
+        let files = self.trees.get(tree)?;
+        let mut attr = attr_of(&files.stat(znode));
+        if tree > 0 && znode.id() == files.root() {
+            attr.ino = control::snapshot_ino(files.set().id());
+        }
+        Ok(attr)
+    }
+
+    fn entry(&self, tree: usize, znode: &Znode) -> Result<Entry, Errno> {
+        let node = Node::Object {
+            tree,
+            object: znode.id(),
+        };
+        Ok(Entry {
+            node: node.encode(self.root()),
+            generation: self.trees.get(tree)?.stat(znode).generation,
+            attr: self.attr(tree, znode)?,
+            entry_lifetime: Lifetime::FOREVER,
+            attr_lifetime: Lifetime::FOREVER,
+        })
+    }
+
+    fn control_entry(&self, node: Node) -> Result<Entry, Errno> {
+        let root = self.znode(0, self.root())?;
+        let attr = control::attr(node, &self.attr(0, &root)?);
+        let (entry_lifetime, attr_lifetime) = (Lifetime::FOREVER, Lifetime::FOREVER);
+        let node = node.encode(self.root());
+        Ok(Entry {
+            node,
+            generation: 0,
+            attr,
+            entry_lifetime,
+            attr_lifetime,
+        })
+    }
+
+    fn lookup_object(
+        &self,
+        tree: usize,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Lookup, Errno> {
+        let files = self.trees.get(tree)?;
+        let directory = self.znode(tree, directory)?;
+        let found = files
+            .lookup(&directory, name)
+            .map_err(|error| self.errno(error))?;
+        let Some(target) = found else {
+            return Ok(Lookup::Absent(Lifetime::FOREVER));
+        };
+        let znode = self.znode(tree, target.object)?;
+        Ok(Lookup::Found(self.entry(tree, &znode)?))
+    }
+
+    fn lookup_snapshot(&self, name: &[u8]) -> Result<Lookup, Errno> {
+        let Some(tree) = self.trees.open_snapshot(name)? else {
+            return Ok(Lookup::Absent(Lifetime::NONE));
+        };
+        let root = self.trees.get(tree)?.root();
+        let znode = self.znode(tree, root)?;
+        Ok(Lookup::Found(self.entry(tree, &znode)?))
+    }
+
+    fn list_object(
+        &self,
+        tree: usize,
+        directory: &Arc<Znode>,
+        cookie: u64,
+        reply: &mut DirectoryReply<'_>,
+    ) -> Result<(), Errno> {
+        let files = self.trees.get(tree)?;
+        let reader = files
+            .read_directory(directory, cookie)
+            .map_err(|e| self.errno(e))?;
+        for entry in reader {
+            let entry = entry.map_err(|error| self.errno(error))?;
+            let kind = match entry.target.kind {
+                Some(kind) => kind,
+                None => self.znode(tree, entry.target.object)?.kind(),
+            };
+            let ino = entry.target.object.0;
+            if !reply.add_name(&entry.name, ino, kind_of(kind), entry.cookie) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn list_object_plus(
+        &self,
+        tree: usize,
+        directory: &Arc<Znode>,
+        mut cookie: u64,
+        reply: &mut DirectoryReply<'_>,
+    ) -> Result<(), Errno> {
+        let files = Arc::clone(&self.trees.get(tree)?);
+        loop {
+            let count = reply.capacity_hint(16).clamp(1, LISTING_BATCH);
+            let batch = files.read_directory_plus(directory, cookie, count);
+            let batch = batch.map_err(|error| self.errno(error))?;
+            let is_last = batch.len() < count;
+            for (entry, znode) in batch {
+                let is_dots = entry.name == b"." || entry.name == b"..";
+                let added = match znode {
+                    Ok(znode) if !is_dots => {
+                        reply.add_entry(&entry.name, &self.entry(tree, &znode)?, entry.cookie)
+                    }
+                    // A file that cannot be read is listed; looking at it says why.
+                    znode => {
+                        let stored = entry.target.kind.map(kind_of);
+                        let kind = stored.or_else(|| znode.ok().map(|z| kind_of(z.kind())));
+                        let kind = kind.unwrap_or(crate::FileKind::Regular);
+                        reply.add_name(&entry.name, entry.target.object.0, kind, entry.cookie)
+                    }
+                };
+                if !added {
+                    return Ok(());
+                }
+                cookie = entry.cookie;
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn list_control(
+        &self,
+        node: Node,
+        cookie: u64,
+        reply: &mut DirectoryReply<'_>,
+    ) -> Result<(), Errno> {
+        let parent = if node == Node::Control {
+            self.root().0
+        } else {
+            control::CONTROL_INO
+        };
+        let mut names = vec![
+            (b".".to_vec(), control::ino(node)),
+            (b"..".to_vec(), parent),
+        ];
+        match node {
+            Node::Control => names.push((b"snapshot".to_vec(), control::SNAPSHOTS_INO)),
+            _ => names.extend(self.trees.snapshots()?),
+        }
+        let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
+        for ((name, ino), next) in names.into_iter().zip(1_u64..).skip(skip) {
+            if !reply.add_name(&name, ino, crate::FileKind::Directory, next) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FileSystem for DatasetFiles {
+    fn features(&self) -> Features {
+        Features {
+            posix_acl: self.options.posix_acl,
+            ..Features::default()
+        }
+    }
+
+    fn lookup(&self, _: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<Lookup, Errno> {
+        let node = self.node(parent);
+        match node {
+            _ if self.has_control && self.is_root(node) && name == control::CONTROL_NAME => {
+                self.control_entry(Node::Control).map(Lookup::Found)
+            }
+            Node::Object { tree, object } => self.lookup_object(tree, object, name),
+            Node::Control if name == b"snapshot" => {
+                self.control_entry(Node::Snapshots).map(Lookup::Found)
+            }
+            Node::Control => Ok(Lookup::Absent(Lifetime::FOREVER)),
+            Node::Snapshots => self.lookup_snapshot(name),
+        }
+    }
+
+    fn getattr(&self, _: &Context<'_>, node: NodeId) -> Result<(Attr, Lifetime), Errno> {
+        let attr = match self.node(node) {
+            Node::Object { tree, object } => self.attr(tree, &*self.znode(tree, object)?)?,
+            control => self.control_entry(control)?.attr,
+        };
+        Ok((attr, Lifetime::FOREVER))
+    }
+
+    fn readlink(&self, _: &Context<'_>, node: NodeId, target: &mut Payload) -> Result<(), Errno> {
+        let (tree, link) = self.object(node)?;
+        let path = self
+            .trees
+            .get(tree)?
+            .read_link(&link)
+            .map_err(|error| self.errno(error))?;
+        if path.len() > LINK_LENGTH_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        target.push_copy(&path);
+        Ok(())
+    }
+
+    fn open(&self, _: &Context<'_>, node: NodeId, flags: u32) -> Result<Opened, Errno> {
+        // O_RDONLY is 0 in the two lowest bits.
+        if flags & 3 != 0 {
+            return Err(Errno::ROFS);
+        }
+        self.object(node)?;
+        Ok(Opened {
+            handle: Handle::default(),
+            cache: DataCache::Direct,
+        })
+    }
+
+    fn read(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Handle,
+        offset: u64,
+        size: usize,
+        data: &mut Payload,
+    ) -> Result<(), Errno> {
+        let (tree, file) = self.object(node)?;
+        let files = self.trees.get(tree)?;
+        let segments = files.read_segments(&file, offset, size);
+        for segment in segments.map_err(|error| self.errno(error))? {
+            match segment.block {
+                Some(block) => {
+                    data.push_shared(block, segment.start..segment.start + segment.length);
+                }
+                None => data.push_zeros(segment.length),
+            }
+        }
+        Ok(())
+    }
+
+    fn seek(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Handle,
+        offset: u64,
+        target: SeekTarget,
+    ) -> Result<u64, Errno> {
+        let (tree, file) = self.object(node)?;
+        let target = match target {
+            SeekTarget::Data => cenote_posix::SeekTarget::Data,
+            SeekTarget::Hole => cenote_posix::SeekTarget::Hole,
+        };
+        let files = self.trees.get(tree)?;
+        files
+            .seek(&file, offset, target)
+            .map_err(|error| self.errno(error))
+    }
+
+    fn readdir(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Handle,
+        cookie: u64,
+        reply: &mut DirectoryReply<'_>,
+    ) -> Result<(), Errno> {
+        let node = self.node(node);
+        let Node::Object { tree, object } = node else {
+            return self.list_control(node, cookie, reply);
+        };
+        let directory = self.znode(tree, object)?;
+        let mut cookie = cookie;
+        let lists_control = self.options.control_directory == ControlDirectory::Visible;
+        if lists_control && self.has_control && self.is_root(node) && cookie <= control::COOKIE {
+            // `.` and `..` come first, then `.zfs`, which has the cookie that is free for it.
+            if cookie < control::COOKIE {
+                let dots = [(&b"."[..], object.0), (&b".."[..], object.0)];
+                for ((name, ino), next) in dots.into_iter().zip(1_u64..) {
+                    let kind = crate::FileKind::Directory;
+                    if next > cookie && !reply.add_name(name, ino, kind, next) {
+                        return Ok(());
+                    }
+                }
+                let entry = self.control_entry(Node::Control)?;
+                let next = control::COOKIE + 1;
+                let added = match reply.wants_attributes() {
+                    true => reply.add_entry(control::CONTROL_NAME, &entry, next),
+                    false => {
+                        let (ino, kind) = (entry.attr.ino, entry.attr.kind);
+                        reply.add_name(control::CONTROL_NAME, ino, kind, next)
+                    }
+                };
+                if !added {
+                    return Ok(());
+                }
+            }
+            cookie = control::COOKIE + 1;
+        }
+        match reply.wants_attributes() {
+            true => self.list_object_plus(tree, &directory, cookie, reply),
+            false => self.list_object(tree, &directory, cookie, reply),
+        }
+    }
+
+    fn statfs(&self, _: &Context<'_>, _: NodeId) -> Result<FileSystemStatus, Errno> {
+        Ok(convert::status_of(
+            &self.trees.head().stat_file_system(self.options.space),
+        ))
+    }
+
+    fn getxattr(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        name: &[u8],
+        value: &mut Payload,
+    ) -> Result<(), Errno> {
+        let Ok((tree, znode)) = self.object(node) else {
+            return Err(Errno::NODATA);
+        };
+        if !self.options.xattr {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let files = self.trees.get(tree)?;
+        match files
+            .xattr(&znode, name)
+            .map_err(|error| self.errno(error))?
+        {
+            Some(bytes) => {
+                value.push_copy(&bytes);
+                Ok(())
+            }
+            None => Err(Errno::NODATA),
+        }
+    }
+
+    fn listxattr(&self, _: &Context<'_>, node: NodeId, names: &mut Payload) -> Result<(), Errno> {
+        let Ok((tree, znode)) = self.object(node) else {
+            return Ok(());
+        };
+        if !self.options.xattr {
+            return Ok(());
+        }
+        let files = self.trees.get(tree)?;
+        for name in files
+            .xattr_names(&znode)
+            .map_err(|error| self.errno(error))?
+        {
+            names.push_copy(&name);
+            names.push_static(b"\0");
+        }
+        Ok(())
+    }
+}
