@@ -67,7 +67,7 @@ need_rust() {
     if ! command -v rustup >/dev/null 2>&1; then
         # Debian 13 has a package; for Debian 12 there is Rust's own installer.
         if apt-cache show rustup >/dev/null 2>&1 &&
-            as_root apt-get -qq install rustup >/dev/null; then
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install rustup >/dev/null; then
             :
         else
             need_packages ca-certificates curl

@@ -101,7 +101,12 @@ fn every_pool_has_mutants() -> Result<()> {
         let devices = Devices::open(golden.copy_to(directory.path())?)?;
         let structure = Structure::read(&devices)?;
         let blocks = structure.as_ref().map(Structure::blocks);
-        eprintln!("{kind}: blocks to change: {blocks:?}");
+        let log_blocks = structure.as_ref().map_or(0, Structure::log_blocks);
+        eprintln!("{kind}: blocks to change: {blocks:?}, of logs: {log_blocks}");
+        ensure!(
+            (log_blocks > 0) == kind.starts_with("dirty"),
+            "{kind}: {log_blocks}"
+        );
         let is_flat = !["raidz", "draid"]
             .iter()
             .any(|prefix| kind.starts_with(prefix));

@@ -23,7 +23,8 @@ impl FreeSpace {
     /// The largest stretch at the end of a vdev on which no device ever held data.
     pub fn find(devices: &Devices, labels: &Labels) -> Result<Self> {
         let mut best: Option<Self> = None;
-        for (index, vdev) in labels.flat.iter().enumerate() {
+        let vdevs = labels.flat.iter().enumerate();
+        for (index, vdev) in vdevs.filter(|(_, vdev)| !vdev.is_log) {
             let mut start = 0;
             let mut end = u64::MAX;
             for device in &vdev.devices {

@@ -19,6 +19,8 @@ pub(super) struct FlatVdev {
     pub devices: Vec<usize>,
     /// log2 of the allocation unit.
     pub ashift: u32,
+    /// Whether it holds intent logs only.
+    pub is_log: bool,
 }
 
 /// What the labels say.
@@ -49,13 +51,14 @@ impl Labels {
                 tree.kind,
                 VdevKind::Disk | VdevKind::File | VdevKind::Mirror
             );
-            if let Some(id) = tree.id.filter(|_| is_flat && !config.is_log) {
+            if let Some(id) = tree.id.filter(|_| is_flat) {
                 match flat.iter_mut().find(|vdev| vdev.id == id) {
                     Some(vdev) => vdev.devices.push(device),
                     None => flat.push(FlatVdev {
                         id,
                         devices: vec![device],
                         ashift,
+                        is_log: config.is_log || tree.is_log,
                     }),
                 }
             }

@@ -18,6 +18,7 @@ pub mod blind;
 mod byte_order;
 mod editor;
 mod labels;
+mod log;
 pub mod structure;
 mod tree;
 

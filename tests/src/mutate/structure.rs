@@ -6,6 +6,7 @@
 
 use super::editor::{Editor, FreeSpace};
 use super::labels::{self, Labels};
+use super::log::{self, Log};
 use super::tree::{Role, Tree};
 use super::{Devices, Mutant};
 use crate::random::Random;
@@ -22,6 +23,7 @@ pub struct Structure<'a> {
     labels: Labels,
     tree: Tree,
     free: FreeSpace,
+    logs: Vec<Log>,
     /// Nodes by what they are.
     groups: Vec<(String, Vec<usize>)>,
 }
@@ -47,6 +49,7 @@ impl<'a> Structure<'a> {
             Err(_) => return Ok(None),
         };
         let free = FreeSpace::find(devices, &labels)?;
+        let logs = log::find(devices, &labels.flat, &tree);
         let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, node) in tree.nodes.iter().enumerate() {
             let what = match node.role {
@@ -60,6 +63,7 @@ impl<'a> Structure<'a> {
             labels,
             tree,
             free,
+            logs,
             groups: groups.into_iter().collect(),
         }))
     }
@@ -67,6 +71,11 @@ impl<'a> Structure<'a> {
     /// How many blocks there are to change.
     pub fn blocks(&self) -> usize {
         self.tree.nodes.len()
+    }
+
+    /// How many blocks of intent logs there are to change.
+    pub fn log_blocks(&self) -> usize {
+        self.logs.len()
     }
 
     /// The contents of all blocks that are not indirect, each with the name of its type.
@@ -87,6 +96,9 @@ impl<'a> Structure<'a> {
         match random.below(20) {
             0 => self.uberblock_mutant(random),
             1 => self.label_mutant(random),
+            2..=6 if !self.logs.is_empty() => log::mutant(&self.logs, random, |random, old| {
+                interesting(random, old, 1)
+            }),
             _ => self.tree_mutant(random),
         }
     }
