@@ -66,7 +66,7 @@ pub enum Response {
     /// Vdevs.
     Vdevs {
         /// The pool, with its properties left out.
-        pool: PoolRow,
+        pool: Box<PoolRow>,
         /// In the order asked for.
         vdevs: Vec<VdevRow>,
         /// Names that are no vdev of the pool.

@@ -1,1 +1,70 @@
-fn main() {}
+//! One program under several names.
+//!
+//! Called as `zpool` or `zfs` it takes their command lines and prints what they print; as `cenote`
+//! it has commands of its own, of which `cenote daemon` keeps pools open for all the others. Which
+//! name counts is decided by `argv[0]`; `cenote zpool …` and `cenote zfs …` do the same without
+//! links.
+
+#![forbid(unsafe_code)]
+
+mod accounts;
+mod connect;
+mod context;
+mod format;
+mod getopt;
+mod own;
+mod texts;
+mod version;
+mod zfs;
+mod zpool;
+
+use std::ffi::OsString;
+use std::io::{BufWriter, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use context::Context;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
+    let mut rest: Vec<OsString> = arguments.collect();
+    let called = match name.to_str() {
+        Some(name @ ("zpool" | "zfs")) => name.to_owned(),
+        _ => match rest.first().and_then(|word| word.to_str()) {
+            Some(word @ ("zpool" | "zfs")) => {
+                let word = word.to_owned();
+                rest.remove(0);
+                word
+            }
+            _ => "cenote".to_owned(),
+        },
+    };
+    let mut context = context();
+    let code = match called.as_str() {
+        "zpool" => zpool::run(&words(rest), &mut context),
+        "zfs" => zfs::run(&words(rest), &mut context),
+        _ => own::run(rest, &mut context),
+    };
+    ExitCode::from(context.finish(code))
+}
+
+/// Names of pools and datasets are ASCII; what is not UTF-8 will be refused by name.
+fn words(arguments: Vec<OsString>) -> Vec<String> {
+    let lossy = |word: OsString| word.to_string_lossy().into_owned();
+    arguments.into_iter().map(lossy).collect()
+}
+
+fn context() -> Context {
+    let out = Box::new(BufWriter::new(stdout()));
+    let daemon = Box::new(connect::Connection::new());
+    let mut context = Context::new(out, Box::new(stderr()), daemon);
+    context.zone = jiff::tz::TimeZone::try_system().unwrap_or(jiff::tz::TimeZone::UTC);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    context.now = since.map_or(0, |time| time.as_secs());
+    context.variable = |name| std::env::var(name).ok();
+    context.directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    context
+}

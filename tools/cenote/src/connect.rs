@@ -1,0 +1,186 @@
+//! The way to the daemon: connect, and start one where it is needed.
+//!
+//! Only an import or a mount needs a daemon that is not running. Everything else asks about pools
+//! that are imported; without a daemon there are none, which can be said without starting one.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cenote_control::model::{ControlError, Part, Request, Response};
+use cenote_control::protocol::{CallError, Client, Interrupt, socket_path};
+
+use crate::context::Daemon;
+
+/// How long a daemon may take to listen.
+const START_WAIT: Duration = Duration::from_secs(10);
+
+/// A connection made when the first request wants it.
+pub struct Connection {
+    path: PathBuf,
+    client: Option<Client>,
+}
+
+impl Connection {
+    /// To the user's daemon.
+    pub fn new() -> Self {
+        Connection {
+            path: socket_path(|name| std::env::var_os(name)),
+            client: None,
+        }
+    }
+
+    fn connect(&mut self, start: bool) -> Result<Option<&mut Client>, CallError> {
+        if self.client.is_none() {
+            self.client = match Client::connect(&self.path) {
+                Ok(client) => Some(client),
+                Err(CallError::NotRunning) if start => Some(self.start()?),
+                Err(CallError::NotRunning) => None,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(self.client.as_mut())
+    }
+
+    /// Starts a daemon that leaves after its last pool is exported.
+    fn start(&self) -> Result<Client, CallError> {
+        let program = std::env::current_exe().map_err(CallError::Socket)?;
+        let mut command = Command::new(program);
+        command.args(["daemon", "run", "--auto"]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        // Away from the terminal's signals: it outlives the command that started it.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().map_err(CallError::Socket)?;
+        let deadline = Instant::now() + START_WAIT;
+        loop {
+            match Client::connect(&self.path) {
+                Err(CallError::NotRunning) => {}
+                result => return result,
+            }
+            if let Ok(Some(_)) = child.try_wait() {
+                return Err(why_it_left(child));
+            }
+            if Instant::now() > deadline {
+                return Err(CallError::NotRunning);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// What a daemon that did not stay said.
+fn why_it_left(child: std::process::Child) -> CallError {
+    let text = match child.wait_with_output() {
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let detail = format!("the daemon did not start: {text}");
+    CallError::Refused(ControlError::Internal { detail })
+}
+
+impl Daemon for Connection {
+    fn call(
+        &mut self,
+        request: Request,
+        on_part: &mut dyn FnMut(Part) -> Interrupt,
+    ) -> Result<Response, CallError> {
+        let start = needs_daemon(&request);
+        let Some(client) = self.connect(start)? else {
+            return without_daemon(request).map_err(CallError::Refused);
+        };
+        let answer = client.call(request, &[], on_part);
+        if matches!(answer, Err(CallError::Frame(_) | CallError::Interrupted)) {
+            self.client = None;
+        }
+        answer
+    }
+}
+
+fn needs_daemon(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::ImportSearch { .. } | Request::Import { .. }
+    )
+}
+
+/// What a daemon without pools would answer.
+fn without_daemon(request: Request) -> Result<Response, ControlError> {
+    let pool_of = |name: &str| {
+        name.split(['/', '@', '#'])
+            .next()
+            .unwrap_or(name)
+            .to_owned()
+    };
+    let no_pool = |pool: String| ControlError::NoSuchPool { pool };
+    let no_dataset = |dataset: String| Err(ControlError::NoSuchDataset { dataset });
+    let no_pools = |pools: Vec<String>| -> Vec<(String, ControlError)> {
+        pools
+            .into_iter()
+            .map(|pool| (pool.clone(), no_pool(pool)))
+            .collect()
+    };
+    match request {
+        Request::PoolList { pools, .. } => Ok(Response::Pools {
+            pools: Vec::new(),
+            failures: no_pools(pools),
+        }),
+        Request::PoolStatus { pools, .. } => Ok(Response::Statuses {
+            pools: Vec::new(),
+            failures: no_pools(pools),
+        }),
+        Request::DatasetList { roots, .. } => {
+            let failure = |root: String| {
+                let error = if root.contains('#') {
+                    ControlError::NoSuchBookmark {
+                        bookmark: root.clone(),
+                    }
+                } else {
+                    ControlError::NoSuchDataset {
+                        dataset: root.clone(),
+                    }
+                };
+                (root, error)
+            };
+            Ok(Response::Failures {
+                failures: roots.into_iter().map(failure).collect(),
+                done: 0,
+            })
+        }
+        Request::MountAll { below: None, .. } | Request::UnmountAll { .. } => {
+            Ok(Response::Failures {
+                failures: Vec::new(),
+                done: 0,
+            })
+        }
+        Request::MountList => Ok(Response::Mounts { mounts: Vec::new() }),
+        Request::EventsClear => Ok(Response::Cleared { events: 0 }),
+        Request::Events { pool: None, .. } => Ok(Response::Done),
+        Request::Events {
+            pool: Some(pool), ..
+        }
+        | Request::Export { pool, .. }
+        | Request::VdevGet { pool, .. }
+        | Request::Verify { pool, .. }
+        | Request::History { pool } => Err(no_pool(pool)),
+        Request::Holds { snapshot, .. } => no_dataset(snapshot),
+        Request::Diff { from, .. } => no_dataset(pool_of(&from)),
+        Request::Unmount { target, .. } => no_dataset(target),
+        Request::MountAll {
+            below: Some(dataset),
+            ..
+        }
+        | Request::Mount { dataset, .. }
+        | Request::LoadKey { dataset, .. }
+        | Request::UnloadKey { dataset }
+        | Request::UserSpace { dataset, .. } => no_dataset(dataset),
+        Request::DaemonStatus
+        | Request::DaemonStop { .. }
+        | Request::ImportSearch { .. }
+        | Request::Import { .. } => Err(ControlError::Internal {
+            detail: CallError::NotRunning.to_string(),
+        }),
+    }
+}

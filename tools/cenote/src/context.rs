@@ -1,0 +1,265 @@
+//! What a command works with: its outputs, the daemon, the user's time zone and environment.
+//!
+//! Commands see the daemon as a function from request to answer and write through here, so that
+//! tests run them whole against canned answers and compare every byte.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use cenote_control::model::{ControlError, Dataset, Part, Request, Response};
+use cenote_control::protocol::{CallError, Interrupt};
+use jiff::tz::TimeZone;
+
+use crate::getopt::OptionError;
+
+/// Whoever answers requests.
+pub trait Daemon {
+    /// Asks; parts go to `on_part` as they come.
+    fn call(
+        &mut self,
+        request: Request,
+        on_part: &mut dyn FnMut(Part) -> Interrupt,
+    ) -> Result<Response, CallError>;
+}
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub enum Stop {
+    /// Print a line (unless empty), then the subcommand's usage; exit 2.
+    Usage(String),
+    /// Print the lines; exit 1.
+    Failed(String),
+    /// Everything was said; exit with this code.
+    Code(u8),
+}
+
+/// What a command's body returns: its exit code, or why it ends early.
+pub type Outcome = Result<u8, Stop>;
+
+impl From<OptionError> for Stop {
+    fn from(error: OptionError) -> Self {
+        Stop::Usage(error.to_string())
+    }
+}
+
+/// Ends a command with its usage.
+pub fn usage<T>(message: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Usage(message.into()))
+}
+
+/// Ends a command with a message.
+pub fn failed<T>(message: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Failed(message.into()))
+}
+
+/// What a command works with.
+pub struct Context {
+    out: Box<dyn Write>,
+    err: Box<dyn Write>,
+    write_error: Option<io::Error>,
+    daemon: Box<dyn Daemon>,
+    /// The user's time zone.
+    pub zone: TimeZone,
+    /// The time, in seconds since the epoch.
+    pub now: u64,
+    /// Looks an environment variable up.
+    pub variable: fn(&str) -> Option<String>,
+    /// The directory that relative paths start at.
+    pub directory: PathBuf,
+}
+
+impl Context {
+    /// A context over these outputs and this daemon.
+    pub fn new(out: Box<dyn Write>, err: Box<dyn Write>, daemon: Box<dyn Daemon>) -> Self {
+        Context {
+            out,
+            err,
+            write_error: None,
+            daemon,
+            zone: TimeZone::UTC,
+            now: 0,
+            variable: |_| None,
+            directory: PathBuf::from("/"),
+        }
+    }
+
+    /// Writes to standard output. The first failure is kept for the end.
+    pub fn print(&mut self, text: &str) {
+        self.print_bytes(text.as_bytes());
+    }
+
+    /// Writes bytes to standard output.
+    pub fn print_bytes(&mut self, bytes: &[u8]) {
+        if self.write_error.is_none()
+            && let Err(error) = self.out.write_all(bytes)
+        {
+            self.write_error = Some(error);
+        }
+    }
+
+    /// Writes one line to standard output.
+    pub fn line(&mut self, text: &str) {
+        self.print(text);
+        self.print("\n");
+    }
+
+    /// Writes one line to standard error, after everything printed so far.
+    pub fn complain(&mut self, text: &str) {
+        self.flush();
+        // There is nowhere left to report a failure to write an error.
+        let _ = writeln!(self.err, "{text}");
+        let _ = self.err.flush();
+    }
+
+    /// Writes out what is buffered.
+    pub fn flush(&mut self) {
+        if self.write_error.is_none()
+            && let Err(error) = self.out.flush()
+        {
+            self.write_error = Some(error);
+        }
+    }
+
+    /// The exit code of a command that ended with `code`, once its output is written.
+    ///
+    /// A reader that left early (`| head`) is not an error.
+    pub fn finish(&mut self, code: u8) -> u8 {
+        self.flush();
+        match self.write_error.take() {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                self.complain(&format!("write error: {error}"));
+                code.max(1)
+            }
+            _ => code,
+        }
+    }
+
+    /// Whether nobody reads the output any more.
+    pub fn output_gone(&self) -> bool {
+        self.write_error.is_some()
+    }
+
+    /// Asks the daemon something whose answer has no parts.
+    pub fn ask(&mut self, request: Request) -> Result<Response, ControlError> {
+        self.ask_in_parts(request, &mut |_| {})
+    }
+
+    /// Asks the daemon; parts go to `on_part`.
+    ///
+    /// A daemon that cannot be reached is `Unreachable`: whoever prints errors prints one line.
+    pub fn ask_in_parts(
+        &mut self,
+        request: Request,
+        on_part: &mut dyn FnMut(Part),
+    ) -> Result<Response, ControlError> {
+        let mut forward = |part| {
+            on_part(part);
+            ControlFlow::Continue(())
+        };
+        match self.daemon.call(request, &mut forward) {
+            Ok(response) => Ok(response),
+            Err(CallError::Refused(error)) => Err(error),
+            Err(error) => Err(ControlError::Internal {
+                detail: error.to_string(),
+            }),
+        }
+    }
+
+    /// Asks for datasets: the rows, and the roots that could not be listed.
+    pub fn ask_datasets(&mut self, request: Request) -> Result<Listing, ControlError> {
+        let mut rows = Vec::new();
+        let answer = self.ask_in_parts(request, &mut |part| {
+            if let Part::Datasets(more) = part {
+                rows.extend(more);
+            }
+        })?;
+        match answer {
+            Response::Failures { failures, .. } => Ok(Listing { rows, failures }),
+            Response::Done => Ok(Listing {
+                rows,
+                failures: Vec::new(),
+            }),
+            _ => Err(mismatch()),
+        }
+    }
+}
+
+/// Datasets, and the names that could not be listed.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The datasets, in any order.
+    pub rows: Vec<Dataset>,
+    /// Name and reason.
+    pub failures: Vec<(String, ControlError)>,
+}
+
+/// The daemon answered another question: a bug of one side.
+pub fn mismatch() -> ControlError {
+    ControlError::Internal {
+        detail: "the daemon gave an answer to another question".to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    //! Running commands against canned answers.
+
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Shared(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a command left behind.
+    #[derive(Debug, PartialEq, Eq)]
+    pub struct Ran {
+        /// The exit code.
+        pub code: u8,
+        /// Standard output.
+        pub out: String,
+        /// Standard error.
+        pub err: String,
+    }
+
+    /// Runs `command` (`zfs list -H`) against `daemon`.
+    pub fn run(command: &str, daemon: impl Daemon + 'static) -> Ran {
+        let words: Vec<&str> = command.split(' ').filter(|word| !word.is_empty()).collect();
+        run_words(&words, daemon)
+    }
+
+    /// Runs a command given by its words.
+    pub fn run_words(words: &[&str], daemon: impl Daemon + 'static) -> Ran {
+        let (out, err) = (Shared::default(), Shared::default());
+        let outputs = (Box::new(out.clone()), Box::new(err.clone()));
+        let mut context = Context::new(outputs.0, outputs.1, Box::new(daemon));
+        context.now = 1_800_000_000;
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let arguments = &words[1..];
+        let code = match words[0].as_str() {
+            "zpool" => crate::zpool::run(arguments, &mut context),
+            "zfs" => crate::zfs::run(arguments, &mut context),
+            other => panic!("{other} is not under test here"),
+        };
+        let code = context.finish(code);
+        let text = |shared: Shared| String::from_utf8(shared.0.take()).expect("UTF-8 output");
+        Ran {
+            code,
+            out: text(out),
+            err: text(err),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Keys of encrypted datasets: from files, standard input or the terminal.
+//!
+//! A key is loaded when a dataset below its encryption root is first opened, since deriving one
+//! from a passphrase takes a good part of a second.
+
+use super::failure::Failure;
+use super::options::KeyOption;
+use cenote_dsl::{Dataset, Directory, DslError};
+use std::fs::File;
+use std::io::{IsTerminal, Read, Write};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// No key is longer: a passphrase has at most 512 bytes.
+const MATERIAL_MAX: u64 = 4096;
+
+/// The keys given on the command line.
+#[derive(Debug, Default)]
+pub struct Keys {
+    given: Vec<KeyOption>,
+}
+
+impl Keys {
+    /// With what `--key` said.
+    pub fn new(given: Vec<KeyOption>) -> Self {
+        Self { given }
+    }
+
+    /// Loads the key that `dataset` needs, if one is needed, not loaded, and given.
+    pub fn unlock(&self, dataset: &Dataset) -> Result<(), Failure> {
+        let name = dataset.name().as_str().to_owned();
+        let failed = |source| Failure::Dataset {
+            dataset: name.clone(),
+            source,
+        };
+        let dsl = dataset.dsl();
+        let root = dsl.encryption_root(dataset.directory()).map_err(failed)?;
+        let Some(root) = root.filter(|root| !dsl.keys().is_loaded(root.id())) else {
+            return Ok(());
+        };
+        let root_name = root.name().as_str();
+        let named = |key: &&KeyOption| key.dataset.as_deref() == Some(root_name);
+        let unnamed = |key: &&KeyOption| key.dataset.is_none();
+        let given = self.given.iter();
+        match given.clone().find(named).or_else(|| given.clone().find(unnamed)) {
+            Some(key) => {
+                let material = read_material(root_name, &key.location)?;
+                load(&root, &material).map_err(failed)
+            }
+            None if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() => {
+                let material = read_material(root_name, "prompt")?;
+                load(&root, &material).map_err(failed)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses an encrypted dataset whose key is not loaded.
+    pub fn require(&self, dataset: &Dataset) -> Result<(), Failure> {
+        let name = dataset.name().as_str().to_owned();
+        let failed = |source| Failure::Dataset {
+            dataset: name.clone(),
+            source,
+        };
+        let dsl = dataset.dsl();
+        let root = dsl.encryption_root(dataset.directory()).map_err(failed)?;
+        match root {
+            Some(root) if !dsl.keys().is_loaded(root.id()) => Err(Failure::KeyNeeded {
+                dataset: name,
+                root: root.name().as_str().to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn load(root: &Arc<Directory>, material: &[u8]) -> Result<(), DslError> {
+    root.dsl().load_key(root, material, false)
+}
+
+/// Reads key material; a line end behind text keys is the key format's business.
+fn read_material(dataset: &str, location: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let failed = |source| Failure::KeyFile {
+        dataset: dataset.to_owned(),
+        location: location.to_owned(),
+        source,
+    };
+    let mut material = Zeroizing::new(Vec::with_capacity(MATERIAL_MAX as usize));
+    let path = match location {
+        "-" => {
+            let input = std::io::stdin().lock();
+            input
+                .take(MATERIAL_MAX)
+                .read_to_end(&mut material)
+                .map_err(failed)?;
+            return Ok(material);
+        }
+        "prompt" => return prompt(dataset).map_err(failed),
+        location => location.strip_prefix("file://").unwrap_or(location),
+    };
+    let file = File::open(path).map_err(failed)?;
+    file.take(MATERIAL_MAX)
+        .read_to_end(&mut material)
+        .map_err(failed)?;
+    Ok(material)
+}
+
+/// Asks on the terminal, without showing what is typed; without a terminal reads a line.
+fn prompt(dataset: &str) -> std::io::Result<Zeroizing<Vec<u8>>> {
+    let stdin = std::io::stdin();
+    let is_terminal = stdin.is_terminal();
+    let before = match is_terminal {
+        true => Some(rustix::termios::tcgetattr(&stdin)?),
+        false => None,
+    };
+    if let Some(before) = &before {
+        eprint!("Enter key for '{dataset}': ");
+        std::io::stderr().flush()?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(rustix::termios::LocalModes::ECHO);
+        rustix::termios::tcsetattr(&stdin, rustix::termios::OptionalActions::Flush, &quiet)?;
+    }
+    let line = read_line(&stdin);
+    if let Some(before) = &before {
+        rustix::termios::tcsetattr(&stdin, rustix::termios::OptionalActions::Flush, before)?;
+        eprintln!();
+    }
+    line
+}
+
+/// A line, byte by byte, so that what follows it is left for the next key.
+fn read_line(stdin: &std::io::Stdin) -> std::io::Result<Zeroizing<Vec<u8>>> {
+    let mut line = Zeroizing::new(Vec::with_capacity(MATERIAL_MAX as usize));
+    let mut input = stdin.lock();
+    let mut byte = [0];
+    while (line.len() as u64) < MATERIAL_MAX && input.read(&mut byte)? == 1 {
+        if byte[0] == b'\n' {
+            break;
+        }
+        line.push(byte[0]);
+    }
+    Ok(line)
+}

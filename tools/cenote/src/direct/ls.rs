@@ -1,0 +1,270 @@
+//! `cenote ls`: what is in a directory.
+
+use super::entry::Entry;
+use super::failure::{Exit, Failure, complain, posix_words};
+use super::line::{CommandLine, Word};
+use super::options::PoolOptions;
+use super::output::Output;
+use super::session::{OpenFileSystem, Session};
+use super::show::{Clock, mode_text};
+use super::spec::{Place, Spec};
+use cenote_posix::{FileKind, PosixError, SymlinkPolicy, Znode};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+#[derive(Debug, Default)]
+struct Arguments {
+    pool: PoolOptions,
+    long: bool,
+    all: bool,
+    recursive: bool,
+    json: bool,
+    specs: Vec<Spec>,
+}
+
+fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
+    let mut arguments = Arguments::default();
+    while let Some(word) = line.next()? {
+        match word {
+            Word::Operand(text) => arguments.specs.push(Spec::parse(&text)?),
+            Word::Option(option) => match option.as_str() {
+                "-l" | "--long" => arguments.long = true,
+                "-a" | "--all" => arguments.all = true,
+                "-R" | "--recursive" => arguments.recursive = true,
+                "-j" | "--json" => arguments.json = true,
+                _ => arguments.pool.take(&option, line)?,
+            },
+        }
+    }
+    match arguments.specs.is_empty() {
+        true => Err(line.wrong("give POOL/DATASET:/path")),
+        false => Ok(arguments),
+    }
+}
+
+/// Runs the command.
+pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
+    let arguments = parse(line)?;
+    let mut lister = Lister {
+        output: Output::new(),
+        clock: Clock::new(),
+        exit: Exit::Good,
+        is_first: true,
+        arguments: &arguments,
+    };
+    let mut session = None;
+    for spec in &arguments.specs {
+        let session = Session::reuse(&mut session, &arguments.pool, spec.pool())?;
+        match lister.spec(session, spec) {
+            Ok(()) => {}
+            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
+            Err(failure) => {
+                lister.output.flush()?;
+                failure.report();
+                lister.exit = Exit::Problems;
+            }
+        }
+    }
+    lister.output.flush()?;
+    Ok(lister.exit)
+}
+
+struct Lister<'a> {
+    output: Output,
+    clock: Clock,
+    exit: Exit,
+    is_first: bool,
+    arguments: &'a Arguments,
+}
+
+/// A line of a listing.
+struct Item {
+    name: Vec<u8>,
+    znode: Arc<Znode>,
+}
+
+impl Lister<'_> {
+    fn spec(&mut self, session: &Session, spec: &Spec) -> Result<(), Failure> {
+        let open = session.file_system(spec)?;
+        let path = spec.path_or_root();
+        let znode = open.resolve(path, SymlinkPolicy::FollowParents)?;
+        if znode.kind() != FileKind::Directory {
+            let item = Item {
+                name: path.to_vec(),
+                znode,
+            };
+            return self.items(&open, &item.name.clone(), vec![item]);
+        }
+        let has_titles = self.arguments.recursive || self.arguments.specs.len() > 1;
+        let base = path.strip_suffix(b"/").unwrap_or(path).to_vec();
+        let mut pending = vec![(base, znode)];
+        let mut seen = HashSet::new();
+        while let Some((path, directory)) = pending.pop() {
+            if !seen.insert(directory.id()) {
+                let place = Place::new(&open.name, path.as_slice());
+                self.complain(&format!("{place}: this directory was listed already"));
+                continue;
+            }
+            if has_titles && !self.arguments.json {
+                self.title(&open, &path)?;
+            }
+            let items = self.read(&open, &directory, &path);
+            if self.arguments.recursive {
+                let below = items.iter().rev().filter(|item| {
+                    let is_self = item.name == b"." || item.name == b"..";
+                    item.znode.kind() == FileKind::Directory && !is_self
+                });
+                let below = below.map(|item| (child(&path, &item.name), Arc::clone(&item.znode)));
+                pending.extend(below);
+            }
+            self.items(&open, &path, items)?;
+        }
+        Ok(())
+    }
+
+    fn title(&mut self, open: &OpenFileSystem, path: &[u8]) -> Result<(), Failure> {
+        if !self.is_first {
+            self.output.bytes(b"\n")?;
+        }
+        self.is_first = false;
+        self.output.text(&open.name)?;
+        self.output.bytes(b":")?;
+        self.output.name(if path.is_empty() { b"/" } else { path })?;
+        self.output.line(":")
+    }
+
+    fn complain(&mut self, message: &str) {
+        // What was found before comes first; if it cannot be written, the end will say so.
+        let _ = self.output.flush();
+        complain(message);
+        self.exit = Exit::Problems;
+    }
+
+    /// The entries of a directory in order of their names.
+    fn read(&mut self, open: &OpenFileSystem, directory: &Arc<Znode>, path: &[u8]) -> Vec<Item> {
+        let listed = open.files.read_directory_plus(directory, 0, usize::MAX);
+        let entries = listed.unwrap_or_else(|error| {
+            let place = Place::new(&open.name, path);
+            self.complain(&format!("{place}: {}", posix_words(&error)));
+            Vec::new()
+        });
+        let mut items = Vec::with_capacity(entries.len());
+        for (entry, znode) in entries {
+            if entry.name.starts_with(b".") && !self.arguments.all {
+                continue;
+            }
+            match znode {
+                Ok(znode) => items.push(Item {
+                    name: entry.name,
+                    znode,
+                }),
+                Err(error) => {
+                    let place = Place::new(&open.name, child(path, &entry.name));
+                    self.complain(&format!("{place}: {}", posix_words(&error)));
+                }
+            }
+        }
+        items.sort_by(|a, b| a.name.cmp(&b.name));
+        items
+    }
+
+    fn items(
+        &mut self,
+        open: &OpenFileSystem,
+        directory: &[u8],
+        items: Vec<Item>,
+    ) -> Result<(), Failure> {
+        if self.arguments.json {
+            for item in &items {
+                let path = match item.name.starts_with(b"/") {
+                    true => item.name.clone(),
+                    false => child(directory, &item.name),
+                };
+                self.json(open, item, &path)?;
+            }
+            return Ok(());
+        }
+        if self.arguments.long {
+            return self.long(open, &items);
+        }
+        for item in &items {
+            self.output.name(&item.name)?;
+            self.output.bytes(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn json(&mut self, open: &OpenFileSystem, item: &Item, path: &[u8]) -> Result<(), Failure> {
+        match open.stat_entry(&item.znode, path) {
+            Ok(entry) => self.output.json(&Value::Object(with_dataset(entry, open))),
+            Err(error) => {
+                self.path_problem(open, path, &error);
+                Ok(())
+            }
+        }
+    }
+
+    fn path_problem(&mut self, open: &OpenFileSystem, path: &[u8], error: &PosixError) {
+        let place = Place::new(&open.name, path);
+        self.complain(&format!("{place}: {}", posix_words(error)));
+    }
+
+    fn long(&mut self, open: &OpenFileSystem, items: &[Item]) -> Result<(), Failure> {
+        let rows: Vec<[String; 5]> = items
+            .iter()
+            .map(|item| {
+                let stat = open.files.stat(&item.znode);
+                let size = match stat.kind {
+                    FileKind::CharDevice | FileKind::BlockDevice => {
+                        format!("{}, {}", stat.device.major, stat.device.minor)
+                    }
+                    _ => stat.size.to_string(),
+                };
+                let (uid, gid) = (stat.uid.posix_id(), stat.gid.posix_id());
+                let mode = mode_text(stat.kind, stat.mode) + open.acl_mark(&item.znode);
+                [
+                    mode,
+                    stat.links.to_string(),
+                    uid.to_string(),
+                    gid.to_string(),
+                    size,
+                ]
+            })
+            .collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..5).map(width).collect();
+        for (row, item) in rows.iter().zip(items) {
+            let [mode, links, uid, gid, size] = row;
+            let time = self.clock.minutes(item.znode.attributes().modified);
+            self.output.text(&format!(
+                "{mode:<0$} {links:>1$} {uid:<2$} {gid:<3$} {size:>4$} {time} ",
+                widths[0], widths[1], widths[2], widths[3], widths[4]
+            ))?;
+            self.output.name(&item.name)?;
+            if item.znode.kind() == FileKind::Symlink {
+                match open.files.read_link(&item.znode) {
+                    Ok(target) => {
+                        self.output.text(" -> ")?;
+                        self.output.name(&target)?;
+                    }
+                    Err(error) => self.path_problem(open, &item.name, &error),
+                }
+            }
+            self.output.bytes(b"\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// `directory/name`.
+pub fn child(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
+    [directory, b"/", name].concat()
+}
+
+/// Adds the dataset's name.
+pub fn with_dataset(mut entry: Entry, open: &OpenFileSystem) -> Entry {
+    entry.insert("dataset".into(), open.name.as_str().into());
+    entry
+}

@@ -1,0 +1,266 @@
+//! `cenote manifest`: everything that is in a dataset, as JSON.
+//!
+//! One line for each file, written as the walk goes, so that a dataset of millions of files needs
+//! no more memory than a small one.
+
+use super::content;
+use super::failure::{Exit, Failure, complain, posix_words};
+use super::line::{CommandLine, Word};
+use super::options::PoolOptions;
+use super::output::{Output, json_key};
+use super::session::{OpenFileSystem, Session};
+use super::spec::{Place, Spec};
+use cenote_dsl::{Dataset, DatasetType, Directory, DslError};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Datasets that one walk over a pool may meet; a pool with more has its manifest taken in parts.
+const DATASETS_MAX: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+struct Arguments {
+    pool: PoolOptions,
+    with_hashes: bool,
+    recursive: bool,
+    datasets: Vec<Spec>,
+}
+
+fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
+    let mut arguments = Arguments::default();
+    while let Some(word) = line.next()? {
+        match word {
+            Word::Operand(text) => arguments.datasets.push(Spec::parse(&text)?),
+            Word::Option(option) => match option.as_str() {
+                "--sha256" => arguments.with_hashes = true,
+                "-r" | "--recursive" => arguments.recursive = true,
+                _ => arguments.pool.take(&option, line)?,
+            },
+        }
+    }
+    match arguments.datasets.len() {
+        1 => Ok(arguments),
+        0 => Err(line.wrong("give a dataset or snapshot")),
+        _ => Err(line.wrong("give one dataset or snapshot, or the one above with --recursive")),
+    }
+}
+
+/// Runs the command.
+pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
+    let arguments = parse(line)?;
+    let spec = &arguments.datasets[0];
+    let session = Session::open(&arguments.pool, spec.pool())?;
+    let mut writer = Writer {
+        output: Output::new(),
+        with_hashes: arguments.with_hashes,
+        exit: Exit::Good,
+    };
+    if arguments.recursive {
+        writer.all(&session, spec)?;
+    } else {
+        let dataset = session.dataset(&spec.dataset)?;
+        writer.dataset(&session, dataset)?;
+        writer.output.bytes(b"\n")?;
+    }
+    writer.output.flush()?;
+    Ok(writer.exit)
+}
+
+struct Writer {
+    output: Output,
+    with_hashes: bool,
+    exit: Exit,
+}
+
+/// The facts about a dataset that come before what is in it.
+fn facts(dataset: &Dataset, kind: &str) -> Vec<(&'static str, Value)> {
+    let phys = dataset.phys();
+    vec![
+        ("type", kind.into()),
+        ("guid", phys.guid.0.to_string().into()),
+        ("createtxg", phys.creation_txg.0.into()),
+    ]
+}
+
+impl Writer {
+    fn members(&mut self, members: &[(&'static str, Value)]) -> Result<(), Failure> {
+        for (index, (key, value)) in members.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            self.output.text(&format!("{comma}\"{key}\": {value}"))?;
+        }
+        Ok(())
+    }
+
+    fn complain(&mut self, message: &str) {
+        complain(message);
+        self.exit = Exit::Problems;
+    }
+
+    /// One dataset, as an object without a line end.
+    fn dataset(&mut self, session: &Session, dataset: Dataset) -> Result<(), Failure> {
+        let is_snapshot = dataset.is_snapshot();
+        match session.dataset_type(&dataset)? {
+            DatasetType::Volume => {
+                let kind = if is_snapshot { "snapshot" } else { "volume" };
+                let volume = session.volume_of(&dataset)?;
+                let mut members = facts(&dataset, kind);
+                members.push(("volsize", volume.size().into()));
+                if self.with_hashes {
+                    let hash = content::hash_all(&volume).map_err(|source| Failure::Volume {
+                        dataset: dataset.name().as_str().to_owned(),
+                        source,
+                    })?;
+                    members.push(("sha256", hash.into()));
+                }
+                self.output.bytes(b"{")?;
+                self.members(&members)?;
+            }
+            DatasetType::Filesystem => {
+                let kind = if is_snapshot { "snapshot" } else { "filesystem" };
+                let members = facts(&dataset, kind);
+                let open = session.file_system_of(dataset)?;
+                self.output.bytes(b"{")?;
+                self.members(&members)?;
+                self.output.bytes(b", \"entries\": {")?;
+                self.entries(&open)?;
+                self.output.bytes(b"\n}")?;
+            }
+        }
+        self.output.bytes(b"}")
+    }
+
+    fn entries(&mut self, open: &OpenFileSystem) -> Result<(), Failure> {
+        let root = open.files.root();
+        let walk = open.files.walk(root).map_err(|source| Failure::Path {
+            place: Box::new(Place::new(&open.name, "")),
+            source,
+        })?;
+        let mut comma = "";
+        for item in walk {
+            let item = match item {
+                Ok(item) => item,
+                Err(error) => {
+                    self.complain(&format!("{}: {}", open.name, posix_words(&error)));
+                    continue;
+                }
+            };
+            let (entry, errors) = open.manifest_entry(&item.znode, self.with_hashes);
+            for error in errors {
+                let place = Place::new(&open.name, item.path.as_slice());
+                self.complain(&format!("{place}: {}", posix_words(&error)));
+            }
+            let key = match item.path.is_empty() {
+                true => ".".to_owned(),
+                false => json_key(&item.path),
+            };
+            let entry = Value::Object(entry);
+            self.output
+                .text(&format!("{comma}\n{}: {entry}", Value::String(key)))?;
+            comma = ",";
+        }
+        Ok(())
+    }
+
+    /// A dataset and everything below it, with snapshots and bookmarks.
+    fn all(&mut self, session: &Session, spec: &Spec) -> Result<(), Failure> {
+        let pool = session.pool();
+        let members = [
+            ("pool", json!(pool.name())),
+            ("guid", json!(pool.guid().0.to_string())),
+        ];
+        self.output.bytes(b"{")?;
+        self.members(&members)?;
+        self.output.bytes(b", \"datasets\": {")?;
+        let first = session.dataset(&spec.dataset)?;
+        let mut comma = "";
+        if first.is_snapshot() {
+            self.named(session, first, &mut comma)?;
+        } else {
+            let mut pending = vec![Arc::clone(first.directory())];
+            drop(first);
+            for _ in 0..DATASETS_MAX {
+                let Some(directory) = pending.pop() else {
+                    break;
+                };
+                if let Err(error) = self.directory(session, &directory, &mut comma) {
+                    match error {
+                        Failure::Output(_) => return Err(error),
+                        error => self.complain(&error.to_string()),
+                    }
+                }
+                self.push_children(&directory, &mut pending);
+            }
+        }
+        self.output.bytes(b"\n}}\n")
+    }
+
+    fn push_children(&mut self, directory: &Arc<Directory>, pending: &mut Vec<Arc<Directory>>) {
+        let children = directory.listed_children().unwrap_or_else(|error| {
+            self.complain(&format!("{}: {error}", directory.name().as_str()));
+            Vec::new()
+        });
+        for child in children.iter().rev() {
+            match directory.open_child(child) {
+                Ok(child) => pending.push(child),
+                Err(error) => self.complain(&format!("{}: {error}", directory.name().as_str())),
+            }
+        }
+    }
+
+    /// The head of a directory, its snapshots and bookmarks.
+    fn directory(
+        &mut self,
+        session: &Session,
+        directory: &Arc<Directory>,
+        comma: &mut &'static str,
+    ) -> Result<(), Failure> {
+        let name = directory.name().as_str().to_owned();
+        let failed = |source: DslError| Failure::Dataset {
+            dataset: name.clone(),
+            source,
+        };
+        let Some(head) = directory.head().map_err(failed)? else {
+            return Ok(());
+        };
+        session.unlock(&head)?;
+        let snapshots = head.listed_snapshots().map_err(failed)?;
+        let opened: Vec<_> = snapshots.iter().map(|entry| head.open_snapshot(entry)).collect();
+        let bookmarks = head.bookmarks().map_err(failed)?;
+        self.named(session, head, comma)?;
+        for snapshot in opened {
+            let snapshot = snapshot.map_err(failed)?;
+            self.named(session, snapshot, comma)?;
+        }
+        for bookmark in bookmarks {
+            let bookmark_name = bookmark.name.as_str().to_owned();
+            let fact = json!({
+                "type": "bookmark",
+                "guid": bookmark.phys.guid.0.to_string(),
+                "createtxg": bookmark.phys.creation_txg.0,
+            });
+            let key = Value::String(bookmark_name);
+            self.output.text(&format!("{comma}\n{key}: {fact}"))?;
+            *comma = ",";
+        }
+        Ok(())
+    }
+
+    /// A dataset under its name; one that cannot be opened has the reason in its place.
+    fn named(
+        &mut self,
+        session: &Session,
+        dataset: Dataset,
+        comma: &mut &'static str,
+    ) -> Result<(), Failure> {
+        let key = Value::String(dataset.name().as_str().to_owned());
+        self.output.text(&format!("{comma}\n{key}: "))?;
+        *comma = ",";
+        match self.dataset(session, dataset) {
+            Ok(()) => Ok(()),
+            Err(Failure::Output(error)) => Err(Failure::Output(error)),
+            Err(error) => {
+                self.complain(&error.to_string());
+                self.output.text(&json!({"error": error.to_string()}).to_string())
+            }
+        }
+    }
+}

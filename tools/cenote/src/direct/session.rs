@@ -1,0 +1,266 @@
+//! A pool opened for one command, without a daemon.
+
+use super::diagnosis;
+use super::failure::Failure;
+use super::keys::Keys;
+use super::options::PoolOptions;
+use super::spec::{Place, Spec};
+use cenote_base::{Env, RealEnv};
+use cenote_dmu::ObjectSet;
+use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
+use cenote_ondisk::pool_config::PoolState;
+use cenote_pool::{Pool, PoolCandidate};
+use cenote_posix::{FileSystem, PosixError, SymlinkPolicy, Znode};
+use cenote_vdev::{Scan, scan};
+use cenote_volume::Volume;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where to look without `-d` and `CENOTE_DEVICES`.
+const PLACES: [&str; 3] = ["/dev/disk/by-id", "/dev", "."];
+
+/// An open pool and how its datasets are to be opened.
+#[derive(Debug)]
+pub struct Session {
+    pool: Arc<Pool>,
+    keys: Keys,
+    /// Whether files are shown as after the intent log's replay.
+    replay: bool,
+}
+
+/// A file system that a command reads.
+#[derive(Debug)]
+pub struct OpenFileSystem {
+    /// The files.
+    pub files: Arc<FileSystem>,
+    /// The dataset.
+    pub dataset: Dataset,
+    /// Its full name, with the pool's name even if a guid was given.
+    pub name: String,
+}
+
+/// The places to look for devices, and whether the user named them.
+pub fn places(options: &PoolOptions) -> (Vec<PathBuf>, bool) {
+    if !options.devices.is_empty() {
+        return (options.devices.clone(), true);
+    }
+    if let Some(list) = std::env::var_os("CENOTE_DEVICES").filter(|list| !list.is_empty()) {
+        return (std::env::split_paths(&list).collect(), true);
+    }
+    let exists = |place: &PathBuf| place.exists();
+    let places = PLACES.iter().map(PathBuf::from).filter(exists).collect();
+    (places, false)
+}
+
+/// Looks for devices of pools.
+pub fn find_devices(options: &PoolOptions) -> (Scan, Vec<PathBuf>) {
+    let (places, _) = places(options);
+    let found = scan(&places, &cenote_device::SystemOpener::default());
+    (found, places)
+}
+
+/// The candidate that `pool` names, by name or guid.
+pub fn pick(
+    candidates: Vec<PoolCandidate>,
+    pool: &str,
+) -> Result<Option<PoolCandidate>, (Vec<PoolCandidate>, usize)> {
+    let guid = pool.parse::<u64>().ok();
+    let is_named = |candidate: &PoolCandidate| {
+        candidate.name() == pool || guid.is_some_and(|guid| candidate.guid.0 == guid)
+    };
+    let matching = candidates.iter().filter(|c| is_named(c)).count();
+    let is_live = |candidate: &PoolCandidate| candidate.config.state != PoolState::Destroyed;
+    let live = candidates
+        .iter()
+        .filter(|c| is_named(c) && is_live(c))
+        .count();
+    match (matching, live) {
+        (0, _) => Err((candidates, 0)),
+        (1, _) => Ok(candidates.into_iter().find(is_named)),
+        // Of a destroyed pool and a new one of its name the new one is meant.
+        (_, 1) => Ok(candidates.into_iter().find(|c| is_named(c) && is_live(c))),
+        _ => Err((candidates, matching)),
+    }
+}
+
+impl Session {
+    /// Finds and opens `pool`.
+    pub fn open(options: &PoolOptions, pool: &str) -> Result<Self, Failure> {
+        let (found, places) = find_devices(options);
+        let failures = diagnosis::failures(&found);
+        let candidates = cenote_pool::assemble(found);
+        let candidate = match pick(candidates, pool) {
+            Ok(Some(candidate)) => candidate,
+            Ok(None) => return Err(diagnosis::no_pool(pool, &places, &[], &failures)),
+            Err((others, 0)) => return Err(diagnosis::no_pool(pool, &places, &others, &failures)),
+            Err((others, _)) => return Err(diagnosis::ambiguous(pool, &others)),
+        };
+        let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+        let opened = cenote_pool::import(&candidate, &options.import_options(), env);
+        let opened = opened.map_err(|source| Failure::Import {
+            pool: candidate.name().to_owned(),
+            diagnosis: diagnosis::import(&candidate, &source, &failures),
+            source,
+        })?;
+        Ok(Self {
+            pool: Arc::new(opened),
+            keys: Keys::new(options.keys.clone()),
+            replay: options.replay,
+        })
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// The full name of a dataset that was given with the pool's name or guid.
+    fn full_name(&self, given: &str) -> Result<DatasetName, Failure> {
+        let end = given.find(['/', '@', '#']).unwrap_or(given.len());
+        let name = format!("{}{}", self.pool.name(), &given[end..]);
+        DatasetName::parse(&name).map_err(|source| Failure::Dataset {
+            dataset: given.to_owned(),
+            source: DslError::BadName { text: name, source },
+        })
+    }
+
+    /// Opens a dataset or snapshot, and its key if that was given.
+    pub fn dataset(&self, given: &str) -> Result<Dataset, Failure> {
+        let name = self.full_name(given)?;
+        let failed = |source| Failure::Dataset {
+            dataset: name.as_str().to_owned(),
+            source,
+        };
+        let dataset = self.pool.dsl().dataset(&name).map_err(failed)?;
+        self.keys.unlock(&dataset)?;
+        Ok(dataset)
+    }
+
+    /// The dataset's objects.
+    pub fn object_set(&self, dataset: &Dataset) -> Result<Arc<ObjectSet>, Failure> {
+        dataset.object_set().map_err(|source| Failure::Dataset {
+            dataset: dataset.name().as_str().to_owned(),
+            source,
+        })
+    }
+
+    /// What the dataset holds.
+    pub fn dataset_type(&self, dataset: &Dataset) -> Result<DatasetType, Failure> {
+        dataset.dataset_type().map_err(|source| Failure::Dataset {
+            dataset: dataset.name().as_str().to_owned(),
+            source,
+        })
+    }
+
+    /// Opens the file system of `spec`.
+    pub fn file_system(&self, spec: &Spec) -> Result<OpenFileSystem, Failure> {
+        self.file_system_of(self.dataset(&spec.dataset)?)
+    }
+
+    /// Opens the file system in `dataset`.
+    pub fn file_system_of(&self, dataset: Dataset) -> Result<OpenFileSystem, Failure> {
+        let name = dataset.name().as_str().to_owned();
+        if self.dataset_type(&dataset)? == DatasetType::Volume {
+            return Err(Failure::WrongKind {
+                dataset: name,
+                found: "volume",
+                hint: "read it with 'cenote dump' or 'cenote manifest'",
+            });
+        }
+        self.keys.require(&dataset)?;
+        let set = self.object_set(&dataset)?;
+        let opened = match self.replay && !dataset.is_snapshot() {
+            true => self.replayed(set),
+            false => FileSystem::open(set),
+        };
+        let files = opened.map_err(|source| Failure::Path {
+            place: Box::new(Place::new(&name, "")),
+            source,
+        })?;
+        Ok(OpenFileSystem {
+            files: Arc::new(files),
+            dataset,
+            name,
+        })
+    }
+
+    fn replayed(&self, set: Arc<ObjectSet>) -> Result<FileSystem, PosixError> {
+        let (files, _) = FileSystem::open_replayed(set, self.pool.txg())?;
+        Ok(files)
+    }
+
+    /// Opens the volume in `dataset`.
+    pub fn volume_of(&self, dataset: &Dataset) -> Result<Volume, Failure> {
+        let name = dataset.name().as_str().to_owned();
+        if self.dataset_type(dataset)? != DatasetType::Volume {
+            return Err(Failure::WrongKind {
+                dataset: name,
+                found: "file system",
+                hint: "read it with 'cenote cp', 'cenote cat' or 'cenote manifest'",
+            });
+        }
+        self.keys.require(dataset)?;
+        let set = self.object_set(dataset)?;
+        let opened = match self.replay && !dataset.is_snapshot() {
+            true => Volume::open_replayed(set, self.pool.txg()).map(|(volume, _)| volume),
+            false => Volume::open(set),
+        };
+        opened.map_err(|source| Failure::Volume {
+            dataset: name,
+            source,
+        })
+    }
+
+    /// Loads the key of `dataset`, if it is encrypted and the key was given.
+    pub fn unlock(&self, dataset: &Dataset) -> Result<(), Failure> {
+        self.keys.unlock(dataset)
+    }
+}
+
+impl Session {
+    /// The session in `session` if it is of `pool`, or a new one there.
+    ///
+    /// Commands take several places, which are mostly of one pool.
+    pub fn reuse<'s>(
+        session: &'s mut Option<Self>,
+        options: &PoolOptions,
+        pool: &str,
+    ) -> Result<&'s Self, Failure> {
+        let fits = |open: &Self| {
+            open.pool.name() == pool || pool.parse() == Ok(open.pool.guid().0)
+        };
+        match session.as_ref().is_some_and(fits) {
+            true => Ok(session.as_ref().expect("it fits")),
+            false => {
+                // The old one gives its memory back first.
+                *session = None;
+                Ok(session.insert(Self::open(options, pool)?))
+            }
+        }
+    }
+}
+
+impl OpenFileSystem {
+    /// The file that `path` leads to.
+    pub fn resolve(&self, path: &[u8], policy: SymlinkPolicy) -> Result<Arc<Znode>, Failure> {
+        let found = self.files.resolve(path, policy);
+        found.map_err(|source| self.failure(path, source))
+    }
+
+    /// An error about a path.
+    pub fn failure(&self, path: &[u8], source: PosixError) -> Failure {
+        Failure::Path {
+            place: Box::new(Place::new(&self.name, path)),
+            source,
+        }
+    }
+
+    /// `+` for a file with an access control list beyond its mode, nothing otherwise.
+    pub fn acl_mark(&self, znode: &Znode) -> &'static str {
+        let names = self.files.xattr_names(znode).unwrap_or_default();
+        let is_acl = |name: &Vec<u8>| {
+            name == cenote_posix::POSIX_ACL_ACCESS || name == cenote_posix::POSIX_ACL_DEFAULT
+        };
+        if names.iter().any(is_acl) { "+" } else { "" }
+    }
+}

@@ -1,0 +1,154 @@
+//! `cenote daemon`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use cenote_control::model::{ControlError, Request, Response};
+use cenote_control::protocol::{ServeOptions, Server, socket_path};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::Command;
+use super::arguments::{Arguments, flag, option};
+use super::engine;
+use crate::context::{Context, Outcome, failed, usage};
+use crate::format::json::{Json, Object};
+use crate::format::number::{duration, nicebytes};
+
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "daemon",
+    summary: "Run, look at or stop the process that keeps pools open",
+    synopsis: "run | status | stop",
+    about: "'run' stays in the foreground until it is stopped; 'zpool import' starts one by itself,\n\
+            which leaves after its last pool is exported. The socket is $CENOTE_SOCKET, else\n\
+            $XDG_RUNTIME_DIR/cenote.sock, else /run/cenote.sock.",
+    flags: &[
+        flag(None, "auto", "run: leave after the last pool is exported"),
+        option(
+            None,
+            "memory",
+            "SIZE",
+            "run: use at most so much memory for caches and buffers",
+        ),
+        flag(Some('f'), "force", "stop: although file systems are busy"),
+    ],
+    opens_pools: false,
+    run,
+};
+
+fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let words: Vec<&str> = arguments
+        .operands
+        .iter()
+        .filter_map(|word| word.to_str())
+        .collect();
+    match words.as_slice() {
+        ["run"] | [] => serve(arguments),
+        ["status"] => status(arguments, context),
+        ["stop"] => stop(arguments, context),
+        _ => usage(""),
+    }
+}
+
+fn socket() -> PathBuf {
+    socket_path(|name| std::env::var_os(name))
+}
+
+fn serve(arguments: &Arguments) -> Outcome {
+    let server = match Server::bind(&socket()) {
+        Ok(server) => server,
+        Err(error) => return failed(error.to_string()),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
+            return failed(format!("cannot listen for signals: {error}"));
+        }
+    }
+    let auto = arguments.has("auto");
+    let service = engine::service(arguments.memory);
+    if auto {
+        // Whoever started us stops reading once we listen; a closed pipe must not end us.
+        let null = std::fs::File::options().write(true).open("/dev/null");
+        if let Ok(null) = null
+            && let Err(error) = rustix::stdio::dup2_stderr(null)
+        {
+            return failed(format!("cannot leave the terminal: {error}"));
+        }
+    }
+    let options = ServeOptions {
+        auto,
+        ..ServeOptions::default()
+    };
+    server.run(service, options, stop);
+    Ok(0)
+}
+
+fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let status = match context.ask(Request::DaemonStatus) {
+        Ok(Response::Status { status }) => status,
+        Ok(_) => return failed("the daemon gave an answer to another question"),
+        Err(ControlError::Internal { detail }) => {
+            context.line(&format!("{detail} ({})", socket().display()));
+            return Ok(3);
+        }
+        Err(error) => return failed(error.to_string()),
+    };
+    if arguments.has("json") {
+        let mut object = Object::new();
+        object.put("version", status.version.as_str());
+        object.put("pid", u64::from(status.pid));
+        object.put("socket", socket().to_string_lossy().into_owned());
+        object.put("auto", status.auto);
+        object.put("uptime", status.uptime);
+        object.put("memory_limit", status.memory_limit);
+        object.put("memory_used", status.memory_used);
+        let mut pools = Object::new();
+        for pool in &status.pools {
+            let mut entry = Object::new();
+            entry.put("health", pool.health.word());
+            entry.put("mounts", pool.mounts);
+            pools.put(&pool.name, entry);
+        }
+        object.put("pools", pools);
+        context.line(&Json::from(object).to_string());
+        return Ok(0);
+    }
+    let kind = if status.auto {
+        ", leaves after its last pool"
+    } else {
+        ""
+    };
+    context.line(&format!(
+        "cenote {} is running as process {} for {}{kind}",
+        status.version,
+        status.pid,
+        duration(status.uptime)
+    ));
+    context.line(&format!("socket  {}", socket().display()));
+    context.line(&format!(
+        "memory  {} of {}",
+        nicebytes(status.memory_used),
+        nicebytes(status.memory_limit)
+    ));
+    for pool in &status.pools {
+        let (health, mounts) = (pool.health.word(), pool.mounts);
+        context.line(&format!("pool    {}  {health}, {mounts} mounts", pool.name));
+    }
+    Ok(0)
+}
+
+fn stop(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let request = Request::DaemonStop {
+        force: arguments.has("force"),
+    };
+    match context.ask(request) {
+        Ok(_) => Ok(0),
+        Err(ControlError::Internal { detail }) => {
+            context.line(&format!("{detail} ({})", socket().display()));
+            Ok(0)
+        }
+        Err(error) => failed(format!("cannot stop the daemon: {error}")),
+    }
+}

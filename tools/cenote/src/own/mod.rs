@@ -1,0 +1,212 @@
+//! `cenote`: our own commands.
+//!
+//! Each command is one file with a [`Command`] that says what it is called, which options it has
+//! and what it does; help texts are made from it, so that they cannot drift apart.
+
+mod arguments;
+mod cat;
+mod cp;
+mod daemon;
+mod du;
+mod dump;
+mod engine;
+mod find;
+mod inspect;
+mod install_links;
+mod ls;
+mod manifest;
+mod mount;
+mod source;
+mod spec;
+mod stat;
+mod tree;
+mod unmount;
+mod verify;
+mod version;
+
+use std::ffi::OsString;
+
+use arguments::{Arguments, Flag};
+
+use crate::context::{Context, Outcome, Stop};
+
+/// One command.
+pub struct Command {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub summary: &'static str,
+    /// What follows the name in a command line.
+    pub synopsis: &'static str,
+    /// More about it, or "".
+    pub about: &'static str,
+    /// Its options.
+    pub flags: &'static [Flag],
+    /// Whether it opens pools itself and so takes the options for that.
+    pub opens_pools: bool,
+    /// Runs it.
+    pub run: fn(&Arguments, &mut Context) -> Outcome,
+}
+
+/// All commands, in the order of the overview.
+const COMMANDS: &[&Command] = &[
+    &mount::COMMAND,
+    &unmount::COMMAND,
+    &daemon::COMMAND,
+    &ls::COMMAND,
+    &tree::COMMAND,
+    &cat::COMMAND,
+    &cp::COMMAND,
+    &stat::COMMAND,
+    &find::COMMAND,
+    &du::COMMAND,
+    &manifest::COMMAND,
+    &dump::COMMAND,
+    &verify::COMMAND,
+    &inspect::COMMAND,
+    &install_links::COMMAND,
+    &version::COMMAND,
+];
+
+/// Runs `cenote` with its arguments (the program's own name left out).
+pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
+    let Some(first) = arguments
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+    else {
+        context.complain(&overview());
+        return 2;
+    };
+    arguments.remove(0);
+    match first.as_str() {
+        "help" | "--help" | "-h" => return help(&arguments, context),
+        "--version" | "-V" => return version::print(context),
+        _ => {}
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == first) else {
+        context.complain(&format!("cenote: there is no command '{first}'"));
+        context.complain("Run 'cenote help' for a list.");
+        return 2;
+    };
+    let parsed = match Arguments::parse(command, arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            context.complain(&format!("cenote {first}: {error}"));
+            context.complain(&format!("Run 'cenote help {first}' for its options."));
+            return 2;
+        }
+    };
+    if parsed.has("help") {
+        context.print(&command_help(command));
+        return 0;
+    }
+    match (command.run)(&parsed, context) {
+        Ok(code) | Err(Stop::Code(code)) => code,
+        Err(Stop::Failed(message)) => {
+            context.complain(&format!("cenote {first}: {message}"));
+            1
+        }
+        Err(Stop::Usage(message)) => {
+            if !message.is_empty() {
+                context.complain(&format!("cenote {first}: {message}"));
+            }
+            context.complain(&format!("usage: cenote {first} {}", command.synopsis));
+            2
+        }
+    }
+}
+
+fn help(topics: &[OsString], context: &mut Context) -> u8 {
+    let Some(topic) = topics.first() else {
+        context.line(&overview());
+        return 0;
+    };
+    let topic = topic.to_string_lossy();
+    match COMMANDS.iter().find(|command| command.name == topic) {
+        Some(command) => {
+            context.print(&command_help(command));
+            0
+        }
+        None => {
+            context.complain(&format!("cenote: there is no command '{topic}'"));
+            2
+        }
+    }
+}
+
+fn overview() -> String {
+    let mut text = String::from(
+        "Cenote opens OpenZFS pools without a kernel module.\n\
+         \n\
+         usage: cenote COMMAND [OPTION]... [ARGUMENT]...\n\
+         \x20      cenote zpool|zfs ...    the command lines of OpenZFS\n\
+         \n",
+    );
+    let width = COMMANDS.iter().map(|command| command.name.len()).max();
+    let width = width.unwrap_or(0);
+    for command in COMMANDS {
+        text.push_str(&format!(
+            "  {:<width$}  {}\n",
+            command.name, command.summary
+        ));
+    }
+    text.push_str(
+        "\nFiles are named POOL/DATASET[@SNAPSHOT]:/PATH.\n\
+         Run 'cenote help COMMAND' for more.",
+    );
+    text
+}
+
+fn command_help(command: &Command) -> String {
+    let mut text = format!(
+        "usage: cenote {} {}\n\n{}.\n",
+        command.name, command.synopsis, command.summary
+    );
+    if !command.about.is_empty() {
+        text.push_str(&format!("\n{}\n", command.about));
+    }
+    let mut flags: Vec<&Flag> = command.flags.iter().collect();
+    if command.opens_pools {
+        flags.extend(arguments::POOL_FLAGS);
+    }
+    flags.extend(arguments::COMMON_FLAGS);
+    text.push_str("\nOptions:\n");
+    let left: Vec<String> = flags.iter().map(|flag| flag.left()).collect();
+    let width = left.iter().map(String::len).max().unwrap_or(0);
+    for (flag, left) in flags.iter().zip(left) {
+        text.push_str(&format!("  {left:<width$}  {}\n", flag.help));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_explains_itself() {
+        for command in COMMANDS {
+            let help = command_help(command);
+            assert!(help.starts_with(&format!("usage: cenote {} ", command.name)));
+            assert!(help.contains("--help"));
+            assert!(overview().contains(command.summary));
+        }
+    }
+
+    #[test]
+    fn no_option_is_declared_twice() {
+        for command in COMMANDS {
+            let mut flags: Vec<&Flag> = command.flags.iter().collect();
+            flags.extend(arguments::POOL_FLAGS);
+            flags.extend(arguments::COMMON_FLAGS);
+            let mut names: Vec<&str> = flags.iter().map(|flag| flag.long).collect();
+            let mut letters: Vec<char> = flags.iter().filter_map(|flag| flag.short).collect();
+            let counts = (names.len(), letters.len());
+            names.sort_unstable();
+            names.dedup();
+            letters.sort_unstable();
+            letters.dedup();
+            assert_eq!((names.len(), letters.len()), counts, "{}", command.name);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `cenote stat`.
+
+use super::Command;
+use super::arguments::{Arguments, flag};
+use super::engine;
+use super::source::pool_source;
+use super::spec::Spec;
+use crate::context::{Context, Outcome, failed, usage};
+
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "stat",
+    summary: "Show everything about files",
+    synopsis: "POOL/DATASET[@SNAPSHOT]:/PATH...",
+    about: "",
+    flags: &[flag(Some('b'), "blocks", "the block pointers of the data")],
+    opens_pools: true,
+    run,
+};
+
+fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let Some(word) = arguments.operands.first() else {
+        return usage("");
+    };
+    let spec = match Spec::parse(word) {
+        Ok(spec) => spec,
+        Err(error) => return failed(error.to_string()),
+    };
+    let source = pool_source(spec.pool(), arguments, context)?;
+    engine::unavailable(&source)
+}

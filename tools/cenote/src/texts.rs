@@ -1,0 +1,257 @@
+//! Refusals in OpenZFS's words (cli/contract-zfs.md 1, cli/contract-zpool.md 5).
+
+use cenote_control::model::{ControlError, Diagnosis, Fault, FeatureName, NameFault};
+use jiff::tz::TimeZone;
+
+use crate::format::date::{Form, date};
+
+/// `cannot open 'NAME': reason`.
+pub fn cannot_open(name: &str, error: &ControlError) -> String {
+    with_context(&format!("cannot open '{name}'"), error)
+}
+
+/// `CONTEXT: reason`, with the lines of advice that belong to some reasons.
+///
+/// An error of the daemon or of ours stands alone: no dataset is to blame for it.
+pub fn with_context(context: &str, error: &ControlError) -> String {
+    match error {
+        ControlError::Internal { detail } => format!("internal error: {context}: {detail}"),
+        ControlError::LegacyMountpoint { .. } if context.starts_with("cannot mount") => {
+            format!("{context}: {error}\nuse mount(8) to mount this filesystem")
+        }
+        _ => format!("{context}: {error}"),
+    }
+}
+
+/// Why an import failed, with OpenZFS's advice and our diagnosis of the devices.
+pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> String {
+    let mut text = with_context(&format!("cannot import '{name}'"), error);
+    let mut more = |line: &str| {
+        text.push('\n');
+        text.push_str(line);
+    };
+    match error {
+        ControlError::PoolNameTaken { .. } => {
+            more("use the form 'zpool import <pool | id> <newpool>' to give it a new name");
+        }
+        ControlError::AmbiguousPool { .. } => more("import by numeric ID instead"),
+        ControlError::ForeignHost {
+            hostname,
+            hostid,
+            timestamp,
+            ..
+        } => {
+            let when = date(*timestamp, Form::Ctime, zone);
+            more(&format!(
+                "Last accessed by {hostname} (hostid={hostid:x}) at {when}"
+            ));
+            more("The pool can be imported, use 'zpool import -f' to import the pool.");
+        }
+        ControlError::ActiveElsewhere {
+            hostname, hostid, ..
+        } => {
+            more(&format!(
+                "The pool is in use by {hostname} (hostid={hostid:x})."
+            ));
+            more(
+                "The pool must be exported from that system first; a read-only import is possible:",
+            );
+            more("use 'zpool import -o readonly=on'.");
+        }
+        ControlError::DevicesUnavailable { diagnoses, .. } => {
+            for diagnosis in diagnoses {
+                more(&format!("\t{}", diagnosis_line(diagnosis)));
+            }
+        }
+        ControlError::LogMissing { devices, .. } => {
+            for device in devices {
+                more(&format!("\t{device}"));
+            }
+        }
+        ControlError::UnsupportedFeatures {
+            features,
+            readonly_works,
+            ..
+        } => {
+            more("This pool uses the following feature(s) not supported by this system:");
+            for feature in features {
+                more(&feature_line(feature));
+            }
+            if *readonly_works {
+                more("All unsupported features are only required for writing to the pool.");
+                more("The pool can be imported using '-o readonly=on'.");
+            }
+        }
+        ControlError::PoolDamaged { place, rewind, .. } => {
+            more(&format!("\tunreadable: {place}"));
+            if let Some((txg, seconds)) = rewind {
+                more(&format!(
+                    "\tRecovery is possible by discarding the last {seconds} seconds (back to \
+                     transaction group {txg}): use 'zpool import -F'."
+                ));
+            } else {
+                more("\tDestroy and re-create the pool from\n\ta backup source.");
+            }
+        }
+        _ => {}
+    }
+    text
+}
+
+/// A feature in a list: TAB, guid, description in brackets.
+pub fn feature_line(feature: &FeatureName) -> String {
+    if feature.description.is_empty() {
+        format!("\t{}", feature.guid)
+    } else {
+        format!("\t{} ({})", feature.guid, feature.description)
+    }
+}
+
+/// What is wrong with one device, in one line.
+pub fn diagnosis_line(diagnosis: &Diagnosis) -> String {
+    let device = match (&diagnosis.found_path, &diagnosis.last_path) {
+        (Some(path), _) => format!("{} at {path}", diagnosis.vdev),
+        (None, Some(path)) => format!("{}, last known as {path}", diagnosis.vdev),
+        (None, None) => diagnosis.vdev.clone(),
+    };
+    let what = match &diagnosis.fault {
+        Fault::NotFound => "not found".to_owned(),
+        Fault::Unreadable { reason } => format!("cannot be read: {reason}"),
+        Fault::Labels { good } => {
+            let bad: Vec<String> = (0..4u8)
+                .filter(|index| good & (1 << index) == 0)
+                .map(|index| index.to_string())
+                .collect();
+            format!("damaged labels: {}", bad.join(", "))
+        }
+        Fault::Stale { txg } => format!("out of date: its labels stop at transaction group {txg}"),
+        Fault::OtherPool { pool } => format!("belongs to pool '{pool}' now"),
+        Fault::TooSmall { expected, found } => {
+            format!("too small: {found} bytes instead of {expected}")
+        }
+    };
+    format!("{device} (guid {}): {what}", diagnosis.guid)
+}
+
+/// Checks a dataset name as OpenZFS does before it asks the kernel.
+///
+/// `snapshots` and `bookmarks` say which delimiters may be in it.
+pub fn check_name(name: &str, snapshots: bool, bookmarks: bool) -> Result<(), NameFault> {
+    const DEPTH_MAX: usize = 50;
+    if name.len() > 255 {
+        return Err(NameFault::TooLong);
+    }
+    if name.starts_with('/') {
+        return Err(NameFault::LeadingSlash);
+    }
+    if name.is_empty() || name.starts_with(['@', '#']) {
+        return Err(NameFault::EmptyComponent);
+    }
+    if !bookmarks && name.contains('#') {
+        return Err(NameFault::BookmarkUnexpected);
+    }
+    if !snapshots && name.contains('@') {
+        return Err(NameFault::SnapshotUnexpected);
+    }
+    if name.ends_with('/') {
+        return Err(NameFault::TrailingSlash);
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.: %/@#".contains(c);
+    if let Some(c) = name.chars().find(|c| !fits(*c)) {
+        return Err(NameFault::Character(c));
+    }
+    let parts: Vec<&str> = name.split('/').collect();
+    if parts.len() > DEPTH_MAX {
+        return Err(NameFault::TooDeep);
+    }
+    for (index, part) in parts.iter().enumerate() {
+        check_component(part, index + 1 == parts.len())?;
+    }
+    Ok(())
+}
+
+fn check_component(part: &str, last: bool) -> Result<(), NameFault> {
+    let words: Vec<&str> = part.split(['@', '#']).collect();
+    if words.len() > 2 {
+        return Err(NameFault::Delimiters);
+    }
+    if words.iter().any(|word| word.is_empty()) || (words.len() == 2 && !last) {
+        return Err(NameFault::EmptyComponent);
+    }
+    match words.first() {
+        Some(&".") => Err(NameFault::SelfReference),
+        Some(&"..") => Err(NameFault::ParentReference),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a pool name that is to be opened: the reason in OpenZFS's words.
+pub fn check_pool_name(name: &str) -> Result<(), String> {
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err("name must begin with a letter".to_owned());
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.: ".contains(c);
+    match name.chars().find(|c| !fits(*c)) {
+        Some(c) => Err(format!("invalid character '{c}' in pool name")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_refused_with_the_references_reason() {
+        let fault = |name: &str| check_name(name, true, true).expect_err(name).to_string();
+        let empty = "empty component or misplaced '@' or '#' delimiter in name";
+        assert_eq!(fault(""), empty);
+        assert_eq!(fault("@"), empty);
+        assert_eq!(fault("tank//a"), empty);
+        assert_eq!(fault("tank@"), empty);
+        assert_eq!(fault("tank/"), "trailing slash in name");
+        assert_eq!(fault("/tank"), "leading slash in name");
+        assert_eq!(fault("tank/a!b"), "invalid character '!' in name");
+        let delimiters = "multiple '@' and/or '#' delimiters in name";
+        assert_eq!(fault("tank@a@b"), delimiters);
+        assert_eq!(fault("tank/."), "self reference, '.' is found in name");
+        assert_eq!(fault("tank/.."), "parent reference, '..' is found in name");
+        assert_eq!(fault(&"x".repeat(256)), "name is too long");
+        assert_eq!(check_name("tank/a b@c", true, true), Ok(()));
+        assert_eq!(
+            check_name("tank@a", false, true),
+            Err(NameFault::SnapshotUnexpected)
+        );
+        assert_eq!(
+            check_name("tank#a", true, false),
+            Err(NameFault::BookmarkUnexpected)
+        );
+    }
+
+    #[test]
+    fn a_foreign_pool_comes_with_advice() {
+        let error = ControlError::ForeignHost {
+            pool: "tank".to_owned(),
+            hostname: "attic".to_owned(),
+            hostid: 0x8323_329,
+            timestamp: 1_700_000_000,
+        };
+        let expected = "cannot import 'tank': pool was previously in use from another system.\n\
+                        Last accessed by attic (hostid=8323329) at Tue Nov 14 22:13:20 2023\n\
+                        The pool can be imported, use 'zpool import -f' to import the pool.";
+        assert_eq!(cannot_import("tank", &error, &TimeZone::UTC), expected);
+    }
+
+    #[test]
+    fn a_missing_disk_is_named_by_its_last_path() {
+        let diagnosis = Diagnosis {
+            vdev: "raidz1-0/1".to_owned(),
+            guid: 7,
+            last_path: Some("/dev/sdb1".to_owned()),
+            found_path: None,
+            fault: Fault::NotFound,
+        };
+        let expected = "raidz1-0/1, last known as /dev/sdb1 (guid 7): not found";
+        assert_eq!(diagnosis_line(&diagnosis), expected);
+    }
+}

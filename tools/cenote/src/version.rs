@@ -1,0 +1,39 @@
+//! `zpool version`, `zfs version`: the OpenZFS release whose command line this is.
+//!
+//! Replication tools parse these two lines to decide which options exist, so they name the release
+//! that the behaviour was taken from; `cenote version` names our own (cli/contract.md 1).
+
+use crate::context::{Context, Outcome, usage};
+use crate::format::json::{Object, document};
+use crate::getopt::Grammar;
+
+const USERLAND: &str = "zfs-2.3.2-1";
+const KERNEL: &str = "zfs-kmod-2.3.2-1";
+
+/// The two lines.
+pub fn print(_command: &str, context: &mut Context) -> u8 {
+    context.line(USERLAND);
+    context.line(KERNEL);
+    0
+}
+
+/// `version [-j]`.
+pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
+    let grammar = Grammar {
+        letters: "j",
+        long: &[("json", "j", false)],
+    };
+    let parsed = grammar.parse(arguments)?;
+    if !parsed.operands.is_empty() {
+        return usage("too many arguments");
+    }
+    if parsed.has("j") {
+        let mut version = Object::new();
+        version.put("userland", USERLAND);
+        version.put("kernel", KERNEL);
+        let json = document(&format!("{command} version"), "zfs_version", version);
+        context.line(&json.to_string());
+        return Ok(0);
+    }
+    Ok(print(command, context))
+}

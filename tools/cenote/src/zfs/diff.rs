@@ -1,0 +1,161 @@
+//! `zfs diff`.
+
+use cenote_control::model::{
+    ControlError, DiffChange, DiffRecord, Part, RawName, Request, Response,
+};
+
+use crate::context::{Context, Outcome, failed, usage};
+use crate::getopt::{Grammar, Parsed};
+use crate::texts::{cannot_open, check_name, with_context};
+
+/// `zfs diff [-FHth] SNAPSHOT [SNAPSHOT|FILESYSTEM]`
+pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("FHth").parse(arguments)?;
+    let (from, to) = match parsed.operands.as_slice() {
+        [] => return usage("must provide at least one snapshot name"),
+        [from] => (from, None),
+        [from, to] => (from, Some(to)),
+        _ => return usage("too many arguments"),
+    };
+    let Some((filesystem, _)) = from.split_once('@') else {
+        return failed(format!(
+            "Badly formed snapshot name {from}: missing '@' delimiter in snapshot name"
+        ));
+    };
+    if let Err(fault) = check_name(from, true, false) {
+        return failed(format!("Badly formed snapshot name {from}: {fault}"));
+    }
+    // `@b` is short for the same file system's.
+    let to = match to {
+        Some(word) if word.starts_with('@') => Some(format!("{filesystem}{word}")),
+        Some(word) => Some(word.clone()),
+        None => None,
+    };
+    let newer = to
+        .as_deref()
+        .map_or(filesystem, |to| to.split('@').next().unwrap_or(to));
+    let newer = newer.to_owned();
+    let to = to.filter(|to| to.contains('@'));
+    let request = Request::Diff {
+        from: from.clone(),
+        to,
+    };
+    let mut records = Vec::new();
+    let answer = context.ask_in_parts(request, &mut |part| {
+        if let Part::Diff(more) = part {
+            records.extend(more);
+        }
+    });
+    match answer {
+        Ok(_) => {}
+        Err(error @ ControlError::NotEarlier { .. }) => return failed(error.to_string()),
+        Err(error @ ControlError::NoSuchDataset { .. }) => {
+            return failed(cannot_open(&missing_name(&error, from), &error));
+        }
+        Err(error) => return failed(with_context(&format!("Unable to diff '{from}'"), &error)),
+    }
+    let Some(mountpoint) = mountpoint(&newer, context) else {
+        return failed("Cannot diff an unmounted snapshot");
+    };
+    for record in &records {
+        let line = line(record, &mountpoint, &parsed);
+        context.print_bytes(&line);
+    }
+    Ok(0)
+}
+
+fn missing_name(error: &ControlError, otherwise: &str) -> String {
+    match error {
+        ControlError::NoSuchDataset { dataset } => dataset.clone(),
+        _ => otherwise.to_owned(),
+    }
+}
+
+fn mountpoint(dataset: &str, context: &mut Context) -> Option<String> {
+    let Ok(Response::Mounts { mounts }) = context.ask(Request::MountList) else {
+        return None;
+    };
+    let mount = mounts.into_iter().find(|mount| mount.dataset == dataset)?;
+    Some(mount.mountpoint.trim_end_matches('/').to_owned())
+}
+
+fn line(record: &DiffRecord, mountpoint: &str, parsed: &Parsed) -> Vec<u8> {
+    let mut line = Vec::new();
+    if parsed.has("t") {
+        let (seconds, nanoseconds) = record.changed;
+        line.extend(format!("{seconds:10}.{nanoseconds:09}\t").bytes());
+    }
+    line.push(match record.change {
+        DiffChange::Added => b'+',
+        DiffChange::Removed => b'-',
+        DiffChange::Modified { .. } => b'M',
+        DiffChange::Renamed { .. } => b'R',
+    });
+    line.push(b'\t');
+    if parsed.has("F") {
+        line.extend(record.file_type.to_string().bytes());
+        line.push(b'\t');
+    }
+    let plain = parsed.has("h");
+    push_path(&mut line, mountpoint, &record.path, plain);
+    match &record.change {
+        DiffChange::Renamed { to } => {
+            let arrow: &[u8] = if parsed.has("H") { b"\t" } else { b" -> " };
+            line.extend(arrow);
+            push_path(&mut line, mountpoint, to, plain);
+        }
+        DiffChange::Modified { links } if *links != 0 => {
+            line.extend(format!("\t({links:+})").bytes());
+        }
+        _ => {}
+    }
+    line.push(b'\n');
+    line
+}
+
+/// The path below the mount point; unless `plain`, bytes outside printable ASCII, blanks and
+/// backslashes as `\0NNN`.
+fn push_path(line: &mut Vec<u8>, mountpoint: &str, path: &RawName, plain: bool) {
+    let bytes = mountpoint.bytes().chain(path.0.iter().copied());
+    for byte in bytes {
+        if plain || (byte.is_ascii_graphic() && byte != b'\\') {
+            line.push(byte);
+        } else {
+            line.extend(format!("\\{byte:04o}").bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(change: DiffChange, letters: &str) -> String {
+        let record = DiffRecord {
+            change,
+            path: RawName::from("/a b\\"),
+            file_type: 'F',
+            changed: (1_700_000_000, 7),
+        };
+        let options = letters.chars().map(|c| (c.to_string(), String::new()));
+        let parsed = Parsed {
+            options: options.collect(),
+            operands: Vec::new(),
+        };
+        String::from_utf8(line(&record, "/tank", &parsed)).expect("ASCII")
+    }
+
+    #[test]
+    fn lines_have_the_marks_of_the_contract() {
+        assert_eq!(text(DiffChange::Added, "h"), "+\t/tank/a b\\\n");
+        assert_eq!(text(DiffChange::Removed, ""), "-\t/tank/a\\0040b\\0134\n");
+        let links = DiffChange::Modified { links: 1 };
+        assert_eq!(text(links, "h"), "M\t/tank/a b\\\t(+1)\n");
+        let renamed = DiffChange::Renamed {
+            to: RawName::from("/c"),
+        };
+        assert_eq!(text(renamed.clone(), "h"), "R\t/tank/a b\\ -> /tank/c\n");
+        let all = "1700000000.000000007\tR\tF\t/tank/a b\\\t/tank/c\n";
+        assert_eq!(text(renamed, "hHFt"), all);
+    }
+}

@@ -1,0 +1,204 @@
+//! `zfs mount` and `zfs unmount`.
+
+use cenote_control::model::{ControlError, KindSet, MountEntry, MountOptions, Request, Response};
+
+use super::keys;
+use super::select::{reason, resolve};
+use crate::context::{Context, Outcome, failed, mismatch, usage};
+use crate::format::json::{Object, document};
+use crate::getopt::{Grammar, Parsed};
+use crate::texts::{cannot_open, with_context};
+
+/// `zfs mount`.
+pub fn mount(arguments: &[String], context: &mut Context) -> Outcome {
+    let grammar = Grammar {
+        letters: "jaRfo:lvO",
+        long: &[("json", "j", false)],
+    };
+    let parsed = grammar.parse(arguments)?;
+    let options = MountOptions {
+        options: parsed
+            .all("o")
+            .flat_map(|o| o.split(','))
+            .map(str::to_owned)
+            .collect(),
+        overlay: parsed.has("O"),
+        force: parsed.has("f"),
+    };
+    if parsed.has("a") || parsed.has("R") {
+        return mount_many(&parsed, options, context);
+    }
+    match parsed.operands.as_slice() {
+        [] => list(parsed.has("j"), context),
+        [name] => mount_one(name, parsed.has("l"), options, context),
+        _ => usage("too many arguments"),
+    }
+}
+
+fn mounts(context: &mut Context) -> Result<Vec<MountEntry>, ControlError> {
+    match context.ask(Request::MountList)? {
+        Response::Mounts { mounts } => Ok(mounts),
+        _ => Err(mismatch()),
+    }
+}
+
+fn list(as_json: bool, context: &mut Context) -> Outcome {
+    let mounts = match mounts(context) {
+        Ok(mounts) => mounts,
+        Err(error) => return failed(with_context("cannot list mounts", &error)),
+    };
+    let mut all = Object::new();
+    for mount in mounts.iter().filter(|mount| !mount.dataset.contains('@')) {
+        if as_json {
+            let mut entry = Object::new();
+            entry.put("filesystem", mount.dataset.as_str());
+            entry.put("mountpoint", mount.mountpoint.as_str());
+            all.put(&mount.dataset, entry);
+        } else {
+            context.line(&format!("{:<30}  {}", mount.dataset, mount.mountpoint));
+        }
+    }
+    if as_json && !all.is_empty() {
+        context.line(&document("zfs mount", "datasets", all).to_string());
+    }
+    Ok(0)
+}
+
+fn mount_many(parsed: &Parsed, options: MountOptions, context: &mut Context) -> Outcome {
+    let below = match (parsed.has("R"), parsed.operands.as_slice()) {
+        (false, []) => None,
+        (false, _) => return usage("too many arguments"),
+        (true, []) => return usage("Missing dataset argument"),
+        (true, [name]) => match resolve(name, KindSet::HEADS, false, context) {
+            Ok(name) => Some(name),
+            Err(message) => return failed(message),
+        },
+        (true, _) => return usage("too many arguments"),
+    };
+    let mut code = 0;
+    if parsed.has("l") {
+        let roots: Vec<String> = below.iter().cloned().collect();
+        code = keys::load_all(&roots, context);
+    }
+    let request = Request::MountAll {
+        below: below.clone(),
+        options,
+    };
+    match context.ask(request) {
+        Ok(Response::Failures { failures, .. }) => {
+            for (name, error) in &failures {
+                context.complain(&with_context(&format!("cannot mount '{name}'"), error));
+                code = 1;
+            }
+            Ok(code)
+        }
+        Ok(_) => Ok(code),
+        Err(error @ ControlError::NoSuchDataset { .. }) => {
+            failed(cannot_open(&below.unwrap_or_default(), &error))
+        }
+        Err(error) => failed(with_context("cannot mount", &error)),
+    }
+}
+
+fn mount_one(name: &str, load_key: bool, options: MountOptions, context: &mut Context) -> Outcome {
+    let dataset = match resolve(name, KindSet::HEADS, false, context) {
+        Ok(name) => name,
+        Err(message) => return failed(message),
+    };
+    if load_key {
+        let code = keys::load_for(&dataset, context);
+        if code != 0 {
+            return Ok(code);
+        }
+    }
+    let request = Request::Mount {
+        dataset: dataset.clone(),
+        at: None,
+        options,
+    };
+    match context.ask(request) {
+        Ok(_) => Ok(0),
+        Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::WrongKind { .. })) => {
+            failed(cannot_open(name, &error))
+        }
+        Err(error) => failed(with_context(&format!("cannot mount '{name}'"), &error)),
+    }
+}
+
+/// `zfs unmount`.
+pub fn unmount(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("afu").parse(arguments)?;
+    let force = parsed.has("f");
+    if parsed.has("a") {
+        if !parsed.operands.is_empty() {
+            return usage("too many arguments");
+        }
+        let request = Request::UnmountAll {
+            force,
+            unload_keys: parsed.has("u"),
+        };
+        return match context.ask(request) {
+            Ok(Response::Failures { failures, .. }) => {
+                for (name, error) in &failures {
+                    context.complain(&with_context(&format!("cannot unmount '{name}'"), error));
+                }
+                Ok(u8::from(!failures.is_empty()))
+            }
+            Ok(_) => Ok(0),
+            Err(error) => failed(with_context("cannot unmount", &error)),
+        };
+    }
+    let target = match parsed.operands.as_slice() {
+        [] => return usage("missing filesystem argument"),
+        [target] => target,
+        _ => return usage("too many arguments"),
+    };
+    let unload_key = parsed.has("u");
+    let resolved = if target.starts_with('/') {
+        mount_point(target, context)
+    } else {
+        resolve(target, KindSet::HEADS, false, context)
+    };
+    let request = match resolved {
+        Ok(target) => Request::Unmount {
+            target,
+            force,
+            unload_key,
+        },
+        Err(message) => return failed(message),
+    };
+    match context.ask(request) {
+        Ok(_) => Ok(0),
+        Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::WrongKind { .. })) => {
+            failed(cannot_open(target, &error))
+        }
+        Err(error) => failed(with_context(&format!("cannot unmount '{target}'"), &error)),
+    }
+}
+
+/// The mount point that a path is, or why it is none.
+fn mount_point(path: &str, context: &mut Context) -> Result<String, String> {
+    let real = match std::fs::canonicalize(path) {
+        Ok(real) => real,
+        Err(error) => return Err(format!("cannot open '{path}': {}", reason(&error))),
+    };
+    let mounts = match mounts(context) {
+        Ok(mounts) => mounts,
+        Err(error) => return Err(with_context(&format!("cannot unmount '{path}'"), &error)),
+    };
+    if mounts
+        .iter()
+        .any(|mount| real == std::path::Path::new(&mount.mountpoint))
+    {
+        return Ok(real.to_string_lossy().into_owned());
+    }
+    let inside = mounts
+        .iter()
+        .any(|mount| real.starts_with(&mount.mountpoint));
+    let why = if inside {
+        "not a mountpoint"
+    } else {
+        "not a ZFS filesystem"
+    };
+    Err(format!("cannot unmount '{path}': {why}"))
+}

@@ -1,0 +1,293 @@
+//! `zpool import`.
+
+use std::path::Path;
+
+use cenote_control::model::properties::{self, POOL, VDEV};
+use cenote_control::model::{
+    ControlError, ImportOptions, ImportPick, MountOptions, Request, Response, Rewind, Search,
+};
+
+use super::import_list::candidate_text;
+use super::names;
+use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use crate::format::date::{Form, date};
+use crate::getopt::{Grammar, Parsed};
+use crate::texts::{cannot_import, diagnosis_line, with_context};
+
+/// Our own import property: replay the intent log in memory.
+const REPLAY: &str = "cenote:replay";
+/// Our own import property: where in each file or device the pool begins.
+const OFFSET: &str = "cenote:offset";
+
+/// `zpool import`.
+pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
+    let grammar = Grammar {
+        letters: "aCc:d:DEfFlmnNo:R:stT:VX",
+        long: &[("rewind-to-checkpoint", "rewind-to-checkpoint", false)],
+    };
+    let parsed = grammar.parse(arguments)?;
+    check(&parsed)?;
+    let mut search = search(&parsed, context);
+    let options = options(&parsed, &mut search)?;
+    let all = parsed.has("a");
+    if !all && parsed.operands.is_empty() {
+        return list(search, &parsed, context);
+    }
+    let pick = match parsed.operands.first() {
+        None => ImportPick::All,
+        Some(word) => match word.parse::<u64>() {
+            Ok(guid) if guid != 0 => ImportPick::Guid(guid),
+            _ => ImportPick::Name(word.clone()),
+        },
+    };
+    import(search, pick, options, &parsed, context)
+}
+
+fn check(parsed: &Parsed) -> Result<(), Stop> {
+    if parsed.has("c") && parsed.has("d") {
+        return usage("-c is incompatible with -d");
+    }
+    if (parsed.has("n") || parsed.has("X")) && !parsed.has("F") {
+        return usage("-n or -X only meaningful with -F");
+    }
+    if parsed.has("l") && parsed.has("N") {
+        return usage("-l is incompatible with -N");
+    }
+    if parsed.has("l") && !parsed.has("a") && parsed.operands.is_empty() {
+        return usage("-l is only meaningful during an import");
+    }
+    let most = if parsed.has("a") { 0 } else { 2 };
+    if parsed.operands.len() > most {
+        return usage("too many arguments");
+    }
+    Ok(())
+}
+
+/// A path as the daemon can use it, whatever directory that runs in.
+fn absolute(path: &str, context: &Context) -> String {
+    let path = context.directory.join(Path::new(path));
+    path.to_string_lossy().into_owned()
+}
+
+fn search(parsed: &Parsed, context: &Context) -> Search {
+    let mut paths: Vec<String> = parsed
+        .all("d")
+        .map(|path| absolute(path, context))
+        .collect();
+    if paths.is_empty()
+        && let Some(list) = (context.variable)("ZPOOL_IMPORT_PATH")
+    {
+        let set = list.split(':').filter(|path| !path.is_empty());
+        paths.extend(set.map(|path| absolute(path, context)));
+    }
+    Search {
+        paths,
+        cache_file: parsed.last("c").map(|path| absolute(path, context)),
+        offset: 0,
+        destroyed: parsed.has("D"),
+    }
+}
+
+fn options(parsed: &Parsed, search: &mut Search) -> Result<ImportOptions, Stop> {
+    let mut options = ImportOptions {
+        new_name: parsed.operands.get(1).cloned(),
+        temporary_name: parsed.has("t"),
+        altroot: parsed.last("R").map(str::to_owned),
+        force: parsed.has("f"),
+        rewind_dry_run: parsed.has("n"),
+        checkpoint_rewind: parsed.has("rewind-to-checkpoint"),
+        missing_log: parsed.has("m"),
+        // With -l the keys come first.
+        no_mount: parsed.has("N") || parsed.has("l"),
+        ..ImportOptions::default()
+    };
+    if parsed.has("F") {
+        let extreme = parsed.has("X");
+        options.rewind = if extreme {
+            Rewind::Extreme
+        } else {
+            Rewind::Recent
+        };
+    }
+    if let Some(word) = parsed.last("T") {
+        match word.parse::<u64>() {
+            Ok(txg) => options.rewind = Rewind::Txg(txg),
+            Err(_) => return usage("invalid txg value"),
+        }
+    }
+    for word in parsed.all("o") {
+        option(word, &mut options, search)?;
+    }
+    Ok(options)
+}
+
+fn option(word: &str, options: &mut ImportOptions, search: &mut Search) -> Result<(), Stop> {
+    let Some((name, value)) = word.split_once('=') else {
+        let words = word.split(',').map(str::to_owned);
+        options.mount_options.extend(words);
+        return Ok(());
+    };
+    let bad = |name: &str, reason: &str| {
+        failed(format!("cannot set property for import: '{name}' {reason}"))
+    };
+    match name {
+        "readonly" => match value {
+            "on" => options.readonly = true,
+            "off" => options.readonly = false,
+            _ => return bad(name, "must be one of 'on | off'"),
+        },
+        "altroot" => options.altroot = Some(value.to_owned()),
+        REPLAY => match value {
+            "memory" => options.replay_in_memory = true,
+            "off" => options.replay_in_memory = false,
+            _ => return bad(name, "must be one of 'memory | off'"),
+        },
+        OFFSET => match value.parse::<u64>() {
+            Ok(offset) => search.offset = offset,
+            Err(_) => return bad(name, "must be a number of bytes"),
+        },
+        _ => {
+            let known = properties::find(POOL, name).or_else(|| properties::find(VDEV, name));
+            if known.is_none() && !name.starts_with("feature@") {
+                return failed(format!(
+                    "property '{name}' is not a valid pool or vdev property"
+                ));
+            }
+            let pair = (name.to_owned(), value.to_owned());
+            options.properties.push(pair);
+        }
+    }
+    Ok(())
+}
+
+fn list(search: Search, parsed: &Parsed, context: &mut Context) -> Outcome {
+    let naming = names::naming(parsed, context);
+    let candidates = match context.ask(Request::ImportSearch { search }) {
+        Ok(Response::Candidates { candidates }) => candidates,
+        Ok(_) => return failed(with_context("cannot search for pools", &mismatch())),
+        Err(error) => return failed(with_context("cannot search for pools", &error)),
+    };
+    let only_destroyed = parsed.has("D");
+    let mut first = true;
+    for candidate in candidates.iter().filter(|c| c.destroyed == only_destroyed) {
+        if !first {
+            context.line("");
+        }
+        first = false;
+        context.print(&candidate_text(candidate, naming));
+    }
+    if first {
+        context.complain("no pools available to import");
+    }
+    Ok(0)
+}
+
+fn import(
+    search: Search,
+    pick: ImportPick,
+    options: ImportOptions,
+    parsed: &Parsed,
+    context: &mut Context,
+) -> Outcome {
+    let named = parsed.operands.first().cloned();
+    let dry_run = options.rewind_dry_run;
+    let request = Request::Import {
+        search,
+        pick,
+        options,
+    };
+    let (pools, failures, rewound, diagnoses) = match context.ask(request) {
+        Ok(Response::Imported {
+            pools,
+            failures,
+            rewound,
+            diagnoses,
+        }) => (pools, failures, rewound, diagnoses),
+        Ok(_) => return failed(with_context("cannot import", &mismatch())),
+        Err(error) => {
+            let name = named.unwrap_or_else(|| "all".to_owned());
+            return failed(cannot_import(&name, &error, &context.zone));
+        }
+    };
+    for (name, error) in &failures {
+        let text = cannot_import(name, error, &context.zone);
+        context.complain(&text);
+    }
+    for diagnosis in &diagnoses {
+        context.complain(&format!("warning: {}", diagnosis_line(diagnosis)));
+    }
+    if pools.is_empty() && failures.is_empty() && !dry_run {
+        return match named {
+            Some(name) => {
+                let error = ControlError::NoSuchCandidate { pool: name.clone() };
+                failed(cannot_import(&name, &error, &context.zone))
+            }
+            None => {
+                context.complain("no pools available to import");
+                Ok(0)
+            }
+        };
+    }
+    if let Some((_, lost)) = rewound {
+        report_rewind(&pools, named.as_deref(), lost, dry_run, context);
+    }
+    let mut code = u8::from(!failures.is_empty());
+    if parsed.has("l") {
+        for pool in &pools {
+            code = code.max(load_and_mount(pool, context));
+        }
+    }
+    Ok(code)
+}
+
+fn report_rewind(
+    pools: &[String],
+    named: Option<&str>,
+    lost: u64,
+    dry_run: bool,
+    context: &mut Context,
+) {
+    let pool = pools
+        .first()
+        .map(String::as_str)
+        .or(named)
+        .unwrap_or("pool");
+    let when = context.now.saturating_sub(lost);
+    let when = date(when, Form::Ctime, &context.zone);
+    let verb = if dry_run {
+        format!("Would be able to return {pool} to its state as of {when}.")
+    } else {
+        format!("Pool {pool} returned to its state as of {when}.")
+    };
+    context.line(&verb);
+    let discard = if dry_run {
+        "Would discard"
+    } else {
+        "Discarded"
+    };
+    context.line(&format!(
+        "{discard} approximately {lost} seconds of transactions."
+    ));
+}
+
+/// `-l`: the keys of everything in the pool, then its mounts.
+fn load_and_mount(pool: &str, context: &mut Context) -> u8 {
+    let loaded = crate::zfs::load_keys_below(pool, context);
+    let request = Request::MountAll {
+        below: Some(pool.to_owned()),
+        options: MountOptions::default(),
+    };
+    match context.ask(request) {
+        Ok(Response::Failures { failures, .. }) => {
+            for (name, error) in &failures {
+                context.complain(&with_context(&format!("cannot mount '{name}'"), error));
+            }
+            loaded.max(u8::from(!failures.is_empty()))
+        }
+        Ok(_) => loaded,
+        Err(error) => {
+            context.complain(&with_context(&format!("cannot mount '{pool}'"), &error));
+            1
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `zpool`: which subcommand, its usage, its exit code.
+
+mod events;
+mod export;
+mod get;
+mod history;
+mod import;
+mod import_list;
+mod list;
+mod names;
+mod status;
+mod status_json;
+mod status_scan;
+mod status_texts;
+mod synopsis;
+mod usage;
+mod vdev_rows;
+mod writes;
+
+use crate::context::{Context, Outcome, Stop};
+use crate::version;
+
+use list::names_to_ask;
+
+/// The features that `zpool upgrade -v` lists, in OpenZFS's order.
+#[rustfmt::skip]
+const FEATURES: &[&str] = &[
+    "async_destroy",
+    "empty_bpobj",
+    "lz4_compress",
+    "multi_vdev_crash_dump",
+    "spacemap_histogram",
+    "enabled_txg",
+    "hole_birth",
+    "extensible_dataset",
+    "embedded_data",
+    "bookmarks",
+    "filesystem_limits",
+    "large_blocks",
+    "large_dnode",
+    "sha512",
+    "skein",
+    "edonr",
+    "userobj_accounting",
+    "encryption",
+    "project_quota",
+    "device_removal",
+    "obsolete_counts",
+    "zpool_checkpoint",
+    "spacemap_v2",
+    "allocation_classes",
+    "resilver_defer",
+    "bookmark_v2",
+    "redaction_bookmarks",
+    "redacted_datasets",
+    "bookmark_written",
+    "log_spacemap",
+    "livelist",
+    "device_rebuild",
+    "zstd_compress",
+    "draid",
+    "zilsaxattr",
+    "head_errlog",
+    "blake3",
+    "block_cloning",
+    "vdev_zaps_v2",
+    "redaction_list_spill",
+    "raidz_expansion",
+    "fast_dedup",
+    "longname",
+    "large_microzap",
+];
+
+/// Runs `zpool` with its arguments (the command's own name left out).
+pub fn run(arguments: &[String], context: &mut Context) -> u8 {
+    let Some(command) = arguments.first() else {
+        context.complain("missing command");
+        usage::overview_on_error(context);
+        return 2;
+    };
+    let rest = &arguments[1..];
+    match command.as_str() {
+        "-?" | "--help" => return usage::overview(context),
+        "help" => return usage::help(rest, context),
+        "-V" | "--version" => return version::print("zpool", context),
+        _ => {}
+    }
+    if !usage::is_subcommand(command) {
+        context.complain(&format!("unrecognized command '{command}'"));
+        usage::overview_on_error(context);
+        return 2;
+    }
+    match dispatch(command, rest, context) {
+        Ok(code) | Err(Stop::Code(code)) => code,
+        Err(Stop::Failed(message)) => {
+            context.complain(&message);
+            1
+        }
+        Err(Stop::Usage(message)) => {
+            if !message.is_empty() {
+                context.complain(&message);
+            }
+            usage::subcommand(command, context);
+            2
+        }
+    }
+}
+
+fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
+    match command {
+        "list" => list::run(arguments, context),
+        "status" => status::run(arguments, context),
+        "get" => get::run(arguments, context),
+        "import" => import::run(arguments, context),
+        "export" => export::run(arguments, context),
+        "history" => history::run(arguments, context),
+        "events" => events::run(arguments, context),
+        "version" => version::run("zpool", arguments, context),
+        _ => writes::run(command, arguments, context),
+    }
+}

@@ -1,0 +1,175 @@
+//! What several subcommands read from their command line.
+
+use cenote_control::model::VdevNaming;
+use cenote_control::model::properties::{self, POOL};
+
+use crate::context::{Context, Stop, usage};
+use crate::format::property::{Style, Wanted};
+use crate::getopt::Parsed;
+
+/// Long names of the JSON options.
+pub const JSON: &[(&str, &str, bool)] = &[
+    ("json", "j", false),
+    ("json-int", "json-int", false),
+    ("json-flat-vdevs", "json-flat-vdevs", false),
+    ("json-pool-key-guid", "json-pool-key-guid", false),
+    ("power", "power", false),
+];
+
+/// How vdevs are to be named, by options and environment.
+pub fn naming(parsed: &Parsed, context: &Context) -> VdevNaming {
+    let set = |name: &str| {
+        let value = (context.variable)(name);
+        value.is_some_and(|v| !v.is_empty() && v != "0" && !v.eq_ignore_ascii_case("no"))
+    };
+    VdevNaming {
+        guid: parsed.has("g") || set("ZPOOL_VDEV_NAME_GUID"),
+        follow_links: parsed.has("L") || set("ZPOOL_VDEV_NAME_FOLLOW_LINKS"),
+        full_path: parsed.has("P") || set("ZPOOL_VDEV_NAME_PATH"),
+    }
+}
+
+/// How values are to be shown.
+pub fn style(parsed: &Parsed, context: &Context) -> Style {
+    Style {
+        exact: parsed.has("p") || parsed.has("json-int"),
+        json_int: parsed.has("json-int"),
+        zone: context.zone.clone(),
+    }
+}
+
+/// `--json-int` and its friends only make sense with `-j`.
+pub fn check_json(parsed: &Parsed) -> Result<(), Stop> {
+    let needs = ["json-int", "json-flat-vdevs", "json-pool-key-guid"];
+    for name in needs {
+        if parsed.has(name) && !parsed.has("j") {
+            return usage(format!("'--{name}' only works with '-j' option"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a list of pool properties.
+pub fn pool_properties(list: &str) -> Result<Vec<Wanted>, Stop> {
+    if list.is_empty() {
+        return usage("bad property list: no properties specified");
+    }
+    let mut wanted = Vec::new();
+    for name in list.split(',') {
+        wanted.push(pool_property(name)?);
+    }
+    Ok(wanted)
+}
+
+fn pool_property(name: &str) -> Result<Wanted, Stop> {
+    if let Some(info) = properties::find(POOL, name) {
+        return Ok(Wanted::of(info));
+    }
+    let special = name.starts_with("feature@") || name.starts_with("unsupported@");
+    if special || properties::is_user_property(name) {
+        return Ok(Wanted::named(name));
+    }
+    usage(format!("bad property list: invalid property '{name}'"))
+}
+
+/// When to repeat a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Schedule {
+    /// Seconds between reports; 0 means once.
+    pub interval: f64,
+    /// How many; 0 means for ever.
+    pub count: u64,
+    /// The stamp before each report: `u` or `d`.
+    pub stamp: Option<char>,
+}
+
+impl Schedule {
+    /// Takes `[interval [count]]` off the end of the operands, and `-T`.
+    pub fn take(parsed: &mut Parsed) -> Result<Self, Stop> {
+        let mut schedule = Schedule::default();
+        if let Some(word) = parsed.last("T") {
+            schedule.stamp = match word {
+                "u" => Some('u'),
+                "d" => Some('d'),
+                _ => return usage(""),
+            };
+        }
+        let number = |word: Option<&String>| word.and_then(|w| w.parse::<f64>().ok());
+        let Some(last) = number(parsed.operands.last()) else {
+            return Ok(schedule);
+        };
+        parsed.operands.pop();
+        schedule.interval = last;
+        if let Some(interval) = number(parsed.operands.last()) {
+            parsed.operands.pop();
+            schedule.interval = interval;
+            schedule.count = last as u64;
+            if last < 1.0 {
+                return usage("count must be >= 1");
+            }
+        }
+        if !(schedule.interval > 0.0 && schedule.interval < 1e9) {
+            return usage("interval cannot be zero");
+        }
+        Ok(schedule)
+    }
+
+    /// Runs `report` as often as it is to be; the number of the report is its argument.
+    pub fn repeat(
+        self,
+        context: &mut Context,
+        report: &mut dyn FnMut(&mut Context, u64) -> u8,
+    ) -> u8 {
+        let mut worst = 0;
+        for number in 0.. {
+            match self.stamp {
+                Some('u') => context.line(&now(context).to_string()),
+                Some(_) => {
+                    let form = crate::format::date::Form::Locale;
+                    let stamp = crate::format::date::date(now(context), form, &context.zone);
+                    context.line(&stamp);
+                }
+                None => {}
+            }
+            worst = worst.max(report(context, number));
+            let last = self.interval == 0.0 || number + 1 == self.count;
+            context.flush();
+            if last || context.output_gone() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_secs_f64(self.interval));
+        }
+        worst
+    }
+}
+
+fn now(context: &Context) -> u64 {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(context.now, |time| time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(words: &[&str]) -> (Schedule, Vec<String>) {
+        let mut parsed = Parsed {
+            operands: words.iter().map(|&word| word.to_owned()).collect(),
+            ..Parsed::default()
+        };
+        let schedule = Schedule::take(&mut parsed).expect("valid");
+        (schedule, parsed.operands)
+    }
+
+    #[test]
+    fn numbers_at_the_end_are_the_schedule() {
+        let (schedule, pools) = take(&["tank", "0.5", "3"]);
+        assert_eq!((schedule.interval, schedule.count), (0.5, 3));
+        assert_eq!(pools, ["tank"]);
+        let (schedule, pools) = take(&["5"]);
+        assert_eq!((schedule.interval, schedule.count), (5.0, 0));
+        assert!(pools.is_empty());
+        assert_eq!(take(&["tank"]).0, Schedule::default());
+    }
+}

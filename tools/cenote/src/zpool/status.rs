@@ -1,0 +1,385 @@
+//! `zpool status`.
+
+use cenote_control::model::{
+    DataErrorPlace, IntentLogReport, PoolStatus, Request, Response, SpareUse, Vdev, VdevNaming,
+};
+
+use super::names::{self, JSON, Schedule};
+use super::status_scan::{self, Clock};
+use super::status_texts::{article, paragraph, status};
+use super::vdev_rows::{
+    Row, Section, aux_words, healthy, rows, shown_in_status, spare_word, state_word,
+};
+use crate::context::{Context, Outcome, mismatch, usage};
+use crate::format::json::document;
+use crate::format::number::{nicebytes, nicenum};
+use crate::format::property::Style;
+use crate::getopt::Grammar;
+use crate::texts::{cannot_open, with_context};
+
+/// The narrowest name column.
+const NAME_WIDTH_MIN: usize = 10;
+
+/// What to show.
+pub struct Options {
+    pub verbose: bool,
+    pub dedup: bool,
+    pub only_unhealthy: bool,
+    pub only_errors: bool,
+    pub slow: bool,
+    pub direct: bool,
+    pub power: bool,
+    pub initialize: bool,
+    pub trim: bool,
+    pub json: bool,
+    pub flat: bool,
+    pub key_guid: bool,
+    pub naming: VdevNaming,
+    pub style: Style,
+}
+
+/// `zpool status`.
+pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
+    let grammar = Grammar {
+        letters: "c:jdDegiLpPstT:vx",
+        long: JSON,
+    };
+    let mut parsed = grammar.parse(arguments)?;
+    names::check_json(&parsed)?;
+    if parsed.has("c") {
+        return usage("scripts (-c) are not run by this zpool");
+    }
+    let schedule = Schedule::take(&mut parsed)?;
+    let options = Options {
+        verbose: parsed.has("v"),
+        dedup: parsed.has("D"),
+        only_unhealthy: parsed.has("x"),
+        only_errors: parsed.has("e"),
+        slow: parsed.has("s"),
+        direct: parsed.has("d"),
+        power: parsed.has("power"),
+        initialize: parsed.has("i"),
+        trim: parsed.has("t"),
+        json: parsed.has("j"),
+        flat: parsed.has("json-flat-vdevs"),
+        key_guid: parsed.has("json-pool-key-guid"),
+        naming: names::naming(&parsed, context),
+        style: names::style(&parsed, context),
+    };
+    let mut report = |context: &mut Context, _| report(&parsed.operands, &options, context);
+    Ok(schedule.repeat(context, &mut report))
+}
+
+fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
+    let (names, bad) = super::names_to_ask(operands, context);
+    if names.is_empty() && !operands.is_empty() {
+        return 1;
+    }
+    let request = Request::PoolStatus {
+        pools: names,
+        errors: options.verbose,
+        dedup: options.dedup,
+    };
+    let (pools, failures) = match context.ask(request) {
+        Ok(Response::Statuses { pools, failures }) => (pools, failures),
+        Ok(_) => {
+            context.complain(&with_context("cannot get status", &mismatch()));
+            return 1;
+        }
+        Err(error) => {
+            context.complain(&with_context("cannot get status", &error));
+            return 1;
+        }
+    };
+    for (name, error) in &failures {
+        context.complain(&cannot_open(name, error));
+    }
+    let code = u8::from(bad || !failures.is_empty());
+    if options.json {
+        let json = super::status_json::pools(&pools, options, &context.zone);
+        context.line(&document("zpool status", "pools", json).to_string());
+        return code;
+    }
+    if pools.is_empty() && operands.is_empty() {
+        context.complain("no pools available");
+        return code;
+    }
+    print_pools(&pools, operands.is_empty(), options, context);
+    code
+}
+
+fn print_pools(pools: &[PoolStatus], all: bool, options: &Options, context: &mut Context) {
+    let mut printed = false;
+    for pool in pools {
+        let well = pool
+            .condition
+            .as_ref()
+            .is_none_or(|c| c.counts_as_healthy());
+        if options.only_unhealthy && well {
+            if !all {
+                context.line(&format!("pool '{}' is healthy", pool.name));
+            }
+            continue;
+        }
+        if printed {
+            context.line("");
+        }
+        printed = true;
+        let text = pool_text(pool, options, context);
+        context.print(&text);
+    }
+    if options.only_unhealthy && all && !printed {
+        context.line("all pools are healthy");
+    }
+}
+
+fn pool_text(pool: &PoolStatus, options: &Options, context: &Context) -> String {
+    let mut text = format!("  pool: {}\n state: {}\n", pool.name, pool.health.word());
+    if let Some(condition) = &pool.condition {
+        let (status, action) = status(condition);
+        text.push_str(&paragraph("status: ", &status));
+        text.push_str(&paragraph("action: ", &action));
+        if let Some(id) = condition.message_id() {
+            text.push_str(&format!("   see: {}\n", article(id)));
+        }
+    }
+    let clock = Clock {
+        now: context.now,
+        zone: &context.zone,
+    };
+    text.push_str(&status_scan::lines(pool, clock));
+    text.push_str("config:\n\n");
+    text.push_str(&config_table(pool, options));
+    text.push('\n');
+    text.push_str(&errors_text(pool, options));
+    if let Some(dedup) = &pool.dedup {
+        if dedup.entries == 0 {
+            text.push_str("\n dedup: no DDT entries\n");
+        } else {
+            text.push_str(&format!(
+                "\n dedup: DDT entries {}, size {} on disk, {} in core\n",
+                dedup.entries,
+                nicebytes(dedup.on_disk),
+                nicebytes(dedup.in_core)
+            ));
+        }
+    }
+    text.push_str(&intent_log_text(&pool.intent_logs));
+    text
+}
+
+fn config_table(pool: &PoolStatus, options: &Options) -> String {
+    let tree = &pool.vdevs;
+    let root = Row {
+        vdev: &tree.root,
+        name: pool.name.clone(),
+        depth: 0,
+    };
+    let mut width = NAME_WIDTH_MIN.max(root.width());
+    for section in std::iter::once(Section::Normal).chain(Section::CLASSES) {
+        let rows = rows(section, tree, options.naming);
+        let shown = rows.iter().filter(|row| shown_in_status(row));
+        width = shown.map(Row::width).fold(width, usize::max);
+    }
+    let mut text = format!("\t{:<width$}  {:<8}", "NAME", "STATE");
+    let mut columns = vec!["READ", "WRITE", "CKSUM"];
+    let more = [
+        (options.slow, "SLOW"),
+        (options.power, "POWER"),
+        (options.direct, "DIO"),
+    ];
+    columns.extend(more.iter().filter(|(on, _)| *on).map(|(_, name)| *name));
+    for column in columns {
+        text.push_str(&format!(" {column:>5}"));
+    }
+    text.push('\n');
+    push_row(&mut text, &root, Section::Normal, width, pool, options);
+    push_section(&mut text, Section::Normal, width, pool, options);
+    for section in Section::CLASSES {
+        if section.vdevs(tree).is_empty() {
+            continue;
+        }
+        let tab = match section {
+            Section::Cache | Section::Spares => "",
+            _ => "\t",
+        };
+        text.push_str(&format!("\t{}{tab}\n", section.header()));
+        push_section(&mut text, section, width, pool, options);
+    }
+    text
+}
+
+fn push_section(
+    text: &mut String,
+    section: Section,
+    width: usize,
+    pool: &PoolStatus,
+    options: &Options,
+) {
+    for row in rows(section, &pool.vdevs, options.naming) {
+        let hidden = options.only_errors && healthy(row.vdev);
+        if shown_in_status(&row) && !hidden {
+            push_row(text, &row, section, width, pool, options);
+        }
+    }
+}
+
+fn push_row(
+    text: &mut String,
+    row: &Row<'_>,
+    section: Section,
+    width: usize,
+    pool: &PoolStatus,
+    options: &Options,
+) {
+    let vdev = row.vdev;
+    let spare = section == Section::Spares;
+    let state = if row.depth == 0 {
+        pool.health.word()
+    } else if spare {
+        spare_word(vdev)
+    } else {
+        state_word(vdev)
+    };
+    text.push_str(&format!("\t{}  {state:<8}", row.padded(width)));
+    if !spare {
+        let counters = &vdev.counters;
+        let mut numbers = vec![
+            counters.read_errors,
+            counters.write_errors,
+            counters.checksum_errors,
+        ];
+        if options.slow {
+            numbers.push(counters.slow_ios);
+        }
+        for number in numbers {
+            let cell = if options.style.exact {
+                number.to_string()
+            } else {
+                nicenum(number)
+            };
+            text.push_str(&format!(" {cell:>5}"));
+        }
+        if options.power {
+            text.push_str(&format!(" {:>5}", "-"));
+        }
+        if options.direct {
+            text.push_str(&format!(" {:>5}", counters.direct_errors));
+        }
+    }
+    text.push_str(&notes(vdev, spare, pool, options));
+    text.push('\n');
+}
+
+/// What stands after the counters.
+fn notes(vdev: &Vdev, spare: bool, pool: &PoolStatus, options: &Options) -> String {
+    let mut text = String::new();
+    let mut note = |words: &str| {
+        text.push_str("  ");
+        text.push_str(words);
+    };
+    if let (true, Some(path)) = (vdev.not_present, &vdev.path) {
+        note(&format!("was {path}"));
+    } else if let (true, Some(SpareUse::InUseBy(other))) = (spare, &vdev.spare) {
+        note(&format!("in use by pool '{other}'"));
+    } else if spare && vdev.spare == Some(SpareUse::InUse) {
+        note("currently in use");
+    } else if let Some(words) = aux_words(vdev) {
+        note(words);
+    } else if vdev.children.is_empty() && !spare && vdev.ashift < vdev.physical_ashift {
+        let bytes = |shift: u64| {
+            1u64.checked_shl(u32::try_from(shift).unwrap_or(64))
+                .unwrap_or(0)
+        };
+        let (configured, native) = (bytes(vdev.ashift), bytes(vdev.physical_ashift));
+        note(&format!(
+            "block size: {configured}B configured, {native}B native"
+        ));
+    }
+    if vdev.removing {
+        note("(removing)");
+    } else if vdev.no_allocation {
+        note("(non-allocating)");
+    }
+    let scanning = pool.scan.as_ref();
+    let scanning = scanning.filter(|s| s.state == cenote_control::model::RunState::Running);
+    if vdev.children.is_empty()
+        && let Some(scan) = scanning
+    {
+        let resilver = scan.kind == cenote_control::model::ScanKind::Resilver;
+        if vdev.resilver_deferred {
+            note("(awaiting resilver)");
+        } else if vdev.scan_processed > 0 {
+            note(if resilver {
+                "(resilvering)"
+            } else {
+                "(repairing)"
+            });
+        }
+    }
+    if vdev.children.is_empty() && vdev.kind.is_leaf() {
+        if options.initialize {
+            note("(uninitialized)");
+        }
+        if options.trim {
+            note("(untrimmed)");
+        }
+    }
+    text
+}
+
+fn errors_text(pool: &PoolStatus, options: &Options) -> String {
+    if pool.error_count == 0 && pool.errors.is_empty() {
+        return "errors: No known data errors\n".to_owned();
+    }
+    if !options.verbose {
+        let count = pool.error_count;
+        return format!("errors: {count} data errors, use '-v' for a list\n");
+    }
+    let mut text =
+        "errors: Permanent errors have been detected in the following files:\n\n".to_owned();
+    for error in &pool.errors {
+        text.push_str(&format!("        {}\n", error_place(&error.place)));
+    }
+    text
+}
+
+/// A damaged file as lists name it.
+pub fn error_place(place: &DataErrorPlace) -> String {
+    match place {
+        DataErrorPlace::Path(path) => path.lossy().into_owned(),
+        DataErrorPlace::File { dataset, path } => format!("{dataset}:{}", path.lossy()),
+        DataErrorPlace::Object { dataset, object } => format!("{dataset}:<{object:#x}>"),
+        DataErrorPlace::Metadata { object } => format!("<metadata>:<{object:#x}>"),
+        DataErrorPlace::Unknown { objset, object } => format!("<{objset:#x}>:<{object:#x}>"),
+    }
+}
+
+/// Records that a crash left behind: OpenZFS would replay them at the next writable import.
+fn intent_log_text(reports: &[IntentLogReport]) -> String {
+    if reports.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\nintent log:\n\n");
+    let width = reports.iter().map(|report| report.dataset.len()).max();
+    let width = width.unwrap_or(0);
+    for report in reports {
+        let state = if report.replayed {
+            "replayed in memory"
+        } else {
+            "not replayed"
+        };
+        text.push_str(&format!(
+            "\t{:<width$}  {} records in {} blocks ({}), {state}",
+            report.dataset,
+            report.records,
+            report.blocks,
+            nicebytes(report.bytes)
+        ));
+        if let Some(reason) = &report.broken {
+            text.push_str(&format!("; unreadable after that: {reason}"));
+        }
+        text.push('\n');
+    }
+    text
+}

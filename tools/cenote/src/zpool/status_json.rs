@@ -1,0 +1,425 @@
+//! `zpool status -j`, and what other JSON outputs say about vdevs.
+
+use cenote_control::model::{
+    AllocationClass, CheckpointState, PoolStatus, RunState, Scan, ScanKind, SpareUse, Vdev,
+    VdevAux, VdevNaming, VdevState,
+};
+use jiff::tz::TimeZone;
+
+use super::status::{Options, error_place};
+use super::status_texts::{article, status};
+use super::vdev_rows::Section;
+use crate::format::date::{Form, date};
+use crate::format::json::{Json, Object};
+use crate::format::number::{nicebytes, nicenum};
+use crate::format::property::Style;
+
+/// The classes in the order that JSON has them.
+const CLASSES: [Section; 5] = [
+    Section::Logs,
+    Section::Special,
+    Section::Dedup,
+    Section::Cache,
+    Section::Spares,
+];
+
+/// A class's key.
+pub fn section_key(section: Section) -> &'static str {
+    match section {
+        Section::Cache => "l2cache",
+        other => other.header(),
+    }
+}
+
+/// Numbers in one place: rounded, exact, or bare.
+struct Numbers<'a> {
+    style: &'a Style,
+    zone: &'a TimeZone,
+}
+
+impl Numbers<'_> {
+    fn exact(&self, number: u64) -> Json {
+        crate::format::json::number(number, self.style.json_int)
+    }
+
+    fn bytes(&self, number: u64) -> Json {
+        if self.style.exact {
+            self.exact(number)
+        } else {
+            Json::Text(nicebytes(number))
+        }
+    }
+
+    fn count(&self, number: u64) -> Json {
+        if self.style.exact {
+            self.exact(number)
+        } else {
+            Json::Text(nicenum(number))
+        }
+    }
+
+    fn time(&self, seconds: u64) -> Json {
+        if self.style.exact {
+            self.exact(seconds)
+        } else {
+            Json::Text(date(seconds, Form::Locale, self.zone))
+        }
+    }
+}
+
+/// All pools, by name or guid.
+pub fn pools(pools: &[PoolStatus], options: &Options, zone: &TimeZone) -> Object {
+    let numbers = Numbers {
+        style: &options.style,
+        zone,
+    };
+    let mut all = Object::new();
+    for pool in pools {
+        let well = pool
+            .condition
+            .as_ref()
+            .is_none_or(|c| c.counts_as_healthy());
+        if options.only_unhealthy && well {
+            continue;
+        }
+        let key = if options.key_guid {
+            pool.guid.to_string()
+        } else {
+            pool.name.clone()
+        };
+        all.put(&key, json_pool(pool, options, &numbers));
+    }
+    all
+}
+
+fn json_pool(pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) -> Object {
+    let mut object = Object::new();
+    object.put("name", pool.name.as_str());
+    object.put("state", pool.health.word());
+    object.put("pool_guid", numbers.exact(pool.guid));
+    object.put("txg", numbers.exact(pool.txg));
+    object.put("spa_version", numbers.exact(pool.version));
+    object.put("zpl_version", numbers.exact(5));
+    if let Some(condition) = &pool.condition {
+        let (status, action) = status(condition);
+        object.put("status", status.replace('\n', "\n\t") + "\n");
+        object.put("action", action.replace('\n', "\n\t") + "\n");
+        if let Some(id) = condition.message_id() {
+            object.put("msgid", id);
+            object.put("moreinfo", article(id));
+        }
+    }
+    if let Some(hostname) = &pool.hostname {
+        let mut load = Object::new();
+        load.put("hostname", hostname.as_str());
+        object.put("load_info", load);
+    }
+    put_activities(&mut object, pool, numbers);
+    put_vdevs(&mut object, pool, options, numbers);
+    object.put("error_count", numbers.count(pool.error_count));
+    if !pool.errors.is_empty() {
+        let places = pool.errors.iter().map(|error| error_place(&error.place));
+        object.put("errlist", places.map(Json::Text).collect::<Vec<_>>());
+    }
+    if !pool.intent_logs.is_empty() {
+        object.put("intent_logs", json_intent_logs(pool, numbers));
+    }
+    object
+}
+
+fn json_intent_logs(pool: &PoolStatus, numbers: &Numbers<'_>) -> Object {
+    let mut logs = Object::new();
+    for report in &pool.intent_logs {
+        let mut log = Object::new();
+        log.put("records", numbers.exact(report.records));
+        log.put("blocks", numbers.exact(report.blocks));
+        log.put("bytes", numbers.exact(report.bytes));
+        log.put("replayed", report.replayed);
+        if let Some(reason) = &report.broken {
+            log.put("broken", reason.as_str());
+        }
+        logs.put(&report.dataset, log);
+    }
+    logs
+}
+
+fn put_activities(object: &mut Object, pool: &PoolStatus, numbers: &Numbers<'_>) {
+    if let Some(scan) = &pool.scan {
+        object.put("scan_stats", json_scan(scan, numbers));
+    }
+    if let Some(removal) = &pool.removal {
+        let mut stats = Object::new();
+        stats.put("name", removal.vdev.clone().unwrap_or_default());
+        stats.put("state", state_word(removal.state));
+        stats.put("removing_vdev", numbers.exact(removal.vdev_id));
+        stats.put("start_time", numbers.time(removal.start_time));
+        stats.put("end_time", numbers.time(removal.end_time));
+        stats.put("to_copy", numbers.bytes(removal.to_copy));
+        stats.put("copied", numbers.bytes(removal.copied));
+        stats.put("mapping_memory", numbers.bytes(removal.mapping_memory));
+        object.put("removal_stats", stats);
+    }
+    if let Some(checkpoint) = pool.checkpoint {
+        let mut stats = Object::new();
+        match checkpoint {
+            CheckpointState::Exists { time, space } => {
+                stats.put("state", "EXISTS");
+                stats.put("start_time", numbers.time(time));
+                stats.put("space", numbers.bytes(space));
+            }
+            CheckpointState::Discarding { space } => {
+                stats.put("state", "DISCARDING");
+                stats.put("space", numbers.bytes(space));
+            }
+        }
+        object.put("checkpoint_stats", stats);
+    }
+    if let Some(expand) = &pool.expand {
+        let mut stats = Object::new();
+        stats.put("name", expand.vdev.as_str());
+        stats.put("state", state_word(expand.state));
+        stats.put("start_time", numbers.time(expand.start_time));
+        stats.put("end_time", numbers.time(expand.end_time));
+        stats.put("to_reflow", numbers.bytes(expand.to_reflow));
+        stats.put("reflowed", numbers.bytes(expand.reflowed));
+        object.put("raidz_expand_stats", stats);
+    }
+}
+
+fn state_word(state: RunState) -> &'static str {
+    match state {
+        RunState::Running => "SCANNING",
+        RunState::Finished => "FINISHED",
+        RunState::Canceled => "CANCELED",
+    }
+}
+
+fn json_scan(scan: &Scan, numbers: &Numbers<'_>) -> Object {
+    let mut stats = Object::new();
+    let (function, running) = match scan.kind {
+        ScanKind::Scrub => ("SCRUB", "SCANNING"),
+        ScanKind::Resilver => ("RESILVER", "SCANNING"),
+        ScanKind::ErrorScrub => ("ERRORSCRUB", "ERRORSCRUBBING"),
+    };
+    stats.put("function", function);
+    let state = match scan.state {
+        RunState::Running => running,
+        other => state_word(other),
+    };
+    stats.put("state", state);
+    stats.put("start_time", numbers.time(scan.start_time));
+    stats.put("end_time", numbers.time(scan.end_time));
+    stats.put("to_examine", numbers.bytes(scan.to_examine));
+    stats.put("examined", numbers.bytes(scan.examined));
+    stats.put("skipped", numbers.bytes(scan.skipped));
+    stats.put("processed", numbers.bytes(scan.processed));
+    stats.put("errors", numbers.count(scan.errors));
+    stats.put("bytes_per_scan", numbers.bytes(scan.pass_examined));
+    stats.put("pass_start", numbers.exact(scan.pass_start));
+    let pause = match scan.pause_time {
+        0 if !numbers.style.exact => Json::from("-"),
+        time => numbers.time(time),
+    };
+    stats.put("scrub_pause", pause);
+    stats.put("scrub_spent_paused", numbers.exact(scan.paused_seconds));
+    stats.put("issued_bytes_per_scan", numbers.bytes(scan.pass_issued));
+    stats.put("issued", numbers.bytes(scan.issued));
+    stats
+}
+
+fn put_vdevs(object: &mut Object, pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) {
+    let tree = &pool.vdevs;
+    if options.flat {
+        let mut flat = Object::new();
+        put_flat(&mut flat, pool, options, numbers);
+        object.put("vdevs", flat);
+        return;
+    }
+    let mut root = json_vdev(&tree.root, Section::Normal, options, numbers);
+    root.replace("name", pool.name.as_str());
+    let mut children = Object::new();
+    for vdev in Section::Normal.vdevs(tree) {
+        let key = vdev.name(options.naming);
+        children.put(&key, json_nested(vdev, Section::Normal, options, numbers));
+    }
+    root.put("vdevs", children);
+    let mut vdevs = Object::new();
+    vdevs.put(&pool.name, root);
+    object.put("vdevs", vdevs);
+    for section in CLASSES {
+        let mut members = Object::new();
+        for vdev in section.vdevs(tree) {
+            let key = vdev.name(options.naming);
+            members.put(&key, json_nested(vdev, section, options, numbers));
+        }
+        if !members.is_empty() {
+            object.put(section_key(section), members);
+        }
+    }
+}
+
+/// Every vdev in one object, with the name of its parent.
+fn put_flat(flat: &mut Object, pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) {
+    let mut root = json_vdev(&pool.vdevs.root, Section::Normal, options, numbers);
+    root.replace("name", pool.name.as_str());
+    flat.put(&pool.name, root);
+    for section in std::iter::once(Section::Normal).chain(CLASSES) {
+        let mut stack: Vec<(&Vdev, String)> = Vec::new();
+        for vdev in section.vdevs(&pool.vdevs).into_iter().rev() {
+            stack.push((vdev, pool.name.clone()));
+        }
+        while let Some((vdev, parent)) = stack.pop() {
+            let name = vdev.name(options.naming);
+            let mut object = json_vdev(vdev, section, options, numbers);
+            if section == Section::Normal || parent != pool.name {
+                object.put("parent", parent);
+            }
+            flat.put(&name, object);
+            let children = vdev.children.iter().rev();
+            stack.extend(children.map(|child| (child, name.clone())));
+        }
+    }
+}
+
+/// A vdev and all below it: trees are at most four deep by their decoder.
+fn json_nested(vdev: &Vdev, section: Section, options: &Options, numbers: &Numbers<'_>) -> Object {
+    let mut object = json_vdev(vdev, section, options, numbers);
+    if !vdev.children.is_empty() {
+        let mut children = Object::new();
+        for child in &vdev.children {
+            let key = child.name(options.naming);
+            children.put(&key, json_nested(child, section, options, numbers));
+        }
+        object.put("vdevs", children);
+    }
+    object
+}
+
+/// Name, type, guid, path and class.
+pub fn vdev_identity(vdev: &Vdev, section: Section, naming: VdevNaming, style: &Style) -> Object {
+    let mut object = Object::new();
+    object.put("name", vdev.name(naming));
+    object.put("vdev_type", vdev.kind.word());
+    object.put(
+        "guid",
+        crate::format::json::number(vdev.guid, style.json_int),
+    );
+    if vdev.kind.is_leaf()
+        && let Some(path) = &vdev.path
+    {
+        object.put("path", path.as_str());
+    }
+    if let Some(path) = &vdev.physical_path {
+        object.put("phys_path", path.as_str());
+    }
+    if let Some(id) = &vdev.device_id {
+        object.put("devid", id.as_str());
+    }
+    object.put("class", class_word(vdev, section));
+    object
+}
+
+fn class_word(vdev: &Vdev, section: Section) -> &'static str {
+    match (section, vdev.class) {
+        (Section::Cache, _) => "l2cache",
+        (Section::Logs, _) | (_, AllocationClass::Log) => "log",
+        (Section::Special, _) | (_, AllocationClass::Special) => "special",
+        (Section::Dedup, _) | (_, AllocationClass::Dedup) => "dedup",
+        _ => "normal",
+    }
+}
+
+/// The state as JSON names it.
+pub fn list_state(vdev: &Vdev) -> &'static str {
+    match vdev.state {
+        VdevState::Unknown => "UNKNOWN",
+        VdevState::Closed => "CLOSED",
+        VdevState::Offline => "OFFLINE",
+        VdevState::Removed => "REMOVED",
+        VdevState::CantOpen => "CANT_OPEN",
+        VdevState::Faulted => "FAULTED",
+        VdevState::Degraded => "DEGRADED",
+        VdevState::Online => "ONLINE",
+    }
+}
+
+fn json_vdev(vdev: &Vdev, section: Section, options: &Options, numbers: &Numbers<'_>) -> Object {
+    let mut object = vdev_identity(vdev, section, options.naming, numbers.style);
+    if section == Section::Spares {
+        let used = matches!(vdev.spare, Some(SpareUse::InUse | SpareUse::InUseBy(_)));
+        object.put("state", if used { "INUSE" } else { "AVAIL" });
+        return object;
+    }
+    object.put("state", list_state(vdev));
+    let space = &vdev.space;
+    let sizes = [
+        ("alloc_space", space.allocated),
+        ("total_space", space.total),
+        ("def_space", space.deflated),
+        ("rep_dev_size", space.replaceable),
+        ("ex_dev_size", space.expandable),
+        ("self_healed", vdev.counters.self_healed),
+        ("phys_space", space.physical),
+    ];
+    for (key, size) in sizes.into_iter().filter(|(_, size)| *size != 0) {
+        object.put(key, numbers.bytes(size));
+    }
+    object.put("read_errors", numbers.count(vdev.counters.read_errors));
+    object.put("write_errors", numbers.count(vdev.counters.write_errors));
+    let checksum_errors = numbers.count(vdev.counters.checksum_errors);
+    object.put("checksum_errors", checksum_errors);
+    if vdev.scan_processed != 0 {
+        object.put("scan_processed", numbers.bytes(vdev.scan_processed));
+    }
+    if space.checkpoint != 0 {
+        object.put("checkpoint_space", numbers.bytes(space.checkpoint));
+    }
+    if vdev.resilver_deferred {
+        object.put("resilver_deferred", "true");
+    }
+    if vdev.kind.is_leaf() {
+        object.put("slow_ios", numbers.count(vdev.counters.slow_ios));
+    }
+    if let (true, Some(path)) = (vdev.not_present, &vdev.path) {
+        object.put("not_present", numbers.exact(1));
+        object.put("was", path.as_str());
+    } else if vdev.aux != VdevAux::None {
+        object.put("aux", aux_key(vdev.aux));
+    }
+    if vdev.ashift < vdev.physical_ashift && vdev.kind.is_leaf() {
+        object.put("configured_ashift", numbers.exact(vdev.ashift));
+        object.put("physical_ashift", numbers.exact(vdev.physical_ashift));
+    }
+    if vdev.removing {
+        object.put("removing", numbers.exact(1));
+    } else if vdev.no_allocation {
+        object.put("noalloc", numbers.exact(1));
+    }
+    object
+}
+
+fn aux_key(aux: VdevAux) -> &'static str {
+    match aux {
+        VdevAux::None => "NONE",
+        VdevAux::OpenFailed => "OPEN_FAILED",
+        VdevAux::CorruptData => "CORRUPT_DATA",
+        VdevAux::NoReplicas => "NO_REPLICAS",
+        VdevAux::BadGuidSum => "BAD_GUID_SUM",
+        VdevAux::TooSmall => "TOO_SMALL",
+        VdevAux::BadLabel => "BAD_LABEL",
+        VdevAux::VersionNewer => "VERSION_NEWER",
+        VdevAux::VersionOlder => "VERSION_OLDER",
+        VdevAux::UnsupportedFeature => "UNSUP_FEAT",
+        VdevAux::Spared => "SPARED",
+        VdevAux::TooManyErrors => "ERR_EXCEEDED",
+        VdevAux::IoFailure => "IO_FAILURE",
+        VdevAux::BadLog => "BAD_LOG",
+        VdevAux::External => "EXTERNAL",
+        VdevAux::SplitPool => "SPLIT_POOL",
+        VdevAux::BadAshift => "BAD_ASHIFT",
+        VdevAux::ExternalPersistent => "EXTERNAL_PERSIST",
+        VdevAux::Active => "ACTIVE",
+        VdevAux::ChildrenOffline => "CHILDREN_OFFLINE",
+        VdevAux::AshiftTooBig => "ASHIFT_TOO_BIG",
+    }
+}

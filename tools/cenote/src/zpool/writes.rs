@@ -1,0 +1,300 @@
+//! The subcommands that change pools: recognised, checked as far as names go, and refused.
+
+use cenote_control::model::{ControlError, PropertySelection, Request, Response};
+
+use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use crate::getopt::{Grammar, OptionError};
+use crate::texts::{cannot_open, check_pool_name, with_context};
+
+/// One subcommand: its options, the operands it needs, and how a refusal begins.
+struct Write {
+    name: &'static str,
+    letters: &'static str,
+    /// What is said when operands are missing; as many entries as operands are needed.
+    missing: &'static [&'static str],
+    /// With `POOL`, `DEV` (second operand) and `NEW` (third) in it.
+    context: &'static str,
+    /// The exit code of a refusal.
+    code: u8,
+}
+
+const fn write(
+    name: &'static str,
+    letters: &'static str,
+    missing: &'static [&'static str],
+    context: &'static str,
+    code: u8,
+) -> Write {
+    Write {
+        name,
+        letters,
+        missing,
+        context,
+        code,
+    }
+}
+
+const POOL: &[&str] = &["missing pool name argument"];
+const POOL_DEVICE: &[&str] = &["missing pool name", "missing device name"];
+
+const WRITES: &[Write] = &[
+    write(
+        "destroy",
+        "f",
+        &["missing pool argument"],
+        "cannot destroy 'POOL'",
+        1,
+    ),
+    write(
+        "add",
+        "afgLno:P",
+        &["missing pool name argument", "missing vdev specification"],
+        "cannot add to 'POOL'",
+        1,
+    ),
+    write("remove", "npsw", POOL_DEVICE, "cannot remove DEV", 1),
+    write(
+        "checkpoint",
+        "dw",
+        &["missing pool argument"],
+        "cannot checkpoint 'POOL'",
+        1,
+    ),
+    write("prefetch", "t:", POOL, "cannot prefetch for 'POOL'", 1),
+    write("online", "e", POOL_DEVICE, "cannot online DEV", 1),
+    write("offline", "ft", POOL_DEVICE, "cannot offline DEV", 1),
+    write(
+        "clear",
+        "FnX",
+        &["missing pool name"],
+        "cannot clear errors for POOL",
+        1,
+    ),
+    write("reopen", "n", POOL, "cannot reopen 'POOL'", 1),
+    write(
+        "attach",
+        "fo:sw",
+        &[
+            "missing pool name argument",
+            "missing <device> specification",
+        ],
+        "cannot attach NEW to DEV",
+        255,
+    ),
+    write(
+        "detach",
+        "",
+        &[
+            "missing pool name argument",
+            "missing <device> specification",
+        ],
+        "cannot detach DEV",
+        255,
+    ),
+    write(
+        "replace",
+        "fo:sw",
+        &[
+            "missing pool name argument",
+            "missing <device> specification",
+        ],
+        "cannot replace DEV with NEW",
+        255,
+    ),
+    write(
+        "split",
+        "gLnPlR:o:",
+        &["Missing pool name", "Missing new pool name"],
+        "Unable to split POOL",
+        1,
+    ),
+    write(
+        "initialize",
+        "csuw",
+        &["missing pool name argument"],
+        "cannot initialize 'POOL'",
+        255,
+    ),
+    write("resilver", "", POOL, "cannot restart resilver on POOL", 1),
+    write("scrub", "espCwSET", POOL, "cannot scrub POOL", 1),
+    write(
+        "trim",
+        "dr:cswa",
+        &["missing pool name argument"],
+        "cannot trim 'POOL'",
+        255,
+    ),
+    write(
+        "reguid",
+        "g:",
+        &["missing pool name"],
+        "cannot reguid 'POOL'",
+        1,
+    ),
+    write(
+        "ddtprune",
+        "d:p:",
+        &["missing pool argument"],
+        "cannot prune dedup table on 'POOL'",
+        1,
+    ),
+];
+
+const LONG: &[(&str, &str, bool)] = &[("power", "power", false)];
+
+/// Runs one of them.
+pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
+    match command {
+        "create" => return create(arguments),
+        "set" => return set(arguments, context),
+        "upgrade" => return upgrade(arguments, context),
+        "sync" | "wait" => return nothing_to_wait_for(command, arguments, context),
+        "labelclear" => return labelclear(arguments),
+        _ => {}
+    }
+    let Some(write) = WRITES.iter().find(|write| write.name == command) else {
+        return failed(format!("zpool {command} is not available in this version"));
+    };
+    let grammar = Grammar {
+        letters: write.letters,
+        long: LONG,
+    };
+    let parsed = grammar.parse(arguments)?;
+    if let Some(message) = write.missing.get(parsed.operands.len()) {
+        return usage(*message);
+    }
+    let operand = |index: usize| parsed.operands.get(index).cloned().unwrap_or_default();
+    let pool = operand(0);
+    if let Err(text) = require_pool(&pool, context) {
+        context.complain(&text);
+        return Err(Stop::Code(write.code));
+    }
+    let device = operand(1);
+    let new = match operand(2) {
+        new if new.is_empty() => device.clone(),
+        new => new,
+    };
+    let what = write.context.replace("POOL", &pool);
+    let what = what.replace("DEV", &device).replace("NEW", &new);
+    context.complain(&format!("{what}: {}", ControlError::PoolReadOnly { pool }));
+    Err(Stop::Code(write.code))
+}
+
+/// Whether the pool is imported; otherwise the line that says so.
+fn require_pool(pool: &str, context: &mut Context) -> Result<(), String> {
+    if let Err(reason) = check_pool_name(pool) {
+        return Err(format!("cannot open '{pool}': {reason}"));
+    }
+    let request = Request::PoolList {
+        pools: vec![pool.to_owned()],
+        properties: PropertySelection::Named(Vec::new()),
+        vdevs: false,
+    };
+    match context.ask(request) {
+        Ok(Response::Pools { failures, .. }) => match failures.first() {
+            Some((name, error)) => Err(cannot_open(name, error)),
+            None => Ok(()),
+        },
+        Ok(_) => Err(with_context("cannot list pools", &mismatch())),
+        Err(error) => Err(with_context("cannot list pools", &error)),
+    }
+}
+
+fn create(arguments: &[String]) -> Outcome {
+    let parsed = Grammar::letters("fndo:O:m:R:t:").parse(arguments)?;
+    match parsed.operands.as_slice() {
+        [] => usage("missing pool name argument"),
+        [_] => usage("missing vdev specification"),
+        [name, ..] => failed(format!(
+            "cannot create '{name}': this version opens pools read-only"
+        )),
+    }
+}
+
+fn set(arguments: &[String], context: &mut Context) -> Outcome {
+    // Like the reference, no option at all is known.
+    let Ok(parsed) = Grammar::letters("").parse(arguments) else {
+        let word = arguments.iter().find(|word| word.starts_with('-'));
+        let letter = word.and_then(|word| word.chars().nth(1)).unwrap_or('-');
+        return Err(OptionError::Invalid(letter.to_string()).into());
+    };
+    let Some(pair) = parsed.operands.first() else {
+        return usage("missing property=value argument");
+    };
+    let Some(pool) = parsed.operands.get(1) else {
+        return usage("missing pool name");
+    };
+    if !pair.contains('=') {
+        return usage("missing value in property=value argument");
+    }
+    if let Err(text) = require_pool(pool, context) {
+        return failed(text);
+    }
+    let error = ControlError::PoolReadOnly { pool: pool.clone() };
+    failed(format!("cannot set property for '{pool}': {error}"))
+}
+
+fn nothing_to_wait_for(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
+    let grammar = Grammar {
+        letters: if command == "wait" { "HpT:t:" } else { "" },
+        long: LONG,
+    };
+    let parsed = grammar.parse(arguments)?;
+    if command == "wait" && parsed.operands.is_empty() {
+        return usage("missing 'pool' argument");
+    }
+    // A pool that only reads has nothing in flight.
+    for pool in &parsed.operands {
+        if command == "wait" && pool.parse::<f64>().is_ok() {
+            continue;
+        }
+        if let Err(text) = require_pool(pool, context) {
+            return failed(text);
+        }
+    }
+    Ok(0)
+}
+
+fn labelclear(arguments: &[String]) -> Outcome {
+    let parsed = Grammar::letters("f").parse(arguments)?;
+    match parsed.operands.as_slice() {
+        [] => usage("missing vdev name"),
+        [device] => failed(format!(
+            "failed to clear label for {device}: this version only reads devices"
+        )),
+        _ => usage("too many arguments"),
+    }
+}
+
+fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("avV:").parse(arguments)?;
+    if parsed.has("v") && (parsed.has("a") || !parsed.operands.is_empty()) {
+        return usage("too many arguments");
+    }
+    if let Some(pool) = parsed.operands.first() {
+        if let Err(text) = require_pool(pool, context) {
+            return failed(text);
+        }
+        let error = ControlError::PoolReadOnly { pool: pool.clone() };
+        return failed(format!("cannot upgrade '{pool}': {error}"));
+    }
+    context.line("This system supports ZFS pool feature flags.\n");
+    if parsed.has("v") {
+        context.line("The following features are supported:\n");
+        context.line("FEAT DESCRIPTION");
+        context.line(&"-".repeat(61));
+        for feature in super::FEATURES {
+            context.line(feature);
+        }
+        context.line("\nThe following legacy versions are also supported:\n");
+        context.line("VER  DESCRIPTION");
+        context.line("---  --------------------------------------------------------");
+        for version in 1..=28 {
+            context.line(&format!("{version:2}   readable"));
+        }
+        context.line("");
+    } else {
+        context.line("All pools are formatted using feature flags.\n");
+    }
+    Ok(0)
+}
