@@ -13,7 +13,7 @@ use std::path::Path;
 pub fn options(cenote: &Cenote, golden: &Golden) -> Result<Vec<String>> {
     let mut options = Vec::new();
     if golden.kind.starts_with("dirty-zil") {
-        options.extend(["-o".into(), "cenote:replay=memory".into()]);
+        options.push("--replay".into());
     }
     for (index, (dataset, key)) in golden.manifest.keys.iter().enumerate() {
         let path = cenote.directory().join(format!("key{index}"));

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use cenote_tests::compare::{self, Tolerance};
 use cenote_tests::golden::Golden;
-use cenote_tests::manifest::{self, Datasets};
+use cenote_tests::manifest;
 use cenote_tests::program::Cenote;
 use cenote_tests::{offline, test_each_golden_pool};
 
@@ -35,24 +35,6 @@ fn report(differences: &[String]) -> Result<()> {
         shown.join("\n")
     );
     Ok(())
-}
-
-/// A rewind to the checkpoint shows the pool as it was then.
-#[test]
-fn checkpoint_rewound() -> Result<()> {
-    let Some(golden) = Golden::find("checkpoint")? else {
-        return Ok(());
-    };
-    let wanted: Datasets = golden
-        .manifest
-        .checkpoint_datasets()?
-        .context("the manifest describes the checkpoint")?;
-    let cenote = Cenote::new()?;
-    let mut options = offline::options(&cenote, &golden)?;
-    options.push("--rewind-to-checkpoint".into());
-    let found = offline::read_all(&cenote, &golden, &golden.devices()?, &options, &wanted)?;
-    let tolerance = Tolerance::of("checkpoint", &golden.manifest);
-    report(&compare::datasets(&wanted, &found, &tolerance))
 }
 
 /// Without the sums the same entries come much faster: everything else is there.

@@ -15,18 +15,33 @@ use cenote_tests::{mounted, test_each_golden_pool};
 const SHOWN_MAX: usize = 30;
 
 fn compare_through_mounts(kind: &str) -> Result<()> {
-    let Some(golden) = Golden::find(kind)? else {
+    match Golden::find(kind)? {
+        Some(golden) => compare_imported(&golden, &Import::of(&golden), &golden.manifest.datasets),
+        None => Ok(()),
+    }
+}
+
+/// A rewind to the checkpoint shows the pool as it was then.
+#[test]
+fn checkpoint_rewound() -> Result<()> {
+    let Some(golden) = Golden::find("checkpoint")? else {
         return Ok(());
     };
+    let wanted = golden.manifest.checkpoint_datasets()?;
+    let wanted = wanted.context("the manifest describes the checkpoint")?;
+    let import = Import::of(&golden).with(&["--rewind-to-checkpoint"]);
+    compare_imported(&golden, &import, &wanted)
+}
+
+fn compare_imported(golden: &Golden, import: &Import, wanted: &Datasets) -> Result<()> {
     if !pool::can_mount() {
         return Ok(());
     }
     let cenote = Cenote::new()?;
-    let import = Import::of(&golden);
-    pool::import(&cenote, &golden, &golden.devices()?, &import)?;
-    let found = read_all(&cenote, &golden, &golden.manifest.datasets)?;
-    let tolerance = Tolerance::of(kind, &golden.manifest);
-    let differences = compare::datasets(&golden.manifest.datasets, &found, &tolerance);
+    pool::import(&cenote, golden, &golden.devices()?, import)?;
+    let found = read_all(&cenote, golden, wanted)?;
+    let tolerance = Tolerance::of(&golden.kind, &golden.manifest);
+    let differences = compare::datasets(wanted, &found, &tolerance);
     cenote.ok(&format!("zpool export {}", golden.manifest.pool))?;
     let shown = &differences[..differences.len().min(SHOWN_MAX)];
     ensure!(

@@ -90,13 +90,14 @@ pub(super) fn mutant(
     interesting: impl Fn(&mut Random, u64) -> u64,
 ) -> Result<Mutant> {
     let log = random.choose(logs);
+    let records = &log.block.records;
     let mut content = log.content.clone();
     let mut done = Vec::new();
     for _ in 0..1 + random.below(4) {
-        let records = &log.block.records;
         // Every eighth change hits the pointer to the next block or the count of bytes used.
         let at = match random.below(8) {
             0 => 8 + 8 * random.index(17),
+            _ if records.len() < 8 => 8 + 8 * random.index(17),
             // Records begin with their sizes, and most are short.
             1..=3 => records.start + 8 * random.index(records.len().min(512) / 8),
             _ => records.start + 8 * random.index(records.len() / 8),
