@@ -6,6 +6,8 @@
 //! mean is for `posix` and `volume` to say, which repeat the operations on top of the state that
 //! the last transaction group left.
 //!
+//! [`Content`] is what both replay writes onto when the pool must not change.
+//!
 //! **Invariants**: a record is yielded only from a block whose checksum and place in the chain
 //! are right, and, in an encrypted dataset, that is authentic. Walking takes one block of memory
 //! and ends on any input, since the number of a block is part of what its checksum covers.
@@ -15,10 +17,12 @@
 #![forbid(unsafe_code)]
 
 mod chain;
+mod content;
 mod error;
 mod log;
 
 pub use cenote_ondisk::intent_log::IntentLogHeader;
 pub use chain::{Chain, ChainBlock, RecordHeader, RecordHeaders};
+pub use content::{ApplyError, Below, Content, ReplayMemory, Source, stored_data, stored_hole};
 pub use error::IntentLogError;
 pub use log::{IntentLog, LogSummary, ReplayWindow};

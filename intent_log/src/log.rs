@@ -1,6 +1,6 @@
 //! A dataset's log as a whole: which records count, and how many there are.
 
-use crate::chain::{Chain, RecordHeader, type_name};
+use crate::chain::{Chain, type_name};
 use crate::error::IntentLogError;
 use cenote_base::Txg;
 use cenote_dmu::ObjectSet;
@@ -29,10 +29,8 @@ pub struct ReplayWindow {
 
 impl ReplayWindow {
     /// Whether a record counts.
-    pub fn contains(&self, record: &RecordHeader) -> bool {
-        record.txg >= self.txg_min
-            && record.sequence > self.sequence_after
-            && record.sequence <= self.sequence_max
+    pub fn contains(&self, txg: Txg, sequence: u64) -> bool {
+        txg >= self.txg_min && sequence > self.sequence_after && sequence <= self.sequence_max
     }
 }
 
@@ -151,7 +149,8 @@ impl IntentLog {
             summary.bytes += block.pointer.physical_size();
             summary.record_bytes += block.records_size();
             for record in block.headers() {
-                let counts = window.is_some_and(|window| window.contains(&record));
+                let counts =
+                    window.is_some_and(|window| window.contains(record.txg, record.sequence));
                 summary.replayable += u64::from(counts);
                 *summary
                     .records
@@ -178,15 +177,7 @@ mod tests {
             sequence_after: 7,
             sequence_max: 9,
         };
-        let counts = |txg, sequence| {
-            let txg = Txg(txg);
-            window.contains(&RecordHeader {
-                record_type: 1,
-                length: 32,
-                txg,
-                sequence,
-            })
-        };
+        let counts = |txg, sequence| window.contains(Txg(txg), sequence);
         assert!(counts(50, 8) && counts(51, 9));
         assert!(!counts(49, 8), "synced");
         assert!(!counts(50, 7), "replayed");

@@ -82,14 +82,15 @@ impl FileSystem {
         };
         if let Some(object) = self.set().special_object(special) {
             each_row(&Zap::open(object)?, |name, value| {
-                match name.strip_prefix(OBJECTS_PREFIX) {
-                    Some(id) => {
-                        row(&mut rows, parse_key(id)).map(|row| row.objects_used = value);
-                    }
-                    None => {
-                        row(&mut rows, parse_key(name)).map(|row| row.used = value);
-                    }
+                let (id, counts_objects) = match name.strip_prefix(OBJECTS_PREFIX) {
+                    Some(id) => (id, true),
+                    None => (name, false),
                 };
+                match (row(&mut rows, parse_key(id)), counts_objects) {
+                    (Some(row), true) => row.objects_used = value,
+                    (Some(row), false) => row.used = value,
+                    (None, _) => {}
+                }
             })?;
         }
         let quotas = *self.master().quotas(kind);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The file is, or belongs to, extended attributes (`ZFS_XATTR`, format/3b 3).
 pub const FLAG_XATTR: u64 = 0x1;
 /// The file has a project id (`ZFS_PROJID`).
-pub const FLAG_PROJECT_ID: u64 = 0x800_0000_0000;
+pub const FLAG_PROJECT_ID: u64 = 0x8000_0000_0000;
 
 const PERMISSIONS: u64 = 0o7777;
 

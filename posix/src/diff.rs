@@ -49,6 +49,9 @@ pub struct DiffRecord {
     pub changed: Timestamp,
 }
 
+/// A znode and its path.
+type Named = (Arc<Znode>, Vec<u8>);
+
 /// Iterates over the differences in order of object number. See [`FileSystem::diff`].
 #[derive(Debug)]
 pub struct Diff {
@@ -122,7 +125,9 @@ impl Diff {
                     continue;
                 };
                 // A subtree is judged once, at its first block.
-                if block % span == 0 && !self.may_differ(&metas, level, BlockId(block >> shift))? {
+                if block.is_multiple_of(span)
+                    && !self.may_differ(&metas, level, BlockId(block >> shift))?
+                {
                     block = block.saturating_add(span);
                     continue 'blocks;
                 }
@@ -133,10 +138,7 @@ impl Diff {
     }
 
     /// The znode of an object, if it is a file that has a name.
-    fn named(
-        file_system: &FileSystem,
-        id: ObjectId,
-    ) -> Result<Option<(Arc<Znode>, Vec<u8>)>, PosixError> {
+    fn named(file_system: &FileSystem, id: ObjectId) -> Result<Option<Named>, PosixError> {
         let znode = match file_system.znode(id) {
             Err(PosixError::NoSuchZnode { .. }) => return Ok(None),
             znode => znode?,

@@ -8,8 +8,8 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::znode::Znode;
-use cenote_base::BlockId;
-use cenote_dmu::{Object, Segment};
+use cenote_dmu::Segment;
+use cenote_intent_log::{Below, stored_data, stored_hole};
 
 /// What a seek looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,12 @@ impl FileSystem {
             return Ok(Vec::new());
         }
         if let Some(content) = file.content() {
-            return content.segments(self.set(), file, offset, length);
+            let below = Below {
+                set: self.set(),
+                id: file.id(),
+                object: file.object(),
+            };
+            return Ok(content.segments(below, offset, length)?);
         }
         match file.object() {
             Some(object) => Ok(object.segments(offset, length)?),
@@ -109,8 +114,8 @@ impl FileSystem {
             return Err(beyond());
         }
         let found = match (file.content(), target) {
-            (Some(content), SeekTarget::Data) => content.next_data(file, offset)?,
-            (Some(content), SeekTarget::Hole) => Some(content.next_hole(file, offset)?),
+            (Some(content), SeekTarget::Data) => content.next_data(file.object(), offset)?,
+            (Some(content), SeekTarget::Hole) => Some(content.next_hole(file.object(), offset)?),
             (None, SeekTarget::Data) => match file.object() {
                 Some(object) => stored_data(object, offset)?,
                 None => None,
@@ -126,18 +131,4 @@ impl FileSystem {
             _ => Err(beyond()),
         }
     }
-}
-
-/// The first byte at or behind `offset` that lies in a block.
-pub(crate) fn stored_data(object: &Object, offset: u64) -> Result<Option<u64>, PosixError> {
-    let size = object.dnode().data_block_size;
-    let block = object.next_data_block(BlockId(offset / size))?;
-    Ok(block.map(|block| block.0.saturating_mul(size).max(offset)))
-}
-
-/// The first byte at or behind `offset` that lies in none.
-pub(crate) fn stored_hole(object: &Object, offset: u64) -> Result<u64, PosixError> {
-    let size = object.dnode().data_block_size;
-    let block = object.next_hole_block(BlockId(offset / size))?;
-    Ok(block.0.saturating_mul(size).max(offset))
 }

@@ -6,6 +6,7 @@ use crate::error::PosixError;
 use crate::fuid::FuidTable;
 use crate::kind::FileKind;
 use crate::master::MasterNode;
+use crate::name_index::NameIndex;
 use crate::overlay::Overlay;
 use crate::znode::{Znode, ZnodeAbsent};
 use cenote_base::ObjectId;
@@ -22,6 +23,7 @@ pub struct FileSystem {
     domains: FuidTable,
     znodes: ZnodeCache,
     overlay: Overlay,
+    name_index: NameIndex,
 }
 
 impl FileSystem {
@@ -51,6 +53,7 @@ impl FileSystem {
             domains: domains.unwrap_or_default(),
             znodes,
             overlay: Overlay::default(),
+            name_index: NameIndex::default(),
         };
         let root = file_system.znode(file_system.master.root)?;
         if root.kind() != FileKind::Directory {
@@ -120,10 +123,15 @@ impl FileSystem {
         link.read_link()
     }
 
+    pub(crate) fn name_index(&self) -> &NameIndex {
+        &self.name_index
+    }
+
     /// The same file system with what a log changed.
     pub(crate) fn with_overlay(mut self, overlay: Overlay, domains: FuidTable) -> Self {
         self.znodes = ZnodeCache::new(Arc::clone(self.set.cache().pipeline().memory()));
         self.overlay = overlay;
+        self.name_index = NameIndex::default();
         self.domains = domains;
         self
     }

@@ -148,25 +148,6 @@ impl FileSystem {
         }
         Err(PosixError::NoPath { object: id })
     }
-
-    /// A name under which `object` stands in `directory`.
-    pub(crate) fn name_in(
-        &self,
-        directory: &Arc<Znode>,
-        object: ObjectId,
-    ) -> Result<Option<Vec<u8>>, PosixError> {
-        if directory.kind() != FileKind::Directory {
-            return Ok(None);
-        }
-        // `.` and `..` are the first two and not meant.
-        for entry in self.read_directory(directory, 0)?.skip(2) {
-            let entry = entry?;
-            if entry.target.object == object {
-                return Ok(Some(entry.name));
-            }
-        }
-        Ok(None)
-    }
 }
 
 #[cfg(test)]

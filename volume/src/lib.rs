@@ -1,1 +1,16 @@
-//! cenote-volume
+//! Volumes: the block view of a dataset (format/2e 8).
+//!
+//! A volume is an object set with two objects: number 1 holds the data in blocks of one size,
+//! number 2 says how large the volume is. Missing blocks read as zeros. What an intent log holds
+//! after a crash is replayed in memory by [`Volume::open_replayed`].
+//!
+//! Deliberately absent: serving it to a kernel or over a network, which is the frontends'.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod volume;
+
+pub use cenote_dmu::Segment;
+pub use error::VolumeError;
+pub use volume::{Volume, VolumeReplay};

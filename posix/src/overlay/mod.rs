@@ -8,14 +8,13 @@
 //! A writer will not use this: it replays into transactions. The overlay is for pools that are
 //! imported read-only and were not exported cleanly.
 
-mod content;
 mod names;
 
-pub(crate) use content::{Content, Source};
 pub(crate) use names::NameChanges;
 
 use crate::attributes::Attributes;
-use cenote_base::{MemoryBudget, MemoryLease, ObjectId};
+use cenote_base::ObjectId;
+use cenote_intent_log::{Content, ReplayMemory};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -37,17 +36,7 @@ pub(crate) struct Node {
 pub(crate) struct Overlay {
     /// Changed objects; `None` for freed ones.
     pub nodes: HashMap<ObjectId, Option<Node>>,
-    leases: Vec<MemoryLease>,
-}
-
-impl Overlay {
-    /// Pays for `bytes` that the overlay is about to keep.
-    pub fn pay(
-        &mut self,
-        memory: &Arc<MemoryBudget>,
-        bytes: u64,
-    ) -> Result<(), cenote_base::MemoryExceeded> {
-        self.leases.push(memory.lease(bytes)?);
-        Ok(())
-    }
+    /// Keeps what the changes take in memory leased.
+    #[expect(dead_code, reason = "kept for its drop")]
+    pub memory: Option<ReplayMemory>,
 }

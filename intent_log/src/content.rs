@@ -1,28 +1,42 @@
-//! Pieces written over an object's contents.
+//! Contents of an object with pieces that a log wrote over them, in memory.
 //!
+//! Both files and volumes are replayed onto this when the pool itself must not change.
 //! The pieces never overlap: a new one cuts or replaces those it covers. Where there is none the
 //! object's own blocks show, up to the lowest size that the log ever truncated it to; behind that
 //! are zeros, since what was cut off does not come back when the file grows again.
 
-use crate::error::PosixError;
-use crate::file::{stored_data, stored_hole};
-use crate::znode::Znode;
-use cenote_base::{BlockId, Bookmark};
-use cenote_dmu::{Block, ObjectSet, Segment};
+use cenote_base::{BlockId, Bookmark, MemoryBudget, MemoryExceeded, MemoryLease, ObjectId};
+use cenote_dmu::{Block, DmuError, Object, ObjectSet, Segment};
 use cenote_io::ReadContext;
 use cenote_ondisk::BlockPointer;
+use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::intent_log::record::WriteData;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Bytes of a piece beside its data, with the slack of the map.
+const PIECE_SIZE: u64 = 256;
+
 /// Where the bytes of a piece are.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
+pub enum Source {
     /// In memory.
     Bytes(Block),
     /// In a block in the pool that the log points to.
     Pointer(Box<BlockPointer>),
     /// Nowhere: zeros.
     Zeros,
+}
+
+/// The object below the pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct Below<'o> {
+    /// The object set that it belongs to.
+    pub set: &'o Arc<ObjectSet>,
+    /// Its number.
+    pub id: ObjectId,
+    /// What is on disk; `None` if the log made the object.
+    pub object: Option<&'o Object>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,7 +49,7 @@ struct Piece {
 
 /// Changes to the contents of one object.
 #[derive(Clone, Debug)]
-pub(crate) struct Content {
+pub struct Content {
     pieces: BTreeMap<u64, Piece>,
     /// Bytes of the object on disk that still count, from its start.
     stored_limit: u64,
@@ -135,11 +149,10 @@ impl Content {
     /// The contents of `[offset, offset + length)`.
     pub fn segments(
         &self,
-        set: &Arc<ObjectSet>,
-        file: &Znode,
+        below: Below<'_>,
         offset: u64,
         length: usize,
-    ) -> Result<Vec<Segment>, PosixError> {
+    ) -> Result<Vec<Segment>, DmuError> {
         let end = offset.saturating_add(length as u64);
         let mut segments = Vec::new();
         let mut at = offset;
@@ -149,9 +162,9 @@ impl Content {
             match stretch {
                 Stretch::Piece(piece, inside) => {
                     let start = piece.start + inside;
-                    segments.push(read_piece(set, file, &piece.source, start, count)?);
+                    segments.push(read_piece(below, &piece.source, start, count)?);
                 }
-                Stretch::Stored => self.push_stored(file, at, count, &mut segments)?,
+                Stretch::Stored => self.push_stored(below, at, count, &mut segments)?,
             }
             at = next;
         }
@@ -160,14 +173,14 @@ impl Content {
 
     fn push_stored(
         &self,
-        file: &Znode,
+        below: Below<'_>,
         offset: u64,
         length: usize,
         segments: &mut Vec<Segment>,
-    ) -> Result<(), PosixError> {
+    ) -> Result<(), DmuError> {
         let left = self.stored_limit.saturating_sub(offset);
         let stored = usize::try_from(left).unwrap_or(usize::MAX).min(length);
-        match file.object() {
+        match below.object {
             Some(object) => segments.extend(object.segments(offset, stored)?),
             None => segments.extend(zeros(stored)),
         }
@@ -176,7 +189,7 @@ impl Content {
     }
 
     /// The first byte at or behind `offset` that is stored anywhere.
-    pub fn next_data(&self, file: &Znode, offset: u64) -> Result<Option<u64>, PosixError> {
+    pub fn next_data(&self, object: Option<&Object>, offset: u64) -> Result<Option<u64>, DmuError> {
         let mut at = offset;
         loop {
             let (stretch, next) = self.stretch(at, u64::MAX);
@@ -190,7 +203,7 @@ impl Content {
                 ) => {}
                 Stretch::Piece(..) => return Ok(Some(at)),
                 Stretch::Stored => {
-                    let found = match file.object() {
+                    let found = match object {
                         Some(object) if at < self.stored_limit => stored_data(object, at)?,
                         _ => None,
                     };
@@ -208,7 +221,7 @@ impl Content {
     }
 
     /// The first byte at or behind `offset` that is stored nowhere.
-    pub fn next_hole(&self, file: &Znode, offset: u64) -> Result<u64, PosixError> {
+    pub fn next_hole(&self, object: Option<&Object>, offset: u64) -> Result<u64, DmuError> {
         let mut at = offset;
         loop {
             let (stretch, next) = self.stretch(at, u64::MAX);
@@ -222,7 +235,7 @@ impl Content {
                 ) => return Ok(at),
                 Stretch::Piece(..) => {}
                 Stretch::Stored => {
-                    let Some(object) = file.object().filter(|_| at < self.stored_limit) else {
+                    let Some(object) = object.filter(|_| at < self.stored_limit) else {
                         return Ok(at);
                     };
                     let found = stored_hole(object, at)?.min(self.stored_limit);
@@ -248,12 +261,13 @@ fn zeros(length: usize) -> Option<Segment> {
 }
 
 fn read_piece(
-    set: &Arc<ObjectSet>,
-    file: &Znode,
+    below: Below<'_>,
     source: &Source,
     start: u64,
     length: usize,
-) -> Result<Segment, PosixError> {
+) -> Result<Segment, DmuError> {
+    // The block belongs to no tree yet; its place is that of the object's first block.
+    let bookmark = Bookmark::data(below.set.id(), below.id, BlockId(0));
     let block = match source {
         Source::Zeros => {
             return Ok(Segment {
@@ -264,15 +278,11 @@ fn read_piece(
         }
         Source::Bytes(bytes) => Block::clone(bytes),
         Source::Pointer(pointer) => {
-            // The block belongs to no tree yet; its place is that of the object's first block.
-            let bookmark = Bookmark::data(set.id(), file.id(), BlockId(0));
             let context = ReadContext {
                 bookmark,
-                keys: set.keys().map(AsRef::as_ref),
+                keys: below.set.keys().map(AsRef::as_ref),
             };
-            set.cache()
-                .read(pointer, context)
-                .map_err(cenote_dmu::DmuError::from)?
+            below.set.cache().read(pointer, context)?
         }
     };
     let start = usize::try_from(start).unwrap_or(usize::MAX);
@@ -280,7 +290,8 @@ fn read_piece(
         .checked_add(length)
         .is_none_or(|end| end > block.len())
     {
-        return Err(file.inconsistent("a block that the intent log points to is too short"));
+        let problem = "a block that the intent log points to is too short";
+        return Err(DmuError::BadTree { bookmark, problem });
     }
     Ok(Segment {
         block: Some(block),
@@ -289,10 +300,150 @@ fn read_piece(
     })
 }
 
+/// The first byte at or behind `offset` that lies in a block of `object`.
+pub fn stored_data(object: &Object, offset: u64) -> Result<Option<u64>, DmuError> {
+    let size = object.dnode().data_block_size;
+    let block = object.next_data_block(BlockId(offset / size))?;
+    Ok(block.map(|block| block.0.saturating_mul(size).max(offset)))
+}
+
+/// The first byte at or behind `offset` that lies in none.
+pub fn stored_hole(object: &Object, offset: u64) -> Result<u64, DmuError> {
+    let size = object.dnode().data_block_size;
+    let block = object.next_hole_block(BlockId(offset / size))?;
+    Ok(block.0.saturating_mul(size).max(offset))
+}
+
+/// The memory that a replay takes, leased from the pool's budget in steps.
+#[derive(Debug)]
+pub struct ReplayMemory {
+    budget: Arc<MemoryBudget>,
+    leases: Vec<MemoryLease>,
+    left: u64,
+}
+
+impl ReplayMemory {
+    const STEP: u64 = 256 << 10;
+
+    /// No memory yet, to be leased from `budget`.
+    pub fn new(budget: Arc<MemoryBudget>) -> Self {
+        Self {
+            budget,
+            leases: Vec::new(),
+            left: 0,
+        }
+    }
+
+    /// Pays for `bytes` that are about to be kept.
+    pub fn pay(&mut self, bytes: u64) -> Result<(), MemoryExceeded> {
+        if bytes > self.left {
+            let step = (bytes - self.left).max(Self::STEP);
+            self.leases.push(self.budget.lease(step)?);
+            self.left += step;
+        }
+        self.left -= bytes;
+        Ok(())
+    }
+}
+
+/// Why a record's data could not be taken.
+#[derive(Debug)]
+pub enum ApplyError {
+    /// The record contradicts itself.
+    Nonsense(&'static str),
+    /// More memory would be needed than is allowed.
+    Memory(MemoryExceeded),
+}
+
+impl From<MemoryExceeded> for ApplyError {
+    fn from(error: MemoryExceeded) -> Self {
+        Self::Memory(error)
+    }
+}
+
+/// The end of a range, within what an object can hold.
+fn end_of(offset: u64, length: u64) -> Result<u64, ApplyError> {
+    let end = offset
+        .checked_add(length)
+        .filter(|end| *end <= i64::MAX.cast_unsigned());
+    end.ok_or(ApplyError::Nonsense("a range reaches beyond 2^63"))
+}
+
+impl Content {
+    /// Takes the data of a write record; the end of the write, which the object then reaches at
+    /// least.
+    ///
+    /// A block that the record points to is a whole one of the file, of which the write was a
+    /// part; what lies behind the write is kept, too, for a later record may only tell that
+    /// the file grew over it (format/2e 3).
+    pub fn apply_write(
+        &mut self,
+        offset: u64,
+        length: u64,
+        data: WriteData<'_>,
+        memory: &mut ReplayMemory,
+    ) -> Result<u64, ApplyError> {
+        let end = end_of(offset, length)?;
+        match data {
+            WriteData::SizeOnly => {}
+            WriteData::Immediate(bytes) => {
+                memory.pay(PIECE_SIZE + length)?;
+                self.write(offset, length, Source::Bytes(Arc::new(bytes.to_vec())), 0);
+            }
+            WriteData::Indirect(pointer) => {
+                memory.pay(PIECE_SIZE + BLOCK_POINTER_SIZE as u64)?;
+                let block_size = pointer.logical_size();
+                let (start, whole) = match length < block_size {
+                    true => (offset - offset % block_size, block_size),
+                    false => (offset, length),
+                };
+                let source = match pointer.is_hole() {
+                    true => Source::Zeros,
+                    false if whole > block_size => {
+                        return Err(ApplyError::Nonsense("a block smaller than the write"));
+                    }
+                    false => Source::Pointer(Box::new(pointer)),
+                };
+                end_of(start, whole)?;
+                self.write(start, whole, source, 0);
+            }
+        }
+        Ok(end)
+    }
+
+    /// Takes the blocks of a clone record; the end of the range.
+    pub fn apply_clone(
+        &mut self,
+        offset: u64,
+        length: u64,
+        block_size: u64,
+        pointers: &[u8],
+        memory: &mut ReplayMemory,
+    ) -> Result<u64, ApplyError> {
+        let end = end_of(offset, length)?;
+        let count = (pointers.len() / BLOCK_POINTER_SIZE) as u64;
+        if block_size == 0 || count != length.div_ceil(block_size) {
+            return Err(ApplyError::Nonsense("a clone of another number of blocks"));
+        }
+        memory.pay((PIECE_SIZE + BLOCK_POINTER_SIZE as u64).saturating_mul(count))?;
+        let mut at = offset;
+        for bytes in pointers.chunks_exact(BLOCK_POINTER_SIZE) {
+            let pointer = BlockPointer::decode(bytes).expect("a chunk of a pointer's size");
+            let piece = block_size.min(end - at);
+            let source = match pointer.is_hole() {
+                true => Source::Zeros,
+                false => Source::Pointer(Box::new(pointer)),
+            };
+            self.write(at, piece, source, 0);
+            at += piece;
+        }
+        Ok(end)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_base::ObjectId;
 
     /// What a reader would see of an object without blocks, by a plain array.
     #[test]
@@ -352,14 +503,19 @@ mod tests {
 
     #[test]
     fn data_and_holes_are_found() {
-        let file = Znode::for_tests(ObjectId(9));
         let mut content = Content::new(0);
         content.write(100, 50, Source::Bytes(Arc::new(vec![1; 50])), 0);
         content.punch(120, 10);
-        assert_eq!(content.next_data(&file, 0).unwrap(), Some(100));
-        assert_eq!(content.next_hole(&file, 100).unwrap(), 120);
-        assert_eq!(content.next_data(&file, 120).unwrap(), Some(130));
-        assert_eq!(content.next_hole(&file, 131).unwrap(), 150);
-        assert_eq!(content.next_data(&file, 150).unwrap(), None);
+        assert_eq!(
+            content.next_data(None, 0).expect("nothing is read"),
+            Some(100)
+        );
+        assert_eq!(content.next_hole(None, 100).expect("nothing is read"), 120);
+        assert_eq!(
+            content.next_data(None, 120).expect("nothing is read"),
+            Some(130)
+        );
+        assert_eq!(content.next_hole(None, 131).expect("nothing is read"), 150);
+        assert_eq!(content.next_data(None, 150).expect("nothing is read"), None);
     }
 }

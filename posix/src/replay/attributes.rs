@@ -1,0 +1,269 @@
+//! Records that change attributes: setattr, access lists, extended attributes.
+
+use super::names::time_of;
+use super::state::Replay;
+use crate::acl::StoredAcl;
+use crate::attributes::{Attributes, FLAG_PROJECT_ID};
+use crate::error::PosixError;
+use crate::fuid::Fuid;
+use cenote_base::ObjectId;
+use cenote_ondisk::acl::{self, Ace, FLAG_INHERIT_ONLY, TYPE_ALLOW, TYPE_DENY, Who};
+use cenote_ondisk::intent_log::record::{AclBody, ExtendedAttributes, SetAttributes};
+use cenote_ondisk::wire;
+use cenote_ondisk::{NvList, NvValue};
+
+const TYPE_BITS: u64 = 0o170_000;
+const PERMISSION_BITS: u64 = 0o7777;
+/// The nine bits that an access list decides.
+const ACCESS_BITS: u64 = 0o777;
+
+/// The requested bits of a creation time and a project id.
+const REQUEST_CREATION_TIME: u32 = 0x1;
+const REQUEST_PROJECT: u32 = 0x4_0000;
+/// The opaque flag's value stands in the bit of the append-only flag (format/2e 3).
+const REQUEST_OPAQUE: u32 = 0x200;
+const VALUE_OPAQUE: u64 = 0x80;
+const FLAG_OPAQUE: u64 = 0x100_0000_0000;
+
+/// Requested bits of extended attributes, and the flags of a znode that they set: archive,
+/// system, read-only, hidden, no-unlink, immutable, append-only, no-dump, quarantined, modified,
+/// reparse, offline, sparse, project-inherit (format/2e 3, format/3b 3).
+const FLAG_TABLE: [(u32, u64); 14] = [
+    (0x2, 0x8_0000_0000),
+    (0x4, 0x4_0000_0000),
+    (0x8, 0x1_0000_0000),
+    (0x10, 0x2_0000_0000),
+    (0x20, 0x20_0000_0000),
+    (0x40, 0x10_0000_0000),
+    (0x80, 0x40_0000_0000),
+    (0x100, 0x80_0000_0000),
+    (0x400, 0x200_0000_0000),
+    (0x800, 0x400_0000_0000),
+    (0x2000, 0x800_0000_0000),
+    (0x8000, 0x1000_0000_0000),
+    (0x1_0000, 0x2000_0000_0000),
+    (0x2_0000, 0x4000_0000_0000),
+];
+
+/// Bits of setattr's mask that only Linux sets: mode, change time, extended attributes
+/// (format/2e 3). A change of attributes there always changes their time as well.
+const MASK_LINUX: u64 = 1 | 64 | 1 << 31;
+/// Bits that only others set: size, times, extended attributes.
+const MASK_OTHERS: u64 = 0x80 | 0x100 | 0x200 | 0x400 | 0x1_0000;
+
+/// Whether Linux wrote a setattr record.
+fn is_of_linux(mask: u64) -> bool {
+    mask & MASK_LINUX != 0 || mask & MASK_OTHERS == 0
+}
+
+/// The three bits of `mode` that each class of users has, by the list (format/3b 8): the first
+/// entry that speaks of a bit decides it.
+fn access_of(aces: &[Ace], attributes: &Attributes) -> u64 {
+    let mut seen = 0;
+    let mut mode = 0;
+    for ace in aces.iter().filter(|ace| ace.flags & FLAG_INHERIT_ONLY == 0) {
+        let classes: u64 = match ace.who {
+            Who::Owner => 0o700,
+            Who::OwningGroup => 0o070,
+            Who::Everyone => 0o777,
+            Who::User(id) if Fuid(id) == attributes.uid => 0o700,
+            Who::Group(id) if Fuid(id) == attributes.gid => 0o070,
+            Who::User(_) | Who::Group(_) => 0,
+        };
+        let rights = [(0x1, 0o444), (0x2, 0o222), (0x20, 0o111)];
+        let bits = rights.iter().filter(|(right, _)| ace.mask & right != 0);
+        let bits = bits.fold(0, |all, (_, bits)| all | bits) & classes & !seen;
+        match ace.ace_type {
+            TYPE_ALLOW => mode |= bits,
+            TYPE_DENY => {}
+            _ => continue,
+        }
+        seen |= bits;
+    }
+    mode & ACCESS_BITS
+}
+
+impl Replay<'_> {
+    /// Learns the domains that a record brings along for ids that are not plain.
+    ///
+    /// The record has one name for each such id, in the order user, group (format/2e 3).
+    pub(super) fn add_domains(&mut self, uid: u64, gid: u64, domains: &[u8]) {
+        let mut names = domains.split(|byte| *byte == 0);
+        for id in [uid, gid]
+            .map(Fuid)
+            .into_iter()
+            .filter(|id| id.domain_index() != 0)
+        {
+            let Some(name) = names.next().filter(|name| !name.is_empty()) else {
+                return;
+            };
+            let name = String::from_utf8_lossy(name).into_owned();
+            self.domains.insert(id.domain_index(), name);
+        }
+    }
+
+    /// Type 11.
+    pub(super) fn apply_set_attributes(
+        &mut self,
+        set: &SetAttributes<'_>,
+    ) -> Result<(), PosixError> {
+        let mask = set.attribute_mask(is_of_linux(set.mask));
+        self.node(set.object)?;
+        self.add_domains(set.uid, set.gid, set.domains);
+        if mask.size {
+            self.resize(set.object, set.size)?;
+        }
+        let now = self.now();
+        let attributes = &mut self.node(set.object)?.attributes;
+        if mask.mode {
+            attributes.mode = attributes.mode & TYPE_BITS | set.mode & PERMISSION_BITS;
+        }
+        if mask.uid {
+            attributes.uid = Fuid(set.uid);
+        }
+        if mask.gid {
+            attributes.gid = Fuid(set.gid);
+        }
+        if mask.atime {
+            attributes.accessed = time_of(set.atime);
+        }
+        if mask.mtime {
+            attributes.modified = time_of(set.mtime);
+        }
+        attributes.changed = now;
+        match &set.attributes {
+            Some(extended) => self.set_extended(set.object, extended),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets what an extended attribute block asks for.
+    pub(super) fn set_extended(
+        &mut self,
+        object: ObjectId,
+        extended: &ExtendedAttributes,
+    ) -> Result<(), PosixError> {
+        let attributes = &mut self.node(object)?.attributes;
+        let mut set_flag = |flag: u64, value: bool| match value {
+            true => attributes.flags |= flag,
+            false => attributes.flags &= !flag,
+        };
+        for (bit, flag) in FLAG_TABLE {
+            if extended.requested & bit != 0 {
+                set_flag(flag, extended.values & u64::from(bit) != 0);
+            }
+        }
+        if extended.requested & REQUEST_OPAQUE != 0 {
+            set_flag(FLAG_OPAQUE, extended.values & VALUE_OPAQUE != 0);
+        }
+        if extended.requested & REQUEST_CREATION_TIME != 0 {
+            attributes.created = time_of(extended.crtime);
+        }
+        if extended.requested & REQUEST_PROJECT != 0 {
+            let project = wire::u64_le(&extended.scanstamp, 0, "project id");
+            attributes.project = project.expect("the stamp has 32 bytes");
+            attributes.flags |= FLAG_PROJECT_ID;
+        }
+        Ok(())
+    }
+
+    /// Types 12 and 13: the list decides the mode as well.
+    pub(super) fn set_acl(
+        &mut self,
+        object: ObjectId,
+        body: &AclBody<'_>,
+        is_old: bool,
+    ) -> Result<(), PosixError> {
+        let count = usize::try_from(body.count).unwrap_or(usize::MAX);
+        let decode = if is_old { acl::decode_old } else { acl::decode };
+        let aces = decode(body.entries, count);
+        let aces = aces.map_err(|source| PosixError::Malformed { object, source })?;
+        self.memory.pay(body.entries.len() as u64 * 2)?;
+        let now = self.now();
+        let attributes = &mut self.node(object)?.attributes;
+        attributes.mode = attributes.mode & !ACCESS_BITS | access_of(&aces, attributes);
+        attributes.acl = match is_old {
+            true => StoredAcl::Decoded(aces),
+            false => StoredAcl::Encoded {
+                count,
+                bytes: body.entries.to_vec(),
+            },
+        };
+        attributes.changed = now;
+        Ok(())
+    }
+
+    /// Type 21.
+    pub(super) fn apply_set_xattr(
+        &mut self,
+        object: ObjectId,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), PosixError> {
+        let packed = self
+            .node(object)?
+            .attributes
+            .xattrs
+            .clone()
+            .unwrap_or_default();
+        let mut list = match packed.is_empty() {
+            true => NvList::new(),
+            false => NvList::decode(&packed)
+                .map_err(|source| PosixError::Malformed { object, source })?,
+        };
+        match value {
+            Some(value) => list.set(name, NvValue::ByteArray(value.to_vec())),
+            None => drop(list.remove(name)),
+        }
+        let packed = list.encode_xdr();
+        self.memory.pay(packed.len() as u64)?;
+        let now = self.now();
+        let attributes = &mut self.node(object)?.attributes;
+        attributes.xattrs = (!list.is_empty()).then_some(packed);
+        attributes.changed = now;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_ondisk::acl::FLAG_OWNER;
+
+    fn ace(ace_type: u16, mask: u32, who: Who) -> Ace {
+        Ace {
+            ace_type,
+            flags: FLAG_OWNER,
+            mask,
+            who,
+        }
+    }
+
+    #[test]
+    fn the_first_entry_that_speaks_of_a_bit_decides() {
+        let attributes = Attributes {
+            uid: Fuid(7),
+            ..Attributes::default()
+        };
+        let aces = [
+            ace(TYPE_DENY, 0x2, Who::Owner),
+            ace(TYPE_ALLOW, 0x23, Who::Owner),
+            ace(TYPE_ALLOW, 0x21, Who::OwningGroup),
+            ace(TYPE_ALLOW, 0x1, Who::Everyone),
+        ];
+        assert_eq!(access_of(&aces, &attributes), 0o554);
+        let own = [
+            ace(TYPE_ALLOW, 0x1, Who::User(7)),
+            ace(TYPE_ALLOW, 0x2, Who::User(8)),
+        ];
+        assert_eq!(access_of(&own, &attributes), 0o400);
+    }
+
+    #[test]
+    fn the_writer_of_a_mask_is_told_by_its_bits() {
+        assert!(is_of_linux(1 | 64), "chmod on Linux");
+        assert!(is_of_linux(8 | 32 | 64), "truncate on Linux");
+        assert!(!is_of_linux(0x80), "truncate elsewhere");
+        assert!(!is_of_linux(2 | 0x400), "chmod and times elsewhere");
+    }
+}

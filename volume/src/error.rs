@@ -1,0 +1,79 @@
+//! Why a volume cannot be opened or read.
+
+use cenote_base::{MemoryExceeded, ObjsetId};
+use cenote_dmu::DmuError;
+use cenote_intent_log::IntentLogError;
+
+/// A volume operation failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// An object of it cannot be read.
+    #[error(transparent)]
+    Dmu(#[from] DmuError),
+    /// Its intent log cannot be read.
+    #[error(transparent)]
+    IntentLog(#[from] IntentLogError),
+    /// The object set holds something else.
+    #[error("object set {objset} is not a volume")]
+    NotVolume {
+        /// The object set.
+        objset: ObjsetId,
+    },
+    /// The volume is encrypted and its key is not loaded.
+    #[error("object set {objset} is encrypted and its key is not loaded")]
+    KeyNotLoaded {
+        /// The object set.
+        objset: ObjsetId,
+    },
+    /// The volume's size is missing or makes no sense.
+    #[error("object set {objset}: a volume of size {size:?} with blocks of {block_size} bytes")]
+    BadSize {
+        /// The object set.
+        objset: ObjsetId,
+        /// The size found, in bytes.
+        size: Option<u64>,
+        /// Bytes of a block.
+        block_size: u64,
+    },
+    /// A read reaches beyond the end.
+    #[error("{length} bytes at {offset} reach beyond the volume's {size}")]
+    BeyondEnd {
+        /// Where the read begins, in bytes.
+        offset: u64,
+        /// Its length in bytes.
+        length: usize,
+        /// The volume's size in bytes.
+        size: u64,
+    },
+    /// A block that the log points to is shorter than the write.
+    #[error("object set {objset}: intent log record {sequence} does not fit the volume")]
+    BadRecord {
+        /// The object set.
+        objset: ObjsetId,
+        /// The record's number.
+        sequence: u64,
+    },
+    /// More memory would be needed than is allowed.
+    #[error(transparent)]
+    Memory(#[from] MemoryExceeded),
+}
+
+impl VolumeError {
+    /// The errno that a block device returns for this error.
+    pub fn errno(&self) -> i32 {
+        const EIO: i32 = 5;
+        const ENOMEM: i32 = 12;
+        const EACCES: i32 = 13;
+        const EINVAL: i32 = 22;
+        match self {
+            Self::KeyNotLoaded { .. } => EACCES,
+            Self::Dmu(error) if error.is_key_not_loaded() => EACCES,
+            Self::NotVolume { .. } | Self::BeyondEnd { .. } => EINVAL,
+            Self::Memory(_) => ENOMEM,
+            Self::Dmu(_) | Self::IntentLog(_) | Self::BadSize { .. } | Self::BadRecord { .. } => {
+                EIO
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! An open volume.
+
+use crate::error::VolumeError;
+use cenote_base::{BlockId, ObjectId, Txg};
+use cenote_dmu::{Object, ObjectSet, Segment};
+use cenote_intent_log::{
+    ApplyError, Below, Content, IntentLog, ReplayMemory, stored_data, stored_hole,
+};
+use cenote_ondisk::intent_log::record::{Record, RecordBody};
+use cenote_ondisk::objset::ObjsetKind;
+use std::sync::Arc;
+
+/// The object with the data.
+const DATA: ObjectId = ObjectId(1);
+/// The ZAP with the size.
+const PROPERTIES: ObjectId = ObjectId(2);
+
+/// A volume, or a snapshot of one.
+#[derive(Debug)]
+pub struct Volume {
+    set: Arc<ObjectSet>,
+    data: Object,
+    size: u64,
+    replayed: Option<Replayed>,
+}
+
+#[derive(Debug)]
+struct Replayed {
+    content: Content,
+    /// Keeps what the content takes in memory leased.
+    _memory: ReplayMemory,
+}
+
+/// What a replay did.
+#[derive(Debug, Default)]
+pub struct VolumeReplay {
+    /// Records that were applied.
+    pub applied: u64,
+    /// The record at which the replay stopped, and why, if it did not reach the end.
+    pub stopped: Option<(u64, VolumeError)>,
+}
+
+impl Volume {
+    /// Opens the volume in `set`, without regard to its intent log.
+    ///
+    /// An encrypted one whose key is not loaded is refused.
+    pub fn open(set: Arc<ObjectSet>) -> Result<Self, VolumeError> {
+        let objset = set.id();
+        if set.header().kind != ObjsetKind::Volume {
+            return Err(VolumeError::NotVolume { objset });
+        }
+        if set.root().uses_crypt() && set.keys().is_none() {
+            return Err(VolumeError::KeyNotLoaded { objset });
+        }
+        let data = set.object(DATA)?;
+        let size = set.zap(PROPERTIES)?.lookup_u64("size")?;
+        let block_size = data.dnode().data_block_size;
+        // 2^63 is the most that a device's size in bytes can be.
+        match size.filter(|size| size.is_multiple_of(block_size) && size >> 63 == 0) {
+            Some(size) => Ok(Self {
+                set,
+                data,
+                size,
+                replayed: None,
+            }),
+            None => Err(VolumeError::BadSize {
+                objset,
+                size,
+                block_size,
+            }),
+        }
+    }
+
+    /// As [`Self::open`], with the intent log's records applied in memory on top of the state
+    /// of `last_synced`, the txg of the pool's uberblock. Not for snapshots.
+    ///
+    /// A record that cannot be applied ends the replay, as in OpenZFS; the volume then shows the
+    /// state before it, and the outcome says so.
+    pub fn open_replayed(
+        set: Arc<ObjectSet>,
+        last_synced: Txg,
+    ) -> Result<(Self, VolumeReplay), VolumeError> {
+        let mut volume = Self::open(set)?;
+        let mut outcome = VolumeReplay::default();
+        let Some(log) = IntentLog::open(&volume.set)? else {
+            return Ok((volume, outcome));
+        };
+        let Some(window) = log.replay_window(last_synced) else {
+            return Ok((volume, outcome));
+        };
+        let mut content = Content::new(volume.size);
+        let budget = Arc::clone(volume.set.cache().pipeline().memory());
+        let mut memory = ReplayMemory::new(budget);
+        let mut chain = log.chain();
+        'chain: for block in &mut chain {
+            let block = block?;
+            for record in block.records()? {
+                let record = record.map_err(|source| block.bad_record(source))?;
+                if !window.contains(record.txg, record.sequence) {
+                    continue;
+                }
+                if let Err(error) = volume.apply(&record, &mut content, &mut memory) {
+                    outcome.stopped = Some((record.sequence, error));
+                    break 'chain;
+                }
+                outcome.applied += 1;
+            }
+        }
+        if outcome.stopped.is_none() {
+            log.check_end(&chain)?;
+        }
+        if outcome.applied > 0 {
+            volume.replayed = Some(Replayed {
+                content,
+                _memory: memory,
+            });
+        }
+        Ok((volume, outcome))
+    }
+
+    fn apply(
+        &self,
+        record: &Record<'_>,
+        content: &mut Content,
+        memory: &mut ReplayMemory,
+    ) -> Result<(), VolumeError> {
+        let bad = || VolumeError::BadRecord {
+            objset: self.set.id(),
+            sequence: record.sequence,
+        };
+        let (object, applied) = match record.body {
+            RecordBody::Write {
+                object,
+                offset,
+                length,
+                data,
+            } => (object, content.apply_write(offset, length, data, memory)),
+            RecordBody::CloneRange {
+                object,
+                offset,
+                length,
+                block_size,
+                pointers,
+            } => (
+                object,
+                content.apply_clone(offset, length, block_size, pointers, memory),
+            ),
+            RecordBody::Truncate {
+                object,
+                offset,
+                length,
+            } => {
+                let end = offset.checked_add(length).ok_or_else(bad)?;
+                memory.pay(256)?;
+                content.punch(offset, length);
+                (object, Ok(end))
+            }
+            _ => return Err(bad()),
+        };
+        match applied {
+            Ok(end) if object == DATA && end <= self.size => Ok(()),
+            Ok(_) | Err(ApplyError::Nonsense(_)) => Err(bad()),
+            Err(ApplyError::Memory(error)) => Err(error.into()),
+        }
+    }
+
+    /// The object set below.
+    pub fn set(&self) -> &Arc<ObjectSet> {
+        &self.set
+    }
+
+    /// Bytes of the volume (`volsize`).
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes of a block (`volblocksize`): what is written and stored as one.
+    pub fn block_size(&self) -> u64 {
+        self.data.dnode().data_block_size
+    }
+
+    /// Whether an intent log was replayed.
+    pub fn is_replayed(&self) -> bool {
+        self.replayed.is_some()
+    }
+
+    fn check_range(&self, offset: u64, length: usize) -> Result<(), VolumeError> {
+        let end = offset.checked_add(length as u64);
+        match end.filter(|end| *end <= self.size) {
+            Some(_) => Ok(()),
+            None => Err(VolumeError::BeyondEnd {
+                offset,
+                length,
+                size: self.size,
+            }),
+        }
+    }
+
+    /// The contents of `[offset, offset + length)` as pieces of blocks in order; the range must
+    /// lie within the volume.
+    pub fn segments(&self, offset: u64, length: usize) -> Result<Vec<Segment>, VolumeError> {
+        self.check_range(offset, length)?;
+        let Some(replayed) = &self.replayed else {
+            return Ok(self.data.segments(offset, length)?);
+        };
+        let below = Below {
+            set: &self.set,
+            id: DATA,
+            object: Some(&self.data),
+        };
+        Ok(replayed.content.segments(below, offset, length)?)
+    }
+
+    /// Fills `buffer` from `offset` on; the range must lie within the volume.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), VolumeError> {
+        let mut at = 0;
+        for segment in self.segments(offset, buffer.len())? {
+            let target = &mut buffer[at..at + segment.length];
+            match segment.bytes() {
+                Some(bytes) => target.copy_from_slice(bytes),
+                None => target.fill(0),
+            }
+            at += segment.length;
+        }
+        assert_eq!(at, buffer.len(), "the segments cover the range");
+        Ok(())
+    }
+
+    /// The first byte at or behind `offset` that is stored; `None` if none follows.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>, VolumeError> {
+        let found = match &self.replayed {
+            Some(replayed) => replayed.content.next_data(Some(&self.data), offset)?,
+            None => stored_data(&self.data, offset)?,
+        };
+        Ok(found.filter(|found| *found < self.size))
+    }
+
+    /// The first byte at or behind `offset` that is not stored, at most the volume's size.
+    pub fn next_hole(&self, offset: u64) -> Result<u64, VolumeError> {
+        let found = match &self.replayed {
+            Some(replayed) => replayed.content.next_hole(Some(&self.data), offset)?,
+            None => stored_hole(&self.data, offset)?,
+        };
+        Ok(found.min(self.size))
+    }
+
+    /// Whether block `block` is stored anywhere, as discard support asks.
+    pub fn is_stored(&self, block: BlockId) -> Result<bool, VolumeError> {
+        let start = block.0.saturating_mul(self.block_size());
+        let data = self.next_data(start)?;
+        Ok(data.is_some_and(|data| data - start < self.block_size()))
+    }
+}
