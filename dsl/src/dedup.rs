@@ -8,6 +8,8 @@
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::object_directory::keys;
+use cenote_base::ObjectId;
+use cenote_dmu::Zap;
 use cenote_ondisk::brt::BrtVdev;
 use cenote_ondisk::ddt::{DdtStatistics, histogram_from_words};
 
@@ -54,6 +56,48 @@ pub fn dedup_histograms(dsl: &Dsl) -> Result<Vec<(String, Vec<DdtStatistics>)>, 
         let histogram = histogram_from_words(&words);
         let histogram = histogram.map_err(|source| DslError::decode(object, source))?;
         tables.push((name, histogram));
+    }
+    Ok(tables)
+}
+
+/// Bytes that the dedup tables and their logs take.
+pub fn dedup_table_size(dsl: &Dsl) -> Result<u64, DslError> {
+    let mos = dsl.mos();
+    let mut size = 0u64;
+    let mut add = |id: ObjectId| -> Result<(), DslError> {
+        let used = mos.object(id)?.dnode().used_bytes();
+        size = size.saturating_add(used);
+        Ok(())
+    };
+    for (name, id) in tables_in(dsl.object_directory().zap())? {
+        if is_table(&name) {
+            add(id)?;
+            continue;
+        }
+        // `DDT-sha256` is a directory of tables and logs.
+        for (name, id) in tables_in(&Zap::open(mos.object(id)?)?)? {
+            if is_table(&name) {
+                add(id)?;
+            }
+        }
+    }
+    Ok(size)
+}
+
+fn is_table(name: &str) -> bool {
+    name.contains("-zap-") || name.contains("-log-")
+}
+
+/// The entries of a directory that are about dedup tables.
+fn tables_in(directory: &Zap) -> Result<Vec<(String, ObjectId)>, DslError> {
+    let mut tables = Vec::new();
+    for entry in directory.entries() {
+        let entry = entry?;
+        let name = entry.key.as_str().unwrap_or_default();
+        let id = entry.value.as_u64().unwrap_or(0);
+        if name.starts_with("DDT-") && name != keys::DEDUP_STATISTICS && id != 0 {
+            tables.push((name.to_owned(), ObjectId(id)));
+        }
     }
     Ok(tables)
 }

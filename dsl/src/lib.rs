@@ -45,7 +45,8 @@ pub use check::{CheckProblem, check};
 pub use dataset::{Dataset, DatasetType, SnapshotEntry};
 pub use deadlist::{Deadlist, DeadlistEntry, SpaceTriple};
 pub use dedup::{
-    CloneTotals, clone_totals, dedup_histograms, dedup_ratio, dedup_saved, dedup_totals,
+    CloneTotals, clone_totals, dedup_histograms, dedup_ratio, dedup_saved, dedup_table_size,
+    dedup_totals,
 };
 pub use directory::{ChildEntry, Directory};
 pub use dsl::{Dsl, FEATURE_VERSION};
@@ -61,6 +62,7 @@ pub use name::{DatasetName, NAME_LENGTH_MAX, NESTING_MAX, NameError, NameKind, c
 pub use object_directory::{ObjectDirectory, keys as directory_keys};
 pub use permissions::{Grantee, Permissions, Scope};
 pub use pool_state::{ActivityState, Expansion, Rebuild};
+pub use property::stored::Stored;
 pub use property::{Property, PropertyReport, PropertySource, PropertyValue};
 pub use resume_token::receive_resume_token;
 pub use space::slop;

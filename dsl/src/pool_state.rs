@@ -8,9 +8,10 @@ use crate::error::DslError;
 use crate::object_directory::{OBJECT_DIRECTORY, keys};
 use crate::property::StoredProperties;
 use cenote_base::{ObjectId, Txg};
-use cenote_ondisk::Uberblock;
 use cenote_ondisk::device_removal::Removing;
+use cenote_ondisk::nvlist::PACKED_SIZE_MAX;
 use cenote_ondisk::scan::{ErrorScrub, Scan};
+use cenote_ondisk::{DecodeError, NvList, Uberblock, VdevConfig, wire};
 
 /// A scan, removal, rebuild or expansion in its course.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +120,37 @@ impl Dsl {
             Some(id) => Ok(self.read_directory(ObjectId(id))?.1.used_bytes),
             None => Ok(0),
         }
+    }
+
+    /// The name-value list packed in an object; its length stands in the bonus buffer.
+    pub fn packed_list(&self, id: ObjectId) -> Result<NvList, DslError> {
+        let object = self.mos().object(id)?;
+        let structure = "packed nvlist object";
+        let failed = |source| DslError::decode(id, source);
+        let length = wire::u64_le(&object.dnode().bonus, 0, structure).map_err(failed)?;
+        if length > PACKED_SIZE_MAX as u64 {
+            let (field, value) = ("length", length);
+            return Err(failed(DecodeError::BadValue {
+                structure,
+                field,
+                value,
+            }));
+        }
+        let mut bytes = vec![0; usize::try_from(length).expect("at most 16 MiB")];
+        object.read(0, &mut bytes)?;
+        NvList::decode(&bytes).map_err(failed)
+    }
+
+    /// The configurations of the pool's spares or cache devices ([`keys::SPARES`],
+    /// [`keys::CACHE_DEVICES`]).
+    pub fn auxiliary_vdevs(&self, key: &'static str) -> Result<Vec<VdevConfig>, DslError> {
+        let Some(id) = self.object_directory().object(key)? else {
+            return Ok(Vec::new());
+        };
+        let list = self.packed_list(id)?;
+        let vdevs = list.get_list_array(key).unwrap_or_default().iter();
+        let vdevs: Result<_, _> = vdevs.map(VdevConfig::decode).collect();
+        vdevs.map_err(|source| DslError::decode(id, source))
     }
 
     /// The properties set on the pool; those of its configuration are not among them.

@@ -2,6 +2,7 @@
 
 use super::table::{Format, Property, UNLIMITED};
 use super::{PropertySource, PropertyValue, words};
+use crate::bookmarks::Bookmark;
 use crate::dataset::{CHAIN_LENGTH_MAX, Dataset, DatasetType, fields as dataset_fields};
 use crate::deadlist::Deadlist;
 use crate::dedup::ratio;
@@ -10,6 +11,7 @@ use crate::error::DslError;
 use crate::keys::{CryptoKey, KeyStatus};
 use crate::resume_token::receive_resume_token;
 use cenote_base::{ObjectId, Txg};
+use cenote_ondisk::bookmark_phys::FLAG_HAS_FREED_BEFORE_NEXT;
 use cenote_ondisk::dsl_dataset::FLAG_DEFER_DESTROY;
 
 /// A volume's data and its properties (format/3c 5).
@@ -315,5 +317,36 @@ impl Dataset {
             self.id(),
             "its chain of snapshots does not end",
         ))
+    }
+
+    /// Bytes written since the snapshot of a bookmark (`written#BOOK`).
+    ///
+    /// `None` if the bookmark does not know its snapshot's size, or is of another chain.
+    pub fn written_since_bookmark(&self, bookmark: &Bookmark) -> Result<Option<u64>, DslError> {
+        let (dsl, then) = (self.dsl(), &bookmark.phys);
+        let own_chain = bookmark.name.dataset_text() == self.name().dataset_text();
+        let known = then.flags & FLAG_HAS_FREED_BEFORE_NEXT != 0;
+        let too_young = self.is_snapshot() && then.creation_txg > self.phys().creation_txg;
+        if !known || !own_chain || too_young {
+            return Ok(None);
+        }
+        let mut freed = then.freed_before_next.referenced;
+        let mut at = self.phys().clone();
+        for _ in 0..CHAIN_LENGTH_MAX {
+            let Some(previous) = at.previous_snapshot else {
+                break;
+            };
+            if at.previous_snapshot_txg <= then.creation_txg {
+                break;
+            }
+            let deadlist = Deadlist::open(dsl, at.deadlist)?;
+            let Some(space) = deadlist.space_range(Txg(0), then.creation_txg) else {
+                return Ok(None);
+            };
+            freed = freed.saturating_add(space.used);
+            at = dsl.read_dataset(previous)?.1;
+        }
+        let now = self.phys().referenced_bytes.saturating_add(freed);
+        Ok(Some(now.saturating_sub(then.space.referenced)))
     }
 }
