@@ -14,6 +14,9 @@ pub trait Env: std::fmt::Debug + Send + Sync {
     /// Time since an arbitrary start that never goes back.
     fn monotonic(&self) -> Duration;
 
+    /// Waits for `duration`.
+    fn sleep(&self, duration: Duration);
+
     /// Fills `buffer` with random bytes fit for keys.
     fn fill_random(&self, buffer: &mut [u8]) -> std::io::Result<()>;
 }
@@ -49,6 +52,10 @@ impl Env for RealEnv {
 
     fn monotonic(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
     }
 
     fn fill_random(&self, buffer: &mut [u8]) -> std::io::Result<()> {

@@ -90,6 +90,12 @@ pub enum ImportError {
     /// There is no checkpoint to rewind to.
     #[error("the pool has no checkpoint")]
     NoCheckpoint,
+    /// Recent metadata of this txg cannot be read; an older one may do.
+    #[error("metadata written up to txg {txg} is damaged")]
+    DamagedTxg {
+        /// The txg.
+        txg: Txg,
+    },
     /// Rewinding would cross a step of a raidz expansion.
     #[error("txg {txg} lies before a step of a raidz expansion; it cannot be rewound to")]
     RewindAcrossExpansion {

@@ -13,7 +13,7 @@ use crate::error::{ImportError, MissingVdev};
 use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
-use crate::space;
+use crate::{space, verify};
 use cenote_base::{Env, Guid, MemoryBudget, ObjsetId, Txg};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::Device;
@@ -21,15 +21,20 @@ use cenote_dmu::ObjectSet;
 use cenote_io::{Pipeline, Workers};
 use cenote_ondisk::device_removal::MappingEntry;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
-use cenote_ondisk::uberblock::Uberblock;
+use cenote_ondisk::uberblock::{Multihost, Uberblock};
 use cenote_ondisk::{VdevConfig, VdevKind, features};
-use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, Vdevs};
+use cenote_vdev::{AllocationClass, DeviceLabels, IndirectEntry, OpenOptions, Vdevs};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A rewind with `-F` goes back this many txgs at most: blocks freed in them are still there.
 const REWIND_TXGS: u64 = 2;
+/// What a rewind must be able to read: metadata of the last txgs.
+const RECENT_TXGS: u64 = 3;
+/// A heartbeat is never waited for longer, whatever an uberblock says.
+const ACTIVITY_TEST_MAX: Duration = Duration::from_secs(300);
 /// The pool version with feature flags.
 const VERSION_FEATURES: u64 = 5000;
 /// Reads in flight: enough for a dozen hard disks, or a virtual disk's queue.
@@ -54,7 +59,7 @@ pub fn import(
     options: &ImportOptions,
     env: Arc<dyn Env>,
 ) -> Result<Pool, ImportError> {
-    check_use(candidate, options)?;
+    check_use(candidate, options, env.as_ref())?;
     let devices = Devices {
         open: candidate.devices(),
         paths: candidate.paths(),
@@ -62,8 +67,14 @@ pub fn import(
     let workers = Arc::new(Workers::new(WORKER_THREADS));
     let mut failure = None;
     for uberblock in uberblocks_to_try(candidate, options)? {
+        let since = Txg(uberblock.txg.0.saturating_sub(RECENT_TXGS));
         match open_at(candidate, &devices, uberblock, options, &workers, &env) {
-            Ok(pool) => return Ok(pool),
+            Ok(pool) if options.rewind == Rewind::Never => return Ok(pool),
+            Ok(pool) if verify::recent_metadata_is_good(&pool, since)? => return Ok(pool),
+            Ok(pool) => {
+                let error = ImportError::DamagedTxg { txg: pool.txg() };
+                failure = failure.or(Some(error));
+            }
             Err(error) => failure = failure.or(Some(error)),
         }
     }
@@ -71,28 +82,64 @@ pub fn import(
 }
 
 /// Refuses a pool that another system may be using (format/1 1.5 and 1.6).
-fn check_use(candidate: &PoolCandidate, options: &ImportOptions) -> Result<(), ImportError> {
+fn check_use(
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+    env: &dyn Env,
+) -> Result<(), ImportError> {
     let config = &candidate.config;
     if options.read_only || options.force || config.state != PoolState::Active {
         return Ok(());
     }
     let hostname = config.hostname.clone().unwrap_or_default();
-    let uberblocks = candidate.uberblocks();
-    if uberblocks
-        .first()
-        .is_some_and(|best| best.multihost.is_some_and(|m| m.delay_ns > 0))
-    {
-        return Err(ImportError::ActiveElsewhere { hostname });
-    }
+    let best = candidate.uberblocks().into_iter().next();
     if config.hostid != 0 && config.hostid != options.hostid {
-        let timestamp = uberblocks.first().map_or(0, |best| best.timestamp);
+        let timestamp = best.map_or(0, |best| best.timestamp);
         return Err(ImportError::InUse {
             hostname,
             hostid: config.hostid,
             timestamp,
         });
     }
-    Ok(())
+    let Some(multihost) = best
+        .and_then(|best| best.multihost)
+        .filter(|m| m.delay_ns > 0)
+    else {
+        return Ok(());
+    };
+    match is_active(candidate, &multihost, env) {
+        true => Err(ImportError::ActiveElsewhere { hostname }),
+        false => Ok(()),
+    }
+}
+
+/// Watches the uberblocks for a heartbeat, as long as one may take to come (format/1 1.6).
+fn is_active(candidate: &PoolCandidate, multihost: &Multihost, env: &dyn Env) -> bool {
+    let newest = || {
+        let labels = candidate
+            .members
+            .iter()
+            .map(|m| m.candidate.device.as_ref());
+        let labels = labels.map(DeviceLabels::read);
+        labels
+            .filter_map(|l| Some(l.best_uberblock(None)?.uberblock.rank()))
+            .max()
+    };
+    let interval = Duration::from_millis(multihost.interval_ms.unwrap_or(1000));
+    let delay = Duration::from_nanos(multihost.delay_ns);
+    let whole = match multihost.fail_intervals {
+        Some(intervals) if intervals > 0 => interval * u32::from(intervals) * 2,
+        _ => (interval + delay) * 20,
+    };
+    let whole = whole.clamp(Duration::from_secs(1), ACTIVITY_TEST_MAX);
+    let (begun, before) = (env.monotonic(), newest());
+    while env.monotonic() - begun < whole {
+        env.sleep(interval.clamp(Duration::from_millis(100), Duration::from_secs(1)));
+        if newest() != before {
+            return true;
+        }
+    }
+    false
 }
 
 /// The uberblocks to open, best first.

@@ -7,10 +7,10 @@ use crate::space::{self, Metaslabs};
 use cenote_base::{Env, Guid, Txg, VdevId};
 use cenote_cache::BlockCache;
 use cenote_dmu::{DmuError, ObjectSet};
-use cenote_dsl::{Dsl, PoolFacts, SpaceFacts};
-use cenote_ondisk::VdevConfig;
+use cenote_dsl::{Dsl, EnabledFeature, FeatureTable, PoolFacts, SpaceFacts};
 use cenote_ondisk::pool_config::PoolConfig;
 use cenote_ondisk::uberblock::Uberblock;
+use cenote_ondisk::{VdevConfig, features};
 use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,6 +83,7 @@ impl Pool {
                 .collect(),
         };
         let dsl = Dsl::open(Arc::clone(&mos), facts)?;
+        check_features(&dsl)?;
         Ok(Self {
             name,
             config,
@@ -174,6 +175,22 @@ impl Pool {
 
     pub(crate) fn metaslabs(&self) -> &[Metaslabs] {
         &self.metaslabs
+    }
+}
+
+/// Refuses features in use that must be known to read the pool.
+fn check_features(dsl: &Dsl) -> Result<(), ImportError> {
+    let must_be_known = |(guid, feature): &(&str, &EnabledFeature)| {
+        feature.is_active()
+            && feature.table == FeatureTable::ForRead
+            && !features::is_readable(guid)
+    };
+    let unknown = dsl.features().iter().filter(must_be_known);
+    let features: Vec<String> = unknown.map(|(guid, _)| guid.to_owned()).collect();
+    if features.is_empty() {
+        Ok(())
+    } else {
+        Err(ImportError::UnsupportedFeatures { features })
     }
 }
 

@@ -20,6 +20,7 @@ pub use state::StateError;
 
 use crate::error::ImportError;
 use crate::pool::Pool;
+use cenote_base::Txg;
 use claims::{Claims, VdevClaims};
 use segment_map::SegmentMap;
 use state::Identity;
@@ -120,12 +121,42 @@ fn begin(pool: &Pool) -> Result<Walk, ImportError> {
     Ok(Walk {
         roots: sources::roots(pool)?,
         begun: 0,
+        metadata_only: false,
         stack: Vec::new(),
         leaves: Vec::new(),
         claims: Claims { vdevs, clones },
         report,
         bytes_total: pool.space().values().map(|space| space.allocated).sum(),
     })
+}
+
+/// Nobody watches, nobody cancels.
+struct Unwatched;
+
+impl Watcher for Unwatched {
+    fn progress(&self, _: &VerifyProgress) {}
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Whether all metadata born after `since` can be read: what a rewind asks of a txg before it
+/// settles for it (format/1 1.5, step 9).
+pub(crate) fn recent_metadata_is_good(pool: &Pool, since: Txg) -> Result<bool, ImportError> {
+    let mut walk = begin(pool)?;
+    walk.metadata_only = true;
+    for root in &mut walk.roots {
+        root.since = root.since.max(since);
+    }
+    let engine = Engine {
+        pipeline: Arc::clone(pool.cache().pipeline()),
+        workers: Arc::clone(pool.cache().workers()),
+        options: VerifyOptions::default(),
+    };
+    let pause = walk.run(&engine, &Unwatched, &|| false);
+    assert_eq!(pause, Pause::Finished, "nobody cancels and no state is due");
+    Ok(walk.report.damaged.is_empty() && walk.report.space.is_empty())
 }
 
 /// Compares the claims with the space maps and the accounting with what it should be.
@@ -135,5 +166,9 @@ fn finish(pool: &Pool, mut walk: Walk) -> VerifyReport {
     walk.report.notes.append(&mut notes);
     let mut report = walk.report;
     sources::compare_space(pool, &walk.claims, &mut report);
+    for problem in cenote_dsl::check(pool.dsl()) {
+        report.problems += 1;
+        report.accounting.push(problem.to_string());
+    }
     report
 }

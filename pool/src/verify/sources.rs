@@ -105,10 +105,13 @@ pub(crate) fn clones(pool: &Pool) -> Result<HashMap<(u64, u64), u64>, ImportErro
     Ok(clones)
 }
 
+/// Claims one kind of space.
+type ClaimSource = fn(&Pool, &mut Claims) -> Result<(), DmuError>;
+
 /// Claims what no block tree holds: intent logs, lists of blocks to free, the checkpoint's
 /// blocks, and the places where removed vdevs' blocks are now.
 pub(crate) fn claim_other_space(pool: &Pool, claims: &mut Claims, notes: &mut Vec<String>) {
-    let parts: [(&str, fn(&Pool, &mut Claims) -> Result<(), DmuError>); 4] = [
+    let parts: [(&str, ClaimSource); 4] = [
         ("intent logs", claim_intent_logs),
         ("blocks to be freed", claim_deferred),
         ("checkpoint", claim_checkpoint),

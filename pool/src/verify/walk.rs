@@ -43,6 +43,8 @@ pub(crate) struct Walk {
     pub(crate) roots: Vec<Root>,
     /// Roots already begun.
     pub(crate) begun: usize,
+    /// Leave out blocks of file and volume data.
+    pub(crate) metadata_only: bool,
     pub(crate) stack: Vec<Visit>,
     pub(crate) leaves: Vec<Visit>,
     pub(crate) claims: Claims,
@@ -164,6 +166,10 @@ impl Walk {
         let pointer = &visit.pointer;
         let old = pointer.accounting_birth() <= self.roots[visit.root].since;
         if pointer.is_hole() || pointer.is_redacted() || old {
+            return;
+        }
+        let is_data = visit.bookmark.level.0 == 0 && !pointer.object_type().is_metadata();
+        if self.metadata_only && is_data {
             return;
         }
         let leads_on = visit.bookmark.level.0 > 0 || visit.bookmark.object.0 == 0;
