@@ -197,7 +197,7 @@ mod tests {
     fn fast_block_function_equals_its_portable_twin() {
         let mut chain: State = std::array::from_fn(|word| 0x0123_4567_89ab_cdef << word);
         for round in 0..50u64 {
-            let block = std::array::from_fn(|at| (at as u64 * 37 ^ round * 11) as u8);
+            let block = std::array::from_fn(|at| ((at as u64 * 37) ^ (round * 11)) as u8);
             let tweak = [round * 64, TYPE_MESSAGE | (round << 60)];
             let next = compress(&chain, tweak, &block);
             assert_eq!(next, compress_portable(&chain, tweak, &block));

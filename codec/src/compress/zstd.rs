@@ -20,6 +20,8 @@ use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 const HEADER: usize = 8;
 /// 16 MiB, the largest block: no frame needs to refer further back.
 const WINDOW_LOG_MAX: u32 = 24;
+/// An encoder that has grown beyond this, at a high level on a large block, is not kept.
+const ENCODER_KEPT: usize = 16 << 20;
 /// Levels from here on are worth a cheap trial first ([`compress`]).
 const TRIAL_LEVEL_MIN: i32 = 3;
 /// Blocks from this size on are worth a cheap trial first.
@@ -125,7 +127,11 @@ fn compress_frame(level: i32, data: &[u8], out: &mut [u8]) -> Option<usize> {
         context
             .set_parameter(CParameter::CompressionLevel(level))
             .ok()?;
-        context.compress2(rest, data).ok()
+        let length = context.compress2(rest, data).ok();
+        if context.sizeof() > ENCODER_KEPT {
+            *slot = None;
+        }
+        length
     })?;
     header[..4].copy_from_slice(&u32::try_from(length).ok()?.to_be_bytes());
     header[4..].copy_from_slice(&zstd_safe::version_number().to_be_bytes());

@@ -17,6 +17,51 @@ pub(super) struct Source<'a> {
     pub(super) factors: [u8; PARITY_MAX],
 }
 
+/// Sources of one combination; without an allocation for all but the widest layouts, because
+/// small blocks are a matter of a hundred nanoseconds.
+pub(super) struct Sources<'a> {
+    inline: [Source<'a>; INLINE_SOURCES],
+    count: usize,
+    /// All of them, once there are too many for `inline`.
+    spilled: Vec<Source<'a>>,
+}
+
+const INLINE_SOURCES: usize = 16;
+
+impl<'a> Sources<'a> {
+    pub(super) fn new() -> Self {
+        let empty = Source {
+            data: &[],
+            factors: [0; PARITY_MAX],
+        };
+        Self {
+            inline: [empty; INLINE_SOURCES],
+            count: 0,
+            spilled: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, source: Source<'a>) {
+        if let Some(slot) = self.inline.get_mut(self.count) {
+            *slot = source;
+        } else {
+            if self.spilled.is_empty() {
+                self.spilled.extend_from_slice(&self.inline);
+            }
+            self.spilled.push(source);
+        }
+        self.count += 1;
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [Source<'a>] {
+        if self.count <= INLINE_SOURCES {
+            &mut self.inline[..self.count]
+        } else {
+            &mut self.spilled
+        }
+    }
+}
+
 /// A column that is written.
 #[derive(Default)]
 pub(super) struct Output<'a> {
@@ -77,7 +122,7 @@ pub fn kernels() -> Vec<Kernel> {
 
 /// Writes to each output the sum of all sources times their factors; shorter sources count as
 /// zero beyond their end, shorter outputs are cut.
-pub(super) fn combine(kernel: Kernel, sources: &[Source<'_>], outputs: &mut [Output<'_>]) {
+pub(super) fn combine(kernel: Kernel, sources: &mut [Source<'_>], outputs: &mut [Output<'_>]) {
     debug_assert!(outputs.len() <= PARITY_MAX);
     let length = outputs
         .iter()
@@ -118,19 +163,23 @@ fn combine_segment(
             count += 1;
         }
     }
-    let cut_sources: Vec<Source<'_>> = sources
-        .iter()
-        .filter(|source| source.data.len() >= end)
-        .map(|source| Source {
+    let mut cut_sources = Sources::new();
+    for source in sources.iter().filter(|source| source.data.len() >= end) {
+        let factors = kept.map(|at| source.factors[at]);
+        cut_sources.push(Source {
             data: &source.data[start..end],
-            factors: kept.map(|at| source.factors[at]),
-        })
-        .collect();
-    run_ordered(kernel, &cut_sources, &mut cut_outputs[..count]);
+            factors,
+        });
+    }
+    run_ordered(
+        kernel,
+        cut_sources.as_mut_slice(),
+        &mut cut_outputs[..count],
+    );
 }
 
 /// Runs the kernel with an output of plain xors, if there is one, in the first place.
-fn run_ordered(kernel: Kernel, sources: &[Source<'_>], outputs: &mut [Output<'_>]) {
+fn run_ordered(kernel: Kernel, sources: &mut [Source<'_>], outputs: &mut [Output<'_>]) {
     let is_plain = |at: usize| sources.iter().all(|source| source.factors[at] == 1);
     match (0..outputs.len()).find(|at| is_plain(*at)) {
         None => kernel.run(sources, outputs, false),

@@ -19,7 +19,7 @@ mod solve;
 
 pub use combine::{Kernel, kernels};
 
-use combine::{Output, Source, combine};
+use combine::{Output, Source, Sources, combine};
 
 /// The most parity columns there can be.
 pub const PARITY_MAX: usize = 3;
@@ -75,22 +75,28 @@ pub fn generate_with(kernel: Kernel, parity_columns: &mut [&mut [u8]], data_colu
         data_columns.iter().all(|column| column.len() <= length),
         "data fits under parity"
     );
-    let sources: Vec<Source<'_>> = data_columns
-        .iter()
-        .enumerate()
-        .map(|(column, data)| {
-            let mut factors = [0; PARITY_MAX];
-            for (row, value) in factors[..rows].iter_mut().enumerate() {
-                *value = factor(row, column, count);
-            }
-            Source { data, factors }
-        })
-        .collect();
+    if let [data] = data_columns {
+        // Every factor is 1: blocks of one sector, frequent and small, are simply mirrored.
+        for column in parity_columns {
+            let (front, rest) = column.split_at_mut(data.len());
+            front.copy_from_slice(data);
+            rest.fill(0);
+        }
+        return;
+    }
+    let mut sources = Sources::new();
+    for (column, data) in data_columns.iter().enumerate() {
+        let mut factors = [0; PARITY_MAX];
+        for (row, value) in factors[..rows].iter_mut().enumerate() {
+            *value = factor(row, column, count);
+        }
+        sources.push(Source { data, factors });
+    }
     let mut outputs: [Output<'_>; PARITY_MAX] = Default::default();
     for (output, column) in outputs.iter_mut().zip(parity_columns) {
         output.data = column;
     }
-    combine(kernel, &sources, &mut outputs[..rows]);
+    combine(kernel, sources.as_mut_slice(), &mut outputs[..rows]);
 }
 
 /// Recomputes the columns `lost` from all others, in place.
@@ -164,7 +170,7 @@ pub fn reconstruct_with(
     let data_count = columns.len() - parity_count;
     let solution = solve::Solution::new(parity_count, data_count, lost, wanted)?;
     let mut outputs: [Output<'_>; PARITY_MAX] = Default::default();
-    let mut sources = Vec::with_capacity(columns.len());
+    let mut sources = Sources::new();
     for (column, data) in columns.iter_mut().enumerate() {
         if let Some(position) = wanted.iter().position(|other| *other == column) {
             outputs[position].data = data;
@@ -172,7 +178,7 @@ pub fn reconstruct_with(
             sources.push(Source { data, factors });
         }
     }
-    combine(kernel, &sources, &mut outputs[..wanted.len()]);
+    combine(kernel, sources.as_mut_slice(), &mut outputs[..wanted.len()]);
     Ok(())
 }
 
