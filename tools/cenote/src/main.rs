@@ -10,9 +10,12 @@
 mod accounts;
 mod connect;
 mod context;
+mod direct;
 mod format;
 mod getopt;
 mod own;
+#[cfg(test)]
+mod reference;
 mod texts;
 mod version;
 mod zfs;
@@ -42,6 +45,10 @@ fn main() -> ExitCode {
             _ => "cenote".to_owned(),
         },
     };
+    let word = rest.first().map(|word| word.to_string_lossy());
+    if called == "cenote" && word.is_some_and(|word| direct::knows(&word)) {
+        return direct::run(rest);
+    }
     let mut context = context();
     let code = match called.as_str() {
         "zpool" => zpool::run(&words(rest), &mut context),

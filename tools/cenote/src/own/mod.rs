@@ -197,7 +197,9 @@ mod tests {
     fn no_option_is_declared_twice() {
         for command in COMMANDS {
             let mut flags: Vec<&Flag> = command.flags.iter().collect();
-            flags.extend(arguments::POOL_FLAGS);
+            if command.opens_pools {
+                flags.extend(arguments::POOL_FLAGS);
+            }
             flags.extend(arguments::COMMON_FLAGS);
             let mut names: Vec<&str> = flags.iter().map(|flag| flag.long).collect();
             let mut letters: Vec<char> = flags.iter().filter_map(|flag| flag.short).collect();

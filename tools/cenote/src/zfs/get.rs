@@ -1,6 +1,6 @@
 //! `zfs get`.
 
-use cenote_control::model::properties::{self, DATASET};
+use cenote_control::model::properties::{self, DATASET, PropertyInfo};
 use cenote_control::model::{Dataset, KindSet, Property, PropertySelection, Source};
 
 use super::list::{JSON, style};
@@ -70,7 +70,15 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     let style = style(&parsed, context);
     let mut lines: Vec<Line<'_>> = Vec::new();
     for dataset in &selected.rows {
-        lines.extend(lines_of(dataset, wanted.as_deref(), sources.as_deref()));
+        lines.extend(lines_of(dataset, wanted.as_deref()));
+    }
+    // Lines that -s leaves out still count for the width.
+    let value_width = value_width(&lines, wanted.as_deref(), &style);
+    if let Some(sources) = sources {
+        lines.retain(|line| {
+            let source = line.property.as_ref().map_or(&Source::None, |p| &p.source);
+            sources.iter().any(|word| word == source_kind(source))
+        });
     }
     if parsed.has("j") {
         if code == 0 {
@@ -78,7 +86,13 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
             context.line(&document("zfs get", "datasets", json).to_string());
         }
     } else if !selected.rows.is_empty() {
-        let text = text(&lines, wanted.as_deref(), &fields, parsed.has("H"), &style);
+        let shown = Shown {
+            wanted: wanted.as_deref(),
+            fields: &fields,
+            value_width,
+            script: parsed.has("H"),
+        };
+        let text = text(&lines, &shown, &style);
         context.print(&text);
     }
     Ok(code)
@@ -147,11 +161,7 @@ fn source_kind(source: &Source) -> &'static str {
     }
 }
 
-fn lines_of<'a>(
-    dataset: &'a Dataset,
-    wanted: Option<&[Wanted]>,
-    sources: Option<&[String]>,
-) -> Vec<Line<'a>> {
+fn lines_of<'a>(dataset: &'a Dataset, wanted: Option<&[Wanted]>) -> Vec<Line<'a>> {
     let chosen: Vec<Wanted> = match wanted {
         Some(wanted) => wanted.to_vec(),
         None => every_property(dataset),
@@ -159,15 +169,11 @@ fn lines_of<'a>(
     let mut lines = Vec::new();
     for wanted in chosen {
         let property = value_of(dataset, &wanted);
-        let source = property.as_ref().map_or(&Source::None, |p| &p.source);
-        let kind = source_kind(source);
-        if sources.is_none_or(|sources| sources.iter().any(|word| word == kind)) {
-            lines.push(Line {
-                dataset,
-                wanted,
-                property,
-            });
-        }
+        lines.push(Line {
+            dataset,
+            wanted,
+            property,
+        });
     }
     lines
 }
@@ -192,12 +198,16 @@ fn every_property(dataset: &Dataset) -> Vec<Wanted> {
     all
 }
 
+/// The properties that take part in the widths of `get all`.
+fn listed() -> impl Iterator<Item = &'static PropertyInfo> {
+    DATASET.iter().filter(|info| !info.values.is_empty())
+}
+
 /// The width of VALUE: the widest that a list would need for any of the properties.
 fn value_width(lines: &[Line<'_>], wanted: Option<&[Wanted]>, style: &Style) -> usize {
-    let table = DATASET.iter().filter(|info| !info.values.is_empty());
     let whole: Vec<Wanted> = match wanted {
         Some(wanted) => wanted.to_vec(),
-        None => table.map(Wanted::of).collect(),
+        None => listed().map(Wanted::of).collect(),
     };
     let least = whole.iter().map(|w| w.column(style.exact).width_min);
     let least = least.max().unwrap_or(0).max("VALUE".len());
@@ -214,16 +224,18 @@ fn value_width(lines: &[Line<'_>], wanted: Option<&[Wanted]>, style: &Style) -> 
     measured.fold(least, usize::max)
 }
 
-fn text(
-    lines: &[Line<'_>],
-    wanted: Option<&[Wanted]>,
-    fields: &[Field],
+/// What is shown of the lines.
+struct Shown<'a> {
+    wanted: Option<&'a [Wanted]>,
+    fields: &'a [Field],
+    value_width: usize,
     script: bool,
-    style: &Style,
-) -> String {
-    let least = match wanted {
+}
+
+fn text(lines: &[Line<'_>], shown: &Shown<'_>, style: &Style) -> String {
+    let least = match shown.wanted {
         Some(wanted) => wanted.iter().map(|w| w.name.len()).max(),
-        None => DATASET.iter().map(|info| info.name.len()).max(),
+        None => listed().map(|info| info.name.len()).max(),
     };
     let fixed = |header: &str, width: usize| Column {
         header: header.to_owned(),
@@ -234,11 +246,11 @@ fn text(
     let column = |field: &Field| match field {
         Field::Name => Column::text("NAME"),
         Field::Property => fixed("PROPERTY", least.unwrap_or(0)),
-        Field::Value => fixed("VALUE", value_width(lines, wanted, style)),
+        Field::Value => fixed("VALUE", shown.value_width),
         Field::Received => Column::text("RECEIVED"),
         Field::Source => Column::text("SOURCE"),
     };
-    let columns: Vec<Column> = fields.iter().map(column).collect();
+    let columns: Vec<Column> = shown.fields.iter().map(column).collect();
     let mut rows = Vec::new();
     for line in lines {
         let property = line.property.as_ref();
@@ -252,9 +264,9 @@ fn text(
             }
             Field::Source => source_word(property.map_or(&Source::None, |p| &p.source)),
         };
-        rows.push(fields.iter().map(cell).collect());
+        rows.push(shown.fields.iter().map(cell).collect());
     }
-    table(&columns, &rows, script)
+    table(&columns, &rows, shown.script)
 }
 
 fn json(lines: &[Line<'_>], style: &Style) -> Object {

@@ -179,7 +179,7 @@ fn push_vdevs(text: &mut String, tree: &VdevTree, name_width: usize, options: &O
         // The same with -H: that is how the reference prints it, and tools skip it by its shape.
         text.push_str(&format!(
             "{header:<name_width$}  {dash:>5}  {dash:>5}  {dash:>5}  {dash:>7}  {dash:>8}  \
-             {dash:>5}  {dash:>5}  {dash:>5}  {dash:>8}  {dash}\n"
+             {dash:>5}  {dash:>5}  {dash:>5}  {dash:>8}\n"
         ));
         for row in rows {
             push_vdev(text, &row, section, name_width, options);

@@ -244,21 +244,30 @@ fn push_row(
     text.push_str(&format!("\t{}  {state:<8}", row.padded(width)));
     if !spare {
         let counters = &vdev.counters;
-        let mut numbers = vec![
+        let cell = |number: u64| {
+            if options.style.exact {
+                number.to_string()
+            } else {
+                nicenum(number)
+            }
+        };
+        let errors = [
             counters.read_errors,
             counters.write_errors,
             counters.checksum_errors,
         ];
-        if options.slow {
-            numbers.push(counters.slow_ios);
+        for number in errors {
+            text.push_str(&format!(" {:>5}", cell(number)));
         }
-        for number in numbers {
-            let cell = if options.style.exact {
-                number.to_string()
+        if options.slow {
+            // Only devices are slow.
+            let combined = !vdev.children.is_empty() && !options.style.exact;
+            let slow = if combined {
+                "-".to_owned()
             } else {
-                nicenum(number)
+                cell(counters.slow_ios)
             };
-            text.push_str(&format!(" {cell:>5}"));
+            text.push_str(&format!(" {slow:>5}"));
         }
         if options.power {
             text.push_str(&format!(" {:>5}", "-"));
