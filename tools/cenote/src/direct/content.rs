@@ -138,7 +138,8 @@ impl Hash {
         static ZEROS: [u8; 65536] = [0; 65536];
         while count > 0 {
             let length = count.min(ZEROS.len() as u64);
-            self.0.update(&ZEROS[..usize::try_from(length).expect("64 KiB")]);
+            self.0
+                .update(&ZEROS[..usize::try_from(length).expect("64 KiB")]);
             count -= length;
         }
     }

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 const HASHED_SIZE_MAX: u64 = 1 << 30;
 /// Attribute values up to this are given in full.
 const XATTR_SHOWN_MAX: usize = 300;
-/// The highest object number, from which the inode numbers of snapshots' roots count down.
-const OBJECT_MAX: u64 = 0xffff_ffff_ffff;
+/// Inode numbers of snapshots' roots, as directories below `.zfs/snapshot`, count down from this.
+const SNAPSHOT_INODE: u64 = 0xffff_ffff_fffc;
 
 /// A JSON object under construction.
 pub type Entry = Map<String, Value>;
@@ -43,7 +43,7 @@ impl OpenFileSystem {
     /// The inode number that a mount shows: a snapshot's root has one of its own.
     pub fn inode(&self, znode: &Znode) -> u64 {
         match self.dataset.is_snapshot() && znode.id() == self.files.root() {
-            true => OBJECT_MAX.saturating_sub(self.dataset.objset_id().0),
+            true => SNAPSHOT_INODE.saturating_sub(self.dataset.objset_id().0),
             false => znode.id().0,
         }
     }

@@ -42,7 +42,11 @@ impl Keys {
         let named = |key: &&KeyOption| key.dataset.as_deref() == Some(root_name);
         let unnamed = |key: &&KeyOption| key.dataset.is_none();
         let given = self.given.iter();
-        match given.clone().find(named).or_else(|| given.clone().find(unnamed)) {
+        match given
+            .clone()
+            .find(named)
+            .or_else(|| given.clone().find(unnamed))
+        {
             Some(key) => {
                 let material = read_material(root_name, &key.location)?;
                 load(&root, &material).map_err(failed)

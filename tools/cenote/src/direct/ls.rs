@@ -130,7 +130,8 @@ impl Lister<'_> {
         self.is_first = false;
         self.output.text(&open.name)?;
         self.output.bytes(b":")?;
-        self.output.name(if path.is_empty() { b"/" } else { path })?;
+        self.output
+            .name(if path.is_empty() { b"/" } else { path })?;
         self.output.line(":")
     }
 

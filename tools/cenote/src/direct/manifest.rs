@@ -115,7 +115,11 @@ impl Writer {
                 self.members(&members)?;
             }
             DatasetType::Filesystem => {
-                let kind = if is_snapshot { "snapshot" } else { "filesystem" };
+                let kind = if is_snapshot {
+                    "snapshot"
+                } else {
+                    "filesystem"
+                };
                 let members = facts(&dataset, kind);
                 let open = session.file_system_of(dataset)?;
                 self.output.bytes(b"{")?;
@@ -223,7 +227,10 @@ impl Writer {
         };
         session.unlock(&head)?;
         let snapshots = head.listed_snapshots().map_err(failed)?;
-        let opened: Vec<_> = snapshots.iter().map(|entry| head.open_snapshot(entry)).collect();
+        let opened: Vec<_> = snapshots
+            .iter()
+            .map(|entry| head.open_snapshot(entry))
+            .collect();
         let bookmarks = head.bookmarks().map_err(failed)?;
         self.named(session, head, comma)?;
         for snapshot in opened {
@@ -259,7 +266,8 @@ impl Writer {
             Err(Failure::Output(error)) => Err(Failure::Output(error)),
             Err(error) => {
                 self.complain(&error.to_string());
-                self.output.text(&json!({"error": error.to_string()}).to_string())
+                self.output
+                    .text(&json!({"error": error.to_string()}).to_string())
             }
         }
     }

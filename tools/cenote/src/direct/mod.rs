@@ -32,10 +32,7 @@ use std::process::ExitCode;
 /// A command: its name and what it does with its command line.
 type Command = (&'static str, fn(&mut CommandLine) -> Result<Exit, Failure>);
 
-const COMMANDS: &[Command] = &[
-    ("ls", ls::run),
-    ("manifest", manifest::run),
-];
+const COMMANDS: &[Command] = &[("ls", ls::run), ("manifest", manifest::run)];
 
 /// Whether `word` is one of the commands here.
 pub fn knows(word: &str) -> bool {

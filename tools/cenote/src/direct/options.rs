@@ -141,7 +141,16 @@ mod tests {
 
     #[test]
     fn options_are_taken() {
-        let options = parse(&["-d", "a", "-db", "--memory", "64M", "-o", "readonly=on", "-m"]);
+        let options = parse(&[
+            "-d",
+            "a",
+            "-db",
+            "--memory",
+            "64M",
+            "-o",
+            "readonly=on",
+            "-m",
+        ]);
         let options = options.expect("good options");
         assert_eq!(options.devices, [PathBuf::from("a"), PathBuf::from("b")]);
         assert!(options.missing_logs && !options.replay);

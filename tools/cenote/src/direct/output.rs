@@ -152,7 +152,12 @@ mod tests {
 
     #[test]
     fn base64_as_in_the_standard() {
-        let cases = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foob", "Zm9vYg==")];
+        let cases = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foob", "Zm9vYg=="),
+        ];
         for (plain, encoded) in cases {
             assert_eq!(base64(plain.as_bytes()), encoded);
         }

@@ -1,7 +1,7 @@
 //! A pool opened for one command, without a daemon.
 
 use super::diagnosis;
-use super::failure::Failure;
+use super::failure::{Failure, complain};
 use super::keys::Keys;
 use super::options::PoolOptions;
 use super::spec::{Place, Spec};
@@ -10,7 +10,7 @@ use cenote_dmu::ObjectSet;
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
 use cenote_ondisk::pool_config::PoolState;
 use cenote_pool::{Pool, PoolCandidate};
-use cenote_posix::{FileSystem, PosixError, SymlinkPolicy, Znode};
+use cenote_posix::{FileSystem, PosixError, ReplayOptions, SymlinkPolicy, Timestamp, Znode};
 use cenote_vdev::{Scan, scan};
 use cenote_volume::Volume;
 use std::path::PathBuf;
@@ -170,7 +170,7 @@ impl Session {
         self.keys.require(&dataset)?;
         let set = self.object_set(&dataset)?;
         let opened = match self.replay && !dataset.is_snapshot() {
-            true => self.replayed(set),
+            true => self.replayed(&name, set),
             false => FileSystem::open(set),
         };
         let files = opened.map_err(|source| Failure::Path {
@@ -184,8 +184,19 @@ impl Session {
         })
     }
 
-    fn replayed(&self, set: Arc<ObjectSet>) -> Result<FileSystem, PosixError> {
-        let (files, _) = FileSystem::open_replayed(set, self.pool.txg())?;
+    fn replayed(&self, name: &str, set: Arc<ObjectSet>) -> Result<FileSystem, PosixError> {
+        let seconds = i64::try_from(self.pool.uberblock().timestamp).unwrap_or(i64::MAX);
+        let options = ReplayOptions {
+            last_synced: self.pool.txg(),
+            synced_at: Timestamp {
+                seconds,
+                nanoseconds: 0,
+            },
+        };
+        let (files, report) = FileSystem::open_replayed(set, options)?;
+        if let Some((record, error)) = report.stopped {
+            complain(&stopped(name, record, &error));
+        }
         Ok(files)
     }
 
@@ -202,7 +213,12 @@ impl Session {
         self.keys.require(dataset)?;
         let set = self.object_set(dataset)?;
         let opened = match self.replay && !dataset.is_snapshot() {
-            true => Volume::open_replayed(set, self.pool.txg()).map(|(volume, _)| volume),
+            true => Volume::open_replayed(set, self.pool.txg()).map(|(volume, report)| {
+                if let Some((record, error)) = report.stopped {
+                    complain(&stopped(&name, record, &error));
+                }
+                volume
+            }),
             false => Volume::open(set),
         };
         opened.map_err(|source| Failure::Volume {
@@ -217,6 +233,11 @@ impl Session {
     }
 }
 
+/// What to say about a replay that did not reach the end of the log.
+fn stopped(dataset: &str, record: u64, error: &dyn std::fmt::Display) -> String {
+    format!("{dataset}: the intent log was replayed up to record {record} only: {error}")
+}
+
 impl Session {
     /// The session in `session` if it is of `pool`, or a new one there.
     ///
@@ -226,9 +247,7 @@ impl Session {
         options: &PoolOptions,
         pool: &str,
     ) -> Result<&'s Self, Failure> {
-        let fits = |open: &Self| {
-            open.pool.name() == pool || pool.parse() == Ok(open.pool.guid().0)
-        };
+        let fits = |open: &Self| open.pool.name() == pool || pool.parse() == Ok(open.pool.guid().0);
         match session.as_ref().is_some_and(fits) {
             true => Ok(session.as_ref().expect("it fits")),
             false => {
