@@ -148,7 +148,7 @@ impl Vdevs {
         let role = CopyRole::Replica;
         for candidate in self.candidates(slot, offset, size, birth) {
             match candidate.fitness {
-                Fitness::Good => {}
+                Fitness::Good | Fitness::Failing => {}
                 Fitness::Stale => {
                     ballot.cast(candidate.leaf, role, CopyHealth::Stale);
                     continue;
@@ -217,8 +217,8 @@ impl Vdevs {
         request: &Request<'_>,
         ballot: &mut Ballot,
     ) -> Option<Vec<u8>> {
-        stripe.gather(Policy::GOOD, true);
-        let block = stripe.search(request, Policy::GOOD);
+        stripe.gather(Policy::TRUSTED, true);
+        let block = stripe.search(request, Policy::TRUSTED);
         let mut wrong = vec![false; stripe.cells.len()];
         if let Some(block) = &block {
             for cell in stripe.wrong_cells(block) {
@@ -263,7 +263,7 @@ impl Vdevs {
                 continue;
             };
             let health = match self.tree.leaves[leaf].fitness(birth) {
-                Some(Fitness::Good) => CopyHealth::Unreadable,
+                Some(Fitness::Good | Fitness::Failing) => CopyHealth::Unreadable,
                 Some(Fitness::Stale) => CopyHealth::Stale,
                 Some(Fitness::LastResort) | None => CopyHealth::Closed,
             };
@@ -283,7 +283,7 @@ impl Vdevs {
             let Some(candidate) = candidates.first() else {
                 continue;
             };
-            if candidate.fitness != Fitness::Good {
+            if candidate.fitness > Fitness::Failing {
                 continue;
             }
             let leaf = &self.tree.leaves[candidate.leaf];

@@ -289,7 +289,7 @@ impl Vdevs {
         for variants in all {
             let right = &block[variants.segment.block_offset..][..variants.segment.length];
             for (leaf, fitness, bytes) in &variants.copies {
-                if *fitness == Fitness::Good && bytes != right {
+                if *fitness <= Fitness::Failing && bytes != right {
                     self.tree.leaves[*leaf].counters.checksum_errors.add(1);
                 }
             }

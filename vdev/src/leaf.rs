@@ -76,14 +76,22 @@ pub(crate) struct Leaf {
     pub aux: VdevAux,
     pub counters: VdevCounters,
     in_flight: AtomicU32,
+    /// Reads that failed since the last one that did not.
+    failures_in_a_row: AtomicU32,
     missed: MissedTxgs,
 }
+
+/// After so many failures in a row, others are asked first: a dying disk may take half a minute
+/// for each.
+const FAILURES_MAX: u32 = 16;
 
 /// How well a leaf serves a read; smaller is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fitness {
     /// Should have the bytes.
     Good,
+    /// Should have them too, but lately every read failed.
+    Failing,
     /// Missed the txg in which the block was written.
     Stale,
     /// Offline or faulted, yet there: for blocks that nobody else has.
@@ -104,6 +112,7 @@ impl Leaf {
             aux,
             counters: VdevCounters::default(),
             in_flight: AtomicU32::new(0),
+            failures_in_a_row: AtomicU32::new(0),
             missed: MissedTxgs::default(),
         }
     }
@@ -135,6 +144,8 @@ impl Leaf {
             Fitness::LastResort
         } else if self.has_missed(birth) {
             Fitness::Stale
+        } else if self.failures_in_a_row.load(Ordering::Relaxed) >= FAILURES_MAX {
+            Fitness::Failing
         } else {
             Fitness::Good
         })
@@ -160,10 +171,12 @@ impl Leaf {
         match result {
             Ok(value) => {
                 self.counters.read_bytes.add(length as u64);
+                self.failures_in_a_row.store(0, Ordering::Relaxed);
                 Ok(value)
             }
             Err(error) => {
                 self.counters.read_errors.add(1);
+                self.failures_in_a_row.fetch_add(1, Ordering::Relaxed);
                 Err(LeafProblem::Device(error))
             }
         }
@@ -198,6 +211,19 @@ mod tests {
         assert!(!stale(4) && !stale(7) && !stale(9) && !stale(30));
         leaf.set_missed(vec![]);
         assert!(!stale(5));
+    }
+
+    #[test]
+    fn a_leaf_that_only_fails_is_asked_after_others_until_it_recovers() {
+        let device = Arc::new(MemoryDevice::new("m", vec![0; 5 << 20]));
+        let leaf = Leaf::new(0, Some(device), VdevState::Healthy, VdevAux::None);
+        for _ in 0..FAILURES_MAX {
+            assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Good));
+            assert!(leaf.read_vec(Place::at(1 << 30), 1).is_err());
+        }
+        assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Failing));
+        assert!(leaf.read_vec(Place::at(0), 1).is_ok());
+        assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Good));
     }
 
     #[test]

@@ -18,6 +18,9 @@ const SPARE_HOPS_MAX: usize = 16;
 /// Reads of nearby offsets go to the same source of a mirror: 1 MiB.
 const BALANCE_SHIFT: u32 = 20;
 
+/// The smallest piece of a damaged copy that is worth a read.
+const SECTOR: usize = 512;
+
 /// A block to be read.
 pub(crate) struct Request<'a> {
     pub dva: Dva,
@@ -218,7 +221,7 @@ impl Vdevs {
         let (dva, size) = (request.dva, request.size);
         let mut failures = LeafFailures::default();
         let mut wrong = Vec::new();
-        let mut any_bytes = false;
+        let (mut any_bytes, mut any_error) = (false, false);
         for candidate in self.balanced(slot, offset, size, request.birth) {
             let leaf = &self.tree.leaves[candidate.leaf];
             match leaf.read_vec(Place::at(offset), size) {
@@ -229,14 +232,23 @@ impl Vdevs {
                 Ok(_) => {
                     any_bytes = true;
                     self.note(&mut failures, candidate.leaf, LeafProblem::WrongBytes);
-                    if candidate.fitness == Fitness::Good {
+                    if candidate.fitness <= Fitness::Failing {
                         wrong.push(candidate.leaf);
                     }
                 }
-                Err(problem) => self.note(&mut failures, candidate.leaf, problem),
+                Err(problem) => {
+                    any_error = true;
+                    self.note(&mut failures, candidate.leaf, problem);
+                }
             }
         }
         self.charge(&wrong);
+        if any_error
+            && let Some(block) = self.read_pieces(slot, offset, request)
+            && (request.verify)(&block)
+        {
+            return Ok(block);
+        }
         self.note_closed(&mut failures, slot);
         Err(match any_bytes {
             true => VdevError::Damaged {
@@ -250,6 +262,36 @@ impl Vdevs {
                 failures,
             },
         })
+    }
+
+    /// A block of which every source has unreadable sectors, each piece from whoever gives it.
+    ///
+    /// `None` when there is only one source, or a sector that nobody gives.
+    fn read_pieces(&self, slot: &Slot, offset: u64, request: &Request<'_>) -> Option<Vec<u8>> {
+        let candidates = self.candidates(slot, offset, request.size, request.birth);
+        if candidates.len() < 2 {
+            return None;
+        }
+        let mut block = vec![0; request.size];
+        let half = request.size / 2 / SECTOR * SECTOR;
+        let mut pieces = vec![0..half, half..request.size];
+        while let Some(piece) = pieces.pop() {
+            let place = Place::at(offset.checked_add(piece.start as u64)?);
+            let buffer = &mut block[piece.clone()];
+            let is_read = candidates.iter().any(|candidate| {
+                let leaf = &self.tree.leaves[candidate.leaf];
+                leaf.read_into(place, buffer).is_ok()
+            });
+            if is_read {
+                continue;
+            }
+            let half = piece.start + piece.len() / 2 / SECTOR * SECTOR;
+            if half == piece.start {
+                return None;
+            }
+            pieces.extend([piece.start..half, half..piece.end]);
+        }
+        Some(block)
     }
 
     /// Counts a checksum error at each of these leaves.

@@ -6,6 +6,9 @@
 //! as there is parity left, is suspected in turn, its columns recomputed from the others, and
 //! the caller's judgement decides. A child that missed the block's txg is suspected from the
 //! start, and its bytes are used only when there is no other way.
+//!
+//! A column that cannot be read as a whole may be readable in part. When too many columns fail,
+//! the block is read once more in rows of one sector, each of which may lose other columns.
 
 use crate::error::{LeafFailures, VdevError};
 use crate::geometry::{Column, Map};
@@ -57,8 +60,14 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    pub(crate) const GOOD: Self = Self {
+    /// Leaves that should have the bytes and give them at once.
+    const GOOD: Self = Self {
         worst: Fitness::Good,
+        rotation: 0,
+    };
+    /// Leaves that should have the bytes.
+    pub(crate) const TRUSTED: Self = Self {
+        worst: Fitness::Failing,
         rotation: 0,
     };
 }
@@ -106,7 +115,14 @@ impl<'a> Stripe<'a> {
                 return Ok(block);
             }
         }
-        self.read_with_parity(request)
+        let result = self.read_with_parity(request);
+        if let Err(VdevError::Unreadable { .. }) = &result
+            && let Some(fine) = self.map.split()
+        {
+            let mut stripe = Stripe::new(self.vdevs, self.slots, &fine, self.birth);
+            return stripe.read_with_parity(request);
+        }
+        result
     }
 
     /// All data columns into one buffer; `None` if one is not to be had from a good source.
@@ -205,7 +221,8 @@ impl<'a> Stripe<'a> {
         }
     }
 
-    /// Reads neighbouring columns of the same child at once; leaves in `wanted` what failed.
+    /// Reads neighbouring columns of the same child at once; leaves in `wanted` those that are
+    /// better read alone.
     fn read_runs(&mut self, wanted: &mut Vec<usize>, policy: Policy) {
         let place = |cell: &Cell<'_>| {
             let column = cell.column;
@@ -218,9 +235,13 @@ impl<'a> Stripe<'a> {
                 && a.in_scratch == b.in_scratch
                 && b.offset <= a.offset + a.length + MERGE_GAP_MAX
         };
-        let runs: Vec<Vec<usize>> = wanted.chunk_by(belongs).map(<[usize]>::to_vec).collect();
+        let mut runs: Vec<Vec<usize>> = wanted.chunk_by(belongs).map(<[usize]>::to_vec).collect();
         wanted.clear();
-        for run in runs {
+        while let Some(mut run) = runs.pop() {
+            if let [single] = run.as_slice() {
+                wanted.push(*single);
+                continue;
+            }
             let (first, last) = (
                 self.cells[run[0]].column,
                 self.cells[run[run.len() - 1]].column,
@@ -231,7 +252,9 @@ impl<'a> Stripe<'a> {
             };
             let mut buffer = vec![0; whole.length as usize];
             let Some((leaf, fitness)) = self.read_column(&whole, &mut buffer, policy) else {
-                wanted.extend(run);
+                // Somewhere in here is the bad sector: look in both halves.
+                let second = run.split_off(run.len() / 2);
+                runs.extend([run, second]);
                 continue;
             };
             for index in run {
@@ -489,7 +512,7 @@ impl<'a> Stripe<'a> {
             .wrong_cells(block)
             .into_iter()
             .filter_map(|cell| match self.cells[cell].state {
-                CellState::Read(leaf, Fitness::Good) => Some(leaf),
+                CellState::Read(leaf, Fitness::Good | Fitness::Failing) => Some(leaf),
                 _ => None,
             })
             .collect();

@@ -206,6 +206,7 @@ impl Draid {
             parity: self.parity(),
             rows,
             size,
+            unit: 1 << self.ashift,
         }
     }
 

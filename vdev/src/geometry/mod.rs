@@ -55,6 +55,8 @@ pub struct Map {
     pub rows: Vec<Row>,
     /// Bytes of the block, rounded up to the allocation unit: what the data columns sum to.
     pub size: u64,
+    /// The allocation unit in bytes: lengths of columns are multiples of it.
+    pub unit: u64,
 }
 
 impl Map {
@@ -63,6 +65,50 @@ impl Map {
         let rows = self.rows.iter();
         rows.flat_map(|row| &row.columns[self.parity..])
             .filter(|column| column.length > 0)
+    }
+
+    /// The same columns cut into rows of one allocation unit each; `None` if they are already.
+    ///
+    /// Parity is a matter of single bytes, so each of the rows can be recomputed by itself: what
+    /// failed in one place of a column and what failed elsewhere in another are no longer one
+    /// loss too many.
+    pub fn split(&self) -> Option<Self> {
+        if self
+            .rows
+            .iter()
+            .all(|row| row.columns[0].length <= self.unit)
+        {
+            return None;
+        }
+        let rows = self.rows.iter().flat_map(|row| {
+            let height = row.columns[0].length / self.unit;
+            (0..height).map(move |step| row.cut(step * self.unit, self.unit))
+        });
+        Some(Self {
+            rows: rows.collect(),
+            ..*self
+        })
+    }
+}
+
+impl Row {
+    /// The `unit` bytes of each column at `at`, where columns reach so far.
+    fn cut(&self, at: u64, unit: u64) -> Self {
+        let columns = self.columns.iter().map(|column| {
+            if at >= column.length {
+                return Column::default();
+            }
+            Column {
+                offset: column.offset + at,
+                length: unit,
+                skip: 0,
+                block_offset: column.block_offset + at,
+                ..*column
+            }
+        });
+        Self {
+            columns: columns.collect(),
+        }
     }
 }
 

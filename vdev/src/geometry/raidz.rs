@@ -186,6 +186,7 @@ impl Raidz {
             parity: self.parity(),
             rows: vec![Row { columns }],
             size: sectors << self.ashift,
+            unit: 1 << self.ashift,
         }
     }
 
@@ -241,6 +242,7 @@ impl Raidz {
             parity: self.parity(),
             rows,
             size: sectors << self.ashift,
+            unit: 1 << self.ashift,
         }
     }
 }
@@ -411,8 +413,12 @@ mod tests {
             let start = start + if big_offset { 2048 } else { 0 };
             let map = raidz.map(start << ashift, sectors << ashift, Txg(4));
             let (places, block) = sectors_of(&map, ashift);
-            prop_assert_eq!(block, (0..sectors).collect::<BTreeSet<_>>());
+            let block_sectors: BTreeSet<_> = (0..sectors).collect();
+            prop_assert_eq!(&block, &block_sectors);
             // Whatever the logical width, the block takes consecutive sectors of the vdev.
+            if let Some(split) = map.split() {
+                prop_assert_eq!(sectors_of(&split, ashift), (places.clone(), block_sectors));
+            }
             let width = parity + spare_width as u64;
             let total = raidz.shape(sectors, width).total;
             let expected: BTreeSet<_> = (start..start + total)

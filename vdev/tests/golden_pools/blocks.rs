@@ -3,6 +3,7 @@
 use super::support::Pool;
 use super::support::walk::{self, Walk};
 use cenote_base::{Txg, VdevId};
+use cenote_device::Device;
 use cenote_vdev::{BatchRead, CopyHealth, VdevError, VdevState};
 
 /// Kinds whose whole tree the labels tell (no removed vdevs).
@@ -242,6 +243,44 @@ fn blocks_of_a_removed_vdev_are_found_through_its_mapping() {
         }
     }
     assert!(moved > 10, "{moved} copies on the removed vdev");
+}
+
+#[test]
+fn scattered_read_errors_on_every_device_are_made_good() {
+    for kind in [
+        "raidz-expanded",
+        "raidz-expanding",
+        "raidz1-5",
+        "draid2",
+        "mirror2",
+    ] {
+        let Some(pool) = Pool::open(kind) else { return };
+        let walk = Walk::of_pool(&pool.vdevs(), &pool.uberblock.root);
+        // One sector every 64 KiB, elsewhere on each device, so that no row loses two.
+        for (position, (_, device)) in (0..).zip(&pool.devices) {
+            for start in (0x40_0000..device.size() - 0x8_0000)
+                .step_by(64 << 10)
+                .take(200)
+            {
+                let at = start + position * (8 << 10);
+                device.add_errors(at..at + 512);
+            }
+        }
+        let vdevs = pool.vdevs();
+        for pointer in sample(&walk, 200) {
+            let size = pointer.physical_size() as usize;
+            let accept = |bytes: &[u8]| walk::verify(&pointer, bytes) == Some(true);
+            for dva in pointer.dvas() {
+                let read = vdevs.read(dva, size, pointer.physical_birth(), &accept);
+                assert!(read.is_ok(), "{kind} {pointer}: {:?}", read.err());
+            }
+        }
+        let status = vdevs.status();
+        let children = status.children[0].children.iter();
+        let errors: u64 = children.map(|child| child.figures.read_errors).sum();
+        assert!(errors > 0, "{kind}: some block is hit");
+        pool.heal();
+    }
 }
 
 #[test]
