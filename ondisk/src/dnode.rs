@@ -123,6 +123,51 @@ impl Dnode {
         Ok(Some(dnode))
     }
 
+    /// The bytes of all slots. The bonus buffer is zero behind its used part.
+    pub fn encode(&self) -> Vec<u8> {
+        let count = self.block_pointers.len();
+        assert!((1..=3).contains(&count), "a dnode has 1 to 3 pointers");
+        assert_eq!(self.spill.is_some(), self.flags & FLAG_SPILL_BLKPTR != 0);
+        let mut bytes = vec![0; self.slots() * DNODE_SIZE];
+        let sectors = self.data_block_size / SECTOR_SIZE;
+        let sectors = u16::try_from(sectors).expect("blocks are at most 16 MiB");
+        let bonus_length = u16::try_from(self.bonus.len()).expect("a dnode is at most 16 KiB");
+        bytes[..8].copy_from_slice(&[
+            self.object_type.0,
+            self.indirect_shift,
+            self.levels,
+            count as u8,
+            self.bonus_type.0,
+            self.checksum,
+            self.compression,
+            self.flags,
+        ]);
+        bytes[8..10].copy_from_slice(&sectors.to_le_bytes());
+        bytes[10..12].copy_from_slice(&bonus_length.to_le_bytes());
+        bytes[12] = self.extra_slots;
+        bytes[16..24].copy_from_slice(&self.block_id_max.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.used.to_le_bytes());
+        let bonus_start = DNODE_CORE_SIZE + count * BLOCK_POINTER_SIZE;
+        let pointers = bytes[DNODE_CORE_SIZE..bonus_start].chunks_exact_mut(BLOCK_POINTER_SIZE);
+        for (chunk, pointer) in pointers.zip(&self.block_pointers) {
+            chunk.copy_from_slice(&pointer.encode());
+        }
+        let spill_start = bytes.len() - BLOCK_POINTER_SIZE;
+        let bonus_end = match &self.spill {
+            Some(pointer) => {
+                bytes[spill_start..].copy_from_slice(&pointer.encode());
+                spill_start
+            }
+            None => bytes.len(),
+        };
+        assert!(
+            self.bonus.len() <= bonus_end - bonus_start,
+            "the bonus buffer fits"
+        );
+        bytes[bonus_start..bonus_start + self.bonus.len()].copy_from_slice(&self.bonus);
+        bytes
+    }
+
     fn check(&self) -> Result<(), DecodeError> {
         if !self.object_type.is_valid() {
             return bad("type", u64::from(self.object_type.0));
@@ -226,12 +271,30 @@ mod tests {
         assert_eq!(dnode.object_type, ObjectType::PLAIN_FILE);
         assert_eq!((dnode.levels, dnode.data_block_size), (2, 131_072));
         assert_eq!((dnode.bonus.len(), dnode.bonus[0]), (168, 0xAA));
+        assert_eq!(dnode.encode(), plain_file());
         assert_eq!(dnode.block_id_max, BlockId(5));
         assert_eq!(dnode.top_index(0, BlockId(1023)), Some(0));
         assert_eq!(
             dnode.top_index(0, BlockId(1024)),
             None,
             "one pointer to 1024 blocks"
+        );
+    }
+
+    #[test]
+    fn spilled_and_large_dnodes_survive() {
+        let mut bytes = plain_file().to_vec();
+        bytes.resize(2 * DNODE_SIZE, 0);
+        (bytes[7], bytes[12]) = (FLAG_SPILL_BLKPTR | FLAG_USED_BYTES, 1);
+        bytes[24] = 77;
+        bytes[2 * DNODE_SIZE - BLOCK_POINTER_SIZE] = 8;
+        let dnode = Dnode::decode(&bytes).expect("valid").expect("allocated");
+        assert_eq!((dnode.slots(), dnode.used_bytes()), (2, 77));
+        assert!(dnode.spill.is_some_and(|spill| !spill.is_hole()));
+        assert_eq!(dnode.encode(), bytes);
+        assert!(
+            Dnode::decode(&bytes[..600]).is_err(),
+            "the second slot is missing"
         );
     }
 

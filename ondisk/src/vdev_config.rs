@@ -18,6 +18,7 @@ pub const VDEVS_MAX: usize = 1 << 16;
 const STRUCTURE: &str = "vdev configuration";
 const METASLAB_SHIFT_MAX: u64 = 60;
 const PARITY_MAX: u64 = 3;
+const DRAID_GROUPS_MAX: u64 = 255;
 
 /// The type of a vdev.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -417,12 +418,23 @@ fn decode_draid(list: &NvList, kind: &VdevKind) -> Result<Option<DraidConfig>, D
     if *kind != VdevKind::Draid {
         return Ok(None);
     }
-    Ok(Some(DraidConfig {
+    let children = list.get_list_array("children").map_or(0, <[NvList]>::len) as u64;
+    let config = DraidConfig {
         data: list.require_u64(STRUCTURE, "draid_ndata")?,
         spares: list.require_u64(STRUCTURE, "draid_nspares")?,
         groups: list.require_u64(STRUCTURE, "draid_ngroups")?,
         failure_domain_children: list.get_u64("draid_nchildren"),
-    }))
+    };
+    let needed = config.data.checked_add(decode_parity(list, kind)?);
+    let needed = needed.and_then(|width| width.checked_add(config.spares));
+    if config.data == 0 || needed.is_none_or(|needed| needed > children) {
+        return bad("draid_ndata", config.data);
+    }
+    // g groups fill a whole number of rows of at most 255 disks, so that 255 always suffice.
+    if !(1..=DRAID_GROUPS_MAX).contains(&config.groups) {
+        return bad("draid_ngroups", config.groups);
+    }
+    Ok(Some(config))
 }
 
 fn decode_expand_txgs(list: &NvList) -> Result<Vec<Txg>, DecodeError> {
@@ -500,6 +512,19 @@ mod tests {
             VdevConfig::decode(&draid),
             Err(DecodeError::Missing { .. })
         ));
+        for (key, value) in [
+            ("draid_ndata", 1),
+            ("draid_nspares", 0),
+            ("draid_ngroups", 1),
+        ] {
+            draid.set_u64(key, value);
+        }
+        assert!(VdevConfig::decode(&draid).is_ok());
+        draid.set_u64("draid_nspares", u64::MAX);
+        assert!(
+            VdevConfig::decode(&draid).is_err(),
+            "more spares than disks"
+        );
     }
 
     #[test]

@@ -196,3 +196,11 @@ fn swapping_restores_every_type() {
     }
     assert!(super::swap_all(&mut [0; 40]).is_err());
 }
+
+/// A create record that ended before its name had no domains, and the slice of no domains began
+/// behind the end of the record: decoding it panicked. Found by fuzzing.
+#[test]
+fn a_create_that_ends_before_its_name() {
+    let short = record(of::CREATE, &CREATE_WORDS[..5], &[]);
+    assert!(Record::decode(&short).is_err());
+}

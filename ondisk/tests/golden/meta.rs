@@ -52,9 +52,13 @@ fn for_each_pool(check: impl Fn(&ObjectSet<'_>)) {
 #[test]
 fn every_object_decodes() {
     for_each_pool(|mos| {
+        let root = &mos.pool.uberblock.root;
+        let encoded = mos.objset.encode(root.logical_size() as usize);
+        assert_eq!(encoded, mos.pool.read(root));
         let dnodes = mos.dnodes();
         assert_eq!(dnodes.len() as u64, mos.pool.uberblock.root.fill());
         for (object, dnode) in dnodes {
+            assert_eq!(Dnode::decode(&dnode.encode()), Ok(Some(dnode.clone())));
             check_bonus(&dnode);
             let class = dnode.object_type.byteswap_class();
             if class == Some(ByteswapClass::Zap) && !dnode.block_pointers[0].is_hole() {
