@@ -15,9 +15,11 @@ use super::fletcher_x86 as vector;
 use crate::{Endian, Words};
 
 /// Below this many bytes the set-up and the folding cost more than the lanes save.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 const VECTOR_BYTES_MIN: usize = 256;
 
 /// The four nested sums of each of `L` lanes; lane `l` has the words `l`, `l + L`, `l + 2L`, ...
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) type LaneSums<const L: usize> = [[u64; L]; 4];
 
 /// Fletcher2 of `data`, read as u64 words in the byte order `endian`.
@@ -130,6 +132,7 @@ pub(super) fn fletcher4_from(start: Words, data: &[u8], endian: Endian) -> Words
 
 /// `n (n+1) ... (n+k-1) / k!` modulo 2^64 for k = 2 and 3, exact because the products of up to
 /// three 40-bit factors (2^42 bytes at once) fit u128.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 fn multiset_counts(n: u64) -> (u64, u64) {
     debug_assert!(n < 1 << 40, "a piece of at most 4 TiB");
     let n = u128::from(n);
@@ -138,6 +141,7 @@ fn multiset_counts(n: u64) -> (u64, u64) {
 }
 
 /// The sums of a concatenation: `start` for the first part, `sums` for `count` words after it.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 fn append(start: Words, sums: Words, count: u64) -> Words {
     let [a0, b0, c0, d0] = start;
     let (two, three) = multiset_counts(count);
@@ -163,6 +167,7 @@ fn append(start: Words, sums: Words, count: u64) -> Words {
 /// before the end of the whole sequence (itself included), so its weights in a, b, c, d are
 /// 1, t, t(t+1)/2 and t(t+1)(t+2)/6. The lane has summed the weights 1, r, r(r+1)/2 and
 /// r(r+1)(r+2)/6. Writing the former in terms of the latter gives the integer factors below.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) fn fold_lanes<const L: usize>([a, b, c, d]: &LaneSums<L>) -> Words {
     let size = L as i64;
     let (size2, size3) = (size * size, size * size * size);

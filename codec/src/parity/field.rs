@@ -73,8 +73,10 @@ pub(super) fn double_bytes(word: u64) -> u64 {
 
 /// For each constant the matrix of `gf2p8affineqb`: byte `7 - i` has the input bits whose sum is
 /// output bit `i`.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) static MATRICES: [u64; 256] = matrices();
 
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 const fn matrices() -> [u64; 256] {
     let mut table = [0; 256];
     let mut constant = 0;
@@ -97,8 +99,10 @@ const fn matrices() -> [u64; 256] {
 }
 
 /// For each constant its products with the 16 low nibbles, then with the 16 high nibbles.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) static NIBBLES: [[u8; 32]; 256] = nibbles();
 
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 const fn nibbles() -> [[u8; 32]; 256] {
     let mut table = [[0; 32]; 256];
     let mut constant = 0;
