@@ -46,6 +46,15 @@ fn parse_key(key: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
+/// The object that says what those of one kind use.
+fn special_of(kind: AccountKind) -> SpecialObject {
+    match kind {
+        AccountKind::User => SpecialObject::UserUsed,
+        AccountKind::Group => SpecialObject::GroupUsed,
+        AccountKind::Project => SpecialObject::ProjectUsed,
+    }
+}
+
 type Rows = BTreeMap<u64, Figures>;
 
 /// Calls `add` with each id and number of a ZAP.
@@ -75,12 +84,7 @@ impl FileSystem {
     /// for whoever uses something and has no limit of their own.
     pub fn accounts(&self, kind: AccountKind) -> Result<Vec<Account>, PosixError> {
         let mut rows = Rows::new();
-        let special = match kind {
-            AccountKind::User => SpecialObject::UserUsed,
-            AccountKind::Group => SpecialObject::GroupUsed,
-            AccountKind::Project => SpecialObject::ProjectUsed,
-        };
-        if let Some(object) = self.set().special_object(special) {
+        if let Some(object) = self.set().special_object(special_of(kind)) {
             each_row(&Zap::open(object)?, |name, value| {
                 let (id, counts_objects) = match name.strip_prefix(OBJECTS_PREFIX) {
                     Some(id) => (id, true),
@@ -109,6 +113,33 @@ impl FileSystem {
             objects_quota: figures.objects_quota.unwrap_or(quotas.objects_default),
         };
         Ok(rows.into_iter().map(account).collect())
+    }
+
+    /// The account of one user, group or project; all zero if it has and may have nothing.
+    pub fn account(&self, kind: AccountKind, fuid: Fuid) -> Result<Account, PosixError> {
+        let quotas = *self.master().quotas(kind);
+        let key = format!("{:x}", fuid.0);
+        let limit = |zap: Option<ObjectId>, default: u64| -> Result<u64, PosixError> {
+            let Some(zap) = zap else { return Ok(default) };
+            Ok(self.set().zap(zap)?.lookup_u64(&key)?.unwrap_or(default))
+        };
+        let used = self
+            .set()
+            .special_object(special_of(kind))
+            .map(Zap::open)
+            .transpose()?;
+        let used = |key: &str| match &used {
+            Some(used) => Ok::<_, PosixError>(used.lookup_u64(key)?.unwrap_or(0)),
+            None => Ok(0),
+        };
+        Ok(Account {
+            owner: self.account_owner(kind, fuid.0),
+            fuid,
+            used: used(&key)?,
+            quota: limit(quotas.space, quotas.space_default)?,
+            objects_used: used(&format!("obj-{key}"))?,
+            objects_quota: limit(quotas.objects, quotas.objects_default)?,
+        })
     }
 
     fn add_limits(

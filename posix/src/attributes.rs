@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The file is, or belongs to, extended attributes (`ZFS_XATTR`, format/3b 3).
 pub const FLAG_XATTR: u64 = 0x1;
+/// What is made in the directory belongs to its project (`ZFS_PROJINHERIT`).
+pub const FLAG_PROJECT_INHERIT: u64 = 0x4000_0000_0000;
 /// The file has a project id (`ZFS_PROJID`).
 pub const FLAG_PROJECT_ID: u64 = 0x8000_0000_0000;
 

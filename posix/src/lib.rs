@@ -15,6 +15,10 @@
 
 #![forbid(unsafe_code)]
 
+// What opens golden pools for the tests of this crate names it from outside.
+#[cfg(test)]
+extern crate self as cenote_posix;
+
 mod accounting;
 mod acl;
 mod attributes;
@@ -39,7 +43,7 @@ mod znode;
 
 pub use accounting::Account;
 pub use acl::{StoredAcl, entry_text};
-pub use attributes::{Attributes, FLAG_PROJECT_ID, FLAG_XATTR};
+pub use attributes::{Attributes, FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT, FLAG_XATTR};
 pub use cenote_dmu::Segment;
 pub use cenote_ondisk::acl::{Ace, Who};
 pub use diff::{Diff, DiffChange, DiffRecord};

@@ -1,8 +1,11 @@
 //! What `stat` and `statfs` show (format/3b 5, 10).
 
+use crate::attributes::FLAG_PROJECT_INHERIT;
+use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::fuid::Fuid;
 use crate::kind::{DeviceNumber, FileKind};
+use crate::master::AccountKind;
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
@@ -115,8 +118,15 @@ impl FileSystem {
         }
     }
 
-    /// What `statfs` shows, from what the dataset layer knows.
-    pub fn stat_file_system(&self, space: DatasetSpace) -> FileSystemStat {
+    /// What `statfs` shows at `place`, from what the dataset layer knows.
+    ///
+    /// Within a directory whose files inherit its project, that project's limits bound what
+    /// there is (format/3b 10).
+    pub fn stat_file_system(
+        &self,
+        space: DatasetSpace,
+        place: &Znode,
+    ) -> Result<FileSystemStat, PosixError> {
         let block_size = space.record_size.max(1);
         let rounded = space
             .referenced
@@ -125,7 +135,7 @@ impl FileSystem {
         let objects_used = self.set().root().fill();
         let objects_free = OBJECTS_MAX.saturating_sub(objects_used);
         let files_free = objects_free.min(space.available / OBJECT_SIZE);
-        FileSystemStat {
+        let mut stat = FileSystemStat {
             block_size,
             blocks: rounded.saturating_add(space.available) / block_size,
             blocks_free: space.available / block_size,
@@ -136,6 +146,19 @@ impl FileSystem {
             } else {
                 NAME_LENGTH
             },
+        };
+        if place.attributes().flags & FLAG_PROJECT_INHERIT != 0 {
+            let project = Fuid(place.attributes().project);
+            let account = self.account(AccountKind::Project, project)?;
+            if account.quota != 0 {
+                stat.blocks = account.quota / block_size;
+                stat.blocks_free = account.quota.saturating_sub(account.used) / block_size;
+            }
+            if account.objects_quota != 0 {
+                stat.files = account.objects_quota;
+                stat.files_free = account.objects_quota.saturating_sub(account.objects_used);
+            }
         }
+        Ok(stat)
     }
 }

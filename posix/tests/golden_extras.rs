@@ -3,7 +3,8 @@
 mod common;
 
 use cenote_posix::{
-    AccountKind, DirectoryEntry, FileKind, FileSystem, PosixError, SymlinkPolicy, Znode,
+    AccountKind, DatasetSpace, DirectoryEntry, FileKind, FileSystem, PosixError, SymlinkPolicy,
+    Znode,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -222,4 +223,38 @@ fn sums_of_accounts_match_the_files() {
         .count() as u64;
     assert_eq!(objects, walked, "no attribute directories here");
     assert_eq!(file_system.delete_queue().expect("readable"), []);
+}
+
+#[test]
+fn project_limits_show_in_statfs() {
+    let Some(pool) = common::open("quotas") else {
+        return;
+    };
+    let file_system = pool.file_system("gold_quotas/users");
+    let space = DatasetSpace {
+        referenced: 1 << 20,
+        available: 64 << 20,
+        record_size: 128 << 10,
+        long_names: false,
+    };
+    let stat = |path: &[u8]| {
+        let place = file_system
+            .resolve(path, SymlinkPolicy::Follow)
+            .expect("is there");
+        file_system
+            .stat_file_system(space, &place)
+            .expect("readable")
+    };
+    let whole = stat(b"");
+    assert_eq!(
+        (whole.blocks, whole.blocks_free, whole.name_length_max),
+        (520, 512, 255)
+    );
+    assert_eq!(whole.files_free, (64 << 20) / 512);
+    let project = stat(b"proj");
+    assert_eq!(
+        (project.blocks, project.files),
+        ((5 << 20) / (128 << 10), 30)
+    );
+    assert_eq!(project.files_free, 25);
 }

@@ -14,6 +14,8 @@ mod apply;
 mod attributes;
 mod names;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use crate::error::PosixError;
 use crate::file_system::FileSystem;

@@ -1,7 +1,7 @@
 //! Records that change names: create, remove, link, rename.
 
 use super::state::Replay;
-use crate::attributes::{Attributes, FLAG_PROJECT_ID, FLAG_XATTR};
+use crate::attributes::{Attributes, FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT, FLAG_XATTR};
 use crate::directory::Target;
 use crate::error::PosixError;
 use crate::fuid::Fuid;
@@ -10,9 +10,6 @@ use crate::time::Timestamp;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::normalize::{FLAG_TOUPPER, normalize};
 use cenote_ondisk::intent_log::record::{Create, Record, RecordBody, Whiteout, record_type};
-
-/// Children of such a directory belong to its project (`ZFS_PROJINHERIT`).
-const FLAG_PROJECT_INHERIT: u64 = 0x4000_0000_0000;
 
 /// The mode of a directory of extended attributes (format/3b 7).
 const XATTR_DIRECTORY_MODE: u64 = 0o041_777;

@@ -1,0 +1,554 @@
+use super::state::Replay;
+use crate::{FileKind, FileSystem, PosixError, SeekTarget, SymlinkPolicy, Timestamp};
+use cenote_base::{BlockId, ObjectId, Txg};
+use cenote_ondisk::acl::{self, Ace, FLAG_EVERYONE, FLAG_OWNER, Who};
+use cenote_ondisk::intent_log::record::{
+    AclBody, Create, NewObject, Record, RecordBody, SetAttributes, Whiteout, WriteData,
+    record_type as of,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+const DATASET: &str = "gold_singledefault/dirxattr";
+
+fn record(record_type: u64, body: RecordBody<'_>) -> Record<'_> {
+    Record {
+        record_type,
+        case_insensitive: false,
+        txg: Txg(100),
+        sequence: 1,
+        body,
+    }
+}
+
+fn create<'a>(directory: ObjectId, object: u64, mode: u64, name: &'a [u8]) -> Create<'a> {
+    Create {
+        directory,
+        new: NewObject {
+            object: ObjectId(object),
+            dnode_slots: 1,
+        },
+        mode,
+        uid: 1000,
+        gid: 100,
+        generation: 100,
+        crtime: (1_800_000_000, 5),
+        device: 0,
+        attributes: None,
+        acl: None,
+        domains: &[],
+        name,
+        target: None,
+    }
+}
+
+/// Applies records to a golden file system and opens the outcome.
+fn replay(base: FileSystem, apply: impl FnOnce(&mut Replay<'_>)) -> Arc<FileSystem> {
+    let mut replay = Replay::new(&base, Timestamp::default());
+    apply(&mut replay);
+    let (overlay, domains) = replay.finish();
+    Arc::new(base.with_overlay(overlay, domains))
+}
+
+fn base() -> Option<FileSystem> {
+    let pool = common::open("single-default")?;
+    Some(FileSystem::open(pool.object_set(DATASET)).expect("opens"))
+}
+
+fn id_of(file_system: &FileSystem, path: &[u8]) -> ObjectId {
+    file_system
+        .resolve(path, SymlinkPolicy::FollowParents)
+        .expect("is there")
+        .id()
+}
+
+fn make(replay: &mut Replay<'_>, create: Create<'_>) {
+    let record_type = match FileKind::from_mode(create.mode) {
+        Some(FileKind::Directory) => of::MKDIR,
+        Some(FileKind::Symlink) => of::SYMLINK,
+        _ => of::CREATE,
+    };
+    replay
+        .apply(&record(record_type, RecordBody::Create(create)))
+        .expect("applies");
+}
+
+fn rename<'a>(from: (ObjectId, &'a [u8]), to: (ObjectId, &'a [u8])) -> RecordBody<'a> {
+    let (source_directory, source) = from;
+    let (target_directory, target) = to;
+    RecordBody::Rename {
+        source_directory,
+        target_directory,
+        source,
+        target,
+        whiteout: None,
+    }
+}
+
+fn contents(file_system: &FileSystem, path: &[u8]) -> Vec<u8> {
+    let file = file_system
+        .resolve(path, SymlinkPolicy::Refuse)
+        .expect("is there");
+    let mut bytes = vec![0; file.attributes().size as usize];
+    let count = file_system.read(&file, 0, &mut bytes).expect("readable");
+    assert_eq!(count, bytes.len());
+    bytes
+}
+
+#[test]
+fn directories_move_and_files_replace_each_other() {
+    let Some(base) = base() else { return };
+    let (root, tiny) = (base.root(), id_of(&base, b"tiny"));
+    let root_before = base.znode(root).expect("is there").attributes().clone();
+    let file_system = replay(base, |replay| {
+        make(replay, create(root, 9001, 0o040_755, b"new"));
+        make(replay, create(ObjectId(9001), 9002, 0o100_644, b"file"));
+        let moves = rename((root, b"new"), (tiny, b"moved"));
+        replay.apply(&record(of::RENAME, moves)).expect("applies");
+        let over = rename((ObjectId(9001), b"file"), (tiny, b"r0100"));
+        replay.apply(&record(of::RENAME, over)).expect("applies");
+    });
+    let root_after = file_system
+        .znode(root)
+        .expect("is there")
+        .attributes()
+        .clone();
+    assert_eq!(
+        (root_after.size, root_after.links),
+        (root_before.size, root_before.links)
+    );
+    assert_eq!(root_after.modified.seconds, 1_800_000_000);
+    let moved = file_system.znode(ObjectId(9001)).expect("is there");
+    assert_eq!(
+        (moved.attributes().size, moved.attributes().parent),
+        (2, tiny)
+    );
+    assert_eq!(
+        file_system.path_of(ObjectId(9002)).expect("has a path"),
+        b"tiny/r0100"
+    );
+    assert!(contents(&file_system, b"tiny/r0100").is_empty());
+}
+
+#[test]
+fn exchanges_and_whiteouts() {
+    let Some(base) = base() else { return };
+    let (root, tiny, deep) = (base.root(), id_of(&base, b"tiny"), id_of(&base, b"deep"));
+    let file = id_of(&base, b"tiny/r0100");
+    let file_system = replay(base, |replay| {
+        let swap = rename((tiny, b"r0100"), (root, b"deep"));
+        replay
+            .apply(&record(of::RENAME_EXCHANGE, swap))
+            .expect("applies");
+        let whiteout = Whiteout {
+            new: NewObject {
+                object: ObjectId(9009),
+                dnode_slots: 1,
+            },
+            mode: 0o020_000,
+            uid: 0,
+            gid: 0,
+            generation: 100,
+            crtime: (1_800_000_000, 0),
+            device: 0,
+        };
+        let mut body = rename((tiny, b"r0112"), (tiny, b"elsewhere"));
+        let RecordBody::Rename { whiteout: slot, .. } = &mut body else {
+            unreachable!()
+        };
+        *slot = Some(whiteout);
+        replay
+            .apply(&record(of::RENAME_WHITEOUT, body))
+            .expect("applies");
+    });
+    assert_eq!(id_of(&file_system, b"deep"), file);
+    assert_eq!(id_of(&file_system, b"tiny/r0100"), deep);
+    let moved = file_system.znode(deep).expect("is there");
+    assert_eq!(moved.attributes().parent, tiny);
+    let left = file_system
+        .resolve(b"tiny/r0112", SymlinkPolicy::Refuse)
+        .expect("is there");
+    assert_eq!(left.kind(), FileKind::CharDevice);
+    assert!(
+        file_system
+            .resolve(b"tiny/elsewhere", SymlinkPolicy::Refuse)
+            .is_ok()
+    );
+}
+
+#[test]
+fn attributes_in_directories_and_lists() {
+    let Some(base) = base() else { return };
+    let file = id_of(&base, b"tiny/r0100");
+    let other = id_of(&base, b"tiny/r0112");
+    let file_system = replay(base, |replay| {
+        let directory = ObjectId(9001);
+        let body = create(file, 9001, 0o041_777, b"");
+        replay
+            .apply(&record(of::MKXATTR, RecordBody::Create(body)))
+            .expect("applies");
+        make(replay, create(directory, 9002, 0o100_644, b"user.note"));
+        let data = WriteData::Immediate(b"value");
+        let (offset, length, object) = (0, 5, ObjectId(9002));
+        let write = RecordBody::Write {
+            object,
+            offset,
+            length,
+            data,
+        };
+        replay.apply(&record(of::WRITE, write)).expect("applies");
+        for (name, value) in [
+            ("user.a", Some("1")),
+            ("user.b", Some("2")),
+            ("user.a", None),
+        ] {
+            let (name, value) = (name.as_bytes(), value.map(str::as_bytes));
+            let set = RecordBody::SetXattr {
+                object: other,
+                name,
+                value,
+            };
+            replay.apply(&record(of::SETSAXATTR, set)).expect("applies");
+        }
+    });
+    let znode = file_system.znode(file).expect("is there");
+    assert_eq!(
+        file_system.xattr_names(&znode).expect("readable"),
+        [b"user.note"]
+    );
+    let value = file_system.xattr(&znode, b"user.note").expect("readable");
+    assert_eq!(value.as_deref(), Some(b"value".as_slice()));
+    assert_eq!(
+        file_system.path_of(ObjectId(9002)).unwrap(),
+        b"tiny/r0100/<xattrdir>/user.note"
+    );
+    let other = file_system.znode(other).expect("is there");
+    assert_eq!(
+        file_system.xattr_names(&other).expect("readable"),
+        [b"user.b"]
+    );
+}
+
+#[test]
+fn blocks_of_the_pool_become_contents() {
+    let Some(base) = base() else { return };
+    let source = base
+        .resolve(b"rec/random", SymlinkPolicy::Refuse)
+        .expect("is there");
+    let object = source.object().expect("stored").clone();
+    let size = object.dnode().data_block_size;
+    let pointer = object.block_pointer(0, BlockId(0)).expect("readable");
+    let mut wanted = vec![0; size as usize];
+    object.read(0, &mut wanted).expect("readable");
+    let root = base.root();
+    let file_system = replay(base, |replay| {
+        make(replay, create(root, 9001, 0o100_644, b"indirect"));
+        make(replay, create(root, 9002, 0o100_644, b"clone"));
+        // A write of ten bytes within a block: the whole block comes along, the end does not.
+        let data = WriteData::Indirect(pointer);
+        let (object, offset, length) = (ObjectId(9001), 5, 10);
+        let write = RecordBody::Write {
+            object,
+            offset,
+            length,
+            data,
+        };
+        replay.apply(&record(of::WRITE, write)).expect("applies");
+        let data = WriteData::SizeOnly;
+        let (offset, length) = (15, 85);
+        let grow = RecordBody::Write {
+            object,
+            offset,
+            length,
+            data,
+        };
+        replay.apply(&record(of::WRITE2, grow)).expect("applies");
+        let pointers = &pointer.encode();
+        let (object, offset, length) = (ObjectId(9002), size, size - 7);
+        let clone = RecordBody::CloneRange {
+            object,
+            offset,
+            length,
+            block_size: size,
+            pointers,
+        };
+        replay
+            .apply(&record(of::CLONE_RANGE, clone))
+            .expect("applies");
+    });
+    assert_eq!(contents(&file_system, b"indirect"), wanted[..100]);
+    let clone = contents(&file_system, b"clone");
+    assert_eq!(clone.len() as u64, 2 * size - 7);
+    assert!(clone[..size as usize].iter().all(|byte| *byte == 0));
+    assert_eq!(clone[size as usize..], wanted[..size as usize - 7]);
+    let clone = file_system
+        .resolve(b"clone", SymlinkPolicy::Refuse)
+        .expect("is there");
+    assert_eq!(
+        file_system.seek(&clone, 0, SeekTarget::Data).expect("data"),
+        size
+    );
+}
+
+#[test]
+fn attributes_and_lists_are_set() {
+    let Some(base) = base() else { return };
+    let file = id_of(&base, b"tiny/r0100");
+    let file_system = replay(base, |replay| {
+        let set = SetAttributes {
+            object: file,
+            mask: 1 | 2 | 8 | 32 | 64,
+            mode: 0o104_711,
+            uid: 77,
+            gid: 5,
+            size: 200,
+            atime: (1, 2),
+            mtime: (3, 4),
+            attributes: None,
+            domains: &[],
+        };
+        replay
+            .apply(&record(of::SETATTR, RecordBody::SetAttributes(set)))
+            .expect("applies");
+        let ace = |mask, flags, who| Ace {
+            ace_type: 0,
+            flags,
+            mask,
+            who,
+        };
+        let aces = [
+            ace(7, FLAG_OWNER, Who::Owner),
+            ace(1, FLAG_EVERYONE, Who::Everyone),
+        ];
+        let entries = acl::encode(&aces);
+        let acl = AclBody {
+            count: 2,
+            flags: 0,
+            entries: &entries,
+            ids: &[],
+        };
+        let body = RecordBody::Acl {
+            object: file,
+            acl,
+            is_old: false,
+            domains: &[],
+        };
+        replay.apply(&record(of::ACL, body)).expect("applies");
+    });
+    let znode = file_system.znode(file).expect("is there");
+    let attributes = znode.attributes();
+    assert_eq!(
+        attributes.permissions(),
+        0o4644,
+        "the list left the upper bits alone"
+    );
+    assert_eq!((attributes.uid.0, attributes.size), (77, 200));
+    assert_eq!(
+        attributes.modified,
+        Timestamp {
+            seconds: 3,
+            nanoseconds: 4
+        }
+    );
+    assert_ne!(attributes.gid.0, 5, "was not asked for");
+    assert_eq!(file_system.acl(&znode).expect("decodes").len(), 2);
+    let grown = contents(&file_system, b"tiny/r0100");
+    assert!(grown[100..].iter().all(|byte| *byte == 0) && grown[..100].iter().any(|b| *b != 0));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let Some(base) = base() else { return };
+    let (root, tiny) = (base.root(), id_of(&base, b"tiny"));
+    replay(base, |replay| {
+        let remove = RecordBody::Remove {
+            directory: root,
+            name: b"tiny",
+        };
+        let refused = replay
+            .apply(&record(of::RMDIR, remove))
+            .expect_err("not empty");
+        assert!(matches!(refused, PosixError::Replay { .. }));
+        let link = RecordBody::Link {
+            directory: root,
+            object: tiny,
+            name: b"loop",
+        };
+        assert!(
+            replay.apply(&record(of::LINK, link)).is_err(),
+            "a directory with two names"
+        );
+        let (offset, length, data) = (u64::MAX, 5, WriteData::Immediate(b"value"));
+        let write = RecordBody::Write {
+            object: tiny,
+            offset,
+            length,
+            data,
+        };
+        assert!(
+            replay.apply(&record(of::WRITE, write)).is_err(),
+            "a directory has no contents"
+        );
+        let truncate = RecordBody::Truncate {
+            object: ObjectId(1),
+            offset: 0,
+            length: 0,
+        };
+        let gone = replay
+            .apply(&record(of::TRUNCATE, truncate))
+            .expect_err("no file");
+        assert!(matches!(gone, PosixError::NoSuchZnode { .. }));
+    });
+}
+
+/// What a file is in the model: contents and number of names.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ModelFile {
+    contents: Vec<u8>,
+    links: u64,
+}
+
+/// Random operations on one directory, against maps in memory.
+#[test]
+fn random_operations_behave_like_a_model() {
+    let Some(base) = base() else { return };
+    let root = base.root();
+    let directory = ObjectId(9000);
+    let mut names: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let mut files: BTreeMap<u64, ModelFile> = BTreeMap::new();
+    let file_system = replay(base, |replay| {
+        make(replay, create(root, 9000, 0o040_755, b"model"));
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut next = |bound: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % bound
+        };
+        for step in 0..600 {
+            let name = format!("name-{}", next(12)).into_bytes();
+            let other = format!("name-{}", next(12)).into_bytes();
+            let known = names.get(&name).copied();
+            match (next(7), known) {
+                (_, None) => {
+                    let object = 10_000 + step;
+                    make(replay, create(directory, object, 0o100_644, &name));
+                    names.insert(name, object);
+                    files.insert(
+                        object,
+                        ModelFile {
+                            contents: Vec::new(),
+                            links: 1,
+                        },
+                    );
+                }
+                (0, Some(object)) => {
+                    let body = RecordBody::Remove {
+                        directory,
+                        name: &name,
+                    };
+                    replay.apply(&record(of::REMOVE, body)).expect("applies");
+                    names.remove(&name);
+                    files.get_mut(&object).expect("known").links -= 1;
+                }
+                (1, Some(object)) => {
+                    let body = rename((directory, &name), (directory, &other));
+                    replay.apply(&record(of::RENAME, body)).expect("applies");
+                    if names.get(&other) != Some(&object) {
+                        names.remove(&name);
+                        if let Some(victim) = names.insert(other, object) {
+                            files.get_mut(&victim).expect("known").links -= 1;
+                        }
+                    }
+                }
+                (2, Some(object)) if !names.contains_key(&other) => {
+                    let body = RecordBody::Link {
+                        directory,
+                        object: ObjectId(object),
+                        name: &other,
+                    };
+                    replay.apply(&record(of::LINK, body)).expect("applies");
+                    names.insert(other, object);
+                    files.get_mut(&object).expect("known").links += 1;
+                }
+                (3, Some(object)) => {
+                    let (offset, length) = (next(200), next(3) * 30);
+                    truncate_both(replay, &mut files, object, offset, length);
+                }
+                (_, Some(object)) => {
+                    let (offset, bytes) = (next(200), vec![next(255) as u8 + 1; next(60) as usize]);
+                    let (length, data) = (bytes.len() as u64, WriteData::Immediate(&bytes));
+                    let id = ObjectId(object);
+                    let body = RecordBody::Write {
+                        object: id,
+                        offset,
+                        length,
+                        data,
+                    };
+                    replay.apply(&record(of::WRITE, body)).expect("applies");
+                    let contents = &mut files.get_mut(&object).expect("known").contents;
+                    let end = (offset + length) as usize;
+                    contents.resize(contents.len().max(end), 0);
+                    contents[offset as usize..end].copy_from_slice(&bytes);
+                }
+            }
+        }
+    });
+    check_model(&file_system, directory, &names, &files);
+}
+
+fn truncate_both(
+    replay: &mut Replay<'_>,
+    files: &mut BTreeMap<u64, ModelFile>,
+    object: u64,
+    offset: u64,
+    length: u64,
+) {
+    let body = RecordBody::Truncate {
+        object: ObjectId(object),
+        offset,
+        length,
+    };
+    replay.apply(&record(of::TRUNCATE, body)).expect("applies");
+    let contents = &mut files.get_mut(&object).expect("known").contents;
+    let (start, end) = (offset as usize, (offset + length) as usize);
+    if length == 0 || start > contents.len() {
+        contents.resize(end, 0);
+    } else {
+        contents.resize(contents.len().max(end), 0);
+        contents[start..end].fill(0);
+    }
+}
+
+fn check_model(
+    file_system: &Arc<FileSystem>,
+    directory: ObjectId,
+    names: &BTreeMap<Vec<u8>, u64>,
+    files: &BTreeMap<u64, ModelFile>,
+) {
+    let znode = file_system.znode(directory).expect("is there");
+    assert_eq!(znode.attributes().size, names.len() as u64 + 2);
+    let listed: BTreeMap<Vec<u8>, u64> = file_system
+        .read_directory(&znode, 0)
+        .expect("opens")
+        .skip(2)
+        .map(|entry| entry.expect("readable"))
+        .map(|entry| (entry.name, entry.target.object.0))
+        .collect();
+    assert_eq!(listed, *names);
+    for (name, object) in names {
+        let file = file_system.lookup_znode(&znode, name).expect("is there");
+        assert_eq!(file.id(), ObjectId(*object));
+        assert_eq!(file.attributes().links, files[object].links);
+        let mut path = b"model/".to_vec();
+        path.extend(name);
+        assert_eq!(contents(file_system, &path), files[object].contents);
+    }
+    for (object, _) in files.iter().filter(|(_, file)| file.links == 0) {
+        let gone = file_system.znode(ObjectId(*object)).expect_err("was freed");
+        assert!(matches!(gone, PosixError::NoSuchZnode { .. }));
+    }
+}
