@@ -118,15 +118,8 @@ impl FileSystem {
         }
     }
 
-    /// What `statfs` shows at `place`, from what the dataset layer knows.
-    ///
-    /// Within a directory whose files inherit its project, that project's limits bound what
-    /// there is (format/3b 10).
-    pub fn stat_file_system(
-        &self,
-        space: DatasetSpace,
-        place: &Znode,
-    ) -> Result<FileSystemStat, PosixError> {
+    /// What `statfs` shows, from what the dataset layer knows.
+    pub fn stat_file_system(&self, space: DatasetSpace) -> FileSystemStat {
         let block_size = space.record_size.max(1);
         let rounded = space
             .referenced
@@ -135,7 +128,7 @@ impl FileSystem {
         let objects_used = self.set().root().fill();
         let objects_free = OBJECTS_MAX.saturating_sub(objects_used);
         let files_free = objects_free.min(space.available / OBJECT_SIZE);
-        let mut stat = FileSystemStat {
+        FileSystemStat {
             block_size,
             blocks: rounded.saturating_add(space.available) / block_size,
             blocks_free: space.available / block_size,
@@ -146,18 +139,29 @@ impl FileSystem {
             } else {
                 NAME_LENGTH
             },
-        };
-        if place.attributes().flags & FLAG_PROJECT_INHERIT != 0 {
-            let project = Fuid(place.attributes().project);
-            let account = self.account(AccountKind::Project, project)?;
-            if account.quota != 0 {
-                stat.blocks = account.quota / block_size;
-                stat.blocks_free = account.quota.saturating_sub(account.used) / block_size;
-            }
-            if account.objects_quota != 0 {
-                stat.files = account.objects_quota;
-                stat.files_free = account.objects_quota.saturating_sub(account.objects_used);
-            }
+        }
+    }
+
+    /// As [`Self::stat_file_system`], asked at `place`: within a directory whose files inherit
+    /// its project, that project's limits bound what there is (format/3b 10).
+    pub fn stat_file_system_at(
+        &self,
+        space: DatasetSpace,
+        place: &Znode,
+    ) -> Result<FileSystemStat, PosixError> {
+        let mut stat = self.stat_file_system(space);
+        if place.attributes().flags & FLAG_PROJECT_INHERIT == 0 {
+            return Ok(stat);
+        }
+        let project = Fuid(place.attributes().project);
+        let account = self.account(AccountKind::Project, project)?;
+        if account.quota != 0 {
+            stat.blocks = account.quota / stat.block_size;
+            stat.blocks_free = account.quota.saturating_sub(account.used) / stat.block_size;
+        }
+        if account.objects_quota != 0 {
+            stat.files = account.objects_quota;
+            stat.files_free = account.objects_quota.saturating_sub(account.objects_used);
         }
         Ok(stat)
     }
