@@ -17,8 +17,8 @@ const CLASSES: usize = 11;
 const CLASS_BYTES_MIN: usize = DIRECT_ALIGNMENT;
 const CLASS_BYTES_MAX: usize = CLASS_BYTES_MIN << (CLASSES - 1);
 
-/// Bytes that one class keeps at most; 16 buffers at most for the small ones.
-const KEPT_BYTES_MAX: usize = 4 << 20;
+/// Bytes that one class keeps at most, and buffers: some 40 MiB if all classes are in use.
+const KEPT_BYTES_MAX: usize = 8 << 20;
 const KEPT_BUFFERS_MAX: usize = 16;
 
 static POOL: [Mutex<Vec<Vec<u8>>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];

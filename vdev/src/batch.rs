@@ -18,8 +18,9 @@ use cenote_ondisk::label::DATA_OFFSET;
 
 /// Extents on a leaf that are this near are read at once.
 const GAP_MAX: u64 = 64 << 10;
-/// Bytes of one request at most, unless a single extent has more.
-const CHUNK_MAX: u64 = 4 << 20;
+/// Bytes of one request at most, unless a single extent has more: 4 MiB with what widening adds,
+/// which is the largest buffer that is kept for reuse.
+const CHUNK_MAX: u64 = (4 << 20) - 2 * DIRECT_ALIGNMENT as u64;
 /// Neighbouring 4 MiB of a mirror are read from the same child, so that they can be merged.
 const MIRROR_SHIFT: u32 = 22;
 
@@ -269,7 +270,7 @@ mod tests {
         let other_leaf = [extent(0, 0, 4096), extent(1, 4096, 4096)];
         assert_eq!(chunk_length(&other_leaf), 1);
         let many: Vec<_> = (0..10).map(|i| extent(0, i << 20, 1 << 20)).collect();
-        assert_eq!(chunk_length(&many), 4);
+        assert_eq!(chunk_length(&many), 3);
         let nested = [
             extent(0, 0, 1 << 20),
             extent(0, 512, 512),
