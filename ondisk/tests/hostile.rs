@@ -214,8 +214,16 @@ fn damages() -> impl Strategy<Value = Vec<(bool, u16, u8)>> {
     prop::collection::vec((any::<bool>(), any::<u16>(), byte), 1..8)
 }
 
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 256,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn damaged_structures(damages in damages()) {

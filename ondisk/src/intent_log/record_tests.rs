@@ -1,3 +1,5 @@
+//! Records of every type, built by hand from the format chapter.
+
 use super::super::record::{Record, RecordBody, Records, TYPE_CASE_INSENSITIVE, WriteData};
 use super::*;
 

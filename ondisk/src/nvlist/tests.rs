@@ -1,3 +1,5 @@
+//! Both encodings, built by hand and by the encoder.
+
 use super::*;
 
 /// One value of every type.

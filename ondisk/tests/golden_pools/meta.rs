@@ -1,6 +1,6 @@
 //! The meta object set: every object of it decodes, and what can be summed up is.
 
-use crate::reader::{ObjectSet, Pool};
+use super::reader::{ObjectSet, Pool};
 use cenote_base::ObjectId;
 use cenote_codec::Compression;
 use cenote_codec::compress::decompress;

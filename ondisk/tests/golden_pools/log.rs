@@ -1,6 +1,6 @@
 //! Intent logs of pools that lost power.
 
-use crate::reader::Pool;
+use super::reader::Pool;
 use cenote_ondisk::intent_log::block::LogBlock;
 use cenote_ondisk::intent_log::record::{RecordBody, Records};
 use cenote_ondisk::intent_log::{IntentLogHeader, block};

@@ -1,6 +1,6 @@
 //! Labels of every kind of pool.
 
-use crate::reader::{Device, devices};
+use super::reader::{Device, devices};
 use cenote_ondisk::boot_environment::BootEnvironment;
 use cenote_ondisk::embedded_checksum::Trailer;
 use cenote_ondisk::l2arc::{HEADER_OFFSET, L2Header};
