@@ -44,6 +44,13 @@ impl CommandLine {
         }))
     }
 
+    /// All words that were not read yet, as they are.
+    pub fn rest(&mut self) -> Result<Vec<OsString>, Failure> {
+        let command = self.command;
+        let rest = self.parser.raw_args();
+        Ok(rest.map_err(|error| usage(command, error))?.collect())
+    }
+
     /// The argument of the option that was read last.
     pub fn value(&mut self) -> Result<OsString, Failure> {
         let command = self.command;

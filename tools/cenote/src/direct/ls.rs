@@ -8,10 +8,13 @@ use super::output::Output;
 use super::session::{OpenFileSystem, Session};
 use super::show::{Clock, mode_text};
 use super::spec::{Place, Spec};
-use cenote_posix::{FileKind, PosixError, SymlinkPolicy, Znode};
+use cenote_posix::{DirectoryEntry, FileKind, PosixError, SymlinkPolicy, Znode};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Files whose attributes are read at once.
+const BATCH: usize = 1024;
 
 #[derive(Debug, Default)]
 struct Arguments {
@@ -94,7 +97,7 @@ impl Lister<'_> {
                 name: path.to_vec(),
                 znode,
             };
-            return self.items(&open, &item.name.clone(), vec![item]);
+            return self.items(&open, path, &[item]);
         }
         let has_titles = self.arguments.recursive || self.arguments.specs.len() > 1;
         let base = path.strip_suffix(b"/").unwrap_or(path).to_vec();
@@ -109,16 +112,10 @@ impl Lister<'_> {
             if has_titles && !self.arguments.json {
                 self.title(&open, &path)?;
             }
-            let items = self.read(&open, &directory, &path);
+            let below = self.directory(&open, &directory, &path)?;
             if self.arguments.recursive {
-                let below = items.iter().rev().filter(|item| {
-                    let is_self = item.name == b"." || item.name == b"..";
-                    item.znode.kind() == FileKind::Directory && !is_self
-                });
-                let below = below.map(|item| (child(&path, &item.name), Arc::clone(&item.znode)));
-                pending.extend(below);
+                pending.extend(below.into_iter().rev());
             }
-            self.items(&open, &path, items)?;
         }
         Ok(())
     }
@@ -142,42 +139,70 @@ impl Lister<'_> {
         self.exit = Exit::Problems;
     }
 
-    /// The entries of a directory in order of their names.
-    fn read(&mut self, open: &OpenFileSystem, directory: &Arc<Znode>, path: &[u8]) -> Vec<Item> {
-        let listed = open.files.read_directory_plus(directory, 0, usize::MAX);
-        let entries = listed.unwrap_or_else(|error| {
-            let place = Place::new(&open.name, path);
-            self.complain(&format!("{place}: {}", posix_words(&error)));
-            Vec::new()
-        });
-        let mut items = Vec::with_capacity(entries.len());
-        for (entry, znode) in entries {
-            if entry.name.starts_with(b".") && !self.arguments.all {
-                continue;
+    /// Lists one directory in order of its names; returns the directories in it.
+    fn directory(
+        &mut self,
+        open: &OpenFileSystem,
+        directory: &Arc<Znode>,
+        path: &[u8],
+    ) -> Result<Vec<(Vec<u8>, Arc<Znode>)>, Failure> {
+        let entries = self.names(open, directory, path);
+        let mut below = Vec::new();
+        for batch in entries.chunks(BATCH) {
+            let ids = batch.iter().map(|entry| entry.target.object).collect();
+            let mut items = Vec::with_capacity(batch.len());
+            for (entry, znode) in batch.iter().zip(open.files.znodes(ids)) {
+                let name = entry.name.clone();
+                match znode {
+                    Ok(znode) => items.push(Item { name, znode }),
+                    Err(error) => self.path_problem(open, &child(path, &name), &error),
+                }
             }
-            match znode {
-                Ok(znode) => items.push(Item {
-                    name: entry.name,
-                    znode,
-                }),
-                Err(error) => {
-                    let place = Place::new(&open.name, child(path, &entry.name));
-                    self.complain(&format!("{place}: {}", posix_words(&error)));
+            if self.arguments.recursive {
+                let is_below = |item: &&Item| {
+                    let is_self = item.name == b"." || item.name == b"..";
+                    item.znode.kind() == FileKind::Directory && !is_self
+                };
+                let found = items.iter().filter(is_below);
+                below.extend(found.map(|item| (child(path, &item.name), Arc::clone(&item.znode))));
+            }
+            self.items(open, path, &items)?;
+        }
+        Ok(below)
+    }
+
+    /// The entries of a directory in order of their names.
+    fn names(
+        &mut self,
+        open: &OpenFileSystem,
+        directory: &Arc<Znode>,
+        path: &[u8],
+    ) -> Vec<DirectoryEntry> {
+        let mut entries = Vec::new();
+        match open.files.read_directory(directory, 0) {
+            Err(error) => self.path_problem(open, path, &error),
+            Ok(reader) => {
+                for entry in reader {
+                    match entry {
+                        Ok(entry) if entry.name.starts_with(b".") && !self.arguments.all => {}
+                        Ok(entry) => entries.push(entry),
+                        Err(error) => self.path_problem(open, path, &error),
+                    }
                 }
             }
         }
-        items.sort_by(|a, b| a.name.cmp(&b.name));
-        items
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries
     }
 
     fn items(
         &mut self,
         open: &OpenFileSystem,
         directory: &[u8],
-        items: Vec<Item>,
+        items: &[Item],
     ) -> Result<(), Failure> {
         if self.arguments.json {
-            for item in &items {
+            for item in items {
                 let path = match item.name.starts_with(b"/") {
                     true => item.name.clone(),
                     false => child(directory, &item.name),
@@ -187,9 +212,9 @@ impl Lister<'_> {
             return Ok(());
         }
         if self.arguments.long {
-            return self.long(open, &items);
+            return self.long(open, items);
         }
-        for item in &items {
+        for item in items {
             self.output.name(&item.name)?;
             self.output.bytes(b"\n")?;
         }

@@ -10,19 +10,27 @@
 //! | 2 | the command line is wrong; nothing was done |
 //! | 3 | a signal stopped the command; run again, it goes on |
 
+mod cat;
 mod content;
 mod diagnosis;
+mod du;
+mod dump;
 mod entry;
 mod failure;
+mod find;
+mod find_condition;
 mod keys;
 mod line;
 mod ls;
 mod manifest;
 mod options;
 mod output;
+mod progress;
 mod session;
 mod show;
 mod spec;
+mod stat;
+mod tree;
 
 use failure::{Exit, Failure};
 use line::CommandLine;
@@ -32,7 +40,16 @@ use std::process::ExitCode;
 /// A command: its name and what it does with its command line.
 type Command = (&'static str, fn(&mut CommandLine) -> Result<Exit, Failure>);
 
-const COMMANDS: &[Command] = &[("ls", ls::run), ("manifest", manifest::run)];
+const COMMANDS: &[Command] = &[
+    ("ls", ls::run),
+    ("tree", tree::run),
+    ("cat", cat::run),
+    ("stat", stat::run),
+    ("find", find::run),
+    ("du", du::run),
+    ("dump", dump::run),
+    ("manifest", manifest::run),
+];
 
 /// Whether `word` is one of the commands here.
 pub fn knows(word: &str) -> bool {

@@ -1,0 +1,264 @@
+//! `cenote dump`: a volume's bytes into a file, a device or a pipe.
+
+use super::cat::zeros;
+use super::content::{next_stretch, piece_length};
+use super::failure::{Exit, Failure, complain};
+use super::line::{CommandLine, Word};
+use super::options::PoolOptions;
+use super::output::Output;
+use super::progress::{Progress, Style};
+use super::session::Session;
+use super::spec::Spec;
+use cenote_posix::Segment;
+use cenote_volume::{Volume, VolumeError};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::PathBuf;
+
+#[derive(Debug, Default)]
+struct Arguments {
+    pool: PoolOptions,
+    force: bool,
+    keep_going: bool,
+    style: Style,
+    operands: Vec<OsString>,
+}
+
+fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
+    let mut arguments = Arguments::default();
+    while let Some(word) = line.next()? {
+        match word {
+            Word::Operand(text) => arguments.operands.push(text),
+            Word::Option(option) => match option.as_str() {
+                "-f" | "--force" => arguments.force = true,
+                "-k" | "--keep-going" => arguments.keep_going = true,
+                "-j" | "--json" => arguments.style = Style::Json,
+                "-q" | "--quiet" => arguments.style = Style::Quiet,
+                _ => arguments.pool.take(&option, line)?,
+            },
+        }
+    }
+    match arguments.operands.len() {
+        2 => Ok(arguments),
+        _ => Err(line.wrong("give POOL/VOLUME[@SNAPSHOT] and a file, or - for standard output")),
+    }
+}
+
+/// Runs the command.
+pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
+    let arguments = parse(line)?;
+    let spec = Spec::parse(&arguments.operands[0])?;
+    if spec.path.is_some() {
+        return Err(line.wrong("a volume has no files: give its name without a path"));
+    }
+    let session = Session::open(&arguments.pool, spec.pool())?;
+    let dataset = session.dataset(&spec.dataset)?;
+    let volume = session.volume_of(&dataset)?;
+    let mut target = Target::open(&arguments, volume.size())?;
+    let mut dumper = Dumper {
+        name: dataset.name().as_str(),
+        volume: &volume,
+        progress: Progress::new(arguments.style, Some(volume.size())),
+        keep_going: arguments.keep_going,
+        exit: Exit::Good,
+    };
+    dumper.dump(&mut target)?;
+    dumper.progress.finish();
+    target.finish(volume.size())?;
+    Ok(dumper.exit)
+}
+
+/// Where the bytes go.
+enum Target {
+    /// Standard output: holes become zeros.
+    Output(Box<Output>),
+    /// A file or device.
+    File {
+        file: File,
+        path: PathBuf,
+        /// Whether what is not written is zeros already.
+        is_blank: bool,
+    },
+}
+
+impl Target {
+    fn open(arguments: &Arguments, size: u64) -> Result<Self, Failure> {
+        let path = &arguments.operands[1];
+        if path == OsStr::new("-") {
+            return Ok(Self::Output(Box::new(Output::new())));
+        }
+        let path = PathBuf::from(path);
+        let mut options = OpenOptions::new();
+        options.write(true);
+        match std::fs::metadata(&path) {
+            Ok(_) if !arguments.force => {
+                return Err(Failure::Absent {
+                    what: path.display().to_string(),
+                    problem: "is there already; --force writes over it".into(),
+                });
+            }
+            Ok(metadata) if metadata.file_type().is_block_device() => {}
+            Ok(_) => _ = options.truncate(true),
+            Err(_) => _ = options.create_new(true),
+        }
+        let file = options.open(&path).map_err(Failure::file(&path, "open"))?;
+        let kind = file
+            .metadata()
+            .map_err(Failure::file(&path, "examine"))?
+            .file_type();
+        let is_blank = kind.is_file();
+        if is_blank {
+            file.set_len(size)
+                .map_err(Failure::file(&path, "set its size"))?;
+        }
+        Ok(Self::File {
+            file,
+            path,
+            is_blank,
+        })
+    }
+
+    fn zeros(&mut self, offset: u64, length: u64) -> Result<(), Failure> {
+        match self {
+            Self::Output(output) => zeros(output, length),
+            Self::File { is_blank: true, .. } => Ok(()),
+            Self::File { file, path, .. } => {
+                let zeros = vec![0; 1 << 20];
+                let end = offset + length;
+                let mut at = offset;
+                while at < end {
+                    let count = usize::try_from(end - at)
+                        .unwrap_or(zeros.len())
+                        .min(zeros.len());
+                    let written = file.write_all_at(&zeros[..count], at);
+                    written.map_err(Failure::file(&*path, "write"))?;
+                    at += count as u64;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn segments(&mut self, offset: u64, segments: &[Segment]) -> Result<(), Failure> {
+        let mut at = offset;
+        for segment in segments {
+            match (segment.bytes(), &mut *self) {
+                // A block of zeros that was stored need not be stored again.
+                (Some(bytes), Self::File { is_blank: true, .. }) if is_zero(bytes) => {}
+                (Some(bytes), Self::Output(output)) => output.bytes(bytes)?,
+                (Some(bytes), Self::File { file, path, .. }) => {
+                    let written = file.write_all_at(bytes, at);
+                    written.map_err(Failure::file(&*path, "write"))?;
+                }
+                (None, _) => self.zeros(at, segment.length as u64)?,
+            }
+            at += segment.length as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes the bytes last.
+    fn finish(self, _size: u64) -> Result<(), Failure> {
+        match self {
+            Self::Output(mut output) => output.flush(),
+            Self::File { file, path, .. } => file
+                .sync_all()
+                .map_err(Failure::file(&path, "write it out")),
+        }
+    }
+}
+
+/// Whether all bytes are zero.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<16>();
+    words.iter().all(|word| *word == [0; 16]) && rest.iter().all(|b| *b == 0)
+}
+
+struct Dumper<'a> {
+    name: &'a str,
+    volume: &'a Volume,
+    progress: Progress,
+    keep_going: bool,
+    exit: Exit,
+}
+
+impl Dumper<'_> {
+    fn failure(&self, source: VolumeError) -> Failure {
+        Failure::Volume {
+            dataset: self.name.to_owned(),
+            source,
+        }
+    }
+
+    fn dump(&mut self, target: &mut Target) -> Result<(), Failure> {
+        let size = self.volume.size();
+        let mut at = 0;
+        loop {
+            let stretch = next_stretch(self.volume, at).map_err(|error| self.failure(error));
+            let Some((start, end)) = stretch? else {
+                return target.zeros(at, size - at);
+            };
+            target.zeros(at, start - at)?;
+            at = start;
+            while at < end {
+                let length = piece_length(self.volume, at, end);
+                self.piece(target, at, length)?;
+                at += length as u64;
+                self.progress.set(at, Some(size), self.name);
+            }
+        }
+    }
+
+    fn piece(&mut self, target: &mut Target, at: u64, length: usize) -> Result<(), Failure> {
+        match self.volume.segments(at, length) {
+            Ok(segments) => target.segments(at, &segments),
+            Err(error) if !self.keep_going => Err(self.failure(error)),
+            Err(_) => self.salvage(target, at, length),
+        }
+    }
+
+    /// Reads a piece block by block; a block that cannot be read becomes zeros.
+    fn salvage(&mut self, target: &mut Target, from: u64, length: usize) -> Result<(), Failure> {
+        let end = from + length as u64;
+        let block = self.volume.block_size();
+        let mut at = from;
+        while at < end {
+            let border = ((at / block + 1) * block).min(end);
+            let count = usize::try_from(border - at).expect("at most a block");
+            match self.volume.segments(at, count) {
+                Ok(segments) => target.segments(at, &segments)?,
+                Err(error) => {
+                    let message = format!(
+                        "{}: bytes {at} to {}: {error}; zeros in their place",
+                        self.name,
+                        border - 1
+                    );
+                    self.progress.interrupt(|| complain(&message));
+                    self.exit = Exit::Problems;
+                    target.zeros(at, border - at)?;
+                }
+            }
+            at = border;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_zero;
+
+    #[test]
+    fn any_byte_counts() {
+        for length in [0, 1, 15, 16, 17, 100] {
+            let mut bytes = vec![0; length];
+            assert!(is_zero(&bytes));
+            for at in 0..length {
+                bytes[at] = 1;
+                assert!(!is_zero(&bytes));
+                bytes[at] = 0;
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `cenote stat`: everything that is stored about a file beside its contents.
+
+use super::entry::{Entry, kind_word};
+use super::failure::{Exit, Failure};
+use super::line::{CommandLine, Word};
+use super::ls::with_dataset;
+use super::options::PoolOptions;
+use super::output::{Output, base64, escaped, json_key};
+use super::session::{OpenFileSystem, Session};
+use super::show::{Clock, mode_text};
+use super::spec::Spec;
+use cenote_posix::{FileKind, PosixError, SymlinkPolicy, Znode};
+use serde_json::{Value, json};
+
+#[derive(Debug, Default)]
+struct Arguments {
+    pool: PoolOptions,
+    json: bool,
+    follow: bool,
+    specs: Vec<Spec>,
+}
+
+fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
+    let mut arguments = Arguments::default();
+    while let Some(word) = line.next()? {
+        match word {
+            Word::Operand(text) => arguments.specs.push(Spec::parse(&text)?),
+            Word::Option(option) => match option.as_str() {
+                "-j" | "--json" => arguments.json = true,
+                "-L" | "--dereference" => arguments.follow = true,
+                _ => arguments.pool.take(&option, line)?,
+            },
+        }
+    }
+    match arguments.specs.is_empty() {
+        true => Err(line.wrong("give POOL/DATASET:/path")),
+        false => Ok(arguments),
+    }
+}
+
+/// Runs the command.
+pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
+    let arguments = parse(line)?;
+    let mut output = Output::new();
+    let clock = Clock::new();
+    let (mut session, mut exit) = (None, Exit::Good);
+    for spec in &arguments.specs {
+        let session = Session::reuse(&mut session, &arguments.pool, spec.pool())?;
+        match describe(session, spec, &arguments, &clock, &mut output) {
+            Ok(()) => {}
+            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
+            Err(failure) => {
+                output.flush()?;
+                failure.report();
+                exit = Exit::Problems;
+            }
+        }
+    }
+    output.flush()?;
+    Ok(exit)
+}
+
+fn describe(
+    session: &Session,
+    spec: &Spec,
+    arguments: &Arguments,
+    clock: &Clock,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let open = session.file_system(spec)?;
+    let path = spec.path_or_root();
+    let policy = match arguments.follow {
+        true => SymlinkPolicy::Follow,
+        false => SymlinkPolicy::FollowParents,
+    };
+    let znode = open.resolve(path, policy)?;
+    if arguments.json {
+        let entry = full_entry(&open, &znode, path);
+        let entry = entry.map_err(|source| open.failure(path, source))?;
+        return output.json_pretty(&Value::Object(entry));
+    }
+    let text = text(&open, &znode, path, clock);
+    let text = text.map_err(|source| open.failure(path, source))?;
+    output.text(&text)
+}
+
+/// All extended attributes with their values.
+fn xattrs(open: &OpenFileSystem, znode: &Znode) -> Result<Vec<(Vec<u8>, Vec<u8>)>, PosixError> {
+    let names = open.files.xattr_names(znode)?;
+    let each = names.into_iter().map(|name| {
+        let value = open.files.require_xattr(znode, &name)?;
+        Ok((name, value))
+    });
+    each.collect()
+}
+
+fn full_entry(open: &OpenFileSystem, znode: &Znode, path: &[u8]) -> Result<Entry, PosixError> {
+    let mut entry = with_dataset(open.stat_entry(znode, path)?, open);
+    let attributes = znode.attributes();
+    entry.insert("object".into(), znode.id().0.into());
+    entry.insert("flags".into(), attributes.flags.into());
+    entry.insert("project".into(), attributes.project.into());
+    let mut shown = Entry::new();
+    for (name, value) in xattrs(open, znode)? {
+        shown.insert(json_key(&name), json!({"b64": base64(&value)}));
+    }
+    entry.insert("xattrs".into(), shown.into());
+    entry.insert("acl".into(), open.files.acl_text(znode)?.into());
+    Ok(entry)
+}
+
+fn text(
+    open: &OpenFileSystem,
+    znode: &Znode,
+    path: &[u8],
+    clock: &Clock,
+) -> Result<String, PosixError> {
+    let stat = open.files.stat(znode);
+    let attributes = znode.attributes();
+    let mut text = format!("  File: {}:{}", open.name, escaped(path));
+    match stat.kind {
+        FileKind::Symlink => {
+            let target = open.files.read_link(znode)?;
+            text.push_str(&format!(" -> {}", escaped(&target)));
+        }
+        FileKind::CharDevice | FileKind::BlockDevice => {
+            text.push_str(&format!("  ({}, {})", stat.device.major, stat.device.minor));
+        }
+        _ => {}
+    }
+    let lines = [
+        format!(
+            "  Type: {}  Size: {}  Blocks: {} of 512  Block size: {}",
+            kind_word(stat.kind),
+            stat.size,
+            stat.blocks,
+            stat.block_size
+        ),
+        format!(
+            "Object: {}  Inode: {}  Links: {}  Generation: {}  Parent: {}",
+            znode.id(),
+            open.inode(znode),
+            stat.links,
+            stat.generation,
+            attributes.parent
+        ),
+        format!(
+            "  Mode: {:04o} {}  Uid: {}  Gid: {}  Project: {}  Flags: {:#x}",
+            stat.mode,
+            mode_text(stat.kind, stat.mode),
+            open.files.domains().owner(stat.uid),
+            open.files.domains().owner(stat.gid),
+            attributes.project,
+            attributes.flags
+        ),
+        format!("Access: {}", clock.exact(stat.accessed)),
+        format!("Modify: {}", clock.exact(stat.modified)),
+        format!("Change: {}", clock.exact(stat.changed)),
+        format!(" Birth: {}", clock.exact(stat.created)),
+    ];
+    for line in lines {
+        text.push('\n');
+        text.push_str(&line);
+    }
+    text.push('\n');
+    for (name, value) in xattrs(open, znode)? {
+        let name = escaped(&name);
+        text.push_str(&format!(" Xattr: {name}, {} bytes\n", value.len()));
+    }
+    for entry in open.files.acl_text(znode)? {
+        text.push_str(&format!("   ACL: {entry}\n"));
+    }
+    Ok(text)
+}
