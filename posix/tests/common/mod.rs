@@ -20,6 +20,8 @@ use cenote_vdev::{DeviceLabels, OpenOptions, Vdevs};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Files above this are described by their segments of data instead of a hash of everything.
@@ -41,8 +43,7 @@ struct Found {
     uberblock: Option<Uberblock>,
 }
 
-fn find(golden: &Golden) -> Found {
-    let directory = golden.devices().expect("images unpack");
+fn find(directory: &Path, names: &[String]) -> Result<Found, Box<dyn Error>> {
     let (devices, tops) = (HashMap::new(), BTreeMap::new());
     let mut found = Found {
         devices,
@@ -50,9 +51,9 @@ fn find(golden: &Golden) -> Found {
         name: String::new(),
         uberblock: None,
     };
-    for name in golden.device_names() {
+    for name in names {
         let opener = SystemOpener::default();
-        let device = opener.open(&directory.join(name)).expect("image opens");
+        let device = opener.open(&directory.join(name))?;
         let labels = DeviceLabels::read(&*device);
         let config = labels
             .newest_config()
@@ -70,27 +71,38 @@ fn find(golden: &Golden) -> Found {
                 found.uberblock = Some(best.clone());
             }
         }
-        let tree = config
-            .vdev_tree
-            .clone()
-            .expect("a member's label has a tree");
+        let tree = config.vdev_tree.clone().ok_or("a label without a tree")?;
         found
             .devices
-            .insert(config.guid.expect("has a guid"), device);
+            .insert(config.guid.ok_or("a label without a guid")?, device);
         found
             .tops
-            .insert(tree.id.expect("a top-level vdev has an id").0, tree);
-        found.name = config.name.expect("a pool has a name");
+            .insert(tree.id.ok_or("a top-level vdev without an id")?.0, tree);
+        found.name = config.name.ok_or("a label without a name")?;
     }
-    found
+    Ok(found)
 }
 
 /// Opens the golden pool of this kind; `None` with a notice when it is not here.
 pub fn open(kind: &str) -> Option<Pool> {
     let golden = Golden::find(kind).expect("the manifest is readable")?;
-    let found = find(&golden);
-    let uberblock = found.uberblock.expect("an uberblock");
-    let mut root = found.tops.values().next().expect("a vdev").clone();
+    let directory = golden.devices().expect("images unpack");
+    let (dsl, uberblock) = open_devices(&directory, &golden.device_names()).expect("it opens");
+    Some(Pool {
+        dsl,
+        golden,
+        uberblock,
+    })
+}
+
+/// Opens the pool on devices in a directory, if it is not too damaged for that.
+pub fn open_devices(
+    directory: &Path,
+    names: &[String],
+) -> Result<(Arc<Dsl>, Uberblock), Box<dyn Error>> {
+    let found = find(directory, names)?;
+    let uberblock = found.uberblock.ok_or("no uberblock")?;
+    let mut root = found.tops.values().next().ok_or("no vdev")?.clone();
     root.kind = VdevKind::Root;
     root.children = found.tops.into_values().collect();
     root.asize = 0;
@@ -99,7 +111,7 @@ pub fn open(kind: &str) -> Option<Pool> {
         reflow,
         problems: HashMap::new(),
     };
-    let vdevs = Vdevs::open(&root, &found.devices, &options).expect("the tree opens");
+    let vdevs = Vdevs::open(&root, &found.devices, &options)?;
     let (name, version) = (found.name, uberblock.version);
     let facts = PoolFacts {
         name,
@@ -110,16 +122,12 @@ pub fn open(kind: &str) -> Option<Pool> {
     let workers = Arc::new(Workers::new(2));
     let limits = CacheLimits::of_total(64 << 20);
     let cache = Arc::new(BlockCache::new(pipeline, workers, limits));
-    let mos = ObjectSet::open(cache, ObjsetId::MOS, uberblock.root, None).expect("the MOS opens");
-    let dsl = Dsl::open(mos, facts).expect("the datasets open");
-    if let Some(salt) = dsl.object_directory().checksum_salt().expect("readable") {
+    let mos = ObjectSet::open(cache, ObjsetId::MOS, uberblock.root, None)?;
+    let dsl = Dsl::open(mos, facts)?;
+    if let Some(salt) = dsl.object_directory().checksum_salt()? {
         dsl.mos().cache().pipeline().set_salt(salt);
     }
-    Some(Pool {
-        dsl,
-        golden,
-        uberblock,
-    })
+    Ok((dsl, uberblock))
 }
 
 impl Pool {
