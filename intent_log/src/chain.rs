@@ -6,6 +6,7 @@ use cenote_codec::Endian;
 use cenote_codec::checksum::{fletcher2, fletcher4};
 use cenote_dmu::ObjectSet;
 use cenote_io::crypt::open_log_block;
+use cenote_ondisk::embedded_checksum::seal;
 use cenote_ondisk::intent_log::block::{self, LogBlock};
 use cenote_ondisk::intent_log::record::{
     self, HEADER_SIZE, Records, TYPE_CASE_INSENSITIVE, record_type,
@@ -119,14 +120,17 @@ pub struct Chain {
     set: Arc<ObjectSet>,
     next: BlockPointer,
     blocks: u64,
+    /// Blocks below this number were valid when the chain was claimed.
+    claimed: u64,
 }
 
 impl Chain {
-    pub(crate) fn new(set: Arc<ObjectSet>, first: BlockPointer) -> Self {
+    pub(crate) fn new(set: Arc<ObjectSet>, first: BlockPointer, claimed: u64) -> Self {
         Self {
             set,
             next: first,
             blocks: 0,
+            claimed,
         }
     }
 
@@ -171,19 +175,35 @@ impl Chain {
             level: Level(0),
             block: BlockId(sequence),
         };
-        let stored = self
-            .set
-            .cache()
-            .pipeline()
-            .read_stored(&self.next, bookmark);
-        let mut bytes = stored.map_err(|source| IntentLogError::Unreadable {
+        let unreadable = |source| IntentLogError::Unreadable {
             objset,
             sequence,
             source,
-        })?;
-        let Some(log_block) = judge(&self.next, &mut bytes, kind) else {
+        };
+        let pipeline = self.set.cache().pipeline();
+        let stored = pipeline.read_stored(&self.next, bookmark);
+        let mut bytes = stored.map_err(unreadable)?;
+        let mut judged = judge(&self.next, &mut bytes, kind);
+        if judged.is_none() && sequence < self.claimed {
+            // It was valid when the chain was claimed: another copy may still be.
+            let is_valid = |bytes: &[u8]| judge(&self.next, &mut bytes.to_vec(), kind).is_some();
+            let (dva, birth) = (self.next.dva(0), self.next.physical_birth());
+            if let Ok(copy) = pipeline.vdevs().read(dva, bytes.len(), birth, &is_valid) {
+                bytes = copy;
+                judged = judge(&self.next, &mut bytes, kind);
+            }
+        }
+        let Some(log_block) = judged else {
             return Ok(None);
         };
+        if self.next.uses_crypt() && log_block.trailer.big_endian {
+            let problem = "it is encrypted and big-endian, which is not supported";
+            return Err(IntentLogError::BadPointer {
+                objset,
+                sequence,
+                problem,
+            });
+        }
         let mut is_locked = false;
         if self.next.uses_crypt() {
             match self.set.keys() {
@@ -226,20 +246,27 @@ impl Iterator for Chain {
 /// chain, and a next pointer that goes on with the following number (format/2e 2).
 fn judge(pointer: &BlockPointer, bytes: &mut [u8], kind: ChecksumKind) -> Option<LogBlock> {
     let is_big = block::is_big_endian(bytes, kind).ok()?;
-    // The bytes as they would be if the writer had been little-endian.
+    // The checksum covers the bytes as the writer had them.
     let raw = is_big.then(|| bytes.to_vec());
     if is_big {
         block::swap(bytes, kind).ok()?;
     }
-    let log_block = LogBlock::decode(bytes, kind).ok()?;
-    let mut sealed = raw.unwrap_or_else(|| bytes.to_vec());
-    let endian = if is_big { Endian::Big } else { Endian::Little };
-    let mut trailer = log_block.trailer;
-    trailer.big_endian = is_big;
-    trailer.install_verifier(&mut sealed, block::verifier(pointer));
-    let actual = match kind {
-        ChecksumKind::Zilog2 => fletcher4(&sealed[..log_block.covered], endian),
-        _ => fletcher2(&sealed[..log_block.covered], endian),
+    let mut log_block = LogBlock::decode(bytes, kind).ok()?;
+    log_block.trailer.big_endian = is_big;
+    let trailer = log_block.trailer;
+    let verifier = block::verifier(pointer);
+    let actual = match raw {
+        Some(mut raw) => {
+            trailer.install_verifier(&mut raw, verifier);
+            checksum_of(&raw[..log_block.covered], kind, Endian::Big)
+        }
+        None => {
+            trailer.install_verifier(bytes, verifier);
+            let actual = checksum_of(&bytes[..log_block.covered], kind, Endian::Little);
+            // The MAC of an encrypted block stands there as well.
+            seal(bytes, trailer.position, trailer.checksum);
+            actual
+        }
     };
     let stored = trailer.checksum;
     let is_right = match pointer.uses_crypt() {
@@ -250,10 +277,17 @@ fn judge(pointer: &BlockPointer, bytes: &mut [u8], kind: ChecksumKind) -> Option
     if !is_right || !log_block.continues(pointer) {
         return None;
     }
-    if is_big {
+    if is_big && !pointer.uses_crypt() {
         record::swap(&mut bytes[log_block.records.clone()]).ok()?;
     }
     Some(log_block)
+}
+
+fn checksum_of(bytes: &[u8], kind: ChecksumKind, endian: Endian) -> [u64; 4] {
+    match kind {
+        ChecksumKind::Zilog2 => fletcher4(bytes, endian),
+        _ => fletcher2(bytes, endian),
+    }
 }
 
 /// The name that `zdb` prints for a record type.

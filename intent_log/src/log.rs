@@ -89,7 +89,11 @@ impl IntentLog {
 
     /// The chain's valid blocks in order.
     pub fn chain(&self) -> Chain {
-        Chain::new(Arc::clone(&self.set), self.header.log)
+        let claimed = match self.is_claimed() {
+            true => self.header.claim_block_sequence,
+            false => 0,
+        };
+        Chain::new(Arc::clone(&self.set), self.header.log, claimed)
     }
 
     /// Which records a replay on top of the state of `last_synced` would apply; `None` if there

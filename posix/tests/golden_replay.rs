@@ -169,3 +169,28 @@ fn differences_lead_from_one_state_to_the_next() {
         .collect();
     assert_eq!(changes, []);
 }
+
+#[test]
+fn a_crash_in_the_middle_of_writes() {
+    let Some(pool) = common::open("dirty-crash") else {
+        return;
+    };
+    for (name, wanted) in &pool.golden.manifest.datasets {
+        let opened = FileSystem::open_replayed(pool.object_set(name), options(&pool));
+        let (file_system, report) = opened.expect("opens");
+        assert!(report.stopped.is_none(), "{name}: {report:?}");
+        let found = common::entries(&Arc::new(file_system));
+        let found = Dataset {
+            entries: Some(found),
+            ..Dataset::default()
+        };
+        let mut tolerance = Tolerance::of("dirty-crash", &pool.golden.manifest);
+        tolerance.hidden_xattrs.clear();
+        let differences = compare::dataset(wanted, &found, &tolerance);
+        assert!(
+            differences.is_empty(),
+            "{name}:\n{}",
+            differences.join("\n")
+        );
+    }
+}
