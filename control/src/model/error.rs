@@ -381,6 +381,12 @@ pub enum ControlError {
         /// What.
         what: String,
     },
+    /// Nobody answers on the socket. Made by clients, never sent.
+    #[error("cannot reach the Cenote daemon: {reason}")]
+    Unreachable {
+        /// Why not.
+        reason: String,
+    },
     /// The client gave up.
     #[error("interrupted")]
     Interrupted,

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,8 +19,11 @@ use crate::model::{ControlError, Part, Request, Response};
 /// How often waiting threads look whether the daemon is to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long an auto-started daemon waits for its first pool.
-const FIRST_POOL_WAIT: Duration = Duration::from_secs(20);
+/// How long an auto-started daemon waits for its first client.
+const FIRST_CLIENT_WAIT: Duration = Duration::from_secs(20);
+
+/// How long it waits without a pool after a client: the next one may import what this one found.
+const NEXT_CLIENT_WAIT: Duration = Duration::from_secs(2);
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +157,7 @@ impl Server {
             stopped: AtomicBool::new(false),
             active: AtomicUsize::new(0),
             had_pool: AtomicBool::new(false),
+            last_left: Mutex::new(None),
         });
         let start = Instant::now();
         while !shared.stop.load(Ordering::Acquire) {
@@ -189,6 +193,8 @@ struct Shared {
     /// Connections open.
     active: AtomicUsize,
     had_pool: AtomicBool,
+    /// When the last client went.
+    last_left: Mutex<Option<Instant>>,
 }
 
 impl Shared {
@@ -197,8 +203,18 @@ impl Shared {
             self.had_pool.store(true, Ordering::Release);
             return false;
         }
-        let waited = self.had_pool.load(Ordering::Acquire) || age > FIRST_POOL_WAIT;
-        waited && self.active.load(Ordering::Acquire) == 0
+        if self.active.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        let last_left = *self
+            .last_left
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let waited = match last_left {
+            Some(left) => left.elapsed() > NEXT_CLIENT_WAIT,
+            None => age > FIRST_CLIENT_WAIT,
+        };
+        waited || self.had_pool.load(Ordering::Acquire)
     }
 }
 
@@ -254,6 +270,8 @@ struct Counted(Arc<Shared>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        let last_left = self.0.last_left.lock();
+        *last_left.unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.0.active.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cenote_control::model::{ControlError, Part, Request, Response};
-use cenote_control::protocol::{CallError, Client, Interrupt, socket_path};
+use cenote_control::protocol::{CallError, Client, FrameError, Interrupt, socket_path};
 
 use crate::context::Daemon;
 
@@ -88,14 +88,25 @@ impl Daemon for Connection {
         on_part: &mut dyn FnMut(Part) -> Interrupt,
     ) -> Result<Response, CallError> {
         let start = needs_daemon(&request);
-        let Some(client) = self.connect(start)? else {
-            return without_daemon(request).map_err(CallError::Refused);
-        };
-        let answer = client.call(request, &[], on_part);
-        if matches!(answer, Err(CallError::Frame(_) | CallError::Interrupted)) {
-            self.client = None;
+        for first in [true, false] {
+            let fresh = self.client.is_none();
+            let Some(client) = self.connect(start)? else {
+                return without_daemon(request).map_err(CallError::Refused);
+            };
+            let answer = client.call(request.clone(), &[], on_part);
+            match answer {
+                // It was about to leave when we came: nobody read the request.
+                Err(CallError::Frame(FrameError::Closed)) if first && fresh => {
+                    self.client = None;
+                }
+                Err(CallError::Frame(_) | CallError::Interrupted) => {
+                    self.client = None;
+                    return answer;
+                }
+                _ => return answer,
+            }
         }
-        answer
+        Err(CallError::NotRunning)
     }
 }
 
@@ -179,8 +190,8 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         Request::DaemonStatus
         | Request::DaemonStop { .. }
         | Request::ImportSearch { .. }
-        | Request::Import { .. } => Err(ControlError::Internal {
-            detail: CallError::NotRunning.to_string(),
+        | Request::Import { .. } => Err(ControlError::Unreachable {
+            reason: CallError::NotRunning.to_string(),
         }),
     }
 }

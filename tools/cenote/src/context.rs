@@ -160,8 +160,10 @@ impl Context {
         match self.daemon.call(request, &mut forward) {
             Ok(response) => Ok(response),
             Err(CallError::Refused(error)) => Err(error),
-            Err(error) => Err(ControlError::Internal {
-                detail: error.to_string(),
+            Err(CallError::Interrupted) => Err(ControlError::Interrupted),
+            Err(CallError::Mismatch) => Err(mismatch()),
+            Err(error) => Err(ControlError::Unreachable {
+                reason: error.to_string(),
             }),
         }
     }

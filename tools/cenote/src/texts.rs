@@ -16,6 +16,7 @@ pub fn cannot_open(name: &str, error: &ControlError) -> String {
 pub fn with_context(context: &str, error: &ControlError) -> String {
     match error {
         ControlError::Internal { detail } => format!("internal error: {context}: {detail}"),
+        ControlError::Unreachable { .. } => error.to_string(),
         ControlError::LegacyMountpoint { .. } if context.starts_with("cannot mount") => {
             format!("{context}: {error}\nuse mount(8) to mount this filesystem")
         }
@@ -233,7 +234,7 @@ mod tests {
         let error = ControlError::ForeignHost {
             pool: "tank".to_owned(),
             hostname: "attic".to_owned(),
-            hostid: 0x8323_329,
+            hostid: 0x0832_3329,
             timestamp: 1_700_000_000,
         };
         let expected = "cannot import 'tank': pool was previously in use from another system.\n\

@@ -89,8 +89,8 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
     let status = match context.ask(Request::DaemonStatus) {
         Ok(Response::Status { status }) => status,
         Ok(_) => return failed("the daemon gave an answer to another question"),
-        Err(ControlError::Internal { detail }) => {
-            context.line(&format!("{detail} ({})", socket().display()));
+        Err(ControlError::Unreachable { reason }) => {
+            context.line(&format!("{reason} ({})", socket().display()));
             return Ok(3);
         }
         Err(error) => return failed(error.to_string()),
@@ -145,8 +145,8 @@ fn stop(arguments: &Arguments, context: &mut Context) -> Outcome {
     };
     match context.ask(request) {
         Ok(_) => Ok(0),
-        Err(ControlError::Internal { detail }) => {
-            context.line(&format!("{detail} ({})", socket().display()));
+        Err(ControlError::Unreachable { reason }) => {
+            context.line(&format!("{reason} ({})", socket().display()));
             Ok(0)
         }
         Err(error) => failed(format!("cannot stop the daemon: {error}")),

@@ -7,5 +7,6 @@
 //! are, add real properties of real pools.
 
 mod golden;
+mod states;
 mod transcripts;
 mod world;

@@ -68,7 +68,7 @@ fn line_differences(theirs: &str, ours: &str) -> String {
     texts.take(4).collect()
 }
 
-fn check(transcript: &str, world: &Canned) {
+pub fn check(transcript: &str, world: &Canned) {
     let mut differences = String::new();
     let expected = parse(transcript);
     let count = expected.len();

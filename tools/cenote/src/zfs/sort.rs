@@ -30,14 +30,11 @@ pub fn sort(rows: &mut [Dataset], keys: &[SortKey]) {
 }
 
 fn compare_default(a: &Dataset, b: &Dataset) -> Ordering {
-    let head = |row: &Dataset| -> (String, bool) {
-        match row.name.split_once('@') {
-            Some((head, _)) => (head.to_owned(), true),
-            None => (row.name.clone(), false),
-        }
-    };
-    let ((head_a, snapshot_a), (head_b, snapshot_b)) = (head(a), head(b));
-    let heads = head_a.as_bytes().cmp(head_b.as_bytes());
+    // The part before `@`, and whether there is one: a dataset comes before its snapshots.
+    let head = |row: &'_ Dataset| row.name.find('@').unwrap_or(row.name.len());
+    let (end_a, end_b) = (head(a), head(b));
+    let heads = a.name.as_bytes()[..end_a].cmp(&b.name.as_bytes()[..end_b]);
+    let (snapshot_a, snapshot_b) = (end_a < a.name.len(), end_b < b.name.len());
     let heads = heads.then(snapshot_a.cmp(&snapshot_b));
     if heads.is_ne() || !snapshot_a {
         return heads;
