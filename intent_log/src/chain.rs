@@ -324,7 +324,7 @@ pub(crate) fn type_name(record_type: u64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_ondisk::embedded_checksum::{TRAILER_SIZE, seal};
+    use cenote_ondisk::embedded_checksum::{TRAILER_SIZE, Trailer};
     use cenote_ondisk::intent_log::block::{CHAIN_SIZE, encode_chain};
 
     /// A pointer to block `sequence` of a chain.
@@ -365,6 +365,24 @@ mod tests {
             sequence: 99,
         };
         assert_eq!(headers, [header]);
+    }
+
+    #[test]
+    fn a_big_endian_block_is_swapped() {
+        let mut bytes = block(5, 6);
+        // All of this block is 64-bit words.
+        bytes.chunks_exact_mut(8).for_each(<[u8]>::reverse);
+        let trailer = Trailer::at(&bytes, CHAIN_SIZE - TRAILER_SIZE).expect("has the magic");
+        assert!(trailer.big_endian);
+        trailer.install_verifier(&mut bytes, block::verifier(&pointer(5)));
+        let checksum = fletcher4(&bytes, Endian::Big);
+        trailer.install_verifier(&mut bytes, checksum);
+        let mut swapped = bytes.clone();
+        let judged = judge(&pointer(5), &mut swapped, ChecksumKind::Zilog2).expect("valid");
+        assert_eq!(swapped[CHAIN_SIZE..], block(5, 6)[CHAIN_SIZE..]);
+        assert_eq!(block::sequence(&judged.next), 6);
+        bytes[CHAIN_SIZE] ^= 1;
+        assert!(judge(&pointer(5), &mut bytes, ChecksumKind::Zilog2).is_none());
     }
 
     #[test]

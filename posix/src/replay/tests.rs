@@ -1,4 +1,5 @@
 use super::state::Replay;
+use crate::directory::Target;
 use crate::{FileKind, FileSystem, PosixError, SeekTarget, SymlinkPolicy, Timestamp};
 use cenote_base::{BlockId, ObjectId, Txg};
 use cenote_ondisk::acl::{self, Ace, FLAG_EVERYONE, FLAG_OWNER, Who};
@@ -357,6 +358,33 @@ fn attributes_and_lists_are_set() {
     assert_eq!(file_system.acl(&znode).expect("decodes").len(), 2);
     let grown = contents(&file_system, b"tiny/r0100");
     assert!(grown[100..].iter().all(|byte| *byte == 0) && grown[..100].iter().any(|b| *b != 0));
+}
+
+#[test]
+fn a_directory_that_is_reached_twice_is_named_by_both_paths() {
+    let Some(base) = base() else { return };
+    let (root, tiny, deep) = (base.root(), id_of(&base, b"tiny"), id_of(&base, b"deep"));
+    let file_system = replay(base, |replay| {
+        let kind = Some(FileKind::Directory);
+        let names = replay.names(deep).expect("a directory");
+        names.add(b"again", Target { object: tiny, kind });
+        names.add(b"loop", Target { object: root, kind });
+    });
+    let mut twice = Vec::new();
+    for found in file_system.walk(root).expect("begins") {
+        match found {
+            Ok(_) => {}
+            Err(PosixError::DirectoryTwice { first, second, .. }) => twice.push((first, second)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    twice.sort();
+    assert_eq!(twice.len(), 2, "{twice:?}");
+    assert_eq!(twice[0], (b"".to_vec(), b"deep/loop".to_vec()));
+    // Which of the two comes first is the listing's affair.
+    let paths = [b"deep/again".to_vec(), b"tiny".to_vec()];
+    assert!(paths.contains(&twice[1].0) && paths.contains(&twice[1].1));
+    assert_ne!(twice[1].0, twice[1].1);
 }
 
 #[test]
