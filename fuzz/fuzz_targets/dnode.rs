@@ -14,5 +14,6 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = dnode.top_index(level, dnode.block_id_max);
             let _ = dnode.top_index(level, BlockId(u64::MAX));
         }
+        assert_eq!(Dnode::decode(&dnode.encode()), Ok(Some(dnode)));
     }
 });

@@ -16,6 +16,7 @@ use cenote_ondisk::embedded_checksum::Trailer;
 use cenote_ondisk::history::{HistoryHeader, HistoryRecords};
 use cenote_ondisk::intent_log::{IntentLogHeader, LogBlock, block, record};
 use cenote_ondisk::l2arc::L2Header;
+use cenote_ondisk::objset::OBJSET_SIZE;
 use cenote_ondisk::redaction_list::{RedactionListHeader, RedactionRecord};
 use cenote_ondisk::scan::Scan;
 use cenote_ondisk::space_map::{SpaceMapHeader, SpaceMapItems};
@@ -54,7 +55,9 @@ fn decode_lists(bytes: &[u8]) {
 }
 
 fn decode_blocks(bytes: &[u8]) {
-    let _ = Objset::decode(bytes);
+    if let Ok(objset) = Objset::decode(bytes) {
+        assert_eq!(Objset::decode(&objset.encode(OBJSET_SIZE)), Ok(objset));
+    }
     let _ = Uberblock::decode(bytes).map(|uberblock| uberblock.raidz_reflow());
     let _ = Trailer::at_end(bytes);
     if let Ok(pointer) = BlockPointer::decode(bytes) {
@@ -70,6 +73,7 @@ fn decode_blocks(bytes: &[u8]) {
             let _ = dnode.top_index(level, BlockId(u64::MAX));
         }
         let _ = ZnodePhys::inline_symlink(&dnode, u64::MAX);
+        assert_eq!(Dnode::decode(&dnode.encode()), Ok(Some(dnode)));
     }
     for number in 0..=u8::MAX {
         let mut block = bytes.to_vec();
