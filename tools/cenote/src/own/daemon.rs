@@ -67,7 +67,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         }
     }
     let auto = arguments.has("auto");
-    let service = engine::service(arguments.memory);
+    let service = engine::service(arguments.memory, auto);
     if auto {
         // Whoever started us stops reading once we listen; a closed pipe must not end us.
         let null = std::fs::File::options().write(true).open("/dev/null");

@@ -16,6 +16,7 @@ mod install_links;
 mod ls;
 mod manifest;
 mod mount;
+mod mounter;
 mod source;
 mod spec;
 mod stat;

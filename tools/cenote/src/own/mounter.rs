@@ -1,0 +1,90 @@
+//! How the daemon mounts file systems: through FUSE.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cenote_control::model::ControlError;
+use cenote_control::service::{MountJob, Mounted, Mounter};
+use cenote_fuse::{
+    ControlDirectory, DatasetFiles, DatasetOptions, Mount, MountError, MountOptions, UnmountMode,
+};
+use cenote_posix::DatasetSpace;
+
+/// Mounts through FUSE.
+pub struct FuseMounter;
+
+impl Mounter for FuseMounter {
+    fn mount(&self, job: MountJob) -> Result<Box<dyn Mounted>, ControlError> {
+        let name = job.dataset.name().to_string();
+        let failed = |error: MountError| ControlError::MountFailed {
+            dataset: name.clone(),
+            reason: error.to_string(),
+        };
+        let options = mount_options(&name, &job);
+        let place = job.mount_point.clone();
+        let files = Arc::new(dataset_files(&name, job));
+        let mount = Mount::new(files, &place, &options).map_err(failed)?;
+        Ok(Box::new(FuseMount(mount)))
+    }
+}
+
+fn mount_options(name: &str, job: &MountJob) -> MountOptions {
+    let mut options = MountOptions::new(name);
+    options.set_user_id = job.switches.setuid;
+    options.devices = job.switches.devices;
+    options.executables = job.switches.exec;
+    options.access_times = job.switches.atime;
+    options
+}
+
+fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
+    let switches = job.switches;
+    let options = DatasetOptions {
+        control_directory: match (switches.snapdir_disabled, switches.snapdir_visible) {
+            (true, _) => ControlDirectory::Disabled,
+            (false, true) => ControlDirectory::Visible,
+            (false, false) => ControlDirectory::Hidden,
+        },
+        posix_acl: switches.posix_acl,
+        xattr: switches.xattr,
+        space: DatasetSpace {
+            referenced: job.dataset.phys().referenced_bytes,
+            available: job.available,
+            record_size: job.record_size,
+            long_names: switches.long_names,
+        },
+    };
+    let name = name.to_owned();
+    let report = move |error: &cenote_posix::PosixError| eprintln!("cenote: {name}: {error}");
+    DatasetFiles::new(job.dataset, job.files, options, Box::new(report))
+}
+
+/// A FUSE mount; dropping it unmounts lazily.
+struct FuseMount(Mount);
+
+impl Mounted for FuseMount {
+    fn mount_point(&self) -> &Path {
+        self.0.mount_point()
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.is_serving()
+    }
+
+    fn unmount(&self, force: bool) -> Result<(), ControlError> {
+        let mode = if force {
+            UnmountMode::Force
+        } else {
+            UnmountMode::Normal
+        };
+        match self.0.unmount(mode) {
+            Ok(()) => Ok(()),
+            Err(MountError::Busy) => Err(ControlError::MountBusy {
+                path: self.0.mount_point().to_string_lossy().into_owned(),
+            }),
+            Err(error) => Err(ControlError::Internal {
+                detail: error.to_string(),
+            }),
+        }
+    }
+}
