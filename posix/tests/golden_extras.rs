@@ -242,7 +242,7 @@ fn project_limits_show_in_statfs() {
             .resolve(path, SymlinkPolicy::Follow)
             .expect("is there");
         file_system
-            .stat_file_system(space, &place)
+            .stat_file_system_at(space, &place)
             .expect("readable")
     };
     let whole = stat(b"");

@@ -439,16 +439,87 @@ struct ModelFile {
     links: u64,
 }
 
+/// One directory as maps in memory.
+#[derive(Default)]
+struct Model {
+    names: BTreeMap<Vec<u8>, u64>,
+    files: BTreeMap<u64, ModelFile>,
+}
+
+impl Model {
+    const DIRECTORY: ObjectId = ObjectId(9000);
+
+    fn file(&mut self, object: u64) -> &mut ModelFile {
+        self.files.entry(object).or_default()
+    }
+
+    /// Does one random thing here and in the replay.
+    fn step(
+        &mut self,
+        replay: &mut Replay<'_>,
+        new_object: u64,
+        next: &mut impl FnMut(u64) -> u64,
+    ) {
+        let directory = Self::DIRECTORY;
+        let name = format!("name-{}", next(12)).into_bytes();
+        let other = format!("name-{}", next(12)).into_bytes();
+        let Some(object) = self.names.get(&name).copied() else {
+            make(replay, create(directory, new_object, 0o100_644, &name));
+            self.names.insert(name, new_object);
+            self.file(new_object).links = 1;
+            return;
+        };
+        match next(7) {
+            0 => {
+                let body = RecordBody::Remove {
+                    directory,
+                    name: &name,
+                };
+                replay.apply(&record(of::REMOVE, body)).expect("applies");
+                self.names.remove(&name);
+                self.file(object).links -= 1;
+            }
+            1 => {
+                let body = rename((directory, &name), (directory, &other));
+                replay.apply(&record(of::RENAME, body)).expect("applies");
+                if self.names.get(&other) != Some(&object) {
+                    self.names.remove(&name);
+                    if let Some(victim) = self.names.insert(other, object) {
+                        self.file(victim).links -= 1;
+                    }
+                }
+            }
+            2 if !self.names.contains_key(&other) => {
+                let linked = ObjectId(object);
+                let body = RecordBody::Link {
+                    directory,
+                    object: linked,
+                    name: &other,
+                };
+                replay.apply(&record(of::LINK, body)).expect("applies");
+                self.names.insert(other, object);
+                self.file(object).links += 1;
+            }
+            3 => truncate_both(replay, self.file(object), object, next(200), next(3) * 30),
+            _ => {
+                let bytes = vec![next(255) as u8 + 1; next(60) as usize];
+                write_both(replay, self.file(object), object, next(200), &bytes);
+            }
+        }
+    }
+}
+
 /// Random operations on one directory, against maps in memory.
 #[test]
 fn random_operations_behave_like_a_model() {
     let Some(base) = base() else { return };
     let root = base.root();
-    let directory = ObjectId(9000);
-    let mut names: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
-    let mut files: BTreeMap<u64, ModelFile> = BTreeMap::new();
+    let mut model = Model::default();
     let file_system = replay(base, |replay| {
-        make(replay, create(root, 9000, 0o040_755, b"model"));
+        make(
+            replay,
+            create(root, Model::DIRECTORY.0, 0o040_755, b"model"),
+        );
         let mut random = 88_172_645_463_325_252_u64;
         let mut next = |bound: u64| {
             random ^= random << 13;
@@ -457,80 +528,39 @@ fn random_operations_behave_like_a_model() {
             random % bound
         };
         for step in 0..600 {
-            let name = format!("name-{}", next(12)).into_bytes();
-            let other = format!("name-{}", next(12)).into_bytes();
-            let known = names.get(&name).copied();
-            match (next(7), known) {
-                (_, None) => {
-                    let object = 10_000 + step;
-                    make(replay, create(directory, object, 0o100_644, &name));
-                    names.insert(name, object);
-                    files.insert(
-                        object,
-                        ModelFile {
-                            contents: Vec::new(),
-                            links: 1,
-                        },
-                    );
-                }
-                (0, Some(object)) => {
-                    let body = RecordBody::Remove {
-                        directory,
-                        name: &name,
-                    };
-                    replay.apply(&record(of::REMOVE, body)).expect("applies");
-                    names.remove(&name);
-                    files.get_mut(&object).expect("known").links -= 1;
-                }
-                (1, Some(object)) => {
-                    let body = rename((directory, &name), (directory, &other));
-                    replay.apply(&record(of::RENAME, body)).expect("applies");
-                    if names.get(&other) != Some(&object) {
-                        names.remove(&name);
-                        if let Some(victim) = names.insert(other, object) {
-                            files.get_mut(&victim).expect("known").links -= 1;
-                        }
-                    }
-                }
-                (2, Some(object)) if !names.contains_key(&other) => {
-                    let body = RecordBody::Link {
-                        directory,
-                        object: ObjectId(object),
-                        name: &other,
-                    };
-                    replay.apply(&record(of::LINK, body)).expect("applies");
-                    names.insert(other, object);
-                    files.get_mut(&object).expect("known").links += 1;
-                }
-                (3, Some(object)) => {
-                    let (offset, length) = (next(200), next(3) * 30);
-                    truncate_both(replay, &mut files, object, offset, length);
-                }
-                (_, Some(object)) => {
-                    let (offset, bytes) = (next(200), vec![next(255) as u8 + 1; next(60) as usize]);
-                    let (length, data) = (bytes.len() as u64, WriteData::Immediate(&bytes));
-                    let id = ObjectId(object);
-                    let body = RecordBody::Write {
-                        object: id,
-                        offset,
-                        length,
-                        data,
-                    };
-                    replay.apply(&record(of::WRITE, body)).expect("applies");
-                    let contents = &mut files.get_mut(&object).expect("known").contents;
-                    let end = (offset + length) as usize;
-                    contents.resize(contents.len().max(end), 0);
-                    contents[offset as usize..end].copy_from_slice(&bytes);
-                }
-            }
+            model.step(replay, 10_000 + step, &mut next);
         }
     });
-    check_model(&file_system, directory, &names, &files);
+    check_model(&file_system, &model);
+}
+
+fn write_both(
+    replay: &mut Replay<'_>,
+    file: &mut ModelFile,
+    object: u64,
+    offset: u64,
+    bytes: &[u8],
+) {
+    let (object, length, data) = (
+        ObjectId(object),
+        bytes.len() as u64,
+        WriteData::Immediate(bytes),
+    );
+    let body = RecordBody::Write {
+        object,
+        offset,
+        length,
+        data,
+    };
+    replay.apply(&record(of::WRITE, body)).expect("applies");
+    let end = (offset + length) as usize;
+    file.contents.resize(file.contents.len().max(end), 0);
+    file.contents[offset as usize..end].copy_from_slice(bytes);
 }
 
 fn truncate_both(
     replay: &mut Replay<'_>,
-    files: &mut BTreeMap<u64, ModelFile>,
+    file: &mut ModelFile,
     object: u64,
     offset: u64,
     length: u64,
@@ -541,7 +571,7 @@ fn truncate_both(
         length,
     };
     replay.apply(&record(of::TRUNCATE, body)).expect("applies");
-    let contents = &mut files.get_mut(&object).expect("known").contents;
+    let contents = &mut file.contents;
     let (start, end) = (offset as usize, (offset + length) as usize);
     if length == 0 || start > contents.len() {
         contents.resize(end, 0);
@@ -551,13 +581,9 @@ fn truncate_both(
     }
 }
 
-fn check_model(
-    file_system: &Arc<FileSystem>,
-    directory: ObjectId,
-    names: &BTreeMap<Vec<u8>, u64>,
-    files: &BTreeMap<u64, ModelFile>,
-) {
-    let znode = file_system.znode(directory).expect("is there");
+fn check_model(file_system: &Arc<FileSystem>, model: &Model) {
+    let (names, files) = (&model.names, &model.files);
+    let znode = file_system.znode(Model::DIRECTORY).expect("is there");
     assert_eq!(znode.attributes().size, names.len() as u64 + 2);
     let listed: BTreeMap<Vec<u8>, u64> = file_system
         .read_directory(&znode, 0)
