@@ -60,7 +60,7 @@ pub fn dedup_histograms(dsl: &Dsl) -> Result<Vec<(String, Vec<DdtStatistics>)>, 
     Ok(tables)
 }
 
-/// Bytes that the dedup tables and their logs take.
+/// Bytes that the dedup tables take, their logs not included.
 pub fn dedup_table_size(dsl: &Dsl) -> Result<u64, DslError> {
     let mos = dsl.mos();
     let mut size = 0u64;
@@ -74,6 +74,9 @@ pub fn dedup_table_size(dsl: &Dsl) -> Result<u64, DslError> {
             add(id)?;
             continue;
         }
+        if is_log(&name) {
+            continue;
+        }
         // `DDT-sha256` is a directory of tables and logs.
         for (name, id) in tables_in(&Zap::open(mos.object(id)?)?)? {
             if is_table(&name) {
@@ -85,7 +88,11 @@ pub fn dedup_table_size(dsl: &Dsl) -> Result<u64, DslError> {
 }
 
 fn is_table(name: &str) -> bool {
-    name.contains("-zap-") || name.contains("-log-")
+    name.contains("-zap-")
+}
+
+fn is_log(name: &str) -> bool {
+    name.contains("-log-")
 }
 
 /// The entries of a directory that are about dedup tables.

@@ -50,7 +50,7 @@ impl Dsl {
     fn by_head(&self, log: ObjectId, entries: &mut BTreeSet<ErrorEntry>) -> Result<(), DslError> {
         for head in self.mos().zap(log)?.entries() {
             let head = head?;
-            let objset = head.key.as_str().and_then(|key| hex_words::<1>(key));
+            let objset = head.key.as_str().and_then(hex_words::<1>);
             let (Some([objset]), Some(object)) = (objset, head.value.as_u64()) else {
                 return Err(DslError::structure(
                     log,

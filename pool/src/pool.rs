@@ -22,6 +22,8 @@ pub struct VdevSpace {
     pub size: u64,
     /// Allocated.
     pub allocated: u64,
+    /// Of that, what only the checkpoint still needs.
+    pub checkpoint: u64,
 }
 
 /// An open pool, read-only.
@@ -67,9 +69,11 @@ impl Pool {
             .filter_map(Result::transpose)
             .collect::<Result<_, DmuError>>()?;
         let allocated = space::allocated(&mos, &metaslabs)?;
+        let checkpoint = space::checkpoint_bytes(&mos, config.vdev_tree.as_ref())?;
         let of = |vdev: &Metaslabs| VdevSpace {
-            size: (vdev.maps.len() as u64) << vdev.shift,
+            size: space::size(&vdevs, vdev),
             allocated: allocated.get(&vdev.vdev).copied().unwrap_or(0),
+            checkpoint: checkpoint.get(&vdev.vdev).copied().unwrap_or(0),
         };
         let space: BTreeMap<VdevId, VdevSpace> =
             metaslabs.iter().map(|vdev| (vdev.vdev, of(vdev))).collect();
@@ -205,6 +209,7 @@ fn space_facts(vdevs: &Vdevs, space: &BTreeMap<VdevId, VdevSpace>) -> SpaceFacts
     for (id, space) in space {
         let ratio = ratio_of(vdevs, *id);
         let deflated = |bytes: u64| (bytes >> 9).saturating_mul(ratio);
+        facts.checkpoint += deflated(space.checkpoint);
         match vdevs.class(*id).unwrap_or_default() {
             AllocationClass::Normal => facts.normal += deflated(space.size),
             AllocationClass::Special => facts.special_allocated += deflated(space.allocated),

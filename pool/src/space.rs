@@ -266,6 +266,38 @@ pub(crate) fn checkpoint_frees(
     Ok(frees)
 }
 
+/// Bytes of each top-level vdev that only the checkpoint still needs, by the totals of their maps.
+pub(crate) fn checkpoint_bytes(
+    mos: &Arc<ObjectSet>,
+    root: Option<&VdevConfig>,
+) -> Result<BTreeMap<VdevId, u64>, DmuError> {
+    let mut bytes = BTreeMap::new();
+    for top in root.iter().flat_map(|root| &root.children) {
+        let (Some(zap), Some(id)) = (top.top_zap, top.id) else {
+            continue;
+        };
+        let Some(map) = mos.zap(zap)?.lookup_u64("com.delphix:pool_checkpoint_sm")? else {
+            continue;
+        };
+        let object = mos.object(ObjectId(map))?;
+        let header = SpaceMapHeader::decode(&object.dnode().bonus);
+        let header = header.map_err(|source| object.malformed(source))?;
+        // The map holds frees only, so its sum is negative.
+        bytes.insert(id, header.allocated.min(0).unsigned_abs());
+    }
+    Ok(bytes)
+}
+
+/// Bytes of a vdev's metaslabs, which in a draid vdev are a little smaller than they are apart.
+pub(crate) fn size(vdevs: &Vdevs, metaslabs: &Metaslabs) -> u64 {
+    let indices = 0..metaslabs.maps.len() as u64;
+    let lengths = indices.map(|index| match vdevs.metaslab(metaslabs.vdev, index) {
+        Some((_, length)) => length,
+        None => 1 << metaslabs.shift,
+    });
+    lengths.sum()
+}
+
 /// The checksum salt, if the pool has one.
 pub(crate) fn checksum_salt(mos: &Arc<ObjectSet>) -> Result<Option<[u8; 32]>, DmuError> {
     let value = mos

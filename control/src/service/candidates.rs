@@ -1,0 +1,244 @@
+//! Pools that could be imported: `zpool import` without operands.
+
+use crate::model::{
+    ControlError, Diagnosis, Fault, ImportCandidate, ImportCondition, PoolHealth, Response, Search,
+    VdevState, VdevTree,
+};
+use cenote_base::Guid;
+use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
+use cenote_ondisk::VdevConfig;
+use cenote_ondisk::pool_config::PoolState;
+use cenote_pool::{PoolCandidate, assemble};
+use cenote_vdev::{OpenOptions, Scan, Vdevs, scan};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Engine;
+use super::vdevs::{state_of, tree_of};
+
+/// Where devices are looked for when no place is named.
+const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
+
+/// Opens devices as of a byte offset: pools inside images.
+#[derive(Debug)]
+struct OffsetOpener {
+    system: SystemOpener,
+    offset: u64,
+}
+
+impl Opener for OffsetOpener {
+    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        let device = self.system.open(path)?;
+        Ok(match self.offset {
+            0 => device,
+            offset => Arc::new(WindowDevice::new(device, offset, None)?),
+        })
+    }
+
+    fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
+        self.system.list(path)
+    }
+}
+
+/// Looks for devices of pools.
+pub(super) fn find(search: &Search) -> Result<Vec<PoolCandidate>, ControlError> {
+    if search.cache_file.is_some() {
+        return Err(ControlError::Unsupported {
+            what: "importing by a cache file".to_owned(),
+        });
+    }
+    let paths: Vec<PathBuf> = match search.paths.is_empty() {
+        false => search.paths.iter().map(PathBuf::from).collect(),
+        true => {
+            let places = PLACES.iter().map(PathBuf::from);
+            places.filter(|place| place.exists()).collect()
+        }
+    };
+    let opener = OffsetOpener {
+        system: SystemOpener::default(),
+        offset: search.offset,
+    };
+    let found: Scan = scan(&paths, &opener);
+    let mut candidates = assemble(found);
+    let destroyed = |candidate: &PoolCandidate| candidate.config.state == PoolState::Destroyed;
+    candidates.retain(|candidate| destroyed(candidate) == search.destroyed);
+    Ok(candidates)
+}
+
+impl Engine {
+    pub(super) fn import_search(&self, search: &Search) -> Result<Response, ControlError> {
+        let candidates = find(search)?;
+        let fresh = candidates
+            .iter()
+            .filter(|candidate| !self.registry.has_guid(candidate.guid.0));
+        Ok(Response::Candidates {
+            candidates: fresh.map(describe).collect(),
+        })
+    }
+}
+
+/// The states that a candidate's vdevs would have.
+fn open_tree(candidate: &PoolCandidate) -> Option<(Vdevs, VdevTree)> {
+    let devices = candidate.devices();
+    let best = candidate.uberblocks().into_iter().next();
+    let options = OpenOptions {
+        reflow: best.and_then(|best| best.raidz_reflow()),
+        problems: HashMap::new(),
+    };
+    let vdevs = Vdevs::open(&candidate.tree, &devices, &options).ok()?;
+    let root = tree_of(&candidate.tree, &vdevs.status(), &|_| Default::default());
+    let tree = VdevTree {
+        root,
+        cache: Vec::new(),
+        spares: Vec::new(),
+    };
+    Some((vdevs, tree))
+}
+
+fn describe(candidate: &PoolCandidate) -> ImportCandidate {
+    let best = candidate.uberblocks().into_iter().next();
+    let opened = open_tree(candidate);
+    let (health, vdevs) = match opened {
+        Some((vdevs, tree)) => (health_of(state_of(vdevs.state().0)), tree),
+        None => (PoolHealth::Unavail, empty_tree(candidate)),
+    };
+    let config = &candidate.config;
+    let diagnoses = diagnoses(candidate);
+    ImportCandidate {
+        name: candidate.name().to_owned(),
+        guid: candidate.guid.0,
+        health,
+        destroyed: config.state == PoolState::Destroyed,
+        comment: config.comment.clone(),
+        hostname: config.hostname.clone(),
+        hostid: Some(config.hostid).filter(|id| *id != 0),
+        timestamp: best.as_ref().map_or(0, |best| best.timestamp),
+        txg: best.as_ref().map_or(0, |best| best.txg.0),
+        condition: condition(candidate, health, &diagnoses),
+        vdevs,
+        diagnoses,
+    }
+}
+
+fn empty_tree(candidate: &PoolCandidate) -> VdevTree {
+    use crate::model::{Vdev, VdevKind};
+    let mut root = Vdev::new(VdevKind::Root, 0, candidate.guid.0);
+    root.state = VdevState::CantOpen;
+    VdevTree {
+        root,
+        cache: Vec::new(),
+        spares: Vec::new(),
+    }
+}
+
+fn health_of(state: VdevState) -> PoolHealth {
+    match state {
+        VdevState::Online => PoolHealth::Online,
+        VdevState::Degraded => PoolHealth::Degraded,
+        VdevState::Faulted => PoolHealth::Faulted,
+        _ => PoolHealth::Unavail,
+    }
+}
+
+fn condition(
+    candidate: &PoolCandidate,
+    health: PoolHealth,
+    diagnoses: &[Diagnosis],
+) -> Option<ImportCondition> {
+    let config = &candidate.config;
+    let missing = |diagnosis: &Diagnosis| {
+        matches!(diagnosis.fault, Fault::NotFound | Fault::Unreadable { .. })
+    };
+    if diagnoses.iter().any(missing) {
+        return Some(ImportCondition::MissingDevices);
+    }
+    if config.version > cenote_dsl::FEATURE_VERSION {
+        return Some(ImportCondition::VersionNewer);
+    }
+    if health == PoolHealth::Degraded {
+        return Some(ImportCondition::OfflineDevices);
+    }
+    if config.state == PoolState::Active && config.hostid != 0 && config.hostid != hostid() {
+        return Some(ImportCondition::ForeignHost);
+    }
+    if config.version < cenote_dsl::FEATURE_VERSION {
+        return Some(ImportCondition::LegacyVersion);
+    }
+    (config.errata != 0).then_some(ImportCondition::Errata(config.errata))
+}
+
+/// What is missing or damaged, leaf by leaf.
+pub(super) fn diagnoses(candidate: &PoolCandidate) -> Vec<Diagnosis> {
+    let paths = candidate.paths();
+    let mut found = Vec::new();
+    for leaf in candidate.tree.leaves() {
+        let fault = match paths.get(&leaf.guid) {
+            Some(_) => label_fault(candidate, leaf.guid),
+            None if leaf.kind.is_device() => Some(Fault::NotFound),
+            None if leaf.kind == cenote_ondisk::VdevKind::Missing => Some(Fault::NotFound),
+            None => None,
+        };
+        if let Some(fault) = fault {
+            found.push(diagnosis(candidate, leaf, fault, paths.get(&leaf.guid)));
+        }
+    }
+    found
+}
+
+fn diagnosis(
+    candidate: &PoolCandidate,
+    leaf: &VdevConfig,
+    fault: Fault,
+    found: Option<&PathBuf>,
+) -> Diagnosis {
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    Diagnosis {
+        vdev: place_of(&candidate.tree, leaf.guid, leaf),
+        guid: leaf.guid.0,
+        last_path: leaf.path.as_ref().map(text),
+        found_path: found.map(text),
+        fault,
+    }
+}
+
+/// Where a leaf stands in the tree: `raidz1-0/1`.
+fn place_of(root: &VdevConfig, guid: Guid, leaf: &VdevConfig) -> String {
+    let top = root
+        .children
+        .iter()
+        .find(|top| top.walk().any(|vdev| vdev.guid == guid && guid.0 != 0));
+    let id = |vdev: &VdevConfig| vdev.id.map_or(0, |id| id.0);
+    match top {
+        Some(top) if top.guid != guid => {
+            let parity = match top.parity {
+                0 => String::new(),
+                parity => parity.to_string(),
+            };
+            format!("{}{parity}-{}/{}", top.kind.name(), id(top), id(leaf))
+        }
+        _ => format!("{}-{}", leaf.kind.name(), id(leaf)),
+    }
+}
+
+/// Labels of a device that do not verify.
+fn label_fault(candidate: &PoolCandidate, guid: Guid) -> Option<Fault> {
+    let member = candidate.members.iter().find(|member| {
+        let config = member.labels.newest_config();
+        config.and_then(|label| label.guid()) == Some(guid)
+    })?;
+    let mut good = 0;
+    for label in member.labels.labels.iter().filter(|label| label.is_valid()) {
+        good |= 1u8 << label.index.min(3);
+    }
+    (good != 0b1111).then_some(Fault::Labels { good })
+}
+
+/// This host's id, as OpenZFS finds it; 0 if it has none.
+pub(super) fn hostid() -> u64 {
+    let bytes = std::fs::read("/etc/hostid").unwrap_or_default();
+    match bytes.as_slice().try_into() {
+        Ok(bytes) => u64::from(u32::from_le_bytes(bytes)),
+        Err(_) => 0,
+    }
+}

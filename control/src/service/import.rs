@@ -1,0 +1,254 @@
+//! Importing and exporting pools.
+
+use crate::model::{
+    ControlError, Diagnosis, Fault, FeatureName, ImportOptions, ImportPick, MountOptions, Response,
+    Rewind, Search,
+};
+use cenote_base::Txg;
+use cenote_pool::{ImportError, MissingVdev, Pool, PoolCandidate, import};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Engine;
+use super::candidates::{diagnoses, find, hostid};
+use super::registry::Imported;
+
+/// Levels at which a rewind is looked for when a pool does not open.
+const NO_REWIND: Option<(u64, u64)> = None;
+
+impl Engine {
+    pub(super) fn import(
+        &self,
+        search: &Search,
+        pick: &ImportPick,
+        options: &ImportOptions,
+    ) -> Result<Response, ControlError> {
+        let mut candidates = find(search)?;
+        candidates.retain(|candidate| !self.registry.has_guid(candidate.guid.0));
+        let picked: Vec<PoolCandidate> = match pick {
+            ImportPick::All => candidates,
+            ImportPick::Name(name) => vec![self.pick_by_name(candidates, name)?],
+            ImportPick::Guid(guid) => {
+                let found = candidates.into_iter().find(|found| found.guid.0 == *guid);
+                let pool = guid.to_string();
+                vec![found.ok_or(ControlError::NoSuchCandidate { pool })?]
+            }
+        };
+        let mut pools = Vec::new();
+        let mut failures = Vec::new();
+        let mut rewound = None;
+        let mut found = Vec::new();
+        let single = !matches!(pick, ImportPick::All);
+        for candidate in picked {
+            let name = candidate.name().to_owned();
+            match self.import_one(&candidate, options) {
+                Ok(outcome) => {
+                    rewound = rewound.or(outcome.rewound);
+                    found.extend(diagnoses(&candidate));
+                    if let Some(imported) = outcome.imported {
+                        failures.extend(self.mount_after_import(&imported, options));
+                        pools.push(imported.name().to_owned());
+                    }
+                }
+                Err(error) if single => return Err(error),
+                Err(error) => failures.push((name, error)),
+            }
+        }
+        Ok(Response::Imported {
+            pools,
+            failures,
+            rewound,
+            diagnoses: found,
+        })
+    }
+
+    /// A pool that is already here cannot be told from one that is nowhere, unless by its name.
+    fn pick_by_name(
+        &self,
+        candidates: Vec<PoolCandidate>,
+        name: &str,
+    ) -> Result<PoolCandidate, ControlError> {
+        let pool = name.to_owned();
+        let mut named: Vec<_> = candidates
+            .into_iter()
+            .filter(|candidate| candidate.name() == name)
+            .collect();
+        match (named.pop(), named.is_empty()) {
+            (Some(candidate), true) => Ok(candidate),
+            (Some(_), false) => Err(ControlError::AmbiguousPool { pool }),
+            (None, _) if self.registry.pool(name).is_ok() => {
+                Err(ControlError::PoolNameTaken { pool })
+            }
+            (None, _) => Err(ControlError::NoSuchCandidate { pool }),
+        }
+    }
+
+    fn import_one(
+        &self,
+        candidate: &PoolCandidate,
+        options: &ImportOptions,
+    ) -> Result<Outcome, ControlError> {
+        let name = options.new_name.as_deref().unwrap_or(candidate.name());
+        if self.registry.pool(name).is_ok() {
+            return Err(ControlError::PoolNameTaken {
+                pool: name.to_owned(),
+            });
+        }
+        check_properties(&options.properties)?;
+        let engine_options = self.engine_options(options);
+        let opened = import(candidate, &engine_options, Arc::clone(&self.env));
+        let pool = opened.map_err(|error| refusal(candidate, error))?;
+        let rewound = rewound(candidate, &pool);
+        if options.rewind_dry_run {
+            return Ok(Outcome {
+                imported: None,
+                rewound,
+            });
+        }
+        let altroot = options.altroot.as_ref().map(PathBuf::from);
+        let mut imported = Imported::new(pool, altroot, self.random());
+        imported.mount_options = options.mount_options.clone();
+        let mut given = options.properties.iter();
+        let cache_file = given.find(|(name, _)| name == "cachefile");
+        imported.cache_file = cache_file.map(|(_, value)| value.clone());
+        let imported = self.registry.insert(imported)?;
+        self.events.post("sysevent.fs.zfs.pool_import", &imported);
+        let imported = Some(imported);
+        Ok(Outcome { imported, rewound })
+    }
+
+    fn engine_options(&self, options: &ImportOptions) -> cenote_pool::ImportOptions {
+        cenote_pool::ImportOptions {
+            force: options.force,
+            read_only: options.readonly,
+            rewind: match options.rewind {
+                Rewind::Never => cenote_pool::Rewind::Never,
+                Rewind::Recent => cenote_pool::Rewind::Recent,
+                Rewind::Extreme | Rewind::Txg(_) => cenote_pool::Rewind::Extreme,
+            },
+            txg: match options.rewind {
+                Rewind::Txg(txg) => Some(Txg(txg)),
+                _ => None,
+            },
+            missing_logs: options.missing_log,
+            rewind_to_checkpoint: options.checkpoint_rewind,
+            new_name: options.new_name.clone(),
+            altroot: options.altroot.as_ref().map(PathBuf::from),
+            replay_in_memory: options.replay_in_memory,
+            hostid: hostid(),
+            ..self.settings.limits.apply()
+        }
+    }
+
+    fn mount_after_import(
+        &self,
+        imported: &Arc<Imported>,
+        options: &ImportOptions,
+    ) -> Vec<(String, ControlError)> {
+        if options.no_mount {
+            return Vec::new();
+        }
+        let (failures, _) = self.mount_below(imported, None, &MountOptions::default());
+        failures
+    }
+
+    pub(super) fn export(&self, pool: &str, force: bool) -> Result<Response, ControlError> {
+        let imported = self.registry.pool(pool)?;
+        self.unmount_pool(&imported, force)?;
+        self.registry.remove(pool);
+        self.events.post("sysevent.fs.zfs.pool_export", &imported);
+        Ok(Response::Done)
+    }
+}
+
+struct Outcome {
+    imported: Option<Arc<Imported>>,
+    rewound: Option<(u64, u64)>,
+}
+
+/// Pool properties that may be given at import; those that would be written may not.
+fn check_properties(properties: &[(String, String)]) -> Result<(), ControlError> {
+    const TAKEN: [&str; 4] = ["readonly", "cachefile", "altroot", "failmode"];
+    for (name, _) in properties {
+        if !TAKEN.contains(&name.as_str()) && !name.starts_with("cenote:") {
+            return Err(ControlError::NoSuchProperty {
+                property: name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The transaction group gone back to and the seconds that this discards.
+fn rewound(candidate: &PoolCandidate, pool: &Pool) -> Option<(u64, u64)> {
+    let newest = candidate.uberblocks().into_iter().next()?;
+    let opened = pool.uberblock();
+    let lost = newest.timestamp.saturating_sub(opened.timestamp);
+    (opened.txg < newest.txg).then_some((opened.txg.0, lost))
+}
+
+fn missing_diagnosis(missing: &MissingVdev) -> Diagnosis {
+    let path = missing.last_path.as_ref();
+    Diagnosis {
+        vdev: missing.top.clone(),
+        guid: missing.guid.0,
+        last_path: path.map(|path| path.to_string_lossy().into_owned()),
+        found_path: None,
+        fault: Fault::NotFound,
+    }
+}
+
+/// Why an import failed, in the clients' terms.
+fn refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError {
+    let pool = candidate.name().to_owned();
+    match error {
+        ImportError::UnsupportedVersion { version } => {
+            ControlError::UnsupportedVersion { pool, version }
+        }
+        ImportError::UnsupportedFeatures { features } => ControlError::UnsupportedFeatures {
+            pool,
+            features: features.into_iter().map(feature_name).collect(),
+            readonly_works: false,
+        },
+        ImportError::MissingDevices { missing } => {
+            let mut diagnoses: Vec<_> = missing.iter().map(missing_diagnosis).collect();
+            diagnoses.extend(
+                self::diagnoses(candidate)
+                    .into_iter()
+                    .filter(|known| !missing.iter().any(|missing| missing.guid.0 == known.guid)),
+            );
+            ControlError::DevicesUnavailable { pool, diagnoses }
+        }
+        ImportError::MissingLogs { missing } => ControlError::LogMissing {
+            pool,
+            devices: missing.iter().map(ToString::to_string).collect(),
+        },
+        ImportError::InUse {
+            hostname,
+            hostid,
+            timestamp,
+        } => ControlError::ForeignHost {
+            pool,
+            hostname,
+            hostid,
+            timestamp,
+        },
+        ImportError::ActiveElsewhere { hostname } => ControlError::ActiveElsewhere {
+            pool,
+            hostname,
+            hostid: candidate.config.hostid,
+        },
+        ImportError::NoCheckpoint => ControlError::NoCheckpoint { pool },
+        error => ControlError::PoolDamaged {
+            pool,
+            place: error.to_string(),
+            rewind: NO_REWIND,
+        },
+    }
+}
+
+fn feature_name(guid: String) -> FeatureName {
+    let known = cenote_ondisk::features::by_guid(&guid);
+    let description = known.map_or("", |known| known.description).to_owned();
+    FeatureName { guid, description }
+}

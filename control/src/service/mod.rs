@@ -1,0 +1,251 @@
+//! The daemon's engine: requests answered over the pools that are imported.
+//!
+//! [`Engine`] joins the layers below (pools, datasets, files) to the protocol's vocabulary. It
+//! keeps a registry of pools, a table of mounts and a short memory of events; everything else is
+//! read from the pools at each request. How a mount is made is behind [`Mounter`].
+//!
+//! Pools are only read so far, so requests may run side by side without further locks: what is
+//! on the devices does not change under them.
+
+mod accounts;
+mod candidates;
+mod dataset_properties;
+mod datasets;
+mod errors;
+mod events;
+mod history;
+mod import;
+mod mounter;
+mod mounts;
+mod pool_properties;
+mod registry;
+mod secrets;
+mod status;
+#[cfg(test)]
+mod tests;
+mod vdev_properties;
+mod vdevs;
+mod verify;
+
+pub use mounter::{MountJob, MountSwitches, Mounted, Mounter, NoMounter};
+
+use crate::model::{ControlError, DaemonStatus, PoolActivity, Request, Response};
+use crate::protocol::{Peer, Reply, Service};
+use cenote_base::Env;
+use events::Events;
+use mounts::Mounts;
+use registry::{Imported, Registry};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How much memory each pool may take, in bytes; `None` leaves the pool layer's default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// For cached blocks.
+    pub cache: Option<u64>,
+    /// For blocks being read and decoded.
+    pub buffers: Option<u64>,
+}
+
+impl MemoryLimits {
+    /// Divides `total` bytes: two thirds to the cache, which serves repeated reads, the rest to
+    /// what is under way.
+    pub fn of_total(total: u64) -> Self {
+        let buffers = total / 3;
+        Self {
+            cache: Some(total - buffers),
+            buffers: Some(buffers),
+        }
+    }
+
+    /// The pool layer's default options with these limits.
+    fn apply(self) -> cenote_pool::ImportOptions {
+        let mut options = cenote_pool::ImportOptions::default();
+        options.cache_bytes = self.cache.unwrap_or(options.cache_bytes);
+        options.buffer_bytes = self.buffers.unwrap_or(options.buffer_bytes);
+        options
+    }
+}
+
+/// What the daemon says about itself and allows pools.
+#[derive(Clone, Debug, Default)]
+pub struct EngineSettings {
+    /// The program's version.
+    pub version: String,
+    /// Whether it leaves after its last pool is exported.
+    pub auto: bool,
+    /// Memory for each pool.
+    pub limits: MemoryLimits,
+}
+
+/// The service over imported pools.
+pub struct Engine {
+    registry: Registry,
+    mounts: Mounts,
+    mounter: Box<dyn Mounter>,
+    events: Events,
+    settings: EngineSettings,
+    env: Arc<dyn Env>,
+    started: Duration,
+}
+
+impl Engine {
+    /// An engine without pools, whose file systems `mounter` mounts.
+    pub fn new(mounter: Box<dyn Mounter>, settings: EngineSettings, env: Arc<dyn Env>) -> Self {
+        Self {
+            registry: Registry::default(),
+            mounts: Mounts::default(),
+            mounter,
+            events: Events::new(Arc::clone(&env)),
+            settings,
+            started: env.monotonic(),
+            env,
+        }
+    }
+
+    /// The named pools, or all; and those that are not here.
+    fn pools_named(&self, names: &[String]) -> (Vec<Arc<Imported>>, Vec<(String, ControlError)>) {
+        if names.is_empty() {
+            return (self.registry.all(), Vec::new());
+        }
+        let mut found = Vec::new();
+        let mut failures = Vec::new();
+        for name in names {
+            match self.registry.pool(name) {
+                Ok(imported) => found.push(imported),
+                Err(error) => failures.push((name.clone(), error)),
+            }
+        }
+        (found, failures)
+    }
+
+    /// A random number; 0 when the system has none to give.
+    fn random(&self) -> u64 {
+        let mut bytes = [0; 8];
+        match self.env.fill_random(&mut bytes) {
+            Ok(()) => u64::from_le_bytes(bytes),
+            Err(_) => 0,
+        }
+    }
+
+    fn daemon_status(&self) -> Response {
+        let pools = self.registry.all();
+        let used = |imported: &Arc<Imported>| {
+            let cached: u64 = imported.pool.cache().bytes().iter().sum();
+            cached + imported.pool.cache().pipeline().memory().leased()
+        };
+        let limit = |imported: &Arc<Imported>| {
+            let options = imported.pool.options();
+            options.cache_bytes + options.buffer_bytes
+        };
+        let activity = |imported: &Arc<Imported>| PoolActivity {
+            name: imported.name().to_owned(),
+            health: pool_properties::health(imported),
+            mounts: self.mounts.count(imported.name()),
+        };
+        let status = DaemonStatus {
+            version: self.settings.version.clone(),
+            pid: std::process::id(),
+            auto: self.settings.auto,
+            uptime: self.env.monotonic().saturating_sub(self.started).as_secs(),
+            pools: pools.iter().map(activity).collect(),
+            memory_limit: pools.iter().map(limit).sum(),
+            memory_used: pools.iter().map(used).sum(),
+        };
+        Response::Status { status }
+    }
+}
+
+impl Service for Engine {
+    fn handle(
+        &self,
+        request: Request,
+        _peer: Peer,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        match request {
+            Request::ImportSearch { search } => self.import_search(&search),
+            Request::Import {
+                search,
+                pick,
+                options,
+            } => self.import(&search, &pick, &options),
+            Request::Export { pool, force } => self.export(&pool, force),
+            Request::PoolList {
+                pools,
+                properties,
+                vdevs,
+            } => self.pool_list(&pools, &properties, vdevs),
+            Request::VdevGet {
+                pool,
+                vdevs,
+                properties,
+            } => self.vdev_get(&pool, &vdevs, &properties),
+            Request::PoolStatus {
+                pools,
+                errors,
+                dedup,
+            } => self.pool_status(&pools, errors, dedup),
+            Request::History { pool } => self.history(&pool, reply),
+            Request::Events { pool, follow } => self.events(pool.as_deref(), follow, reply),
+            Request::EventsClear => Ok(self.events_clear()),
+            Request::DatasetList {
+                roots,
+                depth,
+                kinds,
+                properties,
+            } => self.dataset_list(&roots, depth, kinds, properties, reply),
+            Request::Mount {
+                dataset,
+                at,
+                options,
+            } => self.mount(&dataset, at.as_deref(), &options),
+            Request::MountAll { below, options } => self.mount_all(below.as_deref(), &options),
+            Request::Unmount {
+                target,
+                force,
+                unload_key,
+            } => self.unmount(&target, force, unload_key),
+            Request::UnmountAll { force, unload_keys } => self.unmount_all(force, unload_keys),
+            Request::MountList => Ok(self.mount_list()),
+            Request::LoadKey {
+                dataset,
+                key,
+                dry_run,
+            } => self.load_key(&dataset, &key, dry_run),
+            Request::UnloadKey { dataset } => self.unload_key(&dataset),
+            Request::UserSpace { dataset, kind } => self.user_space(&dataset, kind, reply),
+            Request::Holds {
+                snapshot,
+                recursive,
+            } => self.holds(&snapshot, recursive),
+            Request::Diff { from, to } => self.diff(&from, to.as_deref(), reply),
+            Request::Verify { pool, options } => self.verify(&pool, &options, reply),
+            Request::DaemonStatus => Ok(self.daemon_status()),
+            Request::DaemonStop { force } => {
+                self.shutdown(force)?;
+                Ok(Response::Done)
+            }
+        }
+    }
+
+    fn idle(&self) -> bool {
+        self.registry.is_empty()
+    }
+
+    fn shutdown(&self, force: bool) -> Result<(), ControlError> {
+        let mut failure = None;
+        for imported in self.registry.all() {
+            match self.unmount_pool(&imported, force) {
+                Ok(()) => self.registry.remove(imported.name()),
+                Err(error) if force => {
+                    // Leaving anyway: what cannot be unmounted is left to the system.
+                    failure = Some(error);
+                    self.registry.remove(imported.name());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}

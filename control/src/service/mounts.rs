@@ -1,0 +1,438 @@
+//! What is mounted where, and the rules by which datasets are mounted.
+//!
+//! A file system is mounted at its mountpoint property unless `canmount` or the property say
+//! otherwise; any dataset or snapshot can be mounted anywhere by name. Parents come before
+//! children, and unmounting goes the other way.
+
+use crate::model::{ControlError, MountEntry, MountOptions, Response};
+use cenote_dsl::{Dataset, DatasetName, DatasetType, KeyStatus, Property, PropertyValue};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Engine;
+use super::datasets::walk_heads;
+use super::errors::parse_name;
+use super::mounter::{MountJob, MountSwitches, Mounted};
+use super::registry::Imported;
+
+/// Mounts at one time.
+const MOUNTS_MAX: usize = 65_536;
+
+struct Entry {
+    pool: String,
+    dataset: String,
+    own_place: bool,
+    mounted: Arc<dyn Mounted>,
+}
+
+/// The mounts in the order in which they were made.
+#[derive(Default)]
+pub(super) struct Mounts {
+    entries: Mutex<Vec<Entry>>,
+}
+
+impl Mounts {
+    /// The entries that are still there: somebody may have unmounted from outside.
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| entry.mounted.is_there());
+        entries
+    }
+
+    /// Where a dataset is mounted, at its own place if it is there.
+    pub fn place_of(&self, dataset: &str) -> Option<PathBuf> {
+        let entries = self.lock();
+        let mut found = entries.iter().filter(|entry| entry.dataset == dataset);
+        let own = found.clone().find(|entry| entry.own_place);
+        let entry = own.or_else(|| found.next())?;
+        Some(entry.mounted.mount_point().to_owned())
+    }
+
+    fn is_at_own_place(&self, dataset: &str) -> bool {
+        let entries = self.lock();
+        let mut own = entries.iter().filter(|entry| entry.own_place);
+        own.any(|entry| entry.dataset == dataset)
+    }
+
+    /// How many mounts a pool has.
+    pub fn count(&self, pool: &str) -> u64 {
+        self.lock()
+            .iter()
+            .filter(|entry| entry.pool == pool)
+            .count() as u64
+    }
+
+    fn list(&self) -> Vec<MountEntry> {
+        let entries = self.lock();
+        let each = entries.iter().map(|entry| MountEntry {
+            dataset: entry.dataset.clone(),
+            mountpoint: entry.mounted.mount_point().to_string_lossy().into_owned(),
+            own_place: entry.own_place,
+        });
+        each.collect()
+    }
+
+    fn add(&self, entry: Entry) {
+        self.lock().push(entry);
+    }
+
+    /// Mounts for which `wanted` holds, the newest first.
+    fn newest_first(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<(String, Arc<dyn Mounted>)> {
+        let entries = self.lock();
+        let found = entries.iter().rev().filter(|entry| wanted(entry));
+        found
+            .map(|entry| (entry.dataset.clone(), Arc::clone(&entry.mounted)))
+            .collect()
+    }
+
+    /// Forgets a mount, so that its files are closed.
+    fn forget(&self, mounted: &Arc<dyn Mounted>) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| !Arc::ptr_eq(&entry.mounted, mounted));
+    }
+}
+
+/// Failures by name, and how many succeeded.
+pub(super) type Outcomes = (Vec<(String, ControlError)>, u64);
+
+impl Engine {
+    pub(super) fn mount_list(&self) -> Response {
+        Response::Mounts {
+            mounts: self.mounts.list(),
+        }
+    }
+
+    pub(super) fn mount(
+        &self,
+        dataset: &str,
+        at: Option<&str>,
+        options: &MountOptions,
+    ) -> Result<Response, ControlError> {
+        let (imported, found) = self.registry.dataset(&parse_name(dataset)?)?;
+        let place = match at {
+            Some(at) => Some(PathBuf::from(at)),
+            None if found.is_snapshot() => {
+                return Err(ControlError::WrongKind {
+                    dataset: dataset.to_owned(),
+                });
+            }
+            None => None,
+        };
+        self.mount_dataset(&imported, found, place, options)?;
+        Ok(Response::Done)
+    }
+
+    pub(super) fn mount_all(
+        &self,
+        below: Option<&str>,
+        options: &MountOptions,
+    ) -> Result<Response, ControlError> {
+        let mut failures = Vec::new();
+        let mut done = 0;
+        let mut add = |outcomes: Outcomes| {
+            failures.extend(outcomes.0);
+            done += outcomes.1;
+        };
+        match below {
+            Some(below) => {
+                let name = parse_name(below)?;
+                let (imported, _) = self.registry.dataset(&name)?;
+                add(self.mount_below(&imported, Some(&name), options));
+            }
+            None => {
+                for imported in self.registry.all() {
+                    add(self.mount_below(&imported, None, options));
+                }
+            }
+        }
+        Ok(Response::Failures { failures, done })
+    }
+
+    /// Mounts what is to be mounted by itself, parents first.
+    pub(super) fn mount_below(
+        &self,
+        imported: &Arc<Imported>,
+        below: Option<&DatasetName>,
+        options: &MountOptions,
+    ) -> Outcomes {
+        let within = |name: &DatasetName| {
+            below.is_none_or(|below| {
+                let rest = name.as_str().strip_prefix(below.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        };
+        let mut names = Vec::new();
+        walk_heads(imported.dsl(), |head| {
+            if within(head.name()) && self.mounts_by_itself(head) {
+                names.push(head.name().clone());
+            }
+        });
+        let mut failures = Vec::new();
+        let mut done = 0;
+        for name in names {
+            let mounted = imported
+                .dsl()
+                .dataset(&name)
+                .map_err(ControlError::from)
+                .and_then(|head| self.mount_dataset(imported, head, None, options));
+            match mounted {
+                Ok(()) => done += 1,
+                Err(error) => failures.push((name.as_str().to_owned(), error)),
+            }
+        }
+        (failures, done)
+    }
+
+    /// Whether `zfs mount -a` takes the dataset: others are passed over silently.
+    fn mounts_by_itself(&self, head: &Dataset) -> bool {
+        let word = |property| text_of(head, property);
+        let locked = head.dsl().key_status(head.directory());
+        head.dataset_type()
+            .is_ok_and(|kind| kind == DatasetType::Filesystem)
+            && word(Property::CanMount).as_deref() == Some("on")
+            && word(Property::MountPoint).is_some_and(|place| place.starts_with('/'))
+            && !head.is_inconsistent()
+            && !head.is_redacted().unwrap_or(false)
+            && !locked.is_ok_and(|status| status == KeyStatus::Unavailable)
+            && !self.mounts.is_at_own_place(head.name().as_str())
+    }
+
+    fn mount_dataset(
+        &self,
+        imported: &Arc<Imported>,
+        dataset: Dataset,
+        at: Option<PathBuf>,
+        options: &MountOptions,
+    ) -> Result<(), ControlError> {
+        let name = dataset.name().as_str().to_owned();
+        if dataset.dataset_type()? != DatasetType::Filesystem {
+            return Err(ControlError::WrongKind { dataset: name });
+        }
+        if self.mounts.list().len() >= MOUNTS_MAX {
+            return Err(ControlError::TooManyClients);
+        }
+        let own_place = at.is_none();
+        if own_place && self.mounts.is_at_own_place(&name) {
+            return Err(ControlError::AlreadyMounted { dataset: name });
+        }
+        check_contents(&dataset, options)?;
+        let place = match at {
+            Some(place) => place,
+            None => own_mount_point(imported, &dataset)?,
+        };
+        let overlay =
+            options.overlay || text_of(&dataset, Property::Overlay).as_deref() == Some("on");
+        prepare(&place, own_place, overlay)?;
+        let files = imported.files(&dataset)?;
+        let job = MountJob {
+            pool: Arc::clone(&imported.pool),
+            files,
+            mount_point: place,
+            switches: switches(imported, &dataset, options),
+            record_size: dataset.stored_number(Property::RecordSize)?,
+            available: available(&dataset)?,
+            dataset,
+        };
+        let mounted = Arc::from(self.mounter.mount(job)?);
+        self.mounts.add(Entry {
+            pool: imported.name().to_owned(),
+            dataset: name,
+            own_place,
+            mounted,
+        });
+        Ok(())
+    }
+
+    pub(super) fn unmount(
+        &self,
+        target: &str,
+        force: bool,
+        unload_key: bool,
+    ) -> Result<Response, ControlError> {
+        let found = if target.starts_with('/') {
+            let path = Path::new(target);
+            let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            self.mounts.newest_first(|entry| {
+                let place = entry.mounted.mount_point();
+                place == path || place == real
+            })
+        } else {
+            let name = parse_name(target)?;
+            self.registry.dataset(&name)?;
+            let below = format!("{target}/");
+            let own = self.mounts.newest_first(|entry| entry.dataset == target);
+            if own.is_empty() {
+                own
+            } else {
+                self.mounts.newest_first(|entry| {
+                    entry.dataset == target || entry.dataset.starts_with(&below)
+                })
+            }
+        };
+        if found.is_empty() {
+            return Err(ControlError::NotMounted {
+                target: target.to_owned(),
+            });
+        }
+        for (_, mounted) in &found {
+            self.unmount_one(mounted, force)?;
+        }
+        if unload_key {
+            for (dataset, _) in &found {
+                self.unload_key_of(dataset)?;
+            }
+        }
+        Ok(Response::Done)
+    }
+
+    fn unmount_one(&self, mounted: &Arc<dyn Mounted>, force: bool) -> Result<(), ControlError> {
+        mounted.unmount(force)?;
+        self.mounts.forget(mounted);
+        Ok(())
+    }
+
+    /// Unloads the key of a dataset if it is an encryption root whose key is loaded.
+    fn unload_key_of(&self, dataset: &str) -> Result<(), ControlError> {
+        let name = parse_name(dataset)?;
+        let (_, found) = self.registry.dataset(&name)?;
+        let dsl = found.dsl();
+        let root = dsl.encryption_root(found.directory())?;
+        let is_root = root.is_some_and(|root| root.id() == found.directory().id());
+        if is_root && dsl.keys().is_loaded(found.directory().id()) {
+            dsl.unload_key(found.directory())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn unmount_all(
+        &self,
+        force: bool,
+        unload_keys: bool,
+    ) -> Result<Response, ControlError> {
+        let mut failures = Vec::new();
+        let mut done = 0;
+        let found = self.mounts.newest_first(|_| true);
+        for (dataset, mounted) in &found {
+            match self.unmount_one(mounted, force) {
+                Ok(()) => done += 1,
+                Err(error) => failures.push((dataset.clone(), error)),
+            }
+        }
+        if unload_keys {
+            for (dataset, _) in &found {
+                if let Err(error) = self.unload_key_of(dataset) {
+                    failures.push((dataset.clone(), error));
+                }
+            }
+        }
+        Ok(Response::Failures { failures, done })
+    }
+
+    /// Unmounts everything of a pool, or says what is busy.
+    pub(super) fn unmount_pool(
+        &self,
+        imported: &Imported,
+        force: bool,
+    ) -> Result<(), ControlError> {
+        let pool = imported.name().to_owned();
+        for (_, mounted) in self.mounts.newest_first(|entry| entry.pool == pool) {
+            match self.unmount_one(&mounted, force) {
+                Err(ControlError::MountBusy { .. }) => {
+                    return Err(ControlError::PoolBusy { pool });
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text_of(dataset: &Dataset, property: Property) -> Option<String> {
+    match dataset.property(property).ok()??.value {
+        PropertyValue::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Refuses what cannot be read, or should not be taken for complete.
+fn check_contents(dataset: &Dataset, options: &MountOptions) -> Result<(), ControlError> {
+    let name = dataset.name().as_str().to_owned();
+    if dataset.dsl().key_status(dataset.directory())? == KeyStatus::Unavailable {
+        return Err(ControlError::KeyNotLoaded { dataset: name });
+    }
+    if dataset.is_inconsistent() && !options.force {
+        return Err(ControlError::PartlyReceived { dataset: name });
+    }
+    if dataset.is_redacted()? && !options.force {
+        return Err(ControlError::Redacted { dataset: name });
+    }
+    Ok(())
+}
+
+/// The place that the properties name.
+fn own_mount_point(imported: &Imported, dataset: &Dataset) -> Result<PathBuf, ControlError> {
+    let name = dataset.name().as_str().to_owned();
+    match text_of(dataset, Property::MountPoint).as_deref() {
+        Some("legacy") => Err(ControlError::LegacyMountpoint { dataset: name }),
+        None | Some("none") => Err(ControlError::NoMountpoint { dataset: name }),
+        Some(place) => {
+            if text_of(dataset, Property::CanMount).as_deref() == Some("off") {
+                return Err(ControlError::CanMountOff { dataset: name });
+            }
+            Ok(imported.place(place))
+        }
+    }
+}
+
+/// Makes the directory, and refuses one with files unless they may be covered.
+fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), ControlError> {
+    let path = place.to_string_lossy().into_owned();
+    if make && let Err(error) = std::fs::create_dir_all(place) {
+        let reason = error.to_string();
+        return Err(ControlError::MountpointFailed { path, reason });
+    }
+    if overlay {
+        return Ok(());
+    }
+    // What cannot be listed the mount itself will judge: a dead mount, for one.
+    let entries = std::fs::read_dir(place).ok();
+    match entries.and_then(|mut entries| entries.next()) {
+        Some(_) => Err(ControlError::DirectoryNotEmpty { path }),
+        None => Ok(()),
+    }
+}
+
+/// What properties and options allow.
+fn switches(imported: &Imported, dataset: &Dataset, options: &MountOptions) -> MountSwitches {
+    let given = imported.mount_options.iter().chain(&options.options);
+    let given: Vec<&str> = given.map(String::as_str).collect();
+    let chosen = |on: &str, off: &str, property| {
+        let last = given
+            .iter()
+            .rev()
+            .find(|word| **word == on || **word == off);
+        match last {
+            Some(word) => *word == on,
+            None => text_of(dataset, property).as_deref() != Some("off"),
+        }
+    };
+    let is = |property, word: &str| text_of(dataset, property).as_deref() == Some(word);
+    MountSwitches {
+        exec: chosen("exec", "noexec", Property::Exec),
+        devices: chosen("dev", "nodev", Property::Devices),
+        setuid: chosen("suid", "nosuid", Property::Setuid),
+        atime: chosen("atime", "noatime", Property::Atime),
+        xattr: chosen("xattr", "noxattr", Property::Xattr),
+        posix_acl: is(Property::AclType, "posix"),
+        snapdir_visible: is(Property::SnapDir, "visible"),
+        snapdir_disabled: is(Property::SnapDir, "disabled"),
+        long_names: is(Property::LongName, "on"),
+    }
+}
+
+fn available(dataset: &Dataset) -> Result<u64, ControlError> {
+    match dataset.is_snapshot() {
+        true => Ok(0),
+        false => Ok(dataset.available()?),
+    }
+}

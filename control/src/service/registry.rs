@@ -1,0 +1,190 @@
+//! The imported pools.
+
+use crate::model::{ControlError, IntentLogReport};
+use cenote_dsl::{Dataset, DatasetName, Dsl, NameKind};
+use cenote_intent_log::IntentLog;
+use cenote_pool::Pool;
+use cenote_posix::{FileSystem, ReplayOptions, Timestamp};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use super::datasets::walk_heads;
+use super::errors::of_files;
+
+/// One imported pool and how it was asked for.
+#[derive(Debug)]
+pub(super) struct Imported {
+    pub pool: Arc<Pool>,
+    /// Mount points are put below this directory.
+    pub altroot: Option<PathBuf>,
+    /// Options of all mounts of this import.
+    pub mount_options: Vec<String>,
+    /// The cache file named at import.
+    pub cache_file: Option<String>,
+    /// Names this import.
+    pub load_guid: u64,
+    intent_logs: OnceLock<Vec<IntentLogReport>>,
+}
+
+impl Imported {
+    pub fn new(pool: Pool, altroot: Option<PathBuf>, load_guid: u64) -> Self {
+        Self {
+            pool: Arc::new(pool),
+            altroot,
+            mount_options: Vec::new(),
+            cache_file: None,
+            load_guid,
+            intent_logs: OnceLock::new(),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        self.pool.name()
+    }
+
+    pub fn dsl(&self) -> &Arc<Dsl> {
+        self.pool.dsl()
+    }
+
+    /// Whether intent logs are replayed in memory.
+    pub fn replays(&self) -> bool {
+        self.pool.options().replay_in_memory
+    }
+
+    /// The files of a dataset, after its log's replay if that was asked for.
+    pub fn files(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
+        let set = dataset.object_set()?;
+        let name = dataset.name().as_str();
+        let files = if self.replays() && !dataset.is_snapshot() {
+            let uberblock = self.pool.uberblock();
+            let seconds = i64::try_from(uberblock.timestamp).unwrap_or(0);
+            let options = ReplayOptions {
+                last_synced: uberblock.txg,
+                synced_at: Timestamp::from_stored((seconds, 0)),
+            };
+            FileSystem::open_replayed(set, options).map(|(files, _)| files)
+        } else {
+            FileSystem::open(set)
+        };
+        let files = files.map_err(|error| of_files(name, &error))?;
+        Ok(Arc::new(files))
+    }
+
+    /// What a crash left in the datasets' intent logs; looked at once.
+    pub fn intent_logs(&self) -> &[IntentLogReport] {
+        self.intent_logs.get_or_init(|| {
+            let mut reports = Vec::new();
+            walk_heads(self.dsl(), |head| reports.extend(self.intent_log(head)));
+            reports
+        })
+    }
+
+    fn intent_log(&self, head: &Dataset) -> Option<IntentLogReport> {
+        let set = head.object_set().ok()?;
+        let log = IntentLog::open(&set).ok()??;
+        let mut report = IntentLogReport {
+            dataset: head.name().as_str().to_owned(),
+            records: 0,
+            blocks: 0,
+            bytes: 0,
+            replayed: self.replays(),
+            broken: None,
+        };
+        match log.summary(self.pool.txg()) {
+            Ok(summary) if summary.replayable == 0 => return None,
+            Ok(summary) => {
+                report.records = summary.replayable;
+                report.blocks = summary.blocks;
+                report.bytes = summary.bytes;
+            }
+            Err(error) => report.broken = Some(error.to_string()),
+        }
+        Some(report)
+    }
+
+    /// Where a mount point lies with the alternative root before it.
+    pub fn place(&self, mount_point: &str) -> PathBuf {
+        match &self.altroot {
+            Some(root) => {
+                let below = mount_point.trim_start_matches('/');
+                if below.is_empty() {
+                    root.clone()
+                } else {
+                    root.join(below)
+                }
+            }
+            None => Path::new(mount_point).to_owned(),
+        }
+    }
+}
+
+/// The pools by name.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    pools: RwLock<BTreeMap<String, Arc<Imported>>>,
+}
+
+impl Registry {
+    /// All pools in order of name.
+    pub fn all(&self) -> Vec<Arc<Imported>> {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        pools.values().cloned().collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        pools.is_empty()
+    }
+
+    /// The pool with this name.
+    pub fn pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let found = pools.get(name).cloned();
+        found.ok_or_else(|| ControlError::NoSuchPool {
+            pool: name.to_owned(),
+        })
+    }
+
+    /// Whether a pool with this guid is imported.
+    pub fn has_guid(&self, guid: u64) -> bool {
+        self.all().iter().any(|pool| pool.pool.guid().0 == guid)
+    }
+
+    /// Takes a pool in; refused when its name is taken.
+    pub fn insert(&self, imported: Imported) -> Result<Arc<Imported>, ControlError> {
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        let name = imported.name().to_owned();
+        if pools.contains_key(&name) {
+            return Err(ControlError::PoolNameTaken { pool: name });
+        }
+        let imported = Arc::new(imported);
+        pools.insert(name, Arc::clone(&imported));
+        Ok(imported)
+    }
+
+    pub fn remove(&self, name: &str) {
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        pools.remove(name);
+    }
+
+    /// The pool that a dataset's name begins with; a name whose pool is not here is that of no
+    /// dataset.
+    pub fn pool_of(&self, name: &DatasetName) -> Result<Arc<Imported>, ControlError> {
+        self.pool(name.pool()).map_err(|_| match name.kind() {
+            NameKind::Bookmark => ControlError::NoSuchBookmark {
+                bookmark: name.as_str().to_owned(),
+            },
+            _ => ControlError::NoSuchDataset {
+                dataset: name.as_str().to_owned(),
+            },
+        })
+    }
+
+    /// The dataset or snapshot with this name.
+    pub fn dataset(&self, name: &DatasetName) -> Result<(Arc<Imported>, Dataset), ControlError> {
+        let imported = self.pool_of(name)?;
+        let dataset = imported.dsl().dataset(name)?;
+        Ok((imported, dataset))
+    }
+}

@@ -1,0 +1,247 @@
+//! Properties of vdevs: `zpool get PROPERTY POOL VDEV`.
+
+use crate::model::properties::{VDEV, is_user_property};
+use crate::model::{
+    ControlError, Property, PropertySelection, Response, Source, Value, Vdev, VdevKind, VdevNaming,
+    VdevRow, VdevState,
+};
+use cenote_base::{Guid, ObjectId};
+use cenote_dsl::{Stored, property::StoredProperties};
+use cenote_pool::Pool;
+
+use super::Engine;
+use super::pool_properties::pool_row;
+use super::vdevs::{all_vdevs, vdev_tree};
+
+/// A limit that is not set.
+const UNSET: u64 = u64::MAX;
+
+impl Engine {
+    pub(super) fn vdev_get(
+        &self,
+        pool: &str,
+        names: &[String],
+        selection: &PropertySelection,
+    ) -> Result<Response, ControlError> {
+        let imported = self.registry.pool(pool)?;
+        let tree = vdev_tree(&imported.pool);
+        let mut all = all_vdevs(&tree);
+        all.insert(0, &tree.root);
+        let mut rows = Vec::new();
+        let mut unknown = Vec::new();
+        if names.is_empty() {
+            for vdev in &all[1..] {
+                rows.push(row(&imported.pool, vdev, &all, selection)?);
+            }
+        }
+        for name in names {
+            match all.iter().find(|vdev| answers_to(vdev, name)) {
+                Some(vdev) => rows.push(row(&imported.pool, vdev, &all, selection)?),
+                None => unknown.push(name.clone()),
+            }
+        }
+        let nothing = PropertySelection::Named(Vec::new());
+        Ok(Response::Vdevs {
+            pool: Box::new(pool_row(&imported, &nothing, false)?),
+            vdevs: rows,
+            unknown,
+        })
+    }
+}
+
+fn display_name(vdev: &Vdev) -> String {
+    match vdev.kind {
+        VdevKind::Root => "root-0".to_owned(),
+        _ => vdev.name(VdevNaming::default()),
+    }
+}
+
+/// Whether a user may mean the vdev by this name.
+fn answers_to(vdev: &Vdev, name: &str) -> bool {
+    let is_root = vdev.kind == VdevKind::Root;
+    (is_root && matches!(name, "root" | "root-0"))
+        || display_name(vdev) == name
+        || vdev.path.as_deref() == Some(name)
+        || vdev.guid.to_string() == name
+}
+
+fn row(
+    pool: &Pool,
+    vdev: &Vdev,
+    all: &[&Vdev],
+    selection: &PropertySelection,
+) -> Result<VdevRow, ControlError> {
+    let set = stored_of(pool, vdev)?;
+    let named = |name: &str| property(pool, vdev, all, &set, name);
+    let properties = match selection {
+        PropertySelection::All => {
+            let listed = VDEV.iter().skip(1).map(|info| info.name);
+            listed.chain(set.user_names()).filter_map(named).collect()
+        }
+        PropertySelection::Named(names) => names.iter().filter_map(|name| named(name)).collect(),
+    };
+    let mut vdev = vdev.clone();
+    vdev.children = Vec::new();
+    Ok(VdevRow { vdev, properties })
+}
+
+/// What is set on the vdev: in its top-level ZAP if it has one, else in its leaf's.
+fn stored_of(pool: &Pool, vdev: &Vdev) -> Result<StoredProperties, ControlError> {
+    let config = match vdev.kind {
+        VdevKind::Root => Some(pool.vdev_tree()),
+        _ => pool
+            .vdev_tree()
+            .walk()
+            .find(|config| config.guid == Guid(vdev.guid)),
+    };
+    let zap: Option<ObjectId> = config.and_then(|config| match vdev.kind {
+        VdevKind::Root => config.root_zap,
+        _ => config.top_zap.or(config.leaf_zap),
+    });
+    match zap {
+        Some(zap) => Ok(pool.dsl().vdev_properties(zap)?),
+        None => Ok(StoredProperties::default()),
+    }
+}
+
+fn property(
+    pool: &Pool,
+    vdev: &Vdev,
+    all: &[&Vdev],
+    set: &StoredProperties,
+    name: &str,
+) -> Option<Property> {
+    let space = vdev.space;
+    let has_space = space.total > 0;
+    let sized = |number: u64| Property::read_only(name, has_space.then_some(number));
+    let word = |flag: bool| if flag { "on" } else { "off" };
+    Some(match name {
+        "name" => Property::read_only(name, display_name(vdev)),
+        "capacity" => sized(space.allocated.saturating_mul(100) / space.total.max(1)),
+        "size" => sized(space.total),
+        "allocated" => sized(space.allocated),
+        "free" => sized(space.total.saturating_sub(space.allocated)),
+        "state" => Property::read_only(name, state_word(vdev)),
+        "guid" => Property::read_only(name, vdev.guid),
+        "ashift" => Property::read_only(name, vdev.ashift),
+        "asize" => Property::read_only(name, asize(pool, vdev)),
+        "psize" => Property::read_only(name, Some(space.physical).filter(|size| *size > 0)),
+        "expandsize" | "bootsize" => Property::read_only(name, 0),
+        "fragmentation" => Property::read_only(name, UNSET),
+        "parity" => Property::read_only(name, parity(vdev)),
+        "path" => Property::read_only(name, vdev.path.clone()),
+        "devid" => Property::read_only(name, vdev.device_id.clone()),
+        "physpath" => Property::read_only(name, vdev.physical_path.clone()),
+        "encpath" | "fru" => Property::read_only(name, Value::None),
+        "parent" => Property::read_only(name, parent(vdev, all)),
+        "children" => {
+            let names: Vec<_> = vdev.children.iter().map(display_name).collect();
+            let names = Some(names.join(",")).filter(|names| !names.is_empty());
+            Property::read_only(name, names)
+        }
+        "numchildren" => Property::read_only(name, vdev.children.len() as u64),
+        "read_errors" => Property::read_only(name, vdev.counters.read_errors),
+        "write_errors" => Property::read_only(name, vdev.counters.write_errors),
+        "checksum_errors" => Property::read_only(name, vdev.counters.checksum_errors),
+        "slow_ios" => Property::read_only(name, vdev.counters.slow_ios),
+        "removing" => Property::read_only(name, word(vdev.removing)),
+        "allocating" => {
+            let source = if vdev.no_allocation {
+                Source::Local
+            } else {
+                Source::Default
+            };
+            Property::new(name, word(!vdev.no_allocation), source)
+        }
+        "failfast" => stored_flag(set, name, true),
+        "checksum_n" | "checksum_t" | "io_n" | "io_t" | "slow_io_n" | "slow_io_t" => {
+            match set.get(name) {
+                Some(Stored::Number(number)) => Property::new(name, *number, Source::Local),
+                _ => Property::new(name, UNSET, Source::Default),
+            }
+        }
+        "raidz_expanding" => Property::read_only(name, word(expanding(pool, vdev))),
+        "trim_support" => Property::read_only(name, "off"),
+        name if name.ends_with("_ops") || name.ends_with("_bytes") => figures(pool, vdev, name),
+        "initialize_errors" | "trim_errors" => Property::read_only(name, 0),
+        name => return stored_text(set, name),
+    })
+}
+
+fn stored_text(set: &StoredProperties, name: &str) -> Option<Property> {
+    match set.get(name) {
+        Some(Stored::Text(text)) => Some(Property::new(name, text.as_str(), Source::Local)),
+        Some(Stored::Number(number)) if is_user_property(name) => {
+            Some(Property::new(name, *number, Source::Local))
+        }
+        _ => (name == "comment").then(|| Property::new(name, Value::None, Source::Default)),
+    }
+}
+
+fn stored_flag(set: &StoredProperties, name: &str, default: bool) -> Property {
+    let words = ["off", "on", "inherit"];
+    match set.get(name) {
+        Some(Stored::Number(number)) => {
+            let word = usize::try_from(*number).ok().and_then(|at| words.get(at));
+            Property::new(name, word.copied().unwrap_or("on"), Source::Local)
+        }
+        _ => Property::new(name, words[usize::from(default)], Source::Default),
+    }
+}
+
+fn state_word(vdev: &Vdev) -> &'static str {
+    match vdev.state {
+        VdevState::Online => "ONLINE",
+        VdevState::Degraded => "DEGRADED",
+        VdevState::Faulted => "FAULTED",
+        VdevState::Offline => "OFFLINE",
+        VdevState::Removed => "REMOVED",
+        VdevState::CantOpen | VdevState::Closed | VdevState::Unknown => "UNAVAIL",
+    }
+}
+
+fn asize(pool: &Pool, vdev: &Vdev) -> Option<u64> {
+    let config = pool
+        .vdev_tree()
+        .walk()
+        .find(|config| config.guid == Guid(vdev.guid))?;
+    Some(config.asize).filter(|asize| *asize > 0)
+}
+
+fn parity(vdev: &Vdev) -> u64 {
+    match vdev.kind {
+        VdevKind::Raidz { parity } | VdevKind::Draid { parity, .. } => parity,
+        _ => 0,
+    }
+}
+
+fn parent(vdev: &Vdev, all: &[&Vdev]) -> Option<String> {
+    let holds = |parent: &&&Vdev| parent.children.iter().any(|child| child.guid == vdev.guid);
+    all.iter().find(holds).map(|parent| display_name(parent))
+}
+
+fn expanding(pool: &Pool, vdev: &Vdev) -> bool {
+    let mut configs = pool.vdev_tree().walk();
+    configs.any(|config| config.guid == Guid(vdev.guid) && config.raidz_expanding)
+}
+
+/// Operations and bytes since import, summed over what is below.
+fn figures(pool: &Pool, vdev: &Vdev, name: &str) -> Property {
+    let status = pool.vdevs().status();
+    let mut stack = vec![(&status, vdev.kind == VdevKind::Root)];
+    let mut sum = 0u64;
+    while let Some((node, within)) = stack.pop() {
+        let within = within || node.guid == Guid(vdev.guid);
+        if within && node.children.is_empty() {
+            sum = sum.saturating_add(match name {
+                "read_ops" => node.figures.read_operations,
+                "read_bytes" => node.figures.read_bytes,
+                "write_ops" => node.figures.write_operations,
+                "write_bytes" => node.figures.write_bytes,
+                _ => 0,
+            });
+        }
+        stack.extend(node.children.iter().map(|child| (child, within)));
+    }
+    Property::read_only(name, sum)
+}

@@ -1,0 +1,240 @@
+//! The vdev tree of a pool in the clients' terms: configuration, state and figures joined by guid.
+
+use crate::model::{
+    AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevState, VdevTree,
+};
+use cenote_base::{Guid, VdevId};
+use cenote_dsl::directory_keys;
+use cenote_ondisk::VdevConfig;
+use cenote_ondisk::VdevKind as ConfigKind;
+use cenote_pool::Pool;
+use cenote_vdev::AllocationClass as EngineClass;
+use cenote_vdev::VdevAux as EngineAux;
+use cenote_vdev::VdevState as EngineState;
+use cenote_vdev::VdevStatus;
+use std::collections::HashMap;
+
+/// Levels of vdevs below the root: a decoded configuration has at most 20.
+const DEPTH_MAX: usize = 32;
+
+/// The whole tree with states, counters and sizes.
+pub(super) fn vdev_tree(pool: &Pool) -> VdevTree {
+    let status = pool.vdevs().status();
+    let mut root = tree_of(pool.vdev_tree(), &status, &|id| Sized {
+        space: top_space(pool, id),
+        ashift: pool.vdevs().ashift(id).map_or(0, u64::from),
+    });
+    root.guid = pool.guid().0;
+    root.space = root_space(&root.children);
+    VdevTree {
+        cache: auxiliary(pool, directory_keys::CACHE_DEVICES),
+        spares: auxiliary(pool, directory_keys::SPARES),
+        root,
+    }
+}
+
+/// Sizes of the pool: sums over the classes that hold data.
+fn root_space(tops: &[Vdev]) -> Space {
+    let mut space = Space::default();
+    for top in tops.iter().filter(|top| top.class != AllocationClass::Log) {
+        space.allocated += top.space.allocated;
+        space.total += top.space.total;
+        space.deflated += top.space.deflated;
+        space.checkpoint += top.space.checkpoint;
+    }
+    space
+}
+
+/// The sizes of a top-level vdev.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sized {
+    pub space: Space,
+    pub ashift: u64,
+}
+
+/// The tree of a configuration with the states of its vdevs.
+pub(super) fn tree_of(
+    config: &VdevConfig,
+    status: &VdevStatus,
+    sizes: &dyn Fn(VdevId) -> Sized,
+) -> Vdev {
+    let configs: HashMap<Guid, &VdevConfig> =
+        config.walk().map(|config| (config.guid, config)).collect();
+    let mut root = join(status, &configs, sizes, 0);
+    root.kind = VdevKind::Root;
+    root
+}
+
+fn join(
+    status: &VdevStatus,
+    configs: &HashMap<Guid, &VdevConfig>,
+    sizes: &dyn Fn(VdevId) -> Sized,
+    depth: usize,
+) -> Vdev {
+    let config = configs.get(&status.guid).copied();
+    let id = status.id.unwrap_or_default();
+    let mut vdev = Vdev::new(kind_of(&status.kind, config), id.0, status.guid.0);
+    vdev.state = state_of(status.state);
+    vdev.aux = aux_of(status.aux);
+    vdev.path = status
+        .path
+        .as_ref()
+        .map(|path| path.to_string_lossy().into_owned());
+    vdev.counters = Counters {
+        read_errors: status.figures.read_errors,
+        write_errors: status.figures.write_errors,
+        checksum_errors: status.figures.checksum_errors,
+        ..Counters::default()
+    };
+    vdev.class = class_of(status.class.unwrap_or_default());
+    if let Some(config) = config {
+        describe(&mut vdev, config);
+    }
+    if depth == 1 {
+        let sized = sizes(id);
+        (vdev.space, vdev.ashift) = (sized.space, sized.ashift);
+    }
+    let parent_ashift = vdev.ashift;
+    if depth < DEPTH_MAX {
+        let children = status.children.iter();
+        vdev.children = children
+            .map(|child| join(child, configs, sizes, depth + 1))
+            .collect();
+        for child in vdev.children.iter_mut().filter(|_| depth > 0) {
+            child.ashift = parent_ashift;
+            child.class = vdev.class;
+        }
+    }
+    vdev
+}
+
+/// What only the configuration knows.
+fn describe(vdev: &mut Vdev, config: &VdevConfig) {
+    vdev.device_id = config.devid.clone();
+    vdev.physical_path = config.physical_path.clone();
+    vdev.whole_disk = config.whole_disk.unwrap_or(false);
+    vdev.not_present =
+        config.state.not_present || (vdev.kind.is_leaf() && vdev.aux == VdevAux::OpenFailed);
+    vdev.removing = config.removing;
+    vdev.no_allocation = config.non_allocating;
+    vdev.resilver_deferred = config.state.resilver_deferred;
+    if config.is_log {
+        vdev.class = AllocationClass::Log;
+    }
+}
+
+fn top_space(pool: &Pool, id: VdevId) -> Space {
+    let Some(space) = pool.space().get(&id) else {
+        return Space::default();
+    };
+    let ratio = pool.vdevs().deflate_ratio(id).unwrap_or(512);
+    Space {
+        allocated: space.allocated,
+        total: space.size,
+        checkpoint: space.checkpoint,
+        deflated: (space.size >> 9).saturating_mul(ratio),
+        ..Space::default()
+    }
+}
+
+fn kind_of(kind: &ConfigKind, config: Option<&VdevConfig>) -> VdevKind {
+    let parity = config.map_or(0, |config| config.parity);
+    match kind {
+        ConfigKind::Root => VdevKind::Root,
+        ConfigKind::Mirror => VdevKind::Mirror,
+        ConfigKind::Raidz => VdevKind::Raidz { parity },
+        ConfigKind::Draid => {
+            let draid = config.and_then(|config| config.draid);
+            VdevKind::Draid {
+                parity,
+                data: draid.map_or(0, |draid| draid.data),
+                children: config.map_or(0, |config| config.children.len() as u64),
+                spares: draid.map_or(0, |draid| draid.spares),
+            }
+        }
+        ConfigKind::DistributedSpare => VdevKind::DraidSpare,
+        ConfigKind::Disk => VdevKind::Disk,
+        ConfigKind::File => VdevKind::File,
+        ConfigKind::Replacing => VdevKind::Replacing,
+        ConfigKind::Spare => VdevKind::Spare,
+        ConfigKind::Indirect => VdevKind::Indirect,
+        ConfigKind::Hole => VdevKind::Hole,
+        ConfigKind::Missing | ConfigKind::Unknown(_) => VdevKind::Missing,
+    }
+}
+
+fn class_of(class: EngineClass) -> AllocationClass {
+    match class {
+        EngineClass::Normal => AllocationClass::Normal,
+        EngineClass::Log => AllocationClass::Log,
+        EngineClass::Special => AllocationClass::Special,
+        EngineClass::Dedup => AllocationClass::Dedup,
+    }
+}
+
+pub(super) fn state_of(state: EngineState) -> VdevState {
+    match state {
+        EngineState::Offline => VdevState::Offline,
+        EngineState::Removed => VdevState::Removed,
+        EngineState::CannotOpen => VdevState::CantOpen,
+        EngineState::Faulted => VdevState::Faulted,
+        EngineState::Degraded => VdevState::Degraded,
+        EngineState::Healthy => VdevState::Online,
+    }
+}
+
+pub(super) fn aux_of(aux: EngineAux) -> VdevAux {
+    match aux {
+        EngineAux::None => VdevAux::None,
+        EngineAux::OpenFailed => VdevAux::OpenFailed,
+        EngineAux::CorruptData => VdevAux::CorruptData,
+        EngineAux::NoReplicas => VdevAux::NoReplicas,
+        EngineAux::BadGuidSum => VdevAux::BadGuidSum,
+        EngineAux::TooSmall => VdevAux::TooSmall,
+        EngineAux::BadLabel => VdevAux::BadLabel,
+        EngineAux::ErrorsExceeded => VdevAux::TooManyErrors,
+        EngineAux::External => VdevAux::External,
+        EngineAux::SplitPool => VdevAux::SplitPool,
+        EngineAux::ChildrenOffline => VdevAux::ChildrenOffline,
+    }
+}
+
+/// Spares or cache devices; a list that cannot be read is shown as none.
+fn auxiliary(pool: &Pool, key: &'static str) -> Vec<Vdev> {
+    let configs = pool.dsl().auxiliary_vdevs(key).unwrap_or_default();
+    let in_use: Vec<Guid> = spares_in_use(pool);
+    let each = configs.iter().zip(0..).map(|(config, id)| {
+        let mut vdev = Vdev::new(kind_of(&config.kind, Some(config)), id, config.guid.0);
+        vdev.path = config
+            .path
+            .as_ref()
+            .map(|path| path.to_string_lossy().into_owned());
+        describe(&mut vdev, config);
+        vdev.not_present = false;
+        if key == directory_keys::SPARES {
+            vdev.spare = Some(match in_use.contains(&config.guid) {
+                true => SpareUse::InUse,
+                false => SpareUse::Available,
+            });
+        }
+        vdev
+    });
+    each.collect()
+}
+
+/// The spares that stand in for devices of the tree.
+fn spares_in_use(pool: &Pool) -> Vec<Guid> {
+    let spares = pool.vdev_tree().walk().filter(|vdev| vdev.is_spare);
+    spares.map(|vdev| vdev.guid).collect()
+}
+
+/// Every vdev of the tree below the root, parents first.
+pub(super) fn all_vdevs(tree: &VdevTree) -> Vec<&Vdev> {
+    let mut found = Vec::new();
+    let mut stack: Vec<&Vdev> = tree.root.children.iter().rev().collect();
+    while let Some(vdev) = stack.pop() {
+        found.push(vdev);
+        stack.extend(vdev.children.iter().rev());
+    }
+    found
+}
