@@ -6,6 +6,7 @@ use cenote_codec::Endian;
 use cenote_codec::checksum::{fletcher2, fletcher4};
 use cenote_dmu::ObjectSet;
 use cenote_io::crypt::open_log_block;
+use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::embedded_checksum::seal;
 use cenote_ondisk::intent_log::block::{self, LogBlock};
 use cenote_ondisk::intent_log::record::{
@@ -17,6 +18,12 @@ use std::sync::Arc;
 
 /// The largest log block that OpenZFS makes (format/2e 2).
 const BLOCK_SIZE_MAX: u64 = 128 << 10;
+
+/// Where a write record's pointer stands, and where its data would: one without is indirect.
+const WRITE_POINTER: usize = 64;
+const WRITE_DATA: usize = 192;
+/// Where a clone record's pointers begin.
+const CLONE_POINTERS: usize = 72;
 
 /// Blocks of one chain: 16 GiB of the smallest. OpenZFS syncs long before.
 const BLOCKS_MAX: u64 = 1 << 22;
@@ -66,6 +73,36 @@ impl ChainBlock {
         Ok(Records::new(&self.bytes[self.records.clone()]))
     }
 
+    /// The pointers to blocks of data that records hold: of indirect writes, and of clones.
+    /// They are in clear, so that a claim needs no key.
+    ///
+    /// A claim marks the first kind allocated, unless it was born before the claim, and counts
+    /// one reference more to each of the second (format/2e 4).
+    pub fn data_pointers(&self) -> DataPointers {
+        let mut pointers = DataPointers::default();
+        let mut bytes = &self.bytes[self.records.clone()];
+        for header in self.headers() {
+            let length = usize::try_from(header.length).expect("within the block");
+            let (record, rest) = bytes.split_at(length);
+            bytes = rest;
+            let decode = |bytes: &[u8]| {
+                let pointer = BlockPointer::decode(bytes).expect("a pointer's bytes");
+                Some(pointer).filter(|pointer| !pointer.is_hole())
+            };
+            match header.record_type {
+                record_type::WRITE if length == WRITE_DATA => {
+                    pointers.writes.extend(decode(&record[WRITE_POINTER..]));
+                }
+                record_type::CLONE_RANGE if length >= CLONE_POINTERS => {
+                    let stored = record[CLONE_POINTERS..].chunks_exact(BLOCK_POINTER_SIZE);
+                    pointers.clones.extend(stored.filter_map(decode));
+                }
+                _ => {}
+            }
+        }
+        pointers
+    }
+
     /// An error about a record of this block.
     pub fn bad_record(&self, source: cenote_ondisk::DecodeError) -> IntentLogError {
         IntentLogError::BadRecord {
@@ -74,6 +111,15 @@ impl ChainBlock {
             source,
         }
     }
+}
+
+/// Blocks that the records of a log block point to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DataPointers {
+    /// Blocks that writes were put in.
+    pub writes: Vec<BlockPointer>,
+    /// Blocks that were cloned.
+    pub clones: Vec<BlockPointer>,
 }
 
 /// What is in clear of each record.

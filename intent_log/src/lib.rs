@@ -22,7 +22,7 @@ mod error;
 mod log;
 
 pub use cenote_ondisk::intent_log::IntentLogHeader;
-pub use chain::{Chain, ChainBlock, RecordHeader, RecordHeaders};
+pub use chain::{Chain, ChainBlock, DataPointers, RecordHeader, RecordHeaders};
 pub use content::{ApplyError, Below, Content, ReplayMemory, Source, stored_data, stored_hole};
 pub use error::IntentLogError;
 pub use log::{IntentLog, LogSummary, ReplayWindow};
