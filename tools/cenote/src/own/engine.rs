@@ -8,8 +8,6 @@ use cenote_control::protocol::Service;
 use cenote_control::service::{Engine, EngineSettings, MemoryLimits};
 
 use super::mounter::FuseMounter;
-use super::source::PoolSource;
-use crate::context::{Outcome, failed};
 
 /// Memory for caches and buffers when nothing tells how much there is.
 const MEMORY_FALLBACK: u64 = 256 << 20;
@@ -18,8 +16,13 @@ const MEMORY_MIN: u64 = 64 << 20;
 
 /// What the daemon serves; `memory` bytes are for caches and buffers.
 pub fn service(memory: Option<u64>, auto: bool) -> Arc<dyn Service> {
-    for (place, error) in cenote_fuse::clear_stale_mounts(Path::new("/")).failed {
-        eprintln!("cenote: a dead mount stays at {}: {error}", place.display());
+    match cenote_fuse::clear_stale_mounts(Path::new("/")) {
+        Ok(cleared) => {
+            for (place, error) in cleared.failed {
+                eprintln!("cenote: a dead mount stays at {}: {error}", place.display());
+            }
+        }
+        Err(error) => eprintln!("cenote: dead mounts were not looked for: {error}"),
     }
     let limits = MemoryLimits::of_total(memory.unwrap_or_else(default_memory));
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -51,12 +54,4 @@ fn default_memory() -> u64 {
     let group = group.and_then(|text| text.trim().parse::<u64>().ok());
     let least = machine.into_iter().chain(group).min();
     least.map_or(MEMORY_FALLBACK, |total| (total / 4).max(MEMORY_MIN))
-}
-
-/// A command that reads a pool, before the engine can.
-pub fn unavailable(source: &PoolSource) -> Outcome {
-    failed(format!(
-        "cannot open '{}': not available in this version",
-        source.pool
-    ))
 }
