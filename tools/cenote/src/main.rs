@@ -45,11 +45,14 @@ fn main() -> ExitCode {
             _ => "cenote".to_owned(),
         },
     };
+    let mut context = context();
+    if called == "cenote" && own::help_wanted(&rest, &mut context) {
+        return ExitCode::from(context.finish(0));
+    }
     let word = rest.first().map(|word| word.to_string_lossy());
     if called == "cenote" && word.is_some_and(|word| direct::knows(&word)) {
         return direct::run(rest);
     }
-    let mut context = context();
     let code = match called.as_str() {
         "zpool" => zpool::run(&words(rest), &mut context),
         "zfs" => zfs::run(&words(rest), &mut context),

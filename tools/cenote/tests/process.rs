@@ -51,7 +51,10 @@ impl Place {
         let mut command = self.command(Path::new(PROGRAM), &["daemon", "run"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let running = Running(command.spawn().expect("the daemon starts"));
-        wait_for("the socket", || self.path("socket").exists());
+        // A socket may be left of a daemon before: only an answer tells that this one is there.
+        wait_for("the daemon", || {
+            self.cenote(&["daemon", "status"]).status.code() == Some(0)
+        });
         running
     }
 }

@@ -95,7 +95,7 @@ pub const POOL_FLAGS: &[Flag] = &[
 /// Options of every command.
 pub const COMMON_FLAGS: &[Flag] = &[
     flag(None, "json", "print JSON"),
-    flag(Some('h'), "help", "print this help"),
+    flag(None, "help", "print this help"),
 ];
 
 /// The command line cannot be read.
@@ -217,12 +217,6 @@ impl Arguments {
         let found = self.given.iter().rev().find(|(name, _)| *name == long);
         found.map(|(_, value)| value.as_os_str())
     }
-
-    /// All values of an option.
-    pub fn all<'a>(&'a self, long: &'a str) -> impl Iterator<Item = &'a OsStr> {
-        let given = self.given.iter().filter(move |(name, _)| *name == long);
-        given.map(|(_, value)| value.as_os_str())
-    }
 }
 
 /// Reads a size: `4096`, `512M`, `1.5G`, `2GiB`; base 1024.
@@ -251,7 +245,7 @@ mod tests {
     use super::*;
 
     fn parse(words: &[&str]) -> Result<Arguments, ArgumentError> {
-        let command = &super::super::ls::COMMAND;
+        let command = &super::super::mount::COMMAND;
         Arguments::parse(command, words.iter().map(OsString::from).collect())
     }
 

@@ -1,28 +1,18 @@
 //! `cenote`: our own commands.
 //!
 //! Each command is one file with a [`Command`] that says what it is called, which options it has
-//! and what it does; help texts are made from it, so that they cannot drift apart.
+//! and what it does; help texts are made from it. Commands that read pools by themselves are in
+//! `direct`; here are only their help texts.
 
 mod arguments;
-mod cat;
-mod cp;
 mod daemon;
-mod du;
-mod dump;
+mod direct_help;
 mod engine;
-mod find;
-mod inspect;
 mod install_links;
-mod ls;
-mod manifest;
 mod mount;
 mod mounter;
-mod source;
 mod spec;
-mod stat;
-mod tree;
 mod unmount;
-mod verify;
 mod version;
 
 use std::ffi::OsString;
@@ -43,31 +33,43 @@ pub struct Command {
     pub about: &'static str,
     /// Its options.
     pub flags: &'static [Flag],
-    /// Whether it opens pools itself and so takes the options for that.
+    /// Whether `direct` runs it; here there is only its help.
+    pub is_direct: bool,
+    /// Whether it may have to import a pool and so takes the options for that.
     pub opens_pools: bool,
     /// Runs it.
     pub run: fn(&Arguments, &mut Context) -> Outcome,
 }
 
+/// Commands that talk to the daemon, before those that read pools themselves.
+const DAEMON_COMMANDS: [&Command; 3] = [&mount::COMMAND, &unmount::COMMAND, &daemon::COMMAND];
+/// Commands about the program itself.
+const OWN_COMMANDS: [&Command; 2] = [&install_links::COMMAND, &version::COMMAND];
+
 /// All commands, in the order of the overview.
-const COMMANDS: &[&Command] = &[
-    &mount::COMMAND,
-    &unmount::COMMAND,
-    &daemon::COMMAND,
-    &ls::COMMAND,
-    &tree::COMMAND,
-    &cat::COMMAND,
-    &cp::COMMAND,
-    &stat::COMMAND,
-    &find::COMMAND,
-    &du::COMMAND,
-    &manifest::COMMAND,
-    &dump::COMMAND,
-    &verify::COMMAND,
-    &inspect::COMMAND,
-    &install_links::COMMAND,
-    &version::COMMAND,
-];
+fn commands() -> impl Iterator<Item = &'static Command> {
+    let first = DAEMON_COMMANDS.into_iter();
+    first.chain(&direct_help::COMMANDS).chain(OWN_COMMANDS)
+}
+
+fn find_command(name: &str) -> Option<&'static Command> {
+    commands().find(|command| command.name == name)
+}
+
+/// Prints the help of a command, if the words after its name ask for that.
+pub fn help_wanted(words: &[OsString], context: &mut Context) -> bool {
+    let Some((name, rest)) = words.split_first() else {
+        return false;
+    };
+    let Some(command) = name.to_str().and_then(find_command) else {
+        return false;
+    };
+    let wanted = rest.iter().any(|word| word == "--help");
+    if wanted {
+        context.print(&command_help(command));
+    }
+    wanted
+}
 
 /// Runs `cenote` with its arguments (the program's own name left out).
 pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
@@ -84,7 +86,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
         "--version" | "-V" => return version::print(context),
         _ => {}
     }
-    let Some(command) = COMMANDS.iter().find(|command| command.name == first) else {
+    let Some(command) = find_command(&first) else {
         context.complain(&format!("cenote: there is no command '{first}'"));
         context.complain("Run 'cenote help' for a list.");
         return 2;
@@ -123,7 +125,7 @@ fn help(topics: &[OsString], context: &mut Context) -> u8 {
         return 0;
     };
     let topic = topic.to_string_lossy();
-    match COMMANDS.iter().find(|command| command.name == topic) {
+    match find_command(&topic) {
         Some(command) => {
             context.print(&command_help(command));
             0
@@ -143,9 +145,9 @@ fn overview() -> String {
          \x20      cenote zpool|zfs ...    the command lines of OpenZFS\n\
          \n",
     );
-    let width = COMMANDS.iter().map(|command| command.name.len()).max();
+    let width = commands().map(|command| command.name.len()).max();
     let width = width.unwrap_or(0);
-    for command in COMMANDS {
+    for command in commands() {
         text.push_str(&format!(
             "  {:<width$}  {}\n",
             command.name, command.summary
@@ -158,6 +160,21 @@ fn overview() -> String {
     text
 }
 
+/// Options that a command shares with others.
+fn common_flags(command: &Command) -> Vec<&'static Flag> {
+    if command.is_direct {
+        let help = arguments::COMMON_FLAGS
+            .iter()
+            .filter(|flag| flag.long == "help");
+        return direct_help::DIRECT_POOL_FLAGS.iter().chain(help).collect();
+    }
+    let mut flags: Vec<&Flag> = arguments::COMMON_FLAGS.iter().collect();
+    if command.opens_pools {
+        flags.extend(arguments::POOL_FLAGS);
+    }
+    flags
+}
+
 fn command_help(command: &Command) -> String {
     let mut text = format!(
         "usage: cenote {} {}\n\n{}.\n",
@@ -167,10 +184,7 @@ fn command_help(command: &Command) -> String {
         text.push_str(&format!("\n{}\n", command.about));
     }
     let mut flags: Vec<&Flag> = command.flags.iter().collect();
-    if command.opens_pools {
-        flags.extend(arguments::POOL_FLAGS);
-    }
-    flags.extend(arguments::COMMON_FLAGS);
+    flags.extend(common_flags(command));
     text.push_str("\nOptions:\n");
     let left: Vec<String> = flags.iter().map(|flag| flag.left()).collect();
     let width = left.iter().map(String::len).max().unwrap_or(0);
@@ -186,7 +200,7 @@ mod tests {
 
     #[test]
     fn every_command_explains_itself() {
-        for command in COMMANDS {
+        for command in commands() {
             let help = command_help(command);
             assert!(help.starts_with(&format!("usage: cenote {} ", command.name)));
             assert!(help.contains("--help"));
@@ -196,12 +210,9 @@ mod tests {
 
     #[test]
     fn no_option_is_declared_twice() {
-        for command in COMMANDS {
+        for command in commands() {
             let mut flags: Vec<&Flag> = command.flags.iter().collect();
-            if command.opens_pools {
-                flags.extend(arguments::POOL_FLAGS);
-            }
-            flags.extend(arguments::COMMON_FLAGS);
+            flags.extend(common_flags(command));
             let mut names: Vec<&str> = flags.iter().map(|flag| flag.long).collect();
             let mut letters: Vec<char> = flags.iter().filter_map(|flag| flag.short).collect();
             let counts = (names.len(), letters.len());

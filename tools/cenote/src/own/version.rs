@@ -12,6 +12,7 @@ pub const COMMAND: Command = Command {
     synopsis: "",
     about: "",
     flags: &[],
+    is_direct: false,
     opens_pools: false,
     run,
 };
