@@ -1,0 +1,149 @@
+//! Reading pools beside OpenZFS, kernel btrfs, an empty FUSE server and the bare disk.
+//!
+//! Each part prints what was measured, the rival's figure from the same run, their ratio and the
+//! ratio that is wanted. Pools are made once by OpenZFS itself and kept below the build
+//! directory. Caches are dropped before what is called cold, which needs root.
+
+mod codecs;
+mod listing;
+mod machine;
+mod memory;
+mod mounted;
+mod product;
+mod rivals;
+mod stream;
+mod verify;
+
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+
+/// What to measure and where.
+#[derive(Debug)]
+pub struct Options {
+    /// Parts to run; all if empty.
+    pub parts: Vec<String>,
+    /// Where pools are made and kept.
+    pub directory: PathBuf,
+    /// An image with the pool of files that [`rivals::FILES_SCRIPT`] makes.
+    pub files_image: Option<PathBuf>,
+}
+
+/// One comparison.
+#[derive(Debug)]
+pub struct Comparison {
+    /// What was measured.
+    pub name: String,
+    /// Our figure with its unit.
+    pub ours: String,
+    /// The rival's or the ceiling's figure.
+    pub theirs: String,
+    /// Ours relative to theirs; above 1 is better.
+    pub ratio: f64,
+    /// The ratio wanted.
+    pub wanted: f64,
+}
+
+impl Comparison {
+    /// Two rates, the higher the better.
+    pub fn rates(name: impl Into<String>, ours: f64, theirs: f64, unit: &str, wanted: f64) -> Self {
+        Self {
+            name: name.into(),
+            ours: format!("{ours:.2} {unit}"),
+            theirs: format!("{theirs:.2} {unit}"),
+            ratio: ours / theirs,
+            wanted,
+        }
+    }
+
+    /// Two durations in seconds, the lower the better.
+    pub fn seconds(name: impl Into<String>, ours: f64, theirs: f64, wanted: f64) -> Self {
+        Self {
+            name: name.into(),
+            ours: format!("{ours:.3} s"),
+            theirs: format!("{theirs:.3} s"),
+            ratio: theirs / ours,
+            wanted,
+        }
+    }
+
+    fn print(&self) {
+        let verdict = if self.ratio >= self.wanted {
+            "ok"
+        } else {
+            "BELOW"
+        };
+        println!(
+            "  {:<44} {:>16} {:>16} {:>7.2} {:>7.2}  {verdict}",
+            self.name, self.ours, self.theirs, self.ratio, self.wanted
+        );
+    }
+}
+
+type Part = fn(&Options) -> Result<Vec<Comparison>>;
+
+/// The parts, in the order in which they run.
+const PARTS: &[(&str, &str, Part)] = &[
+    ("verify", "cenote verify, against zdb -bcc", verify::run),
+    (
+        "checksums",
+        "checksums, against OpenZFS's fastest",
+        codecs::checksums,
+    ),
+    (
+        "raidz",
+        "parity, against raidz_test's fastest",
+        codecs::raidz,
+    ),
+    (
+        "stream",
+        "1 MiB reads through FUSE, against disk and decoder",
+        stream::sequential,
+    ),
+    (
+        "random",
+        "4 KiB reads from a warm cache, against an empty server",
+        stream::random,
+    ),
+    (
+        "listing",
+        "find -ls of 100,000 files, against btrfs",
+        listing::run,
+    ),
+    (
+        "memory",
+        "peak memory of import and cp -a of golden pools",
+        memory::run,
+    ),
+];
+
+/// Runs the parts; false if a ratio is below what is wanted.
+pub fn run(options: &Options) -> Result<bool> {
+    let known = |name: &String| PARTS.iter().any(|(part, ..)| part == name);
+    if let Some(unknown) = options.parts.iter().find(|name| !known(name)) {
+        let names: Vec<&str> = PARTS.iter().map(|(name, ..)| *name).collect();
+        bail!("no part '{unknown}'; there are: {}", names.join(", "));
+    }
+    std::fs::create_dir_all(&options.directory)?;
+    let mut good = true;
+    for (name, title, part) in PARTS {
+        if !options.parts.is_empty() && !options.parts.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        println!("\n{name}: {title}");
+        println!(
+            "  {:<44} {:>16} {:>16} {:>7} {:>7}",
+            "", "cenote", "rival/ceiling", "ratio", "wanted"
+        );
+        match part(options) {
+            Ok(comparisons) => {
+                comparisons.iter().for_each(Comparison::print);
+                good &= comparisons.iter().all(|c| c.ratio >= c.wanted);
+            }
+            Err(error) => {
+                println!("  not measured: {error:#}");
+                good = false;
+            }
+        }
+    }
+    Ok(good)
+}

@@ -1,0 +1,118 @@
+//! Cenote itself, as a user runs it: built for release, with a daemon of its own.
+
+use super::machine;
+use super::rivals::output;
+use anyhow::{Context, Result, ensure};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Builds `package`'s program `name` for release and returns its path.
+pub fn program(package: &str, name: &str) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let root = crate::workspace_root();
+    let built = Command::new(cargo)
+        .args([
+            "build",
+            "--release",
+            "--quiet",
+            "--package",
+            package,
+            "--bin",
+            name,
+        ])
+        .current_dir(&root)
+        .status()?;
+    ensure!(built.success(), "{name} does not build");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    Ok(target.join("release").join(name))
+}
+
+/// A running daemon with one pool imported and one dataset mounted.
+pub struct Mounted {
+    cenote: PathBuf,
+    daemon: Child,
+    directory: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// Starts a daemon with cold caches and mounts `dataset` of the pool on `devices`.
+    pub fn new(devices: &Path, dataset: &str, memory: &str) -> Result<Self> {
+        let cenote = program("cenote", "cenote")?;
+        let directory = tempfile::tempdir()?;
+        let mountpoint = directory.path().join("mount");
+        std::fs::create_dir(&mountpoint)?;
+        machine::drop_caches()?;
+        let daemon = Command::new(&cenote)
+            .args(["daemon", "run", "--memory", memory])
+            .env("CENOTE_SOCKET", directory.path().join("socket"))
+            .stdin(Stdio::null())
+            .spawn()?;
+        let mounted = Self {
+            cenote,
+            daemon,
+            directory,
+        };
+        let limit = Instant::now() + Duration::from_secs(10);
+        while !mounted.socket().exists() {
+            ensure!(Instant::now() < limit, "the daemon does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let words = [OsStr::new("mount"), OsStr::new("-f"), OsStr::new("-d")];
+        let mut all = words.to_vec();
+        all.extend([
+            devices.as_os_str(),
+            OsStr::new(dataset),
+            mountpoint.as_os_str(),
+        ]);
+        mounted.run(&all)?;
+        Ok(mounted)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    /// Runs `cenote` with these arguments against this daemon.
+    pub fn run(&self, arguments: &[&OsStr]) -> Result<String> {
+        let socket = self.socket();
+        let mut words = vec![OsStr::new("CENOTE_SOCKET=x"), self.cenote.as_os_str()];
+        let assignment = format!("CENOTE_SOCKET={}", socket.display());
+        words[0] = OsStr::new(&assignment);
+        words.extend_from_slice(arguments);
+        output(Path::new("/usr/bin/env"), &words)
+    }
+
+    /// Where the dataset is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("mount")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = self.run(&["daemon", "stop", "-f"].map(OsStr::new));
+        let limit = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < limit {
+            if matches!(self.daemon.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// The high water mark of a process's resident memory, in bytes.
+pub fn peak_of(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let words = line.context("no VmHWM in /proc")?;
+    let kilobytes = words
+        .split_whitespace()
+        .next()
+        .context("no figure in VmHWM")?;
+    Ok(kilobytes.parse::<u64>()? << 10)
+}
