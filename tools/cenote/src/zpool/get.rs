@@ -165,9 +165,17 @@ fn pool_lines(pool: &PoolRow, wanted: &[Wanted], options: &Options) -> Vec<Wante
         .filter(|info| pool.property(info.name).is_some())
         .map(Wanted::of)
         .collect();
+    // Features in OpenZFS's order, those it does not know after them, then user properties.
+    let place = |name: &str| {
+        let feature = name.strip_prefix("feature@");
+        let known = feature.and_then(|f| super::FEATURES.iter().position(|name| *name == f));
+        (feature.is_none(), known.unwrap_or(usize::MAX))
+    };
     let rest = pool.properties.iter();
     let rest = rest.filter(|p| properties::find(POOL, &p.name).is_none());
-    all.extend(rest.map(|p| Wanted::named(&p.name)));
+    let mut rest: Vec<&Property> = rest.collect();
+    rest.sort_by_key(|property| place(&property.name));
+    all.extend(rest.into_iter().map(|p| Wanted::named(&p.name)));
     all
 }
 
