@@ -26,8 +26,24 @@ impl Keys {
         Self { given }
     }
 
-    /// Loads the key that `dataset` needs, if one is needed, not loaded, and given.
+    /// Whether any were given.
+    pub fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+
+    /// Loads the key that `dataset` needs, if one is needed and not loaded: the one that was
+    /// given, or one that is asked for if somebody is there to ask.
     pub fn unlock(&self, dataset: &Dataset) -> Result<(), Failure> {
+        let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        self.unlock_by(dataset, asks)
+    }
+
+    /// Loads the key that `dataset` needs, if that was given.
+    pub fn unlock_given(&self, dataset: &Dataset) -> Result<(), Failure> {
+        self.unlock_by(dataset, false)
+    }
+
+    fn unlock_by(&self, dataset: &Dataset, asks: bool) -> Result<(), Failure> {
         let name = dataset.name().as_str().to_owned();
         let failed = |source| Failure::Dataset {
             dataset: name.clone(),
@@ -51,7 +67,7 @@ impl Keys {
                 let material = read_material(root_name, &key.location)?;
                 load(&root, &material).map_err(failed)
             }
-            None if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() => {
+            None if asks => {
                 let material = read_material(root_name, "prompt")?;
                 load(&root, &material).map_err(failed)
             }

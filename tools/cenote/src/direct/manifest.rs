@@ -4,18 +4,16 @@
 //! no more memory than a small one.
 
 use super::content;
+use super::datasets::DatasetWalk;
 use super::failure::{Exit, Failure, complain, posix_words};
 use super::line::{CommandLine, Word};
 use super::options::PoolOptions;
 use super::output::{Output, json_key};
 use super::session::{OpenFileSystem, Session};
 use super::spec::{Place, Spec};
-use cenote_dsl::{Dataset, DatasetType, Directory, DslError};
+use cenote_dsl::{Dataset, DatasetType, DslError};
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// Datasets that one walk over a pool may meet; a pool with more has its manifest taken in parts.
-const DATASETS_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 struct Arguments {
@@ -179,51 +177,31 @@ impl Writer {
         if first.is_snapshot() {
             self.named(session, first, &mut comma)?;
         } else {
-            let mut pending = vec![Arc::clone(first.directory())];
+            let walk = DatasetWalk::below(Arc::clone(first.directory()));
             drop(first);
-            for _ in 0..DATASETS_MAX {
-                let Some(directory) = pending.pop() else {
-                    break;
-                };
-                if let Err(error) = self.directory(session, &directory, &mut comma) {
-                    match error {
-                        Failure::Output(_) => return Err(error),
-                        error => self.complain(&error.to_string()),
-                    }
+            for head in walk {
+                let written = head.and_then(|head| self.family(session, head, &mut comma));
+                match written {
+                    Ok(()) => {}
+                    Err(Failure::Output(error)) => return Err(Failure::Output(error)),
+                    Err(error) => self.complain(&error.to_string()),
                 }
-                self.push_children(&directory, &mut pending);
             }
         }
         self.output.bytes(b"\n}}\n")
     }
 
-    fn push_children(&mut self, directory: &Arc<Directory>, pending: &mut Vec<Arc<Directory>>) {
-        let children = directory.listed_children().unwrap_or_else(|error| {
-            self.complain(&format!("{}: {error}", directory.name().as_str()));
-            Vec::new()
-        });
-        for child in children.iter().rev() {
-            match directory.open_child(child) {
-                Ok(child) => pending.push(child),
-                Err(error) => self.complain(&format!("{}: {error}", directory.name().as_str())),
-            }
-        }
-    }
-
-    /// The head of a directory, its snapshots and bookmarks.
-    fn directory(
+    /// A head, its snapshots and bookmarks.
+    fn family(
         &mut self,
         session: &Session,
-        directory: &Arc<Directory>,
+        head: Dataset,
         comma: &mut &'static str,
     ) -> Result<(), Failure> {
-        let name = directory.name().as_str().to_owned();
+        let name = head.name().as_str().to_owned();
         let failed = |source: DslError| Failure::Dataset {
             dataset: name.clone(),
             source,
-        };
-        let Some(head) = directory.head().map_err(failed)? else {
-            return Ok(());
         };
         session.unlock(&head)?;
         let snapshots = head.listed_snapshots().map_err(failed)?;

@@ -12,6 +12,8 @@
 
 mod cat;
 mod content;
+mod cp;
+mod datasets;
 mod diagnosis;
 mod du;
 mod dump;
@@ -30,7 +32,9 @@ mod session;
 mod show;
 mod spec;
 mod stat;
+mod stop;
 mod tree;
+mod verify;
 
 use failure::{Exit, Failure};
 use line::CommandLine;
@@ -44,11 +48,13 @@ const COMMANDS: &[Command] = &[
     ("ls", ls::run),
     ("tree", tree::run),
     ("cat", cat::run),
+    ("cp", cp::run),
     ("stat", stat::run),
     ("find", find::run),
     ("du", du::run),
     ("dump", dump::run),
     ("manifest", manifest::run),
+    ("verify", verify::run),
 ];
 
 /// Whether `word` is one of the commands here.

@@ -1,5 +1,6 @@
 //! A pool opened for one command, without a daemon.
 
+use super::datasets::DatasetWalk;
 use super::diagnosis;
 use super::failure::{Failure, complain};
 use super::keys::Keys;
@@ -225,6 +226,21 @@ impl Session {
             dataset: name,
             source,
         })
+    }
+
+    /// Loads all keys that were given, without asking for others.
+    pub fn unlock_all(&self) -> Result<(), Failure> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let walk = DatasetWalk::new(self.pool.dsl())?;
+        for dataset in walk {
+            match dataset {
+                Ok(dataset) => self.keys.unlock_given(&dataset)?,
+                Err(failure) => failure.report(),
+            }
+        }
+        Ok(())
     }
 
     /// Loads the key of `dataset`, if it is encrypted and the key was given.
