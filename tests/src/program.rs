@@ -8,8 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub struct Outcome {
     pub command: String,
     /// The exit code; `None` after a signal or a limit.
     pub code: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
     /// Standard output.
     pub stdout: Vec<u8>,
     /// Standard error.
@@ -62,10 +65,10 @@ impl Outcome {
 
     /// The command, how it ended and what it said on standard error.
     pub fn report(&self) -> String {
-        let end = match (self.limit, self.code) {
-            (Some(limit), _) => format!("stopped at its limit of {limit:?}"),
-            (None, Some(code)) => format!("exit code {code}"),
-            (None, None) => "ended by a signal".into(),
+        let end = match (self.limit, self.code, self.signal) {
+            (Some(limit), _, _) => format!("stopped at its limit of {limit:?}"),
+            (None, Some(code), _) => format!("exit code {code}"),
+            (None, None, signal) => format!("ended by signal {}", signal.unwrap_or(0)),
         };
         let tail: Vec<&str> = self.stderr.lines().rev().take(30).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
@@ -229,14 +232,15 @@ pub fn run(mut command: Command, input: &[u8], limits: Limits) -> Result<Outcome
         // A program that ends without reading its input closes the pipe: not our concern.
         let _ = stdin.write_all(&input);
     });
-    let (code, limit, memory_max) = supervise(&mut child, start, limits)?;
+    let (status, limit, memory_max) = supervise(&mut child, start, limits)?;
     let (stdout, stderr) = (finish(stdout)?, finish(stderr)?);
     if feeder.join().is_err() {
         bail!("the thread that writes standard input panicked");
     }
     Ok(Outcome {
         command: shown,
-        code,
+        code: status.code().filter(|_| limit.is_none()),
+        signal: status.signal(),
         stdout,
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
         limit,
@@ -245,14 +249,14 @@ pub fn run(mut command: Command, input: &[u8], limits: Limits) -> Result<Outcome
     })
 }
 
-type Ending = (Option<i32>, Option<Limit>, u64);
+type Ending = (ExitStatus, Option<Limit>, u64);
 
 /// Waits for `child`, and ends it when it passes a limit.
 fn supervise(child: &mut Child, start: Instant, limits: Limits) -> Result<Ending> {
     let mut memory_max = 0;
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok((status.code(), None, memory_max));
+            return Ok((status, None, memory_max));
         }
         memory_max = memory_max.max(resident_memory_max(child.id()).unwrap_or(0));
         let passed = match () {
@@ -262,8 +266,7 @@ fn supervise(child: &mut Child, start: Instant, limits: Limits) -> Result<Ending
         };
         if passed.is_some() {
             child.kill()?;
-            child.wait()?;
-            return Ok((None, passed, memory_max));
+            return Ok((child.wait()?, passed, memory_max));
         }
         thread::sleep(POLL_INTERVAL);
     }

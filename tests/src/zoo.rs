@@ -145,7 +145,8 @@ fn limited(command: Command, time: Duration) -> Result<Outcome> {
 
 /// What was promised and not kept, if anything.
 fn broken_promise(outcome: &Outcome) -> Option<String> {
-    let is_silent = outcome.code != Some(0) && outcome.stderr.trim().is_empty();
+    let has_spoken = !outcome.stderr.trim().is_empty() || !outcome.stdout.is_empty();
+    let is_silent = outcome.code != Some(0) && !has_spoken;
     let is_broken = outcome.has_crashed() || outcome.limit.is_some() || is_silent;
     is_broken.then(|| {
         let silent = if is_silent { " (and says nothing)" } else { "" };
