@@ -252,7 +252,10 @@ mod tests {
                 .expect("a pool was made by a command");
             assert!(first.starts_with("zpool create") && first.contains(&golden.manifest.pool));
             let mut internal = records.iter().map(|record| &record.body);
-            let snapshot = |body: &HistoryBody| matches!(body, HistoryBody::Internal { event, .. } if event == "snapshot");
+            let snapshot = |body: &HistoryBody| match body {
+                HistoryBody::Internal { event, .. } => event == "snapshot",
+                _ => false,
+            };
             assert!(internal.any(snapshot), "{kind}: {records:?}");
             assert!(records.windows(2).all(|pair| pair[0].time <= pair[1].time));
         }

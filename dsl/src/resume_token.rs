@@ -1,9 +1,9 @@
 //! The token with which an interrupted receive can be resumed (format/4 6).
 //!
 //! The dataset being received keeps where the stream stopped in its extension fields. The token
-//! is `1-CHECKSUM-LENGTH-DATA`: DATA is a name-value list in native packing, deflated, in hex; LENGTH its size before deflating; CHECKSUM the first word of fletcher4 over the
-//! deflated bytes. The token of a dataset that is received into anew is that of its hidden child
-//! `%recv`.
+//! is `1-CHECKSUM-LENGTH-DATA`: DATA is a name-value list in native packing, deflated, in hex;
+//! LENGTH its size before deflating; CHECKSUM the first word of fletcher4 over the deflated bytes.
+//! The token of a dataset that is received into anew is that of its hidden child `%recv`.
 
 use crate::dataset::{Dataset, fields};
 use crate::error::DslError;

@@ -13,6 +13,7 @@ mod dataset_properties;
 mod datasets;
 mod errors;
 mod events;
+mod fragmentation;
 mod history;
 mod import;
 mod mounter;
@@ -156,6 +157,41 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Requests about what the daemon itself does: mounts, events, its own state.
+    fn handle_own(
+        &self,
+        request: Request,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        match request {
+            Request::Mount {
+                dataset,
+                at,
+                options,
+            } => self.mount(&dataset, at.as_deref(), &options),
+            Request::MountAll { below, options } => self.mount_all(below.as_deref(), &options),
+            Request::Unmount {
+                target,
+                force,
+                unload_key,
+            } => self.unmount(&target, force, unload_key),
+            Request::UnmountAll { force, unload_keys } => self.unmount_all(force, unload_keys),
+            Request::MountList => Ok(self.mount_list()),
+            Request::Events { pool, follow } => self.events(pool.as_deref(), follow, reply),
+            Request::EventsClear => Ok(self.events_clear()),
+            Request::DaemonStatus => Ok(self.daemon_status()),
+            Request::DaemonStop { force } => {
+                self.shutdown(force)?;
+                Ok(Response::Done)
+            }
+            other => Err(ControlError::Unsupported {
+                what: format!("{other:?}"),
+            }),
+        }
+    }
+}
+
 impl Service for Engine {
     fn handle(
         &self,
@@ -187,27 +223,12 @@ impl Service for Engine {
                 dedup,
             } => self.pool_status(&pools, errors, dedup),
             Request::History { pool } => self.history(&pool, reply),
-            Request::Events { pool, follow } => self.events(pool.as_deref(), follow, reply),
-            Request::EventsClear => Ok(self.events_clear()),
             Request::DatasetList {
                 roots,
                 depth,
                 kinds,
                 properties,
             } => self.dataset_list(&roots, depth, kinds, properties, reply),
-            Request::Mount {
-                dataset,
-                at,
-                options,
-            } => self.mount(&dataset, at.as_deref(), &options),
-            Request::MountAll { below, options } => self.mount_all(below.as_deref(), &options),
-            Request::Unmount {
-                target,
-                force,
-                unload_key,
-            } => self.unmount(&target, force, unload_key),
-            Request::UnmountAll { force, unload_keys } => self.unmount_all(force, unload_keys),
-            Request::MountList => Ok(self.mount_list()),
             Request::LoadKey {
                 dataset,
                 key,
@@ -221,11 +242,7 @@ impl Service for Engine {
             } => self.holds(&snapshot, recursive),
             Request::Diff { from, to } => self.diff(&from, to.as_deref(), reply),
             Request::Verify { pool, options } => self.verify(&pool, &options, reply),
-            Request::DaemonStatus => Ok(self.daemon_status()),
-            Request::DaemonStop { force } => {
-                self.shutdown(force)?;
-                Ok(Response::Done)
-            }
+            other => self.handle_own(other, reply),
         }
     }
 

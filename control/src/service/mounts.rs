@@ -48,6 +48,15 @@ impl Mounts {
         Some(entry.mounted.mount_point().to_owned())
     }
 
+    /// Whether a dataset, or one below it, is mounted anywhere.
+    pub fn is_used(&self, dataset: &str) -> bool {
+        let within = |name: &str| {
+            let rest = name.strip_prefix(dataset);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+        };
+        self.lock().iter().any(|entry| within(&entry.dataset))
+    }
+
     fn is_at_own_place(&self, dataset: &str) -> bool {
         let entries = self.lock();
         let mut own = entries.iter().filter(|entry| entry.own_place);
@@ -274,20 +283,23 @@ impl Engine {
                 target: target.to_owned(),
             });
         }
-        for (_, mounted) in &found {
+        let mut datasets = Vec::new();
+        for (dataset, mounted) in found {
             self.unmount_one(mounted, force)?;
+            datasets.push(dataset);
         }
         if unload_key {
-            for (dataset, _) in &found {
+            for dataset in &datasets {
                 self.unload_key_of(dataset)?;
             }
         }
         Ok(Response::Done)
     }
 
-    fn unmount_one(&self, mounted: &Arc<dyn Mounted>, force: bool) -> Result<(), ControlError> {
+    /// Unmounts and lets go of the mount, so that its files and keys are closed.
+    fn unmount_one(&self, mounted: Arc<dyn Mounted>, force: bool) -> Result<(), ControlError> {
         mounted.unmount(force)?;
-        self.mounts.forget(mounted);
+        self.mounts.forget(&mounted);
         Ok(())
     }
 
@@ -299,7 +311,7 @@ impl Engine {
         let root = dsl.encryption_root(found.directory())?;
         let is_root = root.is_some_and(|root| root.id() == found.directory().id());
         if is_root && dsl.keys().is_loaded(found.directory().id()) {
-            dsl.unload_key(found.directory())?;
+            self.unload_key(dataset)?;
         }
         Ok(())
     }
@@ -311,18 +323,19 @@ impl Engine {
     ) -> Result<Response, ControlError> {
         let mut failures = Vec::new();
         let mut done = 0;
-        let found = self.mounts.newest_first(|_| true);
-        for (dataset, mounted) in &found {
+        let mut unmounted = Vec::new();
+        for (dataset, mounted) in self.mounts.newest_first(|_| true) {
             match self.unmount_one(mounted, force) {
-                Ok(()) => done += 1,
-                Err(error) => failures.push((dataset.clone(), error)),
+                Ok(()) => {
+                    done += 1;
+                    unmounted.push(dataset);
+                }
+                Err(error) => failures.push((dataset, error)),
             }
         }
-        if unload_keys {
-            for (dataset, _) in &found {
-                if let Err(error) = self.unload_key_of(dataset) {
-                    failures.push((dataset.clone(), error));
-                }
+        for dataset in unmounted.into_iter().filter(|_| unload_keys) {
+            if let Err(error) = self.unload_key_of(&dataset) {
+                failures.push((dataset, error));
             }
         }
         Ok(Response::Failures { failures, done })
@@ -336,7 +349,7 @@ impl Engine {
     ) -> Result<(), ControlError> {
         let pool = imported.name().to_owned();
         for (_, mounted) in self.mounts.newest_first(|entry| entry.pool == pool) {
-            match self.unmount_one(&mounted, force) {
+            match self.unmount_one(mounted, force) {
                 Err(ControlError::MountBusy { .. }) => {
                     return Err(ControlError::PoolBusy { pool });
                 }

@@ -13,6 +13,7 @@ use cenote_vdev::VdevState;
 use std::sync::Arc;
 
 use super::Engine;
+use super::fragmentation::fragmentation;
 use super::registry::Imported;
 use super::vdevs::vdev_tree;
 
@@ -171,7 +172,7 @@ fn size_property(imported: &Imported, name: &str) -> Result<Option<Property>, Co
             let total = u128::from(space.total.max(1));
             u64::try_from(used / total).unwrap_or(100)
         }
-        "fragmentation" => return Ok(Some(fragmentation(imported, name))),
+        "fragmentation" => fragmentation(&imported.pool, None).unwrap_or(u64::MAX),
         "expandsize" => 0,
         "freeing" => dsl.freeing()?,
         "leaked" => dsl.leaked()?,
@@ -195,11 +196,6 @@ fn size_property(imported: &Imported, name: &str) -> Result<Option<Property>, Co
         _ => return Ok(None),
     };
     Ok(Some(Property::read_only(name, number)))
-}
-
-/// How scattered free space is; not known without loading all free segments.
-fn fragmentation(_imported: &Imported, name: &str) -> Property {
-    Property::read_only(name, u64::MAX)
 }
 
 /// What the import decided and the configuration says.

@@ -1,11 +1,16 @@
 //! Keys and holds.
 
 use crate::model::{ControlError, Hold, Response, Secret};
-use cenote_dsl::{Dataset, DatasetName, NameKind};
+use cenote_dsl::{Dataset, DatasetName, DslError, NameKind};
+use std::time::Duration;
 
 use super::Engine;
 use super::datasets::walk_heads;
 use super::errors::parse_name;
+
+/// How long the files of an ended mount may take to be closed.
+const LETTING_GO: Duration = Duration::from_secs(2);
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Engine {
     pub(super) fn load_key(
@@ -22,8 +27,21 @@ impl Engine {
 
     pub(super) fn unload_key(&self, dataset: &str) -> Result<Response, ControlError> {
         let (_, found) = self.registry.dataset(&parse_name(dataset)?)?;
-        found.dsl().unload_key(found.directory())?;
-        Ok(Response::Done)
+        let until = self.env.monotonic() + LETTING_GO;
+        loop {
+            match found.dsl().unload_key(found.directory()) {
+                // Threads that served a mount which is gone may still be letting go of its files.
+                Err(DslError::KeyBusy { .. })
+                    if !self.mounts.is_used(dataset) && self.env.monotonic() < until =>
+                {
+                    self.env.sleep(LOOK_INTERVAL);
+                }
+                result => {
+                    result?;
+                    return Ok(Response::Done);
+                }
+            }
+        }
     }
 
     pub(super) fn holds(&self, snapshot: &str, recursive: bool) -> Result<Response, ControlError> {

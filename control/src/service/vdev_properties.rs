@@ -127,7 +127,7 @@ fn property(
         "asize" => Property::read_only(name, asize(pool, vdev)),
         "psize" => Property::read_only(name, Some(space.physical).filter(|size| *size > 0)),
         "expandsize" | "bootsize" => Property::read_only(name, 0),
-        "fragmentation" => Property::read_only(name, UNSET),
+        "fragmentation" => Property::read_only(name, space.fragmentation.unwrap_or(UNSET)),
         "parity" => Property::read_only(name, parity(vdev)),
         "path" => Property::read_only(name, vdev.path.clone()),
         "devid" => Property::read_only(name, vdev.device_id.clone()),

@@ -14,6 +14,8 @@ use cenote_vdev::VdevState as EngineState;
 use cenote_vdev::VdevStatus;
 use std::collections::HashMap;
 
+use super::fragmentation::fragmentation;
+
 /// Levels of vdevs below the root: a decoded configuration has at most 20.
 const DEPTH_MAX: usize = 32;
 
@@ -133,6 +135,7 @@ fn top_space(pool: &Pool, id: VdevId) -> Space {
         total: space.size,
         checkpoint: space.checkpoint,
         deflated: (space.size >> 9).saturating_mul(ratio),
+        fragmentation: fragmentation(pool, Some(id.0)),
         ..Space::default()
     }
 }
