@@ -94,7 +94,7 @@ pub enum ControlError {
         dataset: String,
     },
     /// The name is taken.
-    #[error("{}", if name.contains('/') { "dataset already exists" } else { "pool already exists" })]
+    #[error("{} already exists", if name.contains('/') { "dataset" } else { "pool" })]
     Exists {
         /// The name.
         name: String,
@@ -177,7 +177,8 @@ pub enum ControlError {
     },
     /// The dataset is only partly received.
     #[error(
-        "Contains partially-completed state from \"zfs receive -s\", which can be resumed with \"zfs send -t\""
+        "Contains partially-completed state from \"zfs receive -s\", \
+         which can be resumed with \"zfs send -t\""
     )]
     PartlyReceived {
         /// The dataset.

@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn names_are_found_by_the_third_field() {
-        let text = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nbob:x:1000:1000::/home/bob:\n";
+        let text = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nbob:x:1000:1000::/bob:\n";
         assert_eq!(name_in(text, 0).as_deref(), Some("root"));
         assert_eq!(name_in(text, 1000).as_deref(), Some("bob"));
         assert_eq!(name_in(text, 7), None);

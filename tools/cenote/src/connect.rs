@@ -7,13 +7,36 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cenote_control::model::{ControlError, Part, Request, Response};
+use cenote_control::model::{ControlError, Part, PropertySelection, Request, Response, Vdev};
 use cenote_control::protocol::{CallError, Client, FrameError, Interrupt, socket_path};
 
 use crate::context::Daemon;
 
 /// How long a daemon may take to listen.
 const START_WAIT: Duration = Duration::from_secs(10);
+
+/// The devices of a pool that the daemon has imported; none if it has not, or is not running.
+pub fn imported_devices(pool: &str) -> Vec<PathBuf> {
+    let request = Request::PoolList {
+        pools: vec![pool.to_owned()],
+        properties: PropertySelection::Named(Vec::new()),
+        vdevs: true,
+    };
+    let answer = Connection::new().call(request, &mut |_| Interrupt::Continue(()));
+    let Ok(Response::Pools { pools, .. }) = answer else {
+        return Vec::new();
+    };
+    let mut paths = Vec::new();
+    for tree in pools.iter().filter_map(|row| row.vdevs.as_ref()) {
+        let mut stack: Vec<&Vdev> = vec![&tree.root];
+        while let Some(vdev) = stack.pop() {
+            stack.extend(&vdev.children);
+            let path = vdev.path.as_ref().filter(|_| vdev.kind.is_leaf());
+            paths.extend(path.filter(|path| path.starts_with('/')).map(PathBuf::from));
+        }
+    }
+    paths
+}
 
 /// A connection made when the first request wants it.
 pub struct Connection {
@@ -117,6 +140,17 @@ fn needs_daemon(request: &Request) -> bool {
     )
 }
 
+/// A root of a listing, and that it does not exist.
+fn no_such_root(root: String) -> (String, ControlError) {
+    let name = root.clone();
+    let error = if root.contains('#') {
+        ControlError::NoSuchBookmark { bookmark: name }
+    } else {
+        ControlError::NoSuchDataset { dataset: name }
+    };
+    (root, error)
+}
+
 /// What a daemon without pools would answer.
 fn without_daemon(request: Request) -> Result<Response, ControlError> {
     let pool_of = |name: &str| {
@@ -142,24 +176,10 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
             pools: Vec::new(),
             failures: no_pools(pools),
         }),
-        Request::DatasetList { roots, .. } => {
-            let failure = |root: String| {
-                let error = if root.contains('#') {
-                    ControlError::NoSuchBookmark {
-                        bookmark: root.clone(),
-                    }
-                } else {
-                    ControlError::NoSuchDataset {
-                        dataset: root.clone(),
-                    }
-                };
-                (root, error)
-            };
-            Ok(Response::Failures {
-                failures: roots.into_iter().map(failure).collect(),
-                done: 0,
-            })
-        }
+        Request::DatasetList { roots, .. } => Ok(Response::Failures {
+            failures: roots.into_iter().map(no_such_root).collect(),
+            done: 0,
+        }),
         Request::MountAll { below: None, .. } | Request::UnmountAll { .. } => {
             Ok(Response::Failures {
                 failures: Vec::new(),

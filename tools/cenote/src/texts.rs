@@ -73,16 +73,9 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
             features,
             readonly_works,
             ..
-        } => {
-            more("This pool uses the following feature(s) not supported by this system:");
-            for feature in features {
-                more(&feature_line(feature));
-            }
-            if *readonly_works {
-                more("All unsupported features are only required for writing to the pool.");
-                more("The pool can be imported using '-o readonly=on'.");
-            }
-        }
+        } => unsupported_features(features, *readonly_works)
+            .iter()
+            .for_each(|line| more(line)),
         ControlError::PoolDamaged { place, rewind, .. } => {
             more(&format!("\tunreadable: {place}"));
             if let Some((txg, seconds)) = rewind {
@@ -97,6 +90,19 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
         _ => {}
     }
     text
+}
+
+/// The features that stand in the way of an import, and what is possible all the same.
+fn unsupported_features(features: &[FeatureName], readonly_works: bool) -> Vec<String> {
+    let lead = "This pool uses the following feature(s) not supported by this system:";
+    let mut lines = vec![lead.to_owned()];
+    lines.extend(features.iter().map(feature_line));
+    if readonly_works {
+        let only = "All unsupported features are only required for writing to the pool.";
+        lines.push(only.to_owned());
+        lines.push("The pool can be imported using '-o readonly=on'.".to_owned());
+    }
+    lines
 }
 
 /// A feature in a list: TAB, guid, description in brackets.

@@ -86,7 +86,14 @@ pub fn pick(
 
 impl Session {
     /// Finds and opens `pool`.
+    ///
+    /// Without `-d` a pool that the daemon has imported is found where the daemon found it.
     pub fn open(options: &PoolOptions, pool: &str) -> Result<Self, Failure> {
+        let mut options = options.clone();
+        if options.devices.is_empty() {
+            options.devices = crate::connect::imported_devices(pool);
+        }
+        let options = &options;
         let (found, places) = find_devices(options);
         let failures = diagnosis::failures(&found);
         let candidates = cenote_pool::assemble(found);

@@ -20,9 +20,9 @@ pub const COMMAND: Command = Command {
     name: "daemon",
     summary: "Run, look at or stop the process that keeps pools open",
     synopsis: "run | status | stop",
-    about: "'run' stays in the foreground until it is stopped; 'zpool import' starts one by itself,\n\
-            which leaves after its last pool is exported. The socket is $CENOTE_SOCKET, else\n\
-            $XDG_RUNTIME_DIR/cenote.sock, else /run/cenote.sock.",
+    about: "'run' stays in the foreground until it is stopped; 'zpool import' starts one by\n\
+            itself, which leaves after its last pool is exported. The socket is $CENOTE_SOCKET,\n\
+            else $XDG_RUNTIME_DIR/cenote.sock, else /run/cenote.sock.",
     flags: &[
         flag(None, "auto", "run: leave after the last pool is exported"),
         option(

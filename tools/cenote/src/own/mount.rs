@@ -18,8 +18,8 @@ pub const COMMAND: Command = Command {
     name: "mount",
     summary: "Mount a dataset or snapshot anywhere",
     synopsis: "DATASET[@SNAPSHOT] DIRECTORY",
-    about: "Whatever the dataset's mountpoint property says. With -d the pool is imported read-only\n\
-            first, without mounting anything else.",
+    about: "Whatever the dataset's mountpoint property says. With -d the pool is imported\n\
+            read-only first, without mounting anything else.",
     flags: &[
         option(
             Some('o'),

@@ -1,5 +1,6 @@
 //! The transcripts: `$ command`, standard output behind two blanks, `! ` standard error, `? ` the
-//! exit code unless it is 0. `! ...` stands for any rest of standard error.
+//! exit code unless it is 0. `! ...` stands for any rest of standard error; `<end>` makes blanks
+//! visible that a line ends with.
 
 use super::world::Canned;
 use crate::context::testing::{Ran, run_words};
@@ -14,6 +15,7 @@ struct Expected<'a> {
 fn parse(text: &str) -> Vec<Expected<'_>> {
     let mut all: Vec<Expected<'_>> = Vec::new();
     for line in text.lines() {
+        let line = line.strip_suffix("<end>").unwrap_or(line);
         if let Some(command) = line.strip_prefix("$ ") {
             all.push(Expected {
                 command,

@@ -1,8 +1,8 @@
 //! The order of datasets in lists.
 //!
-//! By default a dataset comes before its snapshots, those in the order they were made, and datasets
-//! in plain byte order of their names (`a`, `a-b`, `a/b`). With keys, rows that lack the property go
-//! last whatever the direction, and ties fall back to the default order.
+//! By default a dataset comes before its snapshots, those in the order they were made, and
+//! datasets in plain byte order of their names (`a`, `a-b`, `a/b`). With keys, rows that lack the
+//! property go last whatever the direction, and ties fall back to the default order.
 
 use std::cmp::Ordering;
 

@@ -138,6 +138,13 @@ fn status_of_devices(condition: &Condition) -> (&'static str, &'static str) {
             "Determine if the device needs to be replaced, and clear the errors\n\
              using 'zpool clear' or replace the device with 'zpool replace'.",
         ),
+        other => status_of_absent_devices(other),
+    }
+}
+
+/// Devices that are away or ill fitting; replicas are left.
+fn status_of_absent_devices(condition: &Condition) -> (&'static str, &'static str) {
+    match condition {
         Condition::OfflineDevice => (
             "One or more devices has been taken offline by the administrator.\n\
              Sufficient replicas exist for the pool to continue functioning in a\ndegraded state.",
@@ -201,7 +208,8 @@ fn errata(number: u64) -> (String, String) {
 }
 
 const IMPORTABLE: &str = "The pool can be imported using its name or numeric identifier.";
-const IMPORTABLE_LESS: &str = "The pool can be imported using its name or numeric identifier, though\n\
+const IMPORTABLE_LESS: &str = "The pool can be imported using its name or numeric \
+     identifier, though\n\
      some features will not be available without an explicit 'zpool upgrade'.";
 const CANNOT: &str = "The pool cannot be imported due to damaged devices or data.";
 
