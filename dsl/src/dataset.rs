@@ -4,12 +4,14 @@ use crate::directory::Directory;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::name::{DatasetName, NameKind, is_hidden_component};
+use crate::once::get_or_try;
 use crate::property::stored::StoredProperties;
 use crate::property::table::Kinds;
 use cenote_base::{ObjectId, ObjsetId, Txg};
 use cenote_dmu::{Object, ObjectSet, Zap};
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE};
 use cenote_ondisk::objset::ObjsetKind;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// Extension fields of a dataset.
@@ -24,6 +26,11 @@ pub(crate) mod fields {
 /// Snapshots on one chain that are followed: more than any pool has, so that a chain that bites
 /// its own tail ends.
 pub(crate) const CHAIN_LENGTH_MAX: usize = 1 << 20;
+
+/// A file system's master node (format/3b 1).
+const MASTER_NODE: ObjectId = ObjectId(1);
+/// It has about 20 entries.
+const MASTER_NODE_ENTRIES_MAX: usize = 1000;
 
 /// What a dataset is a dataset of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +71,8 @@ pub struct Dataset {
     phys: DslDataset,
     extension: Option<Zap>,
     properties: OnceLock<StoredProperties>,
+    dataset_type: OnceLock<DatasetType>,
+    master_node: OnceLock<BTreeMap<String, u64>>,
 }
 
 impl Dataset {
@@ -92,6 +101,8 @@ impl Dataset {
             phys,
             extension,
             properties: OnceLock::new(),
+            dataset_type: OnceLock::new(),
+            master_node: OnceLock::new(),
         })
     }
 
@@ -174,14 +185,10 @@ impl Dataset {
 
     /// What is set on the snapshot itself; heads have their properties in the directory.
     pub fn own_properties(&self) -> Result<&StoredProperties, DslError> {
-        if let Some(properties) = self.properties.get() {
-            return Ok(properties);
-        }
-        let properties = match self.phys.properties {
-            None => StoredProperties::default(),
-            Some(zap) => StoredProperties::load(&self.dsl().mos().zap(zap)?)?,
-        };
-        Ok(self.properties.get_or_init(|| properties))
+        get_or_try(&self.properties, || match self.phys.properties {
+            None => Ok(StoredProperties::default()),
+            Some(zap) => StoredProperties::load(&self.dsl().mos().zap(zap)?),
+        })
     }
 
     /// The object set, through the cache of open ones; with keys, if they are needed and loaded.
@@ -191,9 +198,35 @@ impl Dataset {
 
     /// What it is, by its object set.
     pub fn dataset_type(&self) -> Result<DatasetType, DslError> {
-        Ok(match self.object_set()?.header().kind {
-            ObjsetKind::Volume => DatasetType::Volume,
-            _ => DatasetType::Filesystem,
+        let kind = get_or_try(&self.dataset_type, || {
+            Ok::<_, DslError>(match self.object_set()?.header().kind {
+                ObjsetKind::Volume => DatasetType::Volume,
+                _ => DatasetType::Filesystem,
+            })
+        })?;
+        Ok(*kind)
+    }
+
+    /// The numbers in a file system's master node, by name; none where there is no master node
+    /// yet, because the receive has just begun.
+    pub(crate) fn master_node(&self) -> Result<&BTreeMap<String, u64>, DslError> {
+        get_or_try(&self.master_node, || {
+            let set = self.object_set()?;
+            let mut numbers = BTreeMap::new();
+            if set.dnode(MASTER_NODE)?.is_none() {
+                return Ok(numbers);
+            }
+            for entry in set
+                .zap(MASTER_NODE)?
+                .entries()
+                .take(MASTER_NODE_ENTRIES_MAX)
+            {
+                let entry = entry?;
+                if let (Some(name), Some(number)) = (entry.key.as_str(), entry.value.as_u64()) {
+                    numbers.insert(name.to_owned(), number);
+                }
+            }
+            Ok(numbers)
         })
     }
 

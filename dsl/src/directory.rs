@@ -3,12 +3,15 @@
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
+use crate::keys::CryptoKey;
 use crate::name::{DatasetName, NESTING_MAX, is_hidden_component};
+use crate::once::get_or_try;
 use crate::property::stored::StoredProperties;
 use cenote_base::ObjectId;
 use cenote_dmu::{Object, Zap};
 use cenote_ondisk::crypto_key::DIRECTORY_KEY;
 use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN, UsedBreakdown};
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 /// Extension fields of a directory.
@@ -38,6 +41,7 @@ pub struct Directory {
     phys: DslDir,
     extension: Option<Zap>,
     properties: OnceLock<StoredProperties>,
+    crypto_key: OnceLock<Option<Arc<CryptoKey>>>,
 }
 
 impl Directory {
@@ -64,6 +68,7 @@ impl Directory {
             phys,
             extension,
             properties: OnceLock::new(),
+            crypto_key: OnceLock::new(),
         }))
     }
 
@@ -140,10 +145,15 @@ impl Directory {
         }))
     }
 
-    /// The object with the dataset's encryption keys, if it is encrypted.
-    pub fn crypto_key(&self) -> Result<Option<ObjectId>, DslError> {
-        let object = self.extension_number(DIRECTORY_KEY)?;
-        Ok(object.filter(|id| *id != 0).map(ObjectId))
+    /// The wrapped keys of the dataset's clone family; `None` for an unencrypted dataset.
+    pub fn crypto_key(&self) -> Result<Option<&Arc<CryptoKey>>, DslError> {
+        let key = get_or_try(&self.crypto_key, || {
+            let object = self.extension_number(DIRECTORY_KEY)?.filter(|id| *id != 0);
+            let object = object.map(ObjectId);
+            let key = object.map(|object| CryptoKey::load(&self.dsl, object));
+            Ok::<_, DslError>(key.transpose()?.map(Arc::new))
+        })?;
+        Ok(key.as_ref())
     }
 
     /// The list of blocks that this clone wrote, if it keeps one.
@@ -160,17 +170,13 @@ impl Directory {
 
     /// What is set on the dataset.
     pub fn properties(&self) -> Result<&StoredProperties, DslError> {
-        if let Some(properties) = self.properties.get() {
-            return Ok(properties);
-        }
-        let properties = match self.phys.properties.0 {
-            0 => StoredProperties::default(),
-            _ => StoredProperties::load(&self.dsl.mos().zap(self.phys.properties)?)?,
-        };
-        Ok(self.properties.get_or_init(|| properties))
+        get_or_try(&self.properties, || match self.phys.properties.0 {
+            0 => Ok(StoredProperties::default()),
+            _ => StoredProperties::load(&self.dsl.mos().zap(self.phys.properties)?),
+        })
     }
 
-    /// The children in order of their names, hidden ones included.
+    /// The children in order of their names, hidden ones included; each once.
     pub fn children(&self) -> Result<Vec<ChildEntry>, DslError> {
         let zap = self.dsl.mos().zap(self.phys.child_map)?;
         let mut children = Vec::new();
@@ -188,7 +194,15 @@ impl Directory {
             children.push(ChildEntry { component, object });
         }
         children.sort();
+        // A child under two names would be walked twice, its children four times, and so on.
+        let mut seen = HashSet::new();
+        children.retain(|child| seen.insert(child.object));
         Ok(children)
+    }
+
+    /// The number of entries in the child map.
+    pub fn child_count(&self) -> Result<u64, DslError> {
+        Ok(self.dsl.mos().zap(self.phys.child_map)?.count())
     }
 
     /// The children that lists show.

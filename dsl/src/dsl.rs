@@ -1,5 +1,6 @@
 //! The open dataset layer of one pool.
 
+use crate::dedup::{clone_totals, dedup_saved, dedup_totals};
 use crate::directory::Directory;
 use crate::error::DslError;
 use crate::facts::{PoolFacts, SpaceFacts};
@@ -8,13 +9,14 @@ use crate::keys::KeyStore;
 use crate::name::DatasetName;
 use crate::object_directory::{ObjectDirectory, keys};
 use crate::objset_cache::ObjsetCache;
+use crate::once::get_or_try;
 use cenote_base::ObjectId;
 use cenote_dmu::{Object, ObjectSet, Zap};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::dsl_dir::DslDir;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// The version with feature flags, to which all later pools keep.
 pub const FEATURE_VERSION: u64 = 5000;
@@ -40,6 +42,8 @@ pub struct Dsl {
     origin_snapshot: Option<ObjectId>,
     pub(crate) objsets: ObjsetCache,
     keys: KeyStore,
+    /// What dedup and cloning save.
+    saved: OnceLock<u64>,
     /// Names of directories that were looked up by number.
     names: Mutex<HashMap<ObjectId, DatasetName>>,
 }
@@ -71,6 +75,7 @@ impl Dsl {
             origin_snapshot: None,
             objsets: ObjsetCache::default(),
             keys: KeyStore::default(),
+            saved: OnceLock::new(),
             names: Mutex::default(),
         };
         dsl.origin_snapshot = dsl.find_origin_snapshot()?;
@@ -137,6 +142,15 @@ impl Dsl {
     /// What the pool layer said at opening.
     pub fn facts(&self) -> &PoolFacts {
         &self.facts
+    }
+
+    /// Bytes that dedup and cloning save.
+    pub fn saved_space(&self) -> Result<u64, DslError> {
+        let saved = get_or_try(&self.saved, || {
+            let dedup = dedup_saved(&dedup_totals(self)?);
+            Ok::<_, DslError>(dedup.saturating_add(clone_totals(self)?.saved))
+        })?;
+        Ok(*saved)
     }
 
     /// `$ORIGIN@$ORIGIN`, if the pool has it.

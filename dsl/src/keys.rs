@@ -119,17 +119,9 @@ impl KeyStore {
 }
 
 impl Dsl {
-    /// The key object of a directory's clone family; `None` for an unencrypted dataset.
-    pub fn crypto_key(&self, directory: &Directory) -> Result<Option<CryptoKey>, DslError> {
-        match directory.crypto_key()? {
-            Some(object) => CryptoKey::load(self, object).map(Some),
-            None => Ok(None),
-        }
-    }
-
     /// Whether a dataset is encrypted and its key loaded.
     pub fn key_status(&self, directory: &Directory) -> Result<KeyStatus, DslError> {
-        Ok(match self.crypto_key(directory)? {
+        Ok(match directory.crypto_key()? {
             None => KeyStatus::None,
             Some(key) if self.keys().is_loaded(key.root()) => KeyStatus::Available,
             Some(_) => KeyStatus::Unavailable,
@@ -141,7 +133,7 @@ impl Dsl {
         self: &Arc<Self>,
         directory: &Arc<Directory>,
     ) -> Result<Option<Arc<Directory>>, DslError> {
-        let Some(key) = self.crypto_key(directory)? else {
+        let Some(key) = directory.crypto_key()? else {
             return Ok(None);
         };
         let mut at = Some(directory);
@@ -160,13 +152,13 @@ impl Dsl {
         &self,
         directory: &Directory,
     ) -> Result<Option<Arc<ObjsetKeys>>, DslError> {
-        let Some(object) = directory.crypto_key()? else {
+        let Some(key) = directory.crypto_key()? else {
             return Ok(None);
         };
+        let object = key.object;
         if let Some((_, keys)) = self.keys().lock().families.get(&object) {
             return Ok(Some(Arc::clone(keys)));
         }
-        let key = CryptoKey::load(self, object)?;
         let mut loaded = self.keys().lock();
         let Some(wrapping) = loaded.wrapping.get(&key.root()) else {
             return Ok(None);
@@ -181,9 +173,12 @@ impl Dsl {
     }
 
     /// The encryption root `directory`, or the reason why it is none.
-    fn own_crypto_key(self: &Arc<Self>, directory: &Arc<Directory>) -> Result<CryptoKey, DslError> {
+    fn own_crypto_key<'d>(
+        self: &Arc<Self>,
+        directory: &'d Arc<Directory>,
+    ) -> Result<&'d CryptoKey, DslError> {
         let name = || directory.name().clone();
-        let key = self.crypto_key(directory)?;
+        let key = directory.crypto_key()?;
         let key = key.ok_or_else(|| DslError::NotEncrypted { name: name() })?;
         if key.root() != directory.id() {
             let root = self.directory_of(key.root())?.name().clone();

@@ -32,6 +32,7 @@ mod keys;
 mod name;
 mod object_directory;
 mod objset_cache;
+mod once;
 mod permissions;
 mod pool_state;
 pub mod property;

@@ -1,7 +1,6 @@
 //! How much space datasets may still use (format/3c 1 and 2).
 
 use crate::dataset::Dataset;
-use crate::dedup::{clone_totals, dedup_saved, dedup_totals};
 use crate::directory::Directory;
 use crate::dsl::Dsl;
 use crate::error::DslError;
@@ -30,8 +29,7 @@ impl Dsl {
     /// Bytes that all datasets together may use, the reserve not included.
     pub fn usable_space(&self) -> Result<u64, DslError> {
         let space = self.space();
-        let saved = dedup_saved(&dedup_totals(self)?);
-        let saved = saved.saturating_add(clone_totals(self)?.saved);
+        let saved = self.saved_space()?;
         let total = space
             .normal
             .saturating_add(space.special_allocated)

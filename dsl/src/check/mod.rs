@@ -177,7 +177,15 @@ impl<'d> Checker<'d> {
         };
         self.directories.push(visited);
         let mut children = Vec::new();
-        for entry in directory.children()? {
+        let entries = directory.children()?;
+        let named = directory.child_count()?;
+        self.expect(
+            directory.name(),
+            "the number of child names",
+            entries.len() as u64,
+            named,
+        );
+        for entry in entries {
             match directory.open_child(&entry) {
                 Ok(child) => children.push(child),
                 Err(error) => self.unreadable(directory.name(), error),

@@ -17,8 +17,6 @@ use cenote_ondisk::dsl_dataset::FLAG_DEFER_DESTROY;
 /// A volume's data and its properties (format/3c 5).
 const VOLUME_DATA: ObjectId = ObjectId(1);
 const VOLUME_PROPERTIES: ObjectId = ObjectId(2);
-/// A file system's master node (format/3b 1).
-const MASTER_NODE: ObjectId = ObjectId(1);
 
 type Computed = Option<(PropertyValue, PropertySource)>;
 
@@ -178,12 +176,11 @@ fn master_node(dataset: &Dataset, property: Property) -> Result<Computed, DslErr
     if dataset.is_inconsistent() {
         return read_only(PropertyValue::None);
     }
-    let set = dataset.object_set()?;
-    // A file system of which the receive has just begun has no master node yet.
-    if set.dnode(MASTER_NODE)?.is_none() {
+    let numbers = dataset.master_node()?;
+    if numbers.is_empty() {
         return read_only(PropertyValue::None);
     }
-    let stored = set.zap(MASTER_NODE)?.lookup_u64(key)?;
+    let stored = numbers.get(key).copied();
     let is_quota = matches!(info.default, super::table::Unset::None);
     let value = match (stored, info.format) {
         (Some(number), Format::Index(table)) => PropertyValue::index(table, number),
@@ -218,8 +215,7 @@ fn at_creation(property: Property, number: u64) -> Result<Computed, DslError> {
 }
 
 fn encryption(dataset: &Dataset, property: Property) -> Result<Computed, DslError> {
-    let dsl = dataset.dsl();
-    let Some(key) = dsl.crypto_key(dataset.directory())? else {
+    let Some(key) = dataset.directory().crypto_key()? else {
         return Ok(match property {
             Property::EncryptionRoot | Property::KeyStatus | Property::KeyGuid => {
                 Some((PropertyValue::None, PropertySource::None))
@@ -227,7 +223,7 @@ fn encryption(dataset: &Dataset, property: Property) -> Result<Computed, DslErro
             _ => Some((PropertyValue::default_of(property), PropertySource::Default)),
         });
     };
-    key_property(dataset, property, &key)
+    key_property(dataset, property, key)
 }
 
 fn key_property(
