@@ -175,26 +175,56 @@ pub(crate) fn replay(
     for vdev in vdevs {
         for (map, start) in vdev.maps.iter().zip(&vdev.starts) {
             let Some(map) = map else { continue };
-            for_each_entry(&mos.object(*map)?, *start, vdev.ashift, |entry| {
-                each(vdev.vdev, entry);
+            let end = start.saturating_add(1 << vdev.shift);
+            let object = mos.object(*map)?;
+            let mut outside = None;
+            for_each_entry(&object, *start, vdev.ashift, |entry| {
+                match is_within(&entry, *start, end) {
+                    true => each(vdev.vdev, entry),
+                    false => outside = Some(entry.offset),
+                }
             })?;
+            refuse_outside(&object, outside)?;
         }
     }
     for (txg, log) in logs(mos)? {
-        for_each_entry(&mos.object(log)?, 0, LOG_SHIFT, |entry| {
-            let vdev = vdevs.iter().find(|vdev| vdev.vdev == entry.vdev);
-            let applies = vdev.is_some_and(|vdev| {
-                let index = usize::try_from(entry.offset >> vdev.shift).unwrap_or(usize::MAX);
-                vdev.unflushed
-                    .get(index)
-                    .is_some_and(|since| txg.0 >= *since)
-            });
-            if applies {
-                each(entry.vdev, entry);
+        let object = mos.object(log)?;
+        let mut outside = None;
+        for_each_entry(&object, 0, LOG_SHIFT, |entry| {
+            let Some(vdev) = vdevs.iter().find(|vdev| vdev.vdev == entry.vdev) else {
+                return;
+            };
+            let index = usize::try_from(entry.offset >> vdev.shift).unwrap_or(usize::MAX);
+            let since = vdev.unflushed.get(index);
+            if !since.is_some_and(|since| txg.0 >= *since) {
+                return;
+            }
+            let last = vdev.starts.last().copied().unwrap_or(0);
+            match is_within(&entry, 0, last.saturating_add(1 << vdev.shift)) {
+                true => each(entry.vdev, entry),
+                false => outside = Some(entry.offset),
             }
         })?;
+        refuse_outside(&object, outside)?;
     }
     Ok(())
+}
+
+/// Whether an entry lies in the space from `start` to `end`: whoever replays it keeps something
+/// for each unit, so that a run without bound would take memory without bound.
+fn is_within(entry: &SpaceMapEntry, start: u64, end: u64) -> bool {
+    entry.offset >= start && entry.offset.saturating_add(entry.length) <= end
+}
+
+fn refuse_outside(object: &Object, outside: Option<u64>) -> Result<(), DmuError> {
+    match outside {
+        None => Ok(()),
+        Some(value) => Err(object.malformed(DecodeError::BadValue {
+            structure: "space map",
+            field: "an entry outside of its metaslab, at offset",
+            value,
+        })),
+    }
 }
 
 /// Allocated bytes by vdev, from the totals that the maps keep and the logs beyond them.
