@@ -9,6 +9,7 @@
 
 mod accounts;
 mod candidates;
+mod damage;
 mod dataset_properties;
 mod datasets;
 mod errors;
@@ -28,6 +29,7 @@ mod vdev_properties;
 mod vdevs;
 mod verify;
 
+pub use damage::DamageLog;
 pub use mounter::{MountJob, MountSwitches, Mounted, Mounter, NoMounter};
 
 use crate::model::{ControlError, DaemonStatus, PoolActivity, Request, Response};

@@ -4,6 +4,7 @@
 //! not its business. A [`Mounter`] is told once for each mount and answers with a handle, which
 //! the service keeps until it unmounts or until the mount is found to have ended by itself.
 
+use super::damage::DamageLog;
 use crate::model::ControlError;
 use cenote_dsl::Dataset;
 use cenote_pool::Pool;
@@ -51,6 +52,8 @@ pub struct MountJob {
     pub record_size: u64,
     /// Bytes that could still be written, for `statfs`.
     pub available: u64,
+    /// Whom to tell of damage that reads meet.
+    pub damage: Arc<DamageLog>,
 }
 
 /// A mount that was made.

@@ -240,6 +240,7 @@ impl Engine {
             switches: switches(imported, &dataset, options),
             record_size: dataset.stored_number(Property::RecordSize)?,
             available: available(&dataset)?,
+            damage: Arc::clone(&imported.damage),
             dataset,
         };
         let mounted = Arc::from(self.mounter.mount(job)?);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use super::damage::DamageLog;
 use super::datasets::walk_heads;
 use super::errors::of_files;
 
@@ -24,6 +25,8 @@ pub(super) struct Imported {
     pub cache_file: Option<String>,
     /// Names this import.
     pub load_guid: u64,
+    /// Damage met since the import.
+    pub damage: Arc<DamageLog>,
     intent_logs: OnceLock<Vec<IntentLogReport>>,
 }
 
@@ -35,6 +38,7 @@ impl Imported {
             mount_options: Vec::new(),
             cache_file: None,
             load_guid,
+            damage: Arc::default(),
             intent_logs: OnceLock::new(),
         }
     }

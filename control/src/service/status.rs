@@ -54,7 +54,8 @@ impl Engine {
         let pool = &imported.pool;
         let dsl = pool.dsl();
         let vdevs = vdev_tree(pool);
-        let log = dsl.error_log()?;
+        let mut log = dsl.error_log()?;
+        log.append(&mut imported.damage.entries());
         let scan = scan_of(dsl)?;
         let condition = condition(imported, &vdevs, log.len(), scan.as_ref());
         Ok(PoolStatus {

@@ -49,6 +49,18 @@ impl Engine {
     }
 }
 
+/// Keys of the system in the same ZAP, which have a colon, too.
+fn is_internal(name: &str) -> bool {
+    const OWNERS: [&str; 5] = [
+        "com.delphix:",
+        "com.klarasystems:",
+        "com.datto:",
+        "org.openzfs:",
+        "org.zfsonlinux:",
+    ];
+    OWNERS.iter().any(|owner| name.starts_with(owner))
+}
+
 fn display_name(vdev: &Vdev) -> String {
     match vdev.kind {
         VdevKind::Root => "root-0".to_owned(),
@@ -76,7 +88,8 @@ fn row(
     let properties = match selection {
         PropertySelection::All => {
             let listed = VDEV.iter().skip(1).map(|info| info.name);
-            listed.chain(set.user_names()).filter_map(named).collect()
+            let own = set.user_names().filter(|name| !is_internal(name));
+            listed.chain(own).filter_map(named).collect()
         }
         PropertySelection::Named(names) => names.iter().filter_map(|name| named(name)).collect(),
     };

@@ -55,7 +55,11 @@ fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
         },
     };
     let name = name.to_owned();
-    let report = move |error: &cenote_posix::PosixError| eprintln!("cenote: {name}: {error}");
+    let damage = Arc::clone(&job.damage);
+    let report = move |error: &cenote_posix::PosixError| {
+        eprintln!("cenote: {name}: {error}");
+        damage.report(error);
+    };
     DatasetFiles::new(job.dataset, job.files, options, Box::new(report))
 }
 
