@@ -15,6 +15,9 @@ use crate::context::Daemon;
 /// How long a daemon may take to listen.
 const START_WAIT: Duration = Duration::from_secs(10);
 
+/// How long a daemon that another command started may take to listen, once ours has left.
+const RIVAL_WAIT: Duration = Duration::from_millis(500);
+
 /// The devices of a pool that the daemon has imported; none if it has not, or is not running.
 pub fn imported_devices(pool: &str) -> Vec<PathBuf> {
     let request = Request::PoolList {
@@ -70,6 +73,9 @@ impl Connection {
         let program = std::env::current_exe().map_err(CallError::Socket)?;
         let mut command = Command::new(program);
         command.args(["daemon", "run", "--auto"]);
+        // It must not keep our directory's file system busy, so it finds its socket from `/`.
+        let socket = std::path::absolute(&self.path).map_err(CallError::Socket)?;
+        command.env("CENOTE_SOCKET", socket).current_dir("/");
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -78,12 +84,17 @@ impl Connection {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().map_err(CallError::Socket)?;
         let deadline = Instant::now() + START_WAIT;
+        let mut left: Option<Instant> = None;
         loop {
             match Client::connect(&self.path) {
                 Err(CallError::NotRunning) => {}
                 result => return result,
             }
-            if let Ok(Some(_)) = child.try_wait() {
+            if left.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
+                // Perhaps because another command started one a moment before us.
+                left = Some(Instant::now());
+            }
+            if left.is_some_and(|left| left.elapsed() > RIVAL_WAIT) {
                 return Err(why_it_left(child));
             }
             if Instant::now() > deadline {

@@ -194,3 +194,22 @@ fn an_import_starts_a_daemon_that_leaves_by_itself() {
     assert!(said.starts_with("cannot import 'tank': "), "{said}");
     wait_for("the daemon to leave", || !place.path("socket").exists());
 }
+
+#[test]
+fn two_commands_that_start_a_daemon_share_it() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("empty")).expect("a directory");
+    let import = || {
+        let mut command = place.command(&place.path("bin/zpool"), &["import", "-d", "empty"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the program runs")
+    };
+    let both = [import(), import(), import()];
+    for child in both {
+        let output = child.wait_with_output().expect("our own child");
+        let said = text(&output.stderr);
+        assert_eq!(said, "no pools available to import\n");
+        assert_eq!(output.status.code(), Some(0));
+    }
+    assert!(place.cenote(&["daemon", "stop"]).status.success());
+}

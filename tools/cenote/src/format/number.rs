@@ -27,7 +27,7 @@ fn nice(number: u64, small_unit: &str) -> String {
     }
     let unit = 1u64 << (10 * index);
     let letter = LETTERS[index];
-    if number % unit == 0 {
+    if number.is_multiple_of(unit) {
         return format!("{quotient}{letter}");
     }
     let value = number as f64 / unit as f64;

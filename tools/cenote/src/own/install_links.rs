@@ -35,10 +35,9 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         if std::fs::read_link(&link).is_ok_and(|target| target == program) {
             continue;
         }
-        if arguments.has("force") && std::fs::symlink_metadata(&link).is_ok() {
-            if let Err(error) = std::fs::remove_file(&link) {
-                return failed(format!("cannot replace {}: {error}", link.display()));
-            }
+        let replaced = arguments.has("force") && std::fs::symlink_metadata(&link).is_ok();
+        if replaced && let Err(error) = std::fs::remove_file(&link) {
+            return failed(format!("cannot replace {}: {error}", link.display()));
         }
         if let Err(error) = std::os::unix::fs::symlink(&program, &link) {
             return failed(format!("cannot create {}: {error}", link.display()));

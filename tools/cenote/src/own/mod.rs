@@ -176,6 +176,9 @@ fn common_flags(command: &Command) -> Vec<&'static Flag> {
 }
 
 fn command_help(command: &Command) -> String {
+    if let Some(text) = crate::direct::help(command.name) {
+        return text;
+    }
     let mut text = format!(
         "usage: cenote {} {}\n\n{}.\n",
         command.name, command.synopsis, command.summary

@@ -138,6 +138,7 @@ impl Schedule {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_secs_f64(self.interval));
+            context.now = now(context);
         }
         worst
     }
