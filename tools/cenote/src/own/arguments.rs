@@ -83,12 +83,6 @@ pub const POOL_FLAGS: &[Flag] = &[
         "NUMBER",
         "open the pool as of this transaction group",
     ),
-    option(
-        None,
-        "memory",
-        "SIZE",
-        "use at most so much memory for caches and buffers",
-    ),
     flag(None, "replay", "replay the intent log in memory first"),
 ];
 
@@ -251,19 +245,10 @@ mod tests {
 
     #[test]
     fn options_mix_with_operands() {
-        let line = [
-            "-d",
-            "/a",
-            "tank:/x",
-            "--device=/b",
-            "--memory",
-            "512M",
-            "--json",
-        ];
+        let line = ["-d", "/a", "tank:/x", "--device=/b", "--json"];
         let parsed = parse(&line).expect("valid");
         assert_eq!(parsed.devices, [PathBuf::from("/a"), PathBuf::from("/b")]);
         assert_eq!(parsed.operands, ["tank:/x"]);
-        assert_eq!(parsed.memory, Some(512 << 20));
         assert!(parsed.has("json"));
         let parsed = parse(&["--key", "tank/e=file:///k"]).expect("valid");
         assert_eq!(parsed.keys[0].location, "file:///k");

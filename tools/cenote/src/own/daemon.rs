@@ -33,7 +33,6 @@ pub const COMMAND: Command = Command {
         ),
         flag(Some('f'), "force", "stop: although file systems are busy"),
     ],
-    is_direct: false,
     opens_pools: false,
     run,
 };

@@ -13,7 +13,6 @@ pub const COMMAND: Command = Command {
     synopsis: "DIRECTORY",
     about: "Put DIRECTORY before others in PATH, and whatever calls zpool or zfs calls Cenote.",
     flags: &[flag(Some('f'), "force", "replace what is there")],
-    is_direct: false,
     opens_pools: false,
     run,
 };

@@ -2,7 +2,7 @@
 //!
 //! Each command is one file with a [`Command`] that says what it is called, which options it has
 //! and what it does; help texts are made from it. Commands that read pools by themselves are in
-//! `direct`; here are only their help texts.
+//! `direct`, with their help texts.
 
 mod arguments;
 mod daemon;
@@ -33,8 +33,6 @@ pub struct Command {
     pub about: &'static str,
     /// Its options.
     pub flags: &'static [Flag],
-    /// Whether `direct` runs it; here there is only its help.
-    pub is_direct: bool,
     /// Whether it may have to import a pool and so takes the options for that.
     pub opens_pools: bool,
     /// Runs it.
@@ -46,10 +44,9 @@ const DAEMON_COMMANDS: [&Command; 3] = [&mount::COMMAND, &unmount::COMMAND, &dae
 /// Commands about the program itself.
 const OWN_COMMANDS: [&Command; 2] = [&install_links::COMMAND, &version::COMMAND];
 
-/// All commands, in the order of the overview.
+/// The commands here.
 fn commands() -> impl Iterator<Item = &'static Command> {
-    let first = DAEMON_COMMANDS.into_iter();
-    first.chain(&direct_help::COMMANDS).chain(OWN_COMMANDS)
+    DAEMON_COMMANDS.into_iter().chain(OWN_COMMANDS)
 }
 
 fn find_command(name: &str) -> Option<&'static Command> {
@@ -61,14 +58,17 @@ pub fn help_wanted(words: &[OsString], context: &mut Context) -> bool {
     let Some((name, rest)) = words.split_first() else {
         return false;
     };
-    let Some(command) = name.to_str().and_then(find_command) else {
-        return false;
-    };
     let wanted = rest.iter().any(|word| word == "--help");
-    if wanted {
-        context.print(&command_help(command));
+    let text = name.to_str().filter(|_| wanted).and_then(help_text);
+    if let Some(text) = &text {
+        context.print(text);
     }
-    wanted
+    text.is_some()
+}
+
+/// The help of any command.
+fn help_text(name: &str) -> Option<String> {
+    crate::direct::help(name).or_else(|| find_command(name).map(command_help))
 }
 
 /// Runs `cenote` with its arguments (the program's own name left out).
@@ -125,9 +125,9 @@ fn help(topics: &[OsString], context: &mut Context) -> u8 {
         return 0;
     };
     let topic = topic.to_string_lossy();
-    match find_command(&topic) {
-        Some(command) => {
-            context.print(&command_help(command));
+    match help_text(&topic) {
+        Some(text) => {
+            context.print(&text);
             0
         }
         None => {
@@ -145,13 +145,13 @@ fn overview() -> String {
          \x20      cenote zpool|zfs ...    the command lines of OpenZFS\n\
          \n",
     );
-    let width = commands().map(|command| command.name.len()).max();
-    let width = width.unwrap_or(0);
-    for command in commands() {
-        text.push_str(&format!(
-            "  {:<width$}  {}\n",
-            command.name, command.summary
-        ));
+    let summary = |command: &&'static Command| (command.name, command.summary);
+    let mut all: Vec<(&str, &str)> = DAEMON_COMMANDS.iter().map(summary).collect();
+    all.extend(direct_help::SUMMARIES);
+    all.extend(OWN_COMMANDS.iter().map(summary));
+    let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, summary) in all {
+        text.push_str(&format!("  {name:<width$}  {summary}\n"));
     }
     text.push_str(
         "\nFiles are named POOL/DATASET[@SNAPSHOT]:/PATH.\n\
@@ -162,12 +162,6 @@ fn overview() -> String {
 
 /// Options that a command shares with others.
 fn common_flags(command: &Command) -> Vec<&'static Flag> {
-    if command.is_direct {
-        let help = arguments::COMMON_FLAGS
-            .iter()
-            .filter(|flag| flag.long == "help");
-        return direct_help::DIRECT_POOL_FLAGS.iter().chain(help).collect();
-    }
     let mut flags: Vec<&Flag> = arguments::COMMON_FLAGS.iter().collect();
     if command.opens_pools {
         flags.extend(arguments::POOL_FLAGS);
@@ -176,9 +170,6 @@ fn common_flags(command: &Command) -> Vec<&'static Flag> {
 }
 
 fn command_help(command: &Command) -> String {
-    if let Some(text) = crate::direct::help(command.name) {
-        return text;
-    }
     let mut text = format!(
         "usage: cenote {} {}\n\n{}.\n",
         command.name, command.synopsis, command.summary
@@ -208,6 +199,11 @@ mod tests {
             assert!(help.starts_with(&format!("usage: cenote {} ", command.name)));
             assert!(help.contains("--help"));
             assert!(overview().contains(command.summary));
+        }
+        for (name, summary) in direct_help::SUMMARIES {
+            assert!(crate::direct::knows(name), "{name}");
+            assert!(help_text(name).is_some_and(|text| text.contains(name)));
+            assert!(overview().contains(summary));
         }
     }
 

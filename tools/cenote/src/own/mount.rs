@@ -38,7 +38,6 @@ pub const COMMAND: Command = Command {
             "import although another system may use the pool",
         ),
     ],
-    is_direct: false,
     opens_pools: true,
     run,
 };

@@ -15,7 +15,6 @@ pub const COMMAND: Command = Command {
     synopsis: "DIRECTORY...",
     about: "",
     flags: &[flag(Some('f'), "force", "although files are open")],
-    is_direct: false,
     opens_pools: false,
     run,
 };

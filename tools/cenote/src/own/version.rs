@@ -12,7 +12,6 @@ pub const COMMAND: Command = Command {
     synopsis: "",
     about: "",
     flags: &[],
-    is_direct: false,
     opens_pools: false,
     run,
 };
