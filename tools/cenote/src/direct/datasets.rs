@@ -19,7 +19,7 @@ pub struct DatasetWalk {
 fn failure(name: &str, source: DslError) -> Failure {
     Failure::Dataset {
         dataset: name.to_owned(),
-        source,
+        source: Box::new(source),
     }
 }
 

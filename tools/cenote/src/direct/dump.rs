@@ -187,7 +187,7 @@ impl Dumper<'_> {
     fn failure(&self, source: VolumeError) -> Failure {
         Failure::Volume {
             dataset: self.name.to_owned(),
-            source,
+            source: Box::new(source),
         }
     }
 

@@ -68,7 +68,7 @@ pub enum Failure {
         /// The pool.
         pool: String,
         /// Why.
-        source: ImportError,
+        source: Box<ImportError>,
         /// What is known about its devices, and what may help.
         diagnosis: String,
     },
@@ -78,7 +78,7 @@ pub enum Failure {
         /// The dataset.
         dataset: String,
         /// Why.
-        source: DslError,
+        source: Box<DslError>,
     },
     /// A dataset's key is needed.
     #[error(
@@ -117,7 +117,7 @@ pub enum Failure {
         /// The file.
         place: Box<Place>,
         /// Why.
-        source: PosixError,
+        source: Box<PosixError>,
     },
     /// A volume cannot be read.
     #[error("{dataset}: {source}")]
@@ -125,7 +125,7 @@ pub enum Failure {
         /// The volume.
         dataset: String,
         /// Why.
-        source: VolumeError,
+        source: Box<VolumeError>,
     },
     /// A file on this system cannot be read or written.
     #[error("{}: {action}: {source}", path.display())]
@@ -143,7 +143,7 @@ pub enum Failure {
         /// What was to be read.
         what: String,
         /// Why not.
-        source: DslError,
+        source: Box<DslError>,
     },
     /// Something asked for is not there.
     #[error("{what}: {problem}")]
@@ -159,14 +159,11 @@ pub enum Failure {
         /// The pool.
         pool: String,
         /// Why.
-        source: cenote_pool::verify::VerifyError,
+        source: Box<cenote_pool::verify::VerifyError>,
     },
     /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Output(#[source] std::io::Error),
-    /// Everything was said already.
-    #[error("")]
-    Said(Exit),
 }
 
 impl Failure {
@@ -176,7 +173,6 @@ impl Failure {
             Self::Usage { .. } | Self::Spec { .. } => Exit::Usage,
             // A reader that left early (`| head`) has all that it wanted.
             Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Good,
-            Self::Said(exit) => *exit,
             _ => Exit::Problems,
         }
     }
@@ -184,7 +180,6 @@ impl Failure {
     /// Says it on standard error, unless there is nothing to say.
     pub fn report(&self) {
         match self {
-            Self::Said(_) => {}
             Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             _ => complain(&self.to_string()),
         }

@@ -47,7 +47,7 @@ impl Keys {
         let name = dataset.name().as_str().to_owned();
         let failed = |source| Failure::Dataset {
             dataset: name.clone(),
-            source,
+            source: Box::new(source),
         };
         let dsl = dataset.dsl();
         let root = dsl.encryption_root(dataset.directory()).map_err(failed)?;
@@ -80,7 +80,7 @@ impl Keys {
         let name = dataset.name().as_str().to_owned();
         let failed = |source| Failure::Dataset {
             dataset: name.clone(),
-            source,
+            source: Box::new(source),
         };
         let dsl = dataset.dsl();
         let root = dsl.encryption_root(dataset.directory()).map_err(failed)?;

@@ -81,7 +81,7 @@ struct Lister<'a> {
     arguments: &'a Arguments,
 }
 
-/// A line of a listing.
+/// A file and its name, or its path.
 struct Item {
     name: Vec<u8>,
     znode: Arc<Znode>,
@@ -101,9 +101,13 @@ impl Lister<'_> {
         }
         let has_titles = self.arguments.recursive || self.arguments.specs.len() > 1;
         let base = path.strip_suffix(b"/").unwrap_or(path).to_vec();
-        let mut pending = vec![(base, znode)];
+        let mut pending = vec![Item { name: base, znode }];
         let mut seen = HashSet::new();
-        while let Some((path, directory)) = pending.pop() {
+        while let Some(Item {
+            name: path,
+            znode: directory,
+        }) = pending.pop()
+        {
             if !seen.insert(directory.id()) {
                 let place = Place::new(&open.name, path.as_slice());
                 self.complain(&format!("{place}: this directory was listed already"));
@@ -145,7 +149,7 @@ impl Lister<'_> {
         open: &OpenFileSystem,
         directory: &Arc<Znode>,
         path: &[u8],
-    ) -> Result<Vec<(Vec<u8>, Arc<Znode>)>, Failure> {
+    ) -> Result<Vec<Item>, Failure> {
         let entries = self.names(open, directory, path);
         let mut below = Vec::new();
         for batch in entries.chunks(BATCH) {
@@ -163,8 +167,11 @@ impl Lister<'_> {
                     let is_self = item.name == b"." || item.name == b"..";
                     item.znode.kind() == FileKind::Directory && !is_self
                 };
-                let found = items.iter().filter(is_below);
-                below.extend(found.map(|item| (child(path, &item.name), Arc::clone(&item.znode))));
+                let found = items.iter().filter(is_below).map(|item| Item {
+                    name: child(path, &item.name),
+                    znode: Arc::clone(&item.znode),
+                });
+                below.extend(found);
             }
             self.items(open, path, &items)?;
         }

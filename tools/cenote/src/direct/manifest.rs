@@ -105,7 +105,7 @@ impl Writer {
                 if self.with_hashes {
                     let hash = content::hash_all(&volume).map_err(|source| Failure::Volume {
                         dataset: dataset.name().as_str().to_owned(),
-                        source,
+                        source: Box::new(source),
                     })?;
                     members.push(("sha256", hash.into()));
                 }
@@ -134,7 +134,7 @@ impl Writer {
         let root = open.files.root();
         let walk = open.files.walk(root).map_err(|source| Failure::Path {
             place: Box::new(Place::new(&open.name, "")),
-            source,
+            source: Box::new(source),
         })?;
         let mut comma = "";
         for item in walk {
@@ -201,7 +201,7 @@ impl Writer {
         let name = head.name().as_str().to_owned();
         let failed = |source: DslError| Failure::Dataset {
             dataset: name.clone(),
-            source,
+            source: Box::new(source),
         };
         session.unlock(&head)?;
         let snapshots = head.listed_snapshots().map_err(failed)?;

@@ -21,6 +21,8 @@ mod entry;
 mod failure;
 mod find;
 mod find_condition;
+mod help;
+mod inspect;
 mod keys;
 mod line;
 mod ls;
@@ -36,6 +38,8 @@ mod stop;
 mod tree;
 mod verify;
 
+pub use help::text as help;
+
 use failure::{Exit, Failure};
 use line::CommandLine;
 use std::ffi::OsString;
@@ -44,6 +48,7 @@ use std::process::ExitCode;
 /// A command: its name and what it does with its command line.
 type Command = (&'static str, fn(&mut CommandLine) -> Result<Exit, Failure>);
 
+/// All commands, in the order of the overview.
 const COMMANDS: &[Command] = &[
     ("ls", ls::run),
     ("tree", tree::run),
@@ -55,6 +60,7 @@ const COMMANDS: &[Command] = &[
     ("dump", dump::run),
     ("manifest", manifest::run),
     ("verify", verify::run),
+    ("inspect", inspect::run),
 ];
 
 /// Whether `word` is one of the commands here.

@@ -27,11 +27,6 @@ impl Output {
         }
     }
 
-    /// Whether a person reads it.
-    pub fn is_terminal(&self) -> bool {
-        self.is_terminal
-    }
-
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.out.write_all(bytes).map_err(Failure::Output)

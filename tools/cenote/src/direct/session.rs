@@ -90,7 +90,7 @@ impl Session {
     /// Without `-d` a pool that the daemon has imported is found where the daemon found it.
     pub fn open(options: &PoolOptions, pool: &str) -> Result<Self, Failure> {
         let mut options = options.clone();
-        if options.devices.is_empty() {
+        if !places(&options).1 {
             options.devices = crate::connect::imported_devices(pool);
         }
         let options = &options;
@@ -108,7 +108,7 @@ impl Session {
         let opened = opened.map_err(|source| Failure::Import {
             pool: candidate.name().to_owned(),
             diagnosis: diagnosis::import(&candidate, &source, &failures),
-            source,
+            source: Box::new(source),
         })?;
         Ok(Self {
             pool: Arc::new(opened),
@@ -128,7 +128,7 @@ impl Session {
         let name = format!("{}{}", self.pool.name(), &given[end..]);
         DatasetName::parse(&name).map_err(|source| Failure::Dataset {
             dataset: given.to_owned(),
-            source: DslError::BadName { text: name, source },
+            source: Box::new(DslError::BadName { text: name, source }),
         })
     }
 
@@ -137,7 +137,7 @@ impl Session {
         let name = self.full_name(given)?;
         let failed = |source| Failure::Dataset {
             dataset: name.as_str().to_owned(),
-            source,
+            source: Box::new(source),
         };
         let dataset = self.pool.dsl().dataset(&name).map_err(failed)?;
         self.keys.unlock(&dataset)?;
@@ -148,7 +148,7 @@ impl Session {
     pub fn object_set(&self, dataset: &Dataset) -> Result<Arc<ObjectSet>, Failure> {
         dataset.object_set().map_err(|source| Failure::Dataset {
             dataset: dataset.name().as_str().to_owned(),
-            source,
+            source: Box::new(source),
         })
     }
 
@@ -156,7 +156,7 @@ impl Session {
     pub fn dataset_type(&self, dataset: &Dataset) -> Result<DatasetType, Failure> {
         dataset.dataset_type().map_err(|source| Failure::Dataset {
             dataset: dataset.name().as_str().to_owned(),
-            source,
+            source: Box::new(source),
         })
     }
 
@@ -183,7 +183,7 @@ impl Session {
         };
         let files = opened.map_err(|source| Failure::Path {
             place: Box::new(Place::new(&name, "")),
-            source,
+            source: Box::new(source),
         })?;
         Ok(OpenFileSystem {
             files: Arc::new(files),
@@ -231,7 +231,7 @@ impl Session {
         };
         opened.map_err(|source| Failure::Volume {
             dataset: name,
-            source,
+            source: Box::new(source),
         })
     }
 
@@ -293,7 +293,7 @@ impl OpenFileSystem {
     pub fn failure(&self, path: &[u8], source: PosixError) -> Failure {
         Failure::Path {
             place: Box::new(Place::new(&self.name, path)),
-            source,
+            source: Box::new(source),
         }
     }
 

@@ -84,8 +84,11 @@ fn describe(
     output.text(&text)
 }
 
-/// All extended attributes with their values.
-fn xattrs(open: &OpenFileSystem, znode: &Znode) -> Result<Vec<(Vec<u8>, Vec<u8>)>, PosixError> {
+/// The name and value of an extended attribute.
+type Xattr = (Vec<u8>, Vec<u8>);
+
+/// All extended attributes.
+fn xattrs(open: &OpenFileSystem, znode: &Znode) -> Result<Vec<Xattr>, PosixError> {
     let names = open.files.xattr_names(znode)?;
     let each = names.into_iter().map(|name| {
         let value = open.files.require_xattr(znode, &name)?;

@@ -86,7 +86,7 @@ pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
     follower.progress.finish();
     let mut report = report.map_err(|source| Failure::Verify {
         pool: session.pool().name().to_owned(),
-        source,
+        source: Box::new(source),
     })?;
     name_files(&session, &mut report.damaged);
     let mut output = Output::new();

@@ -79,7 +79,7 @@ impl TargetDirectory {
             Ok(stat) => Ok(Some(Standing {
                 kind: FileType::from_raw_mode(stat.st_mode as RawMode),
                 size: u64::try_from(stat.st_size).unwrap_or(0),
-                modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+                modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
             })),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
