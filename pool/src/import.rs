@@ -226,7 +226,8 @@ fn open_at(
         }
         false => provisional.mos,
     };
-    let mut config = read_config(&mos)?;
+    let config = read_config(&mos).map_err(|error| missing_or(candidate, devices, error));
+    let mut config = config?;
     let mut tree = config
         .vdev_tree
         .clone()

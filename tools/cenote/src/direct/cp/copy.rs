@@ -140,10 +140,12 @@ impl<'a> Copier<'a> {
                 return Ok(());
             }
         }
-        while !self.frames.is_empty() {
+        while self.frames.len() > 1 {
             self.leave()?;
         }
-        self.end()
+        // Taking the journal away changes the time of the directory that it is in.
+        self.end()?;
+        self.leave()
     }
 
     /// Copies one file as `name` in `parent`.
@@ -163,7 +165,7 @@ impl<'a> Copier<'a> {
         self.end()
     }
 
-    /// Writes everything out; the journal has done its work.
+    /// The journal has done its work.
     fn end(&mut self) -> Result<(), Failure> {
         match &self.journal {
             Some(journal) => journal
