@@ -4,10 +4,15 @@ use crate::golden::Golden;
 use crate::manifest::Key;
 use crate::mounted;
 use crate::program::Cenote;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// How often a busy mount is tried again.
+const BUSY_TRIES: usize = 40;
 
 /// How to import a pool.
 #[derive(Clone, Debug, Default)]
@@ -85,9 +90,37 @@ pub fn guids(cenote: &Cenote, pool: &str) -> Result<BTreeMap<String, (String, u6
     Ok(guids)
 }
 
-/// Size and sha256 of a volume or a snapshot of one, as `cenote dump` writes it.
-pub fn volume(cenote: &Cenote, name: &str) -> Result<(u64, String)> {
-    let outcome = cenote.run("cenote", &["dump", name, "-"])?.success()?;
+/// Mounts `dataset` on a directory of the user's, and returns where.
+pub fn mount(cenote: &Cenote, dataset: &str) -> Result<PathBuf> {
+    let directory = cenote.subdirectory("mount")?;
+    let at = directory.to_str().context("a path in UTF-8")?;
+    cenote.run("cenote", &["mount", dataset, at])?.success()?;
+    Ok(directory)
+}
+
+/// Unmounts what is mounted on `directory`.
+///
+/// Tests run side by side in one process. While another one starts a command, its child has a copy
+/// of every open file for a moment, ours too: that is when the mount is busy without our doing.
+pub fn unmount(cenote: &Cenote, directory: &Path) -> Result<()> {
+    let at = directory.to_str().context("a path in UTF-8")?;
+    for _ in 0..BUSY_TRIES {
+        let outcome = cenote.run("cenote", &["unmount", at])?;
+        if outcome.code == Some(0) || !outcome.stderr.contains("busy") {
+            outcome.success()?;
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    bail!("{at} stays busy")
+}
+
+/// Size and sha256 of a volume or a snapshot of one, as `cenote dump` writes it with `options`.
+pub fn volume(cenote: &Cenote, name: &str, options: &[String]) -> Result<(u64, String)> {
+    let mut command: Vec<&str> = vec!["dump", "--quiet"];
+    command.extend(options.iter().map(String::as_str));
+    command.extend([name, "-"]);
+    let outcome = cenote.run("cenote", &command)?.success()?;
     let sum = mounted::hex(&Sha256::digest(&outcome.stdout));
     Ok((outcome.stdout.len() as u64, sum))
 }

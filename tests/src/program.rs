@@ -207,7 +207,7 @@ impl Drop for Cenote {
                 time: Duration::from_secs(20),
                 ..Limits::default()
             };
-            let stop = self.command("cenote", &["daemon", "stop"]);
+            let stop = self.command("cenote", &["daemon", "stop", "--force"]);
             if let Err(error) = run(stop, b"", limits) {
                 eprintln!("cannot stop the daemon: {error:#}");
             }

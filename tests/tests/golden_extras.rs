@@ -10,7 +10,7 @@ use cenote_tests::program::Cenote;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The pool of a kind, imported, with everybody who is needed to look at it.
 fn imported(kind: &str, import: &Import) -> Result<Option<(Cenote, Golden)>> {
@@ -20,20 +20,6 @@ fn imported(kind: &str, import: &Import) -> Result<Option<(Cenote, Golden)>> {
     let cenote = Cenote::new()?;
     pool::import(&cenote, &golden, &golden.devices()?, import)?;
     Ok(Some((cenote, golden)))
-}
-
-/// Mounts `dataset` and returns where.
-fn mount(cenote: &Cenote, dataset: &str) -> Result<PathBuf> {
-    let directory = cenote.subdirectory("mount")?;
-    let at = directory.to_str().context("a path in UTF-8")?;
-    cenote.run("cenote", &["mount", dataset, at])?.success()?;
-    Ok(directory)
-}
-
-fn unmount(cenote: &Cenote, directory: &Path) -> Result<()> {
-    let at = directory.to_str().context("a path in UTF-8")?;
-    cenote.run("cenote", &["unmount", at])?.success()?;
-    Ok(())
 }
 
 /// Which spellings of a name find the file, in datasets that fold case or normalize: the manifest
@@ -51,7 +37,7 @@ fn names_are_folded() -> Result<()> {
         .context("lookups")?;
     let mut wrong = Vec::new();
     for (dataset, spellings) in lookups {
-        let directory = mount(&cenote, dataset)?;
+        let directory = pool::mount(&cenote, dataset)?;
         for (spelling, wanted) in spellings.as_object().context("spellings")? {
             let found = match fs::symlink_metadata(directory.join(spelling)) {
                 Ok(metadata) => Value::from(metadata.ino()),
@@ -62,7 +48,7 @@ fn names_are_folded() -> Result<()> {
                 wrong.push(format!("{dataset} {spelling:?}: {found}, wanted {wanted}"));
             }
         }
-        unmount(&cenote, &directory)?;
+        pool::unmount(&cenote, &directory)?;
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
@@ -131,7 +117,7 @@ fn snapshots_are_below_dot_zfs() -> Result<()> {
         return Ok(());
     };
     let dataset = format!("{}/data", golden.manifest.pool);
-    let directory = mount(&cenote, &dataset)?;
+    let directory = pool::mount(&cenote, &dataset)?;
     let names = |path: &Path| -> Result<Vec<String>> {
         let entries = fs::read_dir(path)?;
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
@@ -155,7 +141,7 @@ fn snapshots_are_below_dot_zfs() -> Result<()> {
     let tolerance = Tolerance::of("raidz1-3", &golden.manifest);
     let differences = compare::entries(&want, &have, &tolerance);
     ensure!(differences.is_empty(), "{}", differences.join("\n"));
-    unmount(&cenote, &directory)
+    pool::unmount(&cenote, &directory)
 }
 
 /// Without its key an encrypted dataset says so, and others are not concerned.

@@ -9,7 +9,7 @@ use cenote_tests::golden::Golden;
 use cenote_tests::manifest::{Dataset, Datasets};
 use cenote_tests::pool::{self, Import};
 use cenote_tests::program::Cenote;
-use cenote_tests::{mounted, test_each_golden_pool};
+use cenote_tests::{mounted, offline, test_each_golden_pool};
 
 /// More differences than this are counted only.
 const SHOWN_MAX: usize = 30;
@@ -55,6 +55,8 @@ fn compare_imported(golden: &Golden, import: &Import, wanted: &Datasets) -> Resu
 
 /// Everything that `wanted` names, as a user of the imported pool finds it.
 fn read_all(cenote: &Cenote, golden: &Golden, wanted: &Datasets) -> Result<Datasets> {
+    // What reads a volume opens the pool by itself, and needs its keys again.
+    let options = offline::options(cenote, golden)?;
     let guids = pool::guids(cenote, &golden.manifest.pool)?;
     let mut found = Datasets::new();
     for (name, want) in wanted {
@@ -77,7 +79,7 @@ fn read_all(cenote: &Cenote, golden: &Golden, wanted: &Datasets) -> Result<Datas
             have.entries = Some(walked?);
         }
         if want.volume.is_some() {
-            have.volume = Some(pool::volume(cenote, name)?);
+            have.volume = Some(pool::volume(cenote, name, &options)?);
         }
         found.insert(name.clone(), have);
     }
