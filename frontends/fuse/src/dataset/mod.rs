@@ -128,7 +128,8 @@ impl DatasetFiles {
     fn attr(&self, tree: usize, znode: &Znode) -> Result<Attr, Errno> {
         let files = self.trees.get(tree)?;
         let mut attr = attr_of(&files.stat(znode));
-        if tree > 0 && znode.id() == files.root() {
+        let is_snapshot = tree > 0 || self.trees.is_snapshot();
+        if is_snapshot && znode.id() == files.root() {
             attr.ino = control::snapshot_ino(files.set().id());
         }
         Ok(attr)

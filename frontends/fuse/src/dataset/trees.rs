@@ -58,6 +58,11 @@ impl Trees {
         Ok(numbered.collect())
     }
 
+    /// Whether what is mounted is itself a snapshot.
+    pub(super) fn is_snapshot(&self) -> bool {
+        self.dataset.is_snapshot()
+    }
+
     /// The tree number of the snapshot `name`, which is opened if it was not yet.
     pub(super) fn open_snapshot(&self, name: &[u8]) -> Result<Option<usize>, Errno> {
         let Some(snapshot) = self.dataset.snapshot(name).map_err(|_| Errno::IO)? else {
