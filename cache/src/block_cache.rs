@@ -2,7 +2,8 @@
 
 use crate::arc::{ArcCache, ArcCounters, BlockId};
 use crate::flight::Flights;
-use cenote_io::{IoError, Pipeline, ReadContext, Workers};
+use cenote_base::Bookmark;
+use cenote_io::{IoError, ObjsetKeys, Pipeline, ReadContext, Workers};
 use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
 
@@ -110,6 +111,39 @@ impl BlockCache {
         let stored = Arc::new(self.pipeline.read_stored(pointer, ctx.bookmark)?);
         self.stored.insert(id, Arc::clone(&stored));
         self.decode(pointer, id, stored, ctx)
+    }
+
+    /// Reads and decodes those of several blocks that are not cached yet, neighbours in one
+    /// request. What cannot be had this way is left to [`Self::read`], which says why.
+    pub fn fetch(&self, blocks: &[(BlockPointer, Bookmark)], keys: Option<&ObjsetKeys>) {
+        let mut wanted = Vec::with_capacity(blocks.len());
+        let mut flights = Vec::with_capacity(blocks.len());
+        for (pointer, bookmark) in blocks {
+            let id = id_of(pointer);
+            let is_cached = self.decoded.contains(&id) || self.stored.contains(&id);
+            if pointer.is_embedded() || pointer.is_hole() || is_cached {
+                continue;
+            }
+            if let Some(flight) = self.flights.try_begin(id) {
+                wanted.push((*pointer, *bookmark));
+                flights.push(flight);
+            }
+        }
+        let stored = self.pipeline.read_stored_batch(&wanted);
+        // Each flight lands as soon as its own block is decoded.
+        for (((pointer, bookmark), stored), flight) in wanted.iter().zip(stored).zip(flights) {
+            if let Some(stored) = stored {
+                let (id, stored) = (id_of(pointer), Arc::new(stored));
+                self.stored.insert(id, Arc::clone(&stored));
+                let context = ReadContext {
+                    bookmark: *bookmark,
+                    keys,
+                };
+                // An error here meets whoever asks for the block.
+                let _ = self.decode(pointer, id, stored, context);
+            }
+            drop(flight);
+        }
     }
 
     fn decode(

@@ -39,6 +39,13 @@ impl Flights {
         None
     }
 
+    /// Begins to read `id`, unless another thread does so already.
+    pub(crate) fn try_begin(&self, id: BlockId) -> Option<Flight<'_>> {
+        // A flight made in vain would end the other thread's when dropped, so none is made.
+        let is_new = self.lock().insert(id);
+        is_new.then(|| Flight { flights: self, id })
+    }
+
     /// Whether a read of `id` is under way.
     pub(crate) fn contains(&self, id: &BlockId) -> bool {
         self.lock().contains(id)
@@ -50,5 +57,26 @@ impl Drop for Flight<'_> {
         let removed = self.flights.lock().remove(&self.id);
         assert!(removed, "a flight ends once");
         self.flights.landed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asking for a flight under way once made a second one and dropped it under the lock, which
+    /// locked the daemon up; without the lock it would have ended the first thread's flight.
+    #[test]
+    fn a_flight_under_way_is_left_alone() {
+        let flights = Flights::default();
+        let id = BlockId {
+            dva: [8, 4096],
+            birth: 7,
+        };
+        let flight = flights.try_begin(id).expect("nobody reads it yet");
+        assert!(flights.try_begin(id).is_none());
+        assert!(flights.contains(&id), "it still flies");
+        drop(flight);
+        assert!(!flights.contains(&id));
     }
 }

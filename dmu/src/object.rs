@@ -2,10 +2,14 @@
 
 use crate::error::DmuError;
 use crate::object_set::ObjectSet;
-use cenote_base::{BlockId, ObjectId};
+use cenote_base::{BlockId, Bookmark, ObjectId};
 use cenote_cache::Block;
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode};
 use std::sync::Arc;
+
+/// Bytes of contents that one worker reads and decodes at a time: enough for one large request
+/// to the device, little enough that several workers have something to do.
+const FETCH_BYTES: u64 = 512 << 10;
 
 /// An object of an open object set.
 #[derive(Clone, Debug)]
@@ -146,22 +150,39 @@ impl Object {
             .iter()
             .filter(|p| !p.is_hole() && !cache.has(p))
             .count();
-        let mut blocks = if missing > 1 {
-            let items = pointers.into_iter().zip(first.0..).collect();
-            let object = self.clone();
-            let read = move |(pointer, id): (BlockPointer, u64)| object.read_data(&pointer, id);
-            cache
-                .workers()
-                .map(items, read)
-                .into_iter()
-                .collect::<Result<Vec<_>, _>>()?
-        } else {
-            let each = pointers.iter().zip(first.0..);
-            each.map(|(pointer, id)| self.read_data(pointer, id))
-                .collect::<Result<Vec<_>, _>>()?
-        };
+        if missing > 1 {
+            self.fetch_shared(&pointers, first.0);
+        }
+        let each = pointers.iter().zip(first.0..);
+        let blocks = each.map(|(pointer, id)| self.read_data(pointer, id));
+        let mut blocks = blocks.collect::<Result<Vec<_>, _>>()?;
         blocks.resize(count, None);
         Ok(blocks)
+    }
+
+    /// Reads data blocks into the cache; `first` is the number of the first.
+    pub(crate) fn fetch(&self, pointers: &[BlockPointer], first: u64) {
+        let (objset, object) = (self.set.id(), self.id);
+        let place = |id| Bookmark::data(objset, object, BlockId(id));
+        let blocks: Vec<_> = pointers
+            .iter()
+            .zip(first..)
+            .map(|(pointer, id)| (*pointer, place(id)))
+            .collect();
+        self.set
+            .cache()
+            .fetch(&blocks, self.set.keys().map(AsRef::as_ref));
+    }
+
+    /// As [`Self::fetch`], shared out among the workers.
+    fn fetch_shared(&self, pointers: &[BlockPointer], first: u64) {
+        let size = self.dnode.data_block_size;
+        let each = usize::try_from(FETCH_BYTES / size).unwrap_or(1).max(1);
+        let groups = pointers.chunks(each).map(<[BlockPointer]>::to_vec);
+        let items = groups.zip((first..).step_by(each)).collect();
+        let object = self.clone();
+        let fetch = move |(group, first): (Vec<BlockPointer>, u64)| object.fetch(&group, first);
+        self.set.cache().workers().map(items, fetch);
     }
 
     pub(crate) fn read_data(

@@ -46,12 +46,9 @@ impl Streams {
         let fetch = |from: u64, to: u64| {
             let object = object.clone();
             move || {
-                let Ok(pointers) = object.data_pointers(BlockId(from), BlockId(to)) else {
-                    return;
-                };
-                for (pointer, id) in pointers.iter().zip(from..) {
-                    // An error here will meet the reader itself, if it ever comes so far.
-                    let _ = object.read_data(pointer, id);
+                // An error here will meet the reader itself, if it ever comes so far.
+                if let Ok(pointers) = object.data_pointers(BlockId(from), BlockId(to)) {
+                    object.fetch(&pointers, from);
                 }
             }
         };

@@ -9,8 +9,13 @@ use cenote_base::{Bookmark, MemoryBudget};
 use cenote_codec::checksum::Salt;
 use cenote_codec::compress::{self, Compression};
 use cenote_ondisk::{BlockPointer, CompressionKind, byteswap};
-use cenote_vdev::Vdevs;
+use cenote_vdev::{BatchRead, Vdevs};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// How long a read waits for memory that other reads have leased: far longer than any of them
+/// takes, so that only a budget that is really too small is told of.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a read needs to know beside the pointer.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +106,9 @@ impl Pipeline {
             !pointer.is_hole(),
             "holes have no bytes: the caller makes the zeros"
         );
-        let lease = self.memory.lease(pointer.physical_size());
+        let lease = self
+            .memory
+            .lease_patiently(pointer.physical_size(), PATIENCE);
         let _lease = lease.map_err(|source| IoError::Memory { bookmark, source })?;
         let result = if pointer.is_gang() {
             gang::read(self, pointer, bookmark)
@@ -116,6 +123,47 @@ impl Pipeline {
             Err(_) => self.counters.unreadable.add(1),
         }
         result
+    }
+
+    /// Reads the stored bytes of several blocks at once, neighbours in one request.
+    ///
+    /// `None` where the fast way did not lead to bytes with the right checksum: such a block
+    /// takes [`Self::read_stored`], which tries all copies and redundancy.
+    pub fn read_stored_batch(&self, blocks: &[(BlockPointer, Bookmark)]) -> Vec<Option<Vec<u8>>> {
+        let is_simple = |pointer: &BlockPointer| {
+            pointer.check().is_ok()
+                && !pointer.is_embedded()
+                && !pointer.is_hole()
+                && !pointer.is_gang()
+                && !self.verify_needs_salt(pointer)
+        };
+        let read_of = |pointer: &BlockPointer| {
+            let size = usize::try_from(pointer.physical_size()).expect("at most 32 MiB");
+            BatchRead {
+                dva: pointer.dva(0),
+                size,
+                birth: pointer.physical_birth(),
+            }
+        };
+        let simple: Vec<usize> = (0..blocks.len())
+            .filter(|i| is_simple(&blocks[*i].0))
+            .collect();
+        let reads: Vec<BatchRead> = simple.iter().map(|i| read_of(&blocks[*i].0)).collect();
+        let bytes = reads.iter().map(|read| read.size as u64).sum();
+        let mut stored: Vec<Option<Vec<u8>>> = blocks.iter().map(|_| None).collect();
+        let Ok(_lease) = self.memory.lease(bytes) else {
+            return stored;
+        };
+        for (index, data) in simple.into_iter().zip(self.vdevs.read_batch(&reads)) {
+            let (pointer, bookmark) = &blocks[index];
+            let good = |data: &Vec<u8>| matches!(self.verify(pointer, data, *bookmark), Ok(true));
+            stored[index] = data.filter(good);
+            if let Some(data) = &stored[index] {
+                self.counters.blocks_read.add(1);
+                self.counters.bytes_read.add(data.len() as u64);
+            }
+        }
+        stored
     }
 
     /// Reads a block that is not a gang from the first copy that has the right checksum.
@@ -224,7 +272,7 @@ impl Pipeline {
             }
         };
         let size = pointer.logical_size();
-        let lease = self.memory.lease(size);
+        let lease = self.memory.lease_patiently(size, PATIENCE);
         let _lease = lease.map_err(|source| IoError::Memory { bookmark, source })?;
         let mut logical = vec![0; usize::try_from(size).expect("checked to be at most 16 MiB")];
         match compress::decompress(kind, stored, &mut logical) {
