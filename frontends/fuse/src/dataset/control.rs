@@ -9,12 +9,15 @@ pub(super) const CONTROL_NAME: &[u8] = b".zfs";
 pub(super) const CONTROL_INO: u64 = 0xffff_ffff_ffff;
 /// The inode number of `.zfs/snapshot`.
 pub(super) const SNAPSHOTS_INO: u64 = 0xffff_ffff_fffd;
+/// What the numbers of snapshots' root directories count down from: as seen on mounted snapshots
+/// of the golden pools.
+const SNAPSHOT_ROOTS_INO: u64 = 0xffff_ffff_fffc;
 /// The cookie in the root's listing at which `.zfs` stands; entries of the directory follow.
 pub(super) const COOKIE: u64 = 2;
 
 /// The inode number of a snapshot's root directory.
 pub(super) fn snapshot_ino(objset: ObjsetId) -> u64 {
-    CONTROL_INO.wrapping_sub(objset.0)
+    SNAPSHOT_ROOTS_INO.wrapping_sub(objset.0)
 }
 
 pub(super) fn ino(node: Node) -> u64 {
