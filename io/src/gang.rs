@@ -106,18 +106,22 @@ fn read_header(
 ) -> Result<Vec<BlockPointer>, IoError> {
     let mut failure = None;
     for dva in pointer.dvas() {
+        // One read serves both forms: the classic header is the start of the space that a larger
+        // one would fill, and judging it first by the wrong form would blame good devices.
         let large = pipeline.vdevs().allocation_min(dva.vdev()).unwrap_or(0);
-        let sizes = [
-            Some(HEADER_SIZE_CLASSIC),
-            (large > HEADER_SIZE_CLASSIC).then_some(large),
-        ];
-        for size in sizes.into_iter().flatten() {
-            let verify = |header: &[u8]| header_is_good(header, pointer, leader.uses_crypt());
-            let birth = pointer.physical_birth();
-            match pipeline.vdevs().read(dva, size, birth, &verify) {
-                Ok(header) => return Ok(members(&header)),
-                Err(error) => failure = Some(error),
+        let size = large.max(HEADER_SIZE_CLASSIC);
+        let verify = |space: &[u8]| header_in(space, pointer, leader.uses_crypt()).is_some();
+        let read = pipeline
+            .vdevs()
+            .read(dva, size, pointer.physical_birth(), &verify);
+        match read {
+            Ok(space) => {
+                let header = header_in(&space, pointer, leader.uses_crypt());
+                return Ok(members(
+                    header.expect("the read was judged by the same rule"),
+                ));
             }
+            Err(error) => failure = Some(error),
         }
     }
     let pointer = Box::new(*pointer);
@@ -133,6 +137,13 @@ fn read_header(
             problem: "a header has no address",
         },
     })
+}
+
+/// The header at the start of its space: the classic 512 bytes, or all of it.
+fn header_in<'a>(space: &'a [u8], pointer: &BlockPointer, protected: bool) -> Option<&'a [u8]> {
+    let sizes = [HEADER_SIZE_CLASSIC, space.len()];
+    let mut headers = sizes.into_iter().map(|size| &space[..size]);
+    headers.find(|header| header_is_good(header, pointer, protected))
 }
 
 fn word(bytes: &[u8], offset: usize, big: bool) -> u64 {
@@ -223,6 +234,18 @@ mod tests {
             header[480 + 8 * i..488 + 8 * i].copy_from_slice(&bytes(word));
         }
         (header, leader)
+    }
+
+    /// Reading 512 bytes first once charged a checksum error to each device that held a header
+    /// of the larger form.
+    #[test]
+    fn both_forms_are_found_in_one_read() {
+        let (classic, leader) = sealed_header(false);
+        let mut space = classic.clone();
+        space.resize(4096, 0);
+        assert_eq!(header_in(&space, &leader, false), Some(&classic[..]));
+        space[0] ^= 1;
+        assert_eq!(header_in(&space, &leader, false), None);
     }
 
     #[test]

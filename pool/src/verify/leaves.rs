@@ -7,6 +7,7 @@ use cenote_ondisk::block_pointer::Protection;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use cenote_vdev::{BatchRead, CopyHealth};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What checking one block found.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Checked {
 const GROUP_BYTES: u64 = 4 << 20;
 /// Groups between two looks at the watcher.
 const GROUPS_PER_ROUND: usize = 16;
+/// How long a group waits for the buffers of others: far longer than any of them takes.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Cuts sorted visits into groups for workers, and those into rounds.
 pub(crate) fn rounds(visits: Vec<Visit>) -> Vec<Vec<Vec<Visit>>> {
@@ -64,6 +67,19 @@ pub(crate) fn check_group(
     let plain: Vec<usize> = (0..group.len())
         .filter(|i| !group[*i].pointer.is_embedded() && !group[*i].pointer.is_gang())
         .collect();
+    // Decoding leases from the pipeline's budget; these buffers have one of their own, so that
+    // nobody waits for memory while holding what others wait for.
+    let bytes: u64 = plain
+        .iter()
+        .map(|i| group[*i].pointer.physical_size())
+        .sum();
+    let bytes = bytes.min(engine.buffers.limit());
+    let Ok(_lease) = engine.buffers.lease_patiently(bytes, PATIENCE) else {
+        let each = group.iter().zip(keys);
+        return each
+            .map(|(visit, keys)| check(engine, visit, keys.as_deref(), false))
+            .collect();
+    };
     let reads: Vec<BatchRead> = plain
         .iter()
         .map(|i| batch_read(&group[*i].pointer))

@@ -51,11 +51,7 @@ pub fn verify(
     options: &VerifyOptions,
     watcher: &dyn Watcher,
 ) -> Result<VerifyReport, VerifyError> {
-    let engine = Engine {
-        pipeline: Arc::clone(pool.cache().pipeline()),
-        workers: Arc::clone(pool.cache().workers()),
-        options: options.clone(),
-    };
+    let engine = Engine::new(pool, options.clone());
     let mut walk = begin(pool)?;
     let (pool_guid, txg) = (pool.guid().0, pool.txg().0);
     let identity = Identity {
@@ -149,11 +145,7 @@ pub(crate) fn recent_metadata_is_good(pool: &Pool, since: Txg) -> Result<bool, I
     for root in &mut walk.roots {
         root.since = root.since.max(since);
     }
-    let engine = Engine {
-        pipeline: Arc::clone(pool.cache().pipeline()),
-        workers: Arc::clone(pool.cache().workers()),
-        options: VerifyOptions::default(),
-    };
+    let engine = Engine::new(pool, VerifyOptions::default());
     let pause = walk.run(&engine, &Unwatched, &|| false);
     assert_eq!(pause, Pause::Finished, "nobody cancels and no state is due");
     Ok(walk.report.damaged.is_empty() && walk.report.space.is_empty())

@@ -155,11 +155,16 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
         };
         // Blocks of later txgs are not in the space maps before the log is claimed.
         let mut chain = log.chain();
-        let mut pointers: Vec<BlockPointer> = chain
-            .by_ref()
-            .map_while(Result::ok)
-            .map(|block| block.pointer)
-            .collect();
+        let mut pointers = Vec::new();
+        for block in chain.by_ref().map_while(Result::ok) {
+            pointers.push(block.pointer);
+            // What claimed records point to is allocated until the log is replayed.
+            if log.is_claimed() {
+                let claimed = log.header().claim_txg;
+                let writes = block.data_pointers().writes.into_iter();
+                pointers.extend(writes.filter(|pointer| pointer.logical_birth() >= claimed));
+            }
+        }
         // The block after the last written one is allocated, too.
         pointers.push(*chain.end());
         for pointer in pointers.iter().filter(|p| p.physical_birth() <= pool.txg()) {

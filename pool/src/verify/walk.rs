@@ -13,7 +13,8 @@ use super::claims::{Claim, Claims};
 use super::leaves::{self, Checked};
 use super::report::{DamagedBlock, VerifyOptions, VerifyProgress, VerifyReport, Watcher};
 use super::visit::Visit;
-use cenote_base::{Bookmark, ObjectId, ObjsetId, Txg};
+use crate::pool::Pool;
+use cenote_base::{Bookmark, MemoryBudget, ObjectId, ObjsetId, Txg};
 use cenote_io::{ObjsetKeys, Pipeline, Workers};
 use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
@@ -68,7 +69,23 @@ pub(crate) enum Pause {
 pub(crate) struct Engine {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) workers: Arc<Workers>,
+    /// What the stored bytes of groups that are being checked may take.
+    pub(crate) buffers: Arc<MemoryBudget>,
     pub(crate) options: VerifyOptions,
+}
+
+impl Engine {
+    /// An engine over `pool`'s pipeline, with half as much memory again for what it reads.
+    pub(crate) fn new(pool: &Pool, options: VerifyOptions) -> Self {
+        let pipeline = Arc::clone(pool.cache().pipeline());
+        let buffers = MemoryBudget::new(pipeline.memory().limit() / 2);
+        Self {
+            pipeline,
+            workers: Arc::clone(pool.cache().workers()),
+            buffers,
+            options,
+        }
+    }
 }
 
 impl Walk {
