@@ -4,14 +4,18 @@
 //! that claims absurd sizes then meets [`MemoryExceeded`] and not the system's out-of-memory
 //! killer. Leases give back what they took when dropped.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A limit in bytes and how much of it is leased.
 #[derive(Debug)]
 pub struct MemoryBudget {
     limit: u64,
     leased: AtomicU64,
+    /// How many wait for leases to come back.
+    waiting: Mutex<u64>,
+    returned: Condvar,
 }
 
 /// The budget has no room for a lease.
@@ -32,6 +36,8 @@ impl MemoryBudget {
         Arc::new(Self {
             limit,
             leased: AtomicU64::new(0),
+            waiting: Mutex::new(0),
+            returned: Condvar::new(),
         })
     }
 
@@ -53,6 +59,38 @@ impl MemoryBudget {
                 limit,
             }),
         }
+    }
+
+    /// As [`Self::lease`], waiting for up to `patience` until others give back enough.
+    ///
+    /// For whoever holds no lease while it waits, or two could wait for each other. More than
+    /// the limit is refused at once.
+    pub fn lease_patiently(
+        self: &Arc<Self>,
+        bytes: u64,
+        patience: Duration,
+    ) -> Result<MemoryLease, MemoryExceeded> {
+        let refused = match self.lease(bytes) {
+            Ok(lease) => return Ok(lease),
+            Err(refused) if bytes > self.limit => return Err(refused),
+            Err(refused) => refused,
+        };
+        let end = Instant::now() + patience;
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting += 1;
+        // Whoever gives back looks at `waiting` under the lock, so none is missed from here on.
+        let outcome = loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.lease(bytes) {
+                Ok(lease) => break Ok(lease),
+                Err(_) if left.is_zero() => break Err(refused),
+                Err(_) => {}
+            }
+            let woken = self.returned.wait_timeout(waiting, left);
+            (waiting, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        };
+        *waiting -= 1;
+        outcome
     }
 
     /// The limit in bytes.
@@ -87,6 +125,10 @@ impl Drop for MemoryLease {
             before >= self.bytes,
             "a lease gives back what it took, once"
         );
+        let waiting = self.budget.waiting.lock();
+        if *waiting.unwrap_or_else(PoisonError::into_inner) > 0 {
+            self.budget.returned.notify_all();
+        }
     }
 }
 
@@ -113,5 +155,28 @@ mod tests {
             budget.lease(u64::MAX).is_err(),
             "a sum past 2^64 is refused, not wrapped"
         );
+    }
+
+    #[test]
+    fn the_patient_get_what_others_give_back() {
+        let budget = MemoryBudget::new(100);
+        let first = budget.lease(60).expect("60 of 100 fit");
+        let patience = Duration::from_millis(20);
+        assert!(
+            budget.lease_patiently(50, patience).is_err(),
+            "nobody gives back"
+        );
+        assert!(
+            budget.lease_patiently(101, Duration::MAX).is_err(),
+            "refused at once"
+        );
+        let waiter = {
+            let budget = Arc::clone(&budget);
+            std::thread::spawn(move || budget.lease_patiently(50, Duration::from_secs(60)).is_ok())
+        };
+        std::thread::sleep(patience);
+        drop(first);
+        assert!(waiter.join().expect("no panic"));
+        assert_eq!(budget.leased(), 0);
     }
 }

@@ -9,6 +9,7 @@
 
 #![deny(unsafe_code)]
 
+mod allocator;
 mod buffer;
 mod error;
 mod faulty;
@@ -21,6 +22,7 @@ mod partition;
 mod search;
 mod window;
 
+pub use allocator::return_large_buffers;
 pub use buffer::{AlignedBuf, DIRECT_ALIGNMENT};
 pub use error::DeviceError;
 pub use faulty::FaultyDevice;

@@ -26,7 +26,6 @@ use segment_map::SegmentMap;
 use state::Identity;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 use walk::{Engine, Pause, Walk};
 

@@ -30,6 +30,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use context::Context;
 
 fn main() -> ExitCode {
+    cenote_device::return_large_buffers();
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
