@@ -69,13 +69,9 @@ fn read_all(cenote: &Cenote, golden: &Golden, wanted: &Datasets) -> Result<Datas
             ..Dataset::default()
         };
         if want.entries.is_some() {
-            let directory = cenote.subdirectory("mount")?;
-            let at = directory
-                .to_str()
-                .context("a temporary directory in UTF-8")?;
-            cenote.run("cenote", &["mount", name, at])?.success()?;
+            let directory = pool::mount(cenote, name)?;
             let walked = mounted::walk(&directory).with_context(|| name.clone());
-            cenote.run("cenote", &["unmount", at])?.success()?;
+            pool::unmount(cenote, &directory)?;
             have.entries = Some(walked?);
         }
         if want.volume.is_some() {
