@@ -19,4 +19,4 @@ pub use candidate::{PoolCandidate, assemble};
 pub use error::{ImportError, MissingVdev};
 pub use import::import;
 pub use options::{ImportOptions, Rewind};
-pub use pool::Pool;
+pub use pool::{FoundDevice, Pool, VdevSpace};

@@ -13,6 +13,7 @@ use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::{VdevConfig, features};
 use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What a top-level vdev's space is and how much of it is taken, in bytes of its address space.
@@ -41,6 +42,16 @@ pub struct Pool {
     env: Arc<dyn Env>,
     metaslabs: Vec<Metaslabs>,
     space: BTreeMap<VdevId, VdevSpace>,
+    found: BTreeMap<Guid, FoundDevice>,
+}
+
+/// A device that was found when the pool was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundDevice {
+    /// Where.
+    pub path: PathBuf,
+    /// Bytes, labels and all.
+    pub size: u64,
 }
 
 impl Pool {
@@ -101,6 +112,7 @@ impl Pool {
             env: Arc::clone(env),
             metaslabs,
             space,
+            found: found_devices(candidate),
         })
     }
 
@@ -177,9 +189,25 @@ impl Pool {
         &self.space
     }
 
+    /// The devices that were found, by guid, with spares and cache devices: which of those are
+    /// the pool's, and which others it has, its dataset layer knows.
+    pub fn found_devices(&self) -> &BTreeMap<Guid, FoundDevice> {
+        &self.found
+    }
+
     pub(crate) fn metaslabs(&self) -> &[Metaslabs] {
         &self.metaslabs
     }
+}
+
+fn found_devices(candidate: &PoolCandidate) -> BTreeMap<Guid, FoundDevice> {
+    let (devices, paths) = (candidate.devices(), candidate.paths());
+    let found = devices.into_iter().filter_map(|(guid, device)| {
+        let path = paths.get(&guid)?.clone();
+        let size = device.size();
+        Some((guid, FoundDevice { path, size }))
+    });
+    found.collect()
 }
 
 /// Refuses features in use that must be known to read the pool.

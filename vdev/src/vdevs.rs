@@ -85,6 +85,8 @@ pub struct VdevStatus {
     pub path: Option<PathBuf>,
     /// What was opened, if anything.
     pub device: Option<String>,
+    /// Size of that device in bytes, labels and all.
+    pub device_size: Option<u64>,
     /// Health.
     pub state: VdevState,
     /// Why it is not healthy.
@@ -224,6 +226,7 @@ impl Vdevs {
                 parity: node.parity,
                 path: node.path.clone(),
                 device: device.map(|device| device.description()),
+                device_size: device.map(|device| device.size()),
                 state: node.state,
                 aux: node.aux,
                 class,

@@ -96,6 +96,7 @@ fn join(
         let sized = sizes(id);
         (vdev.space, vdev.ashift) = (sized.space, sized.ashift);
     }
+    vdev.space.physical = status.device_size.unwrap_or(0);
     let parent_ashift = vdev.ashift;
     if depth < DEPTH_MAX {
         let children = status.children.iter();
@@ -214,6 +215,7 @@ fn auxiliary(pool: &Pool, key: &'static str) -> Vec<Vdev> {
             .map(|path| path.to_string_lossy().into_owned());
         describe(&mut vdev, config);
         vdev.not_present = false;
+        set_found(&mut vdev, config, pool);
         if key == directory_keys::SPARES {
             vdev.spare = Some(match in_use.contains(&config.guid) {
                 true => SpareUse::InUse,
@@ -223,6 +225,26 @@ fn auxiliary(pool: &Pool, key: &'static str) -> Vec<Vdev> {
         vdev
     });
     each.collect()
+}
+
+/// Path and size of a spare or cache device as it was found, or that it was not.
+fn set_found(vdev: &mut Vdev, config: &VdevConfig, pool: &Pool) {
+    if let Some((draid, _)) = config.distributed_spare {
+        // A column's worth of space: that of the smallest device of the draid vdev.
+        let mut tree = pool.vdev_tree().walk();
+        let leaves = tree.find(|vdev| vdev.guid == draid);
+        let leaves = leaves.into_iter().flat_map(VdevConfig::leaves);
+        let sizes = leaves.filter_map(|leaf| Some(pool.found_devices().get(&leaf.guid)?.size));
+        vdev.space.physical = sizes.min().unwrap_or(0);
+        return;
+    }
+    match pool.found_devices().get(&config.guid) {
+        Some(found) => {
+            vdev.path = Some(found.path.to_string_lossy().into_owned());
+            vdev.space.physical = found.size;
+        }
+        None => (vdev.state, vdev.aux) = (VdevState::CantOpen, VdevAux::OpenFailed),
+    }
 }
 
 /// The spares that stand in for devices of the tree.
