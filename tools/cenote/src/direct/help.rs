@@ -53,7 +53,7 @@ usage: cenote ls [OPTION]... POOL/DATASET[@SNAPSHOT][:/PATH]...
 Lists directories, in order of names. Owners are shown as numbers, since the names of the
 system that wrote the pool are not known here.
 
-  -l, --long       mode ('+': it has an access control list), links, owner, group, size, time
+  -l, --long       mode (+: has an access control list), links, owner, group, size, time
   -a, --all        names that begin with a dot, too
   -R, --recursive  and all directories below
   -j, --json       a JSON object a line: path, type, mode, times in nanoseconds, ...

@@ -388,7 +388,7 @@ impl<'a> Copier<'a> {
         };
         let old_directory = opened.map_err(target(action))?;
         let made = directory.link(&old_directory, old, &self.partial);
-        made.and_then(|()| directory.rename(&self.partial, name))
+        made.and_then(|()| directory.rename_link(&self.partial, name))
             .map_err(target(action))
     }
 

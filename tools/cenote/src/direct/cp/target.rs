@@ -93,36 +93,43 @@ impl TargetDirectory {
             let fd = rustix::fs::openat(&self.0, name, base, Mode::empty())?;
             return Ok(File::from(fd));
         }
-        self.remove(name)?;
         let flags = base | OFlags::CREATE | OFlags::EXCL;
-        let fd = rustix::fs::openat(&self.0, name, flags, Mode::from_raw_mode(mode))?;
+        let mode = Mode::from_raw_mode(mode);
+        let fd = self.in_place_of(name, || rustix::fs::openat(&self.0, name, flags, mode))?;
         Ok(File::from(fd))
+    }
+
+    /// Makes something new under `name`; what else has that name goes away.
+    fn in_place_of<T>(&self, name: &[u8], make: impl Fn() -> Result<T, Errno>) -> io::Result<T> {
+        match make() {
+            Err(Errno::EXIST) => {
+                self.remove(name)?;
+                Ok(make()?)
+            }
+            made => Ok(made?),
+        }
     }
 
     /// Makes a symbolic link.
     pub fn symlink(&self, target: &[u8], name: &[u8]) -> io::Result<()> {
-        self.remove(name)?;
-        Ok(rustix::fs::symlinkat(target, &self.0, name)?)
+        self.in_place_of(name, || rustix::fs::symlinkat(target, &self.0, name))
     }
 
     /// Makes a device node, a named pipe or a socket.
     pub fn node(&self, name: &[u8], kind: FileType, device: (u32, u32)) -> io::Result<()> {
-        self.remove(name)?;
         let number = rustix::fs::makedev(device.0, device.1);
         let mode = Mode::from_raw_mode(0o600);
-        Ok(rustix::fs::mknodat(&self.0, name, kind, mode, number)?)
+        self.in_place_of(name, || {
+            rustix::fs::mknodat(&self.0, name, kind, mode, number)
+        })
     }
 
     /// Makes `name` another name of `old_name` in `old`; a symbolic link is not followed.
     pub fn link(&self, old: &Self, old_name: &[u8], name: &[u8]) -> io::Result<()> {
-        self.remove(name)?;
-        Ok(rustix::fs::linkat(
-            &old.0,
-            old_name,
-            &self.0,
-            name,
-            AtFlags::empty(),
-        )?)
+        let none = AtFlags::empty();
+        self.in_place_of(name, || {
+            rustix::fs::linkat(&old.0, old_name, &self.0, name, none)
+        })
     }
 
     /// Removes a name of anything but a directory, if it is there.
@@ -135,8 +142,13 @@ impl TargetDirectory {
 
     /// Gives a finished file its name, in place of whatever else has it but a directory.
     pub fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
-        rustix::fs::renameat(&self.0, from, &self.0, to)?;
-        // If both were links to one file nothing was done, and the first is left over.
+        Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
+    }
+
+    /// The same for a new name of a file that has others.
+    pub fn rename_link(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        self.rename(from, to)?;
+        // If both were names of one file nothing was done, and the first is left over.
         self.remove(from)
     }
 
@@ -189,7 +201,7 @@ mod tests {
         let top = TargetDirectory::open_top(directory.path()).unwrap();
         top.create(b"a", 0o600, false).unwrap();
         top.link(&top, b"a", b"b").unwrap();
-        top.rename(b"a", b"b").unwrap();
+        top.rename_link(b"a", b"b").unwrap();
         assert_eq!(top.look(b"a").unwrap(), None);
         assert_eq!(top.look(b"b").unwrap().unwrap().kind, FileType::RegularFile);
         top.make(b"d", true).unwrap();
