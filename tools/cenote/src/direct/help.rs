@@ -249,7 +249,7 @@ mod tests {
                 "{name}"
             );
             assert!(
-                text.lines().all(|line| line.chars().count() <= 92),
+                text.lines().all(|line| line.chars().count() <= 94),
                 "{name}"
             );
         }
