@@ -5,9 +5,10 @@
 //! should have been longer, so the target between the two moves. A scan of a big file fills only
 //! the recent list and leaves what is used again alone.
 
+use crate::hash::BlockHashState;
 use cenote_base::metrics::Counter;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The name of a block's contents: where its first copy is and when that was allocated.
@@ -63,7 +64,7 @@ struct List {
 
 #[derive(Debug)]
 struct Shard {
-    index: HashMap<BlockId, usize>,
+    index: HashMap<BlockId, usize, BlockHashState>,
     nodes: Vec<Node>,
     free: Vec<usize>,
     lists: [List; 4],
@@ -76,7 +77,7 @@ struct Shard {
 #[derive(Debug)]
 pub struct ArcCache {
     shards: Vec<Mutex<Shard>>,
-    hasher: RandomState,
+    hasher: BlockHashState,
     limit: u64,
     pub(crate) counters: ArcCounters,
 }
@@ -94,7 +95,7 @@ impl ArcCache {
             .collect();
         Self {
             shards,
-            hasher: RandomState::new(),
+            hasher: BlockHashState::new(),
             limit,
             counters: ArcCounters::default(),
         }
@@ -168,7 +169,11 @@ impl Shard {
             bytes: 0,
         };
         let lists = [empty; 4];
-        let (index, nodes, free) = (HashMap::new(), Vec::new(), Vec::new());
+        let (index, nodes, free) = (
+            HashMap::with_hasher(BlockHashState::new()),
+            Vec::new(),
+            Vec::new(),
+        );
         Self {
             index,
             nodes,

@@ -13,6 +13,7 @@
 mod arc;
 mod block_cache;
 mod flight;
+mod hash;
 
 pub use arc::{ArcCounters, BlockId};
 pub use block_cache::{Block, BlockCache, CacheLimits};

@@ -146,10 +146,12 @@ impl Object {
         let pointers = self.data_pointers(first, known_last)?;
         self.set.streams.read_ahead(self, first, known_last);
         let cache = self.set.cache();
-        let missing = pointers
-            .iter()
-            .filter(|p| !p.is_hole() && !cache.has(p))
-            .count();
+        let is_missing = |pointer: &&BlockPointer| !pointer.is_hole() && !cache.has(pointer);
+        // A single block is read by its asker; only several are worth sharing out.
+        let missing = match pointers.len() {
+            1 => 0,
+            _ => pointers.iter().filter(is_missing).count(),
+        };
         if missing > 1 {
             self.fetch_shared(&pointers, first.0);
         }
