@@ -224,7 +224,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn folding_equals_the_serial_sum(mut data in proptest::collection::vec(any::<u8>(), 0..4096)) {
+        fn folding_equals_the_serial_sum(
+            mut data in proptest::collection::vec(any::<u8>(), 0..4096)
+        ) {
             data.truncate(data.len() / 64 * 64);
             let serial = fletcher4_from([0; 4], &data, Endian::Little);
             prop_assert_eq!(fold_lanes(&lanes_by_hand::<16>(&data)), serial);

@@ -25,7 +25,7 @@ pub struct MasterKey {
 }
 
 impl MasterKey {
-    /// A key of `suite` from the front of `bytes`; those beyond the suite's key length do not count.
+    /// A key of `suite` from the front of `bytes`; those beyond its key length do not count.
     pub fn new(suite: Suite, mut bytes: [u8; 32]) -> Self {
         bytes[suite.key_length()..].fill(0);
         let extracted = hmac_sha512_raw(&[], &[&bytes[..suite.key_length()]]);

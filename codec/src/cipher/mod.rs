@@ -48,7 +48,7 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// The suite with this stored number; 0 to 2 (inherit, on, off) are property values, not suites.
+    /// The suite with this stored number; 0 to 2 (inherit, on, off) are property values only.
     pub fn from_number(number: u64) -> Option<Self> {
         match number {
             3 => Some(Self::Aes128Ccm),

@@ -188,7 +188,8 @@ mod tests {
     #[test]
     fn pbkdf2_is_the_salt_in_little_endian() {
         // RFC 6070's salt "salt" has 4 bytes; here it is the 8 bytes "saltSALT". The expected key
-        // was computed with Python's hashlib.pbkdf2_hmac("sha1", b"password", b"saltSALT", 4096, 32).
+        // was computed with Python's
+        // hashlib.pbkdf2_hmac("sha1", b"password", b"saltSALT", 4096, 32).
         let salt = u64::from_le_bytes(*b"saltSALT");
         let key = WrappingKey::from_passphrase(b"password", salt, 4096).expect("valid count");
         let expected = hex(PBKDF2_EXPECTED);
