@@ -196,7 +196,7 @@ pub(crate) fn replay(
             };
             let index = usize::try_from(entry.offset >> vdev.shift).unwrap_or(usize::MAX);
             let since = vdev.unflushed.get(index);
-            if !since.is_some_and(|since| txg.0 >= *since) {
+            if since.is_none_or(|since| txg.0 < *since) {
                 return;
             }
             let last = vdev.starts.last().copied().unwrap_or(0);
