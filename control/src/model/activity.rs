@@ -158,6 +158,12 @@ pub struct IntentLogReport {
     pub bytes: u64,
     /// Whether they were replayed in memory for this import.
     pub replayed: bool,
+    /// Records that the replay applied, once the dataset was opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<u64>,
+    /// Where the replay stopped early and why: the dataset is shown as it was before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
     /// Why the log could not be read to its end, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,

@@ -55,6 +55,9 @@ pub enum Response {
         rewound: Option<(u64, u64)>,
         /// What is wrong with devices that could be done without.
         diagnoses: Vec<super::Diagnosis>,
+        /// Intent logs of which the replay in memory stopped early.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        cut_short: Vec<super::IntentLogReport>,
     },
     /// Pools.
     Pools {

@@ -2,7 +2,7 @@
 
 use crate::model::{
     ControlError, Diagnosis, Fault, ImportCandidate, ImportCondition, PoolHealth, Response, Search,
-    VdevState, VdevTree,
+    Vdev, VdevState, VdevTree,
 };
 use cenote_base::Guid;
 use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
@@ -87,13 +87,25 @@ fn open_tree(candidate: &PoolCandidate) -> Option<(Vdevs, VdevTree)> {
         problems: HashMap::new(),
     };
     let vdevs = Vdevs::open(&candidate.tree, &devices, &options).ok()?;
-    let root = tree_of(&candidate.tree, &vdevs.status(), &|_| Default::default());
+    let mut root = tree_of(&candidate.tree, &vdevs.status(), &|_| Default::default());
+    set_found_paths(&mut root, &candidate.paths());
     let tree = VdevTree {
         root,
         cache: Vec::new(),
         spares: Vec::new(),
     };
     Some((vdevs, tree))
+}
+
+/// Shows devices where they were found; the others keep the path where they were last known.
+fn set_found_paths(root: &mut Vdev, paths: &HashMap<Guid, PathBuf>) {
+    let mut stack = vec![root];
+    while let Some(vdev) = stack.pop() {
+        if let Some(path) = paths.get(&Guid(vdev.guid)) {
+            vdev.path = Some(path.to_string_lossy().into_owned());
+        }
+        stack.extend(vdev.children.iter_mut());
+    }
 }
 
 fn describe(candidate: &PoolCandidate) -> ImportCandidate {
@@ -122,7 +134,7 @@ fn describe(candidate: &PoolCandidate) -> ImportCandidate {
 }
 
 fn empty_tree(candidate: &PoolCandidate) -> VdevTree {
-    use crate::model::{Vdev, VdevKind};
+    use crate::model::VdevKind;
     let mut root = Vdev::new(VdevKind::Root, 0, candidate.guid.0);
     root.state = VdevState::CantOpen;
     VdevTree {
@@ -168,11 +180,16 @@ fn condition(
     (config.errata != 0).then_some(ImportCondition::Errata(config.errata))
 }
 
-/// What is missing or damaged, leaf by leaf.
-pub(super) fn diagnoses(candidate: &PoolCandidate) -> Vec<Diagnosis> {
+/// What is missing or damaged, leaf by leaf, of what the labels tell of.
+fn diagnoses(candidate: &PoolCandidate) -> Vec<Diagnosis> {
+    diagnoses_in(candidate, &candidate.tree)
+}
+
+/// What is missing or damaged, leaf by leaf, of the pool's own `tree` or of that of the labels.
+pub(super) fn diagnoses_in(candidate: &PoolCandidate, tree: &VdevConfig) -> Vec<Diagnosis> {
     let paths = candidate.paths();
     let mut found = Vec::new();
-    for leaf in candidate.tree.leaves() {
+    for leaf in tree.leaves() {
         let fault = match paths.get(&leaf.guid) {
             Some(_) => label_fault(candidate, leaf.guid),
             None if leaf.kind.is_device() => Some(Fault::NotFound),
@@ -180,21 +197,21 @@ pub(super) fn diagnoses(candidate: &PoolCandidate) -> Vec<Diagnosis> {
             None => None,
         };
         if let Some(fault) = fault {
-            found.push(diagnosis(candidate, leaf, fault, paths.get(&leaf.guid)));
+            found.push(diagnosis(tree, leaf, fault, paths.get(&leaf.guid)));
         }
     }
     found
 }
 
 fn diagnosis(
-    candidate: &PoolCandidate,
+    tree: &VdevConfig,
     leaf: &VdevConfig,
     fault: Fault,
     found: Option<&PathBuf>,
 ) -> Diagnosis {
     let text = |path: &PathBuf| path.to_string_lossy().into_owned();
     Diagnosis {
-        vdev: place_of(&candidate.tree, leaf.guid, leaf),
+        vdev: place_of(tree, leaf.guid, leaf),
         guid: leaf.guid.0,
         last_path: leaf.path.as_ref().map(text),
         found_path: found.map(text),
@@ -217,7 +234,7 @@ fn place_of(root: &VdevConfig, guid: Guid, leaf: &VdevConfig) -> String {
             };
             format!("{}{parity}-{}/{}", top.kind.name(), id(top), id(leaf))
         }
-        _ => format!("{}-{}", leaf.kind.name(), id(leaf)),
+        _ => format!("top-level vdev {}", id(leaf)),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Engine;
-use super::candidates::{diagnoses, find, hostid};
+use super::candidates::{diagnoses_in, find, hostid};
 use super::registry::Imported;
 
 /// Levels at which a rewind is looked for when a pool does not open.
@@ -38,15 +38,17 @@ impl Engine {
         let mut failures = Vec::new();
         let mut rewound = None;
         let mut found = Vec::new();
+        let mut cut_short = Vec::new();
         let single = !matches!(pick, ImportPick::All);
         for candidate in picked {
             let name = candidate.name().to_owned();
             match self.import_one(&candidate, options) {
                 Ok(outcome) => {
                     rewound = rewound.or(outcome.rewound);
-                    found.extend(diagnoses(&candidate));
+                    found.extend(outcome.diagnoses);
                     if let Some(imported) = outcome.imported {
                         failures.extend(self.mount_after_import(&imported, options));
+                        cut_short.extend(imported.logs_cut_short());
                         pools.push(imported.name().to_owned());
                     }
                 }
@@ -59,6 +61,7 @@ impl Engine {
             failures,
             rewound,
             diagnoses: found,
+            cut_short,
         })
     }
 
@@ -99,10 +102,12 @@ impl Engine {
         let opened = import(candidate, &engine_options, Arc::clone(&self.env));
         let pool = opened.map_err(|error| refusal(candidate, error))?;
         let rewound = rewound(candidate, &pool);
+        let diagnoses = diagnoses_in(candidate, pool.vdev_tree());
         if options.rewind_dry_run {
             return Ok(Outcome {
                 imported: None,
                 rewound,
+                diagnoses,
             });
         }
         let altroot = options.altroot.as_ref().map(PathBuf::from);
@@ -113,8 +118,11 @@ impl Engine {
         imported.cache_file = cache_file.map(|(_, value)| value.clone());
         let imported = self.registry.insert(imported)?;
         self.events.post("sysevent.fs.zfs.pool_import", &imported);
-        let imported = Some(imported);
-        Ok(Outcome { imported, rewound })
+        Ok(Outcome {
+            imported: Some(imported),
+            rewound,
+            diagnoses,
+        })
     }
 
     fn engine_options(&self, options: &ImportOptions) -> cenote_pool::ImportOptions {
@@ -164,6 +172,7 @@ impl Engine {
 struct Outcome {
     imported: Option<Arc<Imported>>,
     rewound: Option<(u64, u64)>,
+    diagnoses: Vec<Diagnosis>,
 }
 
 /// Pool properties that may be given at import; those that would be written may not.
@@ -212,11 +221,12 @@ fn refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError {
         },
         ImportError::MissingDevices { missing } => {
             let mut diagnoses: Vec<_> = missing.iter().map(missing_diagnosis).collect();
-            diagnoses.extend(
-                self::diagnoses(candidate)
-                    .into_iter()
-                    .filter(|known| !missing.iter().any(|missing| missing.guid.0 == known.guid)),
-            );
+            // What the labels do not tell of is among the missing already.
+            let is_new = |known: &Diagnosis| {
+                known.guid != 0 && !missing.iter().any(|missing| missing.guid.0 == known.guid)
+            };
+            let others = diagnoses_in(candidate, &candidate.tree);
+            diagnoses.extend(others.into_iter().filter(is_new));
             ControlError::DevicesUnavailable { pool, diagnoses }
         }
         ImportError::MissingLogs { missing } => ControlError::LogMissing {

@@ -17,6 +17,8 @@ mod events;
 mod fragmentation;
 mod history;
 mod import;
+#[cfg(test)]
+mod import_tests;
 mod mounter;
 mod mounts;
 mod pool_properties;

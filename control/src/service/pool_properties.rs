@@ -223,7 +223,6 @@ fn import_property(imported: &Imported, name: &str) -> Option<Property> {
             Some(file) => Property::new(name, file.as_str(), Source::Local),
             None => unset(),
         },
-        "ashift" => Property::new(name, 0, Source::Default),
         "comment" => match &pool.config().comment {
             Some(comment) => Property::new(name, comment.as_str(), Source::Local),
             None => unset(),
@@ -247,7 +246,7 @@ fn stored_property(dsl: &Arc<Dsl>, name: &str) -> Result<Option<Property>, Contr
         "delegation" | "autoreplace" | "listsnapshots" | "autoexpand" | "autotrim"
         | "multihost" => &OFF_ON,
         "failmode" => &FAIL_MODES,
-        "dedup_table_quota" | "bootfs" => &[],
+        "dedup_table_quota" | "bootfs" | "ashift" => &[],
         name if is_user_property(name) => {
             return Ok(match stored {
                 Some(Stored::Text(text)) => Some(Property::new(name, text.as_str(), Source::Local)),

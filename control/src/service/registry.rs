@@ -4,10 +4,10 @@ use crate::model::{ControlError, IntentLogReport};
 use cenote_dsl::{Dataset, DatasetName, Dsl, NameKind};
 use cenote_intent_log::IntentLog;
 use cenote_pool::Pool;
-use cenote_posix::{FileSystem, ReplayOptions, Timestamp};
+use cenote_posix::{FileSystem, ReplayOptions, ReplayReport, Timestamp};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use super::damage::DamageLog;
 use super::datasets::walk_heads;
@@ -28,6 +28,25 @@ pub(super) struct Imported {
     /// Damage met since the import.
     pub damage: Arc<DamageLog>,
     intent_logs: OnceLock<Vec<IntentLogReport>>,
+    /// How the replay of each dataset's log went when it was opened last.
+    replays: Mutex<BTreeMap<String, Replayed>>,
+}
+
+/// What a replay did: records applied, and where and why it stopped early.
+#[derive(Clone, Debug)]
+struct Replayed {
+    applied: u64,
+    stopped: Option<String>,
+}
+
+impl From<ReplayReport> for Replayed {
+    fn from(report: ReplayReport) -> Self {
+        let stopped = report.stopped;
+        Self {
+            applied: report.applied,
+            stopped: stopped.map(|(record, error)| format!("record {record}: {error}")),
+        }
+    }
 }
 
 impl Imported {
@@ -40,6 +59,7 @@ impl Imported {
             load_guid,
             damage: Arc::default(),
             intent_logs: OnceLock::new(),
+            replays: Mutex::default(),
         }
     }
 
@@ -67,7 +87,10 @@ impl Imported {
                 last_synced: uberblock.txg,
                 synced_at: Timestamp::from_stored((seconds, 0)),
             };
-            FileSystem::open_replayed(set, options).map(|(files, _)| files)
+            FileSystem::open_replayed(set, options).map(|(files, report)| {
+                self.replay_results().insert(name.to_owned(), report.into());
+                files
+            })
         } else {
             FileSystem::open(set)
         };
@@ -75,13 +98,46 @@ impl Imported {
         Ok(Arc::new(files))
     }
 
-    /// What a crash left in the datasets' intent logs; looked at once.
-    pub fn intent_logs(&self) -> &[IntentLogReport] {
-        self.intent_logs.get_or_init(|| {
+    fn replay_results(&self) -> MutexGuard<'_, BTreeMap<String, Replayed>> {
+        self.replays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a crash left in the datasets' intent logs, which are looked at once, and how the
+    /// replays went so far.
+    pub fn intent_logs(&self) -> Vec<IntentLogReport> {
+        let found = self.intent_logs.get_or_init(|| {
             let mut reports = Vec::new();
             walk_heads(self.dsl(), |head| reports.extend(self.intent_log(head)));
             reports
-        })
+        });
+        let results = self.replay_results();
+        let with_result = found.iter().map(|report| {
+            let mut report = report.clone();
+            if let Some(result) = results.get(&report.dataset) {
+                report.applied = Some(result.applied);
+                report.stopped = result.stopped.clone();
+            }
+            report
+        });
+        with_result.collect()
+    }
+
+    /// The logs of which the replay stops early; those of datasets that nobody opened yet are
+    /// replayed to find out. Datasets without their keys and volumes are left out.
+    pub fn logs_cut_short(&self) -> Vec<IntentLogReport> {
+        if !self.replays() {
+            return Vec::new();
+        }
+        for report in self.intent_logs() {
+            let name = DatasetName::parse(&report.dataset);
+            let unknown = name.ok().filter(|_| report.applied.is_none());
+            let dataset = unknown.and_then(|name| self.dsl().dataset(&name).ok());
+            // An unreadable log is reported as such already, and again when it is mounted.
+            dataset.and_then(|dataset| self.files(&dataset).ok());
+        }
+        let mut logs = self.intent_logs();
+        logs.retain(|log| log.stopped.is_some() || log.broken.is_some());
+        logs
     }
 
     fn intent_log(&self, head: &Dataset) -> Option<IntentLogReport> {
@@ -93,6 +149,8 @@ impl Imported {
             blocks: 0,
             bytes: 0,
             replayed: self.replays(),
+            applied: None,
+            stopped: None,
             broken: None,
         };
         match log.summary(self.pool.txg()) {

@@ -77,7 +77,7 @@ impl Engine {
                 true => self.places(imported, log.into_iter().take(ERRORS_MAX)),
                 false => Vec::new(),
             },
-            intent_logs: imported.intent_logs().to_vec(),
+            intent_logs: imported.intent_logs(),
             dedup: match dedup {
                 true => dedup_summary(dsl)?,
                 false => None,

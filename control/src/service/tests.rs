@@ -29,12 +29,15 @@ impl Reply for Collected {
     }
 }
 
-fn engine() -> Engine {
+pub(super) fn engine() -> Engine {
     let env = Arc::new(RealEnv::new());
     Engine::new(Box::new(NoMounter), EngineSettings::default(), env)
 }
 
-fn ask(engine: &Engine, request: Request) -> Result<(Response, Vec<Part>), ControlError> {
+pub(super) fn ask(
+    engine: &Engine,
+    request: Request,
+) -> Result<(Response, Vec<Part>), ControlError> {
     let mut reply = Collected::default();
     let peer = Peer { uid: 0, pid: 1 };
     let response = engine.handle(request, peer, &mut reply)?;
@@ -128,14 +131,13 @@ fn is_near(name: &str, ours: &str, theirs: &str) -> bool {
 }
 
 /// What belongs to that import, or changed with the last transaction groups before the export.
-const MOVING: [&str; 13] = [
+const MOVING: [&str; 12] = [
     "checkpoint",
     "dedup_table_size",
     "load_guid",
     "cachefile",
     "altroot",
     "readonly",
-    "ashift",
     "free",
     "allocated",
     "capacity",

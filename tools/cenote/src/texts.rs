@@ -137,7 +137,11 @@ pub fn diagnosis_line(diagnosis: &Diagnosis) -> String {
             format!("too small: {found} bytes instead of {expected}")
         }
     };
-    format!("{device} (guid {}): {what}", diagnosis.guid)
+    match diagnosis.guid {
+        // No label tells more of a whole top-level vdev.
+        0 => format!("{device}: {what}"),
+        guid => format!("{device} (guid {guid}): {what}"),
+    }
 }
 
 /// Checks a dataset name as OpenZFS does before it asks the kernel.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use cenote_control::model::properties::{self, POOL, VDEV};
 use cenote_control::model::{
-    ControlError, ImportOptions, ImportPick, MountOptions, Request, Response, Rewind, Search,
+    ControlError, ImportOptions, ImportPick, IntentLogReport, MountOptions, Request, Response,
+    Rewind, Search,
 };
 
 use super::import_list::candidate_text;
@@ -196,13 +197,14 @@ fn import(
         pick,
         options,
     };
-    let (pools, failures, rewound, diagnoses) = match context.ask(request) {
+    let (pools, failures, rewound, diagnoses, cut_short) = match context.ask(request) {
         Ok(Response::Imported {
             pools,
             failures,
             rewound,
             diagnoses,
-        }) => (pools, failures, rewound, diagnoses),
+            cut_short,
+        }) => (pools, failures, rewound, diagnoses, cut_short),
         Ok(_) => return failed(with_context("cannot import", &mismatch())),
         Err(error) => {
             let name = named.unwrap_or_else(|| "all".to_owned());
@@ -215,6 +217,9 @@ fn import(
     }
     for diagnosis in &diagnoses {
         context.complain(&format!("warning: {}", diagnosis_line(diagnosis)));
+    }
+    for log in &cut_short {
+        context.complain(&format!("warning: {}", cut_short_line(log)));
     }
     if pools.is_empty() && failures.is_empty() && !dry_run {
         return match named {
@@ -238,6 +243,21 @@ fn import(
         }
     }
     Ok(code)
+}
+
+/// A replay of an intent log that did not reach the log's end.
+fn cut_short_line(log: &IntentLogReport) -> String {
+    let (dataset, applied) = (&log.dataset, log.applied.unwrap_or(0));
+    match (&log.stopped, &log.broken) {
+        (Some(reason), _) => format!(
+            "{dataset}: the replay of the intent log stopped after {applied} of {} records, at {reason}",
+            log.records
+        ),
+        (None, reason) => format!(
+            "{dataset}: the intent log cannot be read to its end: {}",
+            reason.as_deref().unwrap_or("")
+        ),
+    }
 }
 
 fn report_rewind(

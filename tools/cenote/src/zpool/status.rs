@@ -373,10 +373,10 @@ fn intent_log_text(reports: &[IntentLogReport]) -> String {
     let width = reports.iter().map(|report| report.dataset.len()).max();
     let width = width.unwrap_or(0);
     for report in reports {
-        let state = if report.replayed {
-            "replayed in memory"
-        } else {
-            "not replayed"
+        let state = match (report.replayed, report.applied) {
+            (true, Some(_)) => "replayed in memory",
+            (true, None) => "replayed in memory once it is opened",
+            (false, _) => "not replayed",
         };
         text.push_str(&format!(
             "\t{:<width$}  {} records in {} blocks ({}), {state}",
@@ -385,6 +385,10 @@ fn intent_log_text(reports: &[IntentLogReport]) -> String {
             report.blocks,
             nicebytes(report.bytes)
         ));
+        if let Some(reason) = &report.stopped {
+            let applied = report.applied.unwrap_or(0);
+            text.push_str(&format!("; stopped after {applied} at {reason}"));
+        }
         if let Some(reason) = &report.broken {
             text.push_str(&format!("; unreadable after that: {reason}"));
         }

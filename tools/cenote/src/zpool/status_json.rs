@@ -135,6 +135,12 @@ fn json_intent_logs(pool: &PoolStatus, numbers: &Numbers<'_>) -> Object {
         log.put("blocks", numbers.exact(report.blocks));
         log.put("bytes", numbers.exact(report.bytes));
         log.put("replayed", report.replayed);
+        if let Some(applied) = report.applied {
+            log.put("applied", numbers.exact(applied));
+        }
+        if let Some(reason) = &report.stopped {
+            log.put("stopped", reason.as_str());
+        }
         if let Some(reason) = &report.broken {
             log.put("broken", reason.as_str());
         }
