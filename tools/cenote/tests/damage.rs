@@ -173,3 +173,20 @@ fn missing_devices_are_named() {
         "{complaint}"
     );
 }
+
+/// A device inside a larger file is found by its offset.
+#[test]
+fn a_device_may_begin_anywhere() {
+    let pool = TestPool::new(KIND);
+    let whole = std::fs::read(pool.device(0)).expect("the device");
+    let image = pool.directory().join("image");
+    std::fs::write(&image, [vec![0; 12_345_344], whole].concat()).expect("writable");
+    let open = |offset: &str| {
+        let words = ["ls", "-d", "image", "--offset", offset, DATASET];
+        pool.run(&words).status.success()
+    };
+    assert!(open("12345344") && !open("0") && !open("512"));
+    let words = ["inspect", "labels", "-j", "--offset", "12345344", "image"];
+    let labels: Value = serde_json::from_str(&stdout(&pool.run(&words))).expect("JSON");
+    assert_eq!(labels["labels"][3]["health"], "valid");
+}

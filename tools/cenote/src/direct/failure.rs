@@ -167,6 +167,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the pool is damaged, as opposed to a wrong name, key or command.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Dataset { source, .. } if source.is_damage())
+    }
+
     /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {

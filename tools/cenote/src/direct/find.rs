@@ -175,7 +175,7 @@ fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
         match word.to_str() {
             Some("!" | "-not") => holds = !holds,
             // The argument of an option is not to be taken for a condition.
-            Some("-d" | "-o" | "-T" | "--device" | "--key" | "--memory" | "--txg") => {
+            Some("-d" | "-o" | "-T" | "--device" | "--key" | "--memory" | "--offset" | "--txg") => {
                 words.rest.push(word);
                 words.rest.extend(words.words.next());
             }

@@ -12,6 +12,8 @@ Finding and opening the pool (it is only ever read):
                         repeated. Without -d: the devices of the pool as the daemon has
                         it, the list in $CENOTE_DEVICES (separated by ':'), or
                         /dev/disk/by-id, /dev and the current directory.
+      --offset BYTES    the pool's part begins so far into each device, as in an image of
+                        something larger; partitions are found without
       --key [ROOT=]FROM key of the encryption root ROOT, or of whichever is needed; FROM is
                         a file, 'prompt', or '-' for standard input; may be repeated
       --replay          show files as after the replay of the intent log, which is done in

@@ -27,6 +27,7 @@ mod keys;
 mod line;
 mod ls;
 mod manifest;
+mod opener;
 mod options;
 mod output;
 mod progress;

@@ -26,6 +26,8 @@ pub struct KeyOption {
 pub struct PoolOptions {
     /// Devices, files and directories to look at.
     pub devices: Vec<PathBuf>,
+    /// Where in each device the pool's begins, in bytes.
+    pub offset: u64,
     /// Bytes for caches and buffers.
     pub memory: Option<u64>,
     /// The newest txg to open.
@@ -47,6 +49,7 @@ impl PoolOptions {
     pub fn take(&mut self, option: &str, line: &mut CommandLine) -> Result<(), Failure> {
         match option {
             "-d" | "--device" => self.devices.push(line.value()?.into()),
+            "--offset" => self.offset = line.size()?,
             "--memory" => {
                 let memory = line.size()?;
                 if memory < MEMORY_MIN {

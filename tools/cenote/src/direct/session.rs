@@ -4,6 +4,7 @@ use super::datasets::DatasetWalk;
 use super::diagnosis;
 use super::failure::{Failure, complain};
 use super::keys::Keys;
+use super::opener::OffsetOpener;
 use super::options::PoolOptions;
 use super::spec::{Place, Spec};
 use cenote_base::{Env, RealEnv};
@@ -56,7 +57,7 @@ pub fn places(options: &PoolOptions) -> (Vec<PathBuf>, bool) {
 /// Looks for devices of pools.
 pub fn find_devices(options: &PoolOptions) -> (Scan, Vec<PathBuf>) {
     let (places, _) = places(options);
-    let found = scan(&places, &cenote_device::SystemOpener::default());
+    let found = scan(&places, &OffsetOpener::new(options.offset));
     (found, places)
 }
 
@@ -242,9 +243,11 @@ impl Session {
         }
         let walk = DatasetWalk::new(self.pool.dsl())?;
         for dataset in walk {
-            match dataset {
-                Ok(dataset) => self.keys.unlock_given(&dataset)?,
-                Err(failure) => failure.report(),
+            let unlocked = dataset.and_then(|dataset| self.keys.unlock_given(&dataset));
+            match unlocked {
+                // What is damaged will be told of by whoever reads on.
+                Err(failure) if failure.is_damage() => failure.report(),
+                unlocked => unlocked?,
             }
         }
         Ok(())

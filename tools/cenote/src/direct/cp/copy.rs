@@ -127,14 +127,11 @@ impl<'a> Copier<'a> {
             match item {
                 Ok(item) if item.path.is_empty() => continue,
                 Ok(item) => self.item(&item)?,
-                Err(error) => {
-                    let words = posix_words(&error);
-                    let problem = format!("{}: {words}", self.open.name);
+                Err(error) if self.settings.keep_going => {
+                    let problem = format!("{}: {}", self.open.name, posix_words(&error));
                     self.report.problem(self.progress, problem);
-                    if !self.settings.keep_going {
-                        return Err(self.open.failure(b"", error));
-                    }
                 }
+                Err(error) => return Err(self.open.failure(b"", error)),
             }
             if self.is_stopped()? {
                 return Ok(());

@@ -3,9 +3,10 @@
 use super::node::{Members, Node};
 use super::{Arguments, Printer, wrong};
 use crate::direct::failure::Failure;
+use crate::direct::opener::OffsetOpener;
 use crate::direct::session::find_devices;
 use crate::direct::show::Clock;
-use cenote_device::{Opener, SystemOpener};
+use cenote_device::Opener;
 use cenote_ondisk::Uberblock;
 use cenote_vdev::{DeviceLabels, Label};
 use std::collections::BTreeSet;
@@ -29,7 +30,7 @@ fn labelled(arguments: &Arguments, printer: &mut Printer) -> Result<Vec<Labelled
             found.extend(of_pool(arguments, &operand.to_string_lossy(), printer));
             continue;
         }
-        if let Some(device) = open(path, printer) {
+        if let Some(device) = open(path, arguments.pool.offset, printer) {
             found.push(device);
         }
     }
@@ -43,8 +44,8 @@ fn labelled(arguments: &Arguments, printer: &mut Printer) -> Result<Vec<Labelled
 }
 
 /// Opens exactly this, whole disks too: their partitions are to be named.
-fn open(path: &Path, printer: &mut Printer) -> Option<Labelled> {
-    match SystemOpener::default().open(path) {
+fn open(path: &Path, offset: u64, printer: &mut Printer) -> Option<Labelled> {
+    match OffsetOpener::new(offset).open(path) {
         Ok(device) => Some(Labelled {
             path: path.to_owned(),
             partition: None,
