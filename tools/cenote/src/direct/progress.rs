@@ -81,6 +81,9 @@ impl Progress {
             Shown::Nothing => {}
             Shown::Bar(bar) => {
                 if let Some(total) = total.filter(|total| bar.length() != Some(*total)) {
+                    if bar.length().is_none() {
+                        bar.set_style(style(true));
+                    }
                     bar.set_length(total);
                 }
                 bar.set_position(done);
@@ -126,17 +129,22 @@ impl Progress {
     }
 }
 
-fn bar(total: Option<u64>) -> ProgressBar {
-    let template = match total {
-        Some(_) => "{wide_msg} {bytes}/{total_bytes} [{bar:24}] {binary_bytes_per_sec} {eta} left",
-        None => "{wide_msg} {bytes} {binary_bytes_per_sec}",
+/// The look of a bar, which shows more once the end is known.
+fn style(has_total: bool) -> ProgressStyle {
+    let template = match has_total {
+        true => "{wide_msg} {bytes}/{total_bytes} [{bar:24}] {binary_bytes_per_sec} {eta} left",
+        false => "{wide_msg} {bytes} {binary_bytes_per_sec}",
     };
     let style = ProgressStyle::with_template(template).expect("the template is well formed");
+    style.progress_chars("=> ")
+}
+
+fn bar(total: Option<u64>) -> ProgressBar {
     let bar = match total {
         Some(total) => ProgressBar::new(total),
         None => ProgressBar::new_spinner(),
     };
-    bar.set_style(style.progress_chars("=> "));
+    bar.set_style(style(total.is_some()));
     bar
 }
 
