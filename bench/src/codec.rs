@@ -2,8 +2,9 @@
 //!
 //! The layouts and sizes are those of `raidz_test -B` (8 data columns, sectors of 4 KiB, blocks of
 //! 4 KiB to 16 MiB; the smallest blocks fill fewer columns) and of the library's checksum functions
-//! at 4 KiB and 128 KiB, so that the figures can stand side by side. Each figure is the best of many short bursts: whatever else the machine does
-//! disturbs a short burst least, and one undisturbed burst is enough.
+//! at 4 KiB and 128 KiB, so that the figures can stand side by side. Each figure is the best of
+//! many short bursts: whatever else the machine does disturbs a short burst least, and one
+//! undisturbed burst is enough.
 
 use cenote_codec::parity::{self, Kernel};
 use cenote_codec::{Endian, checksum, cipher};

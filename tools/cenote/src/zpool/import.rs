@@ -250,7 +250,8 @@ fn cut_short_line(log: &IntentLogReport) -> String {
     let (dataset, applied) = (&log.dataset, log.applied.unwrap_or(0));
     match (&log.stopped, &log.broken) {
         (Some(reason), _) => format!(
-            "{dataset}: the replay of the intent log stopped after {applied} of {} records, at {reason}",
+            "{dataset}: the replay of the intent log stopped after {applied} of {} records, \
+             at {reason}",
             log.records
         ),
         (None, reason) => format!(
