@@ -190,3 +190,23 @@ fn a_device_may_begin_anywhere() {
     let labels: Value = serde_json::from_str(&stdout(&pool.run(&words))).expect("JSON");
     assert_eq!(labels["labels"][3]["health"], "valid");
 }
+
+/// A device without labels once gave no output and exit code 0, as if all were well.
+#[test]
+fn devices_without_labels_are_not_passed_over_in_silence() {
+    let pool = TestPool::new(KIND);
+    let size = std::fs::metadata(pool.device(0)).expect("the device").len();
+    std::fs::File::create(pool.device(0))
+        .expect("writable")
+        .set_len(size)
+        .expect("room");
+    for what in ["labels", "uberblocks"] {
+        let output = pool.run(&["inspect", what, "-d", "devices"]);
+        assert_eq!(output.status.code(), Some(1), "{what}");
+        assert!(
+            stderr(&output).contains("labels of a pool"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}

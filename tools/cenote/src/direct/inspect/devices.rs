@@ -39,6 +39,12 @@ fn labelled(arguments: &Arguments, printer: &mut Printer) -> Result<Vec<Labelled
             return Err(wrong("give devices, or a pool with -d"));
         }
         found = scanned(arguments, printer);
+        if found.is_empty() {
+            // Silence would look like success.
+            printer.complain(
+                "no device there has labels of a pool; name a device without -d to see what it has",
+            );
+        }
     }
     Ok(found)
 }
