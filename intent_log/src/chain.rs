@@ -226,19 +226,16 @@ impl Chain {
             sequence,
             source,
         };
+        // A writer allocates the next block before it has anything to put there: what follows
+        // the last block may be anything, unless it was valid when the chain was claimed.
+        let speculative = sequence >= self.claimed;
+        let is_valid = |bytes: &[u8]| judge(&self.next, &mut bytes.to_vec(), kind).is_some();
         let pipeline = self.set.cache().pipeline();
-        let stored = pipeline.read_stored(&self.next, bookmark);
-        let mut bytes = stored.map_err(unreadable)?;
-        let mut judged = judge(&self.next, &mut bytes, kind);
-        if judged.is_none() && sequence < self.claimed {
-            // It was valid when the chain was claimed: another copy may still be.
-            let is_valid = |bytes: &[u8]| judge(&self.next, &mut bytes.to_vec(), kind).is_some();
-            let (dva, birth) = (self.next.dva(0), self.next.physical_birth());
-            if let Ok(copy) = pipeline.vdevs().read(dva, bytes.len(), birth, &is_valid) {
-                bytes = copy;
-                judged = judge(&self.next, &mut bytes, kind);
-            }
-        }
+        let read = pipeline.read_log_block(&self.next, bookmark, speculative, &is_valid);
+        let Some(mut bytes) = read.map_err(unreadable)? else {
+            return Ok(None);
+        };
+        let judged = judge(&self.next, &mut bytes, kind);
         let Some(log_block) = judged else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@ use cenote_base::{Bookmark, MemoryBudget};
 use cenote_codec::checksum::Salt;
 use cenote_codec::compress::{self, Compression};
 use cenote_ondisk::{BlockPointer, CompressionKind, byteswap};
-use cenote_vdev::{BatchRead, Vdevs};
+use cenote_vdev::{BatchRead, VdevError, Vdevs};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -123,6 +123,52 @@ impl Pipeline {
             Err(_) => self.counters.unreadable.add(1),
         }
         result
+    }
+
+    /// Reads a block of an intent log, which carries its own checksum: the first copy, by all
+    /// redundancy, that `is_valid` accepts.
+    ///
+    /// `None` when there is none. Then, if `speculative`, nothing says that the block was ever
+    /// written, and nobody is charged with an error.
+    pub fn read_log_block(
+        &self,
+        pointer: &BlockPointer,
+        bookmark: Bookmark,
+        speculative: bool,
+        is_valid: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<Vec<u8>>, IoError> {
+        let checked = pointer.check();
+        checked.map_err(|source| IoError::BadPointer { bookmark, source })?;
+        let lease = self
+            .memory
+            .lease_patiently(pointer.physical_size(), PATIENCE);
+        let _lease = lease.map_err(|source| IoError::Memory { bookmark, source })?;
+        let size = usize::try_from(pointer.physical_size()).expect("at most 32 MiB");
+        let birth = pointer.physical_birth();
+        let mut failure = None;
+        for dva in pointer.dvas() {
+            let read = match speculative {
+                true => self.vdevs.read_speculative(dva, size, birth, is_valid),
+                false => self.vdevs.read(dva, size, birth, is_valid),
+            };
+            match read {
+                Ok(data) => {
+                    self.counters.blocks_read.add(1);
+                    self.counters.bytes_read.add(data.len() as u64);
+                    return Ok(Some(data));
+                }
+                Err(VdevError::Damaged { .. }) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            None => Ok(None),
+            Some(source) => Err(IoError::Unreadable {
+                bookmark,
+                pointer: Box::new(*pointer),
+                source,
+            }),
+        }
     }
 
     /// Reads the stored bytes of several blocks at once, neighbours in one request.

@@ -137,6 +137,7 @@ impl Vdevs {
                     size: read.size,
                     birth,
                     verify: &|_| false,
+                    speculative: false,
                 };
                 for segment in self.segments(&request).ok()? {
                     let Layout::Slot(slot) = &self.tree.tops[segment.top].layout else {

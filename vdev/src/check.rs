@@ -96,6 +96,7 @@ impl Vdevs {
             size,
             birth,
             verify,
+            speculative: false,
         };
         let mut ballot = Ballot::default();
         let data = match &top.layout {

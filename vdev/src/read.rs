@@ -30,6 +30,8 @@ pub(crate) struct Request<'a> {
     pub birth: Txg,
     /// Whether bytes are the block's.
     pub verify: &'a dyn Fn(&[u8]) -> bool,
+    /// Whether the block may never have been written, so that nobody is to blame for others.
+    pub speculative: bool,
 }
 
 /// A leaf that may have the bytes.
@@ -51,39 +53,65 @@ impl Vdevs {
         birth: Txg,
         verify: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Vec<u8>, VdevError> {
-        let top = self.locate(dva, size, birth)?;
-        let request = Request {
+        self.read_request(&Request {
             dva,
             size,
             birth,
             verify,
-        };
+            speculative: false,
+        })
+    }
+
+    /// As [`Self::read`], of a block that may never have been written: when nobody has the right
+    /// bytes, no checksum error is counted. The ends of intent logs are found this way.
+    pub fn read_speculative(
+        &self,
+        dva: Dva,
+        size: usize,
+        birth: Txg,
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, VdevError> {
+        self.read_request(&Request {
+            dva,
+            size,
+            birth,
+            verify,
+            speculative: true,
+        })
+    }
+
+    fn read_request(&self, request: &Request<'_>) -> Result<Vec<u8>, VdevError> {
+        let Request {
+            dva, size, birth, ..
+        } = *request;
+        let top = self.locate(dva, size, birth)?;
         let result = match &top.layout {
-            Layout::Slot(slot) => self.read_slot(slot, dva.offset(), &request),
+            Layout::Slot(slot) => self.read_slot(slot, dva.offset(), request),
             Layout::Raidz { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64, birth);
-                Stripe::new(self, slots, &map, birth).read(&request)
+                Stripe::new(self, slots, &map, birth).read(request)
             }
             Layout::Draid { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64);
-                Stripe::new(self, slots, &map, birth).read(&request)
+                Stripe::new(self, slots, &map, birth).read(request)
             }
-            Layout::Indirect(_) => self.read_indirect(&request),
+            Layout::Indirect(_) => self.read_indirect(request),
             Layout::Hole | Layout::Missing => unreachable!("locate refuses these"),
         };
-        self.count(top, size, &result);
+        self.count(top, request, &result);
         result
     }
 
     /// Counts a read at the top-level vdev and the root, unless the leaf itself is on top.
-    fn count(&self, top: &Top, size: usize, result: &Result<Vec<u8>, VdevError>) {
+    fn count(&self, top: &Top, request: &Request<'_>, result: &Result<Vec<u8>, VdevError>) {
         for node in [top.node, 0] {
             let Some(counters) = &self.tree.nodes[node].counters else {
                 continue;
             };
             counters.read_operations.add(1);
             match result {
-                Ok(_) => counters.read_bytes.add(size as u64),
+                Ok(_) => counters.read_bytes.add(request.size as u64),
+                Err(VdevError::Damaged { .. }) if request.speculative => {}
                 Err(VdevError::Damaged { .. }) => counters.checksum_errors.add(1),
                 Err(_) => counters.read_errors.add(1),
             }
@@ -242,7 +270,9 @@ impl Vdevs {
                 }
             }
         }
-        self.charge(&wrong);
+        if !request.speculative {
+            self.charge(&wrong);
+        }
         if any_error
             && let Some(block) = self.read_pieces(slot, offset, request)
             && (request.verify)(&block)

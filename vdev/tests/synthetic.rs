@@ -157,6 +157,29 @@ fn a_stale_mirror_child_is_asked_last_and_not_blamed() {
     );
 }
 
+/// Where an intent log ends there may be anything: asking there blames nobody, yet a copy that is
+/// found says who has another one.
+#[test]
+fn a_speculative_read_that_finds_nothing_charges_nobody() {
+    let mirror = || vdev("mirror", 2, vec![disk(10), disk(11)]);
+    let config = root(vec![top(mirror(), 9, 8 * MIB)]);
+    let devices = disks(10..12);
+    let block = pattern(4096);
+    put(&devices, 11, DATA + 8192, &block);
+    let vdevs = open(&config, &devices);
+    let at = |offset| Dva::new(VdevId(0), offset, 4096);
+    let accept = |bytes: &[u8]| bytes == block;
+    let all = |vdevs: &Vdevs| [1, 2, 10, 11].map(|guid| errors_of(vdevs, guid));
+    let before = all(&vdevs);
+    let nothing = vdevs.read_speculative(at(0), 4096, Txg(5), &accept);
+    assert!(matches!(nothing, Err(VdevError::Damaged { .. })));
+    assert_eq!(all(&vdevs), before);
+    let second = vdevs.read_speculative(at(8192), 4096, Txg(5), &accept);
+    assert_eq!(second.expect("the second child has it"), block);
+    assert!(vdevs.read(at(0), 4096, Txg(5), &accept).is_err());
+    assert_eq!(errors_of(&vdevs, 11), 1, "a read that must succeed blames");
+}
+
 #[test]
 fn a_disk_being_replaced_in_raidz_gives_either_copy() {
     let replacing = vdev("replacing", 5, vec![disk(20), disk(21)]);
