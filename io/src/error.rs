@@ -1,5 +1,6 @@
 //! Why a block cannot be read.
 
+use crate::write::NoSpace;
 use cenote_base::{Bookmark, MemoryExceeded};
 use cenote_codec::compress::DecompressError;
 use cenote_ondisk::{BlockPointer, DecodeError};
@@ -79,6 +80,36 @@ pub enum IoError {
         bookmark: Bookmark,
         /// What is wrong with the contents.
         source: DecodeError,
+    },
+    /// Nobody gives this pool space: it was opened for reading only.
+    #[error("block {bookmark}: the pool is read-only")]
+    ReadOnly {
+        /// The block.
+        bookmark: Bookmark,
+    },
+    /// There is no space for the block.
+    #[error("block {bookmark}: {source}")]
+    NoSpace {
+        /// The block.
+        bookmark: Bookmark,
+        /// What the allocator said.
+        source: NoSpace,
+    },
+    /// The block cannot be stored as wanted.
+    #[error("block {bookmark} cannot be written: {problem}")]
+    BadRequest {
+        /// The block.
+        bookmark: Bookmark,
+        /// What is wrong with the request.
+        problem: &'static str,
+    },
+    /// Too few devices took the block for it to be safe.
+    #[error("block {bookmark} cannot be written: {source}")]
+    Unwritable {
+        /// The block.
+        bookmark: Bookmark,
+        /// What the devices did.
+        source: VdevError,
     },
     /// The read would take more memory than allowed.
     #[error("block {bookmark}: {source}")]

@@ -12,8 +12,13 @@ mod error;
 mod gang;
 mod pipeline;
 mod workers;
+pub mod write;
 
 pub use crypt::ObjsetKeys;
 pub use error::IoError;
 pub use pipeline::{Pipeline, PipelineCounters, ReadContext};
 pub use workers::Workers;
+pub use write::{
+    Allocation, AllocationRequest, Allocator, BlockSink, DedupPolicy, NoSpace, WritePolicy,
+    WriteRequest,
+};

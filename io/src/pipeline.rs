@@ -4,6 +4,7 @@ use crate::checksum;
 use crate::crypt::{self, ObjsetKeys};
 use crate::error::IoError;
 use crate::gang;
+use crate::write::WriteState;
 use cenote_base::metrics::Counter;
 use cenote_base::{Bookmark, MemoryBudget};
 use cenote_codec::checksum::Salt;
@@ -37,13 +38,14 @@ pub struct PipelineCounters {
     pub unreadable: Counter,
 }
 
-/// The read path of one pool.
+/// The path of one pool's blocks from and to its devices.
 #[derive(Debug)]
 pub struct Pipeline {
     vdevs: Arc<Vdevs>,
     salt: OnceLock<Salt>,
     memory: Arc<MemoryBudget>,
     counters: PipelineCounters,
+    pub(crate) writing: WriteState,
 }
 
 impl Pipeline {
@@ -55,6 +57,7 @@ impl Pipeline {
             salt: OnceLock::new(),
             memory,
             counters,
+            writing: WriteState::default(),
         }
     }
 
