@@ -102,6 +102,48 @@ impl FatHeader {
         Ok(header)
     }
 
+    /// Writes the header's words into block 0; what else is in the block stays.
+    pub fn encode_into(&self, block: &mut [u8]) {
+        let block_id = |block: Option<BlockId>| block.unwrap_or_default().0;
+        let words = [
+            BLOCK_TYPE_HEADER,
+            MAGIC,
+            block_id(self.table_block),
+            self.table_blocks,
+            u64::from(self.table_shift),
+            block_id(self.next_table_block),
+            self.blocks_copied,
+            self.free_block.0,
+            self.leaves,
+            self.entries,
+            self.salt,
+            self.normflags,
+            self.flags,
+        ];
+        for (target, word) in block.chunks_exact_mut(8).zip(words) {
+            target.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// The header of a new ZAP with one leaf, block 1, and the table in the header block.
+    pub fn new(block_shift: u32, salt: u64, normflags: u64, flags: u64) -> Self {
+        assert!(BLOCK_SHIFTS.contains(&block_shift));
+        Self {
+            block_shift,
+            table_block: None,
+            table_blocks: 0,
+            table_shift: block_shift - 4,
+            next_table_block: None,
+            blocks_copied: 0,
+            free_block: BlockId(2),
+            leaves: 1,
+            entries: 0,
+            salt,
+            normflags,
+            flags,
+        }
+    }
+
     fn check_table(&self) -> Result<(), DecodeError> {
         let known = FLAG_HASH64 | FLAG_UINT64_KEY | FLAG_PRE_HASHED_KEY;
         if self.flags & !known != 0 {
@@ -257,6 +299,20 @@ mod tests {
         assert!(header.leaf_belongs(255, 1, 1) && !header.leaf_belongs(255, 0, 1));
         assert_eq!(header.next_leaf_index(3, 1), Some(128));
         assert_eq!(header.next_leaf_index(200, 1), None);
+    }
+
+    #[test]
+    fn encoding_is_inverse() {
+        let mut bytes = vec![0; 16384];
+        let mut header = FatHeader::new(14, 77, 0x12, FLAG_HASH64);
+        header.encode_into(&mut bytes);
+        assert_eq!(FatHeader::decode(&bytes), Ok(header.clone()));
+        header.table_block = Some(BlockId(9));
+        (header.table_blocks, header.table_shift) = (2, 12);
+        header.next_table_block = Some(BlockId(11));
+        (header.blocks_copied, header.free_block) = (1, BlockId(20));
+        header.encode_into(&mut bytes);
+        assert_eq!(FatHeader::decode(&bytes), Ok(header));
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub const ARRAY_BYTES: usize = 21;
 /// Chains are sorted by collision differentiator.
 pub const FLAG_SORTED: u8 = 1;
 
-const STRUCTURE: &str = "ZAP leaf";
-const MAGIC: u32 = 0x2AB_1EAF;
+pub(super) const STRUCTURE: &str = "ZAP leaf";
+pub(super) const MAGIC: u32 = 0x2AB_1EAF;
 const NAME_SIZE_MAX: usize = 8192;
 
 /// How a leaf of some size is divided.
@@ -368,12 +368,12 @@ impl LeafEntry<'_> {
     }
 }
 
-const CYCLE: DecodeError = DecodeError::Inconsistent {
+pub(super) const CYCLE: DecodeError = DecodeError::Inconsistent {
     structure: STRUCTURE,
     problem: "a chain of chunks has no end",
 };
 
-fn bad<T>(field: &'static str, value: u64) -> Result<T, DecodeError> {
+pub(super) fn bad<T>(field: &'static str, value: u64) -> Result<T, DecodeError> {
     Err(DecodeError::BadValue {
         structure: STRUCTURE,
         field,

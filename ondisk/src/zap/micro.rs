@@ -76,6 +76,21 @@ impl<'a> MicroZap<'a> {
             .map(decode_entry)
     }
 
+    /// As [`Self::entries`], with the place of each in the block, in bytes.
+    pub fn places(&self) -> impl Iterator<Item = (usize, MicroEntry<'a>)> + use<'a> {
+        let numbered = (1..).zip(self.entries.chunks_exact(ENTRY_SIZE));
+        numbered
+            .filter(|(_, entry)| entry[NAME_OFFSET] != 0)
+            .map(|(number, entry)| (number * ENTRY_SIZE, decode_entry(entry)))
+    }
+
+    /// The place of the first free entry, in bytes; `None` if the block is full.
+    pub fn free_place(&self) -> Option<usize> {
+        let mut entries = self.entries.chunks_exact(ENTRY_SIZE);
+        let number = entries.position(|entry| entry[NAME_OFFSET] == 0)?;
+        Some((number + 1) * ENTRY_SIZE)
+    }
+
     /// The value of exactly this name.
     pub fn lookup(&self, name: &[u8]) -> Option<u64> {
         let entry = self.entries().find(|entry| entry.name == name);
@@ -156,6 +171,12 @@ mod tests {
         assert_eq!(zap.lookup(&[b'n'; NAME_MAX]), Some(u64::MAX));
         assert_eq!(zap.lookup(b""), None);
         assert_eq!(zap.entries().count(), 2);
+        assert_eq!(zap.free_place(), Some(128));
+        let places: Vec<_> = zap
+            .places()
+            .map(|(place, entry)| (place, entry.cd))
+            .collect();
+        assert_eq!(places, [(64, 0), (192, 3)]);
         let sorted = zap.sorted(|name| zap.hash(name));
         assert!(sorted[0].hash < sorted[1].hash);
         assert_eq!(sorted[0].hash & ((1 << 36) - 1), 0);

@@ -16,6 +16,7 @@ pub mod cursor;
 pub mod fat_header;
 pub mod hash;
 pub mod leaf;
+pub mod leaf_edit;
 pub mod micro;
 
 pub use cursor::Cursor;
