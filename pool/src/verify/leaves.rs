@@ -2,6 +2,7 @@
 
 use super::visit::Visit;
 use super::walk::Engine;
+use cenote_base::{MemoryBudget, MemoryLease};
 use cenote_io::{IoError, ObjsetKeys, ReadContext};
 use cenote_ondisk::block_pointer::Protection;
 use cenote_ondisk::{BlockPointer, ObjectType};
@@ -24,8 +25,28 @@ pub(crate) struct Checked {
 const GROUP_BYTES: u64 = 4 << 20;
 /// Groups between two looks at the watcher.
 const GROUPS_PER_ROUND: usize = 16;
+/// Times its size that a block takes while its columns and parity are compared: the columns, the
+/// block put together from them, and the parity computed anew.
+const COPIES_IN_MEMORY: u64 = 4;
 /// How long a group waits for the buffers of others: far longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Engine {
+    /// Memory for what is read here; see [`lease`].
+    fn lease(&self, bytes: u64) -> Option<MemoryLease> {
+        lease(&self.buffers, bytes)
+    }
+}
+
+/// As many bytes of `buffers` as are wanted, or all of them: then a block that is larger than
+/// the budget is at least the only one.
+///
+/// Decoding leases from the pipeline's budget; this is another one, so that nobody waits for
+/// memory while holding what others wait for.
+fn lease(buffers: &Arc<MemoryBudget>, bytes: u64) -> Option<MemoryLease> {
+    let bytes = bytes.min(buffers.limit());
+    buffers.lease_patiently(bytes, PATIENCE).ok()
+}
 
 /// Cuts sorted visits into groups for workers, and those into rounds.
 pub(crate) fn rounds(visits: Vec<Visit>) -> Vec<Vec<Vec<Visit>>> {
@@ -58,27 +79,29 @@ pub(crate) fn check_group(
     keys: &[Option<Arc<ObjsetKeys>>],
 ) -> Vec<Checked> {
     assert_eq!(group.len(), keys.len());
-    if engine.options.all_copies {
-        let each = group.iter().zip(keys);
-        return each
-            .map(|(visit, keys)| check(engine, visit, keys.as_deref(), false))
-            .collect();
+    let mut checked: Vec<Option<Checked>> = match engine.options.all_copies {
+        true => group.iter().map(|_| None).collect(),
+        false => check_at_once(engine, group, keys),
+    };
+    for ((visit, keys), checked) in group.iter().zip(keys).zip(&mut checked) {
+        // Slow and sure: all redundancy, and the bad copies counted on their vdevs.
+        checked.get_or_insert_with(|| check(engine, visit, keys.as_deref(), false));
     }
+    checked.into_iter().flatten().collect()
+}
+
+/// Reads a group in as few requests as possible; `None` for what cannot be had this way.
+fn check_at_once(
+    engine: &Engine,
+    group: &[Visit],
+    keys: &[Option<Arc<ObjsetKeys>>],
+) -> Vec<Option<Checked>> {
     let plain: Vec<usize> = (0..group.len())
         .filter(|i| !group[*i].pointer.is_embedded() && !group[*i].pointer.is_gang())
         .collect();
-    // Decoding leases from the pipeline's budget; these buffers have one of their own, so that
-    // nobody waits for memory while holding what others wait for.
-    let bytes: u64 = plain
-        .iter()
-        .map(|i| group[*i].pointer.physical_size())
-        .sum();
-    let bytes = bytes.min(engine.buffers.limit());
-    let Ok(_lease) = engine.buffers.lease_patiently(bytes, PATIENCE) else {
-        let each = group.iter().zip(keys);
-        return each
-            .map(|(visit, keys)| check(engine, visit, keys.as_deref(), false))
-            .collect();
+    let sizes = plain.iter().map(|i| group[*i].pointer.physical_size());
+    let Some(_lease) = engine.lease(sizes.sum()) else {
+        return group.iter().map(|_| None).collect();
     };
     let reads: Vec<BatchRead> = plain
         .iter()
@@ -93,14 +116,8 @@ pub(crate) fn check_group(
     }
     let each = group.iter().zip(keys).zip(stored);
     each.map(|((visit, keys), stored)| {
-        let keys = keys.as_deref();
-        match stored {
-            Some(stored) if good(engine, visit, &stored) => {
-                decode(engine, visit, &stored, keys, false, 0)
-            }
-            // Slow and sure: all redundancy, and the bad copies counted on their vdevs.
-            _ => check(engine, visit, keys, false),
-        }
+        let stored = stored.filter(|stored| good(engine, visit, stored))?;
+        Some(decode(engine, visit, &stored, keys.as_deref(), false, 0))
     })
     .collect()
 }
@@ -130,11 +147,22 @@ pub(crate) fn check(
     keys: Option<&ObjsetKeys>,
     wanted: bool,
 ) -> Checked {
-    let bad_copies = match engine.options.all_copies {
-        true => count_bad_copies(engine, visit),
-        false => 0,
+    // Without the lease in time it is read all the same: somebody else is very slow.
+    let _lease = engine.lease(
+        visit
+            .pointer
+            .physical_size()
+            .saturating_mul(COPIES_IN_MEMORY),
+    );
+    let (bad_copies, stored) = match engine.options.all_copies {
+        true => check_copies(engine, visit),
+        false => (0, None),
     };
-    match engine.pipeline.read_stored(&visit.pointer, visit.bookmark) {
+    let stored = match stored {
+        Some(stored) => Ok(stored),
+        None => engine.pipeline.read_stored(&visit.pointer, visit.bookmark),
+    };
+    match stored {
         Ok(stored) => decode(engine, visit, &stored, keys, wanted, bad_copies),
         Err(error) => Checked {
             result: Err(problem(error)),
@@ -148,25 +176,29 @@ fn problem(error: IoError) -> String {
     error.to_string()
 }
 
-/// Judges every copy of a block and all parity below.
-fn count_bad_copies(engine: &Engine, visit: &Visit) -> u64 {
+/// Judges every copy of a block and all parity below: how many are bad, and the stored bytes if
+/// any copy is good.
+fn check_copies(engine: &Engine, visit: &Visit) -> (u64, Option<Vec<u8>>) {
     let pointer = &visit.pointer;
     if pointer.is_embedded() || pointer.is_gang() {
-        return 0;
+        return (0, None);
     }
     let read = batch_read(pointer);
     let verify = |data: &[u8]| good(engine, visit, data);
     let vdevs = engine.pipeline.vdevs();
-    let bad = |health| matches!(health, CopyHealth::Unreadable | CopyHealth::Wrong);
-    let judge = |dva| match vdevs.check_copies(dva, read.size, read.birth, &verify) {
-        Ok(report) => report
-            .verdicts
-            .iter()
-            .filter(|verdict| bad(verdict.health))
-            .count() as u64,
-        Err(_) => 1,
-    };
-    pointer.dvas().map(judge).sum()
+    let is_bad = |health| matches!(health, CopyHealth::Unreadable | CopyHealth::Wrong);
+    let (mut bad, mut stored) = (0, None);
+    for dva in pointer.dvas() {
+        match vdevs.check_copies(dva, read.size, read.birth, &verify) {
+            Ok(report) => {
+                let verdicts = report.verdicts.iter();
+                bad += verdicts.filter(|verdict| is_bad(verdict.health)).count() as u64;
+                stored = stored.or(report.data);
+            }
+            Err(_) => bad += 1,
+        }
+    }
+    (bad, stored)
 }
 
 /// Whether nothing but the checksum can be judged without the key.
@@ -208,5 +240,28 @@ fn decode(
         result,
         bad_copies,
         without_key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eight workers that each compared the columns of a block of 16 MiB took half a gigabyte,
+    /// whatever the limit was.
+    #[test]
+    fn blocks_beyond_the_budget_are_checked_one_at_a_time() {
+        let buffers = MemoryBudget::new(8 << 20);
+        let block = COPIES_IN_MEMORY * (16 << 20);
+        let first = lease(&buffers, block).expect("nobody else is there");
+        assert!(buffers.lease(1).is_err(), "the second one has to wait");
+        drop(first);
+        let small: Vec<_> = (0..16)
+            .map(|_| lease(&buffers, COPIES_IN_MEMORY * (128 << 10)))
+            .collect();
+        assert!(
+            small.iter().all(Option::is_some),
+            "together as far as they fit"
+        );
     }
 }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// Memory for caches and buffers unless `--memory` says otherwise. With the program itself, its
 /// threads and the lists of a walk the process stays below 256 MiB.
 const MEMORY_DEFAULT: u64 = 128 << 20;
-/// Less than this cannot hold a few blocks of 16 MiB, their stored form and an index.
-const MEMORY_MIN: u64 = 16 << 20;
+/// Half of it is for what is being read: a block of 16 MiB must fit.
+const MEMORY_MIN: u64 = 32 << 20;
 
 /// Where the key of an encryption root is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl PoolOptions {
             "--memory" => {
                 let memory = line.size()?;
                 if memory < MEMORY_MIN {
-                    return Err(line.wrong("--memory: 16M is the least that can work"));
+                    return Err(line.wrong("--memory: 32M is the least that can work"));
                 }
                 self.memory = Some(memory);
             }
@@ -159,7 +159,7 @@ mod tests {
         assert!(options.missing_logs && !options.replay);
         assert_eq!(options.import_options().cache_bytes, 16 << 20);
         assert!(parse(&["--nosuch"]).is_err());
-        assert!(parse(&["--memory", "1M"]).is_err());
+        assert!(parse(&["--memory", "31M"]).is_err());
         assert!(parse(&["-o", "altroot=/x"]).is_err());
     }
 
