@@ -4,6 +4,10 @@
 //! the names of blocks that fell off its end (*ghosts*). A hit on a ghost says that its list
 //! should have been longer, so the target between the two moves. A scan of a big file fills only
 //! the recent list and leaves what is used again alone.
+//!
+//! A hit on a frequent block only marks it; blocks that were marked since go back to the head of
+//! their list when they come up for eviction. Moving a block at each hit would touch its three
+//! neighbours in the list, each a line that no other core's cache has, which took most of a hit.
 
 use crate::hash::BlockHashState;
 use cenote_base::metrics::Counter;
@@ -50,6 +54,8 @@ struct Node {
     block: Option<Arc<Vec<u8>>>,
     size: u64,
     list: ListId,
+    /// Hit since it came to its place in the frequent list.
+    is_used: bool,
     previous: usize,
     next: usize,
 }
@@ -189,9 +195,13 @@ impl Shard {
     }
 
     fn get(&mut self, id: &BlockId) -> Option<Arc<Vec<u8>>> {
-        let node = *self.index.get(id)?;
-        let block = self.nodes[node].block.clone()?;
-        self.move_to(node, Frequent);
+        let index = *self.index.get(id)?;
+        let node = &mut self.nodes[index];
+        let block = node.block.clone()?;
+        match node.list {
+            Frequent => node.is_used = true,
+            _ => self.move_to(index, Frequent),
+        }
         Some(block)
     }
 
@@ -248,6 +258,11 @@ impl Shard {
                 node = self.lists[Frequent as usize].tail;
             }
             assert!(node != NONE, "lists with bytes have a tail");
+            // Each step takes a mark away, and none is set under this lock: the loop ends.
+            if self.nodes[node].is_used {
+                self.move_to(node, Frequent);
+                continue;
+            }
             self.nodes[node].block = None;
             self.move_to(node, ghost);
         }
@@ -267,6 +282,7 @@ impl Shard {
             block: Some(block),
             size,
             list: Recent,
+            is_used: false,
             previous: NONE,
             next: NONE,
         };
@@ -309,6 +325,7 @@ impl Shard {
     fn link(&mut self, node: usize, list: ListId) {
         let head = self.lists[list as usize].head;
         self.nodes[node].list = list;
+        self.nodes[node].is_used = false;
         self.nodes[node].previous = NONE;
         self.nodes[node].next = head;
         match head {
@@ -368,6 +385,23 @@ mod tests {
             kept, 20,
             "blocks seen twice survive a scan of 40 times the cache"
         );
+    }
+
+    #[test]
+    fn what_was_hit_outlives_what_was_not() {
+        let mut shard = Shard::new(10_000);
+        for n in 0..10 {
+            shard.insert(id(n), block(1000));
+            shard.get(&id(n));
+        }
+        // All ten are frequent; the oldest is hit again.
+        shard.get(&id(0));
+        // The second time it comes as a ghost that returns, and pushes out a frequent block.
+        shard.insert(id(100), block(1000));
+        shard.insert(id(100), block(1000));
+        let kept = |shard: &mut Shard, n| shard.get(&id(n)).is_some();
+        assert!(kept(&mut shard, 0), "it was marked");
+        assert!(!kept(&mut shard, 1), "it was the oldest without a mark");
     }
 
     #[test]
