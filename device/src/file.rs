@@ -7,14 +7,14 @@
 //! to the caller's memory. What the kernel's cache happens to hold already is taken from there.
 
 use crate::buffer::{AlignedBuf, DIRECT_ALIGNMENT};
-use crate::nature::check_range;
+use crate::nature::{check_range, total_length};
 use crate::{Device, DeviceError, DeviceKind, Nature, page_cache};
 use rustix::buffer::spare_capacity;
 use rustix::fd::AsFd;
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,6 +58,7 @@ pub struct FileDevice {
     buffered: Option<File>,
     /// Whether the kernel answers what it caches.
     asks_cache: AtomicBool,
+    alignment: Alignment,
     /// Held while a write that does not begin and end on 4 KiB borders reads, changes and writes.
     unaligned_write: Mutex<()>,
 }
@@ -151,6 +152,7 @@ impl FileDevice {
             path: path.into(),
             asks_cache: AtomicBool::new(buffered.is_some()),
             buffered,
+            alignment: Alignment::of(&file),
             file,
             size,
             nature,
@@ -316,6 +318,17 @@ impl FileDevice {
         result.map_err(|source| self.write_error(offset, bytes.len(), source))
     }
 
+    /// Whether direct I/O reads from `offset` straight into this memory.
+    fn takes_directly(&self, offset: u64, bytes: &[u8]) -> bool {
+        let Alignment {
+            offset: border,
+            memory,
+        } = self.alignment;
+        offset.is_multiple_of(border)
+            && (bytes.len() as u64).is_multiple_of(border)
+            && (bytes.as_ptr().addr() as u64).is_multiple_of(memory)
+    }
+
     fn check_writable(&self) -> Result<(), DeviceError> {
         if self.writable {
             return Ok(());
@@ -330,6 +343,31 @@ fn is_aligned(offset: u64, bytes: &[u8]) -> bool {
     offset.is_multiple_of(DIRECT_ALIGNMENT as u64)
         && bytes.len().is_multiple_of(DIRECT_ALIGNMENT)
         && bytes.as_ptr().align_offset(DIRECT_ALIGNMENT) == 0
+}
+
+/// The borders in a file and in memory that a direct read must keep, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Alignment {
+    offset: u64,
+    memory: u64,
+}
+
+impl Alignment {
+    /// What the kernel says (Linux 6.1, and file systems that care), else what always does.
+    fn of(file: &File) -> Self {
+        let always = DIRECT_ALIGNMENT as u64;
+        let (flags, mask) = (AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+        let said = rustix::fs::statx(file, c"", flags, mask).ok();
+        let said = said.filter(|statx| statx.stx_mask & mask.bits() != 0);
+        let usable = |border: u32| match u64::from(border) {
+            border if border.is_power_of_two() && border <= always => border,
+            _ => always,
+        };
+        Self {
+            offset: said.map_or(always, |statx| usable(statx.stx_dio_offset_align)),
+            memory: said.map_or(always, |statx| usable(statx.stx_dio_mem_align)),
+        }
+    }
 }
 
 impl Device for FileDevice {
@@ -373,6 +411,36 @@ impl Device for FileDevice {
         // The allocator may have given more capacity than was asked for.
         bytes.truncate(length);
         Ok(bytes)
+    }
+
+    fn read_vectored(
+        &self,
+        offset: u64,
+        buffers: &mut [IoSliceMut<'_>],
+    ) -> Result<(), DeviceError> {
+        let length = total_length(buffers);
+        check_range(&self.path, self.size, offset, length)?;
+        let cached = match usize::try_from(length) {
+            Ok(length) => self.cached_file(offset, length),
+            Err(_) => None,
+        };
+        let fits = |buffer: &IoSliceMut<'_>| self.takes_directly(0, buffer);
+        let is_direct = self.takes_directly(offset, &[]) && buffers.iter().all(fits);
+        let file = cached.or(is_direct.then_some(&self.file));
+        let got = match file {
+            Some(file) => retry(|| rustix::io::preadv(file, buffers, offset)).unwrap_or(0),
+            None => 0,
+        };
+        // What did not come at once comes in pieces, and an error says where.
+        let mut start = 0;
+        for buffer in buffers {
+            let have = got.saturating_sub(start).min(buffer.len());
+            if have < buffer.len() {
+                self.read_at(offset + start as u64, buffer)?;
+            }
+            start += buffer.len();
+        }
+        Ok(())
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
@@ -435,6 +503,7 @@ impl Device for FileDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BlockBuffer;
 
     fn pattern(length: usize) -> Vec<u8> {
         (0..length).map(|i| (i % 251) as u8).collect()
@@ -488,6 +557,22 @@ mod tests {
             }
             assert!(device.read_vec(size as u64 - 1, 2).is_err());
             assert!(device.read_vec(u64::MAX, 2).is_err());
+            for (offset, lengths) in [
+                (0, [131_072, 65_536, 1 << 20]),
+                (512, [131_072, 512, 20_480]),
+                (4096, [4096, 20_001, 77]),
+                (3, [1, 50_000, 131_072]),
+            ] {
+                let mut buffers = lengths.map(BlockBuffer::take);
+                let mut slices = buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
+                let read = device.read_vectored(offset as u64, &mut slices);
+                read.expect("in range");
+                let end = offset + lengths.iter().sum::<usize>();
+                assert!(buffers.map(Vec::from).concat() == bytes[offset..end]);
+            }
+            let mut four = [0; 4];
+            let mut slices = [IoSliceMut::new(&mut four)];
+            assert!(device.read_vectored(size as u64 - 3, &mut slices).is_err());
         }
     }
 

@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 mod allocator;
+mod block_buffer;
 mod buffer;
 mod error;
 mod faulty;
@@ -18,11 +19,13 @@ mod memory;
 mod nature;
 mod opener;
 mod page_cache;
+mod pages;
 mod partition;
 mod search;
 mod window;
 
 pub use allocator::return_large_buffers;
+pub use block_buffer::BlockBuffer;
 pub use buffer::{AlignedBuf, DIRECT_ALIGNMENT};
 pub use error::DeviceError;
 pub use faulty::FaultyDevice;

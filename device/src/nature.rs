@@ -2,6 +2,7 @@
 
 use crate::DeviceError;
 use std::fmt::Debug;
+use std::io::IoSliceMut;
 use std::path::Path;
 
 /// What a device is made of.
@@ -44,6 +45,19 @@ pub trait Device: Debug + Send + Sync {
         Ok(buffer)
     }
 
+    /// Fills the buffers one after the other with the bytes from `offset` on, at best at once.
+    fn read_vectored(
+        &self,
+        mut offset: u64,
+        buffers: &mut [IoSliceMut<'_>],
+    ) -> Result<(), DeviceError> {
+        for buffer in buffers {
+            self.read_at(offset, buffer)?;
+            offset = offset.saturating_add(buffer.len() as u64);
+        }
+        Ok(())
+    }
+
     /// Writes all of `bytes` at `offset`. Durable only after [`Self::flush`].
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;
 
@@ -68,6 +82,11 @@ pub trait Device: Debug + Send + Sync {
     fn is_writable(&self) -> bool {
         false
     }
+}
+
+/// The bytes that fill all buffers.
+pub(crate) fn total_length(buffers: &[IoSliceMut<'_>]) -> u64 {
+    buffers.iter().map(|buffer| buffer.len() as u64).sum()
 }
 
 /// Whether `[offset, offset + length)` lies within the device's `size`.

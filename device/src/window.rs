@@ -1,7 +1,8 @@
 //! A part of a device as a device of its own: a partition of a disk image.
 
-use crate::nature::check_range;
+use crate::nature::{check_range, total_length};
 use crate::{Device, DeviceError, Nature};
+use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,6 +54,16 @@ impl Device for WindowDevice {
     fn read_vec(&self, offset: u64, length: usize) -> Result<Vec<u8>, DeviceError> {
         self.inner
             .read_vec(self.translate(offset, length as u64)?, length)
+    }
+
+    fn read_vectored(
+        &self,
+        offset: u64,
+        buffers: &mut [IoSliceMut<'_>],
+    ) -> Result<(), DeviceError> {
+        let length = total_length(buffers);
+        self.inner
+            .read_vectored(self.translate(offset, length)?, buffers)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
