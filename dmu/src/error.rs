@@ -1,10 +1,10 @@
-//! Why an object or a part of it cannot be read.
+//! Why an object or a part of it cannot be read or changed.
 
 use cenote_base::{Bookmark, ObjectId, ObjsetId};
 use cenote_io::IoError;
 use cenote_ondisk::DecodeError;
 
-/// An object cannot be read; every variant names it.
+/// An object cannot be read or changed; every variant names the place.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DmuError {
@@ -49,6 +49,28 @@ pub enum DmuError {
         /// The type needed.
         expected: &'static str,
     },
+    /// An object set that was opened for reading is not changed.
+    #[error("object set {objset} is open for reading only")]
+    ReadOnly {
+        /// The object set.
+        objset: ObjsetId,
+    },
+    /// A change that the object cannot take.
+    #[error("object {object} of object set {objset}: {problem}")]
+    BadChange {
+        /// The object set.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+        /// Why not.
+        problem: &'static str,
+    },
+    /// The pool is suspended.
+    #[error("the pool is suspended: {cause}")]
+    Suspended {
+        /// What happened.
+        cause: String,
+    },
 }
 
 impl DmuError {
@@ -56,7 +78,10 @@ impl DmuError {
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Io(error) => error.is_damage(),
-            Self::NoSuchObject { .. } => false,
+            Self::NoSuchObject { .. }
+            | Self::ReadOnly { .. }
+            | Self::BadChange { .. }
+            | Self::Suspended { .. } => false,
             Self::Decode { .. } | Self::BadTree { .. } | Self::WrongType { .. } => true,
         }
     }

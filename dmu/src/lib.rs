@@ -10,15 +10,24 @@
 
 #![forbid(unsafe_code)]
 
+mod accounting;
+mod allocate;
 mod error;
+mod live;
 mod object;
 mod object_set;
 mod prefetch;
 mod tree;
+pub mod txg;
+mod write;
 pub mod zap;
 
-pub use cenote_cache::{Block, BlockCache, CacheLimits};
+pub use accounting::{Owner, OwnerHook};
+pub use allocate::{CreateParams, INDIRECT_SHIFT, NewObject};
+pub use cenote_cache::{Block, BlockBuffer, BlockCache, CacheLimits};
+pub use cenote_io::{BlockSink, WritePolicy, WriteRequest};
 pub use error::DmuError;
 pub use object::{Object, Segment};
 pub use object_set::{ObjectSet, Objects, SpecialObject};
+pub use txg::{Transaction, TxCost, TxgGate};
 pub use zap::Zap;

@@ -1,6 +1,7 @@
 //! An open object: its dnode and its contents.
 
 use crate::error::DmuError;
+use crate::live::{DirtySpill, LiveObject, Place};
 use crate::object_set::ObjectSet;
 use cenote_base::{BlockId, Bookmark, ObjectId};
 use cenote_cache::Block;
@@ -17,6 +18,8 @@ pub struct Object {
     set: Arc<ObjectSet>,
     id: ObjectId,
     dnode: Arc<Dnode>,
+    /// The object's changes, if the object set is writable.
+    pub(crate) live: Option<Arc<LiveObject>>,
 }
 
 /// A piece of an object's contents that lies in one block.
@@ -45,6 +48,28 @@ impl Object {
             set,
             id,
             dnode: Arc::new(dnode),
+            live: None,
+        }
+    }
+
+    /// The object in a writable set; `None` if it is free.
+    pub(crate) fn from_live(set: Arc<ObjectSet>, live: Arc<LiveObject>) -> Option<Self> {
+        let dnode = live.read().dnode().cloned()?;
+        Some(Self {
+            set,
+            id: live.id,
+            dnode,
+            live: Some(live),
+        })
+    }
+
+    /// The object as it is on disk, of which this is the dnode.
+    pub(crate) fn committed(&self, dnode: Arc<Dnode>) -> Self {
+        Self {
+            set: Arc::clone(&self.set),
+            id: self.id,
+            dnode,
+            live: None,
         }
     }
 
@@ -53,7 +78,9 @@ impl Object {
         self.id
     }
 
-    /// The object's dnode.
+    /// The object's dnode, in a writable set as it was when this handle was made.
+    ///
+    /// Its pointers and levels are those of the tree on disk.
     pub fn dnode(&self) -> &Dnode {
         &self.dnode
     }
@@ -72,8 +99,41 @@ impl Object {
         }
     }
 
+    /// The newest dnode: this handle's may be of before a change.
+    pub(crate) fn newest_dnode(&self) -> Arc<Dnode> {
+        let newest = self
+            .live
+            .as_ref()
+            .and_then(|live| live.read().dnode().cloned());
+        newest.unwrap_or_else(|| Arc::clone(&self.dnode))
+    }
+
     /// Data block `block`; `None` for a hole.
     pub fn block(&self, block: BlockId) -> Result<Option<Block>, DmuError> {
+        let Some(live) = &self.live else {
+            return self.committed_block(block);
+        };
+        let mut place = live.read().find(block.0);
+        loop {
+            let failed = match &place {
+                Place::Contents(contents) => return Ok(Some(Arc::clone(contents))),
+                Place::Hole => return Ok(None),
+                Place::Pointer(pointer) => {
+                    let newest = self.committed(self.newest_dnode());
+                    newest.read_pointer(pointer, 0, block).map(Some)
+                }
+                Place::Committed(dnode) => self.committed(Arc::clone(dnode)).committed_block(block),
+            };
+            // A block may be given up and its space reused while it is being read.
+            let now = live.read().find(block.0);
+            if failed.is_ok() || place.is_same(&now) {
+                return failed;
+            }
+            place = now;
+        }
+    }
+
+    fn committed_block(&self, block: BlockId) -> Result<Option<Block>, DmuError> {
         if block > self.dnode.block_id_max {
             return Ok(None);
         }
@@ -86,7 +146,23 @@ impl Object {
 
     /// The spill block's contents, if the object has one.
     pub fn spill(&self) -> Result<Option<Block>, DmuError> {
-        let Some(pointer) = self.dnode.spill else {
+        let mut dnode = Arc::clone(&self.dnode);
+        if let Some(live) = &self.live {
+            let state = live.read();
+            for generation in state.generations() {
+                match &generation.spill {
+                    DirtySpill::Contents(contents) => return Ok(Some(Arc::clone(contents))),
+                    DirtySpill::Removed => return Ok(None),
+                    DirtySpill::Unchanged if generation.is_replaced => return Ok(None),
+                    DirtySpill::Unchanged => {}
+                }
+            }
+            match &state.committed {
+                Some(committed) => dnode = Arc::clone(committed),
+                None => return Ok(None),
+            }
+        }
+        let Some(pointer) = dnode.spill else {
             return Ok(None);
         };
         if pointer.is_hole() {
@@ -113,9 +189,9 @@ impl Object {
         else {
             return Ok(Vec::new());
         };
-        let size = self.dnode.data_block_size;
+        let size = self.newest_dnode().data_block_size;
         let (first, last) = (offset / size, last_byte / size);
-        let blocks = self.read_range(BlockId(first), BlockId(last))?;
+        let blocks = self.read_layers(first, last)?;
         let mut segments = Vec::with_capacity(blocks.len());
         let mut left = length;
         let mut start = offset % size;
@@ -136,7 +212,48 @@ impl Object {
         Ok(segments)
     }
 
-    /// The blocks `first..=last`; holes are `None`.
+    /// The newest contents of the blocks `first..=last`.
+    fn read_layers(&self, first: u64, last: u64) -> Result<Vec<Option<Block>>, DmuError> {
+        let Some(live) = &self.live else {
+            return self.read_range(BlockId(first), BlockId(last));
+        };
+        let committed = |first: u64, last: u64| {
+            let state = live.read();
+            let end = last.checked_add(1)?;
+            let dnode = state.is_committed(first, end).then_some(&state.committed)?;
+            dnode.clone()
+        };
+        if let Some(dnode) = committed(first, last)
+            && let Ok(blocks) = self
+                .committed(dnode)
+                .read_range(BlockId(first), BlockId(last))
+        {
+            return Ok(blocks);
+        }
+        // Read ahead what is on disk, then block by block whatever layer it is in.
+        let mut blocks = Vec::new();
+        let mut at = first;
+        while at <= last {
+            let next_change = live.read().next_change(at).unwrap_or(u64::MAX);
+            if next_change > at.saturating_add(1)
+                && at < last
+                && let Some(dnode) = committed(at, last.min(next_change - 1))
+            {
+                let end = last.min(next_change - 1);
+                let read = self.committed(dnode).read_range(BlockId(at), BlockId(end));
+                if let Ok(read) = read {
+                    blocks.extend(read);
+                    at = end + 1;
+                    continue;
+                }
+            }
+            blocks.push(self.block(BlockId(at))?);
+            at += 1;
+        }
+        Ok(blocks)
+    }
+
+    /// The blocks `first..=last` on disk; holes are `None`.
     fn read_range(&self, first: BlockId, last: BlockId) -> Result<Vec<Option<Block>>, DmuError> {
         let known_last = last.min(self.dnode.block_id_max);
         let count = usize::try_from(last.0 - first.0 + 1).expect("a range that fits memory");

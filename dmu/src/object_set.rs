@@ -1,6 +1,7 @@
 //! Object sets: from an object's number to its dnode.
 
 use crate::error::DmuError;
+use crate::live::{LiveObject, LiveSet};
 use crate::object::Object;
 use crate::zap::Zap;
 use cenote_base::{BlockId, Bookmark, ObjectId, ObjsetId};
@@ -8,10 +9,10 @@ use cenote_cache::BlockCache;
 use cenote_io::{ObjsetKeys, ReadContext};
 use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX};
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode, ObjectType, Objset};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Object numbers are 48 bits (format/2b 2).
-const OBJECT_ID_MAX: u64 = (1 << 48) - 1;
+pub(crate) const OBJECT_ID_MAX: u64 = (1 << 48) - 1;
 
 /// Objects that stand in the object set block itself and have negative numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,11 @@ impl SpecialObject {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::UserUsed, Self::GroupUsed, Self::ProjectUsed];
 
+    /// The accounting object with this number.
+    pub(crate) fn from_id(id: ObjectId) -> Option<Self> {
+        Self::ALL.into_iter().find(|special| special.id() == id)
+    }
+
     /// The number that stands for the object: -1, -2 or -3.
     pub fn id(self) -> ObjectId {
         ObjectId(match self {
@@ -38,14 +44,26 @@ impl SpecialObject {
     }
 }
 
+/// What of an object set is on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Committed {
+    pub(crate) root: BlockPointer,
+    pub(crate) header: Arc<Objset>,
+    /// Bytes of the object set block.
+    pub(crate) header_size: usize,
+}
+
 /// An open object set.
+///
+/// A writable one shows its newest state, which may be in memory only: [`Object`]s and ZAPs are
+/// read in the same way, whether their changes were synced or not.
 #[derive(Debug)]
 pub struct ObjectSet {
     cache: Arc<BlockCache>,
     id: ObjsetId,
-    root: BlockPointer,
-    header: Objset,
+    committed: RwLock<Committed>,
     keys: Option<Arc<ObjsetKeys>>,
+    pub(crate) live: Option<LiveSet>,
     pub(crate) streams: crate::prefetch::Streams,
 }
 
@@ -59,46 +77,82 @@ impl ObjectSet {
         root: BlockPointer,
         keys: Option<Arc<ObjsetKeys>>,
     ) -> Result<Arc<Self>, DmuError> {
+        Self::open_with(cache, id, root, keys, None)
+    }
+
+    pub(crate) fn open_with(
+        cache: Arc<BlockCache>,
+        id: ObjsetId,
+        root: BlockPointer,
+        keys: Option<Arc<ObjsetKeys>>,
+        live: Option<LiveSet>,
+    ) -> Result<Arc<Self>, DmuError> {
         let bookmark = Bookmark {
             objset: id,
             ..Bookmark::default()
         };
+        let bad = |problem| DmuError::BadTree { bookmark, problem };
         if root.is_hole() {
-            return Err(DmuError::BadTree {
-                bookmark,
-                problem: "the object set is a hole",
-            });
+            return Err(bad("the object set is a hole"));
         }
         if root.object_type() != ObjectType::OBJSET || root.level().0 != 0 {
             let problem = "the root pointer does not point to an object set block";
-            return Err(DmuError::BadTree { bookmark, problem });
+            return Err(bad(problem));
         }
-        let block = cache.read(
-            &root,
-            ReadContext {
-                bookmark,
-                keys: keys.as_deref(),
-            },
-        )?;
+        let keys_for_reading = keys.as_deref();
+        let context = ReadContext {
+            bookmark,
+            keys: keys_for_reading,
+        };
+        let block = cache.read(&root, context)?;
         let header = Objset::decode(&block).map_err(|source| DmuError::Decode {
             objset: id,
             object: ObjectId(0),
             source,
         })?;
-        let set = Self {
+        let committed = Committed {
+            root,
+            header: Arc::new(header),
+            header_size: block.len(),
+        };
+        let set = Self::from_parts(cache, id, committed, keys, live);
+        set.check_meta_dnode()?;
+        Ok(set)
+    }
+
+    pub(crate) fn from_parts(
+        cache: Arc<BlockCache>,
+        id: ObjsetId,
+        committed: Committed,
+        keys: Option<Arc<ObjsetKeys>>,
+        live: Option<LiveSet>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             cache,
             id,
-            root,
-            header,
+            committed: RwLock::new(committed),
             keys,
+            live,
             streams: Default::default(),
-        };
-        set.check_meta_dnode()?;
-        Ok(Arc::new(set))
+        })
+    }
+
+    pub(crate) fn committed(&self) -> Committed {
+        let committed = self.committed.read();
+        committed.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_committed(&self, new: Committed) {
+        let committed = self.committed.write();
+        *committed.unwrap_or_else(PoisonError::into_inner) = new;
+        if let Some(live) = &self.live {
+            live.next_epoch();
+        }
     }
 
     fn check_meta_dnode(&self) -> Result<(), DmuError> {
-        let meta = &self.header.meta_dnode;
+        let header = self.header();
+        let meta = &header.meta_dnode;
         let size = meta.data_block_size;
         if meta.object_type != ObjectType::DNODE {
             return Err(self.wrong_type(ObjectId(0), meta.object_type, "a DMU dnode"));
@@ -138,14 +192,19 @@ impl ObjectSet {
         self.id
     }
 
-    /// The pointer to the object set block.
-    pub fn root(&self) -> &BlockPointer {
-        &self.root
+    /// The pointer to the object set block on disk; a hole if it was never written.
+    pub fn root(&self) -> BlockPointer {
+        self.committed().root
     }
 
     /// The decoded object set block.
-    pub fn header(&self) -> &Objset {
-        &self.header
+    pub fn header(&self) -> Arc<Objset> {
+        self.committed().header
+    }
+
+    /// Whether the object set can be changed.
+    pub fn is_writable(&self) -> bool {
+        self.live.is_some()
     }
 
     /// The cache that reads go through.
@@ -160,12 +219,49 @@ impl ObjectSet {
 
     /// Opens the object `id`.
     pub fn object(self: &Arc<Self>, id: ObjectId) -> Result<Object, DmuError> {
-        match self.dnode(id)? {
-            Some(dnode) => Ok(Object::new(Arc::clone(self), id, dnode)),
-            None => Err(DmuError::NoSuchObject {
-                objset: self.id,
-                object: id,
-            }),
+        self.find_object(id)?.ok_or(DmuError::NoSuchObject {
+            objset: self.id,
+            object: id,
+        })
+    }
+
+    fn find_object(self: &Arc<Self>, id: ObjectId) -> Result<Option<Object>, DmuError> {
+        if self.live.is_some() {
+            let live = self.live_object(id)?;
+            return Ok(live.and_then(|live| Object::from_live(Arc::clone(self), live)));
+        }
+        let dnode = self.committed_dnode(id)?;
+        Ok(dnode.map(|dnode| Object::new(Arc::clone(self), id, dnode)))
+    }
+
+    /// The entry in the table of a writable set; `None` if the number is free and not in use.
+    pub(crate) fn live_object(
+        self: &Arc<Self>,
+        id: ObjectId,
+    ) -> Result<Option<Arc<LiveObject>>, DmuError> {
+        let Some(live) = &self.live else {
+            return Err(DmuError::ReadOnly { objset: self.id });
+        };
+        loop {
+            if let Some(found) = live.get(id) {
+                return Ok(Some(found));
+            }
+            let epoch = live.epoch();
+            let committed = self.committed_dnode(id);
+            if committed.is_err() && epoch != live.epoch() {
+                continue;
+            }
+            let Some(dnode) = committed? else {
+                match live.get(id) {
+                    None if epoch == live.epoch() => return Ok(None),
+                    None => continue,
+                    Some(found) => return Ok(Some(found)),
+                }
+            };
+            let object = LiveObject::new(id, Some(Arc::new(dnode)));
+            if let Some(object) = live.put(epoch, object) {
+                return Ok(Some(object));
+            }
         }
     }
 
@@ -176,27 +272,40 @@ impl ObjectSet {
 
     /// Opens an accounting object, if the object set has it.
     pub fn special_object(self: &Arc<Self>, special: SpecialObject) -> Option<Object> {
-        let dnode = match special {
-            SpecialObject::UserUsed => &self.header.user_used,
-            SpecialObject::GroupUsed => &self.header.group_used,
-            SpecialObject::ProjectUsed => &self.header.project_used,
-        };
-        dnode
-            .as_ref()
-            .map(|dnode| Object::new(Arc::clone(self), special.id(), dnode.clone()))
+        // The header is in memory: nothing is read that could fail.
+        self.find_object(special.id()).ok().flatten()
     }
 
-    /// The meta-dnode as an object: its data is the array of all dnodes.
+    fn committed_special(&self, special: SpecialObject) -> Option<Dnode> {
+        let header = self.header();
+        let dnode = match special {
+            SpecialObject::UserUsed => &header.user_used,
+            SpecialObject::GroupUsed => &header.group_used,
+            SpecialObject::ProjectUsed => &header.project_used,
+        };
+        dnode.clone()
+    }
+
+    /// The meta-dnode as an object: its data is the array of all dnodes that are on disk.
     pub fn meta_object(self: &Arc<Self>) -> Object {
-        Object::new(
-            Arc::clone(self),
-            ObjectId(0),
-            self.header.meta_dnode.clone(),
-        )
+        let meta_dnode = self.header().meta_dnode.clone();
+        Object::new(Arc::clone(self), ObjectId(0), meta_dnode)
     }
 
     /// The dnode of object `id`; `None` if the number is free.
     pub fn dnode(self: &Arc<Self>, id: ObjectId) -> Result<Option<Dnode>, DmuError> {
+        let object = self.find_object(id)?;
+        Ok(object.map(|object| object.dnode().clone()))
+    }
+
+    /// The dnode of object `id` as it is on disk.
+    pub(crate) fn committed_dnode(
+        self: &Arc<Self>,
+        id: ObjectId,
+    ) -> Result<Option<Dnode>, DmuError> {
+        if let Some(special) = SpecialObject::from_id(id) {
+            return Ok(self.committed_special(special));
+        }
         if id.0 == 0 || id.0 > OBJECT_ID_MAX {
             return Ok(None);
         }
@@ -212,7 +321,7 @@ impl ObjectSet {
     /// The dnode in `slot`, unless that is free or inside another dnode.
     ///
     /// The inner slots of a large dnode are not marked, so the block is walked from its start.
-    fn decode_slot(
+    pub(crate) fn decode_slot(
         &self,
         id: ObjectId,
         block: &[u8],
@@ -243,7 +352,7 @@ impl ObjectSet {
 }
 
 /// Slots that the dnode (or free slot) at the start of `bytes` takes.
-fn slots_of(bytes: &[u8]) -> usize {
+pub(crate) fn slots_of(bytes: &[u8]) -> usize {
     if bytes[0] == 0 {
         1
     } else {
@@ -259,7 +368,7 @@ pub struct Objects {
     meta: Object,
     next: ObjectId,
     /// The dnode block that holds `next`, with its number and the slot to look at.
-    block: Option<(BlockId, cenote_cache::Block)>,
+    block: Option<(BlockId, Option<cenote_cache::Block>)>,
 }
 
 impl Objects {
@@ -273,15 +382,43 @@ impl Objects {
             return Ok(true);
         }
         self.block = None;
-        let Some(found) = self.meta.next_data_block(wanted)? else {
-            return Ok(false);
+        if self.meta.set().is_writable() {
+            self.meta = self.meta.set().meta_object();
+        }
+        let committed = self.meta.next_data_block(wanted)?;
+        let found = match (committed, self.next_fresh()) {
+            (Some(committed), Some(fresh)) => committed.min(fresh),
+            (committed, fresh) => match committed.or(fresh) {
+                Some(found) => found,
+                None => return Ok(false),
+            },
         };
         if found != wanted {
             self.next = ObjectId(found.0 * self.per_block());
         }
-        let block = self.meta.block(found)?;
-        self.block = block.map(|block| (found, block));
-        Ok(self.block.is_some())
+        self.block = Some((found, self.meta.block(found)?));
+        Ok(true)
+    }
+
+    /// The block for the next new object that is not on disk yet.
+    fn next_fresh(&self) -> Option<BlockId> {
+        let fresh = crate::live::lock(&self.meta.set().live.as_ref()?.fresh);
+        let next = fresh.range(self.next..).next()?;
+        Some(BlockId(next.0 / self.per_block()))
+    }
+
+    /// The newest dnode of object `id`, which is in `slot` of `block`.
+    fn decode(
+        &self,
+        id: ObjectId,
+        block: Option<&cenote_cache::Block>,
+        slot: usize,
+    ) -> Result<Option<Dnode>, DmuError> {
+        let set = self.meta.set();
+        if let Some(live) = set.live.as_ref().and_then(|live| live.get(id)) {
+            return Ok(live.read().dnode().map(|dnode| Dnode::clone(dnode)));
+        }
+        block.map_or(Ok(None), |block| set.decode_slot(id, block, slot))
     }
 
     fn advance(&mut self) -> Result<Option<(ObjectId, Dnode)>, DmuError> {
@@ -292,8 +429,7 @@ impl Objects {
             let (id, block) = self.block.clone().expect("load left a block");
             let first = id.0 * self.per_block();
             let slot = usize::try_from(self.next.0 - first).expect("within a block");
-            let set = Arc::clone(self.meta.set());
-            let dnode = set.decode_slot(self.next, &block, slot);
+            let dnode = self.decode(self.next, block.as_ref(), slot);
             let object = self.next;
             self.next = ObjectId(object.0 + 1);
             if let Some(dnode) = dnode? {

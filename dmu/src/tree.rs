@@ -1,6 +1,7 @@
 //! Walking down a block tree from the dnode to one block.
 
 use crate::error::DmuError;
+use crate::live::{LiveObject, Place};
 use crate::object::Object;
 use cenote_base::{BlockId, Bookmark, Level, Txg};
 use cenote_cache::Block;
@@ -75,8 +76,28 @@ impl Object {
         Ok(contents)
     }
 
+    /// The object as it is on disk: itself, unless it is of a writable set.
+    fn on_disk(&self) -> Option<Self> {
+        match &self.live {
+            None => Some(self.clone()),
+            Some(live) => live
+                .read()
+                .committed
+                .clone()
+                .map(|dnode| self.committed(dnode)),
+        }
+    }
+
     /// The pointer to block `block` of `level`; [`BlockPointer::HOLE`] where the tree ends above.
+    ///
+    /// Pointers are those of the tree on disk, here and in [`Self::for_each_pointer`].
     pub fn block_pointer(&self, level: u8, block: BlockId) -> Result<BlockPointer, DmuError> {
+        if self.live.is_some() {
+            let on_disk = self.on_disk();
+            return on_disk.map_or(Ok(BlockPointer::HOLE), |on_disk| {
+                on_disk.block_pointer(level, block)
+            });
+        }
         let (pointer, at_level) = self.descend(level, block)?;
         if at_level > level || pointer.is_hole() {
             return Ok(if at_level == level {
@@ -157,6 +178,10 @@ impl Object {
         since: Txg,
         each: &mut dyn FnMut(&BlockPointer),
     ) -> Result<(), DmuError> {
+        if self.live.is_some() {
+            let on_disk = self.on_disk();
+            return on_disk.map_or(Ok(()), |on_disk| on_disk.for_each_pointer(since, each));
+        }
         let top = self.dnode().levels - 1;
         let tops = self.dnode().block_pointers.iter().zip(0_u64..);
         let mut stack: Vec<(BlockPointer, u8, u64)> = tops
@@ -182,16 +207,75 @@ impl Object {
 
     /// The first data block from `from` on that is not a hole.
     pub fn next_data_block(&self, from: BlockId) -> Result<Option<BlockId>, DmuError> {
-        self.next_block(from, Find::Data)
+        let Some(live) = &self.live else {
+            return self.next_block(from, Find::Data);
+        };
+        let written = live.read().next_written(from.0);
+        let mut at = from.0;
+        let committed = loop {
+            let (shows, dnode) = {
+                let state = live.read();
+                (state.shows_from(at), state.committed.clone())
+            };
+            let (Some(shows), Some(dnode)) = (shows, dnode) else {
+                break None;
+            };
+            let on_disk = self.committed(dnode);
+            let Some(found) = on_disk.next_block(BlockId(shows), Find::Data)? else {
+                break None;
+            };
+            if written.is_some_and(|written| written <= found.0) {
+                break None;
+            }
+            match live.read().find(found.0) {
+                Place::Hole => at = found.0 + 1,
+                _ => break Some(found.0),
+            }
+        };
+        Ok([written, committed]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(BlockId))
     }
 
     /// The first data block from `from` on that is a hole; one behind the last if none is.
     pub fn next_hole_block(&self, from: BlockId) -> Result<BlockId, DmuError> {
-        let end = BlockId(self.dnode().block_id_max.0.saturating_add(1));
+        let end = BlockId(self.newest_dnode().block_id_max.0.saturating_add(1));
+        if let Some(live) = &self.live {
+            return self.next_live_hole(live, from, end);
+        }
         Ok(self
             .next_block(from, Find::Hole)?
             .unwrap_or(end)
             .min(end.max(from)))
+    }
+
+    fn next_live_hole(
+        &self,
+        live: &LiveObject,
+        from: BlockId,
+        end: BlockId,
+    ) -> Result<BlockId, DmuError> {
+        let mut at = from;
+        while at < end {
+            let (place, change) = {
+                let state = live.read();
+                (state.find(at.0), state.next_change(at.0 + 1))
+            };
+            at = match place {
+                Place::Hole => return Ok(at),
+                Place::Contents(_) | Place::Pointer(_) => BlockId(at.0 + 1),
+                Place::Committed(dnode) => {
+                    let hole = self.committed(dnode).next_hole_block(at)?;
+                    if hole == at {
+                        return Ok(at);
+                    }
+                    hole.min(BlockId(change.unwrap_or(u64::MAX)))
+                }
+            };
+        }
+        Ok(end.max(from))
     }
 
     /// Steps forward over whole subtrees: below a hole there is no data, below a full indirect

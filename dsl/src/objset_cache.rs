@@ -39,6 +39,12 @@ impl ObjsetCache {
         open.insert(id, Arc::clone(set));
     }
 
+    /// Drops the object set of one dataset.
+    pub(crate) fn forget(&self, id: ObjectId) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.remove(&id);
+    }
+
     /// Drops all object sets that were opened with keys.
     pub(crate) fn forget_encrypted(&self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,10 +55,13 @@ impl ObjsetCache {
 impl Dsl {
     /// The object set of a dataset, with its keys if it has some and they are loaded.
     pub(crate) fn objset_of(&self, dataset: &Dataset) -> Result<Arc<ObjectSet>, DslError> {
+        if let Some(head) = self.open_head(dataset.id()) {
+            return Ok(Arc::clone(head.set()));
+        }
         let root = dataset.phys().block_pointer;
         let keys = self.objset_keys(dataset.directory())?;
         if let Some(set) = self.objsets.get(dataset.id())
-            && *set.root() == root
+            && set.root() == root
             && set.keys().map(Arc::as_ptr) == keys.as_ref().map(Arc::as_ptr)
         {
             return Ok(set);

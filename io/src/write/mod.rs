@@ -15,6 +15,7 @@ pub(crate) use state::WriteState;
 use crate::crypt::ObjsetKeys;
 use crate::error::IoError;
 use cenote_base::{Bookmark, Level, Txg};
+use cenote_device::BlockBuffer;
 use cenote_ondisk::block_pointer::DVAS_PER_BLOCK_POINTER;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType};
 use cenote_vdev::AllocationClass;
@@ -72,7 +73,7 @@ impl Default for WritePolicy {
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
     /// The logical contents, little-endian; the length is the logical size.
-    pub data: Arc<Vec<u8>>,
+    pub data: Arc<BlockBuffer>,
     /// The block's place.
     pub bookmark: Bookmark,
     /// The type of its object.

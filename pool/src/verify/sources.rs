@@ -33,7 +33,7 @@ pub(crate) fn roots(pool: &Pool) -> Result<Vec<Root>, ImportError> {
     let mut roots = vec![Root {
         name: String::new(),
         objset: ObjsetId::MOS,
-        pointer: *mos.root(),
+        pointer: mos.root(),
         since: Txg(0),
         keys: None,
     }];

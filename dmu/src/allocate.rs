@@ -1,0 +1,453 @@
+//! Making object sets, and objects in them.
+
+use crate::accounting::OwnerHook;
+use crate::error::DmuError;
+use crate::live::{DirtySpill, LiveObject, LiveSet, lock};
+use crate::object::Object;
+use crate::object_set::{Committed, OBJECT_ID_MAX, ObjectSet, SpecialObject};
+use crate::txg::{Transaction, TxgGate};
+use crate::write::bonus_capacity;
+use cenote_base::{BLOCK_SIZE_MAX, BlockId, ObjectId, ObjsetId, SECTOR_SIZE};
+use cenote_cache::BlockCache;
+use cenote_io::ObjsetKeys;
+use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX};
+use cenote_ondisk::objset::{INTENT_LOG_HEADER_SIZE, OBJSET_SIZE, ObjsetKind};
+use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
+use std::sync::Arc;
+
+/// Bytes of a block of dnodes (format/2b 2).
+const DNODE_BLOCK_SIZE: u64 = 16 << 10;
+
+/// log2 of the size of indirect blocks when nobody says otherwise.
+pub const INDIRECT_SHIFT: u8 = 17;
+
+/// The meta-dnode of a dataset has as many levels from the start as 2^48 objects need.
+const DATASET_META_LEVELS: u8 = 6;
+
+/// What a new object is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewObject {
+    /// What its contents are.
+    pub object_type: ObjectType,
+    /// What its bonus buffer holds.
+    pub bonus_type: ObjectType,
+    /// The bonus buffer.
+    pub bonus: Vec<u8>,
+    /// Bytes of a data block.
+    pub data_block_size: u64,
+    /// log2 of the size of an indirect block.
+    pub indirect_shift: u8,
+    /// Slots of 512 bytes of the dnode.
+    pub slots: usize,
+    /// Checksum function number, 0 to inherit.
+    pub checksum: u8,
+    /// Compression function number, 0 to inherit.
+    pub compression: u8,
+}
+
+impl NewObject {
+    /// An object without bonus buffer in one slot, with blocks of `data_block_size` bytes.
+    pub fn new(object_type: ObjectType, data_block_size: u64) -> Self {
+        Self {
+            object_type,
+            bonus_type: ObjectType::NONE,
+            bonus: Vec::new(),
+            data_block_size,
+            indirect_shift: INDIRECT_SHIFT,
+            slots: 1,
+            checksum: 0,
+            compression: 0,
+        }
+    }
+
+    /// The same with a bonus buffer.
+    pub fn with_bonus(self, bonus_type: ObjectType, bonus: Vec<u8>) -> Self {
+        Self {
+            bonus_type,
+            bonus,
+            ..self
+        }
+    }
+
+    /// As many pointers as OpenZFS takes (format/2b 2).
+    fn pointers(&self) -> usize {
+        if self.bonus_type == ObjectType::NONE {
+            return 3;
+        }
+        if self.bonus_type == ObjectType::SYSTEM_ATTRIBUTES {
+            return 1;
+        }
+        let room = bonus_capacity(self.slots, 1, false).saturating_sub(self.bonus.len());
+        (1 + room / BLOCK_POINTER_SIZE).min(3)
+    }
+
+    fn problem(&self) -> Option<&'static str> {
+        let size = self.data_block_size;
+        match () {
+            () if self.slots == 0 || self.slots > DNODE_SLOTS_MAX => {
+                Some("a dnode has 1 to 32 slots")
+            }
+            () if self.bonus.len() > bonus_capacity(self.slots, 1, false) => {
+                Some("the bonus buffer has no room for that much")
+            }
+            () if size == 0 || size > BLOCK_SIZE_MAX || !size.is_multiple_of(SECTOR_SIZE) => {
+                Some("a block has 512 bytes to 16 MiB in whole sectors")
+            }
+            () if !(12..=17).contains(&self.indirect_shift) => {
+                Some("an indirect block has 4 to 128 KiB")
+            }
+            () => None,
+        }
+    }
+
+    fn dnode(&self) -> Dnode {
+        Dnode {
+            object_type: self.object_type,
+            indirect_shift: self.indirect_shift,
+            levels: 1,
+            bonus_type: self.bonus_type,
+            checksum: self.checksum,
+            compression: self.compression,
+            flags: 0,
+            data_block_size: self.data_block_size,
+            extra_slots: u8::try_from(self.slots - 1).expect("at most 31"),
+            block_id_max: BlockId(0),
+            used: 0,
+            block_pointers: vec![BlockPointer::HOLE; self.pointers()],
+            bonus: self.bonus.clone(),
+            spill: None,
+        }
+    }
+}
+
+/// What a new object set is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreateParams {
+    /// `FLAG_*` of `ondisk::objset`: which accounting is complete from the start.
+    pub flags: u64,
+}
+
+impl ObjectSet {
+    /// Opens an object set to be changed. `gate` is the pool's, or `None` for the meta object
+    /// set, which only the syncing thread changes.
+    pub fn open_writable(
+        cache: Arc<BlockCache>,
+        id: ObjsetId,
+        root: BlockPointer,
+        keys: Option<Arc<ObjsetKeys>>,
+        gate: Option<Arc<TxgGate>>,
+    ) -> Result<Arc<Self>, DmuError> {
+        Self::open_with(cache, id, root, keys, Some(LiveSet::new(gate)))
+    }
+
+    /// A new, empty object set. Its first sync writes it, whether objects were made in it or not.
+    pub fn create(
+        cache: Arc<BlockCache>,
+        id: ObjsetId,
+        kind: ObjsetKind,
+        keys: Option<Arc<ObjsetKeys>>,
+        gate: Option<Arc<TxgGate>>,
+        params: CreateParams,
+    ) -> Arc<Self> {
+        let new = NewObject::new(ObjectType::DNODE, DNODE_BLOCK_SIZE);
+        let mut meta_dnode = new.dnode();
+        if kind != ObjsetKind::Meta {
+            meta_dnode.levels = DATASET_META_LEVELS;
+        }
+        let header = Objset {
+            meta_dnode,
+            intent_log_header: [0; INTENT_LOG_HEADER_SIZE],
+            kind,
+            flags: params.flags,
+            portable_mac: [0; 32],
+            local_mac: [0; 32],
+            user_used: None,
+            group_used: None,
+            project_used: None,
+        };
+        let committed = Committed {
+            root: BlockPointer::HOLE,
+            header: Arc::new(header),
+            header_size: OBJSET_SIZE,
+        };
+        Self::from_parts(cache, id, committed, keys, Some(LiveSet::new(gate)))
+    }
+
+    fn live_or_refuse(&self) -> Result<&LiveSet, DmuError> {
+        let objset = self.id();
+        self.live.as_ref().ok_or(DmuError::ReadOnly { objset })
+    }
+
+    /// Says who finds the owners of this set's objects; a second call changes nothing.
+    pub fn set_owner_hook(&self, hook: Arc<dyn OwnerHook>) {
+        if let Some(live) = &self.live {
+            let _ = live.owner_hook.set(hook);
+        }
+    }
+
+    /// Has the set written in the transaction's group even if no object changes.
+    pub fn mark_dirty(self: &Arc<Self>, tx: &Transaction) -> Result<(), DmuError> {
+        self.note_dirty(tx, None)
+    }
+
+    /// Whether the set has changes in `txg`.
+    pub fn is_dirty_in(&self, txg: cenote_base::Txg) -> bool {
+        self.live.as_ref().is_some_and(|live| live.is_dirty(txg))
+    }
+
+    /// Replaces the flags that say which accounting is complete.
+    pub fn set_flags(self: &Arc<Self>, tx: &Transaction, flags: u64) -> Result<(), DmuError> {
+        lock(&self.live_or_refuse()?.header).flags = Some(flags);
+        self.note_dirty(tx, None)
+    }
+
+    /// Replaces the intent log's header.
+    pub fn set_intent_log_header(
+        self: &Arc<Self>,
+        tx: &Transaction,
+        header: [u8; INTENT_LOG_HEADER_SIZE],
+    ) -> Result<(), DmuError> {
+        lock(&self.live_or_refuse()?.header).intent_log_header = Some(header);
+        self.note_dirty(tx, None)
+    }
+
+    fn slots_per_block(&self) -> u64 {
+        self.header().meta_dnode.data_block_size / DNODE_SIZE as u64
+    }
+
+    /// Makes an object and gives it a number.
+    pub fn allocate(
+        self: &Arc<Self>,
+        tx: &Transaction,
+        new: NewObject,
+    ) -> Result<Object, DmuError> {
+        let live = self.live_or_refuse()?;
+        self.check_new(ObjectId(0), &new)?;
+        let per_block = self.slots_per_block();
+        let mut numbers = lock(&live.numbers);
+        let id = loop {
+            if let Some(slot) = numbers.take(new.slots) {
+                let block = numbers.block.expect("slots were taken from it");
+                break ObjectId(block * per_block + slot as u64);
+            }
+            let next = match numbers.block {
+                None => 0,
+                Some(_) if numbers.freed >= crate::live::FREED_MIN => 0,
+                Some(block) => block + 1,
+            };
+            if next == 0 {
+                numbers.freed = 0;
+            }
+            let block = self.block_with_room(next)?;
+            if block * per_block > OBJECT_ID_MAX {
+                return Err(self.bad_new(ObjectId(0), "all object numbers are taken"));
+            }
+            numbers.taken = self.taken_slots(block)?;
+            numbers.block = Some(block);
+        };
+        // Under the lock still: until the entry stands in the table only the bits know of it.
+        self.insert(tx, id, &new)
+    }
+
+    /// The first block of dnodes from `block` on that is not full by its fill count.
+    fn block_with_room(self: &Arc<Self>, block: u64) -> Result<u64, DmuError> {
+        let meta = self.meta_object();
+        let per_block = self.slots_per_block();
+        let mut block = block;
+        while block <= meta.dnode().block_id_max.0 {
+            let last = block.saturating_add(1023).min(meta.dnode().block_id_max.0);
+            let pointers = meta.data_pointers(BlockId(block), BlockId(last))?;
+            let is_open = |pointer: &BlockPointer| pointer.fill() < per_block;
+            if let Some(index) = pointers.iter().position(is_open) {
+                return Ok(block + index as u64);
+            }
+            block = last + 1;
+        }
+        Ok(block)
+    }
+
+    /// Which slots of a block of dnodes are taken, on disk or by what is not on disk yet.
+    fn taken_slots(self: &Arc<Self>, block: u64) -> Result<Vec<bool>, DmuError> {
+        let live = self.live_or_refuse()?;
+        let count = usize::try_from(self.slots_per_block()).expect("at most 2^15");
+        let mut taken = vec![false; count];
+        if block == 0 {
+            taken[0] = true;
+        }
+        let mut take = |slot: usize, slots: usize| {
+            taken[slot..(slot + slots).min(count)].fill(true);
+        };
+        if let Some(contents) = self.meta_object().block(BlockId(block))? {
+            let mut slot = 0;
+            while slot < count {
+                let slots = crate::object_set::slots_of(&contents[slot * DNODE_SIZE..]);
+                if contents[slot * DNODE_SIZE] != 0 {
+                    take(slot, slots);
+                }
+                slot += slots;
+            }
+        }
+        for slot in 0..count {
+            let id = ObjectId(block * count as u64 + slot as u64);
+            if let Some(slots) = live.slots_taken(id) {
+                take(slot, slots);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Takes the slots behind an object's dnode when that grows.
+    pub(crate) fn reserve_slots(
+        self: &Arc<Self>,
+        id: ObjectId,
+        now: usize,
+        slots: usize,
+    ) -> Result<(), DmuError> {
+        let live = self.live_or_refuse()?;
+        let mut numbers = lock(&live.numbers);
+        let per_block = self.slots_per_block();
+        let (block, slot) = (id.0 / per_block, id.0 % per_block);
+        let slot = usize::try_from(slot).expect("at most 2^15");
+        let mut taken = match numbers.block {
+            Some(current) if current == block => std::mem::take(&mut numbers.taken),
+            _ => self.taken_slots(block)?,
+        };
+        let wanted = slot + now..slot + slots;
+        let is_free = wanted.end <= taken.len() && taken[wanted.clone()].iter().all(|bit| !bit);
+        if is_free {
+            taken[wanted].fill(true);
+        }
+        if numbers.block == Some(block) {
+            numbers.taken = taken;
+        }
+        match is_free {
+            true => Ok(()),
+            false => Err(self.bad_new(id, "the slots behind its dnode are taken")),
+        }
+    }
+
+    /// Makes the object `id`, which must be free. A number freed in the same transaction group
+    /// may be taken again in this way.
+    pub fn allocate_at(
+        self: &Arc<Self>,
+        tx: &Transaction,
+        id: ObjectId,
+        new: NewObject,
+    ) -> Result<Object, DmuError> {
+        let live = self.live_or_refuse()?;
+        self.check_new(id, &new)?;
+        if SpecialObject::from_id(id).is_some() {
+            return self.insert(tx, id, &new);
+        }
+        let per_block = self.slots_per_block();
+        let (block, slot) = (id.0 / per_block, id.0 % per_block);
+        if id.0 == 0 || id.0 > OBJECT_ID_MAX || slot + new.slots as u64 > per_block {
+            return Err(self.bad_new(id, "no dnode can lie there"));
+        }
+        let mut numbers = lock(&live.numbers);
+        // The object itself may have been freed in this group; then its slots still count as
+        // taken, rightly for all others.
+        let before = self.live_object(id)?;
+        let is_free = before
+            .as_ref()
+            .is_none_or(|object| object.read().dnode().is_none());
+        let slots_before = live.slots_taken(id).unwrap_or(0);
+        if !is_free {
+            return Err(self.bad_new(id, "the object exists"));
+        }
+        let slot = usize::try_from(slot).expect("at most 2^15");
+        let taken = match numbers.block {
+            Some(current) if current == block => numbers.taken.clone(),
+            _ => self.taken_slots(block)?,
+        };
+        let end = slot + new.slots;
+        if taken[slot + slots_before.min(new.slots)..end].contains(&true) {
+            return Err(self.bad_new(id, "its slots are taken"));
+        }
+        if numbers.block == Some(block) {
+            numbers.taken[slot..end].fill(true);
+        }
+        self.insert(tx, id, &new)
+    }
+
+    fn bad_new(&self, object: ObjectId, problem: &'static str) -> DmuError {
+        DmuError::BadChange {
+            objset: self.id(),
+            object,
+            problem,
+        }
+    }
+
+    fn check_new(&self, id: ObjectId, new: &NewObject) -> Result<(), DmuError> {
+        let refuse = |problem| Err(self.bad_new(id, problem));
+        new.problem().map_or(Ok(()), refuse)
+    }
+
+    fn insert(
+        self: &Arc<Self>,
+        tx: &Transaction,
+        id: ObjectId,
+        new: &NewObject,
+    ) -> Result<Object, DmuError> {
+        let live = self.live_or_refuse()?;
+        let object = live.get_or_insert_free(id);
+        {
+            let mut state = object.write();
+            let has_below = state.committed.is_some() || state.frozen.is_some();
+            let (generation, is_new) = state.generation(tx.txg());
+            let has_below = has_below || !is_new;
+            generation.is_replaced |= has_below;
+            generation.dnode = Some(Arc::new(new.dnode()));
+            if is_new {
+                self.note_dirty(tx, Some(&object))?;
+            }
+        }
+        if SpecialObject::from_id(id).is_none() {
+            lock(&live.fresh).insert(id);
+        }
+        Ok(Object::from_live(Arc::clone(self), object).expect("it was just made"))
+    }
+
+    /// Frees object `id` with all its blocks.
+    pub fn free(self: &Arc<Self>, tx: &Transaction, id: ObjectId) -> Result<(), DmuError> {
+        let live = self.live_or_refuse()?;
+        let Some(object) = self.live_object(id)? else {
+            return Err(self.no_such_object(id));
+        };
+        let bytes = {
+            let mut state = object.write();
+            if state.dnode().is_none() {
+                return Err(self.no_such_object(id));
+            }
+            let (generation, is_new) = state.generation(tx.txg());
+            generation.dnode = None;
+            generation.is_replaced = true;
+            generation.blocks.clear();
+            generation.freed = Default::default();
+            generation.spill = DirtySpill::Removed;
+            let bytes = std::mem::take(&mut generation.dirty_bytes);
+            if is_new {
+                self.note_dirty(tx, Some(&object))?;
+            }
+            bytes
+        };
+        live.remove_dirty_bytes(bytes);
+        lock(&live.fresh).remove(&id);
+        Ok(())
+    }
+
+    fn no_such_object(&self, object: ObjectId) -> DmuError {
+        DmuError::NoSuchObject {
+            objset: self.id(),
+            object,
+        }
+    }
+
+    /// Takes an object out of the list of those that are not on disk yet.
+    pub(crate) fn note_committed(&self, object: &LiveObject) {
+        if let Some(live) = &self.live {
+            lock(&live.fresh).remove(&object.id);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What a writable object set has beside its committed tree.
+//!
+//! Objects in use and objects with changes are in a table, sharded by number; each has a lock of
+//! its own. Per transaction group a list names the changed ones for the sync.
+
+mod numbers;
+mod object;
+mod ranges;
+
+pub(crate) use numbers::{FREED_MIN, Numbers};
+pub(crate) use object::{Dirty, DirtySpill, Generation, LiveObject, LiveState, Place};
+
+use crate::accounting::OwnerHook;
+use crate::txg::TxgGate;
+use cenote_base::{ObjectId, Txg};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+const SHARDS: usize = 64;
+
+/// Unchanged objects that a shard keeps for quick access; beyond it they are swept out.
+const SHARD_OBJECTS_MAX: usize = 256;
+
+#[derive(Debug, Default)]
+struct Shard {
+    objects: HashMap<ObjectId, Arc<LiveObject>>,
+    /// The number of objects at which to sweep.
+    sweep_at: usize,
+}
+
+/// The changed objects of one group.
+#[derive(Debug, Default)]
+struct DirtyList {
+    txg: Txg,
+    is_registered: bool,
+    objects: Vec<Arc<LiveObject>>,
+}
+
+/// The part of an object set that only writable ones have.
+#[derive(Debug)]
+pub(crate) struct LiveSet {
+    pub(crate) gate: Option<Arc<TxgGate>>,
+    shards: Vec<Mutex<Shard>>,
+    /// Indexed by the lowest bit of the txg: two groups have changes at most.
+    dirty: [Mutex<DirtyList>; 2],
+    /// How often the committed tree was replaced.
+    epoch: AtomicU64,
+    pub(crate) numbers: Mutex<Numbers>,
+    /// Objects that were allocated and are not in the committed tree yet.
+    pub(crate) fresh: Mutex<BTreeSet<ObjectId>>,
+    pub(crate) owner_hook: OnceLock<Arc<dyn OwnerHook>>,
+    /// A new intent log header or new flags, for the next sync.
+    pub(crate) header: Mutex<HeaderChange>,
+}
+
+/// Fields of the object set block that change at the next sync.
+#[derive(Debug, Default)]
+pub(crate) struct HeaderChange {
+    pub(crate) flags: Option<u64>,
+    pub(crate) intent_log_header: Option<[u8; 192]>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LiveSet {
+    pub(crate) fn new(gate: Option<Arc<TxgGate>>) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self {
+            gate,
+            shards,
+            dirty: Default::default(),
+            epoch: AtomicU64::new(0),
+            numbers: Mutex::default(),
+            fresh: Mutex::default(),
+            owner_hook: OnceLock::new(),
+            header: Mutex::default(),
+        }
+    }
+
+    fn shard(&self, id: ObjectId) -> MutexGuard<'_, Shard> {
+        let spread = id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+        lock(&self.shards[usize::try_from(spread).expect("6 bits")])
+    }
+
+    /// How often the committed tree was replaced.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Notes that the committed tree was replaced.
+    pub(crate) fn next_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    /// The object, if it is in the table.
+    pub(crate) fn get(&self, id: ObjectId) -> Option<Arc<LiveObject>> {
+        self.shard(id).objects.get(&id).cloned()
+    }
+
+    /// Puts an object into the table as found in the committed tree at `epoch`, or returns the
+    /// one that is there. `None` if the tree was replaced meanwhile.
+    pub(crate) fn put(&self, epoch: u64, object: Arc<LiveObject>) -> Option<Arc<LiveObject>> {
+        let mut shard = self.shard(object.id);
+        if let Some(found) = shard.objects.get(&object.id) {
+            return Some(Arc::clone(found));
+        }
+        if epoch != self.epoch() {
+            return None;
+        }
+        shard.sweep();
+        shard.objects.insert(object.id, Arc::clone(&object));
+        Some(object)
+    }
+
+    /// The object's entry, made if there is none. Only for numbers that are known to be free.
+    pub(crate) fn get_or_insert_free(&self, id: ObjectId) -> Arc<LiveObject> {
+        let mut shard = self.shard(id);
+        if let Some(found) = shard.objects.get(&id) {
+            return Arc::clone(found);
+        }
+        shard.sweep();
+        let object = LiveObject::new(id, None);
+        shard.objects.insert(id, Arc::clone(&object));
+        object
+    }
+
+    /// Whether the object's number is taken by an entry of the table, in whatever layer.
+    pub(crate) fn slots_taken(&self, id: ObjectId) -> Option<usize> {
+        let object = self.get(id)?;
+        let state = object.read();
+        let open = state.open.as_ref().and_then(|open| open.dnode.as_ref());
+        let frozen = state.frozen.as_ref().and_then(|old| old.dnode.as_ref());
+        let layers = [open, frozen, state.committed.as_ref()];
+        layers
+            .into_iter()
+            .flatten()
+            .map(|dnode| dnode.slots())
+            .max()
+    }
+
+    /// Notes that `object` has changes in `txg`; says whether the set had none in it before.
+    pub(crate) fn add_dirty(&self, txg: Txg, object: Option<&Arc<LiveObject>>) -> bool {
+        let mut list = self.dirty_list(txg);
+        list.objects.extend(object.cloned());
+        !std::mem::replace(&mut list.is_registered, true)
+    }
+
+    fn dirty_list(&self, txg: Txg) -> MutexGuard<'_, DirtyList> {
+        let mut list = lock(&self.dirty[usize::from(txg.0 & 1 == 1)]);
+        if list.txg != txg {
+            assert!(list.objects.is_empty(), "an older group was not synced");
+            list.txg = txg;
+            list.is_registered = false;
+        }
+        list
+    }
+
+    /// Takes the objects that changed in `txg`, in order of number; `None` if nothing did.
+    pub(crate) fn take_dirty(&self, txg: Txg) -> Option<Vec<Arc<LiveObject>>> {
+        let mut list = self.dirty_list(txg);
+        if !std::mem::take(&mut list.is_registered) {
+            return None;
+        }
+        let mut objects = std::mem::take(&mut list.objects);
+        drop(list);
+        objects.sort_unstable_by_key(|object| object.id);
+        objects.dedup_by_key(|object| object.id);
+        Some(objects)
+    }
+
+    /// Whether `txg` has changes.
+    pub(crate) fn is_dirty(&self, txg: Txg) -> bool {
+        self.dirty_list(txg).is_registered
+    }
+
+    pub(crate) fn add_dirty_bytes(&self, bytes: u64) {
+        if let (Some(gate), 1..) = (&self.gate, bytes) {
+            gate.add_dirty(bytes);
+        }
+    }
+
+    pub(crate) fn remove_dirty_bytes(&self, bytes: u64) {
+        if let (Some(gate), 1..) = (&self.gate, bytes) {
+            gate.remove_dirty(bytes);
+        }
+    }
+}
+
+impl Shard {
+    /// Drops objects that nobody uses when there are many.
+    fn sweep(&mut self) {
+        if self.objects.len() < self.sweep_at.max(SHARD_OBJECTS_MAX) {
+            return;
+        }
+        let is_used =
+            |object: &Arc<LiveObject>| Arc::strong_count(object) > 1 || !object.read().is_clean();
+        self.objects.retain(|_, object| is_used(object));
+        // Twice of what had to stay, so that sweeping costs little for each object put in.
+        self.sweep_at = 2 * self.objects.len();
+    }
+}

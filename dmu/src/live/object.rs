@@ -1,0 +1,245 @@
+//! One object's changes that are not on disk yet.
+//!
+//! Three layers lie over each other: the *committed* dnode and tree, the *frozen* generation
+//! that is being synced, and the *open* one that transactions change. A generation says which
+//! blocks were written and which freed, and how the dnode looks after it. Reading looks from the
+//! top down.
+
+use super::ranges::Ranges;
+use cenote_base::{ObjectId, Txg};
+use cenote_cache::Block;
+use cenote_ondisk::{BlockPointer, Dnode};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A block written in a generation.
+#[derive(Clone, Debug)]
+pub(crate) enum Dirty {
+    /// Its new contents.
+    Contents(Block),
+    /// Where its new contents are already: it was synced or cloned.
+    Pointer(Box<BlockPointer>),
+}
+
+/// What a generation does to the spill block.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum DirtySpill {
+    #[default]
+    Unchanged,
+    Removed,
+    Contents(Block),
+}
+
+/// The changes of one transaction group to one object.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    pub(crate) txg: Txg,
+    /// The dnode after the changes; `None` if the object was freed. Its pointers, levels and
+    /// space are those of the committed tree, which sync brings up to date.
+    pub(crate) dnode: Option<Arc<Dnode>>,
+    /// The object was freed, and perhaps made anew: nothing below shows through.
+    pub(crate) is_replaced: bool,
+    pub(crate) blocks: BTreeMap<u64, Dirty>,
+    /// Blocks freed; those in `blocks` were written afterwards.
+    pub(crate) freed: Ranges,
+    pub(crate) spill: DirtySpill,
+    /// Bytes accounted as dirty.
+    pub(crate) dirty_bytes: u64,
+}
+
+impl Generation {
+    pub(crate) fn new(txg: Txg, dnode: Option<Arc<Dnode>>) -> Self {
+        Self {
+            txg,
+            dnode,
+            is_replaced: false,
+            blocks: BTreeMap::new(),
+            freed: Ranges::default(),
+            spill: DirtySpill::Unchanged,
+            dirty_bytes: 0,
+        }
+    }
+
+    fn hides(&self, block: u64) -> bool {
+        self.is_replaced || self.freed.contains(block)
+    }
+}
+
+/// Where a block's newest contents are.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// In memory.
+    Contents(Block),
+    /// Behind this pointer.
+    Pointer(Box<BlockPointer>),
+    /// Nowhere: it is a hole.
+    Hole,
+    /// In the committed tree of this dnode.
+    Committed(Arc<Dnode>),
+}
+
+impl Place {
+    /// Whether the block is still where it was.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Contents(one), Self::Contents(two)) => Arc::ptr_eq(one, two),
+            (Self::Pointer(one), Self::Pointer(two)) => one == two,
+            (Self::Hole, Self::Hole) => true,
+            (Self::Committed(one), Self::Committed(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
+    }
+}
+
+/// The layers of one object.
+#[derive(Debug, Default)]
+pub(crate) struct LiveState {
+    pub(crate) committed: Option<Arc<Dnode>>,
+    pub(crate) frozen: Option<Generation>,
+    pub(crate) open: Option<Generation>,
+}
+
+impl LiveState {
+    /// The newest dnode; `None` if the object is free.
+    pub(crate) fn dnode(&self) -> Option<&Arc<Dnode>> {
+        match (&self.open, &self.frozen) {
+            (Some(open), _) => open.dnode.as_ref(),
+            (None, Some(frozen)) => frozen.dnode.as_ref(),
+            (None, None) => self.committed.as_ref(),
+        }
+    }
+
+    /// Both generations, the newer first.
+    pub(crate) fn generations(&self) -> impl Iterator<Item = &Generation> {
+        self.open.iter().chain(self.frozen.iter())
+    }
+
+    /// Where `block` is.
+    pub(crate) fn find(&self, block: u64) -> Place {
+        for generation in self.generations() {
+            match generation.blocks.get(&block) {
+                Some(Dirty::Contents(contents)) => return Place::Contents(Arc::clone(contents)),
+                Some(Dirty::Pointer(pointer)) if pointer.is_hole() => return Place::Hole,
+                Some(Dirty::Pointer(pointer)) => return Place::Pointer(pointer.clone()),
+                None if generation.hides(block) => return Place::Hole,
+                None => {}
+            }
+        }
+        match &self.committed {
+            Some(dnode) => Place::Committed(Arc::clone(dnode)),
+            None => Place::Hole,
+        }
+    }
+
+    /// Whether the committed tree alone answers for all of `[start, end)`.
+    pub(crate) fn is_committed(&self, start: u64, end: u64) -> bool {
+        self.committed.is_some()
+            && self.generations().all(|generation| {
+                !generation.is_replaced
+                    && !generation.freed.touches(start, end)
+                    && generation.blocks.range(start..end).next().is_none()
+            })
+    }
+
+    /// The next block from `block` on where some generation says something.
+    pub(crate) fn next_change(&self, block: u64) -> Option<u64> {
+        let next = |generation: &Generation| {
+            let written = generation.blocks.range(block..).next();
+            let freed = match generation.freed.contains(block) {
+                true => Some(block),
+                false => generation.freed.next_start(block),
+            };
+            [written.map(|(id, _)| *id), freed]
+                .into_iter()
+                .flatten()
+                .min()
+        };
+        self.generations().filter_map(next).min()
+    }
+
+    /// Where a committed block from `block` on may show: the end of what hides it.
+    pub(crate) fn shows_from(&self, block: u64) -> Option<u64> {
+        let mut at = block;
+        loop {
+            let mut moved = false;
+            for generation in self.generations() {
+                if generation.is_replaced {
+                    return None;
+                }
+                if let Some((_, end)) = generation.freed.find(at) {
+                    (at, moved) = (end, true);
+                }
+            }
+            if !moved {
+                return self.committed.is_some().then_some(at);
+            }
+        }
+    }
+
+    /// The next block from `block` on that a generation wrote and that is no hole now.
+    pub(crate) fn next_written(&self, block: u64) -> Option<u64> {
+        let next = |generation: &Generation| {
+            let mut written = generation.blocks.range(block..).map(|(id, _)| *id);
+            written.find(|id| !matches!(self.find(*id), Place::Hole))
+        };
+        self.generations().filter_map(next).min()
+    }
+
+    /// Whether all is committed.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.frozen.is_none() && self.open.is_none()
+    }
+
+    /// The generation of `txg` to be changed, and whether it is new.
+    ///
+    /// An older open generation belongs to a group that was frozen meanwhile.
+    pub(crate) fn generation(&mut self, txg: Txg) -> (&mut Generation, bool) {
+        if let Some(open) = &self.open
+            && open.txg != txg
+        {
+            assert!(open.txg < txg, "a transaction is in the open group");
+            assert!(self.frozen.is_none(), "the group before was synced");
+            self.frozen = self.open.take();
+        }
+        let is_new = self.open.is_none();
+        let dnode = self.dnode().cloned();
+        let open = self.open.get_or_insert_with(|| Generation::new(txg, dnode));
+        (open, is_new)
+    }
+
+    /// Freezes the generation of `txg` for syncing, if it is not yet.
+    pub(crate) fn freeze(&mut self, txg: Txg) {
+        if self.open.as_ref().is_some_and(|open| open.txg == txg) {
+            assert!(self.frozen.is_none(), "one group is synced at a time");
+            self.frozen = self.open.take();
+        }
+    }
+}
+
+/// An object of a writable object set that is in use or has changes.
+#[derive(Debug)]
+pub(crate) struct LiveObject {
+    pub(crate) id: ObjectId,
+    state: RwLock<LiveState>,
+}
+
+impl LiveObject {
+    pub(crate) fn new(id: ObjectId, committed: Option<Arc<Dnode>>) -> Arc<Self> {
+        let state = LiveState {
+            committed,
+            ..LiveState::default()
+        };
+        Arc::new(Self {
+            id,
+            state: RwLock::new(state),
+        })
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, LiveState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, LiveState> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,494 @@
+//! Changing objects: in memory, in a transaction.
+//!
+//! Whole blocks are taken as they come; a part of a block is written into a copy of it. The
+//! callers order changes to one object among each other: here each block changes atomically, and
+//! no more.
+
+use crate::error::DmuError;
+use crate::live::{Dirty, DirtySpill, Generation, LiveObject, LiveSet, LiveState, Place};
+use crate::object::Object;
+use crate::object_set::ObjectSet;
+use crate::txg::Transaction;
+use cenote_base::{BLOCK_SIZE_MAX, BlockId, SECTOR_SIZE};
+use cenote_cache::{Block, BlockBuffer};
+use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE, DNODE_SLOTS_MAX, FLAG_SPILL_BLKPTR};
+use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
+use std::sync::Arc;
+
+/// The largest spill block (format/2b 2).
+const SPILL_SIZE_MAX: usize = 128 << 10;
+
+/// Bytes that a dnode of `slots` slots has for its bonus buffer.
+pub(crate) fn bonus_capacity(slots: usize, pointers: usize, has_spill: bool) -> usize {
+    let spill = if has_spill { BLOCK_POINTER_SIZE } else { 0 };
+    slots * DNODE_SIZE - DNODE_CORE_SIZE - pointers * BLOCK_POINTER_SIZE - spill
+}
+
+impl Object {
+    fn bad_change(&self, problem: &'static str) -> DmuError {
+        DmuError::BadChange {
+            objset: self.set().id(),
+            object: self.id(),
+            problem,
+        }
+    }
+
+    fn writable(&self) -> Result<(&LiveSet, &Arc<LiveObject>), DmuError> {
+        match (&self.set().live, &self.live) {
+            (Some(set), Some(live)) => Ok((set, live)),
+            _ => Err(DmuError::ReadOnly {
+                objset: self.set().id(),
+            }),
+        }
+    }
+
+    /// Changes the open generation. `change` gets it with the dnode, which exists.
+    fn change<R>(
+        &self,
+        tx: &Transaction,
+        state: &mut LiveState,
+        change: impl FnOnce(&mut Generation) -> R,
+    ) -> Result<R, DmuError> {
+        let (_, live) = self.writable()?;
+        if state.dnode().is_none() {
+            return Err(DmuError::NoSuchObject {
+                objset: self.set().id(),
+                object: self.id(),
+            });
+        }
+        let (generation, is_new) = state.generation(tx.txg());
+        let result = change(generation);
+        if is_new {
+            self.set().note_dirty(tx, Some(live))?;
+        }
+        Ok(result)
+    }
+
+    /// Writes `data` at `offset`. The object grows as far as needed.
+    ///
+    /// An object whose block size is no power of two has one block: the caller enlarges that
+    /// first.
+    pub fn write(&self, tx: &Transaction, offset: u64, data: &[u8]) -> Result<(), DmuError> {
+        let size = self.newest_dnode().data_block_size;
+        let mut data = data;
+        let mut at = offset;
+        while !data.is_empty() {
+            let (block, start) = (BlockId(at / size), at % size);
+            let room = usize::try_from(size - start).expect("at most 16 MiB");
+            let (piece, rest) = data.split_at(room.min(data.len()));
+            if piece.len() as u64 == size {
+                self.write_block(tx, block, Arc::new(BlockBuffer::copy_of(piece)))?;
+            } else {
+                let start = usize::try_from(start).expect("at most 16 MiB");
+                self.write_part(tx, block, |contents| {
+                    contents[start..start + piece.len()].copy_from_slice(piece);
+                })?;
+            }
+            at = at
+                .checked_add(piece.len() as u64)
+                .ok_or_else(|| self.bad_change("a write would reach beyond the largest offset"))?;
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes a whole block without copying it.
+    pub fn write_block(
+        &self,
+        tx: &Transaction,
+        block: BlockId,
+        contents: Block,
+    ) -> Result<(), DmuError> {
+        let (_, live) = self.writable()?;
+        let mut state = live.write();
+        let size = state.dnode().map(|dnode| dnode.data_block_size);
+        if size.is_some_and(|size| size != contents.len() as u64) {
+            return Err(self.bad_change("a whole block of another size is written"));
+        }
+        self.put_block(tx, &mut state, block, Dirty::Contents(contents))
+    }
+
+    /// Makes `block` what `pointer` points to: contents that are on disk already.
+    pub fn set_block_pointer(
+        &self,
+        tx: &Transaction,
+        block: BlockId,
+        pointer: BlockPointer,
+    ) -> Result<(), DmuError> {
+        let (_, live) = self.writable()?;
+        let mut state = live.write();
+        let size = state.dnode().map(|dnode| dnode.data_block_size);
+        if !pointer.is_hole() && size.is_some_and(|size| size != pointer.logical_size()) {
+            return Err(self.bad_change("a block of another size is cloned"));
+        }
+        self.put_block(tx, &mut state, block, Dirty::Pointer(Box::new(pointer)))
+    }
+
+    fn put_block(
+        &self,
+        tx: &Transaction,
+        state: &mut LiveState,
+        block: BlockId,
+        dirty: Dirty,
+    ) -> Result<(), DmuError> {
+        let (set, _) = self.writable()?;
+        let bytes = bytes_of(&dirty);
+        let replaced = self.change(tx, state, |generation| {
+            let dnode = generation.dnode.as_mut().expect("the object exists");
+            if dnode.block_id_max < block {
+                Arc::make_mut(dnode).block_id_max = block;
+            }
+            let replaced = generation.blocks.insert(block.0, dirty);
+            let replaced = replaced.as_ref().map_or(0, bytes_of);
+            generation.dirty_bytes = generation.dirty_bytes + bytes - replaced;
+            replaced
+        })?;
+        set.add_dirty_bytes(bytes);
+        set.remove_dirty_bytes(replaced);
+        Ok(())
+    }
+
+    /// Changes a part of a block: in place if it is dirty already, else in a copy.
+    pub fn write_part(
+        &self,
+        tx: &Transaction,
+        block: BlockId,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<(), DmuError> {
+        let (_, live) = self.writable()?;
+        let mut read = None;
+        loop {
+            let mut state = live.write();
+            let place = state.find(block.0);
+            let is_open = state.open.as_ref().is_some_and(|open| open.txg == tx.txg());
+            if is_open
+                && let Some(open) = &mut state.open
+                && let Some(Dirty::Contents(contents)) = open.blocks.get_mut(&block.0)
+            {
+                drop(place);
+                change(&mut Arc::make_mut(contents)[..]);
+                return Ok(());
+            }
+            let size = state.dnode().map_or(0, |dnode| dnode.data_block_size);
+            let size = usize::try_from(size).expect("at most 16 MiB");
+            let mut contents = match (&place, read.take()) {
+                (Place::Contents(contents), _) => BlockBuffer::clone(contents),
+                (Place::Hole, _) => vec![0; size].into(),
+                (_, Some((read_at, contents))) if place.is_same(&read_at) => contents,
+                _ => {
+                    drop(state);
+                    let contents = self.block(block)?;
+                    let contents = match contents {
+                        Some(contents) => BlockBuffer::clone(&contents),
+                        None => vec![0; size].into(),
+                    };
+                    read = Some((place, contents));
+                    continue;
+                }
+            };
+            if contents.len() != size {
+                return Err(self.bad_change("its block size changed during a write"));
+            }
+            change(&mut contents);
+            let dirty = Dirty::Contents(Arc::new(contents));
+            return self.put_block(tx, &mut state, block, dirty);
+        }
+    }
+
+    /// Makes `length` bytes from `offset` on zero; whole blocks become holes.
+    ///
+    /// A length of [`u64::MAX`] reaches to the end of the object, which then ends there.
+    pub fn free_range(&self, tx: &Transaction, offset: u64, length: u64) -> Result<(), DmuError> {
+        let dnode = self.newest_dnode();
+        let size = dnode.data_block_size;
+        let end = offset.saturating_add(length);
+        let object_end = (dnode.block_id_max.0 + 1).saturating_mul(size);
+        let to_end = end >= object_end;
+        let end = end.min(object_end);
+        if offset >= end {
+            return Ok(());
+        }
+        let (first, last) = (offset.div_ceil(size), end / size);
+        if first > last {
+            // Within one block.
+            return self.zero_part(tx, BlockId(offset / size), offset % size, end % size);
+        }
+        if offset % size != 0 {
+            self.zero_part(tx, BlockId(offset / size), offset % size, size)?;
+        }
+        if end % size != 0 {
+            self.zero_part(tx, BlockId(end / size), 0, end % size)?;
+        }
+        if first < last || to_end {
+            self.free_blocks(tx, first, if to_end { u64::MAX } else { last })?;
+        }
+        Ok(())
+    }
+
+    fn zero_part(
+        &self,
+        tx: &Transaction,
+        block: BlockId,
+        start: u64,
+        end: u64,
+    ) -> Result<(), DmuError> {
+        let (_, live) = self.writable()?;
+        let is_hole = match live.read().find(block.0) {
+            Place::Hole => true,
+            Place::Contents(_) | Place::Pointer(_) => false,
+            Place::Committed(dnode) => {
+                let on_disk = self.committed(dnode);
+                on_disk.block_pointer(0, block)?.is_hole()
+            }
+        };
+        if is_hole || start == end {
+            return Ok(());
+        }
+        let start = usize::try_from(start).expect("at most 16 MiB");
+        let end = usize::try_from(end).expect("at most 16 MiB");
+        self.write_part(tx, block, |contents| contents[start..end].fill(0))
+    }
+
+    /// Frees the blocks `[first, end)`; an end of [`u64::MAX`] cuts the object off.
+    fn free_blocks(&self, tx: &Transaction, first: u64, end: u64) -> Result<(), DmuError> {
+        let (set, live) = self.writable()?;
+        let mut state = live.write();
+        let freed_bytes = self.change(tx, &mut state, |generation| {
+            let mut kept = generation.blocks.split_off(&first);
+            let mut behind = kept.split_off(&end);
+            generation.blocks.append(&mut behind);
+            let bytes = kept.values().map(bytes_of).sum::<u64>();
+            generation.dirty_bytes -= bytes;
+            generation.freed.insert(first, end);
+            let dnode = generation.dnode.as_mut().expect("the object exists");
+            if end == u64::MAX {
+                let last = BlockId(first.saturating_sub(1));
+                if dnode.block_id_max > last {
+                    Arc::make_mut(dnode).block_id_max = last;
+                }
+            }
+            bytes
+        })?;
+        drop(state);
+        set.remove_dirty_bytes(freed_bytes);
+        Ok(())
+    }
+
+    fn change_dnode(
+        &self,
+        tx: &Transaction,
+        change: impl FnOnce(&mut Dnode, &mut DirtySpill) -> Result<(), DmuError>,
+    ) -> Result<(), DmuError> {
+        let (_, live) = self.writable()?;
+        let mut state = live.write();
+        self.change(tx, &mut state, |generation| {
+            let dnode = generation.dnode.as_mut().expect("the object exists");
+            let mut new = Dnode::clone(dnode);
+            change(&mut new, &mut generation.spill)?;
+            *dnode = Arc::new(new);
+            Ok(())
+        })?
+    }
+
+    /// Replaces the bonus buffer, whose length changes with it.
+    pub fn set_bonus(
+        &self,
+        tx: &Transaction,
+        bonus_type: ObjectType,
+        bonus: Vec<u8>,
+    ) -> Result<(), DmuError> {
+        self.change_dnode(tx, |dnode, _| {
+            let has_spill = dnode.spill.is_some();
+            let pointers = dnode.block_pointers.len();
+            if bonus.len() > bonus_capacity(dnode.slots(), pointers, has_spill) {
+                return Err(self.bad_change("the bonus buffer has no room for that much"));
+            }
+            (dnode.bonus_type, dnode.bonus) = (bonus_type, bonus);
+            Ok(())
+        })
+    }
+
+    /// Changes a part of the bonus buffer in place.
+    pub fn change_bonus(
+        &self,
+        tx: &Transaction,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<(), DmuError> {
+        self.change_dnode(tx, |dnode, _| {
+            change(&mut dnode.bonus);
+            Ok(())
+        })
+    }
+
+    /// Sets or removes the spill block; it is padded to whole sectors.
+    ///
+    /// With one, the bonus buffer has 128 bytes less: shorten that first.
+    pub fn set_spill(&self, tx: &Transaction, spill: Option<Vec<u8>>) -> Result<(), DmuError> {
+        let spill = spill.map(|mut spill| {
+            let sector = usize::try_from(SECTOR_SIZE).expect("512");
+            spill.resize(spill.len().max(1).next_multiple_of(sector), 0);
+            Arc::new(BlockBuffer::from(spill))
+        });
+        if spill
+            .as_ref()
+            .is_some_and(|spill| spill.len() > SPILL_SIZE_MAX)
+        {
+            return Err(self.bad_change("a spill block has at most 128 KiB"));
+        }
+        self.change_dnode(tx, |dnode, dirty| {
+            let has_spill = spill.is_some();
+            let pointers = dnode.block_pointers.len();
+            if dnode.bonus.len() > bonus_capacity(dnode.slots(), pointers, has_spill) {
+                return Err(self.bad_change("the bonus buffer leaves no room for a spill pointer"));
+            }
+            match spill {
+                Some(contents) => {
+                    dnode.flags |= FLAG_SPILL_BLKPTR;
+                    dnode.spill.get_or_insert(BlockPointer::HOLE);
+                    *dirty = DirtySpill::Contents(contents);
+                }
+                None => {
+                    dnode.flags &= !FLAG_SPILL_BLKPTR;
+                    dnode.spill = None;
+                    *dirty = DirtySpill::Removed;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Changes the block size of an object that has at most its first block.
+    ///
+    /// The block keeps its contents as far as they fit.
+    pub fn set_block_size(&self, tx: &Transaction, size: u64) -> Result<(), DmuError> {
+        if size == 0 || size > BLOCK_SIZE_MAX || !size.is_multiple_of(SECTOR_SIZE) {
+            return Err(self.bad_change("a block has 512 bytes to 16 MiB in whole sectors"));
+        }
+        let (_, live) = self.writable()?;
+        if live.read().dnode().map(|dnode| dnode.data_block_size) == Some(size) {
+            return Ok(());
+        }
+        let contents = self.block(BlockId(0))?;
+        if contents.is_some() {
+            // Have it in the open generation, so that nothing of the old size is left below.
+            self.write_part(tx, BlockId(0), |_| {})?;
+        }
+        drop(contents);
+        let (set, live) = self.writable()?;
+        let mut state = live.write();
+        if state.dnode().is_some_and(|dnode| dnode.block_id_max.0 > 0) {
+            return Err(self.bad_change("it has more than one block, whose size is fixed"));
+        }
+        let length = usize::try_from(size).expect("at most 16 MiB");
+        let (before, after) = self.change(tx, &mut state, |generation| {
+            let before = generation.dirty_bytes;
+            generation.freed.insert(0, u64::MAX);
+            for dirty in generation.blocks.values_mut() {
+                if let Dirty::Contents(contents) = dirty {
+                    *contents = resized(contents, length);
+                }
+            }
+            generation.dirty_bytes = generation.blocks.values().map(bytes_of).sum();
+            let dnode = generation.dnode.as_mut().expect("the object exists");
+            Arc::make_mut(dnode).data_block_size = size;
+            (before, generation.dirty_bytes)
+        })?;
+        drop(state);
+        set.add_dirty_bytes(after);
+        set.remove_dirty_bytes(before);
+        Ok(())
+    }
+
+    /// Sets the functions of this object's blocks; 0 inherits the dataset's.
+    pub fn set_functions(
+        &self,
+        tx: &Transaction,
+        checksum: u8,
+        compression: u8,
+    ) -> Result<(), DmuError> {
+        self.change_dnode(tx, |dnode, _| {
+            (dnode.checksum, dnode.compression) = (checksum, compression);
+            Ok(())
+        })
+    }
+
+    /// Changes the object's type, as when a directory of the DSL becomes a ZAP.
+    pub fn set_type(&self, tx: &Transaction, object_type: ObjectType) -> Result<(), DmuError> {
+        self.change_dnode(tx, |dnode, _| {
+            dnode.object_type = object_type;
+            Ok(())
+        })
+    }
+
+    /// Changes the number of the dnode's slots. Those behind it must be free.
+    pub fn set_slots(&self, tx: &Transaction, slots: usize) -> Result<(), DmuError> {
+        if slots == 0 || slots > DNODE_SLOTS_MAX {
+            return Err(self.bad_change("a dnode has 1 to 32 slots"));
+        }
+        let now = self.newest_dnode().slots();
+        if slots > now {
+            self.set().reserve_slots(self.id(), now, slots)?;
+        }
+        self.change_dnode(tx, |dnode, _| {
+            let pointers = dnode.block_pointers.len();
+            if dnode.bonus.len() > bonus_capacity(slots, pointers, dnode.spill.is_some()) {
+                return Err(self.bad_change("the bonus buffer needs the slots"));
+            }
+            dnode.extra_slots = u8::try_from(slots - 1).expect("at most 31");
+            Ok(())
+        })
+    }
+
+    /// Whether any byte of `[offset, offset + length)` has changes that are not on disk.
+    pub fn is_dirty(&self, offset: u64, length: u64) -> bool {
+        let Some(live) = &self.live else {
+            return false;
+        };
+        let state = live.read();
+        let size = state
+            .dnode()
+            .map_or(SECTOR_SIZE, |dnode| dnode.data_block_size);
+        let first = offset / size;
+        let end = offset.saturating_add(length).div_ceil(size);
+        match &state.committed {
+            Some(_) => length > 0 && !state.is_committed(first, end),
+            None => true,
+        }
+    }
+}
+
+/// A copy of `contents` cut off or filled with zeros.
+fn resized(contents: &[u8], length: usize) -> Block {
+    let mut new = BlockBuffer::take(length);
+    let kept = contents.len().min(length);
+    new[..kept].copy_from_slice(&contents[..kept]);
+    new[kept..].fill(0);
+    Arc::new(new)
+}
+
+fn bytes_of(dirty: &Dirty) -> u64 {
+    match dirty {
+        Dirty::Contents(contents) => contents.len() as u64,
+        Dirty::Pointer(_) => BLOCK_POINTER_SIZE as u64,
+    }
+}
+
+impl ObjectSet {
+    /// Notes that the set, and `object` of it, have changes in the transaction's group.
+    pub(crate) fn note_dirty(
+        self: &Arc<Self>,
+        tx: &Transaction,
+        object: Option<&Arc<LiveObject>>,
+    ) -> Result<(), DmuError> {
+        let live = self
+            .live
+            .as_ref()
+            .ok_or(DmuError::ReadOnly { objset: self.id() })?;
+        let is_first = live.add_dirty(tx.txg(), object);
+        if let (true, false, Some(gate)) = (is_first, tx.is_syncing(), &live.gate) {
+            gate.add_dirty_set(self);
+        }
+        Ok(())
+    }
+}
