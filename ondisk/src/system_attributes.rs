@@ -224,6 +224,13 @@ impl SaTables {
         }
     }
 
+    /// The layouts that have been added, in no particular order.
+    pub fn layouts(&self) -> impl Iterator<Item = (u16, &[u16])> {
+        self.layouts
+            .iter()
+            .map(|(number, layout)| (*number, layout.as_slice()))
+    }
+
     /// Every value in a buffer, in storage order.
     pub fn values<'a>(&self, buffer: &'a [u8]) -> Result<Vec<SaValue<'a>>, DecodeError> {
         let header = SaHeader::decode(buffer)?;
@@ -355,7 +362,11 @@ impl SaHeader {
     }
 
     /// The length of the `index`th attribute of variable length.
-    fn variable_length(&self, buffer: &[u8], index: usize) -> Result<usize, DecodeError> {
+    pub(crate) fn variable_length(
+        &self,
+        buffer: &[u8],
+        index: usize,
+    ) -> Result<usize, DecodeError> {
         let offset = LENGTHS_OFFSET + 2 * index;
         if offset + 2 > self.size {
             return Err(DecodeError::Inconsistent {

@@ -65,6 +65,14 @@ impl StoredKey<'_> {
         })
     }
 
+    /// The key with bytes of its own.
+    pub fn into_owned(self) -> StoredKey<'static> {
+        StoredKey {
+            bytes: Cow::Owned(self.bytes.into_owned()),
+            count: self.count,
+        }
+    }
+
     /// A key of either kind.
     pub fn of(key: &Key) -> Option<Self> {
         match key {
@@ -83,7 +91,10 @@ pub fn chunks_needed(key: &StoredKey<'_>, value: &Value) -> usize {
 pub fn value_fits(value: &Value) -> bool {
     matches!(value.integer_size, 1 | 2 | 4 | 8)
         && value.bytes.len() <= VALUE_SIZE_MAX
-        && value.bytes.len() % usize::from(value.integer_size) == 0
+        && value
+            .bytes
+            .len()
+            .is_multiple_of(usize::from(value.integer_size))
 }
 
 /// A leaf block that is being changed.

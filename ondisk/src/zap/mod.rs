@@ -123,6 +123,46 @@ impl Value {
         }
     }
 
+    /// An array of 64-bit integers.
+    pub fn from_u64s(values: &[u64]) -> Self {
+        Self {
+            integer_size: 8,
+            bytes: values
+                .iter()
+                .flat_map(|value| value.to_be_bytes())
+                .collect(),
+        }
+    }
+
+    /// An array of 16-bit integers.
+    pub fn from_u16s(values: &[u16]) -> Self {
+        Self {
+            integer_size: 2,
+            bytes: values
+                .iter()
+                .flat_map(|value| value.to_be_bytes())
+                .collect(),
+        }
+    }
+
+    /// Bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self {
+            integer_size: 1,
+            bytes: bytes.to_vec(),
+        }
+    }
+
+    /// Text with its terminating NUL, as properties have it.
+    pub fn from_text(text: &str) -> Self {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.push(0);
+        Self {
+            integer_size: 1,
+            bytes,
+        }
+    }
+
     /// How many integers there are.
     pub fn count(&self) -> usize {
         self.bytes.len() / usize::from(self.integer_size.max(1))
@@ -216,6 +256,9 @@ mod tests {
             bytes: vec![7; 16],
         };
         assert_eq!(pair.as_u64(), None);
+        assert_eq!(Value::from_text("special"), text);
+        assert_eq!(Value::from_u16s(&[5, 0x106]), layout);
+        assert_eq!(Value::from_u64s(&[1, 2]).as_u64s(), Some(vec![1, 2]));
         assert_eq!(pair.first_u64(), Some(0x0707_0707_0707_0707));
     }
 

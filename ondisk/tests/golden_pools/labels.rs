@@ -2,16 +2,34 @@
 
 use super::reader::{Device, devices};
 use cenote_ondisk::boot_environment::BootEnvironment;
+use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::embedded_checksum::Trailer;
 use cenote_ondisk::l2arc::{HEADER_OFFSET, L2Header};
 use cenote_ondisk::label::{self, UberblockRing};
 use cenote_ondisk::pool_config::PoolState;
-use cenote_ondisk::{PoolConfig, VdevKind};
+use cenote_ondisk::{NvList, NvValue, PoolConfig, VdevKind};
 use cenote_tests::golden;
 
 fn label_piece(device: &Device, index: usize, offset: u64, length: u64) -> Vec<u8> {
     let start = label::label_offset(device.size, index).expect("room for labels");
     device.read(start + offset, length as usize)
+}
+
+/// A list without the keys that nothing depends on.
+fn known_keys(list: &NvList) -> NvList {
+    let mut known = NvList::new();
+    for (name, value) in list.iter() {
+        if name == b"expansion_time" {
+            continue;
+        }
+        let value = match value {
+            NvValue::List(list) => NvValue::List(known_keys(list)),
+            NvValue::ListArray(lists) => NvValue::ListArray(lists.iter().map(known_keys).collect()),
+            value => value.clone(),
+        };
+        known.set(name, value);
+    }
+    known
 }
 
 #[test]
@@ -42,6 +60,15 @@ fn check_label(kind: &str, pool: &str, device: &Device, index: usize) {
     Trailer::at_end(&piece).expect("sealed");
 
     let config = PoolConfig::decode(&list).expect("valid");
+    let known = known_keys(&list);
+    let encoded = config.encode(Place::Label);
+    if config.is_pool_member() {
+        assert_eq!(
+            encoded.encode_xdr(),
+            known.encode_xdr(),
+            "{kind}: {encoded:#?} {known:#?}"
+        );
+    }
     if config.state == PoolState::CacheDevice {
         let header = L2Header::decode(&device.read(HEADER_OFFSET, 512)).expect("valid");
         assert_eq!(Some(header.vdev_guid), config.guid);
