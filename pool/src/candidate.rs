@@ -7,6 +7,7 @@
 
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::Device;
+use cenote_dsl::DatasetName;
 use cenote_ondisk::nvlist::{NvList, NvValue};
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::Uberblock;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 pub struct PoolCandidate {
     /// The pool's guid.
     pub guid: Guid,
+    /// What the pool is called.
+    name: String,
     /// The newest label's configuration.
     pub config: PoolConfig,
     /// The root vdev as far as labels tell.
@@ -90,6 +93,7 @@ impl PoolCandidate {
         let tree = assemble_tree(guid, &config, &members)?;
         Some(Self {
             guid,
+            name: usable_name(&config, guid),
             config,
             tree,
             members,
@@ -97,9 +101,9 @@ impl PoolCandidate {
         })
     }
 
-    /// The pool's name.
+    /// The pool's name as its label has it, or `pool-GUID` if no pool can have that name.
     pub fn name(&self) -> &str {
-        self.config.name.as_deref().unwrap_or("")
+        &self.name
     }
 
     /// The open device of each vdev found, by the vdev's guid.
@@ -144,6 +148,21 @@ impl PoolCandidate {
     }
 }
 
+/// The name in `config`, or one made of the guid.
+///
+/// A damaged name is no reason to give up on a pool, but no user should have to type it, and no
+/// terminal to print it.
+fn usable_name(config: &PoolConfig, guid: Guid) -> String {
+    let is_usable = |name: &&str| {
+        let parsed = DatasetName::parse(name);
+        parsed.is_ok_and(|name| name.pool() == name.as_str())
+    };
+    match config.name.as_deref().filter(is_usable) {
+        Some(name) => name.to_owned(),
+        None => format!("pool-{}", guid.0),
+    }
+}
+
 /// A vdev without anything but its kind and place.
 fn placeholder(kind: &VdevKind, id: u64, guid: Guid) -> Option<VdevConfig> {
     let mut list = NvList::new();
@@ -184,4 +203,24 @@ fn assemble_tree(guid: Guid, newest: &PoolConfig, members: &[Arc<Member>]) -> Op
         root.children.push(child);
     }
     Some(root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by the zoo: a pool whose configuration had a NUL in its name was imported under it.
+    #[test]
+    fn names_that_no_pool_can_have_are_replaced() {
+        let name = |text: &str| {
+            let mut list = NvList::new();
+            list.set("name", NvValue::String(text.as_bytes().to_vec()));
+            let config = PoolConfig::decode(&list).expect("nothing else is needed");
+            usable_name(&config, Guid(7))
+        };
+        assert_eq!(name("tank 2:a"), "tank 2:a");
+        for bad in ["", "gold\0", "\u{1b}[2J", "a/b", "a@b", &"x".repeat(300)] {
+            assert_eq!(name(bad), "pool-7", "{bad:?}");
+        }
+    }
 }

@@ -69,11 +69,9 @@ impl Pool {
         options: &ImportOptions,
         env: &Arc<dyn Env>,
     ) -> Result<Self, ImportError> {
-        let own = config
-            .name
-            .clone()
-            .unwrap_or_else(|| candidate.name().to_owned());
-        let name = options.new_name.clone().unwrap_or(own);
+        // The label's, not the configuration's: that is the name that the user saw.
+        let own = || candidate.name().to_owned();
+        let name = options.new_name.clone().unwrap_or_else(own);
         let tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
         let found = tops.map(|top| space::metaslabs(&mos, &vdevs, top));
         let metaslabs: Vec<Metaslabs> = found
