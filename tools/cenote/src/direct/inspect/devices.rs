@@ -41,9 +41,17 @@ fn labelled(arguments: &Arguments, printer: &mut Printer) -> Result<Vec<Labelled
         found = scanned(arguments, printer);
         if found.is_empty() {
             // Silence would look like success.
-            printer.complain(
-                "no device there has labels of a pool; name a device without -d to see what it has",
-            );
+            let places: Vec<String> = arguments
+                .pool
+                .devices
+                .iter()
+                .map(|place| place.display().to_string())
+                .collect();
+            printer.complain(&format!(
+                "{}: no device there has labels of a pool; name a device without -d to see what \
+                 it has",
+                places.join(", ")
+            ));
         }
     }
     Ok(found)
