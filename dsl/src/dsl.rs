@@ -3,20 +3,19 @@
 use crate::dedup::{clone_totals, dedup_saved, dedup_totals};
 use crate::directory::Directory;
 use crate::error::DslError;
-use crate::facts::{PoolFacts, SpaceFacts};
+use crate::facts::{DeflateRatios, PoolFacts, SpaceFacts};
 use crate::features::Features;
 use crate::keys::KeyStore;
 use crate::name::DatasetName;
 use crate::object_directory::{ObjectDirectory, keys};
 use crate::objset_cache::ObjsetCache;
-use crate::once::get_or_try;
 use cenote_base::ObjectId;
 use cenote_dmu::{Object, ObjectSet, Zap};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::dsl_dir::DslDir;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The version with feature flags, to which all later pools keep.
 pub const FEATURE_VERSION: u64 = 5000;
@@ -27,23 +26,24 @@ const NAMES_MAX: usize = 16 << 10;
 /// The datasets of one pool.
 ///
 /// Handles to directories and datasets hold the layer, and each is a view of the moment at which
-/// it was opened. Nothing here writes; a writer would replace the object set of the pool's
-/// metadata after each transaction group, and everything read through it is read anew.
+/// it was opened: who needs the state after a change opens them anew. Changes are made in
+/// syncing context ([`crate::write`]).
 #[derive(Debug)]
 pub struct Dsl {
     mos: Arc<ObjectSet>,
     object_directory: ObjectDirectory,
-    features: Features,
+    features: RwLock<Arc<Features>>,
     name: DatasetName,
     version: u64,
     space: RwLock<SpaceFacts>,
     facts: PoolFacts,
+    deflate_ratios: RwLock<DeflateRatios>,
     root_directory: ObjectId,
     origin_snapshot: Option<ObjectId>,
     pub(crate) objsets: ObjsetCache,
     keys: KeyStore,
-    /// What dedup and cloning save.
-    saved: OnceLock<u64>,
+    /// What dedup and cloning save, once somebody asked.
+    saved: Mutex<Option<u64>>,
     /// Names of directories that were looked up by number.
     names: Mutex<HashMap<ObjectId, DatasetName>>,
 }
@@ -66,16 +66,17 @@ impl Dsl {
         let mut dsl = Self {
             mos,
             object_directory,
-            features,
+            features: RwLock::new(Arc::new(features)),
             name,
             version: facts.version,
             space: RwLock::new(facts.space.clone()),
+            deflate_ratios: RwLock::new(facts.deflate_ratios.clone()),
             facts,
             root_directory,
             origin_snapshot: None,
             objsets: ObjsetCache::default(),
             keys: KeyStore::default(),
-            saved: OnceLock::new(),
+            saved: Mutex::default(),
             names: Mutex::default(),
         };
         dsl.origin_snapshot = dsl.find_origin_snapshot()?;
@@ -108,9 +109,25 @@ impl Dsl {
         &self.object_directory
     }
 
-    /// The pool's features.
-    pub fn features(&self) -> &Features {
-        &self.features
+    /// The pool's features, as they are now.
+    pub fn features(&self) -> Arc<Features> {
+        let features = self.features.read();
+        Arc::clone(&features.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes a feature's new count of uses.
+    pub(crate) fn set_feature_count(&self, guid: &str, count: u64) {
+        let features = self.features.write();
+        let mut features = features.unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut features).set_count(guid, count);
+    }
+
+    /// Reads the feature tables anew, after features were enabled.
+    pub fn reload_features(&self) -> Result<(), DslError> {
+        let read = Features::load(&self.mos, &self.object_directory)?;
+        let features = self.features.write();
+        *features.unwrap_or_else(PoisonError::into_inner) = Arc::new(read);
+        Ok(())
     }
 
     /// The pool's name.
@@ -139,6 +156,19 @@ impl Dsl {
         *self.space.write().unwrap_or_else(PoisonError::into_inner) = space;
     }
 
+    /// How much 512 bytes of a vdev's space count, in bytes (format/3a, `used`).
+    pub fn deflate_ratio(&self, vdev: u64) -> u64 {
+        let ratios = self.deflate_ratios.read();
+        let ratios = ratios.unwrap_or_else(PoisonError::into_inner);
+        ratios.get(&vdev).copied().unwrap_or(512)
+    }
+
+    /// Replaces the ratios, after vdevs were added.
+    pub fn set_deflate_ratios(&self, ratios: DeflateRatios) {
+        let current = self.deflate_ratios.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = ratios;
+    }
+
     /// What the pool layer said at opening.
     pub fn facts(&self) -> &PoolFacts {
         &self.facts
@@ -146,11 +176,19 @@ impl Dsl {
 
     /// Bytes that dedup and cloning save.
     pub fn saved_space(&self) -> Result<u64, DslError> {
-        let saved = get_or_try(&self.saved, || {
-            let dedup = dedup_saved(&dedup_totals(self)?);
-            Ok::<_, DslError>(dedup.saturating_add(clone_totals(self)?.saved))
-        })?;
-        Ok(*saved)
+        let known = *self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(saved) = known {
+            return Ok(saved);
+        }
+        let dedup = dedup_saved(&dedup_totals(self)?);
+        let saved = dedup.saturating_add(clone_totals(self)?.saved);
+        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some(saved);
+        Ok(saved)
+    }
+
+    /// Computes anew what dedup and cloning save, when somebody asks: their tables changed.
+    pub fn forget_saved_space(&self) {
+        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// `$ORIGIN@$ORIGIN`, if the pool has it.

@@ -87,6 +87,94 @@ pub enum DslError {
         /// What is wrong.
         source: KeyMaterialError,
     },
+    /// There is a dataset of this name already.
+    #[error("'{name}': dataset already exists")]
+    DatasetExists {
+        /// The name.
+        name: DatasetName,
+    },
+    /// The dataset above the new one is not there, or is no file system.
+    #[error("'{name}': parent does not exist")]
+    NoParent {
+        /// The new dataset.
+        name: DatasetName,
+    },
+    /// A pool's root dataset stays where it is.
+    #[error("'{name}' is the root dataset of its pool")]
+    RootDataset {
+        /// The dataset.
+        name: DatasetName,
+    },
+    /// A dataset cannot move below itself.
+    #[error("'{name}': new dataset name is a descendant of current dataset name")]
+    IntoItself {
+        /// The new name.
+        name: DatasetName,
+    },
+    /// The dataset gets its key from an ancestor that it would leave.
+    #[error("'{name}' cannot be moved outside of its encryption root")]
+    LeavesEncryptionRoot {
+        /// The dataset.
+        name: DatasetName,
+    },
+    /// The dataset has children.
+    #[error("'{name}' has children")]
+    HasChildren {
+        /// The dataset.
+        name: DatasetName,
+    },
+    /// The dataset has snapshots.
+    #[error("'{name}' has snapshots")]
+    HasSnapshots {
+        /// The dataset.
+        name: DatasetName,
+    },
+    /// The dataset is in use.
+    #[error("'{name}': dataset is busy")]
+    Busy {
+        /// The dataset.
+        name: DatasetName,
+    },
+    /// A limit or reservation does not fit what there is.
+    #[error("'{name}': {property} does not fit: the limit is {available} bytes")]
+    NoRoom {
+        /// The dataset.
+        name: DatasetName,
+        /// The property.
+        property: String,
+        /// What is available, or the least that is possible.
+        available: u64,
+    },
+    /// There is no space for what would move below another dataset.
+    #[error("'{name}': out of space")]
+    NoSpaceFor {
+        /// The new name.
+        name: DatasetName,
+    },
+    /// A limit on the number of file systems or snapshots is reached.
+    #[error("{property} is reached")]
+    LimitReached {
+        /// The property that sets the limit.
+        property: &'static str,
+    },
+    /// The pool lacks a feature that the change needs.
+    #[error("the feature '{feature}' is not enabled; 'zpool set feature@{feature}=enabled' does it")]
+    FeatureDisabled {
+        /// The feature's name.
+        feature: String,
+    },
+    /// The system has no random numbers.
+    #[error("no random numbers: {source}")]
+    Randomness {
+        /// Why.
+        source: std::io::Error,
+    },
+    /// What fills a new dataset failed.
+    #[error("the new dataset cannot be filled: {reason}")]
+    Format {
+        /// Why.
+        reason: String,
+    },
     /// Something below the encryption root is in use.
     #[error("'{name}' is busy.")]
     KeyBusy {

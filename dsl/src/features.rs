@@ -96,6 +96,13 @@ impl Features {
         self.get(guid).is_some_and(EnabledFeature::is_active)
     }
 
+    /// Notes a new count of uses.
+    pub(crate) fn set_count(&mut self, guid: &str, count: u64) {
+        if let Some(feature) = self.enabled.get_mut(guid) {
+            feature.count = count;
+        }
+    }
+
     /// All enabled features in order of guid.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &EnabledFeature)> {
         let pairs = self.enabled.iter();

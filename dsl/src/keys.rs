@@ -217,8 +217,28 @@ impl Dsl {
             let name = name();
             DslError::BadKeyMaterial { name, source }
         })?;
-        let keys = key.unwrap(&wrapping);
-        let keys = keys.map_err(|_| DslError::WrongKey { name: name() })?;
+        self.take_wrapping_key(directory, wrapping, dry_run)
+    }
+
+    /// As [`Self::load_key`], with the key that was derived from what the user gave.
+    pub fn load_wrapping_key(
+        self: &Arc<Self>,
+        directory: &Arc<Directory>,
+        wrapping: WrappingKey,
+    ) -> Result<(), DslError> {
+        self.take_wrapping_key(directory, wrapping, false)
+    }
+
+    fn take_wrapping_key(
+        self: &Arc<Self>,
+        directory: &Arc<Directory>,
+        wrapping: WrappingKey,
+        dry_run: bool,
+    ) -> Result<(), DslError> {
+        let key = self.own_crypto_key(directory)?;
+        let keys = key.unwrap(&wrapping).map_err(|_| DslError::WrongKey {
+            name: directory.name().clone(),
+        })?;
         if dry_run {
             return Ok(());
         }
@@ -227,6 +247,16 @@ impl Dsl {
         loaded.wrapping.insert(directory.id(), wrapping);
         loaded.families.insert(key.object, (directory.id(), keys));
         Ok(())
+    }
+
+    /// The keys that are loaded, each with its encryption root.
+    ///
+    /// For the user's other processes; nobody else may have them.
+    pub fn loaded_keys(self: &Arc<Self>) -> Result<Vec<(Arc<Directory>, WrappingKey)>, DslError> {
+        // Looking for names reads the pool, so not under the lock.
+        let loaded = self.keys().lock().wrapping.clone();
+        let named = loaded.into_iter().map(|(root, key)| Ok((self.directory_of(root)?, key)));
+        named.collect()
     }
 
     /// Wipes the keys of an encryption root and all that was decrypted with them.

@@ -192,6 +192,15 @@ impl DatasetName {
         }
     }
 
+    /// The dataset above; `None` for a pool's root.
+    pub fn parent(&self) -> Option<Self> {
+        let (above, _) = self.dataset_text().rsplit_once('/')?;
+        Some(Self {
+            text: above.to_owned(),
+            delimiter: above.len(),
+        })
+    }
+
     /// The text of [`Self::dataset`].
     pub fn dataset_text(&self) -> &str {
         &self.text[..self.delimiter]

@@ -113,8 +113,8 @@ pub(super) fn check(checker: &mut Checker<'_>) {
         }
         Err(error) => checker.unreadable(keys::DELETED_CLONES, error),
     }
-    let noted = dsl
-        .features()
+    let features = dsl.features();
+    let noted = features
         .iter()
         .filter(|(_, feature)| feature.enabled_txg.is_some());
     let noted = noted.count() as u64;

@@ -1,0 +1,270 @@
+//! Changing block pointer objects (format/3a 3).
+//!
+//! A list is appended to in batches: its header is read and stored once for each. Lists are
+//! joined by making one a sub-object of the other, which costs the same whatever their length.
+
+use super::context::SyncContext;
+use crate::deadlist::SpaceTriple;
+use crate::error::DslError;
+use crate::object_directory::keys;
+use cenote_base::ObjectId;
+use cenote_dmu::{NewObject, Object};
+use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::bpobj::{self, BpobjHeader};
+use cenote_ondisk::{BlockPointer, ObjectType};
+use std::collections::HashSet;
+
+const SUBOBJECT_LIST: ObjectType = ObjectType(53);
+/// Blocks of lists and of lists of sub-objects.
+const BLOCK_SIZE: u64 = 128 << 10;
+const EMPTY_BPOBJ: &str = "com.delphix:empty_bpobj";
+const LIVELIST: &str = "com.delphix:livelist";
+/// Sub-objects of one list that are followed.
+const SUBOBJECTS_MAX: usize = 1 << 20;
+
+/// The header of a list.
+fn header_of(object: &Object) -> Result<BpobjHeader, DslError> {
+    BpobjHeader::decode(&object.dnode().bonus)
+        .map_err(|source| DslError::decode(object.id(), source))
+}
+
+fn add_space(header: &mut BpobjHeader, space: SpaceTriple, sign: i64) {
+    let add = |value: u64, bytes: u64| match sign < 0 {
+        true => value.saturating_sub(bytes),
+        false => value.saturating_add(bytes),
+    };
+    header.bytes = add(header.bytes, space.used);
+    header.compressed_bytes = header.compressed_bytes.map(|v| add(v, space.compressed));
+    header.uncompressed_bytes = header
+        .uncompressed_bytes
+        .map(|v| add(v, space.uncompressed));
+}
+
+impl SyncContext<'_> {
+    fn store_list(&self, object: &Object, header: &BpobjHeader) -> Result<(), DslError> {
+        let mut bonus = header.encode();
+        // Lists of older pools keep their shorter headers.
+        bonus.truncate(object.dnode().bonus.len().max(16));
+        object.set_bonus(self.tx, ObjectType::BPOBJ_HEADER, bonus)?;
+        Ok(())
+    }
+
+    /// Makes a list of its own.
+    pub(crate) fn create_list(&self) -> Result<ObjectId, DslError> {
+        let freed = self.dsl.features().is_active(LIVELIST).then_some(0);
+        let header = BpobjHeader {
+            compressed_bytes: Some(0),
+            uncompressed_bytes: Some(0),
+            freed,
+            ..BpobjHeader::default()
+        };
+        let new = NewObject::new(ObjectType::BPOBJ, BLOCK_SIZE)
+            .with_bonus(ObjectType::BPOBJ_HEADER, header.encode());
+        Ok(self.mos().allocate(self.tx, new)?.id())
+    }
+
+    /// The shared list that is always empty, if the pool has it.
+    pub(crate) fn empty_list(&self) -> Result<Option<ObjectId>, DslError> {
+        self.dsl.object_directory().object(keys::EMPTY_BPOBJ)
+    }
+
+    /// A list with nothing in it: the shared one where the pool allows that.
+    pub(crate) fn create_empty_list(&self) -> Result<ObjectId, DslError> {
+        if self.dsl.features().get(EMPTY_BPOBJ).is_none() {
+            return self.create_list();
+        }
+        let list = match self.empty_list()? {
+            Some(list) => list,
+            None => {
+                let list = self.create_list()?;
+                self.set_directory_number(keys::EMPTY_BPOBJ, list.0)?;
+                list
+            }
+        };
+        self.feature_changed(EMPTY_BPOBJ, 1)?;
+        Ok(list)
+    }
+
+    /// Gives back a reference to the shared empty list.
+    pub(crate) fn drop_empty_list(&self) -> Result<(), DslError> {
+        let list = self.empty_list()?;
+        if self.feature_changed(EMPTY_BPOBJ, -1)? == 0
+            && let Some(list) = list
+        {
+            self.remove_directory_entry(keys::EMPTY_BPOBJ)?;
+            self.mos().free(self.tx, list)?;
+        }
+        Ok(())
+    }
+
+    /// Appends blocks to a list; `freed` marks frees in livelists, which count negatively.
+    pub(crate) fn append_blocks(
+        &self,
+        list: ObjectId,
+        blocks: &[BlockPointer],
+        freed: bool,
+    ) -> Result<SpaceTriple, DslError> {
+        assert!(
+            Some(list) != self.empty_list()?,
+            "nothing is ever put into the shared empty list"
+        );
+        let object = self.mos().object(list)?;
+        let mut header = header_of(&object)?;
+        let mut bytes = Vec::with_capacity(blocks.len() * BLOCK_POINTER_SIZE);
+        let mut sum = SpaceTriple::default();
+        for block in blocks {
+            sum = sum.plus(self.dsl.space_of_block(block));
+            bytes.extend_from_slice(&bpobj::to_entry(block, freed).encode());
+        }
+        let at = header.entries * BLOCK_POINTER_SIZE as u64;
+        object.write(self.tx, at, &bytes)?;
+        header.entries += blocks.len() as u64;
+        add_space(&mut header, sum, if freed { -1 } else { 1 });
+        if freed {
+            header.freed = header.freed.map(|count| count + blocks.len() as u64);
+        }
+        self.store_list(&object, &header)?;
+        Ok(sum)
+    }
+
+    /// The space of a list.
+    pub(crate) fn list_space(&self, list: ObjectId) -> Result<SpaceTriple, DslError> {
+        Ok(SpaceTriple::from(&header_of(&self.mos().object(list)?)?))
+    }
+
+    /// Whether there is nothing in a list.
+    fn list_is_empty(&self, list: ObjectId) -> Result<bool, DslError> {
+        Ok(header_of(&self.mos().object(list)?)?.is_empty())
+    }
+
+    /// Makes `sub` part of `list`; it belongs to that from now on.
+    pub(crate) fn append_list(&self, list: ObjectId, sub: ObjectId) -> Result<(), DslError> {
+        if Some(sub) == self.empty_list()? {
+            return self.drop_empty_list();
+        }
+        if self.list_is_empty(sub)? {
+            self.mos().free(self.tx, sub)?;
+            return Ok(());
+        }
+        let object = self.mos().object(list)?;
+        let mut header = header_of(&object)?;
+        let subobjects = match header.subobjects {
+            Some(id) => self.mos().object(id)?,
+            None => {
+                let new = NewObject::new(SUBOBJECT_LIST, BLOCK_SIZE);
+                let object = self.mos().allocate(self.tx, new)?;
+                header.subobjects = Some(object.id());
+                header.subobject_count = 0;
+                object
+            }
+        };
+        let at = header.subobject_count * 8;
+        subobjects.write(self.tx, at, &sub.0.to_le_bytes())?;
+        header.subobject_count += 1;
+        add_space(&mut header, self.list_space(sub)?, 1);
+        self.store_list(&object, &header)
+    }
+
+    /// Frees a list with all its parts; not the blocks in it.
+    pub(crate) fn destroy_list(&self, list: ObjectId) -> Result<(), DslError> {
+        let mut stack = vec![list];
+        let mut seen = HashSet::new();
+        while let Some(id) = stack.pop() {
+            if Some(id) == self.empty_list()? {
+                self.drop_empty_list()?;
+                continue;
+            }
+            if !seen.insert(id) || seen.len() > SUBOBJECTS_MAX {
+                return Err(DslError::structure(id, "a list of blocks contains itself"));
+            }
+            let header = header_of(&self.mos().object(id)?)?;
+            stack.extend(self.subobjects(&header)?);
+            if let Some(subobjects) = header.subobjects {
+                self.mos().free(self.tx, subobjects)?;
+            }
+            self.mos().free(self.tx, id)?;
+        }
+        Ok(())
+    }
+
+    fn subobjects(&self, header: &BpobjHeader) -> Result<Vec<ObjectId>, DslError> {
+        let Some(id) = header.subobjects.filter(|_| header.subobject_count > 0) else {
+            return Ok(Vec::new());
+        };
+        let count = usize::try_from(header.subobject_count).unwrap_or(usize::MAX);
+        if count > SUBOBJECTS_MAX {
+            return Err(DslError::structure(id, "a list of blocks has too many parts"));
+        }
+        let mut bytes = vec![0; count * 8];
+        self.mos().object(id)?.read(0, &mut bytes)?;
+        Ok(bpobj::subobjects(&bytes).collect())
+    }
+
+    /// Takes up to `limit` blocks out of a list, the last first; the header is kept in step.
+    ///
+    /// An empty result says that the list and all its parts are empty.
+    pub(crate) fn take_blocks(
+        &self,
+        list: ObjectId,
+        limit: usize,
+    ) -> Result<Vec<BlockPointer>, DslError> {
+        // The path to the part that is being emptied: sub-objects are nested a few deep at most,
+        // but pools decide that, so there is a bound.
+        let mut path = vec![list];
+        loop {
+            let id = *path.last().expect("the list itself is on it");
+            if path.len() > 64 {
+                return Err(DslError::structure(list, "lists of blocks are nested too deep"));
+            }
+            let object = self.mos().object(id)?;
+            let mut header = header_of(&object)?;
+            if header.entries > 0 {
+                return self.take_entries(&path, &object, header, limit);
+            }
+            if let Some(sub) = self.subobjects(&header)?.last() {
+                path.push(*sub);
+                continue;
+            }
+            if path.len() == 1 {
+                return Ok(Vec::new());
+            }
+            // This part is empty: unlink it from the one above.
+            self.destroy_list(id)?;
+            path.pop();
+            let above = *path.last().expect("checked to be deeper");
+            let object = self.mos().object(above)?;
+            header = header_of(&object)?;
+            header.subobject_count -= 1;
+            self.store_list(&object, &header)?;
+        }
+    }
+
+    fn take_entries(
+        &self,
+        path: &[ObjectId],
+        object: &Object,
+        mut header: BpobjHeader,
+        limit: usize,
+    ) -> Result<Vec<BlockPointer>, DslError> {
+        let count = header.entries.min(limit as u64);
+        let first = header.entries - count;
+        let size = BLOCK_POINTER_SIZE as u64;
+        let mut bytes = vec![0; usize::try_from(count * size).unwrap_or(0)];
+        object.read(first * size, &mut bytes)?;
+        let mut blocks: Vec<BlockPointer> = bpobj::entries(&bytes).collect();
+        blocks.reverse();
+        object.free_range(self.tx, first * size, u64::MAX)?;
+        header.entries = first;
+        let each = blocks.iter().map(|block| self.dsl.space_of_block(block));
+        let space = each.fold(SpaceTriple::default(), SpaceTriple::plus);
+        add_space(&mut header, space, -1);
+        self.store_list(object, &header)?;
+        for above in path.iter().rev().skip(1) {
+            let object = self.mos().object(*above)?;
+            let mut header = header_of(&object)?;
+            add_space(&mut header, space, -1);
+            self.store_list(&object, &header)?;
+        }
+        Ok(blocks)
+    }
+}

@@ -1,0 +1,206 @@
+//! Making datasets (format/3a 7).
+
+use super::context::{SyncContext, SyncTask};
+use super::metadata::{
+    CHILD_MAP, DIRECTORY_CLONES, NEXT_CLONES, PROPERTIES, SNAPSHOT_MAP, number_key,
+};
+use super::policy::HeadPolicy;
+use super::properties::Setting;
+use crate::error::DslError;
+use crate::name::DatasetName;
+use cenote_base::{Guid, ObjectId, ObjsetId, Txg};
+use cenote_dmu::{CreateParams, ObjectSet, Transaction};
+use cenote_ondisk::ObjectType;
+use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_UNIQUE_ACCURATE, FSID_BITS};
+use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN};
+use cenote_ondisk::objset::ObjsetKind;
+use std::sync::Arc;
+
+/// Fills a new object set with what makes it a file system or volume.
+pub type Format = Box<dyn FnOnce(&Arc<ObjectSet>, &Transaction) -> Result<(), DslError> + Send>;
+
+/// Makes a file system or volume.
+pub struct CreateDataset {
+    /// The new dataset.
+    pub name: DatasetName,
+    /// What it is.
+    pub kind: ObjsetKind,
+    /// Properties set on it from the start.
+    pub properties: Vec<Setting>,
+    /// Fills its object set; taken when the task runs.
+    pub format: Option<Format>,
+    /// Its number once it is made.
+    pub created: Option<ObjectId>,
+}
+
+impl SyncTask for CreateDataset {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let exists = || DslError::DatasetExists {
+            name: self.name.clone(),
+        };
+        if context.dsl.directory(&self.name)?.is_some() {
+            return Err(exists());
+        }
+        let parent = self.parent(context)?;
+        context.check_limits(parent, 1, 0)?;
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let parent = self.parent(context)?;
+        let component = self.name.components().last().unwrap_or_default().to_owned();
+        let directory = context.create_directory(Some(parent), component.as_bytes())?;
+        let origin = context.dsl.origin_snapshot();
+        let id = context.create_head(directory, origin)?;
+        context.apply_settings(directory, &self.properties)?;
+        context.change_counts(Some(parent), 1, 0)?;
+        let format = self.format.take();
+        context.format_head(id, self.kind, format)?;
+        self.created = Some(id);
+        Ok(())
+    }
+}
+
+impl CreateDataset {
+    fn parent(&self, context: &SyncContext<'_>) -> Result<ObjectId, DslError> {
+        let above = self.name.parent();
+        let missing = || DslError::NoParent {
+            name: self.name.clone(),
+        };
+        let above = above.ok_or_else(missing)?;
+        let directory = context.dsl.directory(&above)?.ok_or_else(missing)?;
+        if directory.phys().head_dataset.is_none() {
+            return Err(missing());
+        }
+        Ok(directory.id())
+    }
+}
+
+impl SyncContext<'_> {
+    /// Makes a directory and hangs it into its parent's; the root goes nowhere.
+    pub fn create_directory(
+        &self,
+        parent: Option<ObjectId>,
+        component: &[u8],
+    ) -> Result<ObjectId, DslError> {
+        let id = self.create_bonus_object(ObjectType::DSL_DIR, DslDir::default().encode().into())?;
+        let phys = DslDir {
+            creation_time: self.seconds(),
+            parent,
+            properties: self.create_table(PROPERTIES)?,
+            child_map: self.create_table(CHILD_MAP)?,
+            flags: FLAG_USED_BREAKDOWN,
+            ..DslDir::default()
+        };
+        self.store_directory(id, &phys)?;
+        if let Some(parent) = parent {
+            let children = self.directory(parent)?.child_map;
+            self.set_number(children, component, id.0)?;
+        }
+        Ok(id)
+    }
+
+    /// Makes the head of a directory as a clone of `origin`, which is `$ORIGIN@$ORIGIN` for what
+    /// users do not call a clone.
+    pub fn create_head(
+        &self,
+        directory: ObjectId,
+        origin: Option<ObjectId>,
+    ) -> Result<ObjectId, DslError> {
+        let empty = DslDataset::default().encode().to_vec();
+        let id = self.create_bonus_object(ObjectType::DSL_DATASET, empty)?;
+        let mut phys = DslDataset {
+            directory,
+            snapshot_names: Some(self.create_table(SNAPSHOT_MAP)?),
+            creation_time: self.seconds(),
+            creation_txg: self.txg(),
+            guid: Guid(self.random_guid()?),
+            fsid_guid: self.random_guid()? & ((1 << FSID_BITS) - 1),
+            flags: FLAG_UNIQUE_ACCURATE,
+            ..DslDataset::default()
+        };
+        match origin {
+            None => phys.deadlist = self.create_deadlist(&[Txg(0)])?,
+            Some(origin) => {
+                let (_, snapshot) = self.dsl.read_dataset(origin)?;
+                phys.previous_snapshot = Some(origin);
+                phys.previous_snapshot_txg = snapshot.creation_txg;
+                phys.referenced_bytes = snapshot.referenced_bytes;
+                phys.compressed_bytes = snapshot.compressed_bytes;
+                phys.uncompressed_bytes = snapshot.uncompressed_bytes;
+                phys.block_pointer = snapshot.block_pointer;
+                let head = self.directory(snapshot.directory)?.head_dataset;
+                let problem = "the origin's directory has no head";
+                let head = head.ok_or(DslError::structure(snapshot.directory, problem))?;
+                let (_, head) = self.dsl.read_dataset(head)?;
+                phys.deadlist = self.clone_deadlist(head.deadlist, snapshot.creation_txg)?;
+            }
+        }
+        self.store_dataset(id, &phys)?;
+        if let Some(origin) = origin {
+            self.link_clone(origin, id)?;
+        }
+        self.change_directory(directory, |phys| {
+            phys.origin = origin;
+            phys.head_dataset = Some(id);
+        })?;
+        Ok(id)
+    }
+
+    /// Enters a clone's head into the tables of its origin.
+    fn link_clone(&self, origin: ObjectId, clone: ObjectId) -> Result<(), DslError> {
+        let (_, mut snapshot) = self.dsl.read_dataset(origin)?;
+        let next_clones = match snapshot.next_clones {
+            Some(table) => table,
+            None => self.create_table(NEXT_CLONES)?,
+        };
+        snapshot.next_clones = Some(next_clones);
+        snapshot.children += 1;
+        self.store_dataset(origin, &snapshot)?;
+        self.set_number(next_clones, &number_key(clone.0), clone.0)?;
+        let mut directory = self.directory(snapshot.directory)?;
+        let clones = match directory.clones {
+            Some(table) => table,
+            None => self.create_table(DIRECTORY_CLONES)?,
+        };
+        directory.clones = Some(clones);
+        self.store_directory(snapshot.directory, &directory)?;
+        self.set_number(clones, &number_key(clone.0), clone.0)
+    }
+
+    /// Takes a clone's head out of the tables of its origin.
+    pub(crate) fn unlink_clone(&self, origin: ObjectId, clone: ObjectId) -> Result<(), DslError> {
+        let (_, mut snapshot) = self.dsl.read_dataset(origin)?;
+        snapshot.children = snapshot.children.saturating_sub(1);
+        self.store_dataset(origin, &snapshot)?;
+        if let Some(table) = snapshot.next_clones {
+            self.remove_entry(table, &number_key(clone.0))?;
+        }
+        let directory = self.directory(snapshot.directory)?;
+        match directory.clones {
+            Some(table) => self.remove_entry(table, &number_key(clone.0)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the object set of a new head and writes it.
+    pub fn format_head(
+        &self,
+        id: ObjectId,
+        kind: ObjsetKind,
+        format: Option<Format>,
+    ) -> Result<(), DslError> {
+        let dataset = self.dsl.dataset_of(id)?;
+        let keys = self.dsl.objset_keys(dataset.directory())?;
+        let cache = Arc::clone(self.mos().cache());
+        let params = CreateParams { flags: 0 };
+        let set = ObjectSet::create(cache, ObjsetId(id.0), kind, keys, None, params);
+        if let Some(format) = format {
+            let transaction = Transaction::syncing(self.txg());
+            format(&set, &transaction)?;
+        }
+        let policy = HeadPolicy::of(&dataset)?;
+        let directory = dataset.directory().id();
+        super::head::Head::new(id, directory, set, policy).sync(self)
+    }
+}

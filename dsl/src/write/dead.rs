@@ -1,0 +1,153 @@
+//! Changing deadlists (format/3a 4).
+//!
+//! Blocks that die while a snapshot still holds them are sorted into the deadlist's entries by
+//! their birth. What snapshots and clones do to deadlists moves whole entries.
+
+use super::accounting::{SpaceChange, changed};
+use super::context::SyncContext;
+use super::metadata::number_key;
+use crate::deadlist::{Deadlist, DeadlistEntry, SpaceTriple};
+use crate::error::DslError;
+use cenote_base::{ObjectId, Txg};
+use cenote_dmu::{NewObject, Zap};
+use cenote_ondisk::deadlist::DeadlistHeader;
+use cenote_ondisk::{BlockPointer, ObjectType};
+use std::collections::BTreeMap;
+
+const DEADLIST: ObjectType = ObjectType(50);
+const DEADLIST_HEADER: ObjectType = ObjectType(51);
+
+impl SyncContext<'_> {
+    /// Makes a deadlist with these keys, each with an empty list.
+    pub(crate) fn create_deadlist(&self, txgs: &[Txg]) -> Result<ObjectId, DslError> {
+        let empty = DeadlistHeader::default().encode().to_vec();
+        let new = NewObject::new(DEADLIST, 512).with_bonus(DEADLIST_HEADER, empty);
+        let object = self.mos().allocate(self.tx, new)?;
+        Zap::initialize(&object, self.tx, NewZap::micro(DEADLIST))?;
+        let id = object.id();
+        for txg in txgs {
+            let list = self.create_empty_list()?;
+            self.set_number(id, &number_key(txg.0), list.0)?;
+        }
+        Ok(id)
+    }
+
+    /// Makes a deadlist with the keys of another that are before `limit`.
+    pub(crate) fn clone_deadlist(&self, of: ObjectId, limit: Txg) -> Result<ObjectId, DslError> {
+        let entries = self.deadlist_entries(of)?;
+        let before = entries.iter().map(|entry| entry.key);
+        let txgs: Vec<Txg> = before.filter(|key| *key < limit).collect();
+        self.create_deadlist(&txgs)
+    }
+
+    fn deadlist_entries(&self, deadlist: ObjectId) -> Result<Vec<DeadlistEntry>, DslError> {
+        let open = Deadlist::open(self.dsl, deadlist)?;
+        let problem = "a deadlist of a pool before version 26 cannot be written";
+        let entries = open.entries().ok_or(DslError::structure(deadlist, problem))?;
+        Ok(entries.to_vec())
+    }
+
+    fn change_totals(&self, deadlist: ObjectId, change: SpaceChange) -> Result<(), DslError> {
+        let object = self.mos().object(deadlist)?;
+        let header = DeadlistHeader::decode(&object.dnode().bonus);
+        let mut header = header.map_err(|source| DslError::decode(deadlist, source))?;
+        header.used_bytes = changed(header.used_bytes, change.used);
+        header.compressed_bytes = changed(header.compressed_bytes, change.compressed);
+        header.uncompressed_bytes = changed(header.uncompressed_bytes, change.uncompressed);
+        object.set_bonus(self.tx, DEADLIST_HEADER, header.encode().to_vec())?;
+        Ok(())
+    }
+
+    /// Puts dead blocks into a deadlist.
+    pub(crate) fn bury(&self, deadlist: ObjectId, blocks: &[BlockPointer]) -> Result<(), DslError> {
+        let entries = self.deadlist_entries(deadlist)?;
+        let mut sorted: BTreeMap<usize, Vec<BlockPointer>> = BTreeMap::new();
+        for block in blocks {
+            let birth = block.accounting_birth();
+            let above = entries.partition_point(|entry| entry.key < birth);
+            let problem = "a block died that is older than all of its deadlist";
+            let index = above.checked_sub(1);
+            let index = index.ok_or(DslError::structure(deadlist, problem))?;
+            sorted.entry(index).or_default().push(*block);
+        }
+        let mut sum = SpaceTriple::default();
+        for (index, blocks) in sorted {
+            let list = self.own_list(deadlist, &entries[index])?;
+            sum = sum.plus(self.append_blocks(list, &blocks, false)?);
+        }
+        self.change_totals(deadlist, SpaceChange::from(sum))
+    }
+
+    /// The list of an entry; the shared empty one is replaced by one that can be written.
+    fn own_list(&self, deadlist: ObjectId, entry: &DeadlistEntry) -> Result<ObjectId, DslError> {
+        if Some(entry.bpobj) != self.empty_list()? {
+            return Ok(entry.bpobj);
+        }
+        let list = self.create_list()?;
+        self.set_number(deadlist, &number_key(entry.key.0), list.0)?;
+        self.drop_empty_list()?;
+        Ok(list)
+    }
+
+    /// Moves a list into the entry of `deadlist` for blocks born after `key`.
+    fn merge_list(
+        &self,
+        deadlist: ObjectId,
+        entries: &[DeadlistEntry],
+        key: Txg,
+        list: ObjectId,
+    ) -> Result<(), DslError> {
+        let above = entries.partition_point(|entry| entry.key <= key);
+        let problem = "a list is older than all of the deadlist that it goes to";
+        let index = above.checked_sub(1);
+        let index = index.ok_or(DslError::structure(deadlist, problem))?;
+        let entry = &entries[index];
+        let space = self.list_space(list)?;
+        // Another merge may have replaced the entry's list meanwhile.
+        let zap = self.mos().zap(deadlist)?;
+        let current = zap.lookup(&number_key(entry.key.0))?;
+        let current = current.and_then(|value| value.as_u64());
+        let target = current.map_or(entry.bpobj, ObjectId);
+        if Some(target) == self.empty_list()? && Some(list) != Some(target) {
+            self.set_number(deadlist, &number_key(entry.key.0), list.0)?;
+            self.drop_empty_list()?;
+        } else {
+            self.append_list(target, list)?;
+        }
+        self.change_totals(deadlist, SpaceChange::from(space))
+    }
+
+    /// Moves all of `other` into `deadlist` and frees what is left of it.
+    pub(crate) fn merge_deadlists(
+        &self,
+        deadlist: ObjectId,
+        other: ObjectId,
+    ) -> Result<(), DslError> {
+        let entries = self.deadlist_entries(deadlist)?;
+        for entry in self.deadlist_entries(other)? {
+            self.merge_list(deadlist, &entries, entry.key, entry.bpobj)?;
+        }
+        self.destroy_object(other)
+    }
+
+    /// Merges the entry with this key into the one before.
+    pub(crate) fn remove_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<(), DslError> {
+        let mut entries = self.deadlist_entries(deadlist)?;
+        let Some(index) = entries.iter().position(|entry| entry.key == key) else {
+            return Ok(());
+        };
+        let entry = entries.remove(index);
+        self.remove_entry(deadlist, &number_key(key.0))?;
+        let removed = SpaceChange::from(self.list_space(entry.bpobj)?).negated();
+        self.change_totals(deadlist, removed)?;
+        self.merge_list(deadlist, &entries, key, entry.bpobj)
+    }
+
+    /// Frees a deadlist and its lists; the blocks in them are somebody else's.
+    pub(crate) fn destroy_deadlist(&self, deadlist: ObjectId) -> Result<(), DslError> {
+        for entry in self.deadlist_entries(deadlist)? {
+            self.destroy_list(entry.bpobj)?;
+        }
+        self.destroy_object(deadlist)
+    }
+}

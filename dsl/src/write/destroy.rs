@@ -1,0 +1,213 @@
+//! Destroying datasets (format/3a 7 and 8).
+//!
+//! A dataset leaves the tree at once, and its blocks are freed behind its back: the root of its
+//! object set goes into a queue, the bptree, which is worked off a piece in each transaction
+//! group and survives a crash at any point.
+
+use super::accounting::{Part, SpaceChange, signed};
+use super::context::{SyncContext, SyncTask};
+use crate::dataset::{Dataset, fields};
+use crate::dsl::Dsl;
+use crate::error::DslError;
+use crate::name::DatasetName;
+use crate::object_directory::keys;
+use crate::property::table::Property;
+use cenote_base::ObjectId;
+use cenote_dmu::NewObject;
+use cenote_ondisk::bptree::{BptreeEntry, BptreeHeader, ENTRY_SIZE};
+use cenote_ondisk::{ObjectType, features};
+
+const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
+const BPTREE: ObjectType = ObjectType(0xC3);
+const BPTREE_BLOCK_SIZE: u64 = 128 << 10;
+
+/// Destroys a head that has neither snapshots nor children.
+#[derive(Debug)]
+pub struct DestroyDataset {
+    /// The dataset.
+    pub name: DatasetName,
+}
+
+impl SyncTask for DestroyDataset {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let head = context.dsl.dataset(&self.name)?;
+        let name = || self.name.clone();
+        if head.is_snapshot() {
+            return Err(DslError::NotADataset { object: head.id() });
+        }
+        if head.directory().parent().is_none() {
+            return Err(DslError::RootDataset { name: name() });
+        }
+        if context.dsl.open_head(head.id()).is_some() {
+            return Err(DslError::Busy { name: name() });
+        }
+        if head.directory().child_count()? > 0 {
+            return Err(DslError::HasChildren { name: name() });
+        }
+        if !head.snapshots()?.is_empty() {
+            return Err(DslError::HasSnapshots { name: name() });
+        }
+        if context.dsl.features().get(ASYNC_DESTROY).is_none() {
+            let feature = features::by_guid(ASYNC_DESTROY).map_or(ASYNC_DESTROY, |f| f.name);
+            let feature = feature.to_owned();
+            return Err(DslError::FeatureDisabled { feature });
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let head = context.dsl.dataset(&self.name)?;
+        context.destroy_head(&head)?;
+        context.destroy_directory(&head)?;
+        context.dsl.forget_names();
+        Ok(())
+    }
+}
+
+impl SyncContext<'_> {
+    fn destroy_head(&self, head: &Dataset) -> Result<(), DslError> {
+        let directory = head.directory().id();
+        let phys = head.phys();
+        let reserved = head.stored_number(Property::RefReservation)?;
+        let unused = signed(reserved.saturating_sub(phys.unique_bytes));
+        let returned = SpaceChange::of_used(-unused);
+        self.use_space(directory, Part::Refreservation, returned)?;
+        self.forget_dataset_features(head)?;
+        self.destroy_deadlist(phys.deadlist)?;
+        self.queue_for_freeing(head)?;
+        if let Some(origin) = phys.previous_snapshot {
+            self.unlink_clone(origin, head.id())?;
+        }
+        self.change_directory(directory, |phys| phys.head_dataset = None)?;
+        if let Some(names) = phys.snapshot_names {
+            self.destroy_object(names)?;
+        }
+        if let Some(bookmarks) = head.extension_number(fields::BOOKMARKS)? {
+            self.destroy_object(ObjectId(bookmarks))?;
+            self.feature_changed("com.delphix:bookmarks", -1)?;
+        }
+        self.dsl.objsets.forget(head.id());
+        self.destroy_extensible(head.id())
+    }
+
+    /// Gives the features back that are counted by dataset.
+    fn forget_dataset_features(&self, head: &Dataset) -> Result<(), DslError> {
+        let Some(zap) = head.extension() else {
+            return Ok(());
+        };
+        for entry in zap.entries() {
+            let entry = entry?;
+            let guid = entry.key.as_str().unwrap_or_default();
+            if features::by_guid(guid).is_some_and(|feature| feature.per_dataset) {
+                self.feature_changed(guid, -1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a head's blocks to the queue and their space to `$FREE`.
+    fn queue_for_freeing(&self, head: &Dataset) -> Result<(), DslError> {
+        let directory = head.directory().id();
+        let phys = self.directory(directory)?;
+        let space = SpaceChange {
+            used: signed(phys.breakdown.head),
+            compressed: signed(phys.compressed_bytes),
+            uncompressed: signed(phys.uncompressed_bytes),
+        };
+        self.use_space(directory, Part::Head, space.negated())?;
+        if head.phys().block_pointer.is_hole() {
+            return Ok(());
+        }
+        let free = self.hidden_directory("$FREE")?;
+        self.use_space(free, Part::Head, space)?;
+        let queue = match self.dsl.object_directory().object(keys::BPTREE)? {
+            Some(queue) => queue,
+            None => {
+                let empty = BptreeHeader::default().encode().to_vec();
+                let new = NewObject::new(BPTREE, BPTREE_BLOCK_SIZE).with_bonus(BPTREE, empty);
+                let queue = self.mos().allocate(self.tx, new)?.id();
+                self.set_directory_number(keys::BPTREE, queue.0)?;
+                self.feature_changed(ASYNC_DESTROY, 1)?;
+                queue
+            }
+        };
+        let object = self.mos().object(queue)?;
+        let mut header = self.queue_header(queue)?;
+        let entry = BptreeEntry {
+            block_pointer: head.phys().block_pointer,
+            birth_txg: head.phys().previous_snapshot_txg,
+            resume: None,
+        };
+        object.write(self.tx, header.end * ENTRY_SIZE as u64, &entry.encode())?;
+        header.end += 1;
+        header.bytes = header.bytes.saturating_add_signed(space.used);
+        let sum = header.compressed_bytes.saturating_add_signed(space.compressed);
+        header.compressed_bytes = sum;
+        let sum = header.uncompressed_bytes.saturating_add_signed(space.uncompressed);
+        header.uncompressed_bytes = sum;
+        object.set_bonus(self.tx, BPTREE, header.encode().to_vec())?;
+        Ok(())
+    }
+
+    pub(crate) fn queue_header(&self, queue: ObjectId) -> Result<BptreeHeader, DslError> {
+        BptreeHeader::decode(&self.mos().object(queue)?.dnode().bonus)
+            .map_err(|source| DslError::decode(queue, source))
+    }
+
+    /// One of the directories that only account space.
+    pub(crate) fn hidden_directory(&self, name: &'static str) -> Result<ObjectId, DslError> {
+        let root = self.dsl.root()?;
+        let found = root.child(name.as_bytes())?;
+        let missing = DslError::MissingEntry { key: name };
+        Ok(found.ok_or(missing)?.id())
+    }
+
+    fn destroy_directory(&self, head: &Dataset) -> Result<(), DslError> {
+        let directory = head.directory();
+        let id = directory.id();
+        let parent = directory.parent().expect("checked not to be the root");
+        let name = directory.name().last_component();
+        if !name.starts_with('$') && !name.starts_with('%') {
+            self.change_counts(Some(parent.id()), -1, 0)?;
+        }
+        self.change_reservation(id, 0)?;
+        self.release_crypto_key(directory)?;
+        let phys = self.directory(id)?;
+        self.destroy_object(phys.child_map)?;
+        self.destroy_object(phys.properties)?;
+        if let Some(clones) = phys.clones {
+            self.destroy_object(clones)?;
+        }
+        if let Some(delegations) = phys.delegations {
+            for entry in self.mos().zap(delegations)?.entries() {
+                if let Some(jump) = entry?.value.as_u64() {
+                    self.destroy_object(ObjectId(jump))?;
+                }
+            }
+            self.destroy_object(delegations)?;
+        }
+        let children = self.directory(parent.id())?.child_map;
+        self.remove_entry(children, name.as_bytes())?;
+        self.destroy_extensible(id)
+    }
+
+    /// Gives up a directory's share of its family's keys (format/2d 2).
+    fn release_crypto_key(&self, directory: &crate::directory::Directory) -> Result<(), DslError> {
+        const REFERENCES: &[u8] = b"DSL_CRYPTO_REFCOUNT";
+        let Some(key) = directory.crypto_key()? else {
+            return Ok(());
+        };
+        match key.stored.references {
+            0 | 1 => self.destroy_object(key.object),
+            references => self.set_number(key.object, REFERENCES, references - 1),
+        }
+    }
+}
+
+impl Dsl {
+    /// Whether blocks of destroyed datasets are still to be freed.
+    pub fn is_freeing(&self) -> Result<bool, DslError> {
+        let queue = self.object_directory().object(keys::BPTREE)?;
+        Ok(queue.is_some())
+    }
+}

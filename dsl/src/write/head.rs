@@ -1,0 +1,503 @@
+//! Heads open for writing: what their blocks are born and die as (format/3a 5).
+//!
+//! The object set writes its dirty blocks through a sink. The sink adds up what is born; of what
+//! dies it frees what no snapshot holds and buries the rest in the deadlist. When the object set
+//! is through, the sums go to the dataset, to its previous snapshot, and up the directories.
+
+use super::accounting::{Part, SpaceChange, changed, signed};
+use super::context::SyncContext;
+use super::policy::HeadPolicy;
+use crate::dataset::fields;
+use crate::deadlist::SpaceTriple;
+use crate::dsl::Dsl;
+use crate::error::DslError;
+use cenote_base::{ObjectId, Txg};
+use cenote_dmu::ObjectSet;
+use cenote_io::{BlockSink, IoError, WriteRequest};
+use cenote_ondisk::dsl_dataset::DslDataset;
+use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, ObjectType};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Dead blocks that are gathered before they are written to the deadlist: half a MiB of them.
+const DEAD_BATCH: usize = 4096;
+
+const LARGE_BLOCKS: &str = "org.open-zfs:large_blocks";
+const LARGE_DNODE: &str = "org.zfsonlinux:large_dnode";
+/// Blocks above this need the feature `large_blocks`.
+const OLD_BLOCK_SIZE_MAX: u64 = 128 << 10;
+const DNODE_SIZE: usize = 512;
+/// The byte of a dnode that counts its further slots.
+const DNODE_EXTRA_SLOTS: usize = 12;
+
+/// A head that is open for writing.
+#[derive(Debug)]
+pub struct Head {
+    id: ObjectId,
+    directory: ObjectId,
+    set: Arc<ObjectSet>,
+    policy: RwLock<Arc<HeadPolicy>>,
+    /// Features that the layers above began to use and that the next sync notes.
+    used_features: Mutex<BTreeSet<&'static str>>,
+}
+
+impl Head {
+    pub(crate) fn new(
+        id: ObjectId,
+        directory: ObjectId,
+        set: Arc<ObjectSet>,
+        policy: HeadPolicy,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            directory,
+            set,
+            policy: RwLock::new(Arc::new(policy)),
+            used_features: Mutex::default(),
+        })
+    }
+
+    /// The dataset's object number.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// The directory's object number.
+    pub fn directory(&self) -> ObjectId {
+        self.directory
+    }
+
+    /// The object set.
+    pub fn set(&self) -> &Arc<ObjectSet> {
+        &self.set
+    }
+
+    /// How blocks are stored at the moment.
+    pub fn policy(&self) -> Arc<HeadPolicy> {
+        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&policy)
+    }
+
+    pub(crate) fn set_policy(&self, policy: HeadPolicy) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+
+    /// Notes that the dataset uses a feature that is counted by dataset.
+    pub fn use_feature(&self, guid: &'static str) {
+        self.features().insert(guid);
+    }
+
+    fn features(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
+        let features = self.used_features.lock();
+        features.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what is dirty and accounts it.
+    ///
+    /// # Errors
+    /// If blocks cannot be written, or the pool's metadata cannot be read.
+    pub fn sync(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        drop_livelist(context, self.directory)?;
+        let (_, phys) = context.dsl.read_dataset(self.id)?;
+        let policy = self.policy();
+        let sink = HeadSink::new(context, &phys)?;
+        let root = self.set.sync(context.txg(), &sink, &*policy)?;
+        let sums = sink.finish()?;
+        self.account(context, phys, root, &sums)?;
+        let mut features = std::mem::take(&mut *self.features());
+        features.extend(sums.features);
+        for guid in features {
+            self.activate(context, guid)?;
+        }
+        Ok(())
+    }
+
+    fn account(
+        &self,
+        context: &SyncContext<'_>,
+        mut phys: DslDataset,
+        root: BlockPointer,
+        sums: &Sums,
+    ) -> Result<(), DslError> {
+        let own = sums.born.plus(sums.freed.negated());
+        let reserved = self.policy().refreservation;
+        let before = phys.unique_bytes.max(reserved);
+        let after = changed(phys.unique_bytes, own.used).max(reserved);
+        let change = SpaceChange {
+            used: signed(after) - signed(before),
+            ..own
+        };
+        let (from, to) = (Part::Refreservation, Part::Head);
+        context.transfer_space(self.directory, change, own.used, from, to)?;
+        let referenced = own.plus(sums.buried.negated());
+        phys.referenced_bytes = changed(phys.referenced_bytes, referenced.used);
+        phys.compressed_bytes = changed(phys.compressed_bytes, referenced.compressed);
+        phys.uncompressed_bytes = changed(phys.uncompressed_bytes, referenced.uncompressed);
+        phys.unique_bytes = changed(phys.unique_bytes, own.used);
+        phys.block_pointer = root;
+        context.store_dataset(self.id, &phys)?;
+        if sums.snapshot_unique != 0
+            && let Some(previous) = phys.previous_snapshot
+        {
+            context.change_dataset(previous, |phys| {
+                phys.unique_bytes = changed(phys.unique_bytes, sums.snapshot_unique);
+            })?;
+        }
+        if sums.to_snapshots != 0 {
+            let (from, to) = (Part::Head, Part::Snapshots);
+            context.move_space(self.directory, sums.to_snapshots, from, to)?;
+        }
+        context.freed_before_next_snapshot(self.id, &sums.bookmarks)
+    }
+
+    /// Notes once that the dataset uses a feature (format/3a 1).
+    fn activate(&self, context: &SyncContext<'_>, guid: &str) -> Result<(), DslError> {
+        context.use_dataset_feature(self.id, guid)
+    }
+}
+
+/// Forgets the list by which a clone could be destroyed quickly: the format lets a writer do so,
+/// and the clone is then destroyed like any other dataset (format/3a 8).
+fn drop_livelist(context: &SyncContext<'_>, directory: ObjectId) -> Result<(), DslError> {
+    const LIVELIST: &str = "com.delphix:livelist";
+    let object = context.mos().object(directory)?;
+    let Some(zap) = Dsl::extension(&object)? else {
+        return Ok(());
+    };
+    let Some(livelist) = zap.lookup_u64(LIVELIST)?.filter(|id| *id != 0) else {
+        return Ok(());
+    };
+    context.destroy_deadlist(ObjectId(livelist))?;
+    context.remove_entry(directory, LIVELIST.as_bytes())?;
+    context.feature_changed(LIVELIST, -1)?;
+    Ok(())
+}
+
+/// What was born and what died in one sync of a head.
+#[derive(Debug, Default)]
+struct Sums {
+    born: SpaceChange,
+    freed: SpaceChange,
+    buried: SpaceChange,
+    /// What only the previous snapshot holds from now on.
+    snapshot_unique: i64,
+    /// What leaves the head's share of the directory for the snapshots'.
+    to_snapshots: i64,
+    features: BTreeSet<&'static str>,
+    /// By bookmark: its txg, its name, and what died of its snapshot.
+    bookmarks: Vec<BookmarkSum>,
+    dead: Vec<BlockPointer>,
+    failure: Option<DslError>,
+}
+
+/// What died of a bookmark's snapshot before the next one was taken.
+#[derive(Clone, Debug)]
+pub(crate) struct BookmarkSum {
+    pub name: Vec<u8>,
+    pub txg: Txg,
+    pub space: SpaceTriple,
+}
+
+/// Where a head's blocks go.
+struct HeadSink<'a> {
+    context: &'a SyncContext<'a>,
+    previous_txg: Txg,
+    deadlist: ObjectId,
+    /// Blocks born after this are the previous snapshot's own, if it is in this directory.
+    before_previous: Option<Txg>,
+    origin_txg: Txg,
+    sums: Mutex<Sums>,
+}
+
+impl<'a> HeadSink<'a> {
+    fn new(context: &'a SyncContext<'a>, phys: &DslDataset) -> Result<Self, DslError> {
+        let id = phys.directory;
+        let mut before_previous = None;
+        if let Some(previous) = phys.previous_snapshot {
+            let (_, snapshot) = context.dsl.read_dataset(previous)?;
+            // A clone's first previous snapshot is its origin, which counts it among its clones.
+            if snapshot.directory == id {
+                before_previous = Some(snapshot.previous_snapshot_txg);
+            }
+        }
+        let sums = Sums {
+            bookmarks: context.counting_bookmarks(phys)?,
+            ..Sums::default()
+        };
+        Ok(Self {
+            context,
+            previous_txg: phys.previous_snapshot_txg,
+            deadlist: phys.deadlist,
+            before_previous,
+            origin_txg: context.origin_txg(id)?,
+            sums: Mutex::new(sums),
+        })
+    }
+
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn born(&self, request: &Written, pointer: &BlockPointer) {
+        if request.previous == Some(*pointer) {
+            return;
+        }
+        let mut sums = self.sums();
+        let space = self.context.dsl.space_of_block(pointer);
+        sums.born = sums.born.plus(SpaceChange::from(space));
+        if let Some(replaced) = request.previous
+            && takes_over(&replaced, pointer)
+        {
+            let space = self.context.dsl.space_of_block(&replaced);
+            sums.born = sums.born.plus(SpaceChange::from(space).negated());
+        }
+        sums.features.extend(features_of(pointer));
+        if request.has_large_dnodes {
+            sums.features.insert(LARGE_DNODE);
+        }
+    }
+
+    fn died(&self, pointer: &BlockPointer) -> Result<(), DslError> {
+        let space = self.context.dsl.space_of_block(pointer);
+        let birth = pointer.accounting_birth();
+        let mut sums = self.sums();
+        for bookmark in &mut sums.bookmarks {
+            if birth <= bookmark.txg {
+                bookmark.space = bookmark.space.plus(space);
+            }
+        }
+        if birth > self.previous_txg {
+            sums.freed = sums.freed.plus(SpaceChange::from(space));
+            drop(sums);
+            return self.context.release(pointer);
+        }
+        let used = signed(space.used);
+        if self.before_previous.is_some_and(|before| birth > before) {
+            sums.snapshot_unique += used;
+        }
+        if birth > self.origin_txg {
+            sums.to_snapshots += used;
+        }
+        sums.buried = sums.buried.plus(SpaceChange::from(space));
+        sums.dead.push(*pointer);
+        if sums.dead.len() < DEAD_BATCH {
+            return Ok(());
+        }
+        let dead = std::mem::take(&mut sums.dead);
+        drop(sums);
+        self.context.bury(self.deadlist, &dead)
+    }
+
+    fn finish(self) -> Result<Sums, DslError> {
+        let sums = self.sums.into_inner();
+        let mut sums = sums.unwrap_or_else(PoisonError::into_inner);
+        if let Some(failure) = sums.failure.take() {
+            return Err(failure);
+        }
+        if !sums.dead.is_empty() {
+            let dead = std::mem::take(&mut sums.dead);
+            self.context.bury(self.deadlist, &dead)?;
+        }
+        Ok(sums)
+    }
+}
+
+/// What must be remembered of a request while its block is written.
+struct Written {
+    previous: Option<BlockPointer>,
+    has_large_dnodes: bool,
+}
+
+impl BlockSink for HeadSink<'_> {
+    fn write(&self, txg: Txg, requests: Vec<WriteRequest>) -> Vec<Result<BlockPointer, IoError>> {
+        let written: Vec<Written> = requests.iter().map(remember).collect();
+        let pool = self.context.pool;
+        let results = pool.pipeline().write(txg, pool.pass(), requests);
+        for (written, result) in written.iter().zip(&results) {
+            if let Ok(pointer) = result {
+                self.born(written, pointer);
+            }
+        }
+        results
+    }
+
+    fn free(&self, _: Txg, pointer: &BlockPointer) {
+        if pointer.is_hole() || pointer.is_redacted() {
+            return;
+        }
+        if let Err(error) = self.died(pointer) {
+            self.sums().failure.get_or_insert(error);
+        }
+    }
+}
+
+fn remember(request: &WriteRequest) -> Written {
+    let is_dnodes = request.object_type == ObjectType::DNODE && request.level.0 == 0;
+    Written {
+        previous: request.previous,
+        has_large_dnodes: is_dnodes && has_large_dnodes(&request.data),
+    }
+}
+
+/// Whether a block was written in the place of another.
+fn takes_over(replaced: &BlockPointer, pointer: &BlockPointer) -> bool {
+    !replaced.is_hole()
+        && !replaced.is_embedded()
+        && !pointer.is_hole()
+        && !pointer.is_embedded()
+        && replaced.physical_birth() == pointer.physical_birth()
+        && replaced.words[..2] == pointer.words[..2]
+}
+
+fn has_large_dnodes(block: &[u8]) -> bool {
+    let mut at = 0;
+    while at < block.len() {
+        let extra = match block[at] {
+            0 => 0,
+            _ => usize::from(block[at + DNODE_EXTRA_SLOTS]),
+        };
+        if extra > 0 {
+            return true;
+        }
+        at += DNODE_SIZE;
+    }
+    false
+}
+
+/// The features that a dataset with this block uses (format/3a 1).
+fn features_of(pointer: &BlockPointer) -> impl Iterator<Item = &'static str> {
+    let large = (pointer.logical_size() > OLD_BLOCK_SIZE_MAX).then_some(LARGE_BLOCKS);
+    let kind = match pointer.is_embedded() {
+        true => None,
+        false => pointer.checksum_kind(),
+    };
+    let checksum = match kind {
+        Some(ChecksumKind::Sha512) => Some("org.illumos:sha512"),
+        Some(ChecksumKind::Skein) => Some("org.illumos:skein"),
+        Some(ChecksumKind::Edonr) => Some("org.illumos:edonr"),
+        Some(ChecksumKind::Blake3) => Some("org.openzfs:blake3"),
+        _ => None,
+    };
+    let zstd = match pointer.compression() {
+        Some(CompressionKind::Zstd) => Some("org.freebsd:zstd_compress"),
+        _ => None,
+    };
+    [large, checksum, zstd].into_iter().flatten()
+}
+
+impl SyncContext<'_> {
+    /// Frees a block now, or notes it for later where that may be costly (format/3a 5).
+    pub(crate) fn release(&self, pointer: &BlockPointer) -> Result<(), DslError> {
+        if pointer.is_embedded() || pointer.is_hole() {
+            return Ok(());
+        }
+        self.pool.free(self.txg(), pointer)
+    }
+
+    /// Stores a dataset's structure.
+    pub(crate) fn store_dataset(&self, id: ObjectId, phys: &DslDataset) -> Result<(), DslError> {
+        let object = self.mos().object(id)?;
+        object.set_bonus(self.tx, ObjectType::DSL_DATASET, phys.encode().to_vec())?;
+        Ok(())
+    }
+
+    /// Changes a dataset's structure.
+    pub(crate) fn change_dataset(
+        &self,
+        id: ObjectId,
+        change: impl FnOnce(&mut DslDataset),
+    ) -> Result<(), DslError> {
+        let (_, mut phys) = self.dsl.read_dataset(id)?;
+        change(&mut phys);
+        self.store_dataset(id, &phys)
+    }
+
+    /// The creation of the snapshot that a directory's head was cloned from; 0 if it is no clone.
+    pub(crate) fn origin_txg(&self, directory: ObjectId) -> Result<Txg, DslError> {
+        let phys = self.directory(directory)?;
+        match phys.origin {
+            Some(origin) if Some(origin) != self.dsl.origin_snapshot() => {
+                Ok(self.dsl.read_dataset(origin)?.1.creation_txg)
+            }
+            _ => Ok(Txg(0)),
+        }
+    }
+
+    /// Notes once that a dataset uses a feature (format/3a 1).
+    pub(crate) fn use_dataset_feature(&self, id: ObjectId, guid: &str) -> Result<(), DslError> {
+        let zap = self.extend(id)?;
+        if zap.lookup(guid.as_bytes())?.is_none() {
+            self.set_extension(id, guid, 0)?;
+            self.feature_changed(guid, 1)?;
+        }
+        Ok(())
+    }
+
+    /// The bookmarks of a head that count what dies of their snapshots (format/3a 9).
+    fn counting_bookmarks(&self, phys: &DslDataset) -> Result<Vec<BookmarkSum>, DslError> {
+        let directory = self.directory(phys.directory)?;
+        let Some(head) = directory.head_dataset else {
+            return Ok(Vec::new());
+        };
+        let object = self.mos().object(head)?;
+        let Some(zap) = Dsl::extension(&object)? else {
+            return Ok(Vec::new());
+        };
+        let Some(bookmarks) = zap.lookup_u64(fields::BOOKMARKS)? else {
+            return Ok(Vec::new());
+        };
+        let mut counting = Vec::new();
+        for entry in self.mos().zap(ObjectId(bookmarks))?.entries() {
+            let entry = entry?;
+            let words = entry.value.as_u64s().unwrap_or_default();
+            let flags = words.get(bookmark::FLAGS).copied().unwrap_or(0);
+            let txg = Txg(words.get(bookmark::TXG).copied().unwrap_or(0));
+            let counts = flags & bookmark::HAS_FREED != 0 && txg >= phys.previous_snapshot_txg;
+            if let Some(name) = entry.key.as_name().filter(|_| counts) {
+                counting.push(BookmarkSum {
+                    name: name.to_vec(),
+                    txg,
+                    space: SpaceTriple::default(),
+                });
+            }
+        }
+        Ok(counting)
+    }
+
+    /// Adds to bookmarks what died of their snapshots.
+    fn freed_before_next_snapshot(
+        &self,
+        head: ObjectId,
+        sums: &[BookmarkSum],
+    ) -> Result<(), DslError> {
+        if sums.iter().all(|sum| sum.space == SpaceTriple::default()) {
+            return Ok(());
+        }
+        let extension = self.extend(head)?;
+        let Some(id) = extension.lookup_u64(fields::BOOKMARKS)? else {
+            return Ok(());
+        };
+        let zap = self.mos().zap(ObjectId(id))?;
+        for sum in sums {
+            let value = zap.lookup(&sum.name)?;
+            let Some(mut words) = value.and_then(|value| value.as_u64s()) else {
+                continue;
+            };
+            let space = [sum.space.used, sum.space.compressed, sum.space.uncompressed];
+            let freed = words.get_mut(bookmark::FREED);
+            for (word, bytes) in freed.into_iter().flatten().zip(space) {
+                *word = word.saturating_add(bytes);
+            }
+            zap.update(self.tx, &sum.name, &cenote_dmu::zap::ZapValue::from_u64s(&words))?;
+        }
+        Ok(())
+    }
+}
+
+/// Words of a bookmark (format/3a 9).
+mod bookmark {
+    pub const TXG: usize = 1;
+    pub const FLAGS: usize = 4;
+    pub const FREED: std::ops::Range<usize> = 8..11;
+    pub const HAS_FREED: u64 = 1;
+}

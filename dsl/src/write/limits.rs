@@ -1,0 +1,86 @@
+//! Counts of file systems and snapshots, and the limits on them (format/3a 1).
+//!
+//! The counts exist once a limit was set anywhere in the pool, from the directories upwards that
+//! have them.
+
+use super::context::SyncContext;
+use crate::directory::fields;
+use crate::dsl::Dsl;
+use crate::error::DslError;
+use crate::property::stored::StoredProperties;
+use cenote_base::ObjectId;
+use cenote_ondisk::dsl_dir::DslDir;
+
+const FILESYSTEM_LIMITS: &str = "com.joyent:filesystem_limits";
+
+impl SyncContext<'_> {
+    /// Refuses more file systems or snapshots below `directory` than a limit allows.
+    pub(crate) fn check_limits(
+        &self,
+        directory: ObjectId,
+        filesystems: u64,
+        snapshots: u64,
+    ) -> Result<(), DslError> {
+        if !self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+            return Ok(());
+        }
+        let mut at = Some(directory);
+        while let Some(id) = at {
+            let (object, phys) = self.dsl.read_directory(id)?;
+            if let Some(zap) = Dsl::extension(&object)? {
+                let limit = |property: &str| self.limit_of(&phys, property);
+                let counts = [
+                    (fields::FILESYSTEM_COUNT, "filesystem_limit", filesystems),
+                    (fields::SNAPSHOT_COUNT, "snapshot_limit", snapshots),
+                ];
+                for (field, property, more) in counts {
+                    let count = zap.lookup_u64(field)?.unwrap_or(0);
+                    if more > 0 && count.saturating_add(more) > limit(property)? {
+                        return Err(DslError::LimitReached { property });
+                    }
+                }
+            }
+            at = phys.parent;
+        }
+        Ok(())
+    }
+
+    fn limit_of(&self, directory: &DslDir, property: &str) -> Result<u64, DslError> {
+        let properties = StoredProperties::load(&self.mos().zap(directory.properties)?)?;
+        Ok(match properties.get(property) {
+            Some(crate::property::stored::Stored::Number(limit)) => *limit,
+            _ => u64::MAX,
+        })
+    }
+
+    /// Adds to the counts of `directory` and of all directories above that keep them.
+    pub(crate) fn change_counts(
+        &self,
+        directory: Option<ObjectId>,
+        filesystems: i64,
+        snapshots: i64,
+    ) -> Result<(), DslError> {
+        if !self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+            return Ok(());
+        }
+        let mut at = directory;
+        while let Some(id) = at {
+            let (object, phys) = self.dsl.read_directory(id)?;
+            let Some(zap) = Dsl::extension(&object)? else {
+                return Ok(());
+            };
+            let changes = [
+                (fields::FILESYSTEM_COUNT, filesystems),
+                (fields::SNAPSHOT_COUNT, snapshots),
+            ];
+            for (field, change) in changes {
+                if let Some(count) = zap.lookup_u64(field)?.filter(|_| change != 0) {
+                    let count = count.saturating_add_signed(change);
+                    self.set_number(id, field.as_bytes(), count)?;
+                }
+            }
+            at = phys.parent;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! How a dataset's properties say that its blocks be stored (format/3c 4).
+
+use crate::dataset::Dataset;
+use crate::error::DslError;
+use crate::property::table::Property;
+use cenote_dmu::{BlockKind, PolicySource};
+use cenote_io::{DedupPolicy, WritePolicy};
+use cenote_ondisk::{ChecksumKind, CompressionKind, ObjectType};
+use cenote_vdev::AllocationClass;
+
+const LZ4: &str = "org.illumos:lz4_compress";
+const HOLE_BIRTH: &str = "com.delphix:hole_birth";
+const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
+
+/// `dedup=on`: which checksum, and `verify` as a bit beside it.
+const DEDUP_OFF: u64 = 2;
+const DEDUP_VERIFY: u64 = 0x100;
+const DEDUP_ON: u64 = 1;
+
+/// How much metadata is stored in one more copy than data (`redundant_metadata`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RedundantMetadata {
+    /// All of it.
+    #[default]
+    All,
+    /// Not the lowest indirect blocks of files.
+    Most,
+    /// Only what many files depend on.
+    Some,
+    /// None.
+    None,
+}
+
+impl RedundantMetadata {
+    fn from_number(number: u64) -> Self {
+        match number {
+            1 => Self::Most,
+            2 => Self::Some,
+            3 => Self::None,
+            _ => Self::All,
+        }
+    }
+
+    /// Whether a metadata block gets one more copy (format/3c 4).
+    fn covers(self, block: &BlockKind) -> bool {
+        let is_metadata_type = block.object_type.is_metadata();
+        match self {
+            Self::All => true,
+            Self::Most => block.level.0 >= 2 || is_metadata_type || block.is_spill,
+            Self::Some => {
+                let is_dnodes = block.object_type == ObjectType::DNODE && block.level.0 == 0;
+                let many = is_metadata_type
+                    && block.object_type != ObjectType::DIRECTORY
+                    && block.object_type != ObjectType::SYSTEM_ATTRIBUTES
+                    && !block.is_spill
+                    && block.object_type != ObjectType::DNODE;
+                is_dnodes || many
+            }
+            Self::None => false,
+        }
+    }
+}
+
+/// The properties of a head that its blocks and its space depend on, resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadPolicy {
+    /// Checksum of data.
+    pub checksum: ChecksumKind,
+    /// Compression of data.
+    pub compression: CompressionKind,
+    /// zstd's level; 0 for the default.
+    pub zstd_level: i32,
+    /// Compression of metadata.
+    pub metadata_compression: CompressionKind,
+    /// Copies of data.
+    pub copies: u8,
+    /// Further copies of metadata.
+    pub redundant_metadata: RedundantMetadata,
+    /// Data blocks of at most this many bytes go to the special class; 0 for none.
+    pub special_small_blocks: u64,
+    /// Deduplication.
+    pub dedup: Option<DedupPolicy>,
+    /// Whether the dataset is encrypted.
+    pub encrypt: bool,
+    /// Whether holes have births.
+    pub hole_birth: bool,
+    /// Whether tiny blocks are embedded in their pointers.
+    pub embed: bool,
+    /// Bytes that the dataset itself has reserved.
+    pub refreservation: u64,
+    /// Bytes that the dataset itself may refer to; 0 for no limit.
+    pub refquota: u64,
+}
+
+impl HeadPolicy {
+    /// The policy by which a dataset's properties ask for it.
+    ///
+    /// # Errors
+    /// If the properties cannot be read.
+    pub fn of(dataset: &Dataset) -> Result<Self, DslError> {
+        let number = |property| dataset.stored_number(property);
+        let features = dataset.dsl().features();
+        let fast = match features.is_active(LZ4) {
+            true => CompressionKind::Lz4,
+            false => CompressionKind::Lzjb,
+        };
+        let (compression, zstd_level) = compression_of(number(Property::Compression)?, fast);
+        let dedup = number(Property::Dedup)?;
+        let checksum = match dedup {
+            DEDUP_OFF => number(Property::Checksum)?,
+            dedup => dedup & !DEDUP_VERIFY,
+        };
+        let default = match dedup {
+            DEDUP_OFF => ChecksumKind::Fletcher4,
+            _ => ChecksumKind::Sha256,
+        };
+        let encrypt = dataset.directory().crypto_key()?.is_some();
+        Ok(Self {
+            checksum: checksum_of(checksum, default),
+            compression,
+            zstd_level,
+            metadata_compression: fast,
+            copies: u8::try_from(number(Property::Copies)?.clamp(1, 3)).unwrap_or(1),
+            redundant_metadata: RedundantMetadata::from_number(number(
+                Property::RedundantMetadata,
+            )?),
+            special_small_blocks: number(Property::SpecialSmallBlocks)?,
+            dedup: (dedup != DEDUP_OFF).then_some(DedupPolicy {
+                verify: dedup & DEDUP_VERIFY != 0,
+            }),
+            encrypt,
+            hole_birth: features.is_active(HOLE_BIRTH),
+            embed: !encrypt && features.is_active(EMBEDDED_DATA),
+            refreservation: number(Property::RefReservation)?,
+            refquota: number(Property::RefQuota)?,
+        })
+    }
+
+    fn metadata_checksum(&self) -> ChecksumKind {
+        use ChecksumKind::{Blake3, Edonr, Fletcher4, Sha256, Sha512, Skein};
+        match self.checksum {
+            kind @ (Fletcher4 | Sha256 | Sha512 | Skein | Edonr | Blake3) => kind,
+            _ => Fletcher4,
+        }
+    }
+}
+
+impl PolicySource for HeadPolicy {
+    fn policy(&self, block: &BlockKind) -> WritePolicy {
+        let is_metadata =
+            block.level.0 > 0 || block.object_type.is_metadata() || block.is_spill;
+        let copies_max = if self.encrypt { 2 } else { 3 };
+        let common = WritePolicy {
+            encrypt: self.encrypt,
+            embed: self.embed,
+            hole_birth: self.hole_birth,
+            ..WritePolicy::default()
+        };
+        if !is_metadata {
+            let is_small = block.logical_size <= self.special_small_blocks;
+            let class = match is_small {
+                true => AllocationClass::Special,
+                false => AllocationClass::Normal,
+            };
+            return WritePolicy {
+                checksum: block.checksum.unwrap_or(self.checksum),
+                compression: block.compression.unwrap_or(self.compression),
+                zstd_level: self.zstd_level,
+                copies: self.copies.min(copies_max),
+                dedup: self.dedup,
+                class,
+                ..common
+            };
+        }
+        let more = u8::from(self.redundant_metadata.covers(block));
+        let is_protected = self.encrypt
+            && block.level.0 == 0
+            && matches!(block.object_type, ObjectType::DNODE | ObjectType::OBJSET);
+        let compression = match is_protected {
+            true => CompressionKind::Off,
+            false => self.metadata_compression,
+        };
+        WritePolicy {
+            checksum: self.metadata_checksum(),
+            compression,
+            copies: (self.copies + more).min(copies_max),
+            dedup: None,
+            class: AllocationClass::Special,
+            ..common
+        }
+    }
+}
+
+fn checksum_of(number: u64, default: ChecksumKind) -> ChecksumKind {
+    let kind = u8::try_from(number).ok();
+    match kind.and_then(ChecksumKind::from_number) {
+        None | Some(ChecksumKind::Inherit | ChecksumKind::On) => default,
+        Some(kind) => kind,
+    }
+}
+
+/// The function and zstd's level of a value of `compression` (format/3c 5).
+fn compression_of(number: u64, fast: CompressionKind) -> (CompressionKind, i32) {
+    let kind = u8::try_from(number & 0x7f).ok();
+    match kind.and_then(CompressionKind::from_number) {
+        None | Some(CompressionKind::Inherit | CompressionKind::On) => (fast, 0),
+        Some(CompressionKind::Zstd) => (CompressionKind::Zstd, zstd_level(number >> 7)),
+        Some(kind) => (kind, 0),
+    }
+}
+
+fn zstd_level(code: u64) -> i32 {
+    let code = i32::try_from(code).unwrap_or(0);
+    match code {
+        1..=19 => code,
+        103..=112 => 102 - code,
+        113..=121 => (111 - code) * 10,
+        122 => -500,
+        123 => -1000,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_of_zstd_are_decoded() {
+        let of = |level: u64| compression_of(16 + (level << 7), CompressionKind::Lz4);
+        for (code, level) in [
+            (0, 0),
+            (1, 1),
+            (19, 19),
+            (103, -1),
+            (112, -10),
+            (113, -20),
+            (121, -100),
+            (122, -500),
+            (123, -1000),
+        ] {
+            assert_eq!(of(code), (CompressionKind::Zstd, level), "code {code}");
+        }
+        let on = compression_of(1, CompressionKind::Lz4);
+        assert_eq!(on, (CompressionKind::Lz4, 0));
+        let gzip = compression_of(13, CompressionKind::Lz4);
+        assert_eq!(gzip, (CompressionKind::Gzip(9), 0));
+    }
+}

@@ -1,0 +1,246 @@
+//! Setting and inheriting properties (format/3a 11, format/3c 3).
+//!
+//! A value is stored as it is, and what depends on it beside the table of properties is changed
+//! with it: quotas and reservations stand in the directory too, and reservations are accounted.
+
+use super::accounting::{Part, SpaceChange, signed};
+use super::context::{SyncContext, SyncTask};
+use super::policy::HeadPolicy;
+use crate::dataset::Dataset;
+use crate::error::DslError;
+use crate::name::DatasetName;
+use crate::property::stored::Stored;
+use crate::property::table::Property;
+use cenote_base::ObjectId;
+use cenote_dmu::zap::ZapValue;
+
+const INHERIT: &str = "$inherit";
+const RECEIVED: &str = "$recvd";
+const NEWER_INDEX: &str = "$iuv";
+const HAS_RECEIVED: &str = "$hasrecvd";
+
+/// A property and the value that it gets, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The property's full name.
+    pub name: String,
+    /// The value; `None` takes the dataset's own value away.
+    pub value: Option<Stored>,
+}
+
+/// Sets or inherits properties of one dataset.
+#[derive(Debug)]
+pub struct SetProperties {
+    /// The dataset.
+    pub name: DatasetName,
+    /// The new values.
+    pub settings: Vec<Setting>,
+}
+
+impl SyncTask for SetProperties {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let dataset = context.dsl.dataset(&self.name)?;
+        for setting in &self.settings {
+            context.check_setting(&dataset, setting)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let dataset = context.dsl.dataset(&self.name)?;
+        if dataset.is_snapshot() {
+            return context.apply_snapshot_settings(&dataset, &self.settings);
+        }
+        let directory = dataset.directory().id();
+        for setting in &self.settings {
+            context.account_setting(&dataset, setting)?;
+        }
+        context.apply_settings(directory, &self.settings)?;
+        context.dsl.refresh_policies()
+    }
+}
+
+/// The value of a setting that is a number; what is taken away becomes `default`.
+fn number_of(setting: &Setting, default: u64) -> u64 {
+    match setting.value {
+        Some(Stored::Number(number)) => number,
+        _ => default,
+    }
+}
+
+impl SyncContext<'_> {
+    /// Refuses limits that contradict each other or what is used (format/3c 3).
+    fn check_setting(&self, dataset: &Dataset, setting: &Setting) -> Result<(), DslError> {
+        let directory = dataset.directory().phys();
+        let value = number_of(setting, 0);
+        let too_large = |available| {
+            Err(DslError::NoRoom {
+                name: dataset.name().clone(),
+                property: setting.name.clone(),
+                available,
+            })
+        };
+        match setting.name.as_str() {
+            "quota" if value != 0 => match directory.used_bytes.max(directory.reservation) {
+                least if value < least => too_large(least),
+                _ => Ok(()),
+            },
+            "refquota" if value != 0 => {
+                let reserved = dataset.stored_number(Property::RefReservation)?;
+                match dataset.phys().referenced_bytes.max(reserved) {
+                    least if value < least => too_large(least),
+                    _ => Ok(()),
+                }
+            }
+            "reservation" => {
+                let before = directory.used_bytes.max(directory.reservation);
+                let growth = directory.used_bytes.max(value).saturating_sub(before);
+                let room = match dataset.directory().parent() {
+                    Some(parent) => parent.available()?,
+                    None => dataset.directory().available()?,
+                };
+                let quota_allows = directory.quota == 0 || value <= directory.quota;
+                match growth > room || !quota_allows {
+                    true => too_large(room),
+                    false => Ok(()),
+                }
+            }
+            "refreservation" => {
+                let unique = dataset.phys().unique_bytes;
+                let before = unique.max(dataset.stored_number(Property::RefReservation)?);
+                let growth = unique.max(value).saturating_sub(before);
+                let room = dataset.directory().available()?;
+                let quota = dataset.stored_number(Property::RefQuota)?;
+                match growth > room || (quota != 0 && value > quota) {
+                    true => too_large(room),
+                    false => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Changes what stands outside of the table of properties.
+    fn account_setting(&self, dataset: &Dataset, setting: &Setting) -> Result<(), DslError> {
+        let id = dataset.directory().id();
+        let value = number_of(setting, 0);
+        match setting.name.as_str() {
+            "quota" => self.change_directory(id, |phys| phys.quota = value),
+            "reservation" => self.change_reservation(id, value),
+            "refreservation" => {
+                let unique = dataset.phys().unique_bytes;
+                let old = dataset.stored_number(Property::RefReservation)?;
+                let change = signed(value.saturating_sub(unique))
+                    - signed(old.saturating_sub(unique));
+                self.use_space(id, Part::Refreservation, SpaceChange::of_used(change))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reserves `bytes` for a directory and all below it.
+    pub(crate) fn change_reservation(&self, id: ObjectId, bytes: u64) -> Result<(), DslError> {
+        let mut phys = self.directory(id)?;
+        let before = signed(phys.used_bytes.max(phys.reservation));
+        let after = signed(phys.used_bytes.max(bytes));
+        phys.reservation = bytes;
+        let parent = phys.parent;
+        self.store_directory(id, &phys)?;
+        match parent {
+            Some(parent) => {
+                let change = SpaceChange::of_used(after - before);
+                self.use_space(parent, Part::ChildReservations, change)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Stores values in a directory's table of properties.
+    pub fn apply_settings(&self, directory: ObjectId, settings: &[Setting]) -> Result<(), DslError> {
+        let table = self.directory(directory)?.properties;
+        for setting in settings {
+            self.store_setting(table, setting)?;
+        }
+        Ok(())
+    }
+
+    /// Stores values on a snapshot; its table comes and goes with them.
+    fn apply_snapshot_settings(
+        &self,
+        snapshot: &Dataset,
+        settings: &[Setting],
+    ) -> Result<(), DslError> {
+        let table = match snapshot.phys().properties {
+            Some(table) => table,
+            None => {
+                let table = self.create_table(super::metadata::PROPERTIES)?;
+                self.change_dataset(snapshot.id(), |phys| phys.properties = Some(table))?;
+                table
+            }
+        };
+        for setting in settings {
+            self.store_setting(table, setting)?;
+        }
+        if self.mos().zap(table)?.count() == 0 {
+            self.destroy_object(table)?;
+            self.change_dataset(snapshot.id(), |phys| phys.properties = None)?;
+        }
+        Ok(())
+    }
+
+    fn store_setting(&self, table: ObjectId, setting: &Setting) -> Result<(), DslError> {
+        let key = |suffix: &str| format!("{}{suffix}", setting.name).into_bytes();
+        let Some(value) = &setting.value else {
+            self.remove_entry(table, &key(""))?;
+            self.remove_entry(table, &key(NEWER_INDEX))?;
+            let zap = self.mos().zap(table)?;
+            let has_received = zap.lookup(HAS_RECEIVED.as_bytes())?.is_some();
+            if has_received && zap.lookup(&key(RECEIVED))?.is_some() {
+                self.set_number(table, &key(INHERIT), 0)?;
+            }
+            return Ok(());
+        };
+        self.remove_entry(table, &key(INHERIT))?;
+        match newer_index(&setting.name, value) {
+            Some(index) => {
+                // Old releases do not know this value; they read the default.
+                self.set_number(table, &key(NEWER_INDEX), index)?;
+                self.set_number(table, &key(""), 0)
+            }
+            None => {
+                self.remove_entry(table, &key(NEWER_INDEX))?;
+                let zap = self.mos().zap(table)?;
+                Ok(zap.update(self.tx, &key(""), &stored_value(value))?)
+            }
+        }
+    }
+}
+
+/// An index that releases before it do not know (format/3a 11).
+fn newer_index(name: &str, value: &Stored) -> Option<u64> {
+    match (name, value) {
+        ("redundant_metadata", Stored::Number(index @ 2..)) => Some(*index),
+        ("snapdir", Stored::Number(index @ 2..)) => Some(*index),
+        _ => None,
+    }
+}
+
+fn stored_value(value: &Stored) -> ZapValue {
+    match value {
+        Stored::Number(number) => ZapValue::from_u64(*number),
+        Stored::Text(text) => {
+            ZapValue::from_text(text)
+        }
+    }
+}
+
+impl crate::dsl::Dsl {
+    /// Computes the policies of all open heads anew, after a property changed.
+    pub(crate) fn refresh_policies(self: &std::sync::Arc<Self>) -> Result<(), DslError> {
+        for head in self.open_heads() {
+            let dataset = self.dataset_of(head.id())?;
+            head.set_policy(HeadPolicy::of(&dataset)?);
+        }
+        Ok(())
+    }
+}
