@@ -13,9 +13,10 @@ struct Faults {
     truncated_to: Option<u64>,
     noise: Vec<Range<u64>>,
     errors: Vec<Range<u64>>,
+    failing_writes: bool,
 }
 
-/// Wraps a device and spoils reads: gone, cut short, noisy or failing in ranges.
+/// Wraps a device and spoils it: gone, cut short, noisy or failing in ranges, taking no writes.
 ///
 /// Noise is a function of the byte's offset alone, so reading twice gives the same wrong bytes,
 /// as a real silent corruption does. The wrapped device is never changed.
@@ -56,6 +57,24 @@ impl FaultyDevice {
     /// From now on reads that touch these bytes fail.
     pub fn add_errors(&self, range: Range<u64>) {
         self.change(|faults| faults.errors.push(range));
+    }
+
+    /// From now on every write and flush fails, or none does.
+    pub fn fail_writes(&self, fail: bool) {
+        self.change(|faults| faults.failing_writes = fail);
+    }
+
+    fn check_writes(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        if !faults.failing_writes && !faults.missing {
+            return Ok(());
+        }
+        Err(DeviceError::Write {
+            path: self.path().into(),
+            offset,
+            length,
+            source: io::ErrorKind::Other.into(),
+        })
     }
 
     /// From now on all is well again.
@@ -110,10 +129,12 @@ impl Device for FaultyDevice {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.check_writes(offset, bytes.len() as u64)?;
         self.inner.write_at(offset, bytes)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
+        self.check_writes(0, self.size())?;
         self.inner.flush()
     }
 

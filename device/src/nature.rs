@@ -70,6 +70,12 @@ pub trait Device: Debug + Send + Sync {
     /// What is cheap and what is dear here.
     fn nature(&self) -> Nature;
 
+    /// Bytes of the smallest transfer that the medium makes: never less than the logical block
+    /// size that [`Nature`] names.
+    fn physical_block_size(&self) -> u32 {
+        self.nature().logical_block_size
+    }
+
     /// The path that the device was opened by.
     fn path(&self) -> &Path;
 

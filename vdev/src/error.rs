@@ -171,6 +171,47 @@ pub enum VdevError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// The vdevs were opened for reading only.
+    #[error("the pool's devices were opened for reading only")]
+    ReadOnly,
+    /// Nothing can be written at the address.
+    #[error("address {dva}: cannot be written: {problem}")]
+    NotWritable {
+        /// The address.
+        dva: Dva,
+        /// Why not.
+        problem: &'static str,
+    },
+    /// Too few leaves took the block for it to be safe.
+    #[error("address {dva}, {size} bytes: not written: {failures}")]
+    Unwritten {
+        /// The address.
+        dva: Dva,
+        /// Stored bytes.
+        size: usize,
+        /// What the leaves did.
+        failures: LeafFailures,
+    },
+    /// So many leaves did not make their writes durable that blocks may be lost.
+    #[error("not flushed: {failures}")]
+    Unflushed {
+        /// What the leaves did.
+        failures: LeafFailures,
+    },
+    /// Too few leaves took their labels or the uberblock.
+    #[error("{what} not written: {failures}")]
+    UnwrittenLabels {
+        /// Labels or uberblock.
+        what: &'static str,
+        /// What the leaves did.
+        failures: LeafFailures,
+    },
+    /// A configuration is larger than a label.
+    #[error("vdev {guid}: its configuration does not fit a label")]
+    ConfigTooLarge {
+        /// The leaf.
+        guid: Guid,
+    },
     /// Too few leaves could be read to put the block together.
     #[error("address {dva}, {size} bytes: unreadable: {failures}")]
     Unreadable {

@@ -1,11 +1,13 @@
 //! A device in the tree: its counters, what it missed, and reading from it.
 
 use crate::error::LeafProblem;
+use crate::leaf_write::WrittenState;
 use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
 use cenote_base::metrics::Counter;
 use cenote_device::{Device, DeviceError};
 use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -55,7 +57,7 @@ impl Place {
         }
     }
 
-    fn on_device(self) -> u64 {
+    pub(crate) fn on_device(self) -> u64 {
         let start = if self.in_scratch {
             BOOT_REGION_OFFSET
         } else {
@@ -79,6 +81,8 @@ pub(crate) struct Leaf {
     /// Reads that failed since the last one that did not.
     failures_in_a_row: AtomicU32,
     missed: MissedTxgs,
+    /// What writing did to it.
+    pub(crate) written: WrittenState,
 }
 
 /// After so many failures in a row, others are asked first: a dying disk may take half a minute
@@ -114,6 +118,7 @@ impl Leaf {
             in_flight: AtomicU32::new(0),
             failures_in_a_row: AtomicU32::new(0),
             missed: MissedTxgs::default(),
+            written: WrittenState::default(),
         }
     }
 
@@ -124,6 +129,29 @@ impl Leaf {
         self.missed.any.store(!ranges.is_empty(), Ordering::Release);
         let missed = self.missed.ranges.write();
         *missed.unwrap_or_else(PoisonError::into_inner) = ranges;
+        self.written.forget_missed();
+    }
+
+    /// Adds a txg that the leaf missed; says whether that is news.
+    pub(crate) fn add_missed(&self, txg: u64) -> bool {
+        let missed = self.missed.ranges.write();
+        let mut ranges = missed.unwrap_or_else(PoisonError::into_inner);
+        if ranges.iter().any(|range| range.contains(&txg)) {
+            return false;
+        }
+        match ranges.iter_mut().find(|range| range.end == txg) {
+            Some(range) => range.end += 1,
+            None => ranges.push(txg..txg + 1),
+        }
+        ranges.sort_by_key(|range| range.start);
+        self.missed.any.store(true, Ordering::Release);
+        true
+    }
+
+    /// The txgs that the leaf missed, in order.
+    pub(crate) fn missed(&self) -> Vec<Range<u64>> {
+        let ranges = self.missed.ranges.read();
+        ranges.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn has_missed(&self, txg: Txg) -> bool {
@@ -140,7 +168,7 @@ impl Leaf {
     /// How well the leaf serves a block born in `birth`; `None` if it has no device.
     pub(crate) fn fitness(&self, birth: Txg) -> Option<Fitness> {
         self.device.as_ref()?;
-        Some(if !self.state.is_readable() {
+        Some(if !self.state.is_readable() || self.written.is_faulted() {
             Fitness::LastResort
         } else if self.has_missed(birth) {
             Fitness::Stale
@@ -186,6 +214,18 @@ impl Leaf {
     pub(crate) fn read_into(&self, place: Place, buffer: &mut [u8]) -> Result<(), LeafProblem> {
         self.counted(buffer.len(), |device| {
             device.read_at(place.on_device(), buffer)
+        })
+    }
+
+    /// Fills the buffers one after the other with the bytes from `place` on.
+    pub(crate) fn read_vectored(
+        &self,
+        place: Place,
+        buffers: &mut [IoSliceMut<'_>],
+    ) -> Result<(), LeafProblem> {
+        let length = buffers.iter().map(|buffer| buffer.len()).sum();
+        self.counted(length, |device| {
+            device.read_vectored(place.on_device(), buffers)
         })
     }
 

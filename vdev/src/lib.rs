@@ -3,20 +3,27 @@
 //! [`scan`] finds devices and [`DeviceLabels`] says what they claim to be. [`Vdevs`] is the open
 //! tree: it takes the address of a block's copy and returns bytes that the caller accepts, using
 //! all redundancy that the vdev has: mirror copies, parity, spares, the mapping of removed
-//! vdevs. It counts per leaf what was read and what proved wrong.
+//! vdevs. It counts per leaf what was read and what proved wrong. The other way round it takes
+//! blocks with their addresses, adds parity, and writes them to every leaf that should have
+//! them, keeping account of what a leaf missed.
 //!
 //! **Invariants**: bytes that the caller's check refused are never returned; whatever addresses,
-//! sizes and mappings say, work and memory are bounded; no thread is started here.
+//! sizes and mappings say, work and memory are bounded; threads are started only to flush devices
+//! and to write labels.
 
 #![forbid(unsafe_code)]
 
 mod batch;
 mod check;
+pub mod create;
 mod error;
 pub mod geometry;
+mod health;
 mod indirect;
 mod labels;
+mod labels_write;
 mod leaf;
+mod leaf_write;
 mod read;
 mod scan;
 mod state;
@@ -24,13 +31,20 @@ mod stripe;
 mod suspects;
 mod tree;
 mod vdevs;
+mod write;
+mod write_plan;
 
 pub use batch::BatchRead;
 pub use check::{CopyHealth, CopyReport, CopyRole, CopyVerdict};
 pub use error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
 pub use indirect::IndirectEntry;
 pub use labels::{DeviceLabels, FoundUberblock, Label, LabelHealth};
+pub use labels_write::{
+    LabelPhase, UberblockScope, clear_labels, format_labels, write_device_labels,
+};
 pub use leaf::VdevCounters;
 pub use scan::{Member, Scan, scan};
 pub use state::{VdevAux, VdevState};
 pub use vdevs::{AllocationClass, OpenOptions, VdevFigures, VdevStatus, Vdevs};
+pub use write::{PreparedWrite, VdevWrite};
+pub use write_plan::WritePlan;

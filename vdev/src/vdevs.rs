@@ -126,14 +126,13 @@ impl Vdevs {
 
     /// State of a top-level vdev.
     pub fn top_state(&self, vdev: VdevId) -> Option<(VdevState, VdevAux)> {
-        let node = &self.tree.nodes[self.top(vdev)?.node];
-        Some((node.state, node.aux))
+        let node = self.top(vdev)?.node;
+        Some(self.states()[node])
     }
 
     /// State of the whole pool.
     pub fn state(&self) -> (VdevState, VdevAux) {
-        let root = &self.tree.nodes[0];
-        (root.state, root.aux)
+        self.states()[0]
     }
 
     /// Stored bytes of the smallest allocation on a vdev, which is the size of its dynamic gang
@@ -205,6 +204,7 @@ impl Vdevs {
 
     /// The whole tree with states and figures.
     pub fn status(&self) -> VdevStatus {
+        let states = self.states();
         let mut done: Vec<Option<VdevStatus>> = Vec::new();
         done.resize_with(self.tree.nodes.len(), || None);
         // Children have higher numbers than their parents.
@@ -227,8 +227,8 @@ impl Vdevs {
                 path: node.path.clone(),
                 device: device.map(|device| device.description()),
                 device_size: device.map(|device| device.size()),
-                state: node.state,
-                aux: node.aux,
+                state: states[index].0,
+                aux: states[index].1,
                 class,
                 is_spare: node.is_spare,
                 figures: counters.map(VdevFigures::from).unwrap_or_default(),

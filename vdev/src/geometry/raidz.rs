@@ -190,6 +190,25 @@ impl Raidz {
         }
     }
 
+    /// Child and byte offset of the sectors behind a block's last one that belong to its space and
+    /// hold nothing; none for blocks of another width than the vdev's.
+    pub fn padding(&self, offset: u64, size: u64, birth: Txg) -> Vec<(usize, u64)> {
+        let width = self.logical_width(birth);
+        if width != self.children {
+            return Vec::new();
+        }
+        let sectors = size.div_ceil(1 << self.ashift);
+        let first = offset >> self.ashift;
+        let used = first + self.shape(sectors, width).total;
+        let end = first + (self.asize_at_width(size, width) >> self.ashift);
+        (used..end).map(|b| self.place(b, width)).collect()
+    }
+
+    /// Whether an expansion is running: then blocks may move while they are written.
+    pub fn is_reflowing(&self) -> bool {
+        self.reflow.is_some()
+    }
+
     /// Child and byte offset of sector `b` when dealt out to `width` children.
     fn place(&self, b: u64, width: u64) -> (usize, u64) {
         ((b % width) as usize, (b / width) << self.ashift)
@@ -302,6 +321,17 @@ mod tests {
         let map = raidz.map(13 << 12, 7 << 12, Txg(4));
         let data: Vec<_> = map.data_columns().map(|c| c.block_range()).collect();
         assert_eq!(data, [0..8192, 8192..16384, 16384..24576, 24576..28672]);
+    }
+
+    #[test]
+    fn padding_fills_the_space_up() {
+        // One data sector and its parity are 2 of 3 sectors with double parity.
+        let raidz = plain(6, 2, 12);
+        assert_eq!(raidz.padding(6 << 12, 4096, Txg(4)), []);
+        let two = raidz.padding(6 << 12, 8192, Txg(4));
+        assert_eq!(two, [(4, 1 << 12), (5, 1 << 12)]);
+        let whole = raidz.padding(0, 32 << 12, Txg(4));
+        assert_eq!(whole, [], "48 sectors are a multiple of 3");
     }
 
     #[test]

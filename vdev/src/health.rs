@@ -1,0 +1,140 @@
+//! Health while the pool is open: leaves that are given up, what they missed, and flushing.
+
+use crate::error::{LeafFailures, LeafProblem, VdevError};
+use crate::state::{self, ChildHealth, VdevAux, VdevState};
+use crate::vdevs::Vdevs;
+use cenote_base::{Guid, Txg};
+use cenote_ondisk::VdevKind;
+use std::collections::HashSet;
+use std::ops::Range;
+
+impl Vdevs {
+    /// The state of every node as it is now.
+    pub(crate) fn states(&self) -> Vec<(VdevState, VdevAux)> {
+        self.states_without(&HashSet::new())
+    }
+
+    /// The states that the nodes would have if these leaves failed too.
+    fn states_without(&self, failed: &HashSet<usize>) -> Vec<(VdevState, VdevAux)> {
+        let nodes = &self.tree.nodes;
+        let mut states: Vec<_> = nodes.iter().map(|node| (node.state, node.aux)).collect();
+        let has_faulted = |leaf: &crate::leaf::Leaf| leaf.written.is_faulted();
+        if failed.is_empty() && !self.tree.leaves.iter().any(has_faulted) {
+            return states;
+        }
+        // Children have higher numbers than their parents.
+        for (index, node) in nodes.iter().enumerate().rev() {
+            if let Some(leaf) = node.leaf {
+                states[index] = match failed.contains(&leaf) {
+                    true => (VdevState::Faulted, VdevAux::ErrorsExceeded),
+                    false => self.tree.leaves[leaf].live_state(),
+                };
+            }
+            if node.children.is_empty() {
+                continue;
+            }
+            let children = node.children.iter().map(|child| ChildHealth {
+                state: states[*child].0,
+                aux: states[*child].1,
+                is_log: nodes[*child].is_log,
+                counts: !matches!(nodes[*child].kind, VdevKind::Hole | VdevKind::Indirect),
+            });
+            let children: Vec<_> = children.collect();
+            states[index] = state::derive(&node.kind, node.parity, &children);
+        }
+        states
+    }
+
+    /// Top-level vdevs that would fail if these leaves did.
+    fn would_fail(&self, failed: &HashSet<usize>) -> bool {
+        let (now, then) = (self.states(), self.states_without(failed));
+        let mut tops = self.tree.nodes[0].children.iter();
+        tops.any(|top| now[*top].0.is_readable() && !then[*top].0.is_readable())
+    }
+
+    /// Stops using a leaf, unless its top-level vdev would fail without it.
+    pub(crate) fn give_up(&self, leaf: usize) {
+        if !self.would_fail(&HashSet::from([leaf])) {
+            self.tree.leaves[leaf].written.set_faulted();
+        }
+    }
+
+    /// Stops using a leaf, as an administrator may demand; `false` if the pool needs it.
+    pub fn fault(&self, leaf: Guid) -> bool {
+        let Some(leaf) = self.tree.leaf_of.get(&leaf) else {
+            return false;
+        };
+        self.give_up(*leaf);
+        self.tree.leaves[*leaf].written.is_faulted()
+    }
+
+    /// The txgs that a leaf missed, in order; empty for a leaf that missed nothing.
+    pub fn dtl(&self, leaf: Guid) -> Vec<Range<Txg>> {
+        let missed = self.tree.leaf_of.get(&leaf);
+        let missed = missed.map(|leaf| self.tree.leaves[*leaf].missed());
+        let ranges = missed.unwrap_or_default().into_iter();
+        ranges
+            .map(|range| Txg(range.start)..Txg(range.end))
+            .collect()
+    }
+
+    /// The leaves whose missed txgs changed since the last call, with all that they missed: to be
+    /// stored with the pool before the leaf is used again.
+    pub fn take_changed_dtls(&self) -> Vec<(Guid, Vec<Range<Txg>>)> {
+        let leaves = self.tree.leaves.iter();
+        let changed = leaves.filter(|leaf| leaf.written.take_missed_changed());
+        let guids = changed.map(|leaf| self.tree.nodes[leaf.node].guid);
+        guids.map(|guid| (guid, self.dtl(guid))).collect()
+    }
+
+    /// Makes durable everything that was written before.
+    ///
+    /// A leaf that fails counts as having missed what it was given since its last flush.
+    ///
+    /// # Errors
+    /// If so many leaves failed that blocks may be lost.
+    pub fn flush(&self) -> Result<(), VdevError> {
+        let mut leaves: Vec<usize> = (0..self.tree.leaves.len()).collect();
+        leaves.retain(|leaf| self.tree.leaves[*leaf].written.has_unflushed());
+        let failures = self.on_leaves(&leaves, |leaf| self.tree.leaves[leaf].flush());
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let failed: HashSet<usize> = failures.iter().map(|(leaf, _)| *leaf).collect();
+        let is_lost = self.would_fail(&failed);
+        let mut told = LeafFailures::default();
+        for (leaf, problem) in failures {
+            self.note(&mut told, leaf, problem);
+        }
+        match is_lost {
+            true => Err(VdevError::Unflushed { failures: told }),
+            false => Ok(()),
+        }
+    }
+
+    /// Does something with several leaves at once; returns those that failed.
+    ///
+    /// One thread for each, because what is done here waits for devices: seldom and long.
+    pub(crate) fn on_leaves(
+        &self,
+        leaves: &[usize],
+        act: impl Fn(usize) -> Result<(), LeafProblem> + Sync,
+    ) -> Vec<(usize, LeafProblem)> {
+        let act = &act;
+        let failed = |leaf: usize| act(leaf).err().map(|problem| (leaf, problem));
+        let Some((last, others)) = leaves.split_last() else {
+            return Vec::new();
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = others
+                .iter()
+                .map(|leaf| scope.spawn(move || failed(*leaf)))
+                .collect();
+            let mut failures: Vec<_> = failed(*last).into_iter().collect();
+            for thread in threads {
+                failures.extend(thread.join().expect("device calls do not panic"));
+            }
+            failures
+        })
+    }
+}

@@ -1,0 +1,199 @@
+//! Writing to a leaf: what it takes, what it missed, and when it is given up.
+//!
+//! A leaf that does not take a write misses the txg of the block, which its dirty time log keeps
+//! (format/1c 7). One that fails again and again is *faulted*: nothing is written to it any
+//! more, and it is read from only when nobody else has the bytes.
+
+use crate::error::LeafProblem;
+use crate::leaf::{Leaf, Place};
+use crate::state::{VdevAux, VdevState};
+use cenote_base::Txg;
+use cenote_device::{Device, DeviceError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Writes that may fail in a row before the leaf is given up.
+const WRITE_FAILURES_MAX: u32 = 10;
+
+/// What writing did to a leaf.
+#[derive(Debug)]
+pub(crate) struct WrittenState {
+    /// Given up since it was opened.
+    faulted: AtomicBool,
+    failures_in_a_row: AtomicU32,
+    /// The missed txgs are to be stored.
+    missed_changed: AtomicBool,
+    /// The last txg that was noted as missed: most notes say the same again.
+    missed_last: AtomicU64,
+    /// The first and last txg of what was written since the last flush; none if the first is
+    /// larger.
+    unflushed: [AtomicU64; 2],
+}
+
+impl Default for WrittenState {
+    fn default() -> Self {
+        Self {
+            faulted: AtomicBool::new(false),
+            failures_in_a_row: AtomicU32::new(0),
+            missed_changed: AtomicBool::new(false),
+            missed_last: AtomicU64::new(0),
+            unflushed: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
+        }
+    }
+}
+
+impl WrittenState {
+    /// Whether the leaf was given up.
+    pub(crate) fn is_faulted(&self) -> bool {
+        self.faulted.load(Ordering::Acquire)
+    }
+
+    /// Gives the leaf up; says whether it was in use before.
+    pub(crate) fn set_faulted(&self) -> bool {
+        !self.faulted.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the missed txgs changed since the last time this was asked.
+    pub(crate) fn take_missed_changed(&self) -> bool {
+        self.missed_changed.swap(false, Ordering::AcqRel)
+    }
+
+    /// The missed txgs were replaced: the next note may be news again.
+    pub(crate) fn forget_missed(&self) {
+        self.missed_last.store(0, Ordering::Release);
+    }
+
+    fn begin(&self, txg: Txg) {
+        self.unflushed[0].fetch_min(txg.0, Ordering::AcqRel);
+        self.unflushed[1].fetch_max(txg.0, Ordering::AcqRel);
+    }
+
+    /// Whether something was written since the last flush.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        self.unflushed[0].load(Ordering::Acquire) <= self.unflushed[1].load(Ordering::Acquire)
+    }
+
+    /// Takes the first and last txg of what is to be flushed.
+    fn take_unflushed(&self) -> Option<(u64, u64)> {
+        let first = self.unflushed[0].swap(u64::MAX, Ordering::AcqRel);
+        let last = self.unflushed[1].swap(0, Ordering::AcqRel);
+        (first <= last).then_some((first, last))
+    }
+
+    /// Whether it is time to give the leaf up.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        !self.is_faulted() && self.failures_in_a_row.load(Ordering::Relaxed) >= WRITE_FAILURES_MAX
+    }
+}
+
+impl Leaf {
+    /// Whether writes may go to the leaf at all.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.state.is_readable() && !self.written.is_faulted() && self.device.is_some()
+    }
+
+    /// The leaf's state with what happened since it was opened.
+    pub(crate) fn live_state(&self) -> (VdevState, VdevAux) {
+        match self.written.is_faulted() {
+            true => (VdevState::Faulted, VdevAux::ErrorsExceeded),
+            false => (self.state, self.aux),
+        }
+    }
+
+    fn writable_device(&self) -> Result<&dyn Device, LeafProblem> {
+        let (state, aux) = self.live_state();
+        let device = self.device.as_deref().filter(|_| self.is_writable());
+        device.ok_or(LeafProblem::NotOpen(state, aux))
+    }
+
+    fn judge<T>(&self, result: Result<T, DeviceError>) -> Result<T, LeafProblem> {
+        match result {
+            Ok(value) => {
+                self.written.failures_in_a_row.store(0, Ordering::Relaxed);
+                Ok(value)
+            }
+            Err(error) => {
+                self.counters.write_errors.add(1);
+                let failures = &self.written.failures_in_a_row;
+                failures.fetch_add(1, Ordering::Relaxed);
+                Err(LeafProblem::Device(error))
+            }
+        }
+    }
+
+    /// Writes `bytes`, which belong to `txg`, at `place`.
+    pub(crate) fn write(&self, place: Place, bytes: &[u8], txg: Txg) -> Result<(), LeafProblem> {
+        self.write_raw(place.on_device(), bytes, txg)
+    }
+
+    /// Writes `bytes` at a byte of the device: labels are outside of the allocatable area.
+    pub(crate) fn write_raw(&self, at: u64, bytes: &[u8], txg: Txg) -> Result<(), LeafProblem> {
+        let device = self.writable_device()?;
+        self.written.begin(txg);
+        self.counters.write_operations.add(1);
+        self.judge(device.write_at(at, bytes))?;
+        self.counters.write_bytes.add(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Makes durable what was written since the last flush.
+    ///
+    /// If that fails, everything written since then counts as missed.
+    pub(crate) fn flush(&self) -> Result<(), LeafProblem> {
+        let Some((first, last)) = self.written.take_unflushed() else {
+            return Ok(());
+        };
+        let flushed = self
+            .writable_device()
+            .and_then(|device| self.judge(device.flush()));
+        if flushed.is_err() {
+            (first..=last).for_each(|txg| self.note_missed(Txg(txg)));
+        }
+        flushed
+    }
+
+    /// Notes that the leaf does not have what it should have of `txg`.
+    pub(crate) fn note_missed(&self, txg: Txg) {
+        let is_known = self.written.missed_last.load(Ordering::Acquire) == txg.0;
+        if txg.0 != 0 && !is_known && self.add_missed(txg.0) {
+            self.written.missed_last.store(txg.0, Ordering::Release);
+            self.written.missed_changed.store(true, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_device::{FaultyDevice, MemoryDevice};
+    use std::sync::Arc;
+
+    #[test]
+    fn failed_writes_are_missed_and_many_are_the_end() {
+        let memory = MemoryDevice::new("m", vec![0; 5 << 20]);
+        let device = Arc::new(FaultyDevice::new(Arc::new(memory)));
+        let opened = Some(Arc::clone(&device) as Arc<dyn Device>);
+        let leaf = Leaf::new(0, opened, VdevState::Healthy, VdevAux::None);
+        assert!(leaf.write(Place::at(0), &[1; 512], Txg(5)).is_ok());
+        assert!(leaf.flush().is_ok());
+        for _ in 0..WRITE_FAILURES_MAX {
+            assert!(!leaf.written.is_hopeless());
+            let beyond = leaf.write(Place::at(1 << 30), &[1; 512], Txg(6));
+            assert!(beyond.is_err());
+        }
+        assert!(leaf.written.is_hopeless());
+        leaf.note_missed(Txg(6));
+        leaf.note_missed(Txg(7));
+        leaf.note_missed(Txg(6));
+        assert_eq!(leaf.missed().first(), Some(&(6..8)));
+        assert_eq!(leaf.missed().len(), 1);
+        assert!(leaf.written.take_missed_changed());
+        assert!(!leaf.written.take_missed_changed());
+        assert!(leaf.written.set_faulted());
+        assert!(leaf.write(Place::at(0), &[1; 512], Txg(8)).is_err());
+        assert_eq!(leaf.live_state().0, VdevState::Faulted);
+        assert_eq!(
+            leaf.counters.write_errors.get(),
+            u64::from(WRITE_FAILURES_MAX)
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! Many blocks on their way to the devices: neighbours joined, failures gathered.
+//!
+//! The fragments of all blocks are sorted by leaf and place and joined into *chunks* of about a
+//! megabyte, because a request costs a device as much as some tens of KiB. Chunks are independent
+//! of each other: whoever has threads sends several at once. The results are drawn when all
+//! chunks were sent.
+
+use crate::error::{LeafFailures, LeafProblem, VdevError};
+use crate::leaf::Place;
+use crate::vdevs::Vdevs;
+use crate::write::{Bytes, Fragment, PreparedWrite};
+use cenote_base::Txg;
+use cenote_device::AlignedBuf;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes that a chunk has at most, unless a single fragment has more.
+const CHUNK_MAX: u64 = 1 << 20;
+
+/// Writes on their way.
+#[derive(Debug)]
+pub struct WritePlan {
+    writes: Vec<PreparedWrite>,
+    /// Each write's first cell in `holds`.
+    first_cells: Vec<usize>,
+    /// The fragments of all writes by leaf and place, each with its write's number.
+    fragments: Vec<(usize, Fragment)>,
+    chunks: Vec<Range<usize>>,
+    /// Whether a cell was written.
+    holds: Vec<AtomicBool>,
+    /// Chunks that failed, and why.
+    failed: Mutex<Vec<(usize, LeafProblem)>>,
+}
+
+impl WritePlan {
+    /// How many chunks there are to send.
+    pub fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    fn chunk(&self, chunk: usize) -> &[(usize, Fragment)] {
+        &self.fragments[self.chunks[chunk].clone()]
+    }
+}
+
+fn end_of(fragment: &Fragment) -> u64 {
+    fragment.place.offset + fragment.length as u64
+}
+
+/// The fragments of the first chunk in a sorted list.
+fn chunk_length(fragments: &[(usize, Fragment)]) -> usize {
+    let first = fragments[0].1;
+    let mut end = end_of(&first);
+    let mut count = 1;
+    for (_, fragment) in &fragments[1..] {
+        let joins = fragment.leaf == first.leaf
+            && fragment.place.in_scratch == first.place.in_scratch
+            && fragment.place.offset == end
+            && end_of(fragment) - first.place.offset <= CHUNK_MAX;
+        if !joins {
+            break;
+        }
+        end = end_of(fragment);
+        count += 1;
+    }
+    count
+}
+
+/// Cuts a sorted list into chunks; filler is kept only between other fragments.
+fn cut(fragments: &[(usize, Fragment)]) -> Vec<Range<usize>> {
+    let mut chunks = Vec::new();
+    let mut at = 0;
+    while at < fragments.len() {
+        let end = at + chunk_length(&fragments[at..]);
+        let is_needed = |(_, fragment): &(usize, Fragment)| fragment.bytes != Bytes::Filler;
+        let first = fragments[at..end].iter().position(is_needed);
+        let last = fragments[at..end].iter().rposition(is_needed);
+        if let (Some(first), Some(last)) = (first, last) {
+            chunks.push(at + first..at + last + 1);
+        }
+        at = end;
+    }
+    chunks
+}
+
+impl Vdevs {
+    /// Joins the fragments of all these writes.
+    pub fn plan_writes(&self, writes: Vec<PreparedWrite>) -> WritePlan {
+        let mut first_cells = Vec::with_capacity(writes.len());
+        let mut fragments = Vec::with_capacity(writes.len());
+        let mut cells = 0;
+        for (index, write) in writes.iter().enumerate() {
+            first_cells.push(cells);
+            cells += write.cells();
+            fragments.extend(write.fragments.iter().map(|fragment| (index, *fragment)));
+        }
+        fragments.sort_unstable_by_key(|(_, fragment)| {
+            let place = fragment.place;
+            (fragment.leaf, place.in_scratch, place.offset)
+        });
+        let chunks = cut(&fragments);
+        let mut holds = Vec::new();
+        holds.resize_with(cells, || AtomicBool::new(false));
+        WritePlan {
+            writes,
+            first_cells,
+            fragments,
+            chunks,
+            holds,
+            failed: Mutex::default(),
+        }
+    }
+
+    /// Sends one chunk to its leaf. Each chunk must be sent once.
+    pub fn write_chunk(&self, plan: &WritePlan, chunk: usize) {
+        let fragments = plan.chunk(chunk);
+        let (first_write, first) = &fragments[0];
+        let length = fragments.iter().map(|(_, fragment)| fragment.length).sum();
+        let mut buffer = AlignedBuf::take(length);
+        let mut rest = &mut buffer[..];
+        for (write, fragment) in fragments {
+            let (out, after) = rest.split_at_mut(fragment.length);
+            plan.writes[*write].copy(fragment, out);
+            rest = after;
+        }
+        let txg = plan.writes[*first_write].write.txg;
+        match self.write_leaf(first.leaf, first.place, &buffer, txg) {
+            Ok(()) => {
+                for (write, fragment) in fragments {
+                    let is_data = matches!(fragment.bytes, Bytes::Data(_) | Bytes::Parity(_));
+                    if is_data {
+                        let cell = plan.first_cells[*write] + fragment.cell;
+                        plan.holds[cell].store(true, Ordering::Release);
+                    }
+                }
+            }
+            Err(problem) => {
+                for (write, _) in fragments {
+                    let txg = plan.writes[*write].write.txg;
+                    self.tree.leaves[first.leaf].note_missed(txg);
+                }
+                let failed = plan.failed.lock();
+                let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
+                failed.push((chunk, problem));
+            }
+        }
+    }
+
+    /// Writes to a leaf, once more if it fails; gives the leaf up if it always fails.
+    fn write_leaf(
+        &self,
+        leaf: usize,
+        place: Place,
+        bytes: &[u8],
+        txg: Txg,
+    ) -> Result<(), LeafProblem> {
+        let leaf_written = &self.tree.leaves[leaf];
+        let result = leaf_written
+            .write(place, bytes, txg)
+            .or_else(|_| leaf_written.write(place, bytes, txg));
+        if result.is_err() && leaf_written.written.is_hopeless() {
+            self.give_up(leaf);
+        }
+        result
+    }
+
+    /// Says which writes are on enough leaves to be safe, in the order of the plan, and notes who
+    /// missed what.
+    pub fn finish_writes(&self, plan: &WritePlan) -> Vec<Result<(), VdevError>> {
+        let mut results = Vec::with_capacity(plan.writes.len());
+        for (index, write) in plan.writes.iter().enumerate() {
+            for leaf in &write.absent {
+                self.tree.leaves[*leaf].note_missed(write.write.txg);
+            }
+            let first = plan.first_cells[index];
+            let is_safe = write.is_safe(|cell| plan.holds[first + cell].load(Ordering::Acquire));
+            self.count_write(write, is_safe);
+            results.push(match is_safe {
+                true => Ok(()),
+                false => Err(self.unwritten(write, self.failures_of(plan, index))),
+            });
+        }
+        results
+    }
+
+    /// What the leaves said to a write's chunks; each problem is told once.
+    fn failures_of(&self, plan: &WritePlan, write: usize) -> LeafFailures {
+        let mut failures = LeafFailures::default();
+        let failed = plan.failed.lock();
+        let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
+        let mut index = 0;
+        while index < failed.len() {
+            let chunk = plan.chunk(failed[index].0);
+            if chunk.iter().any(|(of, _)| *of == write) {
+                let leaf = chunk[0].1.leaf;
+                let (_, problem) = failed.swap_remove(index);
+                self.note(&mut failures, leaf, problem);
+            } else {
+                index += 1;
+            }
+        }
+        failures
+    }
+
+    fn count_write(&self, write: &PreparedWrite, is_safe: bool) {
+        let top = self.top(write.write.dva.vdev()).map(|top| top.node);
+        for node in top.into_iter().chain([0]) {
+            let Some(counters) = &self.tree.nodes[node].counters else {
+                continue;
+            };
+            counters.write_operations.add(1);
+            match is_safe {
+                true => counters.write_bytes.add(write.write.data.len() as u64),
+                false => counters.write_errors.add(1),
+            }
+        }
+    }
+}
