@@ -65,6 +65,14 @@ pub enum DmuError {
         /// Why not.
         problem: &'static str,
     },
+    /// A key is in a ZAP already.
+    #[error("object {object} of object set {objset} has that entry already")]
+    EntryExists {
+        /// The object set.
+        objset: ObjsetId,
+        /// The ZAP.
+        object: ObjectId,
+    },
     /// The pool is suspended.
     #[error("the pool is suspended: {cause}")]
     Suspended {
@@ -81,6 +89,7 @@ impl DmuError {
             Self::NoSuchObject { .. }
             | Self::ReadOnly { .. }
             | Self::BadChange { .. }
+            | Self::EntryExists { .. }
             | Self::Suspended { .. } => false,
             Self::Decode { .. } | Self::BadTree { .. } | Self::WrongType { .. } => true,
         }

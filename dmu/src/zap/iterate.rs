@@ -1,7 +1,7 @@
 //! Iterating over a ZAP, leaf by leaf.
 
 use super::normalize::normalize;
-use super::{Kind, STRUCTURE, Zap, ZapKey, ZapValue};
+use super::{Kind, Zap, ZapKey, ZapValue};
 use crate::error::DmuError;
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::zap::Entry;
@@ -21,7 +21,7 @@ pub struct ZapEntry {
 /// Iterates over the entries of a ZAP; ends after the first error.
 ///
 /// It holds one leaf's entries. It ends, whatever the blocks say: each leaf must cover the
-/// pointers that led to it, and the next pointer looked at lies behind them.
+/// pointers that led to it, and the next hash looked at lies behind them.
 #[derive(Debug)]
 pub struct ZapEntries {
     zap: Zap,
@@ -29,47 +29,44 @@ pub struct ZapEntries {
     from: Option<Cursor>,
     /// What is left of the leaf in hand.
     leaf: std::vec::IntoIter<Entry>,
-    /// The next pointer to look at; `None` when no leaf is left.
-    next_index: Option<u64>,
+    /// The first hash of the next leaf to look at; `None` when none is left.
+    next_hash: Option<u64>,
 }
 
 impl ZapEntries {
     pub(super) fn new(zap: Zap, cursor: u64) -> Self {
         let from = Cursor::deserialize(cursor, zap.hash_bits());
-        let next_index = from.map(|from| match &zap.kind {
-            Kind::Micro => 0,
-            Kind::Fat(header) => header.pointer_index(from.hash),
-        });
         Self {
             zap,
             from,
             leaf: Vec::new().into_iter(),
-            next_index,
+            next_hash: from.map(|from| from.hash),
         }
     }
 
-    fn load_micro(&mut self) {
-        let micro = self.zap.micro();
-        let flags = micro.normflags;
-        let entries = micro.sorted(|name| micro.hash(&normalize(name, flags)));
+    /// Takes the entries of the leaf for `hash`.
+    fn load_leaf(&mut self, hash: u64) -> Result<(), DmuError> {
+        let (entries, next_hash) = self.zap.look(|zap| zap.leaf_entries(hash))?;
         self.leaf = entries.into_iter();
-        self.next_index = None;
+        self.next_hash = next_hash;
+        Ok(())
     }
+}
 
-    fn load_leaf(&mut self, index: u64) -> Result<(), DmuError> {
-        let Kind::Fat(header) = &self.zap.kind else {
-            self.load_micro();
-            return Ok(());
+impl Zap {
+    /// The entries of the leaf for `hash`, and the first hash of the next leaf.
+    fn leaf_entries(&self, hash: u64) -> Result<(Vec<Entry>, Option<u64>), DmuError> {
+        let Kind::Fat(header) = &self.kind else {
+            let micro = self.micro();
+            let flags = micro.normflags;
+            let entries = micro.sorted(|name| micro.hash(&normalize(name, flags)));
+            return Ok((entries, None));
         };
-        let block = self.zap.leaf_block(header, index)?;
-        let leaf = self.zap.leaf(header, &block)?;
+        let index = header.pointer_index(hash);
+        let block = self.leaf_block(header, index)?;
+        let leaf = self.leaf(header, &block)?;
         if !header.leaf_belongs(index, leaf.prefix, leaf.prefix_length) {
-            let problem = "a leaf stands where its prefix does not belong";
-            let source = DecodeError::Inconsistent {
-                structure: STRUCTURE,
-                problem,
-            };
-            return Err(self.zap.malformed(source));
+            return Err(self.inconsistent("a leaf stands where its prefix does not belong"));
         }
         let copy = || {
             leaf.sorted()?
@@ -78,11 +75,9 @@ impl ZapEntries {
                 .collect()
         };
         let entries: Result<Vec<Entry>, DecodeError> = copy();
-        self.leaf = entries
-            .map_err(|source| self.zap.malformed(source))?
-            .into_iter();
-        self.next_index = header.next_leaf_index(index, leaf.prefix_length);
-        Ok(())
+        let next = header.next_leaf_index(index, leaf.prefix_length);
+        let next_hash = next.map(|next| next << (64 - header.table_shift));
+        Ok((entries.map_err(|source| self.malformed(source))?, next_hash))
     }
 }
 
@@ -105,8 +100,8 @@ impl Iterator for ZapEntries {
                     cursor,
                 }));
             }
-            let index = self.next_index?;
-            if let Err(error) = self.load_leaf(index) {
+            let hash = self.next_hash?;
+            if let Err(error) = self.load_leaf(hash) {
                 self.from = None;
                 return Some(Err(error));
             }

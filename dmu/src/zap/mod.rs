@@ -3,12 +3,19 @@
 //! A ZAP begins as one *micro* block of fixed-size entries and becomes *fat*, an extensible hash
 //! table over many blocks, when it outgrows that. Entries come in order of hash, so a place in
 //! the iteration is a hash and stays good while entries come and go (format/2b 5).
+//!
+//! In a writable object set each call looks at the ZAP as it is at that moment. A reader that
+//! comes between the steps of a change sees parts that do not fit each other, and looks again.
 
 mod iterate;
 pub mod normalize;
+mod write;
+mod write_fat;
+mod write_micro;
 
 pub use cenote_ondisk::zap::{Key as ZapKey, Value as ZapValue};
 pub use iterate::{ZapEntries, ZapEntry};
+pub use write::{FAT_BLOCK_SHIFT, KeyRef, NewZap};
 
 use crate::error::DmuError;
 use crate::object::Object;
@@ -102,20 +109,39 @@ impl Zap {
         self.object.malformed(source)
     }
 
+    /// Looks again while a change is under way, which another thread makes.
+    fn look<R>(&self, look: impl Fn(&Self) -> Result<R, DmuError>) -> Result<R, DmuError> {
+        if !self.object.set().is_writable() {
+            return look(self);
+        }
+        let mut attempts = 0;
+        loop {
+            match self.newest().and_then(|zap| look(&zap)) {
+                Err(error) if error.is_damage() && attempts < LOOKS_MAX => attempts += 1,
+                result => return result,
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// The value of exactly this name.
     pub fn lookup(&self, name: &[u8]) -> Result<Option<ZapValue>, DmuError> {
+        self.look(|zap| zap.lookup_now(name))
+    }
+
+    fn lookup_now(&self, name: &[u8]) -> Result<Option<ZapValue>, DmuError> {
         match &self.kind {
             Kind::Micro => Ok(self.micro().lookup(name).map(ZapValue::from_u64)),
             Kind::Fat(header) if header.has_word_keys() => Ok(None),
             Kind::Fat(header) => {
-                let hash = header.hash_name(&normalize(name, header.normflags));
-                let block = self.leaf_block(header, header.pointer_index(hash))?;
-                let leaf = self.leaf(header, &block)?;
-                let find = || match leaf.lookup_name(hash, name)? {
+                let hash = match header.normflags {
+                    0 => header.hash_name(name),
+                    flags => header.hash_name(&normalize(name, flags)),
+                };
+                self.in_leaf(header, hash, |leaf| match leaf.lookup_name(hash, name)? {
                     Some(entry) => entry.value().map(Some),
                     None => Ok(None),
-                };
-                find().map_err(|source| self.malformed(source))
+                })
             }
         }
     }
@@ -131,6 +157,10 @@ impl Zap {
     ///
     /// Among several the one with the lowest collision differentiator is meant.
     pub fn lookup_normalized(&self, name: &[u8]) -> Result<Option<(Vec<u8>, ZapValue)>, DmuError> {
+        self.look(|zap| zap.lookup_normalized_now(name))
+    }
+
+    fn lookup_normalized_now(&self, name: &[u8]) -> Result<Option<(Vec<u8>, ZapValue)>, DmuError> {
         let flags = self.normalization();
         let wanted = normalize(name, flags);
         match &self.kind {
@@ -145,9 +175,7 @@ impl Zap {
             Kind::Fat(header) if header.has_word_keys() => Ok(None),
             Kind::Fat(header) => {
                 let hash = header.hash_name(&wanted);
-                let block = self.leaf_block(header, header.pointer_index(hash))?;
-                let leaf = self.leaf(header, &block)?;
-                let find = || {
+                self.in_leaf(header, hash, |leaf| {
                     for entry in leaf.with_hash(hash)? {
                         let entry = entry.to_entry()?;
                         let spelled = entry.key.as_name().unwrap_or_default();
@@ -156,14 +184,17 @@ impl Zap {
                         }
                     }
                     Ok(None)
-                };
-                find().map_err(|source| self.malformed(source))
+                })
             }
         }
     }
 
     /// The value of a key of numbers.
     pub fn lookup_words(&self, words: &[u64]) -> Result<Option<ZapValue>, DmuError> {
+        self.look(|zap| zap.lookup_words_now(words))
+    }
+
+    fn lookup_words_now(&self, words: &[u64]) -> Result<Option<ZapValue>, DmuError> {
         let Kind::Fat(header) = &self.kind else {
             return Ok(None);
         };
@@ -171,13 +202,27 @@ impl Zap {
             return Ok(None);
         }
         let hash = header.hash_words(words);
+        self.in_leaf(header, hash, |leaf| {
+            match leaf.lookup(hash, &ZapKey::Words(words.to_vec()))? {
+                Some(entry) => entry.value().map(Some),
+                None => Ok(None),
+            }
+        })
+    }
+
+    /// Looks into the leaf of a hash.
+    fn in_leaf<R>(
+        &self,
+        header: &FatHeader,
+        hash: u64,
+        look: impl FnOnce(&Leaf<'_>) -> Result<R, DecodeError>,
+    ) -> Result<R, DmuError> {
         let block = self.leaf_block(header, header.pointer_index(hash))?;
         let leaf = self.leaf(header, &block)?;
-        let find = || match leaf.lookup(hash, &ZapKey::Words(words.to_vec()))? {
-            Some(entry) => entry.value().map(Some),
-            None => Ok(None),
-        };
-        find().map_err(|source| self.malformed(source))
+        if !leaf.covers(hash) {
+            return Err(self.inconsistent("a leaf stands where its prefix does not belong"));
+        }
+        look(&leaf).map_err(|source| self.malformed(source))
     }
 
     /// The block of the leaf that pointer `index` names.
@@ -194,16 +239,7 @@ impl Zap {
     }
 
     fn block(&self, id: BlockId) -> Result<Block, DmuError> {
-        match self.object.block(id)? {
-            Some(block) => Ok(block),
-            None => {
-                let problem = "its pointer table points to a hole";
-                Err(self.malformed(DecodeError::Inconsistent {
-                    structure: STRUCTURE,
-                    problem,
-                }))
-            }
-        }
+        block_of(&self.object, id)
     }
 
     fn leaf<'b>(&self, header: &FatHeader, block: &'b Block) -> Result<Leaf<'b>, DmuError> {
@@ -219,4 +255,14 @@ impl Zap {
     pub fn entries_from(&self, cursor: u64) -> ZapEntries {
         ZapEntries::new(self.clone(), cursor)
     }
+}
+
+/// How often a reader looks again before it takes what it sees for damage.
+const LOOKS_MAX: usize = 100;
+
+/// A block of a ZAP, none of which is a hole.
+fn block_of(object: &Object, id: BlockId) -> Result<Block, DmuError> {
+    let problem = "its pointer table points to a hole";
+    let hole = || write::inconsistent(object, problem);
+    object.block(id)?.ok_or_else(hole)
 }

@@ -1,0 +1,145 @@
+//! Changing micro ZAPs, and making them fat (format/2b 5.1).
+//!
+//! The block grows by a sector when it is full, up to a limit; beyond that, or with an entry
+//! that a micro ZAP cannot hold, all entries move to a fat one with the same salt and the same
+//! collision differentiators, so that places in a listing stay good.
+
+use super::normalize::normalize;
+use super::write::{FAT_BLOCK_SHIFT, KeyRef, Mode, Store};
+use super::{Kind, Zap, ZapKey};
+use crate::error::DmuError;
+use crate::object::Object;
+use crate::txg::Transaction;
+use cenote_base::{BlockId, SECTOR_SIZE};
+use cenote_ondisk::zap::fat_header::FatHeader;
+use cenote_ondisk::zap::leaf_edit::StoredKey;
+use cenote_ondisk::zap::micro::{self, ENTRY_SIZE};
+
+/// Bytes at which a micro ZAP becomes fat instead of growing.
+const MICRO_SIZE_MAX: usize = 128 << 10;
+
+/// What storing an entry does to the block.
+pub(super) struct Plan {
+    place: usize,
+    entry: [u8; ENTRY_SIZE],
+    /// The size to which the block grows first.
+    grow_to: Option<u64>,
+}
+
+impl Zap {
+    pub(super) fn apply_micro(self, tx: &Transaction, plan: Plan) -> Result<(), DmuError> {
+        // The block is let go of, so that it can be changed without a copy.
+        let object = self.object;
+        drop(self.block0);
+        if let Some(size) = plan.grow_to {
+            object.set_block_size(tx, size)?;
+        }
+        put_entry(&object, tx, plan.place, plan.entry)
+    }
+
+    /// What storing a value takes; `None` if it takes a fat ZAP.
+    pub(super) fn plan_micro(&self, store: Store<'_>) -> Result<Option<Plan>, DmuError> {
+        let KeyRef::Name(name) = store.key else {
+            return Err(self.cannot("its keys are names"));
+        };
+        let micro = self.micro();
+        let found = micro.places().find(|(_, entry)| entry.name == name);
+        if found.is_some() && store.mode == Mode::Insert {
+            return Err(self.exists());
+        }
+        let Some(value) = store.value.as_u64() else {
+            return Ok(None);
+        };
+        if name.len() > micro::NAME_MAX {
+            return Ok(None);
+        }
+        let length = self.block0.len();
+        let (place, cd) = match found {
+            Some((place, entry)) => (place, entry.cd),
+            None => (micro.free_place().unwrap_or(length), self.free_cd(name)),
+        };
+        let is_full = place + ENTRY_SIZE > length;
+        if is_full && length >= MICRO_SIZE_MAX {
+            return Ok(None);
+        }
+        let Some(entry) = micro::encode_entry(name, value, cd) else {
+            return Err(self.cannot("a name that no ZAP can hold"));
+        };
+        let grown = (place + ENTRY_SIZE) as u64;
+        let grow_to = is_full.then(|| grown.next_multiple_of(SECTOR_SIZE));
+        Ok(Some(Plan {
+            place,
+            entry,
+            grow_to,
+        }))
+    }
+
+    /// The lowest differentiator that no entry of the same hash has.
+    fn free_cd(&self, name: &[u8]) -> u32 {
+        let micro = self.micro();
+        let flags = micro.normflags;
+        let hash = |name: &[u8]| match flags {
+            0 => micro.hash(name),
+            _ => micro.hash(&normalize(name, flags)),
+        };
+        let wanted = hash(name);
+        let same = micro.entries().filter(|entry| hash(entry.name) == wanted);
+        let mut taken: Vec<u32> = same.map(|entry| entry.cd).collect();
+        taken.sort_unstable();
+        let mut lowest = 0;
+        for cd in taken {
+            lowest += u32::from(cd == lowest);
+        }
+        lowest
+    }
+
+    pub(super) fn remove_micro(self, tx: &Transaction, key: KeyRef<'_>) -> Result<bool, DmuError> {
+        let KeyRef::Name(name) = key else {
+            return Ok(false);
+        };
+        let found = self.micro().places().find(|(_, entry)| entry.name == name);
+        let Some(place) = found.map(|(place, _)| place) else {
+            return Ok(false);
+        };
+        let object = self.object;
+        drop(self.block0);
+        put_entry(&object, tx, place, [0; ENTRY_SIZE])?;
+        Ok(true)
+    }
+
+    /// Makes the micro ZAP a fat one.
+    pub(super) fn upgrade(&self, tx: &Transaction) -> Result<(), DmuError> {
+        let micro = self.micro();
+        let flags = micro.normflags;
+        let entries = micro.sorted(|name| micro.hash(&normalize(name, flags)));
+        let header = FatHeader::new(FAT_BLOCK_SHIFT, micro.salt, flags, 0);
+        self.object.set_block_size(tx, 1 << FAT_BLOCK_SHIFT)?;
+        super::write_fat::write_empty(&self.object, tx, &header)?;
+        let zap = self.newest()?;
+        let Kind::Fat(_) = zap.kind else {
+            return Err(self.inconsistent("it did not become fat"));
+        };
+        let mut editor = zap.into_fat_editor(tx);
+        for entry in &entries {
+            let ZapKey::Name(name) = &entry.key else {
+                continue;
+            };
+            let Some(stored) = StoredKey::name(name) else {
+                return Err(self.inconsistent("a name that no ZAP can hold"));
+            };
+            editor.add(entry.hash, Some(entry.cd), &stored, &entry.value)?;
+        }
+        editor.finish()
+    }
+}
+
+fn put_entry(
+    object: &Object,
+    tx: &Transaction,
+    place: usize,
+    entry: [u8; ENTRY_SIZE],
+) -> Result<(), DmuError> {
+    object.write_part(tx, BlockId(0), |block| {
+        block[place..place + ENTRY_SIZE].copy_from_slice(&entry);
+    })
+}
