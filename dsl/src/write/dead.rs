@@ -9,6 +9,7 @@ use super::metadata::number_key;
 use crate::deadlist::{Deadlist, DeadlistEntry, SpaceTriple};
 use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
+use cenote_dmu::zap::NewZap;
 use cenote_dmu::{NewObject, Zap};
 use cenote_ondisk::deadlist::DeadlistHeader;
 use cenote_ondisk::{BlockPointer, ObjectType};
@@ -23,7 +24,7 @@ impl SyncContext<'_> {
         let empty = DeadlistHeader::default().encode().to_vec();
         let new = NewObject::new(DEADLIST, 512).with_bonus(DEADLIST_HEADER, empty);
         let object = self.mos().allocate(self.tx, new)?;
-        Zap::initialize(&object, self.tx, NewZap::micro(DEADLIST))?;
+        Zap::initialize(&object, self.tx, NewZap::default())?;
         let id = object.id();
         for txg in txgs {
             let list = self.create_empty_list()?;

@@ -7,6 +7,7 @@ use crate::features::FeatureTable;
 use crate::object_directory::{OBJECT_DIRECTORY, keys};
 use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapValue;
+use cenote_dmu::zap::NewZap;
 use cenote_dmu::{NewObject, Object, Zap};
 use cenote_ondisk::{ObjectType, features};
 
@@ -30,12 +31,13 @@ pub(crate) fn number_key(number: u64) -> Vec<u8> {
 impl SyncContext<'_> {
     /// Makes an empty table.
     pub fn create_table(&self, object_type: ObjectType) -> Result<ObjectId, DslError> {
-        let mut new = NewZap::micro(object_type);
+        let mut new = NewZap::default();
         if object_type == SNAPSHOT_MAP {
             new.normflags = NORMALIZE_UPPER;
         }
-        let zap = Zap::create(self.mos(), self.tx, new)?;
-        Ok(zap.object().id())
+        let object = self.mos().allocate(self.tx, NewObject::new(object_type, 512))?;
+        Zap::initialize(&object, self.tx, new)?;
+        Ok(object.id())
     }
 
     /// Sets a number in a table.
@@ -90,7 +92,7 @@ impl SyncContext<'_> {
             return Ok(zap);
         }
         object.set_type(self.tx, EXTENSION)?;
-        let zap = Zap::initialize(&object, self.tx, NewZap::micro(EXTENSION))?;
+        let zap = Zap::initialize(&object, self.tx, NewZap::default())?;
         self.feature_changed(EXTENSIBLE_DATASET, 1)?;
         Ok(zap)
     }

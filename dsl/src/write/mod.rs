@@ -20,6 +20,7 @@ mod heads;
 mod limits;
 mod metadata;
 mod policy;
+mod pool_metadata;
 mod properties;
 mod rename;
 
