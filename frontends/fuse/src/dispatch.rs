@@ -6,8 +6,10 @@
 //! A panic in the file system is a bug of ours that must not take other requests along: it is
 //! caught, counted, and answered with EIO.
 
+mod modify;
+
 use crate::filesystem::{
-    Context, DataCache, Errno, FileSystem, Handle, Lookup, NodeId, SeekTarget,
+    Context, DataCache, Errno, FileSystem, Handle, Lookup, NodeId, Opened, SeekTarget,
 };
 use crate::payload::{DirectoryReply, Payload};
 use crate::protocol::init::capability;
@@ -88,7 +90,9 @@ impl<'a> Worker<'a> {
         };
         let outcome = {
             let _working = Session::working_on(self.slot, header.unique);
-            catch_unwind(AssertUnwindSafe(|| self.dispatch(&header, operation)))
+            catch_unwind(AssertUnwindSafe(|| {
+                self.dispatch(&header, operation, arguments)
+            }))
         };
         let outcome = outcome.unwrap_or_else(|_| {
             session.metrics.panics.add(1);
@@ -99,7 +103,12 @@ impl<'a> Worker<'a> {
         self.payload.reset(0);
     }
 
-    fn dispatch(&mut self, header: &RequestHeader, operation: Operation<'_>) -> Outcome {
+    fn dispatch(
+        &mut self,
+        header: &RequestHeader,
+        operation: Operation<'_>,
+        arguments: &[u8],
+    ) -> Outcome {
         let file_system: &dyn FileSystem = &*self.session.file_system;
         let node = NodeId(header.node);
         let context = Context {
@@ -149,9 +158,14 @@ impl<'a> Worker<'a> {
             }
             Operation::Interrupt { unique } => self.interrupt(unique),
             // The kernel remembers ENOSYS and treats these as done from then on.
-            Operation::Flush | Operation::Sync | Operation::Unknown => Err(Errno::NOSYS),
+            Operation::Sync { .. } if file_system.features().writable => {
+                file_system.fsync(&context, node)?;
+                Ok(Answer::Fixed(Body::EMPTY))
+            }
+            Operation::Flush | Operation::Sync { .. } | Operation::Unknown => Err(Errno::NOSYS),
             Operation::Destroy => Ok(Answer::Fixed(Body::EMPTY)),
-            Operation::Modify => Err(Errno::ROFS),
+            Operation::Modify if !file_system.features().writable => Err(Errno::ROFS),
+            Operation::Modify => self.modify(&context, header, arguments),
             bulk => self.dispatch_bulk(&context, node, bulk),
         }
     }
@@ -236,16 +250,21 @@ impl<'a> Worker<'a> {
 
     fn open(&self, context: &Context<'_>, node: NodeId, flags: u32) -> Outcome {
         let opened = self.session.file_system.open(context, node, flags)?;
+        let answer = self.open_flags(&opened, flags);
+        Ok(Answer::Fixed(Body::open(opened.handle.0, answer)))
+    }
+
+    /// `FOPEN_*` for an opened file.
+    fn open_flags(&self, opened: &Opened, flags: u32) -> u32 {
         // Programs are mapped, not read: the page cache holds them in either case, and a file
         // opened for direct I/O would lose its cached pages at every new mapping.
         let mapped = flags & OPEN_FOR_EXECUTION != 0;
         let direct = opened.cache == DataCache::Direct && !mapped;
-        let answer = if direct && self.session.negotiated.direct_io_mmap() {
-            open_flag::DIRECT_IO | open_flag::NOFLUSH
+        if direct && self.session.negotiated.direct_io_mmap() {
+            open_flag::DIRECT_IO | open_flag::NOFLUSH | open_flag::PARALLEL_DIRECT_WRITES
         } else {
             open_flag::KEEP_CACHE | open_flag::NOFLUSH
-        };
-        Ok(Answer::Fixed(Body::open(opened.handle.0, answer)))
+        }
     }
 
     fn opendir(&self, context: &Context<'_>, node: NodeId) -> Outcome {

@@ -11,8 +11,8 @@
 //! * All metadata passes through one process, so answers may stay valid for ever; whoever changes
 //!   something behind the kernel's back calls [`crate::Notifier`].
 //!
-//! Writing operations are absent so far. The session refuses them with `EROFS`, and each will
-//! become a method whose default does the same, so that existing implementations keep compiling.
+//! A file system that only reads implements no changing operation: their defaults say `EROFS`, and
+//! so does the session by itself unless [`Features::writable`] is set.
 
 use crate::payload::{DirectoryReply, Payload};
 use crate::session::Interrupt;
@@ -238,6 +238,56 @@ pub struct FileSystemStatus {
     pub name_length_max: u32,
 }
 
+/// A time that a file gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeChange {
+    /// The time at which the request is served.
+    Now,
+    /// This one.
+    To(Timestamp),
+}
+
+/// What a `setattr` changes; `None` stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AttrChanges {
+    /// `st_mode`, of which the low twelve bits count.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in bytes: truncation or a hole at the end.
+    pub size: Option<u64>,
+    /// Last read.
+    pub accessed: Option<TimeChange>,
+    /// Last change of the content.
+    pub modified: Option<TimeChange>,
+    /// Last change of anything, where the kernel keeps it.
+    pub changed: Option<Timestamp>,
+    /// The caller may not keep setuid and setgid bits through this change.
+    pub kill_suid_gid: bool,
+}
+
+/// Permission bits of a new file, and what the caller does not want of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewMode {
+    /// `st_mode` as asked for; type bits count in `mknod` only.
+    pub mode: u32,
+    /// Bits to leave out, unless a default ACL decides.
+    pub umask: u32,
+}
+
+/// A place in an open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilePlace {
+    /// The file.
+    pub node: NodeId,
+    /// Its open handle.
+    pub handle: Handle,
+    /// Bytes from its start.
+    pub offset: u64,
+}
+
 /// Choices that hold for a whole mount, asked once before the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
@@ -248,6 +298,8 @@ pub struct Features {
     pub directory_handles: bool,
     /// Whether lookups of `.` and `..` work, which exporting over NFS needs.
     pub lookup_dots: bool,
+    /// Whether changing operations are passed on; otherwise they are refused with `EROFS`.
+    pub writable: bool,
 }
 
 /// Who asks, and whether they still want to know.
@@ -263,7 +315,7 @@ pub struct Context<'a> {
     pub interrupt: &'a Interrupt,
 }
 
-/// A read-only file system. Methods are called from several threads at once.
+/// A file system. Methods are called from several threads at once.
 ///
 /// Permissions are the kernel's business (`default_permissions`): a method that is reached is
 /// allowed. Errors are errno values; whatever the cause was is for the implementation to log.
@@ -378,6 +430,177 @@ pub trait FileSystem: Send + Sync {
         names: &mut Payload,
     ) -> Result<(), Errno> {
         let _ = (context, node, names);
+        Ok(())
+    }
+
+    /// Changes attributes; the result is what they are afterwards.
+    fn setattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: Option<Handle>,
+        changes: &AttrChanges,
+    ) -> Result<(Attr, Lifetime), Errno> {
+        let _ = (context, node, handle, changes);
+        Err(Errno::ROFS)
+    }
+
+    /// Makes a file of any kind but directories and symbolic links.
+    fn mknod(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+        device: DeviceNumber,
+    ) -> Result<Entry, Errno> {
+        let _ = (context, parent, name, mode, device);
+        Err(Errno::ROFS)
+    }
+
+    /// Makes a directory.
+    fn mkdir(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+    ) -> Result<Entry, Errno> {
+        let _ = (context, parent, name, mode);
+        Err(Errno::ROFS)
+    }
+
+    /// Makes a symbolic link to `target`.
+    fn symlink(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Entry, Errno> {
+        let _ = (context, parent, name, target);
+        Err(Errno::ROFS)
+    }
+
+    /// Gives a file one more name.
+    fn link(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        parent: NodeId,
+        name: &[u8],
+    ) -> Result<Entry, Errno> {
+        let _ = (context, node, parent, name);
+        Err(Errno::ROFS)
+    }
+
+    /// Removes a name of a file that is no directory.
+    fn unlink(&self, context: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let _ = (context, parent, name);
+        Err(Errno::ROFS)
+    }
+
+    /// Removes an empty directory.
+    fn rmdir(&self, context: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let _ = (context, parent, name);
+        Err(Errno::ROFS)
+    }
+
+    /// Moves `from` (a directory and a name in it) to `to`; `flags` are `RENAME_*`.
+    fn rename(
+        &self,
+        context: &Context<'_>,
+        from: (NodeId, &[u8]),
+        to: (NodeId, &[u8]),
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let _ = (context, from, to, flags);
+        Err(Errno::ROFS)
+    }
+
+    /// Makes a regular file, if the name is free, and opens the file with this name.
+    fn create(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+        flags: u32,
+    ) -> Result<(Entry, Opened), Errno> {
+        let _ = (context, parent, name, mode, flags);
+        Err(Errno::ROFS)
+    }
+
+    /// Makes a regular file without a name and opens it.
+    fn tmpfile(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        mode: NewMode,
+        flags: u32,
+    ) -> Result<(Entry, Opened), Errno> {
+        let _ = (context, parent, mode, flags);
+        Err(Errno::ROFS)
+    }
+
+    /// Writes all of `data`. `kill_suid_gid` asks to clear setuid and setgid bits.
+    fn write(
+        &self,
+        context: &Context<'_>,
+        place: FilePlace,
+        data: &[u8],
+        kill_suid_gid: bool,
+    ) -> Result<(), Errno> {
+        let _ = (context, place, data, kill_suid_gid);
+        Err(Errno::ROFS)
+    }
+
+    /// Allocates or punches holes; `mode` is that of `fallocate(2)`.
+    fn allocate(
+        &self,
+        context: &Context<'_>,
+        place: FilePlace,
+        length: u64,
+        mode: u32,
+    ) -> Result<(), Errno> {
+        let _ = (context, place, length, mode);
+        Err(Errno::ROFS)
+    }
+
+    /// Copies up to `length` bytes between open files; returns how many.
+    fn copy_range(
+        &self,
+        context: &Context<'_>,
+        from: FilePlace,
+        to: FilePlace,
+        length: u64,
+    ) -> Result<u64, Errno> {
+        let _ = (context, from, to, length);
+        Err(Errno::ROFS)
+    }
+
+    /// Sets an extended attribute; `flags` are `XATTR_CREATE` and `XATTR_REPLACE`.
+    fn setxattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let _ = (context, node, name, value, flags);
+        Err(Errno::ROFS)
+    }
+
+    /// Removes an extended attribute; `ENODATA` when there is none.
+    fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let _ = (context, node, name);
+        Err(Errno::ROFS)
+    }
+
+    /// Returns when all changes of a file or directory made so far survive a power cut.
+    fn fsync(&self, context: &Context<'_>, node: NodeId) -> Result<(), Errno> {
+        let _ = (context, node);
         Ok(())
     }
 

@@ -66,11 +66,11 @@ impl MemoryTree {
             },
         };
         let content = Content::Directory(Vec::new(), BTreeMap::new());
-        tree.create(NodeId::ROOT, FileKind::Directory, content);
+        tree.add_node(NodeId::ROOT, FileKind::Directory, content);
         tree
     }
 
-    fn create(&mut self, parent: NodeId, kind: FileKind, content: Content) -> NodeId {
+    fn add_node(&mut self, parent: NodeId, kind: FileKind, content: Content) -> NodeId {
         let node = NodeId(self.files.len() as u64 + 1);
         self.files.push(MemoryFile {
             attr: Attr {
@@ -132,7 +132,7 @@ impl MemoryTree {
     }
 
     fn add(&mut self, parent: NodeId, name: &[u8], kind: FileKind, content: Content) -> NodeId {
-        let node = self.create(parent, kind, content);
+        let node = self.add_node(parent, kind, content);
         self.link(parent, name, node);
         node
     }

@@ -33,6 +33,8 @@ pub struct SessionMetrics {
     pub errors: Counter,
     /// Bytes of file data handed to the kernel.
     pub bytes_read: Counter,
+    /// Bytes of data that writes brought.
+    pub bytes_written: Counter,
     /// Requests that could not be decoded.
     pub malformed: Counter,
     /// Requests during which the file system panicked; they were answered with EIO.
@@ -47,6 +49,7 @@ impl Default for SessionMetrics {
             operations: (0..opcode::LIMIT).map(|_| Counter::default()).collect(),
             errors: Counter::default(),
             bytes_read: Counter::default(),
+            bytes_written: Counter::default(),
             malformed: Counter::default(),
             panics: Counter::default(),
             channel_errors: Counter::default(),

@@ -19,8 +19,12 @@ pub(crate) mod capability {
     pub const ASYNC_READ: u64 = 1 << 0;
     /// Lookups of `.` and `..` work; NFS export.
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
+    /// O_TRUNC comes with OPEN and CREATE.
+    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     /// Requests larger than 4 KiB.
     pub const BIG_WRITES: u64 = 1 << 5;
+    /// The umask is ours to apply: default ACLs take its place.
+    pub const DONT_MASK: u64 = 1 << 6;
     /// readdirplus, and using it only where the kernel guesses that attributes are wanted.
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
@@ -42,6 +46,8 @@ pub(crate) mod capability {
     pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     /// Cached data is dropped only on request.
     pub const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
+    /// We clear setuid and setgid bits when told to.
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     /// `flags2` counts.
     pub const INIT_EXT: u64 = 1 << 30;
     /// `mmap(MAP_SHARED)` works on files opened for direct I/O.
@@ -142,6 +148,10 @@ pub(crate) fn negotiate(offer: &Offer, wishes: &Wishes) -> (Negotiated, [u8; ANS
     if wishes.features.posix_acl {
         wanted |= capability::POSIX_ACL;
     }
+    if wishes.features.writable {
+        wanted |= capability::ATOMIC_O_TRUNC | capability::DONT_MASK;
+        wanted |= capability::HANDLE_KILLPRIV_V2;
+    }
     if wishes.features.lookup_dots {
         wanted |= capability::EXPORT_SUPPORT;
     }
@@ -203,6 +213,7 @@ mod tests {
             posix_acl: false,
             directory_handles: false,
             lookup_dots: false,
+            writable: false,
         },
         readdirplus_always: true,
         request_size_max: 1 << 20,
@@ -249,6 +260,7 @@ mod tests {
         let features = Features {
             posix_acl: true,
             lookup_dots: true,
+            writable: false,
             directory_handles: true,
         };
         let (full, answer) = negotiate(&everything, &Wishes { features, ..WISHES });

@@ -6,6 +6,7 @@
 //! that came later are read only if the request is long enough to hold them.
 
 pub(crate) mod init;
+pub(crate) mod modification;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod wire;
@@ -68,4 +69,5 @@ pub(crate) mod open_flag {
     pub const KEEP_CACHE: u32 = 1 << 1;
     pub const CACHE_DIR: u32 = 1 << 3;
     pub const NOFLUSH: u32 = 1 << 5;
+    pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }

@@ -58,6 +58,27 @@ impl Body {
         })
     }
 
+    /// `fuse_entry_out` of a file that was just made.
+    pub fn entry(entry: &Entry) -> Body {
+        Body::build(|writer| encode_entry(writer, entry))
+    }
+
+    /// `fuse_entry_out` and `fuse_open_out` of a file that was made and opened.
+    pub fn created(entry: &Entry, handle: u64, flags: u32) -> Body {
+        Body::build(|writer| {
+            encode_entry(writer, entry);
+            writer.u64(handle).u32(flags).u32(0);
+        })
+    }
+
+    /// `fuse_write_out`: how much was written; below 2^32, which is the largest request.
+    pub fn written(bytes: usize) -> Body {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Body::build(|writer| {
+            writer.u32(bytes).u32(0);
+        })
+    }
+
     /// `fuse_attr_out`.
     pub fn attr(attr: &Attr, lifetime: Lifetime) -> Body {
         let duration = lifetime.duration();

@@ -97,9 +97,12 @@ pub(crate) enum Operation<'a> {
         unique: u64,
     },
     Flush,
-    Sync,
+    /// FSYNC or FSYNCDIR.
+    Sync {
+        is_directory: bool,
+    },
     Destroy,
-    /// An operation that would change something.
+    /// An operation that changes something: [`super::modification`] reads its arguments.
     Modify,
     /// An operation this crate does not implement.
     Unknown,
@@ -177,7 +180,9 @@ impl<'a> Operation<'a> {
                 unique: fields.u64()?,
             },
             opcode::FLUSH => Operation::Flush,
-            opcode::FSYNC | opcode::FSYNCDIR => Operation::Sync,
+            opcode::FSYNC | opcode::FSYNCDIR => Operation::Sync {
+                is_directory: code == opcode::FSYNCDIR,
+            },
             opcode::DESTROY => Operation::Destroy,
             code if modifies(code) => Operation::Modify,
             _ => Operation::Unknown,
@@ -217,7 +222,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// Whether the operation belongs to the writing side, which is refused with `EROFS`.
+/// Whether the operation belongs to the writing side.
 fn modifies(code: u32) -> bool {
     matches!(
         code,
