@@ -11,6 +11,7 @@
 
 use crate::hash::BlockHashState;
 use cenote_base::metrics::Counter;
+use cenote_device::BlockBuffer;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +52,7 @@ const ENTRY_OVERHEAD: u64 = 160;
 #[derive(Debug)]
 struct Node {
     id: BlockId,
-    block: Option<Arc<Vec<u8>>>,
+    block: Option<Arc<BlockBuffer>>,
     size: u64,
     list: ListId,
     /// Hit since it came to its place in the frequent list.
@@ -119,7 +120,7 @@ impl ArcCache {
     }
 
     /// The block, if it is cached.
-    pub fn get(&self, id: &BlockId) -> Option<Arc<Vec<u8>>> {
+    pub fn get(&self, id: &BlockId) -> Option<Arc<BlockBuffer>> {
         let found = lock(self.shard(id)).get(id);
         let counter = if found.is_some() {
             &self.counters.hits
@@ -140,7 +141,7 @@ impl ArcCache {
     }
 
     /// Caches a block; a block larger than a shard is not kept.
-    pub fn insert(&self, id: BlockId, block: Arc<Vec<u8>>) {
+    pub fn insert(&self, id: BlockId, block: Arc<BlockBuffer>) {
         lock(self.shard(&id)).insert(id, block);
     }
 
@@ -194,7 +195,7 @@ impl Shard {
         self.lists[list as usize].bytes
     }
 
-    fn get(&mut self, id: &BlockId) -> Option<Arc<Vec<u8>>> {
+    fn get(&mut self, id: &BlockId) -> Option<Arc<BlockBuffer>> {
         let index = *self.index.get(id)?;
         let node = &mut self.nodes[index];
         let block = node.block.clone()?;
@@ -205,7 +206,7 @@ impl Shard {
         Some(block)
     }
 
-    fn insert(&mut self, id: BlockId, block: Arc<Vec<u8>>) {
+    fn insert(&mut self, id: BlockId, block: Arc<BlockBuffer>) {
         let size = block.capacity() as u64 + ENTRY_OVERHEAD;
         if size > self.limit {
             return;
@@ -276,7 +277,7 @@ impl Shard {
         }
     }
 
-    fn allocate(&mut self, id: BlockId, block: Arc<Vec<u8>>, size: u64) -> usize {
+    fn allocate(&mut self, id: BlockId, block: Arc<BlockBuffer>, size: u64) -> usize {
         let node = Node {
             id,
             block: Some(block),
@@ -348,11 +349,9 @@ mod tests {
         }
     }
 
-    fn block(size: u64) -> Arc<Vec<u8>> {
-        Arc::new(vec![
-            0;
-            usize::try_from(size - ENTRY_OVERHEAD).expect("small")
-        ])
+    fn block(size: u64) -> Arc<BlockBuffer> {
+        let length = usize::try_from(size - ENTRY_OVERHEAD).expect("small");
+        Arc::new(vec![0; length].into())
     }
 
     #[test]

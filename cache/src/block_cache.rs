@@ -3,12 +3,13 @@
 use crate::arc::{ArcCache, ArcCounters, BlockId};
 use crate::flight::Flights;
 use cenote_base::Bookmark;
+use cenote_device::BlockBuffer;
 use cenote_io::{IoError, ObjsetKeys, Pipeline, ReadContext, Workers};
 use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
 
 /// A block's logical contents in little-endian form.
-pub type Block = Arc<Vec<u8>>;
+pub type Block = Arc<BlockBuffer>;
 
 /// How much memory each part may take, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,8 @@ impl BlockCache {
     /// The contents of the block that `pointer` points to; not for holes.
     pub fn read(&self, pointer: &BlockPointer, ctx: ReadContext<'_>) -> Result<Block, IoError> {
         if pointer.is_embedded() {
-            return self.pipeline.read(pointer, ctx).map(Arc::new);
+            let contents = self.pipeline.read(pointer, ctx)?;
+            return Ok(Arc::new(contents.into()));
         }
         let id = id_of(pointer);
         if let Some(block) = self.decoded.get(&id) {
@@ -109,26 +111,39 @@ impl BlockCache {
                 return self.decode(pointer, id, stored, ctx);
             }
         }
-        let stored = Arc::new(self.pipeline.read_stored(pointer, ctx.bookmark)?);
+        let stored = self.pipeline.read_stored(pointer, ctx.bookmark)?;
+        let stored = Arc::new(BlockBuffer::from(stored));
         self.stored.insert(id, Arc::clone(&stored));
         self.decode(pointer, id, stored, ctx)
     }
 
-    /// Reads and decodes those of several blocks that are not cached yet, neighbours in one
-    /// request. What cannot be had this way is left to [`Self::read`], which says why.
+    /// Reads and decodes those of several blocks whose contents are not cached yet, neighbours in
+    /// one request. What cannot be had this way is left to [`Self::read`], which says why.
     pub fn fetch(&self, blocks: &[(BlockPointer, Bookmark)], keys: Option<&ObjsetKeys>) {
         let mut wanted = Vec::with_capacity(blocks.len());
         let mut flights = Vec::with_capacity(blocks.len());
         for (pointer, bookmark) in blocks {
-            let id = id_of(pointer);
-            let is_cached = self.decoded.contains(&id) || self.stored.contains(&id);
-            if pointer.is_embedded() || pointer.is_hole() || is_cached {
+            if pointer.is_embedded() || pointer.is_hole() || self.has(pointer) {
                 continue;
             }
-            if let Some(flight) = self.flights.try_begin(id) {
-                wanted.push((*pointer, *bookmark));
-                flights.push(flight);
+            let id = id_of(pointer);
+            let Some(flight) = self.flights.try_begin(id) else {
+                continue;
+            };
+            match self.stored.get(&id) {
+                Some(stored) => {
+                    let bookmark = *bookmark;
+                    // An error here meets whoever asks for the block.
+                    let _ = self.decode(pointer, id, stored, ReadContext { bookmark, keys });
+                }
+                None => {
+                    wanted.push((*pointer, *bookmark));
+                    flights.push(flight);
+                }
             }
+        }
+        if wanted.is_empty() {
+            return;
         }
         let stored = self.pipeline.read_stored_batch(&wanted);
         // Each flight lands as soon as its own block is decoded.
@@ -136,12 +151,8 @@ impl BlockCache {
             if let Some(stored) = stored {
                 let (id, stored) = (id_of(pointer), Arc::new(stored));
                 self.stored.insert(id, Arc::clone(&stored));
-                let context = ReadContext {
-                    bookmark: *bookmark,
-                    keys,
-                };
-                // An error here meets whoever asks for the block.
-                let _ = self.decode(pointer, id, stored, context);
+                let bookmark = *bookmark;
+                let _ = self.decode(pointer, id, stored, ReadContext { bookmark, keys });
             }
             drop(flight);
         }

@@ -1,14 +1,22 @@
 //! One read per block at a time: who comes second waits for the first.
 
 use crate::BlockId;
+use crate::hash::BlockHashState;
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The blocks being read now.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    reading: Mutex<HashSet<BlockId>>,
+    reading: Mutex<Reading>,
     landed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Reading {
+    blocks: HashSet<BlockId, BlockHashState>,
+    /// How many wait for a flight to land: usually none, and then nobody need be woken.
+    waiting: usize,
 }
 
 /// The duty to read a block; others wait until it is dropped.
@@ -19,7 +27,7 @@ pub(crate) struct Flight<'a> {
 }
 
 impl Flights {
-    fn lock(&self) -> MutexGuard<'_, HashSet<BlockId>> {
+    fn lock(&self) -> MutexGuard<'_, Reading> {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -27,36 +35,43 @@ impl Flights {
     /// `None`: the block is then in the cache, unless the read failed.
     pub(crate) fn begin(&self, id: BlockId) -> Option<Flight<'_>> {
         let mut reading = self.lock();
-        if reading.insert(id) {
+        if reading.blocks.insert(id) {
             return Some(Flight { flights: self, id });
         }
-        while reading.contains(&id) {
+        reading.waiting += 1;
+        while reading.blocks.contains(&id) {
             reading = self
                 .landed
                 .wait(reading)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        reading.waiting -= 1;
         None
     }
 
     /// Begins to read `id`, unless another thread does so already.
     pub(crate) fn try_begin(&self, id: BlockId) -> Option<Flight<'_>> {
         // A flight made in vain would end the other thread's when dropped, so none is made.
-        let is_new = self.lock().insert(id);
+        let is_new = self.lock().blocks.insert(id);
         is_new.then(|| Flight { flights: self, id })
     }
 
     /// Whether a read of `id` is under way.
     pub(crate) fn contains(&self, id: &BlockId) -> bool {
-        self.lock().contains(id)
+        self.lock().blocks.contains(id)
     }
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let removed = self.flights.lock().remove(&self.id);
+        let mut reading = self.flights.lock();
+        let removed = reading.blocks.remove(&self.id);
         assert!(removed, "a flight ends once");
-        self.flights.landed.notify_all();
+        let is_awaited = reading.waiting > 0;
+        drop(reading);
+        if is_awaited {
+            self.flights.landed.notify_all();
+        }
     }
 }
 

@@ -24,6 +24,12 @@ impl BlockHashState {
     }
 }
 
+impl Default for BlockHashState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl BuildHasher for BlockHashState {
     type Hasher = BlockHasher;
 

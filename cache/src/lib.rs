@@ -17,3 +17,4 @@ mod hash;
 
 pub use arc::{ArcCounters, BlockId};
 pub use block_cache::{Block, BlockCache, CacheLimits};
+pub use cenote_device::BlockBuffer;

@@ -272,9 +272,11 @@ impl Object {
         if missing > 1 {
             self.fetch_shared(&pointers, first.0);
         }
-        let each = pointers.iter().zip(first.0..);
-        let blocks = each.map(|(pointer, id)| self.read_data(pointer, id));
+        // Blocks are fetched in order, so whoever waits for the last one seldom waits again.
+        let each = pointers.iter().enumerate().rev();
+        let blocks = each.map(|(index, pointer)| self.read_data(pointer, first.0 + index as u64));
         let mut blocks = blocks.collect::<Result<Vec<_>, _>>()?;
+        blocks.reverse();
         blocks.resize(count, None);
         Ok(blocks)
     }

@@ -469,7 +469,7 @@ mod tests {
                 _ => {
                     let bytes: Vec<u8> = (0..length + 3).map(|i| (round + i) as u8 | 1).collect();
                     model[range].copy_from_slice(&bytes[3..]);
-                    content.write(from, length, Source::Bytes(Arc::new(bytes)), 3);
+                    content.write(from, length, Source::Bytes(Arc::new(bytes.into())), 3);
                 }
             }
             assert_eq!(flatten(&content, 300), model, "round {round}");
@@ -504,7 +504,7 @@ mod tests {
     #[test]
     fn data_and_holes_are_found() {
         let mut content = Content::new(0);
-        content.write(100, 50, Source::Bytes(Arc::new(vec![1; 50])), 0);
+        content.write(100, 50, Source::Bytes(Arc::new(vec![1; 50].into())), 0);
         content.punch(120, 10);
         assert_eq!(
             content.next_data(None, 0).expect("nothing is read"),

@@ -9,6 +9,7 @@ use cenote_base::metrics::Counter;
 use cenote_base::{Bookmark, MemoryBudget};
 use cenote_codec::checksum::Salt;
 use cenote_codec::compress::{self, Compression};
+use cenote_device::BlockBuffer;
 use cenote_ondisk::{BlockPointer, CompressionKind, byteswap};
 use cenote_vdev::{BatchRead, VdevError, Vdevs};
 use std::sync::{Arc, OnceLock};
@@ -87,7 +88,9 @@ impl Pipeline {
     /// Reads a block's logical contents in little-endian form.
     pub fn read(&self, pointer: &BlockPointer, ctx: ReadContext<'_>) -> Result<Vec<u8>, IoError> {
         let stored = self.read_stored(pointer, ctx.bookmark)?;
-        Ok(self.decode(pointer, &stored, ctx)?.unwrap_or(stored))
+        Ok(self
+            .decode(pointer, &stored, ctx)?
+            .map_or(stored, Vec::from))
     }
 
     /// Reads a block's stored bytes: checksummed, but neither decrypted nor decompressed.
@@ -178,7 +181,10 @@ impl Pipeline {
     ///
     /// `None` where the fast way did not lead to bytes with the right checksum: such a block
     /// takes [`Self::read_stored`], which tries all copies and redundancy.
-    pub fn read_stored_batch(&self, blocks: &[(BlockPointer, Bookmark)]) -> Vec<Option<Vec<u8>>> {
+    pub fn read_stored_batch(
+        &self,
+        blocks: &[(BlockPointer, Bookmark)],
+    ) -> Vec<Option<BlockBuffer>> {
         let is_simple = |pointer: &BlockPointer| {
             pointer.check().is_ok()
                 && !pointer.is_embedded()
@@ -199,13 +205,14 @@ impl Pipeline {
             .collect();
         let reads: Vec<BatchRead> = simple.iter().map(|i| read_of(&blocks[*i].0)).collect();
         let bytes = reads.iter().map(|read| read.size as u64).sum();
-        let mut stored: Vec<Option<Vec<u8>>> = blocks.iter().map(|_| None).collect();
+        let mut stored: Vec<Option<BlockBuffer>> = blocks.iter().map(|_| None).collect();
         let Ok(_lease) = self.memory.lease(bytes) else {
             return stored;
         };
         for (index, data) in simple.into_iter().zip(self.vdevs.read_batch(&reads)) {
             let (pointer, bookmark) = &blocks[index];
-            let good = |data: &Vec<u8>| matches!(self.verify(pointer, data, *bookmark), Ok(true));
+            let good =
+                |data: &BlockBuffer| matches!(self.verify(pointer, data, *bookmark), Ok(true));
             stored[index] = data.filter(good);
             if let Some(data) = &stored[index] {
                 self.counters.blocks_read.add(1);
@@ -277,19 +284,20 @@ impl Pipeline {
         pointer: &BlockPointer,
         stored: &[u8],
         ctx: ReadContext<'_>,
-    ) -> Result<Option<Vec<u8>>, IoError> {
+    ) -> Result<Option<BlockBuffer>, IoError> {
         let protected = crypt::Protected {
             pointer,
             bookmark: ctx.bookmark,
         };
-        let mut contents = protected.open_stored(stored, ctx.keys)?;
+        let opened = protected.open_stored(stored, ctx.keys)?;
+        let mut contents = opened.map(BlockBuffer::from);
         let clear = contents.as_deref().unwrap_or(stored);
         if let Some(logical) = self.decompress(pointer, clear, ctx.bookmark)? {
             contents = Some(logical);
         }
         protected.check_logical(contents.as_deref().unwrap_or(stored), ctx.keys)?;
         if !pointer.is_little_endian() {
-            let block = contents.get_or_insert_with(|| stored.to_vec());
+            let block = contents.get_or_insert_with(|| BlockBuffer::copy_of(stored));
             let swapped = byteswap::swap_block(block, pointer.level(), pointer.object_type());
             swapped.map_err(|source| IoError::MalformedProtected {
                 bookmark: ctx.bookmark,
@@ -305,7 +313,7 @@ impl Pipeline {
         pointer: &BlockPointer,
         stored: &[u8],
         bookmark: Bookmark,
-    ) -> Result<Option<Vec<u8>>, IoError> {
+    ) -> Result<Option<BlockBuffer>, IoError> {
         let kind = match pointer.compression() {
             Some(CompressionKind::Lzjb) => Compression::Lzjb,
             Some(CompressionKind::Gzip(level)) => Compression::Gzip(level),
@@ -323,7 +331,8 @@ impl Pipeline {
         let size = pointer.logical_size();
         let lease = self.memory.lease_patiently(size, PATIENCE);
         let _lease = lease.map_err(|source| IoError::Memory { bookmark, source })?;
-        let mut logical = vec![0; usize::try_from(size).expect("checked to be at most 16 MiB")];
+        let size = usize::try_from(size).expect("checked to be at most 16 MiB");
+        let mut logical = BlockBuffer::take(size);
         match compress::decompress(kind, stored, &mut logical) {
             Ok(()) => Ok(Some(logical)),
             Err(source) => {

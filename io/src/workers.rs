@@ -4,18 +4,67 @@
 //! most of them wait for devices. A full queue makes the asker do the work itself, so that
 //! nobody ever waits for room and no job can wait for a job behind it.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Jobs that may wait; beyond that the asker works.
 const QUEUE_LENGTH: usize = 256;
 
+/// What waits to be done.
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    /// Workers that wait for a job.
+    idle: usize,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // No job runs under the lock.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next job; `None` when no more will come.
+    fn next(&self) -> Option<Job> {
+        let mut waiting = self.lock();
+        loop {
+            if let Some(job) = waiting.jobs.pop_front() {
+                return Some(job);
+            }
+            if waiting.is_closed {
+                return None;
+            }
+            waiting.idle += 1;
+            waiting = self
+                .filled
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+            waiting.idle -= 1;
+        }
+    }
+}
+
 /// A pool of worker threads; they end when it is dropped.
 pub struct Workers {
-    queue: SyncSender<Job>,
+    queue: Arc<Queue>,
     threads: usize,
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.queue.lock().is_closed = true;
+        self.queue.filled.notify_all();
+    }
 }
 
 impl std::fmt::Debug for Workers {
@@ -29,11 +78,10 @@ impl std::fmt::Debug for Workers {
 impl Workers {
     /// Starts `threads` workers; fewer if the system refuses more.
     pub fn new(threads: usize) -> Self {
-        let (queue, jobs) = sync_channel::<Job>(QUEUE_LENGTH);
-        let jobs = Arc::new(Mutex::new(jobs));
+        let queue = Arc::new(Queue::default());
         let mut started = 0;
         for index in 0..threads {
-            let jobs = Arc::clone(&jobs);
+            let jobs = Arc::clone(&queue);
             let name = format!("io-{index}");
             let spawned = std::thread::Builder::new()
                 .name(name)
@@ -58,10 +106,17 @@ impl Workers {
         if self.threads == 0 {
             return Err(Box::new(job));
         }
-        match self.queue.try_send(Box::new(job)) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => Err(job),
+        let mut waiting = self.queue.lock();
+        if waiting.jobs.len() >= QUEUE_LENGTH {
+            return Err(Box::new(job));
         }
+        waiting.jobs.push_back(Box::new(job));
+        let is_anyone_idle = waiting.idle > 0;
+        drop(waiting);
+        if is_anyone_idle {
+            self.queue.filled.notify_one();
+        }
+        Ok(())
     }
 
     /// Runs `work` for every item and returns the results in the items' order.
@@ -112,10 +167,8 @@ fn drain<T, R>(items: &Items<T>, work: impl Fn(T) -> R, done: &SyncSender<(usize
     }
 }
 
-fn work(jobs: &Mutex<Receiver<Job>>) {
-    loop {
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = job else { return };
+fn work(jobs: &Queue) {
+    while let Some(job) = jobs.next() {
         job();
     }
 }

@@ -12,15 +12,20 @@ use crate::read::Request;
 use crate::tree::{Layout, Slot};
 use crate::vdevs::Vdevs;
 use cenote_base::Txg;
-use cenote_device::{AlignedBuf, DIRECT_ALIGNMENT};
+use cenote_device::{AlignedBuf, BlockBuffer, DIRECT_ALIGNMENT};
 use cenote_ondisk::Dva;
 use cenote_ondisk::label::DATA_OFFSET;
+use std::io::IoSliceMut;
 
 /// Extents on a leaf that are this near are read at once.
 const GAP_MAX: u64 = 64 << 10;
 /// Bytes of one request at most, unless a single extent has more: 4 MiB with what widening adds,
 /// which is the largest buffer that is kept for reuse.
 const CHUNK_MAX: u64 = (4 << 20) - 2 * DIRECT_ALIGNMENT as u64;
+/// Smaller extents are copied out of a larger buffer: that costs less than a piece of a transfer.
+const IN_PLACE_MIN: usize = 16 << 10;
+/// Pieces of memory that the kernel fills at once.
+const SLICES_MAX: usize = 1024;
 /// Neighbouring 4 MiB of a mirror are read from the same child, so that they can be merged.
 const MIRROR_SHIFT: u32 = 22;
 
@@ -55,8 +60,8 @@ impl Extent {
 
 impl Vdevs {
     /// Reads the blocks without verifying them; `None` where a healthy leaf did not give one.
-    pub fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<Vec<u8>>> {
-        let mut blocks: Vec<Option<Vec<u8>>> = vec![None; reads.len()];
+    pub fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<BlockBuffer>> {
+        let mut blocks: Vec<Option<BlockBuffer>> = vec![None; reads.len()];
         let mut extents = Vec::with_capacity(reads.len());
         for (index, read) in reads.iter().enumerate() {
             let before = extents.len();
@@ -69,18 +74,14 @@ impl Vdevs {
         });
         let mut failed = vec![false; reads.len()];
         let mut rest = extents.as_slice();
-        while let Some((first, _)) = rest.split_first() {
+        while !rest.is_empty() {
             let (chunk, after) = rest.split_at(chunk_length(rest));
             rest = after;
-            let is_whole = first.length == reads[first.read].size;
-            let result = if chunk.len() == 1 && is_whole {
-                let leaf = &self.tree.leaves[first.leaf];
-                let read = leaf.read_vec(first.place, first.length);
-                read.map(|bytes| blocks[first.read] = Some(bytes)).ok()
-            } else {
-                self.read_chunk(chunk, reads, &mut blocks)
+            let is_read = match goes_in_place(chunk) {
+                true => self.read_in_place(chunk, reads, &mut blocks),
+                false => self.read_chunk(chunk, reads, &mut blocks),
             };
-            if result.is_none() {
+            if is_read.is_none() {
                 chunk.iter().for_each(|extent| failed[extent.read] = true);
             }
         }
@@ -93,7 +94,7 @@ impl Vdevs {
         blocks
     }
 
-    fn count_batch(&self, reads: &[BatchRead], blocks: &[Option<Vec<u8>>]) {
+    fn count_batch(&self, reads: &[BatchRead], blocks: &[Option<BlockBuffer>]) {
         for (read, block) in reads.iter().zip(blocks) {
             let (Some(block), Some(top)) = (block, self.top(read.dva.vdev())) else {
                 continue;
@@ -192,12 +193,51 @@ impl Vdevs {
         Some(found[choice].leaf)
     }
 
-    /// Reads neighbouring extents of one leaf at once and hands out the pieces.
+    /// Reads neighbouring extents of one leaf at once, each into its block.
+    fn read_in_place(
+        &self,
+        chunk: &[Extent],
+        reads: &[BatchRead],
+        blocks: &mut [Option<BlockBuffer>],
+    ) -> Option<()> {
+        let mut gaps = AlignedBuf::take(usize::try_from(GAP_MAX).ok()?);
+        // Each gap needs memory for itself, though nobody looks at it.
+        let mut gap_rest: &mut [u8] = &mut gaps;
+        let mut taken: Vec<BlockBuffer> = chunk
+            .iter()
+            .map(|extent| {
+                let block = blocks[extent.read].take();
+                block.unwrap_or_else(|| BlockBuffer::take(reads[extent.read].size))
+            })
+            .collect();
+        let mut slices = Vec::with_capacity(2 * chunk.len());
+        let mut at = chunk[0].place.offset;
+        for (extent, block) in chunk.iter().zip(&mut taken) {
+            let gap = usize::try_from(extent.place.offset - at).ok()?;
+            if gap > 0 {
+                let (skipped, rest) = std::mem::take(&mut gap_rest).split_at_mut_checked(gap)?;
+                slices.push(IoSliceMut::new(skipped));
+                gap_rest = rest;
+            }
+            let range = extent.block_offset..extent.block_offset + extent.length;
+            slices.push(IoSliceMut::new(&mut block[range]));
+            at = extent.end();
+        }
+        let leaf = &self.tree.leaves[chunk[0].leaf];
+        let result = leaf.read_vectored(chunk[0].place, &mut slices);
+        drop(slices);
+        for (extent, block) in chunk.iter().zip(taken) {
+            blocks[extent.read] = Some(block);
+        }
+        result.ok()
+    }
+
+    /// Reads neighbouring extents of one leaf at once and hands out copies of the pieces.
     fn read_chunk(
         &self,
         chunk: &[Extent],
         reads: &[BatchRead],
-        blocks: &mut [Option<Vec<u8>>],
+        blocks: &mut [Option<BlockBuffer>],
     ) -> Option<()> {
         let leaf = &self.tree.leaves[chunk[0].leaf];
         let alignment = DIRECT_ALIGNMENT as u64;
@@ -219,14 +259,37 @@ impl Vdevs {
             let bytes = &buffer[from..from + extent.length];
             let size = reads[extent.read].size;
             if extent.length == size {
-                blocks[extent.read] = Some(bytes.to_vec());
+                blocks[extent.read] = Some(BlockBuffer::copy_of(bytes));
                 continue;
             }
-            let block = blocks[extent.read].get_or_insert_with(|| vec![0; size]);
+            let block = blocks[extent.read].get_or_insert_with(|| BlockBuffer::take(size));
             block[extent.block_offset..][..extent.length].copy_from_slice(bytes);
         }
         Some(())
     }
+}
+
+/// Whether the sorted extents can be read without a buffer between device and blocks: they are
+/// one, or large, of different blocks, do not overlap, and leave little between them.
+fn goes_in_place(chunk: &[Extent]) -> bool {
+    if chunk.len() == 1 {
+        return true;
+    }
+    let large = |extent: &Extent| extent.length >= IN_PLACE_MIN;
+    let apart = |pair: &[Extent]| pair[0].end() <= pair[1].place.offset;
+    let gaps = chunk
+        .windows(2)
+        .map(|pair| pair[1].place.offset.saturating_sub(pair[0].end()));
+    // Each extent may need two slices, itself and a gap.
+    if chunk.len() > SLICES_MAX / 2 || !chunk.iter().all(large) || !chunk.windows(2).all(apart) {
+        return false;
+    }
+    if gaps.fold(0, u64::saturating_add) > GAP_MAX {
+        return false;
+    }
+    let mut reads: Vec<usize> = chunk.iter().map(|extent| extent.read).collect();
+    reads.sort_unstable();
+    reads.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// How many of the sorted extents, from the first on, are read at once.

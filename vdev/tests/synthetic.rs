@@ -212,7 +212,7 @@ fn a_disk_being_replaced_in_raidz_gives_either_copy() {
         size,
         birth: Txg(9),
     }]);
-    assert_eq!(batch, [Some(block.clone())]);
+    assert_eq!(batch, [Some(block.clone().into())]);
 }
 
 #[test]

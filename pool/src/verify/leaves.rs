@@ -3,6 +3,7 @@
 use super::visit::Visit;
 use super::walk::Engine;
 use cenote_base::{MemoryBudget, MemoryLease};
+use cenote_device::BlockBuffer;
 use cenote_io::{IoError, ObjsetKeys, ReadContext};
 use cenote_ondisk::block_pointer::Protection;
 use cenote_ondisk::{BlockPointer, ObjectType};
@@ -107,7 +108,7 @@ fn check_at_once(
         .iter()
         .map(|i| batch_read(&group[*i].pointer))
         .collect();
-    let mut stored: Vec<Option<Vec<u8>>> = group.iter().map(|_| None).collect();
+    let mut stored: Vec<Option<BlockBuffer>> = group.iter().map(|_| None).collect();
     for (index, bytes) in plain
         .into_iter()
         .zip(engine.pipeline.vdevs().read_batch(&reads))
@@ -232,7 +233,7 @@ fn decode(
         keys,
     };
     let result = match engine.pipeline.decode(pointer, stored, context) {
-        Ok(contents) if wanted => Ok(Some(contents.unwrap_or_else(|| stored.to_vec()))),
+        Ok(contents) if wanted => Ok(Some(contents.map_or_else(|| stored.to_vec(), Vec::from))),
         Ok(_) => Ok(None),
         Err(error) => Err(problem(error)),
     };
