@@ -122,7 +122,11 @@ impl ObjectType {
     pub const ZVOL_PROP: Self = Self(24);
     pub const ACL: Self = Self(33);
     pub const FUID: Self = Self(35);
+    pub const QUOTA: Self = Self(40);
     pub const SYSTEM_ATTRIBUTES: Self = Self(44);
+    pub const SA_MASTER_NODE: Self = Self(45);
+    pub const SA_REGISTRY: Self = Self(46);
+    pub const SA_LAYOUTS: Self = Self(47);
 }
 
 impl ObjectType {

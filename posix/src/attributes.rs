@@ -168,9 +168,9 @@ impl Attributes {
 }
 
 /// A file system's attribute numbers and layouts, read once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AttributeTables {
-    tables: SaTables,
+    pub(crate) tables: SaTables,
     /// What each number means, if that is known.
     meanings: Vec<Option<Attribute>>,
 }
@@ -216,7 +216,7 @@ impl AttributeTables {
         Ok(Self::new(tables))
     }
 
-    fn new(tables: SaTables) -> Self {
+    pub(crate) fn new(tables: SaTables) -> Self {
         let mut meanings = Vec::new();
         for attribute in Attribute::ALL {
             if let Some(number) = tables.number(attribute).map(usize::from) {

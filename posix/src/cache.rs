@@ -25,6 +25,8 @@ struct Shard {
     bytes: u64,
     /// What the larger of the generations may take together with the other.
     leases: Vec<MemoryLease>,
+    /// How often a znode was removed because its object changed.
+    removals: u64,
 }
 
 impl Shard {
@@ -42,7 +44,7 @@ impl Shard {
         let size = znode.memory_size();
         if self.bytes + size > self.room() {
             let may_grow = self.room() < GENERATION_BYTES_MAX;
-            match may_grow.then(|| memory.lease(LEASE_STEP)) {
+            match may_grow.then(|| memory.lease_spare(LEASE_STEP)) {
                 Some(Ok(lease)) => self.leases.push(lease),
                 Some(Err(_)) | None => self.turn_over(),
             }
@@ -90,9 +92,33 @@ impl ZnodeCache {
     }
 
     /// Keeps `znode`.
+    #[cfg(test)]
     pub(crate) fn insert(&self, znode: &Arc<Znode>) {
         self.shard(znode.id())
             .insert(Arc::clone(znode), &self.memory);
+    }
+
+    /// To be asked for before object `id` is read; see [`Self::insert_read`].
+    pub(crate) fn stamp(&self, id: ObjectId) -> u64 {
+        self.shard(id).removals
+    }
+
+    /// Keeps a znode that was read after [`Self::stamp`], unless it may have changed meanwhile.
+    pub(crate) fn insert_read(&self, znode: &Arc<Znode>, stamp: u64) {
+        let mut shard = self.shard(znode.id());
+        if shard.removals == stamp {
+            shard.insert(Arc::clone(znode), &self.memory);
+        }
+    }
+
+    /// Drops the znode of object `id`, which has changed.
+    pub(crate) fn remove(&self, id: ObjectId) {
+        let mut shard = self.shard(id);
+        shard.removals += 1;
+        if let Some(znode) = shard.young.remove(&id) {
+            shard.bytes = shard.bytes.saturating_sub(znode.memory_size());
+        }
+        shard.old.remove(&id);
     }
 }
 
@@ -121,6 +147,19 @@ mod tests {
         assert!(cache.get(ObjectId(9)).is_none());
         drop(cache);
         assert_eq!(memory.leased(), 0);
+    }
+
+    #[test]
+    fn what_was_read_before_a_change_is_not_kept() {
+        let cache = ZnodeCache::new(MemoryBudget::new(64 << 20));
+        let stamp = cache.stamp(ObjectId(1));
+        cache.remove(ObjectId(1));
+        cache.insert_read(&znode(1), stamp);
+        assert!(cache.get(ObjectId(1)).is_none());
+        cache.insert_read(&znode(1), cache.stamp(ObjectId(1)));
+        assert!(cache.get(ObjectId(1)).is_some());
+        cache.remove(ObjectId(1));
+        assert!(cache.get(ObjectId(1)).is_none());
     }
 
     #[test]

@@ -12,14 +12,15 @@ use crate::znode::{Znode, ZnodeAbsent};
 use cenote_base::ObjectId;
 use cenote_dmu::ObjectSet;
 use cenote_ondisk::objset::ObjsetKind;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// A dataset's files, or a snapshot's.
 #[derive(Debug)]
 pub struct FileSystem {
     set: Arc<ObjectSet>,
     master: MasterNode,
-    tables: Option<AttributeTables>,
+    /// Numbers and layouts of attributes; a writer adds to them.
+    tables: RwLock<Option<Arc<AttributeTables>>>,
     domains: FuidTable,
     znodes: ZnodeCache,
     overlay: Overlay,
@@ -49,7 +50,7 @@ impl FileSystem {
         let file_system = Self {
             set,
             master,
-            tables: tables.transpose()?,
+            tables: RwLock::new(tables.transpose()?.map(Arc::new)),
             domains: domains.unwrap_or_default(),
             znodes,
             overlay: Overlay::default(),
@@ -87,6 +88,7 @@ impl FileSystem {
         if let Some(znode) = self.znodes.get(id) {
             return Ok(znode);
         }
+        let stamp = self.znodes.stamp(id);
         let znode = Arc::new(match self.overlay.nodes.get(&id) {
             Some(None) => return Err(PosixError::NoSuchZnode { object: id }),
             Some(Some(node)) => {
@@ -99,10 +101,11 @@ impl FileSystem {
                     .set
                     .object(id)
                     .map_err(|error| ZnodeAbsent::from(error).0)?;
-                Znode::read(object, self.tables.as_ref())?
+                // After the object: what its attributes need is in the tables by then.
+                Znode::read(object, self.tables().as_deref())?
             }
         });
-        self.znodes.insert(&znode);
+        self.znodes.insert_read(&znode, stamp);
         Ok(znode)
     }
 
@@ -121,6 +124,22 @@ impl FileSystem {
     /// A symbolic link's target.
     pub fn read_link(&self, link: &Znode) -> Result<Vec<u8>, PosixError> {
         link.read_link()
+    }
+
+    /// The attributes' numbers and layouts; none before file system version 5.
+    pub(crate) fn tables(&self) -> Option<Arc<AttributeTables>> {
+        let tables = self.tables.read();
+        tables.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_tables(&self, new: AttributeTables) {
+        let tables = self.tables.write();
+        *tables.unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(new));
+    }
+
+    /// Forgets the znode of an object that has changed.
+    pub(crate) fn forget(&self, id: ObjectId) {
+        self.znodes.remove(id);
     }
 
     pub(crate) fn name_index(&self) -> &NameIndex {

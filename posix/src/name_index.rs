@@ -57,6 +57,9 @@ impl FileSystem {
 
     /// The index of a directory that is worth one, if there is memory for it.
     fn indexed(&self, directory: &Arc<Znode>) -> Result<Option<Arc<Names>>, PosixError> {
+        if self.set().is_writable() {
+            return Ok(None);
+        }
         let size = directory.attributes().size;
         if !(INDEXED_SIZE_MIN..=INDEXED_SIZE_MAX).contains(&size) {
             return Ok(None);

@@ -87,7 +87,12 @@ impl FileSystem {
     /// What `stat` shows of `znode`.
     pub fn stat(&self, znode: &Znode) -> Stat {
         let attributes = znode.attributes();
-        let (used, slots, block_size) = match znode.object() {
+        let newest = match self.set().is_writable() {
+            // Space changes with each sync, attributes do not.
+            true => self.set().object(znode.id()).ok(),
+            false => None,
+        };
+        let (used, slots, block_size) = match newest.as_ref().or(znode.object()) {
             Some(object) => {
                 let dnode = object.dnode();
                 (

@@ -17,7 +17,8 @@ const SYMLINK_LENGTH_MAX: u64 = 64 << 10;
 
 /// An object of a file system.
 ///
-/// It shows the object as it was when it was opened; nothing changes under a read-only pool.
+/// It shows the object's attributes as they were when it was opened; in a writable file system
+/// one opens it anew for each operation.
 #[derive(Debug)]
 pub struct Znode {
     id: ObjectId,
@@ -127,15 +128,21 @@ impl Znode {
     }
 
     /// A directory's entries on disk; `None` if it has none there.
-    pub(crate) fn zap(&self) -> Result<Option<&Zap>, PosixError> {
+    ///
+    /// In a writable file system it is opened each time: a block that is kept here would have to
+    /// be copied by the next change.
+    pub(crate) fn zap(&self) -> Result<Option<Zap>, PosixError> {
         let Some(object) = &self.object else {
             return Ok(None);
         };
         if let Some(zap) = self.zap.get() {
-            return Ok(Some(zap));
+            return Ok(Some(zap.clone()));
         }
         let zap = Zap::open(object.clone())?;
-        Ok(Some(self.zap.get_or_init(|| zap)))
+        if object.set().is_writable() {
+            return Ok(Some(zap));
+        }
+        Ok(Some(self.zap.get_or_init(|| zap).clone()))
     }
 
     /// The small extended attributes.

@@ -148,7 +148,7 @@ impl FatEditor<'_> {
                 Outcome::Replaced => return self.finish_if_changed(),
                 Outcome::Exists => return Err(super::write::exists(&self.object)),
                 Outcome::NoDifferentiator => return Err(self.cannot(TOO_MANY_EQUAL)),
-                Outcome::Full => self.split(leaf_id)?,
+                Outcome::Full => self.split(leaf_id, hash)?,
             }
         }
     }
@@ -166,7 +166,7 @@ impl FatEditor<'_> {
             let max = self.cd_max();
             let add = |leaf: &mut LeafEditor<'_>| add_to_leaf(leaf, hash, cd, max, (key, value));
             match self.edit(leaf_id, add)? {
-                Outcome::Full => self.split(leaf_id)?,
+                Outcome::Full => self.split(leaf_id, hash)?,
                 Outcome::Added => break,
                 _ => return Err(self.cannot(TOO_MANY_EQUAL)),
             }
@@ -244,13 +244,22 @@ impl FatEditor<'_> {
         result.map_err(|source| self.malformed(source))
     }
 
-    /// Splits a leaf in two; doubles the table first if that takes it.
-    fn split(&mut self, leaf_id: BlockId) -> Result<(), DmuError> {
+    /// Splits a leaf in two, for room for an entry of `hash`; doubles the table first if that
+    /// takes it.
+    fn split(&mut self, leaf_id: BlockId, hash: u64) -> Result<(), DmuError> {
         let mut lower = self.block(leaf_id)?.to_vec();
-        let (prefix, length) = {
-            let leaf = LeafEditor::open(&mut lower).map_err(|source| self.malformed(source))?;
-            (leaf.prefix(), leaf.prefix_length())
+        let mut look = || {
+            let leaf = LeafEditor::open(&mut lower)?;
+            Ok((
+                leaf.prefix(),
+                leaf.prefix_length(),
+                leaf.is_filled_by(hash)?,
+            ))
         };
+        let (prefix, length, is_hopeless) = look().map_err(|source| self.malformed(source))?;
+        if is_hopeless {
+            return Err(self.cannot(TOO_MANY_EQUAL));
+        }
         self.finish_growth()?;
         if length > self.header.table_shift {
             return Err(self.inconsistent("a leaf's prefix is longer than the table's index"));

@@ -452,6 +452,17 @@ impl<'a> LeafEditor<'a> {
         Ok(())
     }
 
+    /// Whether every entry has this hash: then no split makes room for another one.
+    pub fn is_filled_by(&self, hash: u64) -> Result<bool, DecodeError> {
+        for number in self.entry_chunks()? {
+            let at = self.chunk(number, CHUNK_ENTRY)?;
+            if self.entry_hash(at) != hash {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Moves the entries of the prefix's upper half into `upper`, a block of the same size that
     /// becomes a leaf; both prefixes grow by a bit.
     pub fn split_into(&mut self, upper: &mut [u8]) -> Result<(), DecodeError> {
