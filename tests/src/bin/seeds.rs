@@ -11,7 +11,8 @@ use cenote_tests::golden::{Golden, workspace_root};
 use cenote_tests::mutate::Devices;
 use cenote_tests::mutate::structure::Structure;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 /// Pools with many kinds of structures.
 const KINDS: [&str; 4] = ["quotas", "snapshots-clones", "large-dnodes", "version28"];
@@ -77,6 +78,8 @@ fn main() -> Result<()> {
         seeds.add("decompress", &[&header, &out[..length]].concat());
         seeds.add("compress", &[&header[..1], data].concat());
     }
+    add_partition_tables(&mut seeds);
+    add_vdev_trees(&mut seeds)?;
     for (target, list) in seeds.by_target {
         let directory = workspace_root().join("fuzz/seeds").join(target);
         fs::create_dir_all(&directory)?;
@@ -120,6 +123,65 @@ fn add_block(seeds: &mut Seeds, what: &str, content: &[u8]) {
             _ => {}
         },
     }
+}
+
+/// Small disks with each kind of partition table; the target makes the checksums right.
+fn add_partition_tables(seeds: &mut Seeds) {
+    const SIZE: usize = 8192;
+    let put = |image: &mut Vec<u8>, at: usize, bytes: &[u8]| {
+        image[1 + at..1 + at + bytes.len()].copy_from_slice(bytes);
+    };
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+    for sector in [512, 4096] {
+        let mut gpt = vec![0; 1 + SIZE];
+        gpt[0] = 65;
+        put(&mut gpt, sector, b"EFI PART");
+        put(&mut gpt, sector + 12, &words(&[92]));
+        // Behind the header, in the same sector where sectors are large: 2 entries of 128 bytes.
+        let entries_sector = if sector == 512 { 2 } else { 1 };
+        put(&mut gpt, sector + 72, &words(&[entries_sector, 0, 2, 128]));
+        if sector == 512 {
+            put(&mut gpt, 1024, &[1; 16]);
+            put(&mut gpt, 1024 + 32, &words(&[34, 0, 99, 0]));
+            put(&mut gpt, 1024 + 128, &[2; 16]);
+            put(&mut gpt, 1024 + 160, &words(&[100, 0, 120, 0]));
+        }
+        seeds.add("partition", &gpt);
+    }
+    // A primary partition, and an extended one that holds two logical ones.
+    let mut mbr = vec![0; 1 + SIZE];
+    mbr[0] = 64;
+    let entry = |kind: u32, first: u32, count: u32| words(&[0, kind, first, count]);
+    put(&mut mbr, 446, &entry(0x83, 8, 16));
+    put(&mut mbr, 462, &entry(0x05, 2, 100));
+    put(&mut mbr, 1024 + 446, &entry(0x83, 1, 4));
+    put(&mut mbr, 1024 + 462, &entry(0x05, 4, 20));
+    put(&mut mbr, 3072 + 446, &entry(0xbf, 1, 4));
+    for table in [0, 1024, 3072] {
+        put(&mut mbr, table + 510, &[0x55, 0xaa]);
+    }
+    seeds.add("partition", &mbr);
+}
+
+/// The configurations of pools with each kind of vdev.
+fn add_vdev_trees(seeds: &mut Seeds) -> Result<()> {
+    for kind in [
+        "mirror2",
+        "raidz1-3",
+        "raidz3-8",
+        "draid2",
+        "device-removal",
+    ] {
+        let Some(golden) = Golden::find(kind)? else {
+            continue;
+        };
+        let device = File::open(golden.devices()?.join(&golden.device_names()[0]))?;
+        let mut config = vec![0; usize::try_from(label::CONFIG_SIZE)?];
+        device.read_exact_at(&mut config, label::CONFIG_OFFSET)?;
+        let config = without_zeros(&config[..config.len() - 40]);
+        seeds.add("vdev_tree", &[&[0x35; 8], config].concat());
+    }
+    Ok(())
 }
 
 /// `bytes` up to the last that is not zero, rounded up to whole words.
