@@ -1,10 +1,12 @@
 //! Runs `cenote` as a user would, each test with a daemon and a directory of its own.
 //!
 //! A run has a limit of time and memory: a test that hangs fails, and says at what. The limits are
-//! watched from outside, so that they hold for any program.
+//! watched from outside, so that they hold for any program. Time counts while the watcher itself
+//! runs: on a machine that is paused or has other things to do nothing is called a hang.
 
 use crate::golden;
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Resource, Rlimit};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
@@ -20,6 +22,12 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Between two looks at a running command.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The most that the time between two looks counts for.
+const POLL_COUNTED_MAX: Duration = Duration::from_millis(50);
+
+/// What the kernel sends a process that used up its processor time.
+const SIGXCPU: i32 = 24;
 
 /// How a command ended.
 #[derive(Debug)]
@@ -92,8 +100,12 @@ impl Outcome {
 pub struct Limits {
     /// Wall time.
     pub time: Duration,
-    /// Resident memory in bytes.
+    /// Resident memory in bytes, looked at now and then.
     pub memory: u64,
+    /// Writable memory in bytes, resident or not: the kernel refuses more.
+    pub data: Option<u64>,
+    /// Processor time in seconds: the kernel ends the program behind it.
+    pub processor: Option<u64>,
 }
 
 impl Default for Limits {
@@ -101,7 +113,32 @@ impl Default for Limits {
         Self {
             time: TIMEOUT,
             memory: 4 << 30,
+            data: None,
+            processor: None,
         }
+    }
+}
+
+impl Limits {
+    /// Has the kernel enforce what it can. The program may have run for a moment.
+    fn impose(&self, child: &Child) -> Result<()> {
+        let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let limits = [(Resource::Data, self.data), (Resource::Cpu, self.processor)];
+        for (resource, value) in limits {
+            if value.is_none() {
+                continue;
+            }
+            let limit = Rlimit {
+                current: value,
+                maximum: value,
+            };
+            match rustix::process::prlimit(process, resource, limit) {
+                // It came to its end already.
+                Ok(_) | Err(rustix::io::Errno::SRCH) => {}
+                Err(error) => return Err(error).context("prlimit"),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -224,6 +261,7 @@ pub fn run(mut command: Command, input: &[u8], limits: Limits) -> Result<Outcome
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| shown.clone())?;
+    limits.impose(&child)?;
     let stdout = collect(child.stdout.take().context("a pipe was asked for")?);
     let stderr = collect(child.stderr.take().context("a pipe was asked for")?);
     let mut stdin = child.stdin.take().context("a pipe was asked for")?;
@@ -232,7 +270,8 @@ pub fn run(mut command: Command, input: &[u8], limits: Limits) -> Result<Outcome
         // A program that ends without reading its input closes the pipe: not our concern.
         let _ = stdin.write_all(&input);
     });
-    let (status, limit, memory_max) = supervise(&mut child, start, limits)?;
+    let (status, limit, memory_max) = supervise(&mut child, limits)?;
+    let limit = limit.or((status.signal() == Some(SIGXCPU)).then_some(Limit::Time));
     let (stdout, stderr) = (finish(stdout)?, finish(stderr)?);
     if feeder.join().is_err() {
         bail!("the thread that writes standard input panicked");
@@ -252,15 +291,19 @@ pub fn run(mut command: Command, input: &[u8], limits: Limits) -> Result<Outcome
 type Ending = (ExitStatus, Option<Limit>, u64);
 
 /// Waits for `child`, and ends it when it passes a limit.
-fn supervise(child: &mut Child, start: Instant, limits: Limits) -> Result<Ending> {
+fn supervise(child: &mut Child, limits: Limits) -> Result<Ending> {
     let mut memory_max = 0;
+    let mut elapsed = Duration::ZERO;
+    let mut last = Instant::now();
     loop {
+        elapsed += last.elapsed().min(POLL_COUNTED_MAX);
+        last = Instant::now();
         if let Some(status) = child.try_wait()? {
             return Ok((status, None, memory_max));
         }
         memory_max = memory_max.max(resident_memory_max(child.id()).unwrap_or(0));
         let passed = match () {
-            () if start.elapsed() > limits.time => Some(Limit::Time),
+            () if elapsed > limits.time => Some(Limit::Time),
             () if memory_max > limits.memory => Some(Limit::Memory),
             () => None,
         };
@@ -330,5 +373,24 @@ mod tests {
             ..Limits::default()
         };
         assert_eq!(shell("exec sleep 30", limits).limit, Some(Limit::Time));
+        let limits = Limits {
+            processor: Some(1),
+            ..Limits::default()
+        };
+        let busy = shell("while :; do :; done", limits);
+        assert_eq!(busy.limit, Some(Limit::Time), "{}", busy.report());
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_refused() {
+        let limits = Limits {
+            data: Some(64 << 20),
+            ..Limits::default()
+        };
+        let greedy = shell(
+            "read x; exec dd if=/dev/zero of=/dev/null bs=100M count=1",
+            limits,
+        );
+        assert!(greedy.code != Some(0), "{}", greedy.report());
     }
 }

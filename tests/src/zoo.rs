@@ -12,17 +12,49 @@ use crate::program::{Cenote, Limits, Outcome, run};
 use crate::random::Random;
 use anyhow::{Context, Result};
 use std::ops::Range;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Resident memory that a reader of any pool may take.
 pub const MEMORY_MAX: u64 = 512 << 20;
 
-/// What a mutant is put through: everything in it is walked, read and verified.
-const COMMANDS: [&[&str]; 2] = [
-    &["manifest", "--recursive", "--sha256"],
-    &["verify", "--quiet", "--all-copies"],
+/// Writable memory that it may ask for: thread stacks and the like come on top of what it uses.
+pub const DATA_MAX: u64 = 512 << 20;
+
+/// Processor time of one command, in seconds.
+const PROCESSOR_TIME: u64 = 30;
+
+/// What each mutant is put through: every block of it is read, decoded and judged.
+const VERIFY: &[&str] = &["verify", "--quiet", "--all-copies", "POOL"];
+
+/// And everything in it is walked.
+const WALK: &[&str] = &["manifest", "--recursive", "POOL"];
+
+/// Contents of files go the way of a reader as well, for each of this many mutants: the hashes
+/// take longer than everything else.
+const READ: &[&str] = &["manifest", "--recursive", "--sha256", "POOL"];
+const READ_INTERVAL: u64 = 4;
+
+/// What mutants are put through in turn, two of these each.
+const INSPECTIONS: [&[&str]; 18] = [
+    &["inspect", "labels"],
+    &["inspect", "intent-log", "POOL"],
+    &["inspect", "uberblocks"],
+    &["inspect", "objects", "--mos", "POOL"],
+    &["inspect", "config", "POOL"],
+    &["inspect", "spacemaps", "--entries", "POOL"],
+    &["inspect", "mos", "POOL"],
+    &["inspect", "dedup", "--entries", "POOL"],
+    &["inspect", "features", "POOL"],
+    &["inspect", "datasets", "POOL"],
+    &["inspect", "history", "POOL"],
+    &["inspect", "zap", "--mos", "POOL", "1"],
+    &["inspect", "objects", "--json", "POOL"],
+    &["inspect", "object", "--mos", "POOL", "2"],
+    &["inspect", "blocks", "POOL", "34"],
+    &["inspect", "bp", "POOL", "34", "0", "0"],
+    &["du", "POOL"],
+    &["find", "POOL"],
 ];
 
 /// A broken promise.
@@ -45,6 +77,8 @@ pub struct Failure {
 pub struct Summary {
     /// Mutants that were run.
     pub mutants: u64,
+    /// Those of them whose checksums are right.
+    pub structural: u64,
     /// Commands that read a mutant to the end without complaint.
     pub clean: u64,
     /// Commands that ended with an error, as they should on damage.
@@ -61,6 +95,7 @@ impl Summary {
     /// Adds what another run found.
     pub fn add(&mut self, other: Summary) {
         self.mutants += other.mutants;
+        self.structural += other.structural;
         self.clean += other.clean;
         self.refused += other.refused;
         self.failures.extend(other.failures);
@@ -80,38 +115,112 @@ pub fn run_kind(kind: &str, seed: u64, numbers: Range<u64>, time: Duration) -> R
     let devices = Devices::open(golden.copy_to(&directory)?)?;
     let structure = Structure::read(&devices)?;
     let options = offline::options(&cenote, &golden)?;
+    let subject = Subject {
+        cenote: &cenote,
+        golden: &golden,
+        directory: &directory,
+        options: &options,
+        time,
+    };
     for number in numbers {
         let mutant = mutant(&devices, structure.as_ref(), kind, seed, number)?;
         let undo = devices.apply(&mutant)?;
-        for command in COMMANDS {
-            let mut line = cenote.command("cenote", command);
-            line.arg("-d").arg(&directory).args(&options);
-            line.arg(&golden.manifest.pool);
-            let outcome = limited(line, time)?;
+        if let Some(report) = subject.visit(number, &mut summary)? {
+            let name = format!("zoo/{kind}-{seed}-{number}");
+            let kept = crate::golden::build_directory().join(name);
+            devices.keep(&kept)?;
+            summary.failures.push(Failure {
+                kind: kind.into(),
+                number,
+                damage: mutant.description.clone(),
+                report,
+                kept,
+            });
+        }
+        summary.mutants += 1;
+        summary.structural += u64::from(mutant.is_structural);
+        devices.restore(undo)?;
+    }
+    Ok(summary)
+}
+
+/// A pool that is being damaged, and how it is looked at.
+struct Subject<'a> {
+    cenote: &'a Cenote,
+    golden: &'a Golden,
+    directory: &'a Path,
+    options: &'a [String],
+    time: Duration,
+}
+
+impl Subject<'_> {
+    /// Puts mutant `number` through its commands; says which promise was broken, if one was.
+    fn visit(&self, number: u64, summary: &mut Summary) -> Result<Option<String>> {
+        let turn = 2 * usize::try_from(number)? % INSPECTIONS.len();
+        let walk = match number % READ_INTERVAL {
+            0 => READ,
+            _ => WALK,
+        };
+        for words in [walk, VERIFY, INSPECTIONS[turn], INSPECTIONS[turn + 1]] {
+            let outcome = self.run(words)?;
             summary.elapsed_max = summary.elapsed_max.max(outcome.elapsed);
             summary.memory_max = summary.memory_max.max(outcome.memory_max);
-            if let Some(report) = broken_promise(&outcome) {
-                let name = format!("zoo/{kind}-{seed}-{number}");
-                let kept = crate::golden::build_directory().join(name);
-                devices.keep(&kept)?;
-                summary.failures.push(Failure {
-                    kind: kind.into(),
-                    number,
-                    damage: mutant.description.clone(),
-                    report,
-                    kept,
-                });
-                break;
+            if let Some(report) = self.broken_promise(&outcome) {
+                return Ok(Some(report));
             }
             match outcome.code {
                 Some(0) => summary.clean += 1,
                 _ => summary.refused += 1,
             }
         }
-        summary.mutants += 1;
-        devices.restore(undo)?;
+        Ok(None)
     }
-    Ok(summary)
+
+    /// Runs a command, `POOL` in it replaced, within the limits of the zoo.
+    fn run(&self, words: &[&str]) -> Result<Outcome> {
+        let pool = self.golden.manifest.pool.as_str();
+        let words: Vec<&str> = words
+            .iter()
+            .map(|word| if *word == "POOL" { pool } else { word })
+            .collect();
+        let mut line = self.cenote.command("cenote", &words);
+        line.arg("-d").arg(self.directory).args(self.options);
+        let limits = Limits {
+            time: self.time,
+            memory: MEMORY_MAX,
+            data: Some(DATA_MAX),
+            processor: Some(PROCESSOR_TIME),
+        };
+        run(line, b"", limits).context("cenote does not start")
+    }
+
+    /// What was promised and not kept, if anything.
+    fn broken_promise(&self, outcome: &Outcome) -> Option<String> {
+        let problem = match () {
+            () if outcome.has_crashed() || outcome.limit.is_some() => "",
+            () if outcome.code == Some(0) => return None,
+            () if outcome.stderr.trim().is_empty() && outcome.stdout.is_empty() => {
+                "it fails and says nothing"
+            }
+            () if !self.names_a_place(outcome) => "it fails and does not say where",
+            () => return None,
+        };
+        Some(format!("{}\n{problem}", outcome.report()))
+    }
+
+    /// Whether a message names the pool, something in it, or a device.
+    fn names_a_place(&self, outcome: &Outcome) -> bool {
+        let said = format!("{}{}", outcome.stderr, outcome.text());
+        let directory = self.directory.to_string_lossy();
+        [
+            self.golden.manifest.pool.as_str(),
+            &directory,
+            "object ",
+            "block <",
+        ]
+        .iter()
+        .any(|place| said.contains(place))
+    }
 }
 
 /// The mutant that these numbers stand for.
@@ -129,27 +238,11 @@ pub fn mutant(
     let start = random.next_u64();
     let mut random = Random::new(start.wrapping_add(number));
     match structure {
-        Some(structure) if random.below(4) > 0 => structure.mutant(&mut random),
+        Some(structure) if random.below(4) > 0 => {
+            let mut mutant = structure.mutant(&mut random)?;
+            mutant.is_structural = true;
+            Ok(mutant)
+        }
         _ => blind::mutant(devices, &mut random),
     }
-}
-
-/// Runs a command within the limits of the zoo.
-fn limited(command: Command, time: Duration) -> Result<Outcome> {
-    let limits = Limits {
-        time,
-        memory: MEMORY_MAX,
-    };
-    run(command, b"", limits).context("cenote does not start")
-}
-
-/// What was promised and not kept, if anything.
-fn broken_promise(outcome: &Outcome) -> Option<String> {
-    let has_spoken = !outcome.stderr.trim().is_empty() || !outcome.stdout.is_empty();
-    let is_silent = outcome.code != Some(0) && !has_spoken;
-    let is_broken = outcome.has_crashed() || outcome.limit.is_some() || is_silent;
-    is_broken.then(|| {
-        let silent = if is_silent { " (and says nothing)" } else { "" };
-        format!("{}{silent}", outcome.report())
-    })
 }

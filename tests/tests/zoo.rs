@@ -1,6 +1,11 @@
 //! A small share of the pool zoo: `cargo xtask zoo --mutants 1000` runs the rest.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use cenote_tests::golden::Golden;
+use cenote_tests::mutate::Devices;
+use cenote_tests::mutate::structure::Structure;
+use cenote_tests::program::Cenote;
+use cenote_tests::random::Random;
 use cenote_tests::{test_golden_pools, zoo};
 use std::time::Duration;
 
@@ -35,4 +40,46 @@ test_golden_pools! { smoke =>
     mirror_offline "mirror-offline", names_folding "names-folding", raidz1_3 "raidz1-3",
     zvol "zvol", dirty_zil "dirty-zil", snapshots_clones "snapshots-clones",
     device_removal "device-removal", version28 "version28", large_dnodes "large-dnodes",
+}
+
+/// Blocks that the mutator moved are whole in all copies, with parity and padding as they should
+/// be: otherwise its mutants would only show how damage is mended.
+fn moved(kind: &str) -> Result<()> {
+    let Some(golden) = Golden::find(kind)? else {
+        return Ok(());
+    };
+    let cenote = Cenote::new()?;
+    let directory = cenote.subdirectory("devices")?;
+    let devices = Devices::open(golden.copy_to(&directory)?)?;
+    let structure = Structure::read(&devices)?.context("every pool has a structure")?;
+    let pool = golden.manifest.pool.as_str();
+    let place = directory.to_str().context("a path in UTF-8")?;
+    for seed in 0..3 {
+        let mutant = structure.harmless_mutant(&mut Random::new(seed))?;
+        let undo = devices.apply(&mutant)?;
+        let words = ["verify", "--json", "--all-copies", "-d", place, pool];
+        let outcome = cenote.run("cenote", &words)?;
+        let report: serde_json::Value = serde_json::from_slice(&outcome.stdout)
+            .with_context(|| format!("{kind} {seed}: {}", outcome.report()))?;
+        let damaged = report["damaged"].as_array().context("a list")?;
+        ensure!(damaged.is_empty(), "{kind} {seed}: {damaged:?}");
+        ensure!(report["bad_copies"] == 0, "{kind} {seed}: {report}");
+        let space = report["space"].to_string();
+        ensure!(
+            space.contains("referenced but not allocated"),
+            "{kind} {seed}: nothing was moved: {space}"
+        );
+        devices.restore(undo)?;
+    }
+    Ok(())
+}
+
+mod moved_blocks_are_whole {
+    use super::*;
+
+    test_golden_pools! { moved =>
+        mirror2 "mirror2", raidz1_3 "raidz1-3", raidz3_8 "raidz3-8", draid2 "draid2",
+        raidz_expanded "raidz-expanded", raidz_expanding "raidz-expanding",
+        raidz2_ashift12_5 "raidz2-ashift12-5", ashift13 "ashift13",
+    }
 }

@@ -5,6 +5,7 @@
 use anyhow::{Context, Result, bail};
 use cenote_tests::golden;
 use cenote_tests::zoo::{self, Summary};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -12,10 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long one command may take on a damaged pool.
-const TIME: Duration = Duration::from_secs(20);
+const TIME: Duration = Duration::from_secs(60);
 
 /// Mutants that a thread takes at once, with a copy of the devices of its own.
-const BATCH: u64 = 50;
+const BATCH: u64 = 250;
 
 struct Options {
     numbers: Range<u64>,
@@ -49,11 +50,12 @@ fn options() -> Result<Options> {
             value.parse().with_context(|| format!("{argument} {value}"))
         };
         match argument.as_str() {
-            "--mutants" => options.numbers = 0..number()?,
+            "--mutants" => options.numbers.end = number()?,
             "--mutant" => {
                 let number = number()?;
                 options.numbers = number..number + 1;
             }
+            "--from" => options.numbers.start = number()?,
             "--seed" => options.seed = number()?,
             _ if argument.starts_with('-') => bail!("unknown option {argument}"),
             _ => options.kinds.push(argument),
@@ -79,7 +81,7 @@ fn run(options: &Options) -> Result<usize> {
         }
     }
     let batches = Mutex::new(batches);
-    let total = Mutex::new(Summary::default());
+    let total = Mutex::new(BTreeMap::new());
     let threads = thread::available_parallelism().map_or(2, usize::from);
     let results: Vec<Result<()>> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
@@ -92,27 +94,36 @@ fn run(options: &Options) -> Result<usize> {
         workers.into_iter().map(join).collect()
     });
     results.into_iter().collect::<Result<()>>()?;
-    let total = total
+    let by_kind = total
         .into_inner()
         .map_err(|_| anyhow::anyhow!("a worker panicked"))?;
-    let failures = total.failures.len();
-    println!(
-        "{} mutants in {:.0?}: {} commands read to the end, {} ended with an error, {failures} \
-         broke a promise; the slowest took {:.1?}, the largest {} MiB",
-        total.mutants,
-        start.elapsed(),
-        total.clean,
-        total.refused,
-        total.elapsed_max,
-        total.memory_max >> 20
-    );
-    Ok(failures)
+    let mut total = Summary::default();
+    for (kind, summary) in by_kind {
+        println!("{kind}: {}", line(&summary));
+        total.add(summary);
+    }
+    println!("all in {:.0?}: {}", start.elapsed(), line(&total));
+    Ok(total.failures.len())
+}
+
+fn line(summary: &Summary) -> String {
+    format!(
+        "{} mutants, {} of them with right checksums; {} commands read to the end, {} ended with \
+         an error, {} broke a promise; the slowest took {:.1?}, the largest {} MiB",
+        summary.mutants,
+        summary.structural,
+        summary.clean,
+        summary.refused,
+        summary.failures.len(),
+        summary.elapsed_max,
+        summary.memory_max >> 20
+    )
 }
 
 fn work(
     seed: u64,
     batches: &Mutex<Vec<(String, Range<u64>)>>,
-    total: &Mutex<Summary>,
+    total: &Mutex<BTreeMap<String, Summary>>,
 ) -> Result<()> {
     loop {
         let batch = batches.lock().expect("no holder panics").pop();
@@ -120,7 +131,7 @@ fn work(
             return Ok(());
         };
         let summary = zoo::run_kind(&kind, seed, numbers.clone(), TIME)?;
-        println!("{kind} {numbers:?}: {} failures", summary.failures.len());
+        println!("{kind} {numbers:?}: {}", line(&summary));
         for failure in &summary.failures {
             let number = failure.number;
             println!(
@@ -130,6 +141,7 @@ fn work(
             println!("  the pool is kept in {}", failure.kept.display());
             println!("  again: cargo xtask zoo --seed {seed} --mutant {number} {kind}");
         }
-        total.lock().expect("no holder panics").add(summary);
+        let mut total = total.lock().expect("no holder panics");
+        total.entry(kind).or_default().add(summary);
     }
 }

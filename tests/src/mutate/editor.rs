@@ -6,7 +6,7 @@ use super::tree::{Node, Tree};
 use super::{Devices, Write};
 use anyhow::{Context, Result, ensure};
 use cenote_codec::{Endian, checksum};
-use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, label, wire};
+use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, wire};
 use std::collections::BTreeMap;
 
 const WORD_PROPERTIES: usize = 6;
@@ -23,22 +23,9 @@ impl FreeSpace {
     /// The largest stretch at the end of a vdev on which no device ever held data.
     pub fn find(devices: &Devices, labels: &Labels) -> Result<Self> {
         let mut best: Option<Self> = None;
-        let vdevs = labels.flat.iter().enumerate();
+        let vdevs = labels.tops.iter().enumerate();
         for (index, vdev) in vdevs.filter(|(_, vdev)| !vdev.is_log) {
-            let mut start = 0;
-            let mut end = u64::MAX;
-            for device in &vdev.devices {
-                let size = devices.size(*device)?;
-                let area = label::allocatable_size(size).context("room for labels")?;
-                end = end.min(area);
-                let tail = area + label::DATA_OFFSET;
-                let segments = devices.segments(*device)?;
-                let last = segments.iter().rev().find(|(start, _)| *start < tail);
-                let used = last.map_or(0, |(_, end)| (*end).min(tail));
-                start = start.max(used.saturating_sub(label::DATA_OFFSET));
-            }
-            let unit = 1_u64 << vdev.ashift;
-            let (start, end) = (start.next_multiple_of(unit), end - end % unit);
+            let (start, end) = vdev.unused(devices)?;
             let size = end.saturating_sub(start);
             if best
                 .as_ref()
@@ -51,7 +38,7 @@ impl FreeSpace {
                 });
             }
         }
-        best.context("no vdev is a disk or a mirror")
+        best.context("no vdev can be written to")
     }
 }
 
@@ -132,21 +119,11 @@ impl<'a> Editor<'a> {
             size > 0 && size.is_multiple_of(512),
             "a block of {size} bytes"
         );
-        let vdev = &self.labels.flat[self.free.vdev];
-        let allocated = size.next_multiple_of(1 << vdev.ashift);
-        let offset = *cursor;
-        ensure!(
-            offset + allocated <= self.free.end,
-            "no unused space is left"
-        );
-        *cursor += allocated;
-        for device in &vdev.devices {
-            writes.push(Write {
-                device: *device,
-                offset: offset + label::DATA_OFFSET,
-                bytes: content.to_vec(),
-            });
-        }
+        let vdev = &self.labels.tops[self.free.vdev];
+        let birth = node.pointer.logical_birth();
+        let offset = vdev.allocate(cursor, self.free.end, size, birth)?;
+        let allocated = vdev.allocated(size, birth);
+        writes.extend(vdev.write(offset, content, birth));
         let dva = Dva::new(vdev.id, offset, allocated);
         Ok(pointer_to(&node.pointer, dva, content, endian))
     }

@@ -1,32 +1,23 @@
 //! Labels and uberblocks of a pool's devices: found, changed, and sealed again.
 
+use super::vdev::TopVdev;
 use super::{Devices, Write};
 use anyhow::{Context, Result, bail};
-use cenote_base::VdevId;
+use cenote_base::{Txg, VdevId};
 use cenote_codec::Endian;
 use cenote_codec::checksum::sha256;
 use cenote_ondisk::embedded_checksum::{self, TRAILER_SIZE, Trailer};
 use cenote_ondisk::label::{self, LABELS, UberblockRing};
-use cenote_ondisk::{BlockPointer, PoolConfig, Uberblock, VdevKind, byteswap};
+use cenote_ondisk::{BlockPointer, PoolConfig, Uberblock, VdevConfig, byteswap};
+use std::collections::{BTreeMap, HashMap};
 
 /// Where the root block pointer's words stand in an uberblock: format/1 1.3.
 const ROOT_POINTER_OFFSET: usize = 0x28;
 
-/// A top-level vdev whose address space is that of each of its devices.
-pub(super) struct FlatVdev {
-    pub id: VdevId,
-    /// Indexes of the devices.
-    pub devices: Vec<usize>,
-    /// log2 of the allocation unit.
-    pub ashift: u32,
-    /// Whether it holds intent logs only.
-    pub is_log: bool,
-}
-
 /// What the labels say.
 pub(super) struct Labels {
     /// The top-level vdevs that blocks can be written to.
-    pub flat: Vec<FlatVdev>,
+    pub tops: Vec<TopVdev>,
     /// The newest uberblock.
     pub best: Uberblock,
     /// Where it stands: device, offset and size of each copy.
@@ -36,33 +27,19 @@ pub(super) struct Labels {
 impl Labels {
     /// Reads the labels of all devices.
     pub fn read(devices: &Devices) -> Result<Self> {
-        let mut flat: Vec<FlatVdev> = Vec::new();
         let mut best: Option<Uberblock> = None;
         let mut slots = Vec::new();
+        let mut by_guid = HashMap::new();
+        let mut trees: BTreeMap<VdevId, (Txg, bool, VdevConfig)> = BTreeMap::new();
         for device in 0..devices.count() {
             let Some(config) = config(devices, device)? else {
                 continue;
             };
+            by_guid.extend(config.guid.map(|guid| (guid, device)));
             let Some(tree) = config.vdev_tree else {
                 continue;
             };
-            let ashift = tree.ashift.unwrap_or(label::ASHIFT_MIN);
-            let is_flat = matches!(
-                tree.kind,
-                VdevKind::Disk | VdevKind::File | VdevKind::Mirror
-            );
-            if let Some(id) = tree.id.filter(|_| is_flat) {
-                match flat.iter_mut().find(|vdev| vdev.id == id) {
-                    Some(vdev) => vdev.devices.push(device),
-                    None => flat.push(FlatVdev {
-                        id,
-                        devices: vec![device],
-                        ashift,
-                        is_log: config.is_log || tree.is_log,
-                    }),
-                }
-            }
-            for (offset, size, uberblock) in uberblocks(devices, device, ashift)? {
+            for (offset, size, uberblock) in uberblocks(devices, device, tree.ashift)? {
                 match best.as_ref().map(|best| uberblock.rank().cmp(&best.rank())) {
                     Some(std::cmp::Ordering::Less) => continue,
                     Some(std::cmp::Ordering::Equal) => {}
@@ -71,9 +48,23 @@ impl Labels {
                 slots.push((device, offset, size));
                 best = Some(uberblock);
             }
+            let txg = config.txg.unwrap_or_default();
+            let Some(id) = tree.id else {
+                continue;
+            };
+            if trees.get(&id).is_none_or(|(newest, ..)| *newest < txg) {
+                trees.insert(id, (txg, config.is_log, tree));
+            }
         }
         let best = best.context("no device has a valid uberblock")?;
-        Ok(Self { flat, best, slots })
+        let tops = trees
+            .values()
+            .filter_map(|(_, is_log, tree)| TopVdev::new(tree, &by_guid, *is_log, &best));
+        Ok(Self {
+            tops: tops.collect(),
+            best,
+            slots,
+        })
     }
 
     /// The writes that make `root` the newest uberblock's root.
@@ -188,9 +179,9 @@ fn config(devices: &Devices, device: usize) -> Result<Option<PoolConfig>> {
 fn uberblocks(
     devices: &Devices,
     device: usize,
-    ashift: u32,
+    ashift: Option<u32>,
 ) -> Result<Vec<(u64, usize, Uberblock)>> {
-    let ring = UberblockRing::new(ashift);
+    let ring = UberblockRing::new(ashift.unwrap_or(label::ASHIFT_MIN));
     let mut found = Vec::new();
     for start in label_starts(devices, device)? {
         for slot in 0..ring.slots() {

@@ -3,9 +3,9 @@
 //! A log block is changed in its place: its checksum covers a verifier from the pointer to it,
 //! not a sum, so nothing above it has to change. Encrypted ones are left alone.
 
-use super::labels::FlatVdev;
 use super::tree::{Role, Tree};
-use super::{Devices, Mutant, Write};
+use super::vdev::TopVdev;
+use super::{Devices, Mutant};
 use crate::random::Random;
 use anyhow::Result;
 use cenote_codec::Endian;
@@ -13,7 +13,7 @@ use cenote_codec::checksum::fletcher4;
 use cenote_ondisk::embedded_checksum;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::block::{self, LogBlock};
-use cenote_ondisk::{BlockPointer, ChecksumKind, label, wire};
+use cenote_ondisk::{BlockPointer, ChecksumKind, wire};
 
 /// Where an object set keeps its log's header: format/2b 3.
 const HEADER_OFFSET: usize = 512;
@@ -27,14 +27,15 @@ const CHAIN_MAX: usize = 1000;
 /// A valid log block.
 pub(super) struct Log {
     pointer: BlockPointer,
-    devices: Vec<usize>,
+    /// The vdev's position among those that can be written to.
+    vdev: usize,
     content: Vec<u8>,
     /// Bytes that the checksum covers, and where the records are.
     block: LogBlock,
 }
 
 /// The blocks of all logs that are not encrypted.
-pub(super) fn find(devices: &Devices, flat: &[FlatVdev], tree: &Tree) -> Vec<Log> {
+pub(super) fn find(devices: &Devices, tops: &[TopVdev], tree: &Tree) -> Vec<Log> {
     let mut logs = Vec::new();
     for node in tree.nodes.iter().filter(|node| node.role == Role::Objset) {
         let header = node.content.get(HEADER_OFFSET..);
@@ -42,7 +43,7 @@ pub(super) fn find(devices: &Devices, flat: &[FlatVdev], tree: &Tree) -> Vec<Log
             continue;
         };
         let mut pointer = header.log;
-        while let Some(log) = read(devices, flat, pointer) {
+        while let Some(log) = read(devices, tops, pointer) {
             let next = log.block.continues(&pointer).then_some(log.block.next);
             logs.push(log);
             match next {
@@ -55,20 +56,20 @@ pub(super) fn find(devices: &Devices, flat: &[FlatVdev], tree: &Tree) -> Vec<Log
 }
 
 /// The block that `pointer` leads to, if it is a valid one.
-fn read(devices: &Devices, flat: &[FlatVdev], pointer: BlockPointer) -> Option<Log> {
+fn read(devices: &Devices, tops: &[TopVdev], pointer: BlockPointer) -> Option<Log> {
     if pointer.is_hole() || pointer.uses_crypt() {
         return None;
     }
     let dva = pointer.dva(0);
-    let vdev = flat.iter().find(|vdev| vdev.id == dva.vdev())?;
-    let offset = dva.offset() + label::DATA_OFFSET;
+    let vdev = tops.iter().position(|vdev| vdev.id == dva.vdev())?;
     let size = usize::try_from(pointer.physical_size()).ok()?;
-    let content = devices.read(*vdev.devices.first()?, offset, size).ok()?;
+    let birth = pointer.physical_birth();
+    let content = tops[vdev].read(devices, 0, dva.offset(), size, birth)?;
     let block = LogBlock::decode(&content, ChecksumKind::Zilog2).ok()?;
     let is_right = sealed(&pointer, &content, block.covered)? == content;
-    is_right.then(|| Log {
+    is_right.then_some(Log {
         pointer,
-        devices: vdev.devices.clone(),
+        vdev,
         content,
         block,
     })
@@ -86,6 +87,7 @@ fn sealed(pointer: &BlockPointer, content: &[u8], covered: usize) -> Option<Vec<
 /// Some words of a block's records, or of its chain structure, get interesting values.
 pub(super) fn mutant(
     logs: &[Log],
+    tops: &[TopVdev],
     random: &mut Random,
     interesting: impl Fn(&mut Random, u64) -> u64,
 ) -> Result<Mutant> {
@@ -107,17 +109,13 @@ pub(super) fn mutant(
         content[at..at + 8].copy_from_slice(&value.to_le_bytes());
         done.push(format!("word at {at} from {old:#x} to {value:#x}"));
     }
-    let offset = log.pointer.dva(0).offset() + label::DATA_OFFSET;
     let bytes = sealed(&log.pointer, &content, log.block.covered).unwrap_or(content);
-    let writes = log.devices.iter().map(|device| Write {
-        device: *device,
-        offset,
-        bytes: bytes.clone(),
-    });
+    let offset = log.pointer.dva(0).offset();
+    let writes = tops[log.vdev].write(offset, &bytes, log.pointer.physical_birth());
     let sequence = block::sequence(&log.pointer);
     Ok(Mutant {
         description: format!("log block {sequence}: {}", done.join(", ")),
-        writes: writes.collect(),
+        writes,
         ..Mutant::default()
     })
 }

@@ -11,7 +11,7 @@
 //! A mutant is a list of writes and a sentence that says what was done. Applying one returns what
 //! takes it back, so that one copy of a pool serves for thousands.
 //!
-//! The second family needs to write: it works on pools whose top-level vdevs are disks or mirrors.
+//! The second family needs to write, with the parity that belongs to it where there is any.
 //! Encrypted blocks are left alone, as the block above them holds MACs that need the key.
 
 pub mod blind;
@@ -21,6 +21,7 @@ mod labels;
 mod log;
 pub mod structure;
 mod tree;
+mod vdev;
 
 use anyhow::{Context, Result};
 use std::fs::{self, File, OpenOptions};
@@ -47,6 +48,8 @@ pub struct Mutant {
     pub writes: Vec<Write>,
     /// Devices that are cut short: device and new length in bytes.
     pub truncations: Vec<(usize, u64)>,
+    /// Whether all checksums are right, so that the damage reaches the decoders.
+    pub is_structural: bool,
 }
 
 /// The devices of one pool, open for changes.

@@ -37,19 +37,19 @@ const MICROZAP_ENTRY_SIZE: usize = 64;
 const ATTEMPTS_MAX: usize = 100;
 
 impl<'a> Structure<'a> {
-    /// Reads the structure of a pool; `None` if no vdev of it is a disk or a mirror.
+    /// Reads the structure of a pool; `None` if no vdev of it can be written to.
     pub fn read(devices: &'a Devices) -> Result<Option<Self>> {
         let labels = Labels::read(devices)?;
-        if labels.flat.is_empty() {
+        if labels.tops.is_empty() {
             return Ok(None);
         }
         let tree = match Tree::read(devices, &labels) {
             Ok(tree) => tree,
-            // The root lies on a vdev that is neither a disk nor a mirror.
+            // The root lies where nothing can be read without the pool's own tables.
             Err(_) => return Ok(None),
         };
         let free = FreeSpace::find(devices, &labels)?;
-        let logs = log::find(devices, &labels.flat, &tree);
+        let logs = log::find(devices, &labels.tops, &tree);
         let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, node) in tree.nodes.iter().enumerate() {
             let what = match node.role {
@@ -96,9 +96,10 @@ impl<'a> Structure<'a> {
         match random.below(20) {
             0 => self.uberblock_mutant(random),
             1 => self.label_mutant(random),
-            2..=6 if !self.logs.is_empty() => log::mutant(&self.logs, random, |random, old| {
-                interesting(random, old, 1)
-            }),
+            2..=6 if !self.logs.is_empty() => {
+                let interesting = |random: &mut Random, old| interesting(random, old, 1);
+                log::mutant(&self.logs, &self.labels.tops, random, interesting)
+            }
             _ => self.tree_mutant(random),
         }
     }

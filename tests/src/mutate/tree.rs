@@ -4,13 +4,14 @@
 //! through it backwards. Contents of files and volumes are left out: a reader only copies them.
 
 use super::Devices;
-use super::labels::{FlatVdev, Labels};
+use super::labels::Labels;
+use super::vdev::TopVdev;
 use anyhow::{Context, Result, ensure};
 use cenote_codec::compress::decompress;
 use cenote_codec::{Compression, Endian, checksum};
 use cenote_ondisk::block_pointer::{BLOCK_POINTER_SIZE, Protection};
 use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE};
-use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dnode, ObjectType, label};
+use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dnode, ObjectType};
 use std::collections::BTreeSet;
 
 /// More blocks than any golden pool has.
@@ -87,7 +88,7 @@ impl Tree {
             if !is_wanted(&child.pointer) || !seen.insert(child.pointer.words) {
                 continue;
             }
-            let Some(content) = read_block(devices, &labels.flat, &child.pointer) else {
+            let Some(content) = read_block(devices, &labels.tops, &child.pointer) else {
                 continue;
             };
             let index = tree.nodes.len();
@@ -239,19 +240,19 @@ fn dataset_child(dnode: &Dnode, at: usize, index: usize) -> Option<Child> {
 }
 
 /// A block's contents from the first copy that can be read.
-fn read_block(devices: &Devices, flat: &[FlatVdev], pointer: &BlockPointer) -> Option<Vec<u8>> {
+fn read_block(devices: &Devices, tops: &[TopVdev], pointer: &BlockPointer) -> Option<Vec<u8>> {
     let logical = usize::try_from(pointer.logical_size()).ok()?;
     if let Some(payload) = pointer.embedded_payload() {
         return expand(pointer, &payload, logical).ok();
     }
     let physical = usize::try_from(pointer.physical_size()).ok()?;
     for dva in pointer.dvas().filter(|dva| !dva.is_gang()) {
-        let Some(vdev) = flat.iter().find(|vdev| vdev.id == dva.vdev()) else {
+        let Some(vdev) = tops.iter().find(|vdev| vdev.id == dva.vdev()) else {
             continue;
         };
-        for device in &vdev.devices {
-            let offset = dva.offset() + label::DATA_OFFSET;
-            if let Ok(stored) = devices.read(*device, offset, physical)
+        let birth = pointer.physical_birth();
+        for copy in 0..vdev.copies() {
+            if let Some(stored) = vdev.read(devices, copy, dva.offset(), physical, birth)
                 && is_right(pointer, &stored)
                 && let Ok(content) = expand(pointer, &stored, logical)
             {
