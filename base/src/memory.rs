@@ -93,6 +93,21 @@ impl MemoryBudget {
         outcome
     }
 
+    /// As [`Self::lease`], for what is kept and could be done without: refused unless half of the
+    /// budget is left for what must be had.
+    pub fn lease_spare(self: &Arc<Self>, bytes: u64) -> Result<MemoryLease, MemoryExceeded> {
+        let lease = self.lease(bytes)?;
+        let leased = self.leased();
+        match leased <= self.limit / 2 {
+            true => Ok(lease),
+            false => Err(MemoryExceeded {
+                wanted: bytes,
+                leased,
+                limit: self.limit,
+            }),
+        }
+    }
+
     /// The limit in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
@@ -155,6 +170,14 @@ mod tests {
             budget.lease(u64::MAX).is_err(),
             "a sum past 2^64 is refused, not wrapped"
         );
+    }
+
+    #[test]
+    fn what_could_be_done_without_leaves_half() {
+        let budget = MemoryBudget::new(100);
+        let kept: Vec<_> = (0..10).map_while(|_| budget.lease_spare(10).ok()).collect();
+        assert_eq!((kept.len(), budget.leased()), (5, 50));
+        assert!(budget.lease(50).is_ok());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use cenote_base::metrics::Counter;
 use cenote_device::BlockBuffer;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The name of a block's contents: where its first copy is and when that was allocated.
@@ -85,7 +86,7 @@ struct Shard {
 pub struct ArcCache {
     shards: Vec<Mutex<Shard>>,
     hasher: BlockHashState,
-    limit: u64,
+    limit: AtomicU64,
     pub(crate) counters: ArcCounters,
 }
 
@@ -103,7 +104,7 @@ impl ArcCache {
         Self {
             shards,
             hasher: BlockHashState::new(),
-            limit,
+            limit: AtomicU64::new(limit),
             counters: ArcCounters::default(),
         }
     }
@@ -116,7 +117,16 @@ impl ArcCache {
 
     /// The limit in bytes.
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Sets another limit; what is above it is dropped before this returns.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
+        let count = self.shards.len() as u64;
+        for shard in &self.shards {
+            lock(shard).set_limit(limit / count);
+        }
     }
 
     /// The block, if it is cached.
@@ -143,6 +153,11 @@ impl ArcCache {
     /// Caches a block; a block larger than a shard is not kept.
     pub fn insert(&self, id: BlockId, block: Arc<BlockBuffer>) {
         lock(self.shard(&id)).insert(id, block);
+    }
+
+    /// Forgets a block.
+    pub fn remove(&self, id: &BlockId) {
+        lock(self.shard(id)).remove(id);
     }
 
     /// Forgets everything.
@@ -191,6 +206,12 @@ impl Shard {
         }
     }
 
+    fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+        self.recent_target = self.recent_target.min(limit);
+        self.shrink();
+    }
+
     fn bytes(&self, list: ListId) -> u64 {
         self.lists[list as usize].bytes
     }
@@ -226,6 +247,14 @@ impl Shard {
         }
         self.shrink();
         assert!(self.bytes(Recent) + self.bytes(Frequent) <= self.limit);
+    }
+
+    fn remove(&mut self, id: &BlockId) {
+        if let Some(node) = self.index.remove(id) {
+            self.unlink(node);
+            self.nodes[node].block = None;
+            self.free.push(node);
+        }
     }
 
     /// Moves the target towards the list whose ghost came back.
@@ -364,6 +393,23 @@ mod tests {
         }
         cache.insert(id(1 << 40), block(100_001));
         assert!(!cache.contains(&id(1 << 40)), "larger than the cache");
+    }
+
+    #[test]
+    fn a_smaller_limit_holds_at_once() {
+        let cache = ArcCache::new(256 << 20);
+        for n in 0..1000 {
+            cache.insert(id(n), block(100_000));
+        }
+        let before = cache.bytes();
+        cache.set_limit(4 << 20);
+        assert!(before > 90_000_000 && cache.bytes() <= 4 << 20);
+        cache.set_limit(256 << 20);
+        for n in 0..1000 {
+            cache.insert(id(n), block(100_000));
+        }
+        assert_eq!(cache.bytes(), before, "room again");
+        assert_eq!(cache.limit(), 256 << 20);
     }
 
     #[test]

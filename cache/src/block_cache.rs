@@ -5,7 +5,7 @@ use crate::flight::Flights;
 use cenote_base::Bookmark;
 use cenote_device::BlockBuffer;
 use cenote_io::{IoError, ObjsetKeys, Pipeline, ReadContext, Workers};
-use cenote_ondisk::BlockPointer;
+use cenote_ondisk::{BlockPointer, CompressionKind};
 use std::sync::Arc;
 
 /// A block's logical contents in little-endian form.
@@ -73,6 +73,20 @@ impl BlockCache {
     /// Bytes cached now: stored, decoded.
     pub fn bytes(&self) -> [u64; 2] {
         [self.stored.bytes(), self.decoded.bytes()]
+    }
+
+    /// Sets other limits; what is above them is dropped before this returns.
+    pub fn set_limits(&self, limits: CacheLimits) {
+        self.stored.set_limit(limits.stored);
+        self.decoded.set_limit(limits.decoded);
+    }
+
+    /// The limits now.
+    pub fn limits(&self) -> CacheLimits {
+        CacheLimits {
+            stored: self.stored.limit(),
+            decoded: self.decoded.limit(),
+        }
     }
 
     /// The limit of the decoded part in bytes.
@@ -174,6 +188,25 @@ impl BlockCache {
             self.decoded.insert(id, Arc::clone(&contents));
         }
         Ok(contents)
+    }
+
+    /// Takes over the contents of a block that was just written, in place of an older state of
+    /// the same address and birth.
+    pub fn insert_written(&self, pointer: &BlockPointer, contents: Block) {
+        if pointer.is_embedded() || pointer.is_hole() {
+            return;
+        }
+        let id = id_of(pointer);
+        let as_stored = pointer.physical_size() == pointer.logical_size();
+        if as_stored && !pointer.uses_crypt() {
+            self.decoded.remove(&id);
+            self.stored.remove(&id);
+            self.stored.insert(id, contents);
+        } else {
+            self.stored.remove(&id);
+            self.decoded.remove(&id);
+            self.decoded.insert(id, contents);
+        }
     }
 
     /// Forgets all decoded copies: called when a key is unloaded.

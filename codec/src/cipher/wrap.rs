@@ -26,6 +26,11 @@ pub enum WrappingKeyError {
 pub struct WrappingKey([u8; 32]);
 
 impl WrappingKey {
+    /// The key itself, to be handed to another process of the same user.
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// `keyformat=raw`.
     ///
     /// # Errors
