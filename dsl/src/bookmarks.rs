@@ -87,7 +87,9 @@ impl Dsl {
         let object = self.mos().object(id)?;
         let bonus = &object.dnode().bonus;
         let spill = object.spill()?;
-        let bytes = spill.as_deref().map_or(bonus.as_slice(), |spill| &spill[..]);
+        let bytes = spill
+            .as_deref()
+            .map_or(bonus.as_slice(), |spill| &spill[..]);
         let header = RedactionListHeader::decode(bytes);
         let header = header.map_err(|source| DslError::decode(id, source))?;
         Ok(Some(header.snapshots))

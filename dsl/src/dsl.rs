@@ -9,6 +9,7 @@ use crate::keys::KeyStore;
 use crate::name::DatasetName;
 use crate::object_directory::{ObjectDirectory, keys};
 use crate::objset_cache::ObjsetCache;
+use crate::write::Heads;
 use cenote_base::ObjectId;
 use cenote_dmu::{Object, ObjectSet, Zap};
 use cenote_ondisk::ObjectType;
@@ -41,6 +42,7 @@ pub struct Dsl {
     root_directory: ObjectId,
     origin_snapshot: Option<ObjectId>,
     pub(crate) objsets: ObjsetCache,
+    pub(crate) heads: Heads,
     keys: KeyStore,
     /// What dedup and cloning save, once somebody asked.
     saved: Mutex<Option<u64>>,
@@ -75,6 +77,7 @@ impl Dsl {
             root_directory,
             origin_snapshot: None,
             objsets: ObjsetCache::default(),
+            heads: Heads::default(),
             keys: KeyStore::default(),
             saved: Mutex::default(),
             names: Mutex::default(),

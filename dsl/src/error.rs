@@ -158,7 +158,9 @@ pub enum DslError {
         property: &'static str,
     },
     /// The pool lacks a feature that the change needs.
-    #[error("the feature '{feature}' is not enabled; 'zpool set feature@{feature}=enabled' does it")]
+    #[error(
+        "the feature '{feature}' is not enabled; 'zpool set feature@{feature}=enabled' does it"
+    )]
     FeatureDisabled {
         /// The feature's name.
         feature: String,

@@ -224,8 +224,11 @@ impl Dsl {
     pub fn load_wrapping_key(
         self: &Arc<Self>,
         directory: &Arc<Directory>,
-        wrapping: WrappingKey,
+        wrapping: &[u8],
     ) -> Result<(), DslError> {
+        let wrapping = WrappingKey::from_raw(wrapping).map_err(|_| DslError::WrongKey {
+            name: directory.name().clone(),
+        })?;
         self.take_wrapping_key(directory, wrapping, false)
     }
 
@@ -255,7 +258,9 @@ impl Dsl {
     pub fn loaded_keys(self: &Arc<Self>) -> Result<Vec<(Arc<Directory>, WrappingKey)>, DslError> {
         // Looking for names reads the pool, so not under the lock.
         let loaded = self.keys().lock().wrapping.clone();
-        let named = loaded.into_iter().map(|(root, key)| Ok((self.directory_of(root)?, key)));
+        let named = loaded
+            .into_iter()
+            .map(|(root, key)| Ok((self.directory_of(root)?, key)));
         named.collect()
     }
 

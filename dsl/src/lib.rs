@@ -40,6 +40,7 @@ mod resume_token;
 mod space;
 #[cfg(test)]
 mod testing;
+pub mod write;
 
 pub use bookmarks::Bookmark;
 pub use check::{CheckProblem, check};

@@ -55,6 +55,9 @@ impl ObjsetCache {
 impl Dsl {
     /// The object set of a dataset, with its keys if it has some and they are loaded.
     pub(crate) fn objset_of(&self, dataset: &Dataset) -> Result<Arc<ObjectSet>, DslError> {
+        if let Some(head) = self.open_head(dataset.id()) {
+            return Ok(Arc::clone(head.set()));
+        }
         let root = dataset.phys().block_pointer;
         let keys = self.objset_keys(dataset.directory())?;
         if let Some(set) = self.objsets.get(dataset.id())

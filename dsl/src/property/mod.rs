@@ -7,6 +7,7 @@
 //! key: they are authenticated and not encrypted.
 
 mod computed;
+pub mod parse;
 pub mod stored;
 pub mod table;
 mod value;

@@ -193,7 +193,10 @@ impl SyncContext<'_> {
         };
         let count = usize::try_from(header.subobject_count).unwrap_or(usize::MAX);
         if count > SUBOBJECTS_MAX {
-            return Err(DslError::structure(id, "a list of blocks has too many parts"));
+            return Err(DslError::structure(
+                id,
+                "a list of blocks has too many parts",
+            ));
         }
         let mut bytes = vec![0; count * 8];
         self.mos().object(id)?.read(0, &mut bytes)?;
@@ -214,7 +217,10 @@ impl SyncContext<'_> {
         loop {
             let id = *path.last().expect("the list itself is on it");
             if path.len() > 64 {
-                return Err(DslError::structure(list, "lists of blocks are nested too deep"));
+                return Err(DslError::structure(
+                    list,
+                    "lists of blocks are nested too deep",
+                ));
             }
             let object = self.mos().object(id)?;
             let mut header = header_of(&object)?;

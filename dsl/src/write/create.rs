@@ -83,7 +83,8 @@ impl SyncContext<'_> {
         parent: Option<ObjectId>,
         component: &[u8],
     ) -> Result<ObjectId, DslError> {
-        let id = self.create_bonus_object(ObjectType::DSL_DIR, DslDir::default().encode().into())?;
+        let id =
+            self.create_bonus_object(ObjectType::DSL_DIR, DslDir::default().encode().into())?;
         let phys = DslDir {
             creation_time: self.seconds(),
             parent,

@@ -44,7 +44,9 @@ impl SyncContext<'_> {
     fn deadlist_entries(&self, deadlist: ObjectId) -> Result<Vec<DeadlistEntry>, DslError> {
         let open = Deadlist::open(self.dsl, deadlist)?;
         let problem = "a deadlist of a pool before version 26 cannot be written";
-        let entries = open.entries().ok_or(DslError::structure(deadlist, problem))?;
+        let entries = open
+            .entries()
+            .ok_or(DslError::structure(deadlist, problem))?;
         Ok(entries.to_vec())
     }
 

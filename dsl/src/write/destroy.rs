@@ -141,9 +141,13 @@ impl SyncContext<'_> {
         object.write(self.tx, header.end * ENTRY_SIZE as u64, &entry.encode())?;
         header.end += 1;
         header.bytes = header.bytes.saturating_add_signed(space.used);
-        let sum = header.compressed_bytes.saturating_add_signed(space.compressed);
+        let sum = header
+            .compressed_bytes
+            .saturating_add_signed(space.compressed);
         header.compressed_bytes = sum;
-        let sum = header.uncompressed_bytes.saturating_add_signed(space.uncompressed);
+        let sum = header
+            .uncompressed_bytes
+            .saturating_add_signed(space.uncompressed);
         header.uncompressed_bytes = sum;
         object.set_bonus(self.tx, BPTREE, header.encode().to_vec())?;
         Ok(())

@@ -137,7 +137,10 @@ enum Below {
         spill: Option<BlockPointer>,
     },
     /// Dnodes of a block of them.
-    Dnodes { block: Block, slot: usize },
+    Dnodes {
+        block: Block,
+        slot: usize,
+    },
     /// The dnodes of the object set block, with their numbers; the last comes first.
     Objset(Vec<(u64, Dnode)>),
 }
@@ -228,11 +231,14 @@ impl Walk<'_> {
                 }
                 self.stack.push(frame);
             }
-            Child::Block { pointer, bookmark, fanout_shift, dnodes_per_block } => {
+            Child::Block {
+                pointer,
+                bookmark,
+                fanout_shift,
+                dnodes_per_block,
+            } => {
                 let state = match self.resume {
-                    Some(resume) => {
-                        state_of(bookmark, resume, fanout_shift, dnodes_per_block)
-                    }
+                    Some(resume) => state_of(bookmark, resume, fanout_shift, dnodes_per_block),
                     None => State::Ahead,
                 };
                 if state == State::Done {
@@ -332,7 +338,12 @@ impl Frame {
         match &mut self.below {
             Below::Nothing => Ok(None),
             Below::Objset(objects) => Ok(objects.pop().map(|(id, dnode)| Child::Dnode(id, dnode))),
-            Below::Pointers { pointers, level, first, spill } => {
+            Below::Pointers {
+                pointers,
+                level,
+                first,
+                spill,
+            } => {
                 while let Some(pointer) = pointers.get(self.next) {
                     let block = BlockId(*first + self.next as u64);
                     self.next += 1;
@@ -428,7 +439,9 @@ fn state_of(block: Bookmark, resume: Bookmark, fanout_shift: u32, per_block: u64
         if here < there {
             return State::Done;
         }
-        let shift = fanout_shift.saturating_mul(u32::from(block.level.0)).min(63);
+        let shift = fanout_shift
+            .saturating_mul(u32::from(block.level.0))
+            .min(63);
         let first = block.block.0.checked_shl(shift).unwrap_or(u64::MAX);
         let is_above = block.level > resume.level && resume.block != SPILL;
         return match is_above && first <= last(resume) {
@@ -441,7 +454,9 @@ fn state_of(block: Bookmark, resume: Bookmark, fanout_shift: u32, per_block: u64
     }
     // A block of the meta-dnode, and the walk goes on in an object.
     let resumed = resume.object.0 / per_block.max(1);
-    let shift = fanout_shift.saturating_mul(u32::from(block.level.0)).min(63);
+    let shift = fanout_shift
+        .saturating_mul(u32::from(block.level.0))
+        .min(63);
     let first = block.block.0.checked_shl(shift).unwrap_or(u64::MAX);
     match (last(block) < resumed, first <= resumed) {
         (true, _) => State::Done,

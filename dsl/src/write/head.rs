@@ -488,7 +488,11 @@ impl SyncContext<'_> {
             for (word, bytes) in freed.into_iter().flatten().zip(space) {
                 *word = word.saturating_add(bytes);
             }
-            zap.update(self.tx, &sum.name, &cenote_dmu::zap::ZapValue::from_u64s(&words))?;
+            zap.update(
+                self.tx,
+                &sum.name,
+                &cenote_dmu::zap::ZapValue::from_u64s(&words),
+            )?;
         }
         Ok(())
     }

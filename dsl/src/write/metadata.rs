@@ -6,8 +6,8 @@ use crate::error::DslError;
 use crate::features::FeatureTable;
 use crate::object_directory::{OBJECT_DIRECTORY, keys};
 use cenote_base::ObjectId;
-use cenote_dmu::zap::ZapValue;
 use cenote_dmu::zap::NewZap;
+use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{NewObject, Object, Zap};
 use cenote_ondisk::{ObjectType, features};
 
@@ -35,7 +35,9 @@ impl SyncContext<'_> {
         if object_type == SNAPSHOT_MAP {
             new.normflags = NORMALIZE_UPPER;
         }
-        let object = self.mos().allocate(self.tx, NewObject::new(object_type, 512))?;
+        let object = self
+            .mos()
+            .allocate(self.tx, NewObject::new(object_type, 512))?;
         Zap::initialize(&object, self.tx, new)?;
         Ok(object.id())
     }
@@ -98,7 +100,12 @@ impl SyncContext<'_> {
     }
 
     /// Sets an extension field that is one number.
-    pub(crate) fn set_extension(&self, id: ObjectId, key: &str, value: u64) -> Result<(), DslError> {
+    pub(crate) fn set_extension(
+        &self,
+        id: ObjectId,
+        key: &str,
+        value: u64,
+    ) -> Result<(), DslError> {
         let zap = self.extend(id)?;
         Ok(zap.update(self.tx, key.as_bytes(), &ZapValue::from_u64(value))?)
     }
@@ -118,7 +125,9 @@ impl SyncContext<'_> {
     pub fn feature_changed(&self, guid: &str, change: i64) -> Result<u64, DslError> {
         let feature = self.dsl.features().get(guid).cloned();
         let feature = feature.ok_or_else(|| DslError::FeatureDisabled {
-            feature: features::by_guid(guid).map_or(guid, |feature| feature.name).to_owned(),
+            feature: features::by_guid(guid)
+                .map_or(guid, |feature| feature.name)
+                .to_owned(),
         })?;
         let key = match feature.table {
             FeatureTable::ForRead => keys::FEATURES_FOR_READ,

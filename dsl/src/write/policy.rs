@@ -147,8 +147,7 @@ impl HeadPolicy {
 
 impl PolicySource for HeadPolicy {
     fn policy(&self, block: &BlockKind) -> WritePolicy {
-        let is_metadata =
-            block.level.0 > 0 || block.object_type.is_metadata() || block.is_spill;
+        let is_metadata = block.level.0 > 0 || block.object_type.is_metadata() || block.is_spill;
         let copies_max = if self.encrypt { 2 } else { 3 };
         let common = WritePolicy {
             encrypt: self.encrypt,

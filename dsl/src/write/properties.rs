@@ -130,8 +130,8 @@ impl SyncContext<'_> {
             "refreservation" => {
                 let unique = dataset.phys().unique_bytes;
                 let old = dataset.stored_number(Property::RefReservation)?;
-                let change = signed(value.saturating_sub(unique))
-                    - signed(old.saturating_sub(unique));
+                let change =
+                    signed(value.saturating_sub(unique)) - signed(old.saturating_sub(unique));
                 self.use_space(id, Part::Refreservation, SpaceChange::of_used(change))
             }
             _ => Ok(()),
@@ -156,7 +156,11 @@ impl SyncContext<'_> {
     }
 
     /// Stores values in a directory's table of properties.
-    pub fn apply_settings(&self, directory: ObjectId, settings: &[Setting]) -> Result<(), DslError> {
+    pub fn apply_settings(
+        &self,
+        directory: ObjectId,
+        settings: &[Setting],
+    ) -> Result<(), DslError> {
         let table = self.directory(directory)?.properties;
         for setting in settings {
             self.store_setting(table, setting)?;
@@ -228,9 +232,7 @@ fn newer_index(name: &str, value: &Stored) -> Option<u64> {
 fn stored_value(value: &Stored) -> ZapValue {
     match value {
         Stored::Number(number) => ZapValue::from_u64(*number),
-        Stored::Text(text) => {
-            ZapValue::from_text(text)
-        }
+        Stored::Text(text) => ZapValue::from_text(text),
     }
 }
 

@@ -61,7 +61,10 @@ impl SyncTask for RenameDataset {
         }
         let old = directory.parent().map(|old| old.id());
         if old != Some(parent.id()) {
-            let used = directory.phys().used_bytes.max(directory.phys().reservation);
+            let used = directory
+                .phys()
+                .used_bytes
+                .max(directory.phys().reservation);
             if used > parent.available()? && !is_below(&parent, old) {
                 return Err(DslError::NoSpaceFor {
                     name: self.to.clone(),

@@ -1,0 +1,297 @@
+//! From the words of a user to the value that is stored.
+//!
+//! Source: cli/contract-zfs 3 and 5, cli/contract 2 for numbers. The messages are OpenZFS's.
+
+use super::stored::Stored;
+use super::table::{Class, Format, Kinds, Property, PropertyInfo, UNLIMITED};
+use super::words::{self, Words};
+use crate::write::Setting;
+
+/// Bytes of a user property's value and of its name, without NULs.
+const USER_VALUE_LENGTH_MAX: usize = 8191;
+const USER_NAME_LENGTH_MAX: usize = 255;
+/// Bytes of a path or name.
+const TEXT_LENGTH_MAX: usize = 4095;
+const RECORD_SIZE_MIN: u64 = 512;
+const RECORD_SIZE_MAX: u64 = 16 << 20;
+
+/// Why a value is none of a property's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant's message says what it means")]
+pub enum SettingError {
+    #[error("invalid property '{0}'")]
+    Unknown(String),
+    #[error("'{0}' is readonly")]
+    ReadOnly(String),
+    #[error("'{0}' does not apply to datasets of this type")]
+    OtherKind(String),
+    #[error("'{0}' must be a number")]
+    NotANumber(String),
+    #[error("bad numeric value '{0}'")]
+    BadNumber(String),
+    #[error("invalid numeric suffix '{0}'")]
+    BadSuffix(String),
+    #[error("numeric value is too large")]
+    TooLarge,
+    #[error("'{name}' must be one of '{values}'")]
+    NotOneOf { name: String, values: String },
+    #[error("'{0}' must be power of 2 from 512B to 16M")]
+    BadRecordSize(String),
+    #[error("'{0}' must be an absolute path, 'none', or 'legacy'")]
+    BadMountPoint(String),
+    #[error("use 'none' to disable {0}")]
+    UseNone(String),
+    #[error("'{0}' must be 1, 2 or 3")]
+    BadCopies(String),
+    #[error("property value too long")]
+    TooLong,
+    #[error("property name '{0}' is too long")]
+    NameTooLong(String),
+    #[error("'{0}' can only be set at creation time")]
+    OnlyAtCreation(String),
+    #[error("'{0}' property cannot be inherited")]
+    NotInherited(String),
+}
+
+/// What a value is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purpose {
+    /// The kind of dataset.
+    pub kinds: Kinds,
+    /// The dataset is being made.
+    pub at_creation: bool,
+}
+
+/// Reads what a user wants a property to be.
+///
+/// # Errors
+/// If there is no such property, it cannot be set on this kind of dataset, or the value is none
+/// of its values.
+pub fn parse_setting(name: &str, text: &str, purpose: Purpose) -> Result<Setting, SettingError> {
+    let setting = |value| Setting {
+        name: name.to_owned(),
+        value: Some(value),
+    };
+    if name.contains(':') {
+        return match () {
+            () if name.len() > USER_NAME_LENGTH_MAX => {
+                Err(SettingError::NameTooLong(name.to_owned()))
+            }
+            () if text.len() > USER_VALUE_LENGTH_MAX => Err(SettingError::TooLong),
+            () => Ok(setting(Stored::Text(text.to_owned()))),
+        };
+    }
+    let unknown = || SettingError::Unknown(name.to_owned());
+    let info = Property::by_name(name).ok_or_else(unknown)?.info();
+    if info.class == Class::ReadOnly {
+        return Err(SettingError::ReadOnly(name.to_owned()));
+    }
+    if !info.kinds.contains(purpose.kinds) {
+        return Err(SettingError::OtherKind(name.to_owned()));
+    }
+    if info.class == Class::AtCreation && !purpose.at_creation {
+        return Err(SettingError::OnlyAtCreation(name.to_owned()));
+    }
+    let value = match info.format {
+        Format::Index(table) => Stored::Number(parse_index(info, table, text)?),
+        Format::Number => Stored::Number(parse_number(info, text)?),
+        Format::Text => Stored::Text(parse_text(info, text)?),
+    };
+    Ok(setting(value))
+}
+
+/// Takes a dataset's own value away.
+///
+/// # Errors
+/// If there is no such property, or it is not inherited.
+pub fn inherit_setting(name: &str) -> Result<Setting, SettingError> {
+    if !name.contains(':') {
+        let unknown = || SettingError::Unknown(name.to_owned());
+        let info = Property::by_name(name).ok_or_else(unknown)?.info();
+        match info.class {
+            Class::Inheritable => {}
+            Class::ReadOnly => return Err(SettingError::ReadOnly(name.to_owned())),
+            Class::PerDataset | Class::AtCreation => {
+                return Err(SettingError::NotInherited(name.to_owned()));
+            }
+        }
+    }
+    Ok(Setting {
+        name: name.to_owned(),
+        value: None,
+    })
+}
+
+fn parse_index(info: &PropertyInfo, table: Words, text: &str) -> Result<u64, SettingError> {
+    let text = match (info.property, text) {
+        (Property::AclType, "posixacl") => "posix",
+        (Property::AclType, "noacl") => "off",
+        (_, text) => text,
+    };
+    let values = || {
+        let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
+        names.join(" | ")
+    };
+    words::number(table, text).ok_or_else(|| SettingError::NotOneOf {
+        name: info.name.to_owned(),
+        values: values(),
+    })
+}
+
+fn parse_number(info: &PropertyInfo, text: &str) -> Result<u64, SettingError> {
+    let name = || info.name.to_owned();
+    match info.property {
+        Property::Quota | Property::RefQuota | Property::Reservation | Property::RefReservation => {
+            match text {
+                "none" => return Ok(0),
+                text => match parse_size(text)? {
+                    0 if matches!(info.property, Property::Quota | Property::RefQuota) => {
+                        return Err(SettingError::UseNone("quota/refquota".to_owned()));
+                    }
+                    size => return Ok(size),
+                },
+            }
+        }
+        Property::FilesystemLimit | Property::SnapshotLimit if text == "none" => {
+            return Ok(UNLIMITED);
+        }
+        _ => {}
+    }
+    let number = parse_size(text)?;
+    match info.property {
+        Property::RecordSize | Property::VolumeBlockSize => {
+            let range = RECORD_SIZE_MIN..=RECORD_SIZE_MAX;
+            match number.is_power_of_two() && range.contains(&number) {
+                true => Ok(number),
+                false => Err(SettingError::BadRecordSize(name())),
+            }
+        }
+        Property::SpecialSmallBlocks if number > RECORD_SIZE_MAX => {
+            Err(SettingError::BadRecordSize(name()))
+        }
+        Property::Copies => match number {
+            1..=3 => Ok(number),
+            _ => Err(SettingError::BadCopies(name())),
+        },
+        _ => Ok(number),
+    }
+}
+
+fn parse_text(info: &PropertyInfo, text: &str) -> Result<String, SettingError> {
+    if text.len() > TEXT_LENGTH_MAX {
+        return Err(SettingError::TooLong);
+    }
+    if info.property == Property::MountPoint
+        && !matches!(text, "none" | "legacy")
+        && !text.starts_with('/')
+    {
+        return Err(SettingError::BadMountPoint(info.name.to_owned()));
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads a number with an optional fraction and a suffix of K, M, G, T, P, E or Z, an optional `B`
+/// or `iB` behind it (cli/contract 2).
+pub fn parse_size(text: &str) -> Result<u64, SettingError> {
+    let bad = || SettingError::BadNumber(text.to_owned());
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, suffix) = text.split_at(digits.unwrap_or(text.len()));
+    if !number.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let shift = suffix_shift(suffix).ok_or_else(|| SettingError::BadSuffix(suffix.to_owned()))?;
+    let too_large = SettingError::TooLarge;
+    match number.split_once('.') {
+        None => {
+            let whole: u64 = number.parse().map_err(|_| too_large.clone())?;
+            match shift {
+                0..64 if whole.leading_zeros() >= shift || whole == 0 => Ok(whole << shift),
+                _ => Err(too_large),
+            }
+        }
+        Some(_) => {
+            let value: f64 = number.parse().map_err(|_| bad())?;
+            let bytes = value * 2_f64.powi(i32::try_from(shift).unwrap_or(i32::MAX));
+            // Below 2^64 the conversion keeps the whole part.
+            match bytes < 18_446_744_073_709_551_616.0 {
+                true => Ok(bytes as u64),
+                false => Err(too_large),
+            }
+        }
+    }
+}
+
+fn suffix_shift(suffix: &str) -> Option<u32> {
+    let upper = suffix.to_ascii_uppercase();
+    let letter = match upper.as_str() {
+        "" | "B" => return Some(0),
+        other => other
+            .strip_suffix("IB")
+            .or(other.strip_suffix('B'))
+            .unwrap_or(other),
+    };
+    let place = "KMGTPEZ".find(letter).filter(|_| letter.len() == 1)?;
+    u32::try_from(10 * (place + 1)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILESYSTEM: Purpose = Purpose {
+        kinds: Kinds::FILESYSTEM,
+        at_creation: false,
+    };
+
+    fn number(name: &str, text: &str) -> Result<u64, SettingError> {
+        match parse_setting(name, text, FILESYSTEM)?.value {
+            Some(Stored::Number(number)) => Ok(number),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(parse_size("128K"), Ok(131_072));
+        assert_eq!(parse_size("1.5kib"), Ok(1536));
+        assert_eq!(parse_size("0"), Ok(0));
+        assert_eq!(parse_size("15EB"), Ok(15 << 60));
+        assert_eq!(parse_size("16E"), Err(SettingError::TooLarge));
+        assert_eq!(parse_size("1Z"), Err(SettingError::TooLarge));
+        assert_eq!(parse_size("12q"), Err(SettingError::BadSuffix("q".into())));
+        assert_eq!(
+            parse_size("abc"),
+            Err(SettingError::BadNumber("abc".into()))
+        );
+        assert_eq!(parse_size(""), Err(SettingError::BadNumber(String::new())));
+    }
+
+    #[test]
+    fn values_are_checked_by_property() {
+        assert_eq!(number("compression", "zstd-3"), Ok(16 + (3 << 7)));
+        assert_eq!(number("recordsize", "1M"), Ok(1 << 20));
+        assert!(number("recordsize", "3000").is_err());
+        assert_eq!(number("quota", "none"), Ok(0));
+        assert!(number("quota", "0").is_err());
+        assert_eq!(number("acltype", "posixacl"), Ok(1));
+        assert_eq!(
+            number("copies", "4"),
+            Err(SettingError::BadCopies("copies".into()))
+        );
+        let error = number("used", "1").expect_err("read-only");
+        assert_eq!(error.to_string(), "'used' is readonly");
+        let error = number("atime", "maybe").expect_err("no such word");
+        assert_eq!(error.to_string(), "'atime' must be one of 'off | on'");
+        assert!(parse_setting("mountpoint", "relative", FILESYSTEM).is_err());
+        assert!(parse_setting("normalization", "formD", FILESYSTEM).is_err());
+    }
+
+    #[test]
+    fn only_inheritable_properties_are_inherited() {
+        assert!(inherit_setting("atime").is_ok());
+        assert!(inherit_setting("com.example:note").is_ok());
+        assert!(inherit_setting("quota").is_err());
+        assert!(inherit_setting("used").is_err());
+        assert!(inherit_setting("nonsense").is_err());
+    }
+}

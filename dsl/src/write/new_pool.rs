@@ -1,0 +1,166 @@
+//! The metadata of a new pool: the object directory, the features, the hidden directories
+//! (format/1e, format/3a 2 and 12).
+
+use super::context::SyncContext;
+use super::metadata::{CHILD_MAP, EXTENSION, PROPERTIES, SNAPSHOT_MAP};
+use crate::error::DslError;
+use crate::object_directory::{OBJECT_DIRECTORY, keys};
+use cenote_base::{Guid, ObjectId, Txg};
+use cenote_dmu::zap::{NewZap, ZapValue};
+use cenote_dmu::{NewObject, ObjectSet, Transaction, Zap};
+use cenote_ondisk::bpobj::BpobjHeader;
+use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_UNIQUE_ACCURATE, FSID_BITS};
+use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN};
+use cenote_ondisk::features::Feature;
+use cenote_ondisk::{CompressionKind, ObjectType};
+use std::sync::Arc;
+
+const ENABLED_TXG: &str = "com.delphix:enabled_txg";
+const CREATION_VERSION: u64 = 5000;
+/// What is made before a pool's first txg counts as made in this one.
+const TXG_BEFORE_ALL: Txg = Txg(1);
+/// Blocks of the list of deferred frees.
+const DEFERRED_BLOCK: u64 = 16 << 10;
+
+fn table(mos: &Arc<ObjectSet>, tx: &Transaction, object_type: ObjectType) -> Result<Zap, DslError> {
+    let object = mos.allocate(tx, NewObject::new(object_type, 512))?;
+    Ok(Zap::initialize(&object, tx, NewZap::default())?)
+}
+
+/// Makes what [`Dsl::open`](crate::Dsl::open) needs to find in an empty meta object set: the
+/// object directory with the root directory, and `features`, which are enabled in that order.
+///
+/// # Errors
+/// If the objects cannot be made.
+pub fn create_metadata(
+    mos: &Arc<ObjectSet>,
+    tx: &Transaction,
+    features: &[&'static Feature],
+    salt: [u8; 32],
+    seconds: u64,
+) -> Result<(), DslError> {
+    let new = NewObject::new(ObjectType::OBJECT_DIRECTORY, 512);
+    let directory = mos.allocate_at(tx, OBJECT_DIRECTORY, new)?;
+    let directory = Zap::initialize(&directory, tx, NewZap::default())?;
+    let root = mos.allocate(tx, NewObject::new(ObjectType::DSL_DIR, 512))?;
+    let phys = DslDir {
+        creation_time: seconds,
+        properties: table(mos, tx, PROPERTIES)?.object().id(),
+        child_map: table(mos, tx, CHILD_MAP)?.object().id(),
+        flags: FLAG_USED_BREAKDOWN,
+        ..DslDir::default()
+    };
+    root.set_bonus(tx, ObjectType::DSL_DIR, phys.encode().to_vec())?;
+    directory.update_u64(tx, keys::ROOT_DATASET, root.id().0)?;
+    directory.update_u64(tx, keys::DEFLATE, 1)?;
+    directory.update_u64(tx, keys::CREATION_VERSION, CREATION_VERSION)?;
+    let salt = ZapValue::from_bytes(&salt);
+    directory.update(tx, keys::CHECKSUM_SALT, &salt)?;
+    enable_features(mos, tx, &directory, features)
+}
+
+fn enable_features(
+    mos: &Arc<ObjectSet>,
+    tx: &Transaction,
+    directory: &Zap,
+    features: &[&'static Feature],
+) -> Result<(), DslError> {
+    let mut tables = Vec::new();
+    for key in [
+        keys::FEATURES_FOR_READ,
+        keys::FEATURES_FOR_WRITE,
+        keys::FEATURE_DESCRIPTIONS,
+    ] {
+        let table = table(mos, tx, EXTENSION)?;
+        directory.update_u64(tx, key, table.object().id().0)?;
+        tables.push(table);
+    }
+    let mut enabled: Option<Zap> = None;
+    let mut noted = 0;
+    for feature in features {
+        let counts = &tables[usize::from(feature.read_only_compatible)];
+        let count = u64::from(feature.active_when_enabled);
+        counts.update_u64(tx, feature.guid, count)?;
+        let text = ZapValue::from_text(feature.description);
+        tables[2].update(tx, feature.guid, &text)?;
+        if feature.guid == ENABLED_TXG {
+            let table = table(mos, tx, EXTENSION)?;
+            directory.update_u64(tx, keys::FEATURE_ENABLED_TXG, table.object().id().0)?;
+            enabled = Some(table);
+        }
+        if let Some(enabled) = &enabled {
+            enabled.update_u64(tx, feature.guid, tx.txg().0)?;
+            noted += 1;
+        }
+    }
+    if noted > 0 {
+        // The feature's uses are the entries of its table (format/1b 2).
+        tables[1].update_u64(tx, ENABLED_TXG, noted)?;
+    }
+    Ok(())
+}
+
+impl SyncContext<'_> {
+    /// Makes the hidden directories and lists that every pool has. The layer must be opened
+    /// again afterwards, to find `$ORIGIN@$ORIGIN`.
+    ///
+    /// # Errors
+    /// If the objects cannot be made.
+    pub fn create_hidden(&self) -> Result<(), DslError> {
+        let root = self.dsl.root()?.id();
+        self.create_directory(Some(root), b"$MOS")?;
+        self.create_directory(Some(root), b"$FREE")?;
+        let list = self.create_list()?;
+        self.set_directory_number(keys::FREE_BPOBJ, list.0)?;
+        self.create_origin(root)?;
+        let header = BpobjHeader {
+            compressed_bytes: Some(0),
+            uncompressed_bytes: Some(0),
+            ..BpobjHeader::default()
+        };
+        let new = NewObject {
+            compression: CompressionKind::Off.number(),
+            ..NewObject::new(ObjectType::BPOBJ, DEFERRED_BLOCK)
+        };
+        let new = new.with_bonus(ObjectType::BPOBJ_HEADER, header.encode());
+        let list = self.mos().allocate(self.tx, new)?.id();
+        self.set_directory_number(keys::SYNC_BPLIST, list.0)
+    }
+
+    /// Makes `$ORIGIN` and its snapshot, of which everything is formally a clone.
+    fn create_origin(&self, root: ObjectId) -> Result<(), DslError> {
+        let directory = self.create_directory(Some(root), b"$ORIGIN")?;
+        let empty = DslDataset::default().encode().to_vec();
+        let head = self.create_bonus_object(ObjectType::DSL_DATASET, empty.clone())?;
+        let snapshot = self.create_bonus_object(ObjectType::DSL_DATASET, empty)?;
+        let common = || -> Result<DslDataset, DslError> {
+            Ok(DslDataset {
+                directory,
+                creation_time: self.seconds(),
+                creation_txg: TXG_BEFORE_ALL,
+                guid: Guid(self.random_guid()?),
+                fsid_guid: self.random_guid()? & ((1 << FSID_BITS) - 1),
+                flags: FLAG_UNIQUE_ACCURATE,
+                ..DslDataset::default()
+            })
+        };
+        let names = self.create_table(SNAPSHOT_MAP)?;
+        self.set_number(names, b"$ORIGIN", snapshot.0)?;
+        let phys = DslDataset {
+            previous_snapshot: Some(snapshot),
+            previous_snapshot_txg: TXG_BEFORE_ALL,
+            snapshot_names: Some(names),
+            deadlist: self.create_deadlist(&[Txg(0)])?,
+            ..common()?
+        };
+        self.store_dataset(head, &phys)?;
+        let phys = DslDataset {
+            next_snapshot: Some(head),
+            children: 1,
+            deadlist: self.create_deadlist(&[])?,
+            ..common()?
+        };
+        self.store_dataset(snapshot, &phys)?;
+        self.change_directory(directory, |phys| phys.head_dataset = Some(head))
+    }
+}
