@@ -128,9 +128,10 @@ impl Limits {
             if value.is_none() {
                 continue;
             }
+            // At the first the process is told why it ends; the second just ends it.
             let limit = Rlimit {
                 current: value,
-                maximum: value,
+                maximum: value.map(|value| value.saturating_add(1)),
             };
             match rustix::process::prlimit(process, resource, limit) {
                 // It came to its end already.
