@@ -1,4 +1,4 @@
-//! Why a block cannot be read.
+//! Why a block cannot be read or written.
 
 use crate::write::NoSpace;
 use cenote_base::{Bookmark, MemoryExceeded};
@@ -6,7 +6,7 @@ use cenote_codec::compress::DecompressError;
 use cenote_ondisk::{BlockPointer, DecodeError};
 use cenote_vdev::VdevError;
 
-/// A block cannot be read; every variant names the block.
+/// A block cannot be read or written; every variant names the block.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IoError {
@@ -103,6 +103,14 @@ pub enum IoError {
         /// What is wrong with the request.
         problem: &'static str,
     },
+    /// The system gives no random bytes to encrypt the block with.
+    #[error("block {bookmark} cannot be encrypted: no randomness: {source}")]
+    Random {
+        /// The block.
+        bookmark: Bookmark,
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// Too few devices took the block for it to be safe.
     #[error("block {bookmark} cannot be written: {source}")]
     Unwritable {
@@ -126,7 +134,14 @@ impl IoError {
     pub fn is_damage(&self) -> bool {
         !matches!(
             self,
-            Self::Redacted { .. } | Self::KeyNotLoaded { .. } | Self::Memory { .. }
+            Self::Redacted { .. }
+                | Self::KeyNotLoaded { .. }
+                | Self::Memory { .. }
+                | Self::ReadOnly { .. }
+                | Self::NoSpace { .. }
+                | Self::BadRequest { .. }
+                | Self::Random { .. }
+                | Self::Unwritable { .. }
         )
     }
 }

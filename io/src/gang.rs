@@ -9,10 +9,11 @@ use crate::pipeline::Pipeline;
 use cenote_base::Bookmark;
 use cenote_codec::checksum::sha256;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::embedded_checksum::{gang_verifier, prepare, seal};
 use cenote_ondisk::{BlockPointer, ChecksumKind, Dva};
 
 /// The classic header size; larger ones exist with the feature `dynamic_gang_header`.
-const HEADER_SIZE_CLASSIC: usize = 512;
+pub(crate) const HEADER_SIZE_CLASSIC: usize = 512;
 /// Magic and checksum at the header's end.
 const TRAILER_SIZE: usize = 40;
 const TRAILER_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
@@ -190,8 +191,32 @@ fn header_is_good(header: &[u8], pointer: &BlockPointer, protected: bool) -> boo
         return actual == stored;
     }
     // The header of a protected block has its checksum folded as if it had a MAC (format/2a 2).
+    // Those of gangs within it have not: their pointers say nothing of protection.
     let folded = crate::checksum::fold(ChecksumKind::GangHeader, actual);
-    stored == [folded[0], folded[1], 0, 0]
+    stored == [folded[0], folded[1], 0, 0] || actual == stored
+}
+
+/// The classic header with these members, at most three, for the `pointer` that leads to it.
+pub(crate) fn seal_header(
+    members: &[BlockPointer],
+    pointer: &BlockPointer,
+    protected: bool,
+) -> Vec<u8> {
+    let mut header = vec![0; HEADER_SIZE_CLASSIC];
+    let trailer = HEADER_SIZE_CLASSIC - TRAILER_SIZE;
+    assert!(members.len() * BLOCK_POINTER_SIZE <= trailer);
+    for (place, member) in header.chunks_exact_mut(BLOCK_POINTER_SIZE).zip(members) {
+        place.copy_from_slice(&member.encode());
+    }
+    let verifier = gang_verifier(pointer.dva(0), pointer.physical_birth());
+    prepare(&mut header, trailer, verifier);
+    let mut words = sha256(&header);
+    if protected {
+        let [low, high] = crate::checksum::fold(ChecksumKind::GangHeader, words);
+        words = [low, high, 0, 0];
+    }
+    seal(&mut header, trailer, words);
+    header
 }
 
 fn members(header: &[u8]) -> Vec<BlockPointer> {

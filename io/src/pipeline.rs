@@ -35,6 +35,10 @@ pub struct PipelineCounters {
     pub blocks_read: Counter,
     /// Their stored bytes.
     pub bytes_read: Counter,
+    /// Blocks written to devices.
+    pub blocks_written: Counter,
+    /// Their stored bytes, each copy counted once.
+    pub bytes_written: Counter,
     /// Blocks of which no good copy was found.
     pub unreadable: Counter,
 }
@@ -43,10 +47,10 @@ pub struct PipelineCounters {
 #[derive(Debug)]
 pub struct Pipeline {
     vdevs: Arc<Vdevs>,
-    salt: OnceLock<Salt>,
+    pub(crate) salt: OnceLock<Salt>,
     memory: Arc<MemoryBudget>,
     counters: PipelineCounters,
-    pub(crate) writing: WriteState,
+    pub(crate) writing: Arc<WriteState>,
 }
 
 impl Pipeline {
@@ -58,7 +62,7 @@ impl Pipeline {
             salt: OnceLock::new(),
             memory,
             counters,
-            writing: WriteState::default(),
+            writing: Arc::default(),
         }
     }
 

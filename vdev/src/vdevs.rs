@@ -146,6 +146,12 @@ impl Vdevs {
         usize::try_from(bytes).ok()
     }
 
+    /// Whether blocks on a vdev have parity beside them.
+    pub fn has_parity(&self, vdev: VdevId) -> bool {
+        let layout = self.top(vdev).map(|top| &top.layout);
+        matches!(layout, Some(Layout::Raidz { .. } | Layout::Draid { .. }))
+    }
+
     /// log2 of a vdev's allocation unit.
     pub fn ashift(&self, vdev: VdevId) -> Option<u32> {
         Some(self.top(vdev)?.ashift)

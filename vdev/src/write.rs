@@ -15,7 +15,7 @@ use crate::tree::{Layout, Slot, Source};
 use crate::vdevs::Vdevs;
 use cenote_base::Txg;
 use cenote_codec::parity;
-use cenote_device::AlignedBuf;
+use cenote_device::{AlignedBuf, BlockBuffer};
 use cenote_ondisk::Dva;
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct VdevWrite {
     /// Where it goes. Of a gang block, the address of the header.
     pub dva: Dva,
     /// The stored bytes; zeros are added up to the allocation unit.
-    pub data: Arc<Vec<u8>>,
+    pub data: Arc<BlockBuffer>,
     /// The txg in which the space was allocated.
     pub txg: Txg,
 }
@@ -188,7 +188,7 @@ impl Vdevs {
         let mut start = 0;
         for row in &map.rows {
             let end = start + height(row) * map.parity;
-            let data = prepared.write.data.as_slice();
+            let data: &[u8] = &prepared.write.data;
             compute_parity(row, map.parity, data, &mut computed[start..end]);
             let first = prepared.cells();
             let needed = row.columns.iter().map(|column| column.length > 0);

@@ -1,7 +1,7 @@
 //! Blocks and labels written by the vdevs and read back by them, with devices missing and failing.
 
 use cenote_base::{Guid, Txg, VdevId};
-use cenote_device::{Device, FaultyDevice, MemoryDevice};
+use cenote_device::{BlockBuffer, Device, FaultyDevice, MemoryDevice};
 use cenote_ondisk::uberblock::{MULTIHOST_MAGIC, UBERBLOCK_WORDS};
 use cenote_ondisk::{Dva, NvList, NvValue, Uberblock, VdevConfig};
 use cenote_vdev::{
@@ -59,9 +59,10 @@ fn open(config: &VdevConfig, devices: &Devices) -> Vdevs {
     Vdevs::open(config, devices, &OpenOptions::default()).expect("a sound tree")
 }
 
-fn pattern(seed: usize, length: usize) -> Arc<Vec<u8>> {
+fn pattern(seed: usize, length: usize) -> Arc<BlockBuffer> {
     let byte = |i: usize| ((i * i + i / 7 + seed * 31) % 251) as u8 + 1;
-    Arc::new((0..length).map(byte).collect())
+    let bytes: Vec<u8> = (0..length).map(byte).collect();
+    Arc::new(bytes.into())
 }
 
 /// Blocks of many sizes, one behind the other, written in `txg`.
@@ -99,7 +100,7 @@ fn write_all(vdevs: &Vdevs, writes: &[VdevWrite]) {
 
 fn read_all(vdevs: &Vdevs, writes: &[VdevWrite], what: &str) {
     for write in writes {
-        let is_right = |bytes: &[u8]| bytes == write.data.as_slice();
+        let is_right = |bytes: &[u8]| *bytes == write.data[..];
         let read = vdevs.read(write.dva, write.data.len(), write.txg, &is_right);
         assert!(read.is_ok(), "{what}: {}: {:?}", write.dva, read.err());
     }
@@ -164,7 +165,7 @@ fn every_layout_gives_back_what_it_took() {
             write_all(&vdevs, &writes);
             read_all(&open(&case.config, &devices), &writes, case.name);
             for write in &writes {
-                let is_right = |bytes: &[u8]| bytes == write.data.as_slice();
+                let is_right = |bytes: &[u8]| *bytes == write.data[..];
                 let size = write.data.len();
                 let report = vdevs.check_copies(write.dva, size, txg, &is_right);
                 let report = report.expect("a sound address");

@@ -1,4 +1,4 @@
-//! Opening a block of dnodes: bonus buffers are ciphertext, the rest is authenticated.
+//! Opening and sealing a block of dnodes: bonus buffers are ciphertext, the rest is authenticated.
 //!
 //! Source: format/2d 7. Walk the 512-byte slots, skipping by `1 + extra slots`; free slots count
 //! as dnodes of one slot without pointers. Cores, pointer records and clear bonus areas make the
@@ -8,6 +8,7 @@ use super::ObjsetKeys;
 use super::mac::{RecordVersion, VERSIONS, push_record};
 use crate::checksum::endian_of;
 use cenote_codec::Endian;
+use cenote_codec::cipher::BlockKey;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE, FLAG_SPILL_BLKPTR};
 use cenote_ondisk::{BlockPointer, DecodeError, ObjectType};
@@ -140,4 +141,26 @@ pub(super) fn open(
         return Ok(());
     }
     Err(OpenError::Authentication)
+}
+
+/// Encrypts the bonus buffers of a little-endian dnode block in place; returns the tag.
+pub(super) fn seal(
+    block: &mut [u8],
+    key: &BlockKey,
+    iv: &[u8; 12],
+) -> Result<[u8; 16], DecodeError> {
+    let pieces = pieces(block)?;
+    let data = additional_data(block, &pieces, Endian::Little, RecordVersion::V1);
+    let secret = || pieces.iter().filter(|piece| piece.encrypted);
+    let mut text = Vec::with_capacity(block.len());
+    secret().for_each(|piece| text.extend_from_slice(&block[piece.bonus.clone()]));
+    let tag = key.encrypt(iv, &data, &mut text);
+    let tag = tag.expect("a block of dnodes is far smaller than what a cipher takes");
+    let mut rest = text.as_slice();
+    for piece in secret() {
+        let (own, after) = rest.split_at(piece.bonus.len());
+        block[piece.bonus.clone()].copy_from_slice(own);
+        rest = after;
+    }
+    Ok(tag)
 }

@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// has few; a pool made to have many only loses the benefit of the cache.
 const BLOCK_KEYS_MAX: usize = 1024;
 
+/// Blocks that are written with one salt at most (format/2d 3).
+const SALT_USES_MAX: u64 = 400_000_000;
+
 /// An unwrapped master key and HMAC key, with the block keys derived so far.
 ///
 /// The codec's key types wipe their memory when dropped, so dropping this unloads the keys.
@@ -15,6 +18,8 @@ pub struct ObjsetKeys {
     master: MasterKey,
     hmac: HmacKey,
     block_keys: Mutex<HashMap<[u8; 8], Arc<BlockKey>>>,
+    /// The salt for new blocks, and how many were written with it.
+    writing: Mutex<Option<([u8; 8], u64)>>,
 }
 
 impl std::fmt::Debug for ObjsetKeys {
@@ -30,6 +35,7 @@ impl ObjsetKeys {
             master,
             hmac,
             block_keys: Mutex::new(HashMap::new()),
+            writing: Mutex::new(None),
         }
     }
 
@@ -48,6 +54,20 @@ impl ObjsetKeys {
         let key = Arc::new(self.master.block_key(salt));
         keys.insert(salt, Arc::clone(&key));
         key
+    }
+
+    /// The salt for one more new block; a new one is drawn when the last has served its time.
+    pub(crate) fn salt_for_writing<E>(
+        &self,
+        draw: impl FnOnce() -> Result<[u8; 8], E>,
+    ) -> Result<[u8; 8], E> {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (salt, uses) = match *writing {
+            Some((salt, uses)) if uses < SALT_USES_MAX => (salt, uses + 1),
+            _ => (draw()?, 1),
+        };
+        *writing = Some((salt, uses));
+        Ok(salt)
     }
 
     /// The key for HMACs over clear metadata.

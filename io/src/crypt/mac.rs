@@ -12,6 +12,7 @@ use cenote_ondisk::dnode::{DNODE_CORE_SIZE, FLAG_SPILL_BLKPTR};
 use cenote_ondisk::objset::FLAG_USER_ACCOUNTING_COMPLETE;
 use cenote_ondisk::wire::{bits, with_bits};
 use cenote_ondisk::{BlockPointer, ObjectType};
+use std::ops::Range;
 
 /// The two ways that released software made the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,15 +81,21 @@ fn truncated(digest: [u8; 64]) -> [u8; 16] {
     digest[..16].try_into().expect("16 of 64 bytes")
 }
 
+/// The MAC of an indirect block: a hash over the MACs in it.
+pub(super) fn of_indirect(logical: &[u8], endian: Endian, version: RecordVersion) -> [u8; 16] {
+    let mut records = Vec::with_capacity(logical.len() / 4);
+    for bytes in logical.chunks_exact(BLOCK_POINTER_SIZE) {
+        push_record(&mut records, bytes, endian, version);
+    }
+    truncated(sha512(&[&records]))
+}
+
 /// Whether an indirect block's contents hash to its MAC.
 pub(super) fn indirect_is_good(logical: &[u8], endian: Endian, mac: &[u8; 16]) -> bool {
-    VERSIONS.into_iter().any(|version| {
-        let mut records = Vec::with_capacity(logical.len() / 4);
-        for bytes in logical.chunks_exact(BLOCK_POINTER_SIZE) {
-            push_record(&mut records, bytes, endian, version);
-        }
-        truncated(sha512(&[&records])) == *mac
-    })
+    let versions = VERSIONS.into_iter();
+    versions
+        .map(|version| of_indirect(logical, endian, version))
+        .any(|computed| computed == *mac)
 }
 
 /// Appends a dnode's 64-byte core as MACs cover it, and the records of its pointers.
@@ -112,32 +119,30 @@ fn push_dnode(out: &mut Vec<u8>, dnode: &[u8], endian: Endian, version: RecordVe
     }
 }
 
-/// Whether an object set block's portable MAC is right, and its local one unless it has none.
-pub(super) fn objset_is_good(logical: &[u8], endian: Endian, keys: &ObjsetKeys) -> bool {
-    if logical.len() < 1024 {
-        return false;
-    }
-    VERSIONS.into_iter().any(|version| {
-        let mut portable = Vec::new();
-        // The type is big-endian on every host; flags enter masked, and no portable flag exists.
-        portable.extend_from_slice(&word(logical, 704, endian).to_be_bytes());
-        portable.extend_from_slice(&[0; 8]);
-        push_dnode(&mut portable, &logical[..512], endian, version);
-        hmac_sha512(keys.hmac(), &[&portable])[..32] == logical[720..752]
-            && local_is_good(logical, endian, version, keys)
-    })
+/// Where the two MACs stand in an object set block.
+const PORTABLE_MAC: Range<usize> = 720..752;
+const LOCAL_MAC: Range<usize> = 752..784;
+/// The smallest object set block, which knows no accounting.
+const OBJSET_SIZE_MIN: usize = 1024;
+
+/// The MAC over what an object set block has in common with its received copies.
+fn portable(logical: &[u8], endian: Endian, version: RecordVersion, keys: &ObjsetKeys) -> [u8; 32] {
+    let mut covered = Vec::new();
+    // The type is big-endian on every host; flags enter masked, and no portable flag exists.
+    covered.extend_from_slice(&word(logical, 704, endian).to_be_bytes());
+    covered.extend_from_slice(&[0; 8]);
+    push_dnode(&mut covered, &logical[..512], endian, version);
+    let digest = hmac_sha512(keys.hmac(), &[&covered]);
+    digest[..32].try_into().expect("32 of 64 bytes")
 }
 
-fn local_is_good(
+/// The MAC over an object set's accounting; `None` if it is not complete.
+fn local(
     logical: &[u8],
     endian: Endian,
     version: RecordVersion,
     keys: &ObjsetKeys,
-) -> bool {
-    let stored = &logical[752..784];
-    if stored.iter().all(|byte| *byte == 0) {
-        return true;
-    }
+) -> Option<[u8; 32]> {
     let flags = word(logical, 712, endian);
     let accounted = bits(flags, 0, 1) == FLAG_USER_ACCOUNTING_COMPLETE;
     let offsets: &[usize] = if logical.len() >= 4096 {
@@ -146,21 +151,51 @@ fn local_is_good(
         &[1024, 1536]
     };
     if !accounted || logical.len() < 2048 {
-        return false;
+        return None;
     }
-    let mut local = Vec::new();
-    local.extend_from_slice(&flags.to_le_bytes());
+    let mut covered = Vec::new();
+    covered.extend_from_slice(&flags.to_le_bytes());
     for offset in offsets {
         if logical[*offset] != 0 {
-            push_dnode(
-                &mut local,
-                &logical[*offset..*offset + 512],
-                endian,
-                version,
-            );
+            let dnode = &logical[*offset..*offset + 512];
+            push_dnode(&mut covered, dnode, endian, version);
         }
     }
-    hmac_sha512(keys.hmac(), &[&local])[..32] == *stored
+    let digest = hmac_sha512(keys.hmac(), &[&covered]);
+    Some(digest[..32].try_into().expect("32 of 64 bytes"))
+}
+
+/// Whether an object set block's portable MAC is right, and its local one unless it has none.
+pub(super) fn objset_is_good(logical: &[u8], endian: Endian, keys: &ObjsetKeys) -> bool {
+    if logical.len() < OBJSET_SIZE_MIN {
+        return false;
+    }
+    let stored = &logical[LOCAL_MAC];
+    let has_local = stored.iter().any(|byte| *byte != 0);
+    VERSIONS.into_iter().any(|version| {
+        let is_local = || local(logical, endian, version, keys).is_some_and(|mac| mac == *stored);
+        portable(logical, endian, version, keys) == logical[PORTABLE_MAC]
+            && (!has_local || is_local())
+    })
+}
+
+/// Puts both MACs into a little-endian object set block; `false` if it is too small for one.
+///
+/// Without complete accounting, or without any accounted owner, there is no local MAC.
+pub(super) fn seal_objset(logical: &mut [u8], keys: &ObjsetKeys) -> bool {
+    if logical.len() < OBJSET_SIZE_MIN {
+        return false;
+    }
+    let (endian, version) = (Endian::Little, RecordVersion::V1);
+    let mac = portable(logical, endian, version, keys);
+    logical[PORTABLE_MAC].copy_from_slice(&mac);
+    let accounts = [1024, 1536, 2048].into_iter();
+    let has_accounts = accounts
+        .filter(|offset| offset + 512 <= logical.len())
+        .any(|offset| logical[offset] != 0);
+    let mac = local(logical, endian, version, keys).filter(|_| has_accounts);
+    logical[LOCAL_MAC].copy_from_slice(&mac.unwrap_or([0; 32]));
+    true
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Native encryption: opening and judging the blocks of an encrypted dataset (format/2d).
+//! Native encryption: the blocks of an encrypted dataset, opened, judged and sealed (format/2d).
 //!
 //! Four treatments, by level and type: data is ciphertext with a tag; clear metadata carries an
 //! HMAC of its stored bytes; an indirect block carries a hash over the MACs of its children; a
@@ -13,9 +13,11 @@ mod dnode_block;
 mod keys;
 mod log_block;
 mod mac;
+mod seal;
 
 pub use keys::ObjsetKeys;
 pub use log_block::open as open_log_block;
+pub(crate) use seal::{SealError, seal};
 
 use crate::checksum::endian_of;
 use crate::error::IoError;

@@ -7,7 +7,13 @@
 //!
 //! What was written is durable after the next flush of the vdevs, and not before.
 
+mod encode;
+mod flight;
 mod pipeline;
+mod place;
+mod pointer;
+mod random;
+mod squeeze;
 mod state;
 
 pub(crate) use state::WriteState;

@@ -1,11 +1,34 @@
 //! The steps of a write, over many blocks at once.
+//!
+//! Blocks are taken in *batches*. All cores encode the blocks of a batch; then one thread gives
+//! them addresses in order, so that neighbours in a file become neighbours on the devices; then
+//! their parity is computed and their joined fragments are handed to threads that wait for
+//! devices. Meanwhile the next batch is being encoded. The bytes under way are bounded.
 
+use super::encode::{Encoded, Encoder, Stored};
+use super::flight::Flight;
+use super::place::Placer;
+use super::squeeze::Units;
 use super::{Allocator, WriteRequest};
 use crate::error::IoError;
 use crate::pipeline::Pipeline;
 use cenote_base::{Env, Txg};
 use cenote_ondisk::BlockPointer;
+use cenote_vdev::{AllocationClass, VdevWrite};
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Logical bytes of a batch, unless there are fewer blocks than cores in it.
+const BATCH_BYTES: usize = 4 << 20;
+/// Blocks of a batch at most.
+const BATCH_BLOCKS: usize = 512;
+/// Blocks of a batch at least, however large they are.
+const BATCH_BLOCKS_MIN: usize = 4;
+/// Stored bytes that may be on their way to devices while more is being encoded.
+const FLIGHT_BYTES_MAX: usize = 48 << 20;
+
+/// A block's way through a call.
+type Outcome = Option<Result<BlockPointer, IoError>>;
 
 impl Pipeline {
     /// Makes the pool writable: space comes from `allocator`. A second call changes nothing.
@@ -21,17 +44,137 @@ impl Pipeline {
     /// Writes blocks that are born in `txg`; results in the order of the requests.
     ///
     /// `pass` counts from 1 how often the txg's metadata has been written: from the second pass on
-    /// blocks that were born in the same txg are rewritten in place where they fit.
+    /// blocks that were born in the same txg are rewritten in place where they fit. What was
+    /// written is durable after the next flush of the vdevs.
+    ///
+    /// # Errors
+    /// For each block by itself: no space, keys that are not loaded, or too few devices that took
+    /// it. The space of a block that failed stays taken until its txg is over.
     pub fn write(
         &self,
-        _txg: Txg,
-        _pass: u32,
+        txg: Txg,
+        pass: u32,
         requests: Vec<WriteRequest>,
     ) -> Vec<Result<BlockPointer, IoError>> {
-        let refuse = |request: WriteRequest| {
-            let bookmark = request.bookmark;
-            Err(IoError::ReadOnly { bookmark })
+        let Some(allocator) = self.writing.allocator.get() else {
+            let refuse = |request: WriteRequest| {
+                let bookmark = request.bookmark;
+                Err(IoError::ReadOnly { bookmark })
+            };
+            return requests.into_iter().map(refuse).collect();
         };
-        requests.into_iter().map(refuse).collect()
+        let encoder = Arc::new(self.encoder(txg, pass));
+        let placer = Placer {
+            allocator: allocator.as_ref(),
+            txg,
+            units: encoder.units,
+            salt: self.salt.get(),
+        };
+        let mut outcomes: Vec<Outcome> = Vec::with_capacity(requests.len());
+        let mut flights: VecDeque<Flight> = VecDeque::new();
+        let mut requests = requests.into_iter().peekable();
+        while requests.peek().is_some() {
+            let batch = take_batch(&mut requests);
+            let flight = self.launch(&encoder, &placer, batch, &mut outcomes);
+            flights.push_back(flight);
+            while flights.iter().map(Flight::bytes).sum::<usize>() > FLIGHT_BYTES_MAX {
+                let landed = flights.pop_front().expect("something is under way");
+                self.land(landed, &mut outcomes);
+            }
+        }
+        for flight in flights {
+            self.land(flight, &mut outcomes);
+        }
+        let results = outcomes.into_iter();
+        results
+            .map(|outcome| outcome.expect("each block was given a pointer or refused"))
+            .collect()
     }
+
+    fn encoder(&self, txg: Txg, pass: u32) -> Encoder {
+        let vdevs = self.vdevs();
+        let concrete = vdevs.writable_tops();
+        let is_normal = |vdev: &&_| vdevs.class(**vdev) == Some(AllocationClass::Normal);
+        let sizes = concrete.iter().filter(is_normal);
+        let sizes = sizes.filter_map(|vdev| vdevs.allocation_min(*vdev));
+        Encoder {
+            txg,
+            pass,
+            units: Units::of(sizes.map(|size| size as u64)),
+            salt: self.salt.get().cloned(),
+            concrete,
+            state: Arc::clone(&self.writing),
+        }
+    }
+
+    /// Encodes and places a batch and sends it off. Outcomes are added for all its blocks; those
+    /// on their way are taken back if the flight fails.
+    fn launch(
+        &self,
+        encoder: &Arc<Encoder>,
+        placer: &Placer<'_>,
+        batch: Vec<WriteRequest>,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Flight {
+        let mut writes: Vec<(usize, VdevWrite)> = Vec::with_capacity(batch.len());
+        let mut bookmarks = Vec::with_capacity(batch.len());
+        let first = outcomes.len();
+        for (request, encoded) in self.encode(encoder, batch) {
+            let index = outcomes.len();
+            bookmarks.push(request.bookmark);
+            outcomes.push(Some(encoded.and_then(|encoded| match encoded {
+                Encoded::Pointer(pointer) => Ok(pointer),
+                Encoded::Stored(stored) => {
+                    let Stored { bytes, .. } = &stored;
+                    self.counters().blocks_written.add(1);
+                    self.counters().bytes_written.add(bytes.len() as u64);
+                    let (pointer, own) = placer.place(&request, stored)?;
+                    writes.extend(own.into_iter().map(|write| (index, write)));
+                    Ok(pointer)
+                }
+            })));
+        }
+        Flight::start(self, writes, first, bookmarks)
+    }
+
+    /// Encodes the blocks of a batch on all cores.
+    fn encode(
+        &self,
+        encoder: &Arc<Encoder>,
+        batch: Vec<WriteRequest>,
+    ) -> Vec<(WriteRequest, Result<Encoded, IoError>)> {
+        let encode = |encoder: &Encoder, request: WriteRequest| {
+            let encoded = encoder.encode(&request);
+            (request, encoded)
+        };
+        if batch.len() == 1 {
+            let requests = batch.into_iter();
+            return requests.map(|request| encode(encoder, request)).collect();
+        }
+        let encoder = Arc::clone(encoder);
+        let workers = self.writing.encoders();
+        workers.map(batch, move |request| encode(&encoder, request))
+    }
+
+    /// Waits for a batch to arrive and takes back the pointers of blocks that did not.
+    fn land(&self, flight: Flight, outcomes: &mut [Outcome]) {
+        for (index, error) in flight.land(self) {
+            outcomes[index] = Some(Err(error));
+        }
+    }
+}
+
+/// The next blocks that are encoded together.
+fn take_batch(requests: &mut impl Iterator<Item = WriteRequest>) -> Vec<WriteRequest> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    for request in requests {
+        bytes += request.data.len();
+        batch.push(request);
+        let is_full = bytes >= BATCH_BYTES && batch.len() >= BATCH_BLOCKS_MIN;
+        if is_full || batch.len() >= BATCH_BLOCKS {
+            break;
+        }
+    }
+    batch
 }

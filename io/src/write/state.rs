@@ -1,16 +1,22 @@
 //! What the write path of one pool knows.
 
 use super::Allocator;
+use super::random::RandomPool;
 use crate::workers::Workers;
 use cenote_base::{Env, RealEnv};
 use std::sync::{Arc, OnceLock};
+
+/// Requests that are with devices at once, at most.
+const WRITERS: usize = 16;
 
 /// The parts of a pipeline that only writing needs; all are set at most once.
 #[derive(Debug, Default)]
 pub(crate) struct WriteState {
     pub(crate) allocator: OnceLock<Arc<dyn Allocator>>,
     env: OnceLock<Arc<dyn Env>>,
-    workers: OnceLock<Workers>,
+    random: RandomPool,
+    encoders: OnceLock<Workers>,
+    writers: OnceLock<Workers>,
 }
 
 impl WriteState {
@@ -19,16 +25,26 @@ impl WriteState {
         let _ = self.env.set(env);
     }
 
-    /// Where salts and initialization vectors come from.
-    pub(crate) fn env(&self) -> &Arc<dyn Env> {
-        self.env.get_or_init(|| Arc::new(RealEnv::new()))
+    fn env(&self) -> &dyn Env {
+        self.env.get_or_init(|| Arc::new(RealEnv::new())).as_ref()
     }
 
-    /// The threads that encode blocks, started by the first write.
-    pub(crate) fn workers(&self) -> &Workers {
-        self.workers.get_or_init(|| {
+    /// Bytes for an initialization vector and, behind them, for a salt.
+    pub(crate) fn random(&self) -> std::io::Result<[u8; 20]> {
+        self.random.take(self.env())
+    }
+
+    /// The threads that encode blocks, started by the first write of many.
+    pub(crate) fn encoders(&self) -> &Workers {
+        self.encoders.get_or_init(|| {
             let cores = std::thread::available_parallelism();
-            Workers::new(cores.map_or(2, std::num::NonZero::get))
+            // The asker works too.
+            Workers::new(cores.map_or(2, std::num::NonZero::get).max(2) - 1)
         })
+    }
+
+    /// The threads that wait for devices, started by the first write of many.
+    pub(crate) fn writers(&self) -> &Workers {
+        self.writers.get_or_init(|| Workers::new(WRITERS))
     }
 }

@@ -1,0 +1,136 @@
+//! A batch of blocks on its way to the devices.
+
+use crate::error::IoError;
+use crate::pipeline::Pipeline;
+use cenote_base::Bookmark;
+use cenote_vdev::{PreparedWrite, VdevError, VdevWrite, WritePlan};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Counts down the chunks that are not sent yet.
+#[derive(Debug)]
+struct Countdown {
+    left: Mutex<usize>,
+    zero: Condvar,
+}
+
+impl Countdown {
+    fn one_less(&self) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left -= 1;
+        if *left == 0 {
+            self.zero.notify_all();
+        }
+    }
+
+    fn wait(&self) {
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.zero.wait_while(left, |left| *left > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A batch on its way.
+#[derive(Debug)]
+pub(super) struct Flight {
+    plan: Arc<WritePlan>,
+    /// The block of each write in the plan.
+    blocks: Vec<usize>,
+    /// Blocks that were refused before they left.
+    refused: Vec<(usize, VdevError)>,
+    countdown: Arc<Countdown>,
+    bytes: usize,
+    /// The number of the batch's first block, and the names of all.
+    first: usize,
+    bookmarks: Vec<Bookmark>,
+}
+
+impl Flight {
+    /// Sends off the writes, each of which belongs to a block by its number.
+    pub(super) fn start(
+        pipeline: &Pipeline,
+        writes: Vec<(usize, VdevWrite)>,
+        first: usize,
+        bookmarks: Vec<Bookmark>,
+    ) -> Self {
+        let vdevs = pipeline.vdevs();
+        let bytes = writes.iter().map(|(_, write)| write.data.len()).sum();
+        let (mut blocks, mut refused, mut prepared) = (Vec::new(), Vec::new(), Vec::new());
+        for (block, result) in prepare(pipeline, writes) {
+            match result {
+                Ok(write) => {
+                    blocks.push(block);
+                    prepared.push(write);
+                }
+                Err(error) => refused.push((block, error)),
+            }
+        }
+        let plan = Arc::new(vdevs.plan_writes(prepared));
+        let chunks = plan.chunks();
+        let countdown = Arc::new(Countdown {
+            left: Mutex::new(chunks),
+            zero: Condvar::new(),
+        });
+        if chunks == 1 {
+            vdevs.write_chunk(&plan, 0);
+            countdown.one_less();
+        } else {
+            let workers = pipeline.writing.writers();
+            for chunk in 0..chunks {
+                let (vdevs, plan) = (Arc::clone(vdevs), Arc::clone(&plan));
+                let countdown = Arc::clone(&countdown);
+                workers.run(move || {
+                    vdevs.write_chunk(&plan, chunk);
+                    countdown.one_less();
+                });
+            }
+        }
+        Self {
+            plan,
+            blocks,
+            refused,
+            countdown,
+            bytes,
+            first,
+            bookmarks,
+        }
+    }
+
+    /// Stored bytes under way, without parity.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Waits until all has arrived; returns the blocks that did not, with the reason.
+    pub(super) fn land(self, pipeline: &Pipeline) -> Vec<(usize, IoError)> {
+        self.countdown.wait();
+        let results = pipeline.vdevs().finish_writes(&self.plan);
+        let failed = self.blocks.into_iter().zip(results);
+        let failed = failed.filter_map(|(block, result)| Some((block, result.err()?)));
+        let (first, bookmarks) = (self.first, self.bookmarks);
+        let tell = |(block, source): (usize, VdevError)| {
+            let bookmark = bookmarks[block - first];
+            (block, IoError::Unwritable { bookmark, source })
+        };
+        self.refused.into_iter().chain(failed).map(tell).collect()
+    }
+}
+
+/// Splits blocks into fragments, on all cores where there is parity to compute.
+fn prepare(
+    pipeline: &Pipeline,
+    writes: Vec<(usize, VdevWrite)>,
+) -> Vec<(usize, Result<PreparedWrite, VdevError>)> {
+    let vdevs = pipeline.vdevs();
+    let has_parity = |(_, write): &(usize, VdevWrite)| vdevs.has_parity(write.dva.vdev());
+    if writes.len() < 2 || !writes.iter().any(has_parity) {
+        let writes = writes.into_iter();
+        return writes
+            .map(|(block, write)| (block, vdevs.prepare_write(write)))
+            .collect();
+    }
+    let vdevs = Arc::clone(vdevs);
+    let workers = pipeline.writing.encoders();
+    workers.map(writes, move |(block, write)| {
+        (block, vdevs.prepare_write(write))
+    })
+}
