@@ -215,7 +215,8 @@ fn check_features(dsl: &Dsl) -> Result<(), ImportError> {
             && feature.table == FeatureTable::ForRead
             && !features::is_readable(guid)
     };
-    let unknown = dsl.features().iter().filter(must_be_known);
+    let features = dsl.features();
+    let unknown = features.iter().filter(must_be_known);
     let features: Vec<String> = unknown.map(|(guid, _)| guid.to_owned()).collect();
     if features.is_empty() {
         Ok(())
@@ -230,7 +231,7 @@ fn ratio_of(vdevs: &Vdevs, vdev: VdevId) -> u64 {
 }
 
 /// Deflated sums by class, as the dataset layer needs them (format/1d.8).
-fn space_facts(vdevs: &Vdevs, space: &BTreeMap<VdevId, VdevSpace>) -> SpaceFacts {
+pub(crate) fn space_facts(vdevs: &Vdevs, space: &BTreeMap<VdevId, VdevSpace>) -> SpaceFacts {
     let mut facts = SpaceFacts::default();
     for (id, space) in space {
         let ratio = ratio_of(vdevs, *id);
