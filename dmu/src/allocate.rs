@@ -444,10 +444,16 @@ impl ObjectSet {
         }
     }
 
-    /// Takes an object out of the list of those that are not on disk yet.
-    pub(crate) fn note_committed(&self, object: &LiveObject) {
-        if let Some(live) = &self.live {
-            lock(&live.fresh).remove(&object.id);
+    /// Notes that an object is on disk now, or gone from it.
+    pub(crate) fn note_committed(&self, object: &LiveObject, exists: bool) {
+        let Some(live) = &self.live else {
+            return;
+        };
+        match exists {
+            true => {
+                lock(&live.fresh).remove(&object.id);
+            }
+            false => lock(&live.numbers).freed += 1,
         }
     }
 }

@@ -50,11 +50,6 @@ impl Ranges {
         self.contains(start) || self.next_start(start).is_some_and(|next| next < end)
     }
 
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
     /// All ranges in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(start, end)| (*start, *end))

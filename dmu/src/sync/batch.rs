@@ -1,0 +1,178 @@
+//! Blocks gathered for one call of the sink.
+//!
+//! The sink works on many blocks at once, so blocks of all objects go to it together, in order
+//! of object and offset, some MiB at a time.
+
+use super::Writer;
+use super::job::{Job, SPILL};
+use crate::error::DmuError;
+use crate::live::{Dirty, LiveObject};
+use crate::policy::BlockKind;
+use cenote_base::{BlockId, Bookmark, Level};
+use cenote_cache::Block;
+use cenote_io::WriteRequest;
+use cenote_ondisk::{BlockPointer, ObjectType};
+use std::sync::Arc;
+
+/// Contents in one call: enough to keep all cores and devices busy for some milliseconds.
+const BATCH_BYTES: usize = 32 << 20;
+/// Blocks in one call, which bounds the overhead of many small ones.
+const BATCH_BLOCKS: usize = 8192;
+
+/// A block on its way.
+struct Entry {
+    job: usize,
+    level: u8,
+    block: u64,
+    contents: Block,
+    old: BlockPointer,
+}
+
+/// Blocks that wait for each other.
+pub(super) struct Batch<'a, 'w> {
+    writer: &'a Writer<'w>,
+    /// By job: whose generation learns where its blocks went.
+    live: &'a [Arc<LiveObject>],
+    entries: Vec<Entry>,
+    requests: Vec<WriteRequest>,
+    bytes: usize,
+}
+
+impl<'a, 'w> Batch<'a, 'w> {
+    pub(super) fn new(writer: &'a Writer<'w>, live: &'a [Arc<LiveObject>]) -> Self {
+        Self {
+            writer,
+            live,
+            entries: Vec::new(),
+            requests: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a block of `jobs[job]`; writes what there is when it is enough.
+    pub(super) fn add(
+        &mut self,
+        jobs: &mut [Job],
+        (job, level, block): (usize, u8, u64),
+        contents: Block,
+        fill: u64,
+    ) -> Result<(), DmuError> {
+        let of = &mut jobs[job];
+        let is_spill = level == 0 && block == SPILL;
+        let old = match is_spill {
+            true => of.base.dnode().spill.unwrap_or(BlockPointer::HOLE),
+            false if of.is_freed(usize::from(level), block) => BlockPointer::HOLE,
+            false => of.old_pointer(level, block)?,
+        };
+        let mut kind = BlockKind::of(&of.new, level, contents.len() as u64);
+        if is_spill {
+            kind.is_spill = true;
+            kind.object_type = of.new.bonus_type;
+        }
+        self.requests.push(WriteRequest {
+            data: Arc::clone(&contents),
+            bookmark: self.bookmark(of, level, block),
+            object_type: kind.object_type,
+            level: Level(level),
+            fill,
+            policy: self.writer.policy.policy(&kind),
+            keys: self.writer.set.keys().cloned(),
+            previous: (!old.is_hole()).then_some(old),
+        });
+        self.bytes += contents.len();
+        self.entries.push(Entry {
+            job,
+            level,
+            block,
+            contents,
+            old,
+        });
+        if self.bytes >= BATCH_BYTES || self.entries.len() >= BATCH_BLOCKS {
+            self.flush(jobs)?;
+        }
+        Ok(())
+    }
+
+    fn bookmark(&self, job: &Job, level: u8, block: u64) -> Bookmark {
+        Bookmark {
+            objset: self.writer.set.id(),
+            object: job.base.id(),
+            level: Level(level),
+            block: BlockId(block),
+        }
+    }
+
+    /// Writes what was gathered.
+    pub(super) fn flush(&mut self, jobs: &mut [Job]) -> Result<(), DmuError> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        let requests = std::mem::take(&mut self.requests);
+        let entries = std::mem::take(&mut self.entries);
+        self.bytes = 0;
+        let written = self.writer.sink.write(self.writer.txg, requests);
+        assert_eq!(written.len(), entries.len(), "each request has a result");
+        let mut clean = 0;
+        for (entry, written) in entries.into_iter().zip(written) {
+            let mut pointer = written?;
+            let job = &mut jobs[entry.job];
+            if pointer.is_hole() {
+                let size = entry.contents.len() as u64;
+                pointer = job.hole_in_place_of(&entry.old, entry.level, size, self.writer);
+            } else {
+                let cache = self.writer.set.cache();
+                cache.insert_written(&pointer, Arc::clone(&entry.contents));
+            }
+            if entry.block == SPILL && entry.level == 0 {
+                job.set_spill(&entry.old, pointer, self.writer);
+                continue;
+            }
+            if let (0, Some(live)) = (entry.level, self.live.get(entry.job)) {
+                clean += note_written(live, entry.block, pointer);
+            }
+            job.updates[usize::from(entry.level)].insert(entry.block, pointer);
+        }
+        self.writer.live.remove_dirty_bytes(clean);
+        Ok(())
+    }
+}
+
+/// Replaces a frozen block's contents by where they are now; returns the bytes that are clean.
+fn note_written(live: &LiveObject, block: u64, pointer: BlockPointer) -> u64 {
+    let mut state = live.write();
+    let Some(frozen) = &mut state.frozen else {
+        return 0;
+    };
+    let Some(dirty) = frozen.blocks.get_mut(&block) else {
+        return 0;
+    };
+    let Dirty::Contents(contents) = dirty else {
+        return 0;
+    };
+    let bytes = contents.len() as u64;
+    *dirty = Dirty::Pointer(Box::new(pointer));
+    frozen.dirty_bytes -= bytes;
+    bytes
+}
+
+impl Job {
+    fn set_spill(&mut self, old: &BlockPointer, pointer: BlockPointer, writer: &Writer<'_>) {
+        if *old != pointer {
+            self.used += writer.space_of(&pointer);
+            self.free_block(old, writer);
+        }
+        self.new.spill = Some(pointer);
+    }
+}
+
+/// The kind of an object set block.
+pub(super) fn objset_kind(size: usize) -> BlockKind {
+    BlockKind {
+        object_type: ObjectType::OBJSET,
+        level: Level(0),
+        is_spill: false,
+        logical_size: size as u64,
+        checksum: None,
+        compression: None,
+    }
+}
