@@ -11,11 +11,23 @@ use std::path::Path;
 
 /// The options that the kind of pool needs: its keys, and the replay of its log.
 pub fn options(cenote: &Cenote, golden: &Golden) -> Result<Vec<String>> {
+    options_with(cenote, golden, |_| true)
+}
+
+/// The same with those keys only that `wanted` says: passphrases take a moment to be stretched.
+pub fn options_with(
+    cenote: &Cenote,
+    golden: &Golden,
+    wanted: impl Fn(&Key) -> bool,
+) -> Result<Vec<String>> {
     let mut options = Vec::new();
     if golden.kind.starts_with("dirty-zil") {
         options.push("--replay".into());
     }
     for (index, (dataset, key)) in golden.manifest.keys.iter().enumerate() {
+        if !wanted(key) {
+            continue;
+        }
         let path = cenote.directory().join(format!("key{index}"));
         let bytes = match key {
             Key::Passphrase(text) | Key::Hex(text) => text.clone().into_bytes(),

@@ -5,6 +5,7 @@
 //! seed and a number; the same three make the same mutant again.
 
 use crate::golden::Golden;
+use crate::manifest::Key;
 use crate::mutate::structure::Structure;
 use crate::mutate::{Devices, Mutant, blind};
 use crate::offline;
@@ -34,6 +35,9 @@ const WALK: &[&str] = &["manifest", "--recursive", "POOL"];
 /// take longer than everything else.
 const READ: &[&str] = &["manifest", "--recursive", "--sha256", "POOL"];
 const READ_INTERVAL: u64 = 4;
+
+/// Keys that are stretched from passphrases are given for each of this many mutants.
+const PASSPHRASE_INTERVAL: u64 = 16;
 
 /// What mutants are put through in turn, two of these each.
 const INSPECTIONS: [&[&str]; 18] = [
@@ -114,12 +118,13 @@ pub fn run_kind(kind: &str, seed: u64, numbers: Range<u64>, time: Duration) -> R
     let directory = cenote.subdirectory("devices")?;
     let devices = Devices::open(golden.copy_to(&directory)?)?;
     let structure = Structure::read(&devices)?;
-    let options = offline::options(&cenote, &golden)?;
+    let is_quick = |key: &Key| !matches!(key, Key::Passphrase(_));
     let subject = Subject {
         cenote: &cenote,
         golden: &golden,
         directory: &directory,
-        options: &options,
+        options: offline::options(&cenote, &golden)?,
+        quick_options: offline::options_with(&cenote, &golden, is_quick)?,
         time,
     };
     for number in numbers {
@@ -149,7 +154,9 @@ struct Subject<'a> {
     cenote: &'a Cenote,
     golden: &'a Golden,
     directory: &'a Path,
-    options: &'a [String],
+    options: Vec<String>,
+    /// Without the keys that are stretched from passphrases, which takes a second.
+    quick_options: Vec<String>,
     time: Duration,
 }
 
@@ -162,7 +169,11 @@ impl Subject<'_> {
             _ => WALK,
         };
         for words in [walk, VERIFY, INSPECTIONS[turn], INSPECTIONS[turn + 1]] {
-            let outcome = self.run(words)?;
+            let options = match number % PASSPHRASE_INTERVAL {
+                0 => &self.options,
+                _ => &self.quick_options,
+            };
+            let outcome = self.run(words, options)?;
             summary.elapsed_max = summary.elapsed_max.max(outcome.elapsed);
             summary.memory_max = summary.memory_max.max(outcome.memory_max);
             if let Some(report) = self.broken_promise(&outcome) {
@@ -177,14 +188,14 @@ impl Subject<'_> {
     }
 
     /// Runs a command, `POOL` in it replaced, within the limits of the zoo.
-    fn run(&self, words: &[&str]) -> Result<Outcome> {
+    fn run(&self, words: &[&str], options: &[String]) -> Result<Outcome> {
         let pool = self.golden.manifest.pool.as_str();
         let words: Vec<&str> = words
             .iter()
             .map(|word| if *word == "POOL" { pool } else { word })
             .collect();
         let mut line = self.cenote.command("cenote", &words);
-        line.arg("-d").arg(self.directory).args(self.options);
+        line.arg("-d").arg(self.directory).args(options);
         let limits = Limits {
             time: self.time,
             memory: MEMORY_MAX,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const TIME: Duration = Duration::from_secs(60);
 
 /// Mutants that a thread takes at once, with a copy of the devices of its own.
-const BATCH: u64 = 250;
+const BATCH: u64 = 125;
 
 struct Options {
     numbers: Range<u64>,
@@ -71,15 +71,15 @@ fn options() -> Result<Options> {
 fn run(options: &Options) -> Result<usize> {
     cenote_tests::program::cenote_path();
     let start = Instant::now();
+    // The last is taken first. Kinds take turns, so that a run that is stopped early has seen all.
     let mut batches = Vec::new();
-    for kind in options.kinds.iter().rev() {
-        let mut from = options.numbers.start;
-        while from < options.numbers.end {
-            let to = options.numbers.end.min(from + BATCH);
-            batches.push((kind.clone(), from..to));
-            from = to;
-        }
+    let mut from = options.numbers.start;
+    while from < options.numbers.end {
+        let to = options.numbers.end.min(from + BATCH);
+        batches.extend(options.kinds.iter().map(|kind| (kind.clone(), from..to)));
+        from = to;
     }
+    batches.reverse();
     let batches = Mutex::new(batches);
     let total = Mutex::new(BTreeMap::new());
     let threads = thread::available_parallelism().map_or(2, usize::from);
