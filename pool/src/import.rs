@@ -14,7 +14,7 @@ use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
 use crate::{space, verify};
-use cenote_base::{Env, Guid, MemoryBudget, ObjsetId, Txg};
+use cenote_base::{Env, Guid, ObjsetId, Txg};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::Device;
 use cenote_dmu::ObjectSet;
@@ -38,7 +38,7 @@ const ACTIVITY_TEST_MAX: Duration = Duration::from_secs(300);
 /// The pool version with feature flags.
 const VERSION_FEATURES: u64 = 5000;
 /// Reads in flight: enough for a dozen hard disks, or a virtual disk's queue.
-const WORKER_THREADS: usize = 16;
+pub(crate) const WORKER_THREADS: usize = 16;
 
 /// The devices of an import.
 struct Devices {
@@ -180,7 +180,7 @@ fn open_stack(
         ..OpenOptions::default()
     };
     let vdevs = Arc::new(Vdevs::open(tree, &devices.open, &open_options)?);
-    let memory = MemoryBudget::new(options.buffer_bytes);
+    let memory = Arc::clone(&options.buffers.reads);
     let pipeline = Arc::new(Pipeline::new(Arc::clone(&vdevs), memory));
     let limits = CacheLimits::of_total(options.cache_bytes);
     let cache = Arc::new(BlockCache::new(pipeline, Arc::clone(workers), limits));

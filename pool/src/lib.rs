@@ -6,17 +6,25 @@
 
 #![forbid(unsafe_code)]
 
+mod allocation;
 mod candidate;
+mod create;
 mod error;
 mod import;
 mod mos;
 mod options;
 mod pool;
 mod space;
+mod sync;
 pub mod verify;
 
+pub use allocation::RangeConflict;
 pub use candidate::{PoolCandidate, assemble};
+pub use create::{
+    CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
+};
 pub use error::{ImportError, MissingVdev};
 pub use import::import;
-pub use options::{ImportOptions, Rewind};
+pub use options::{Buffers, ImportOptions, Rewind};
 pub use pool::{FoundDevice, Pool, VdevSpace};
+pub use sync::{Actor, SyncError};

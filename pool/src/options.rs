@@ -1,7 +1,9 @@
 //! What an import is asked to do.
 
-use cenote_base::Txg;
+use cenote_base::{MemoryBudget, Txg};
+use cenote_dmu::txg::ThrottleLimits;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// How far back an import may go to find a txg that can be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +15,25 @@ pub enum Rewind {
     Recent,
     /// Any txg of which an uberblock is left (`-FX`).
     Extreme,
+}
+
+/// Memory for blocks under way, which several pools may share.
+#[derive(Clone, Debug)]
+pub struct Buffers {
+    /// For blocks being read and decoded.
+    pub reads: Arc<MemoryBudget>,
+    /// For what a verification reads beside that.
+    pub scans: Arc<MemoryBudget>,
+}
+
+impl Buffers {
+    /// `bytes` for reads, and half as much again for verifications.
+    pub fn new(bytes: u64) -> Self {
+        Self {
+            reads: MemoryBudget::new(bytes),
+            scans: MemoryBudget::new(bytes / 2),
+        }
+    }
 }
 
 /// Options of an import.
@@ -38,10 +59,12 @@ pub struct ImportOptions {
     pub replay_in_memory: bool,
     /// This system's hostid, to compare with the label's.
     pub hostid: u64,
-    /// Limit for cached blocks in bytes.
+    /// Limit for cached blocks in bytes, at first.
     pub cache_bytes: u64,
-    /// Limit for blocks being read and decoded, in bytes.
-    pub buffer_bytes: u64,
+    /// Memory for blocks under way.
+    pub buffers: Buffers,
+    /// How much may be dirty in a pool that is written to.
+    pub throttle: ThrottleLimits,
 }
 
 impl Default for ImportOptions {
@@ -58,7 +81,8 @@ impl Default for ImportOptions {
             replay_in_memory: false,
             hostid: 0,
             cache_bytes: 64 << 20,
-            buffer_bytes: 128 << 20,
+            buffers: Buffers::new(128 << 20),
+            throttle: ThrottleLimits::of_memory(1 << 30),
         }
     }
 }

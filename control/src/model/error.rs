@@ -376,6 +376,40 @@ pub enum ControlError {
         /// What is wrong.
         reason: String,
     },
+    /// Devices cannot become part of a pool.
+    #[error("{}", devices.join("\n"))]
+    DevicesRefused {
+        /// A line about each.
+        devices: Vec<String>,
+        /// Whether force would help.
+        by_force: bool,
+    },
+    /// The dataset above is not there.
+    #[error("parent does not exist")]
+    NoParent {
+        /// The new dataset.
+        dataset: String,
+    },
+    /// Other datasets or snapshots depend on it.
+    #[error("{what}")]
+    HasDependents {
+        /// The dataset.
+        dataset: String,
+        /// `filesystem has children`, …
+        what: String,
+    },
+    /// There is no space.
+    #[error("out of space")]
+    NoSpace {
+        /// Where.
+        dataset: String,
+    },
+    /// A directory in the way.
+    #[error("mountpoint '{path}' exists and is not empty")]
+    MountpointInUse {
+        /// The directory.
+        path: String,
+    },
     /// The daemon does not do this.
     #[error("{what} is not supported")]
     Unsupported {

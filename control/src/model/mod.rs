@@ -9,6 +9,7 @@
 
 mod activity;
 mod bytes;
+mod change;
 mod condition;
 mod dataset;
 mod diff;
@@ -16,6 +17,7 @@ mod error;
 mod history;
 mod import;
 mod inspect;
+mod opened;
 mod pool;
 pub mod properties;
 mod request;
@@ -31,6 +33,9 @@ pub use activity::{
     ScanKind,
 };
 pub use bytes::RawName;
+pub use change::{
+    Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume, Pair,
+};
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
 pub use diff::{DiffChange, DiffRecord};
@@ -40,6 +45,7 @@ pub use import::{
     Diagnosis, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick, Rewind, Search,
 };
 pub use inspect::{DaemonStatus, PoolActivity};
+pub use opened::{LoadedKey, OpenedPool};
 pub use pool::{DataError, DataErrorPlace, DedupSummary, PoolHealth, PoolRow, PoolStatus};
 pub use request::{Depth, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};

@@ -86,6 +86,11 @@ pub enum Request {
         /// Whether to add the vdevs.
         vdevs: bool,
     },
+    /// How a pool was opened. Answer: `Opened`.
+    PoolOpened {
+        /// Its name or guid.
+        pool: String,
+    },
     /// Properties of vdevs. Answer: `Vdevs`.
     VdevGet {
         /// The pool.
@@ -204,6 +209,13 @@ pub enum Request {
         pool: String,
         /// What.
         options: VerifyOptions,
+    },
+    /// Change something. Answer: what the change says.
+    Change {
+        /// What.
+        change: super::Change,
+        /// The command line, for the pool's history.
+        command: String,
     },
     /// The daemon about itself. Answer: `Status`.
     DaemonStatus,

@@ -66,6 +66,11 @@ pub enum Response {
         /// Name and reason of the others.
         failures: Vec<(String, ControlError)>,
     },
+    /// How a pool was opened.
+    Opened {
+        /// This way.
+        opened: Box<super::OpenedPool>,
+    },
     /// Vdevs.
     Vdevs {
         /// The pool, with its properties left out.

@@ -61,6 +61,9 @@ pub trait Service: Send + Sync {
     /// Whether no pool is imported: an auto-started daemon then leaves.
     fn idle(&self) -> bool;
 
+    /// Called some times each second, for what is to be done now and then.
+    fn tick(&self) {}
+
     /// Unmounts and exports everything; called once, before the daemon leaves.
     ///
     /// Without `force`, fails when something is busy, and the daemon stays.
@@ -166,6 +169,7 @@ impl Server {
             {
                 admit(stream, &shared, options);
             }
+            shared.service.tick();
             if options.auto && shared.may_leave(start.elapsed()) {
                 break;
             }

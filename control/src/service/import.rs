@@ -42,7 +42,7 @@ impl Engine {
         let single = !matches!(pick, ImportPick::All);
         for candidate in picked {
             let name = candidate.name().to_owned();
-            match self.import_one(&candidate, options) {
+            match self.import_one(&candidate, search.offset, options) {
                 Ok(outcome) => {
                     rewound = rewound.or(outcome.rewound);
                     found.extend(outcome.diagnoses);
@@ -89,6 +89,7 @@ impl Engine {
     fn import_one(
         &self,
         candidate: &PoolCandidate,
+        offset: u64,
         options: &ImportOptions,
     ) -> Result<Outcome, ControlError> {
         let name = options.new_name.as_deref().unwrap_or(candidate.name());
@@ -98,12 +99,18 @@ impl Engine {
             });
         }
         check_properties(&options.properties)?;
-        let engine_options = self.engine_options(options);
+        let mut engine_options = self.engine_options(options);
+        (engine_options.cache_bytes, engine_options.buffers) =
+            self.memory.admit(&self.registry.all());
         let opened = import(candidate, &engine_options, Arc::clone(&self.env));
-        let pool = opened.map_err(|error| refusal(candidate, error))?;
+        let pool = opened.map_err(|error| {
+            self.memory.divide(&self.registry.all());
+            refusal(candidate, error)
+        })?;
         let rewound = rewound(candidate, &pool);
         let diagnoses = diagnoses_in(candidate, pool.vdev_tree());
         if options.rewind_dry_run {
+            self.memory.divide(&self.registry.all());
             return Ok(Outcome {
                 imported: None,
                 rewound,
@@ -112,11 +119,13 @@ impl Engine {
         }
         let altroot = options.altroot.as_ref().map(PathBuf::from);
         let mut imported = Imported::new(pool, altroot, self.random());
+        imported.offset = offset;
         imported.mount_options = options.mount_options.clone();
         let mut given = options.properties.iter();
         let cache_file = given.find(|(name, _)| name == "cachefile");
         imported.cache_file = cache_file.map(|(_, value)| value.clone());
         let imported = self.registry.insert(imported)?;
+        self.memory.divide(&self.registry.all());
         self.events.post("sysevent.fs.zfs.pool_import", &imported);
         Ok(Outcome {
             imported: Some(imported),
@@ -144,7 +153,7 @@ impl Engine {
             altroot: options.altroot.as_ref().map(PathBuf::from),
             replay_in_memory: options.replay_in_memory,
             hostid: hostid(),
-            ..self.settings.limits.apply()
+            ..cenote_pool::ImportOptions::default()
         }
     }
 
@@ -164,6 +173,7 @@ impl Engine {
         let imported = self.registry.pool(pool)?;
         self.unmount_pool(&imported, force)?;
         self.registry.remove(pool);
+        self.memory.divide(&self.registry.all());
         self.events.post("sysevent.fs.zfs.pool_export", &imported);
         Ok(Response::Done)
     }

@@ -19,8 +19,10 @@ mod history;
 mod import;
 #[cfg(test)]
 mod import_tests;
+mod memory;
 mod mounter;
 mod mounts;
+mod opened;
 mod pool_properties;
 mod registry;
 mod secrets;
@@ -32,55 +34,30 @@ mod vdevs;
 mod verify;
 
 pub use damage::DamageLog;
+pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounter::{MountJob, MountSwitches, Mounted, Mounter, NoMounter};
 
 use crate::model::{ControlError, DaemonStatus, PoolActivity, Request, Response};
 use crate::protocol::{Peer, Reply, Service};
 use cenote_base::Env;
 use events::Events;
+use memory::Memory;
 use mounts::Mounts;
 use registry::{Imported, Registry};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much memory each pool may take, in bytes; `None` leaves the pool layer's default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryLimits {
-    /// For cached blocks.
-    pub cache: Option<u64>,
-    /// For blocks being read and decoded.
-    pub buffers: Option<u64>,
-}
-
-impl MemoryLimits {
-    /// Divides `total` bytes: two thirds to the cache, which serves repeated reads, the rest to
-    /// what is under way.
-    pub fn of_total(total: u64) -> Self {
-        let buffers = total / 3;
-        Self {
-            cache: Some(total - buffers),
-            buffers: Some(buffers),
-        }
-    }
-
-    /// The pool layer's default options with these limits.
-    fn apply(self) -> cenote_pool::ImportOptions {
-        let mut options = cenote_pool::ImportOptions::default();
-        options.cache_bytes = self.cache.unwrap_or(options.cache_bytes);
-        options.buffer_bytes = self.buffers.unwrap_or(options.buffer_bytes);
-        options
-    }
-}
-
 /// What the daemon says about itself and allows pools.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct EngineSettings {
     /// The program's version.
     pub version: String,
     /// Whether it leaves after its last pool is exported.
     pub auto: bool,
-    /// Memory for each pool.
-    pub limits: MemoryLimits,
+    /// Bytes for caches and buffers of all pools together; not set, 256 MiB.
+    pub memory: Option<u64>,
+    /// Tells when the system's memory runs short; not set, it never does.
+    pub gauge: Option<Box<dyn MemoryGauge>>,
 }
 
 /// The service over imported pools.
@@ -89,7 +66,9 @@ pub struct Engine {
     mounts: Mounts,
     mounter: Box<dyn Mounter>,
     events: Events,
-    settings: EngineSettings,
+    memory: Memory,
+    version: String,
+    auto: bool,
     env: Arc<dyn Env>,
     started: Duration,
 }
@@ -97,12 +76,15 @@ pub struct Engine {
 impl Engine {
     /// An engine without pools, whose file systems `mounter` mounts.
     pub fn new(mounter: Box<dyn Mounter>, settings: EngineSettings, env: Arc<dyn Env>) -> Self {
+        let gauge = settings.gauge.unwrap_or_else(|| Box::new(AmpleMemory));
         Self {
             registry: Registry::default(),
             mounts: Mounts::default(),
             mounter,
             events: Events::new(Arc::clone(&env)),
-            settings,
+            memory: Memory::new(settings.memory, gauge, env.monotonic()),
+            version: settings.version,
+            auto: settings.auto,
             started: env.monotonic(),
             env,
         }
@@ -135,27 +117,19 @@ impl Engine {
 
     fn daemon_status(&self) -> Response {
         let pools = self.registry.all();
-        let used = |imported: &Arc<Imported>| {
-            let cached: u64 = imported.pool.cache().bytes().iter().sum();
-            cached + imported.pool.cache().pipeline().memory().leased()
-        };
-        let limit = |imported: &Arc<Imported>| {
-            let options = imported.pool.options();
-            options.cache_bytes + options.buffer_bytes
-        };
         let activity = |imported: &Arc<Imported>| PoolActivity {
             name: imported.name().to_owned(),
             health: pool_properties::health(imported),
             mounts: self.mounts.count(imported.name()),
         };
         let status = DaemonStatus {
-            version: self.settings.version.clone(),
+            version: self.version.clone(),
             pid: std::process::id(),
-            auto: self.settings.auto,
+            auto: self.auto,
             uptime: self.env.monotonic().saturating_sub(self.started).as_secs(),
             pools: pools.iter().map(activity).collect(),
-            memory_limit: pools.iter().map(limit).sum(),
-            memory_used: pools.iter().map(used).sum(),
+            memory_limit: self.memory.limit(),
+            memory_used: self.memory.used(&pools),
         };
         Response::Status { status }
     }
@@ -221,6 +195,7 @@ impl Service for Engine {
                 vdevs,
                 properties,
             } => self.vdev_get(&pool, &vdevs, &properties),
+            Request::PoolOpened { pool } => self.pool_opened(&pool),
             Request::PoolStatus {
                 pools,
                 errors,
@@ -252,6 +227,10 @@ impl Service for Engine {
 
     fn idle(&self) -> bool {
         self.registry.is_empty()
+    }
+
+    fn tick(&self) {
+        self.memory.look(&self.registry.all(), self.env.monotonic());
     }
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {

@@ -23,6 +23,8 @@ pub(super) struct Imported {
     pub mount_options: Vec<String>,
     /// The cache file named at import.
     pub cache_file: Option<String>,
+    /// Where in each device the pool's begins, in bytes.
+    pub offset: u64,
     /// Names this import.
     pub load_guid: u64,
     /// Damage met since the import.
@@ -56,6 +58,7 @@ impl Imported {
             altroot,
             mount_options: Vec::new(),
             cache_file: None,
+            offset: 0,
             load_guid,
             damage: Arc::default(),
             intent_logs: OnceLock::new(),
@@ -206,6 +209,14 @@ impl Registry {
         found.ok_or_else(|| ControlError::NoSuchPool {
             pool: name.to_owned(),
         })
+    }
+
+    /// The pool with this name or guid.
+    pub fn pool_or_guid(&self, pool: &str) -> Result<Arc<Imported>, ControlError> {
+        let guid = pool.parse::<u64>().ok();
+        let has_guid = |imported: &Arc<Imported>| Some(imported.pool.guid().0) == guid;
+        let by_guid = || self.all().into_iter().find(has_guid);
+        self.pool(pool).or_else(|error| by_guid().ok_or(error))
     }
 
     /// Whether a pool with this guid is imported.

@@ -75,10 +75,10 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// An engine over `pool`'s pipeline, with half as much memory again for what it reads.
+    /// An engine over `pool`'s pipeline.
     pub(crate) fn new(pool: &Pool, options: VerifyOptions) -> Self {
         let pipeline = Arc::clone(pool.cache().pipeline());
-        let buffers = MemoryBudget::new(pipeline.memory().limit() / 2);
+        let buffers = Arc::clone(&pool.options().buffers.scans);
         Self {
             pipeline,
             workers: Arc::clone(pool.cache().workers()),

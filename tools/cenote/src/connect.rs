@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cenote_control::model::{ControlError, Part, PropertySelection, Request, Response, Vdev};
+use cenote_control::model::{ControlError, OpenedPool, Part, Request, Response};
 use cenote_control::protocol::{CallError, Client, FrameError, Interrupt, socket_path};
 
 use crate::context::Daemon;
@@ -18,27 +18,14 @@ const START_WAIT: Duration = Duration::from_secs(10);
 /// How long a daemon that another command started may take to listen, once ours has left.
 const RIVAL_WAIT: Duration = Duration::from_millis(500);
 
-/// The devices of a pool that the daemon has imported; none if it has not, or is not running.
-pub fn imported_devices(pool: &str) -> Vec<PathBuf> {
-    let request = Request::PoolList {
-        pools: vec![pool.to_owned()],
-        properties: PropertySelection::Named(Vec::new()),
-        vdevs: true,
-    };
-    let answer = Connection::new().call(request, &mut |_| Interrupt::Continue(()));
-    let Ok(Response::Pools { pools, .. }) = answer else {
-        return Vec::new();
-    };
-    let mut paths = Vec::new();
-    for tree in pools.iter().filter_map(|row| row.vdevs.as_ref()) {
-        let mut stack: Vec<&Vdev> = vec![&tree.root];
-        while let Some(vdev) = stack.pop() {
-            stack.extend(&vdev.children);
-            let path = vdev.path.as_ref().filter(|_| vdev.kind.is_leaf());
-            paths.extend(path.filter(|path| path.starts_with('/')).map(PathBuf::from));
-        }
+/// How the daemon opened a pool, by name or guid; `None` if it has not, or is not running.
+pub fn opened(pool: &str) -> Option<OpenedPool> {
+    let pool = pool.to_owned();
+    let request = Request::PoolOpened { pool };
+    match Connection::new().call(request, &mut |_| Interrupt::Continue(())) {
+        Ok(Response::Opened { opened }) => Some(*opened),
+        _ => None,
     }
-    paths
 }
 
 /// A connection made when the first request wants it.
@@ -205,6 +192,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         }
         | Request::Export { pool, .. }
         | Request::VdevGet { pool, .. }
+        | Request::PoolOpened { pool }
         | Request::Verify { pool, .. }
         | Request::History { pool } => Err(no_pool(pool)),
         Request::Holds { snapshot, .. } => no_dataset(snapshot),

@@ -5,7 +5,8 @@
 
 use super::failure::Failure;
 use super::options::KeyOption;
-use cenote_dsl::{Dataset, Directory, DslError};
+use cenote_control::model::LoadedKey;
+use cenote_dsl::{Dataset, DatasetName, Directory, Dsl, DslError};
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::sync::Arc;
@@ -29,6 +30,22 @@ impl Keys {
     /// Whether any were given.
     pub fn is_empty(&self) -> bool {
         self.given.is_empty()
+    }
+
+    /// Loads a key that the daemon has.
+    pub fn load(&self, dsl: &Arc<Dsl>, key: &LoadedKey) -> Result<(), Failure> {
+        let failed = |source| Failure::Dataset {
+            dataset: key.root.clone(),
+            source: Box::new(source),
+        };
+        let name = DatasetName::parse(&key.root).map_err(|source| {
+            let text = key.root.clone();
+            failed(DslError::BadName { text, source })
+        })?;
+        let root = dsl.dataset(&name).map_err(failed)?;
+        let wrapping = key.wrapping_key.expose();
+        let loaded = dsl.load_wrapping_key(root.directory(), wrapping);
+        loaded.map_err(failed)
     }
 
     /// Loads the key that `dataset` needs, if one is needed and not loaded: the one that was

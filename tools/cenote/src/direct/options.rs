@@ -3,7 +3,8 @@
 use super::failure::Failure;
 use super::line::CommandLine;
 use cenote_base::Txg;
-use cenote_pool::{ImportOptions, Rewind};
+use cenote_control::model::OpenedPool;
+use cenote_pool::{Buffers, ImportOptions, Rewind};
 use std::path::PathBuf;
 
 /// Memory for caches and buffers unless `--memory` says otherwise. With the program itself, its
@@ -38,8 +39,10 @@ pub struct PoolOptions {
     pub checkpoint: bool,
     /// Do without missing log devices.
     pub missing_logs: bool,
-    /// Show files as after the intent log's replay.
-    pub replay: bool,
+    /// Show files as after the intent log's replay; not said, as the daemon does.
+    pub replay: Option<bool>,
+    /// The name to know the pool by, if not its own.
+    pub name: Option<String>,
     /// Keys.
     pub keys: Vec<KeyOption>,
 }
@@ -62,7 +65,7 @@ impl PoolOptions {
             "-X" | "--extreme-rewind" => self.rewind = Rewind::Extreme,
             "--checkpoint" | "--rewind-to-checkpoint" => self.checkpoint = true,
             "-m" | "--missing-log" => self.missing_logs = true,
-            "--replay" => self.replay = true,
+            "--replay" => self.replay = Some(true),
             "-o" => self.take_property(line)?,
             "--key" => {
                 let text = line.text()?;
@@ -77,8 +80,8 @@ impl PoolOptions {
     fn take_property(&mut self, line: &mut CommandLine) -> Result<(), Failure> {
         let text = line.text()?;
         match text.as_str() {
-            "cenote:replay=memory" => self.replay = true,
-            "cenote:replay=off" => self.replay = false,
+            "cenote:replay=memory" => self.replay = Some(true),
+            "cenote:replay=off" => self.replay = Some(false),
             "readonly=on" => {}
             _ => {
                 return Err(line.wrong(format!(
@@ -87,6 +90,27 @@ impl PoolOptions {
             }
         }
         Ok(())
+    }
+
+    /// Whether intent logs are replayed.
+    pub fn replays(&self) -> bool {
+        self.replay.unwrap_or(false)
+    }
+
+    /// Reads what the daemon reads: the same devices, and unless other things were asked for the
+    /// same state.
+    pub fn follow(&mut self, opened: &OpenedPool) {
+        self.devices = opened.devices.iter().map(PathBuf::from).collect();
+        self.offset = opened.offset;
+        self.name = Some(opened.name.clone());
+        self.missing_logs |= opened.missing_log;
+        self.replay = self.replay.or(Some(opened.replay));
+        let other_state = self.txg.is_some() || self.rewind != Rewind::Never || self.checkpoint;
+        match other_state {
+            true => {}
+            false if opened.checkpoint => self.checkpoint = true,
+            false => self.txg = Some(opened.txg),
+        }
     }
 
     /// What the import is asked for.
@@ -98,11 +122,12 @@ impl PoolOptions {
             txg: self.txg.map(Txg),
             missing_logs: self.missing_logs,
             rewind_to_checkpoint: self.checkpoint,
-            replay_in_memory: self.replay,
+            replay_in_memory: self.replays(),
+            new_name: self.name.clone(),
             // A quarter for blocks to be read again, half for what is being read: files are
             // mostly read once here. The last quarter is for what nobody counts.
             cache_bytes: memory / 4,
-            buffer_bytes: memory / 2,
+            buffers: Buffers::new(memory / 2),
             ..ImportOptions::default()
         }
     }
@@ -156,7 +181,7 @@ mod tests {
         ]);
         let options = options.expect("good options");
         assert_eq!(options.devices, [PathBuf::from("a"), PathBuf::from("b")]);
-        assert!(options.missing_logs && !options.replay);
+        assert!(options.missing_logs && !options.replays());
         assert_eq!(options.import_options().cache_bytes, 16 << 20);
         assert!(parse(&["--nosuch"]).is_err());
         assert!(parse(&["--memory", "31M"]).is_err());

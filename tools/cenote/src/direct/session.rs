@@ -88,33 +88,44 @@ pub fn pick(
 impl Session {
     /// Finds and opens `pool`.
     ///
-    /// Without `-d` a pool that the daemon has imported is found where the daemon found it.
+    /// Without `-d` a pool that the daemon has imported is read as the daemon reads it: from the
+    /// same devices, at the same state, with the keys that are loaded there.
     pub fn open(options: &PoolOptions, pool: &str) -> Result<Self, Failure> {
         let mut options = options.clone();
-        if !places(&options).1 {
-            options.devices = crate::connect::imported_devices(pool);
+        let opened = match places(&options).1 {
+            true => None,
+            false => crate::connect::opened(pool),
+        };
+        let mut wanted = pool.to_owned();
+        if let Some(opened) = &opened {
+            options.follow(opened);
+            wanted = opened.guid.to_string();
         }
         let options = &options;
         let (found, places) = find_devices(options);
         let failures = diagnosis::failures(&found);
         let candidates = cenote_pool::assemble(found);
-        let candidate = match pick(candidates, pool) {
+        let candidate = match pick(candidates, &wanted) {
             Ok(Some(candidate)) => candidate,
             Ok(None) => return Err(diagnosis::no_pool(pool, &places, &[], &failures)),
             Err((others, 0)) => return Err(diagnosis::no_pool(pool, &places, &others, &failures)),
             Err((others, _)) => return Err(diagnosis::ambiguous(pool, &others)),
         };
         let env: Arc<dyn Env> = Arc::new(RealEnv::new());
-        let opened = cenote_pool::import(&candidate, &options.import_options(), env);
-        let opened = opened.map_err(|source| Failure::Import {
+        let pool = cenote_pool::import(&candidate, &options.import_options(), env);
+        let pool = pool.map_err(|source| Failure::Import {
             pool: candidate.name().to_owned(),
             diagnosis: diagnosis::import(&candidate, &source, &failures),
             source: Box::new(source),
         })?;
+        let keys = Keys::new(options.keys.clone());
+        for key in opened.iter().flat_map(|opened| &opened.keys) {
+            keys.load(pool.dsl(), key)?;
+        }
         Ok(Self {
-            pool: Arc::new(opened),
-            keys: Keys::new(options.keys.clone()),
-            replay: options.replay,
+            pool: Arc::new(pool),
+            keys,
+            replay: options.replays(),
         })
     }
 

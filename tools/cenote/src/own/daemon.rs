@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{ServeOptions, Server, socket_path};
+use cenote_control::service::MEMORY_MIN;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Command;
@@ -29,7 +30,7 @@ pub const COMMAND: Command = Command {
             None,
             "memory",
             "SIZE",
-            "run: use at most so much memory for caches and buffers",
+            "run: use at most so much memory for caches and buffers of\nall pools; 3/8 of the machine's",
         ),
         flag(Some('f'), "force", "stop: although file systems are busy"),
     ],
@@ -56,6 +57,10 @@ fn socket() -> PathBuf {
 }
 
 fn serve(arguments: &Arguments) -> Outcome {
+    if arguments.memory.is_some_and(|memory| memory < MEMORY_MIN) {
+        let least = nicebytes(MEMORY_MIN);
+        return failed(format!("--memory: {least} is the least that can work"));
+    }
     let server = match Server::bind(&socket()) {
         Ok(server) => server,
         Err(error) => return failed(error.to_string()),

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use cenote_base::RealEnv;
 use cenote_control::protocol::Service;
-use cenote_control::service::{Engine, EngineSettings, MemoryLimits};
+use cenote_control::service::{Engine, EngineSettings, MEMORY_MIN};
 
+use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
 
-/// Memory for caches and buffers when nothing tells how much there is.
-const MEMORY_FALLBACK: u64 = 256 << 20;
-/// With less than this for caches and buffers a single block of 16 MiB might not fit.
-const MEMORY_MIN: u64 = 64 << 20;
+/// Memory taken for granted when nothing tells how much there is.
+const MEMORY_FALLBACK: u64 = 1 << 30;
 
-/// What the daemon serves; `memory` bytes are for caches and buffers.
+/// What the daemon serves; `memory` bytes are for caches and buffers of all
+/// pools.
 pub fn service(memory: Option<u64>, auto: bool) -> Arc<dyn Service> {
     match cenote_fuse::clear_stale_mounts(Path::new("/")) {
         Ok(cleared) => {
@@ -24,12 +24,12 @@ pub fn service(memory: Option<u64>, auto: bool) -> Arc<dyn Service> {
         }
         Err(error) => eprintln!("cenote: dead mounts were not looked for: {error}"),
     }
-    let limits = MemoryLimits::of_total(memory.unwrap_or_else(default_memory));
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let settings = EngineSettings {
         version,
         auto,
-        limits,
+        memory: Some(memory.unwrap_or_else(default_memory)),
+        gauge: Some(Box::new(SystemMemory::new())),
     };
     Arc::new(Engine::new(
         Box::new(FuseMounter),
@@ -38,20 +38,9 @@ pub fn service(memory: Option<u64>, auto: bool) -> Arc<dyn Service> {
     ))
 }
 
-/// A quarter of the machine's or the control group's memory, so that even with two pools at
-/// least half is left to others.
+/// Three eighths of what there is: with what the program itself and its heap take, at least half
+/// is left to others.
 fn default_memory() -> u64 {
-    let machine = std::fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| {
-            let line = text
-                .lines()
-                .find_map(|line| line.strip_prefix("MemTotal:"))?;
-            let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-            kilobytes.checked_mul(1024)
-        });
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let group = group.and_then(|text| text.trim().parse::<u64>().ok());
-    let least = machine.into_iter().chain(group).min();
-    least.map_or(MEMORY_FALLBACK, |total| (total / 4).max(MEMORY_MIN))
+    let total = memory_total().unwrap_or(MEMORY_FALLBACK);
+    (total / 8 * 3).max(MEMORY_MIN)
 }

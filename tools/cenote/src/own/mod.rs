@@ -8,6 +8,7 @@ mod arguments;
 mod daemon;
 mod direct_help;
 mod engine;
+mod gauge;
 mod install_links;
 mod mount;
 mod mounter;

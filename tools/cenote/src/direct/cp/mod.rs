@@ -215,7 +215,7 @@ fn identity(
         pool_guid: session.pool().guid().0,
         objset: open.dataset.objset_id().0,
         txg: session.pool().txg().0,
-        replay: arguments.pool.replay,
+        replay: arguments.pool.replays(),
         start: znode.id().0,
         attributes: arguments.archive,
     }

@@ -1,0 +1,284 @@
+//! One owner for the memory of all pools.
+//!
+//! The daemon has one limit. A third of it, and at least what two of the largest blocks take, is
+//! for blocks under way: budgets that all pools lease from. The rest is for caches, divided among
+//! the pools: half of it in equal shares, so that nobody starves, and half by what each has been
+//! reading lately. A pool that is alone has all. The shares are set anew when a pool comes or
+//! goes, and as often as [`LOOK_INTERVAL`] while the daemon runs; they never add up to more than
+//! the caches may have.
+//!
+//! When the system runs out of memory, which it shows by tasks that wait for it, the caches give
+//! back a quarter at each look, down to a floor, and grow again slowly when it is over.
+
+use cenote_cache::{BlockCache, CacheLimits};
+use cenote_pool::Buffers;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::registry::Imported;
+
+/// With less than this, blocks of 16 MiB might not fit.
+pub const MEMORY_MIN: u64 = 64 << 20;
+/// What a daemon has that was not told.
+const MEMORY_DEFAULT: u64 = 256 << 20;
+/// Two blocks of 16 MiB and something beside.
+const READS_MIN: u64 = 40 << 20;
+
+/// How often the shares are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Under pressure caches keep at least one part in so many.
+const FLOOR_PART: u64 = 16;
+/// When it is over they grow by one part in so many at each look.
+const GROWTH_PART: u64 = 32;
+/// Waiting for memory longer than one part in so many of the time is pressure.
+const STALLED_PART: u32 = 20;
+/// Of what a pool read, one part in so many is forgotten at each look.
+const FORGOTTEN_PART: u64 = 8;
+
+/// What the system says about its memory.
+pub trait MemoryGauge: Send + Sync {
+    /// For how long tasks have waited for memory, since any point in time.
+    fn stalled(&self) -> Duration;
+
+    /// Whether hardly any memory is left.
+    fn is_short(&self) -> bool;
+}
+
+/// A system whose memory is never short.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AmpleMemory;
+
+impl MemoryGauge for AmpleMemory {
+    fn stalled(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn is_short(&self) -> bool {
+        false
+    }
+}
+
+/// The daemon's memory.
+pub(super) struct Memory {
+    limit: u64,
+    /// What the caches may have in calm times.
+    caches: u64,
+    buffers: Buffers,
+    gauge: Box<dyn MemoryGauge>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// When the shares were looked at last.
+    looked: Duration,
+    /// What the gauge said then.
+    stalled: Duration,
+    /// What the caches may have now.
+    allowance: u64,
+    /// By guid: bytes read until the last look, and what is remembered of them.
+    readers: BTreeMap<u64, Reader>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Reader {
+    bytes_read: u64,
+    need: u64,
+}
+
+impl Memory {
+    /// With `limit` bytes for everything.
+    pub fn new(limit: Option<u64>, gauge: Box<dyn MemoryGauge>, now: Duration) -> Self {
+        let limit = limit.unwrap_or(MEMORY_DEFAULT).max(MEMORY_MIN);
+        let reads = (limit / 9 * 2).max(READS_MIN);
+        let buffers = Buffers::new(reads);
+        let caches = limit.saturating_sub(reads + buffers.scans.limit());
+        let stalled = gauge.stalled();
+        Self {
+            limit,
+            caches: caches.max(1 << 20),
+            buffers,
+            gauge,
+            state: Mutex::new(State {
+                looked: now,
+                stalled,
+                allowance: caches.max(1 << 20),
+                readers: BTreeMap::new(),
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes in use.
+    pub fn used(&self, pools: &[Arc<Imported>]) -> u64 {
+        let cached = |pool: &Arc<Imported>| pool.pool.cache().bytes().iter().sum::<u64>();
+        let buffers = self.buffers.reads.leased() + self.buffers.scans.leased();
+        pools.iter().map(cached).sum::<u64>() + buffers
+    }
+
+    /// Makes room for one pool more than `pools`, and says what it may have.
+    pub fn admit(&self, pools: &[Arc<Imported>]) -> (u64, Buffers) {
+        let allowance = self.lock().allowance;
+        let share = allowance / (pools.len() as u64 + 1);
+        let caches: Vec<_> = pools.iter().map(|pool| pool.pool.cache()).collect();
+        // Each existing pool gives up the same part of what it has.
+        let limits: Vec<u64> = caches.iter().map(|cache| total(cache)).collect();
+        let sum = limits.iter().sum::<u64>().max(1);
+        for (cache, limit) in caches.iter().zip(limits) {
+            let rest = u128::from(allowance - share) * u128::from(limit) / u128::from(sum);
+            set(cache, limit.min(u64::try_from(rest).unwrap_or(u64::MAX)));
+        }
+        (share, self.buffers.clone())
+    }
+
+    /// Divides the caches' memory among `pools`, which are not what they were.
+    pub fn divide(&self, pools: &[Arc<Imported>]) {
+        let mut state = self.lock();
+        let known = |guid: &u64| pools.iter().any(|pool| pool.pool.guid().0 == *guid);
+        state.readers.retain(|guid, _| known(guid));
+        apply(&state, pools);
+    }
+
+    /// Looks at who reads and how the system fares, if it is time.
+    pub fn look(&self, pools: &[Arc<Imported>], now: Duration) {
+        let mut state = self.lock();
+        let elapsed = now.saturating_sub(state.looked);
+        if elapsed < LOOK_INTERVAL || pools.is_empty() {
+            return;
+        }
+        state.looked = now;
+        let before = state.allowance;
+        let stalled = self.gauge.stalled();
+        let waited = stalled.saturating_sub(state.stalled);
+        state.stalled = stalled;
+        let pressed = waited * STALLED_PART > elapsed || self.gauge.is_short();
+        let cached = self.used(pools);
+        state.allowance = allowance(self.caches, before, pressed.then_some(cached));
+        let mut any_read = false;
+        for imported in pools {
+            let pipeline = imported.pool.cache().pipeline();
+            let bytes_read = pipeline.counters().bytes_read.get();
+            let reader = state.readers.entry(imported.pool.guid().0).or_default();
+            let read = bytes_read.saturating_sub(reader.bytes_read);
+            reader.bytes_read = bytes_read;
+            reader.need = reader.need - reader.need / FORGOTTEN_PART + read;
+            any_read |= read > 0;
+        }
+        // While nobody reads, what each has in its cache is what it will want again.
+        if any_read || state.allowance != before {
+            apply(&state, pools);
+        }
+    }
+}
+
+/// What the caches may have next: less under pressure, when they hold `pressed` bytes.
+fn allowance(most: u64, now: u64, pressed: Option<u64>) -> u64 {
+    match pressed {
+        Some(cached) => (now.min(cached) / 4 * 3).max(most / FLOOR_PART),
+        None => now.saturating_add(most / GROWTH_PART).min(most),
+    }
+}
+
+/// Divides `total`: half equally, half in proportion to `needs`.
+fn shares(total: u64, needs: &[u64]) -> Vec<u64> {
+    let count = needs.len().max(1) as u64;
+    let sum: u128 = needs.iter().map(|need| u128::from(*need)).sum();
+    let (equal, by_need) = match sum {
+        0 => (total / count, 0),
+        _ => (total / 2 / count, u128::from(total / 2)),
+    };
+    let part = |need: &u64| {
+        let part = by_need * u128::from(*need) / sum.max(1);
+        equal + u64::try_from(part).expect("at most half of the total")
+    };
+    needs.iter().map(part).collect()
+}
+
+fn total(cache: &BlockCache) -> u64 {
+    let limits = cache.limits();
+    limits.stored + limits.decoded
+}
+
+fn set(cache: &BlockCache, bytes: u64) {
+    cache.set_limits(CacheLimits::of_total(bytes));
+}
+
+/// Sets the shares, first those that become smaller.
+fn apply(state: &State, pools: &[Arc<Imported>]) {
+    let need = |pool: &Arc<Imported>| {
+        let reader = state.readers.get(&pool.pool.guid().0);
+        reader.map_or(0, |reader| reader.need)
+    };
+    let needs: Vec<u64> = pools.iter().map(need).collect();
+    let shares = shares(state.allowance, &needs);
+    assert!(
+        shares.iter().sum::<u64>() <= state.allowance,
+        "within the limit"
+    );
+    for shrink in [true, false] {
+        for (imported, share) in pools.iter().zip(&shares) {
+            let cache = imported.pool.cache();
+            if (*share < total(cache)) == shrink {
+                set(cache, *share);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_never_exceed_what_there_is() {
+        assert_eq!(shares(100, &[5]), [100]);
+        assert_eq!(shares(100, &[0]), [100]);
+        assert_eq!(shares(120, &[0, 0, 0]), [40, 40, 40]);
+        assert_eq!(
+            shares(120, &[7, 0, 0]),
+            [80, 20, 20],
+            "the idle keep a part"
+        );
+        assert!(shares(100, &[]).is_empty());
+        let many = [u64::MAX, u64::MAX, 1, 0];
+        assert!(
+            shares(u64::MAX, &many)
+                .iter()
+                .map(|s| u128::from(*s))
+                .sum::<u128>()
+                <= u128::from(u64::MAX)
+        );
+    }
+
+    #[test]
+    fn pressure_takes_quickly_and_calm_gives_back_slowly() {
+        let most = 3200;
+        assert_eq!(allowance(most, 3200, Some(3000)), 2250);
+        assert_eq!(allowance(most, 3200, Some(100)), 200, "the floor");
+        let mut now = 200;
+        for _ in 0..30 {
+            now = allowance(most, now, None);
+        }
+        assert_eq!(now, most);
+    }
+
+    #[test]
+    fn a_small_limit_still_holds_the_largest_blocks() {
+        for limit in [0, MEMORY_MIN, 512 << 20, 16 << 30] {
+            let memory = Memory::new(Some(limit), Box::new(AmpleMemory), Duration::ZERO);
+            let (share, buffers) = memory.admit(&[]);
+            assert!(buffers.reads.limit() >= 2 * (16 << 20));
+            let all = share + buffers.reads.limit() + buffers.scans.limit();
+            assert!(all <= limit.max(MEMORY_MIN), "{all} of {limit}");
+        }
+    }
+}
