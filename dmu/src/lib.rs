@@ -18,6 +18,7 @@ mod object;
 mod object_set;
 mod policy;
 mod prefetch;
+mod scan;
 mod tree;
 pub mod txg;
 mod write;

@@ -260,15 +260,16 @@ impl Object {
         if first > known_last {
             return Ok(vec![None; count]);
         }
+        if first == last {
+            self.set.streams.read_ahead(self, first, last);
+            return Ok(vec![self.committed_block(first)?]);
+        }
         let pointers = self.data_pointers(first, known_last)?;
         self.set.streams.read_ahead(self, first, known_last);
         let cache = self.set.cache();
         let is_missing = |pointer: &&BlockPointer| !pointer.is_hole() && !cache.has(pointer);
         // A single block is read by its asker; only several are worth sharing out.
-        let missing = match pointers.len() {
-            1 => 0,
-            _ => pointers.iter().filter(is_missing).count(),
-        };
+        let missing = pointers.iter().filter(is_missing).count();
         if missing > 1 {
             self.fetch_shared(&pointers, first.0);
         }

@@ -65,6 +65,7 @@ pub struct ObjectSet {
     keys: Option<Arc<ObjsetKeys>>,
     pub(crate) live: Option<LiveSet>,
     pub(crate) streams: crate::prefetch::Streams,
+    pub(crate) scans: crate::scan::DnodeScans,
 }
 
 impl ObjectSet {
@@ -134,6 +135,7 @@ impl ObjectSet {
             keys,
             live,
             streams: Default::default(),
+            scans: Default::default(),
         })
     }
 

@@ -1,8 +1,9 @@
 //! A file's attributes, from whichever form the file system's version stores them in.
 
 use crate::acl::StoredAcl;
+use crate::error::PosixError;
 use crate::fuid::Fuid;
-use crate::kind::DeviceNumber;
+use crate::kind::{DeviceNumber, FileKind};
 use crate::time::Timestamp;
 use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, ObjectSet, Zap};
@@ -65,6 +66,19 @@ impl Attributes {
     /// The lower twelve bits of the mode.
     pub fn permissions(&self) -> u16 {
         u16::try_from(self.mode & PERMISSIONS).expect("twelve bits")
+    }
+
+    /// The type of the file whose attributes these are.
+    pub(crate) fn kind(&self, object: ObjectId) -> Result<FileKind, PosixError> {
+        FileKind::from_mode(self.mode).ok_or_else(|| {
+            let (structure, field) = ("znode", "mode");
+            let source = DecodeError::BadValue {
+                structure,
+                field,
+                value: self.mode,
+            };
+            PosixError::Malformed { object, source }
+        })
     }
 
     /// From a legacy znode.

@@ -9,10 +9,11 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::master::CaseSensitivity;
+use crate::stat::Stat;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::normalize::{self, normalize};
-use cenote_dmu::zap::{ZapEntries, ZapValue};
+use cenote_dmu::zap::{ZapEntries, ZapKey, ZapValue};
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::dir_entry::DirEntry;
 use std::sync::Arc;
@@ -111,13 +112,13 @@ impl DirectoryReader {
         };
         for entry in entries.by_ref() {
             let entry = entry?;
-            let Some(name) = entry.key.as_name() else {
+            let ZapKey::Name(name) = entry.key else {
                 return Err(self.directory.inconsistent("an entry's key is not a name"));
             };
             if self
                 .directory
                 .changes()
-                .is_some_and(|changes| changes.hides(name))
+                .is_some_and(|changes| changes.hides(&name))
             {
                 continue;
             }
@@ -127,7 +128,7 @@ impl DirectoryReader {
                     .inconsistent("a directory with a 48-bit hash"));
             }
             let target = decode_target(&self.directory, &entry.value)?;
-            let (name, cookie) = (name.to_vec(), entry.cursor);
+            let cookie = entry.cursor;
             return Ok(Some(DirectoryEntry {
                 name,
                 target,
@@ -196,7 +197,8 @@ impl Iterator for DirectoryReader {
 
 /// The first integer is the object; further ones are tolerated, as OpenZFS does.
 fn decode_target(directory: &Znode, value: &ZapValue) -> Result<Target, PosixError> {
-    let first = value.as_u64s().and_then(|words| words.first().copied());
+    let first_of = || value.as_u64s().and_then(|words| words.first().copied());
+    let first = value.as_u64().or_else(first_of);
     first
         .map(Target::from_stored)
         .ok_or_else(|| PosixError::Malformed {
@@ -303,21 +305,21 @@ impl FileSystem {
         DirectoryReader::new(Arc::clone(directory), cookie)
     }
 
-    /// The next up to `count` entries behind `cookie`, each with its znode.
+    /// The next up to `count` entries behind `cookie`, each with what `stat` shows.
     ///
-    /// The znodes are read by several threads at once. One that cannot be read is an error in
+    /// What must be read for that is read in batches. A file that cannot be read is an error in
     /// its place and does not end the listing.
-    #[expect(clippy::type_complexity, reason = "an entry and its znode or error")]
+    #[expect(clippy::type_complexity, reason = "an entry and its file or error")]
     pub fn read_directory_plus(
-        self: &Arc<Self>,
+        &self,
         directory: &Arc<Znode>,
         cookie: u64,
         count: usize,
-    ) -> Result<Vec<(DirectoryEntry, Result<Arc<Znode>, PosixError>)>, PosixError> {
+    ) -> Result<Vec<(DirectoryEntry, Result<Stat, PosixError>)>, PosixError> {
         let reader = self.read_directory(directory, cookie)?;
         let entries = reader.take(count).collect::<Result<Vec<_>, _>>()?;
-        let objects = entries.iter().map(|entry| entry.target.object).collect();
-        let znodes = self.znodes(objects);
-        Ok(entries.into_iter().zip(znodes).collect())
+        let objects: Vec<_> = entries.iter().map(|entry| entry.target.object).collect();
+        let stats = self.stats(&objects);
+        Ok(entries.into_iter().zip(stats).collect())
     }
 }

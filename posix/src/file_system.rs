@@ -1,6 +1,6 @@
 //! An open file system.
 
-use crate::attributes::AttributeTables;
+use crate::attributes::{AttributeTables, Attributes};
 use crate::cache::ZnodeCache;
 use crate::error::PosixError;
 use crate::fuid::FuidTable;
@@ -8,9 +8,10 @@ use crate::kind::FileKind;
 use crate::master::MasterNode;
 use crate::name_index::NameIndex;
 use crate::overlay::Overlay;
-use crate::znode::{Znode, ZnodeAbsent};
+use crate::znode::{Znode, ZnodeAbsent, bonus_attributes};
 use cenote_base::ObjectId;
-use cenote_dmu::ObjectSet;
+use cenote_dmu::{DmuError, ObjectSet};
+use cenote_ondisk::Dnode;
 use cenote_ondisk::objset::ObjsetKind;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -109,16 +110,55 @@ impl FileSystem {
         Ok(znode)
     }
 
-    /// The znodes of several objects, read by several threads at once.
-    pub fn znodes(self: &Arc<Self>, ids: Vec<ObjectId>) -> Vec<Result<Arc<Znode>, PosixError>> {
-        if ids.iter().all(|id| self.znodes.get(*id).is_some()) {
-            return ids.into_iter().map(|id| self.znode(id)).collect();
+    /// The znodes of several objects; what must be read for them is read in batches.
+    pub fn znodes(&self, ids: &[ObjectId]) -> Vec<Result<Arc<Znode>, PosixError>> {
+        if self.set.is_writable() {
+            return ids.iter().map(|id| self.znode(*id)).collect();
         }
-        let file_system = Arc::clone(self);
-        self.set
-            .cache()
-            .workers()
-            .map(ids, move |id| file_system.znode(id))
+        let tables = self.tables();
+        let cached: Vec<_> = ids.iter().map(|id| self.znodes.get(*id)).collect();
+        let is_plain = |id: &ObjectId| !self.is_overlaid(*id);
+        let each = ids.iter().zip(&cached);
+        let wanted = each.filter(|(id, cached)| cached.is_none() && is_plain(id));
+        let wanted: Vec<ObjectId> = wanted.map(|(id, _)| *id).collect();
+        let objects = self.set.objects_at(&wanted);
+        self.set.fetch_spills(objects.iter().flatten());
+        let mut objects = objects.into_iter();
+        let each = ids.iter().zip(cached);
+        each.map(|(id, cached)| match cached {
+            Some(znode) => Ok(znode),
+            None if is_plain(id) => {
+                let object = objects.next().expect("one for each that was wanted");
+                let object = object.map_err(|error| ZnodeAbsent::from(error).0)?;
+                let znode = Arc::new(Znode::read(object, tables.as_deref())?);
+                self.znodes.insert_read(&znode, self.znodes.stamp(*id));
+                Ok(znode)
+            }
+            None => self.znode(*id),
+        })
+        .collect()
+    }
+
+    /// Whether a replayed log changed the object.
+    pub(crate) fn is_overlaid(&self, id: ObjectId) -> bool {
+        self.overlay.nodes.contains_key(&id)
+    }
+
+    /// The attributes in a dnode's bonus buffer, which are all if it has no spill block.
+    pub(crate) fn attributes_in(
+        &self,
+        id: ObjectId,
+        dnode: &Dnode,
+        tables: Option<&AttributeTables>,
+    ) -> Result<Attributes, PosixError> {
+        let attributes = bonus_attributes(id, dnode, tables)?;
+        attributes.map_err(|source| {
+            PosixError::Dmu(DmuError::Decode {
+                objset: self.set.id(),
+                object: id,
+                source,
+            })
+        })
     }
 
     /// A symbolic link's target.

@@ -1,6 +1,6 @@
 //! What `stat` and `statfs` show (format/3b 5, 10).
 
-use crate::attributes::FLAG_PROJECT_INHERIT;
+use crate::attributes::{Attributes, FLAG_PROJECT_INHERIT};
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::fuid::Fuid;
@@ -9,6 +9,7 @@ use crate::master::AccountKind;
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
+use cenote_ondisk::Dnode;
 
 /// Longest name in bytes without the feature `longname`.
 const NAME_LENGTH: u32 = 255;
@@ -53,6 +54,38 @@ pub struct Stat {
     pub created: Timestamp,
 }
 
+impl Stat {
+    /// Of an object's attributes, and its dnode if it is on disk.
+    fn new(id: ObjectId, kind: FileKind, attributes: &Attributes, dnode: Option<&Dnode>) -> Self {
+        let (used, slots, block_size) = match dnode {
+            Some(dnode) => (
+                dnode.used_bytes(),
+                dnode.slots() as u64,
+                dnode.data_block_size,
+            ),
+            // The log made it: it has no space yet.
+            None => (0, 1, OBJECT_SIZE),
+        };
+        Self {
+            object: id,
+            generation: attributes.generation,
+            kind,
+            mode: attributes.permissions(),
+            links: attributes.links,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            size: attributes.size,
+            blocks: used.saturating_add(256) / 512 + slots,
+            block_size,
+            device: attributes.device,
+            accessed: attributes.accessed,
+            modified: attributes.modified,
+            changed: attributes.changed,
+            created: attributes.created,
+        }
+    }
+}
+
 /// What the dataset layer knows about space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatasetSpace {
@@ -86,41 +119,35 @@ pub struct FileSystemStat {
 impl FileSystem {
     /// What `stat` shows of `znode`.
     pub fn stat(&self, znode: &Znode) -> Stat {
-        let attributes = znode.attributes();
         let newest = match self.set().is_writable() {
             // Space changes with each sync, attributes do not.
             true => self.set().object(znode.id()).ok(),
             false => None,
         };
-        let (used, slots, block_size) = match newest.as_ref().or(znode.object()) {
-            Some(object) => {
-                let dnode = object.dnode();
-                (
-                    dnode.used_bytes(),
-                    dnode.slots() as u64,
-                    dnode.data_block_size,
-                )
-            }
-            // The log made it: it has no space yet.
-            None => (0, 1, OBJECT_SIZE),
-        };
-        Stat {
-            object: znode.id(),
-            generation: attributes.generation,
-            kind: znode.kind(),
-            mode: attributes.permissions(),
-            links: attributes.links,
-            uid: attributes.uid,
-            gid: attributes.gid,
-            size: attributes.size,
-            blocks: used.saturating_add(256) / 512 + slots,
-            block_size,
-            device: attributes.device,
-            accessed: attributes.accessed,
-            modified: attributes.modified,
-            changed: attributes.changed,
-            created: attributes.created,
+        let object = newest.as_ref().or(znode.object());
+        let dnode = object.map(|object| object.dnode());
+        Stat::new(znode.id(), znode.kind(), znode.attributes(), dnode)
+    }
+
+    /// What `stat` shows of several objects; what must be read for them is read in batches.
+    pub fn stats(&self, ids: &[ObjectId]) -> Vec<Result<Stat, PosixError>> {
+        let alone = |id: &ObjectId| Ok(self.stat(&*self.znode(*id)?));
+        if self.set().is_writable() {
+            return ids.iter().map(alone).collect();
         }
+        let tables = self.tables();
+        let dnodes = self.set().dnodes_at(ids);
+        let each = ids.iter().zip(dnodes);
+        each.map(|(id, dnode)| match dnode {
+            // Attributes may be in the spill block, or the log has newer ones.
+            Ok(dnode) if dnode.spill.is_none() && !self.is_overlaid(*id) => {
+                let attributes = self.attributes_in(*id, &dnode, tables.as_deref())?;
+                let kind = attributes.kind(*id)?;
+                Ok(Stat::new(*id, kind, &attributes, Some(&dnode)))
+            }
+            _ => alone(id),
+        })
+        .collect()
     }
 
     /// What `statfs` shows, from what the dataset layer knows.

@@ -9,7 +9,7 @@ use cenote_base::{BlockId, ObjectId};
 use cenote_dmu::{DmuError, Object, Zap};
 use cenote_intent_log::Content;
 use cenote_ondisk::znode_phys::ZnodePhys;
-use cenote_ondisk::{DecodeError, NvList, ObjectType};
+use cenote_ondisk::{DecodeError, Dnode, NvList, ObjectType};
 use std::sync::{Arc, OnceLock};
 
 /// The longest target of a symbolic link; Linux allows 4095 bytes.
@@ -38,15 +38,7 @@ impl Znode {
         attributes: Attributes,
         object: Option<Object>,
     ) -> Result<Self, PosixError> {
-        let Some(kind) = FileKind::from_mode(attributes.mode) else {
-            let (structure, field) = ("znode", "mode");
-            let source = DecodeError::BadValue {
-                structure,
-                field,
-                value: attributes.mode,
-            };
-            return Err(PosixError::Malformed { object: id, source });
-        };
+        let kind = attributes.kind(id)?;
         let (zap, names, content) = (OnceLock::new(), None, None);
         Ok(Self {
             id,
@@ -214,29 +206,35 @@ fn read_attributes(
     object: &Object,
     tables: Option<&AttributeTables>,
 ) -> Result<Attributes, PosixError> {
-    let dnode = object.dnode();
     let malformed = |source| PosixError::from(object.malformed(source));
+    let mut attributes =
+        bonus_attributes(object.id(), object.dnode(), tables)?.map_err(malformed)?;
+    if object.dnode().bonus_type == ObjectType::SYSTEM_ATTRIBUTES
+        && let (Some(tables), Some(spill)) = (tables, object.spill()?)
+    {
+        let taken = tables.take_buffer(&spill, &mut attributes);
+        taken.map_err(malformed)?;
+    }
+    Ok(attributes)
+}
+
+/// The attributes in an object's bonus buffer; an error if it is no file.
+pub(crate) fn bonus_attributes(
+    id: ObjectId,
+    dnode: &Dnode,
+    tables: Option<&AttributeTables>,
+) -> Result<Result<Attributes, DecodeError>, PosixError> {
     match (dnode.bonus_type, tables) {
-        (ObjectType::ZNODE, _) => ZnodePhys::decode(&dnode.bonus)
-            .map(Attributes::from_legacy)
-            .map_err(malformed),
+        (ObjectType::ZNODE, _) => Ok(ZnodePhys::decode(&dnode.bonus).map(Attributes::from_legacy)),
         (ObjectType::SYSTEM_ATTRIBUTES, Some(tables)) => {
             let mut attributes = Attributes::default();
-            if !dnode.bonus.is_empty() {
-                tables
-                    .take_buffer(&dnode.bonus, &mut attributes)
-                    .map_err(malformed)?;
-            }
-            if let Some(spill) = object.spill()? {
-                tables
-                    .take_buffer(&spill, &mut attributes)
-                    .map_err(malformed)?;
-            }
-            Ok(attributes)
+            let taken = match dnode.bonus.is_empty() {
+                true => Ok(()),
+                false => tables.take_buffer(&dnode.bonus, &mut attributes),
+            };
+            Ok(taken.map(|()| attributes))
         }
-        _ => Err(PosixError::NoSuchZnode {
-            object: object.id(),
-        }),
+        _ => Err(PosixError::NoSuchZnode { object: id }),
     }
 }
 

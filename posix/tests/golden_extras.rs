@@ -80,8 +80,8 @@ fn list(file_system: &Arc<FileSystem>, directory: &Arc<Znode>, step: usize) -> V
         if batch.is_empty() {
             return all;
         }
-        for (entry, znode) in batch {
-            assert_eq!(entry.target.kind, Some(znode.expect("readable").kind()));
+        for (entry, stat) in batch {
+            assert_eq!(entry.target.kind, Some(stat.expect("readable").kind));
             all.push(entry);
         }
     }

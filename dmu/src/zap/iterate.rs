@@ -59,8 +59,11 @@ impl Zap {
         let Kind::Fat(header) = &self.kind else {
             let micro = self.micro();
             let flags = micro.normflags;
-            let entries = micro.sorted(|name| micro.hash(&normalize(name, flags)));
-            return Ok((entries, None));
+            let hash_of = |name: &[u8]| match flags {
+                0 => micro.hash(name),
+                flags => micro.hash(&normalize(name, flags)),
+            };
+            return Ok((micro.sorted_from(hash, hash_of), None));
         };
         let index = header.pointer_index(hash);
         let block = self.leaf_block(header, index)?;

@@ -22,6 +22,11 @@ pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 /// Pieces per answer; the kernel's limit for one `writev` is 1024, one is the header's.
 const SEGMENTS_MAX: usize = 512;
 
+/// Pieces up to this size are copied even if they could be lent. The kernel looks up and pins each
+/// page that it copies from, which for a page it has not seen lately costs more than copying it
+/// to scratch memory that it has just seen.
+const COPY_SIZE_MAX: usize = 4096;
+
 /// Holes are sent as references to this block. 64 KiB keep it in the second-level cache.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -110,7 +115,7 @@ impl Payload {
         if start == end {
             return;
         }
-        if self.segments.len() >= SEGMENTS_MAX {
+        if end - start <= COPY_SIZE_MAX || self.segments.len() >= SEGMENTS_MAX {
             self.copy_in(&(*owner).as_ref()[start..end]);
             return;
         }
@@ -342,16 +347,29 @@ mod tests {
     }
 
     #[test]
-    fn many_small_pieces_are_copied() {
-        let mut payload = Payload::new(10_000);
-        let owner = shared(b"xy");
-        for _ in 0..5000 {
-            payload.push_shared(owner.clone(), 0..2);
+    fn small_pieces_are_copied() {
+        let mut payload = Payload::new(20_000);
+        let owner = shared(&[7; COPY_SIZE_MAX + 1]);
+        payload.push_shared(owner.clone(), 0..COPY_SIZE_MAX);
+        payload.push_shared(owner.clone(), 0..2);
+        assert_eq!(payload.pieces(), 1);
+        payload.push_shared(owner, 0..COPY_SIZE_MAX + 1);
+        assert_eq!(payload.pieces(), 2, "a larger one is lent");
+        assert_eq!(payload.to_vec(), [7; 2 * COPY_SIZE_MAX + 3]);
+    }
+
+    #[test]
+    fn pieces_beyond_what_one_call_takes_are_copied() {
+        let size = COPY_SIZE_MAX + 1;
+        let mut payload = Payload::new(600 * size);
+        let owner = shared(&vec![3; size]);
+        for _ in 0..600 {
+            payload.push_shared(owner.clone(), 0..size);
         }
         let mut slices = Vec::new();
         payload.gather(&mut slices);
         assert_eq!(slices.len(), SEGMENTS_MAX + 1);
-        assert_eq!(payload.to_vec(), b"xy".repeat(5000));
+        assert_eq!(payload.to_vec(), [3].repeat(600 * size));
     }
 
     #[test]

@@ -100,15 +100,21 @@ impl<'a> MicroZap<'a> {
     /// All entries in the order of iteration. `hash_of` hashes a name, normalizing it first if
     /// need be: [`Self::hash`] when [`Self::normflags`] is 0.
     pub fn sorted(&self, hash_of: impl Fn(&[u8]) -> u64) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = self
-            .entries()
-            .map(|entry| Entry {
+        self.sorted_from(0, hash_of)
+    }
+
+    /// As [`Self::sorted`], without the entries whose hash is below `first`.
+    pub fn sorted_from(&self, first: u64, hash_of: impl Fn(&[u8]) -> u64) -> Vec<Entry> {
+        let entry_of = |entry: MicroEntry<'_>| {
+            let hash = hash_of(entry.name);
+            (hash >= first).then(|| Entry {
                 key: Key::Name(entry.name.to_vec()),
                 value: Value::from_u64(entry.value),
-                hash: hash_of(entry.name),
+                hash,
                 cd: entry.cd,
             })
-            .collect();
+        };
+        let mut entries: Vec<Entry> = self.entries().filter_map(entry_of).collect();
         entries.sort_unstable_by_key(|entry| (entry.hash, entry.cd));
         entries
     }

@@ -17,7 +17,7 @@ use crate::filesystem::{
 use crate::payload::{DirectoryReply, Payload};
 use cenote_base::ObjectId;
 use cenote_dsl::Dataset;
-use cenote_posix::{DatasetSpace, PosixError, Znode};
+use cenote_posix::{DatasetSpace, PosixError, Stat, Znode};
 use convert::{attr_of, kind_of};
 use node::Node;
 use std::sync::Arc;
@@ -127,26 +127,32 @@ impl DatasetFiles {
 
     fn attr(&self, tree: usize, znode: &Znode) -> Result<Attr, Errno> {
         let files = self.trees.get(tree)?;
-        let mut attr = attr_of(&files.stat(znode));
+        Ok(self.attr_of_stat(&files, tree, &files.stat(znode)))
+    }
+
+    fn attr_of_stat(&self, files: &cenote_posix::FileSystem, tree: usize, stat: &Stat) -> Attr {
+        let mut attr = attr_of(stat);
         let is_snapshot = tree > 0 || self.trees.is_snapshot();
-        if is_snapshot && znode.id() == files.root() {
+        if is_snapshot && stat.object == files.root() {
             attr.ino = control::snapshot_ino(files.set().id());
         }
-        Ok(attr)
+        attr
     }
 
     fn entry(&self, tree: usize, znode: &Znode) -> Result<Entry, Errno> {
-        let node = Node::Object {
-            tree,
-            object: znode.id(),
-        };
-        Ok(Entry {
-            node: node.encode(self.root()),
-            generation: self.trees.get(tree)?.stat(znode).generation,
-            attr: self.attr(tree, znode)?,
+        let files = self.trees.get(tree)?;
+        Ok(self.entry_of(&files, tree, &files.stat(znode)))
+    }
+
+    fn entry_of(&self, files: &cenote_posix::FileSystem, tree: usize, stat: &Stat) -> Entry {
+        let object = stat.object;
+        Entry {
+            node: Node::Object { tree, object }.encode(self.root()),
+            generation: stat.generation,
+            attr: self.attr_of_stat(files, tree, stat),
             entry_lifetime: Lifetime::FOREVER,
             attr_lifetime: Lifetime::FOREVER,
-        })
+        }
     }
 
     fn control_entry(&self, node: Node) -> Result<Entry, Errno> {
@@ -228,16 +234,17 @@ impl DatasetFiles {
             let batch = files.read_directory_plus(directory, cookie, count);
             let batch = batch.map_err(|error| self.errno(error))?;
             let is_last = batch.len() < count;
-            for (entry, znode) in batch {
+            for (entry, stat) in batch {
                 let is_dots = entry.name == b"." || entry.name == b"..";
-                let added = match znode {
-                    Ok(znode) if !is_dots => {
-                        reply.add_entry(&entry.name, &self.entry(tree, &znode)?, entry.cookie)
+                let added = match stat {
+                    Ok(stat) if !is_dots => {
+                        let found = self.entry_of(&files, tree, &stat);
+                        reply.add_entry(&entry.name, &found, entry.cookie)
                     }
                     // A file that cannot be read is listed; looking at it says why.
-                    znode => {
+                    stat => {
                         let stored = entry.target.kind.map(kind_of);
-                        let kind = stored.or_else(|| znode.ok().map(|z| kind_of(z.kind())));
+                        let kind = stored.or_else(|| stat.ok().map(|stat| kind_of(stat.kind)));
                         let kind = kind.unwrap_or(crate::FileKind::Regular);
                         reply.add_name(&entry.name, entry.target.object.0, kind, entry.cookie)
                     }
@@ -427,10 +434,18 @@ impl FileSystem for DatasetFiles {
         }
     }
 
-    fn statfs(&self, _: &Context<'_>, _: NodeId) -> Result<FileSystemStatus, Errno> {
-        Ok(convert::status_of(
-            &self.trees.head().stat_file_system(self.options.space),
-        ))
+    fn statfs(&self, _: &Context<'_>, node: NodeId) -> Result<FileSystemStatus, Errno> {
+        let (files, space) = (self.trees.head(), self.options.space);
+        // In directories of a project with limits these are the limits shown.
+        let stat = match self.node(node) {
+            Node::Object { tree: 0, object } => {
+                let place = self.znode(0, object)?;
+                let stat = files.stat_file_system_at(space, &place);
+                stat.map_err(|error| self.errno(error))?
+            }
+            _ => files.stat_file_system(space),
+        };
+        Ok(convert::status_of(&stat))
     }
 
     fn getxattr(

@@ -153,9 +153,9 @@ impl Lister<'_> {
         let entries = self.names(open, directory, path);
         let mut below = Vec::new();
         for batch in entries.chunks(BATCH) {
-            let ids = batch.iter().map(|entry| entry.target.object).collect();
+            let ids: Vec<_> = batch.iter().map(|entry| entry.target.object).collect();
             let mut items = Vec::with_capacity(batch.len());
-            for (entry, znode) in batch.iter().zip(open.files.znodes(ids)) {
+            for (entry, znode) in batch.iter().zip(open.files.znodes(&ids)) {
                 let name = entry.name.clone();
                 match znode {
                     Ok(znode) => items.push(Item { name, znode }),

@@ -1,0 +1,314 @@
+//! Opening many objects at once, and reading dnodes ahead of a scan.
+//!
+//! A listing with attributes opens an object for each name. Names come in order of their hashes,
+//! so the objects of one batch lie anywhere among some dnode blocks: those blocks are read in one
+//! sorted batch, and each is looked up once, however many of its dnodes are wanted.
+//!
+//! Files made together have dnodes together, so whoever lists one directory after another goes
+//! through the array of dnodes roughly from front to back. The array is divided into *regions*.
+//! A region of which several blocks were asked for is read as a whole, in large requests; when
+//! the scan comes to the region behind one that was read, the next ones are read ahead, more of
+//! them the longer it goes on. Directories found on the way have their first block read too,
+//! which is all of it for most: a listing then waits for no device at all.
+//!
+//! What is read ahead only fills the cache. Errors are left to whoever asks for the block.
+
+use crate::error::DmuError;
+use crate::object::Object;
+use crate::object_set::{ObjectSet, slots_of};
+use cenote_base::{BlockId, Bookmark, ObjectId};
+use cenote_cache::Block;
+use cenote_ondisk::dnode::DNODE_SIZE;
+use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Blocks of a region: 512 KiB of dnodes in the usual blocks of 16 KiB, 1024 small files.
+const REGION_BLOCKS: u64 = 32;
+/// So many blocks of a region must have been asked for before it is read as a whole.
+const TOUCHES_MIN: u32 = 3;
+/// The most regions read ahead of a scan.
+const REGIONS_AHEAD_MAX: u64 = 4;
+/// Regions remembered; those seen longest ago are forgotten.
+const REGIONS_MAX: usize = 64;
+/// Without so much room for decoded blocks nothing is read ahead: it would push itself out.
+const DECODED_LIMIT_MIN: u64 = 16 << 20;
+/// Bytes of directories' first blocks that are read with one region.
+const DIRECTORY_BYTES_MAX: u64 = 4 << 20;
+
+/// A piece of the array of dnodes that was looked at lately.
+#[derive(Debug)]
+struct Region {
+    number: u64,
+    touches: u32,
+    is_read: bool,
+    /// How many regions before this one were read one after the other.
+    run: u64,
+}
+
+/// Where dnodes were looked for lately; the latest region is last.
+#[derive(Debug, Default)]
+pub(crate) struct DnodeScans {
+    regions: Mutex<Vec<Region>>,
+}
+
+impl DnodeScans {
+    /// Notes that dnode blocks were asked for; returns the regions to read now.
+    fn note(&self, blocks: &[u64]) -> Vec<u64> {
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = Vec::new();
+        for block in blocks {
+            let number = block / REGION_BLOCKS;
+            let run = match number.checked_sub(1).and_then(|n| find(&regions, n)) {
+                Some(before) if regions[before].is_read => regions[before].run + 1,
+                _ => 0,
+            };
+            let region = touch(&mut regions, number);
+            region.touches = region.touches.saturating_add(1);
+            region.run = region.run.max(run);
+            let run = region.run;
+            if region.touches < TOUCHES_MIN && run == 0 {
+                continue;
+            }
+            let last = number.saturating_add(run.min(REGIONS_AHEAD_MAX));
+            for ahead in number..=last {
+                let is_read = match find(&regions, ahead) {
+                    Some(index) => &mut regions[index].is_read,
+                    None => &mut touch(&mut regions, ahead).is_read,
+                };
+                if !std::mem::replace(is_read, true) {
+                    due.push(ahead);
+                }
+            }
+        }
+        due
+    }
+}
+
+fn find(regions: &[Region], number: u64) -> Option<usize> {
+    regions.iter().rposition(|region| region.number == number)
+}
+
+/// The region `number`, which becomes the latest.
+fn touch(regions: &mut Vec<Region>, number: u64) -> &mut Region {
+    let region = match find(regions, number) {
+        Some(index) => regions.remove(index),
+        None => Region {
+            number,
+            touches: 0,
+            is_read: false,
+            run: 0,
+        },
+    };
+    if regions.len() == REGIONS_MAX {
+        regions.remove(0);
+    }
+    regions.push(region);
+    regions.last_mut().expect("one was pushed")
+}
+
+impl ObjectSet {
+    /// Opens several objects. Blocks of dnodes that are not cached are read in one batch.
+    pub fn objects_at(self: &Arc<Self>, ids: &[ObjectId]) -> Vec<Result<Object, DmuError>> {
+        if self.is_writable() {
+            return ids.iter().map(|id| self.object(*id)).collect();
+        }
+        let open = |(dnode, id): (Result<Dnode, DmuError>, &ObjectId)| {
+            dnode.map(|dnode| Object::new(Arc::clone(self), *id, dnode))
+        };
+        self.dnodes_at(ids).into_iter().zip(ids).map(open).collect()
+    }
+
+    /// The dnodes of several objects. Blocks that are not cached are read in one batch.
+    pub fn dnodes_at(self: &Arc<Self>, ids: &[ObjectId]) -> Vec<Result<Dnode, DmuError>> {
+        if self.is_writable() {
+            return ids.iter().map(|id| self.existing_dnode(*id)).collect();
+        }
+        let meta = self.meta_object();
+        let per_block = meta.dnode().data_block_size / DNODE_SIZE as u64;
+        let mut order: Vec<usize> = (0..ids.len()).collect();
+        order.sort_unstable_by_key(|index| ids[*index]);
+        let mut blocks: Vec<u64> = order.iter().map(|i| ids[*i].0 / per_block).collect();
+        blocks.dedup();
+        blocks.retain(|block| *block <= meta.dnode().block_id_max.0);
+        self.read_dnodes_ahead(&meta, &blocks);
+        fetch_missing(&meta, &blocks);
+        let mut dnodes: Vec<Option<Result<Dnode, DmuError>>> = Vec::new();
+        dnodes.resize_with(ids.len(), || None);
+        let mut current: Option<(u64, Block)> = None;
+        for index in order {
+            let id = ids[index];
+            let number = id.0 / per_block;
+            if current.as_ref().is_none_or(|(have, _)| *have != number) {
+                let block = meta.block(BlockId(number));
+                // Numbers that no object can have, holes and errors take the way of one object.
+                current = block.ok().flatten().map(|block| (number, block));
+            }
+            dnodes[index] = Some(match &current {
+                Some((_, block)) if id.0 != 0 => {
+                    let slot = usize::try_from(id.0 % per_block).expect("below 2^15");
+                    let dnode = self.decode_slot(id, block, slot);
+                    dnode.and_then(|dnode| dnode.ok_or(self.absent(id)))
+                }
+                _ => self.existing_dnode(id),
+            });
+        }
+        let each = dnodes.into_iter();
+        each.map(|dnode| dnode.expect("the order names each index"))
+            .collect()
+    }
+
+    fn existing_dnode(self: &Arc<Self>, id: ObjectId) -> Result<Dnode, DmuError> {
+        self.dnode(id)?.ok_or(self.absent(id))
+    }
+
+    fn absent(&self, object: ObjectId) -> DmuError {
+        DmuError::NoSuchObject {
+            objset: self.id(),
+            object,
+        }
+    }
+
+    /// Reads those spill blocks of several objects that are not cached, in one batch.
+    pub fn fetch_spills<'a>(&self, objects: impl Iterator<Item = &'a Object>) {
+        let spills = objects.filter_map(|object| {
+            let place = Bookmark::data(self.id(), object.id(), BlockId(u64::MAX));
+            Some((object.dnode().spill?, place))
+        });
+        let wanted: Vec<_> = spills
+            .filter(|(pointer, _)| !pointer.is_hole() && !self.cache().has(pointer))
+            .collect();
+        if wanted.len() > 1 {
+            self.cache().fetch(&wanted, self.keys().map(AsRef::as_ref));
+        }
+    }
+
+    fn read_dnodes_ahead(self: &Arc<Self>, meta: &Object, blocks: &[u64]) {
+        if self.cache().decoded_limit() < DECODED_LIMIT_MIN {
+            return;
+        }
+        for region in self.scans.note(blocks) {
+            let meta = meta.clone();
+            if self
+                .cache()
+                .workers()
+                .offer(move || read_region(&meta, region))
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// Reads those of some blocks that are not cached: alone a block is left to its reader.
+fn fetch_missing(object: &Object, blocks: &[u64]) {
+    let set = object.set();
+    let pointers = blocks.iter().filter_map(|block| {
+        let pointer = object.block_pointer(0, BlockId(*block)).ok()?;
+        let place = Bookmark::data(set.id(), object.id(), BlockId(*block));
+        Some((pointer, place))
+    });
+    let missing: Vec<_> = pointers
+        .filter(|(pointer, _)| !pointer.is_hole() && !set.cache().has(pointer))
+        .collect();
+    if missing.len() > 1 {
+        set.cache().fetch(&missing, set.keys().map(AsRef::as_ref));
+    }
+}
+
+/// Reads a region of the array of dnodes, and the first blocks of the directories in it.
+fn read_region(meta: &Object, region: u64) {
+    let last = meta.dnode().block_id_max.0;
+    let first = region.saturating_mul(REGION_BLOCKS);
+    if first > last {
+        return;
+    }
+    let last = last.min(first + REGION_BLOCKS - 1);
+    let Ok(pointers) = meta.data_pointers(BlockId(first), BlockId(last)) else {
+        return;
+    };
+    meta.fetch(&pointers, first);
+    let set = meta.set();
+    let per_block = meta.dnode().data_block_size / DNODE_SIZE as u64;
+    let mut wanted = Vec::new();
+    let mut bytes = 0;
+    for (pointer, number) in pointers.iter().zip(first..) {
+        // A block that could not be read is met again by who needs it.
+        if pointer.is_hole() || !set.cache().has(pointer) {
+            continue;
+        }
+        let Ok(Some(block)) = meta.block(BlockId(number)) else {
+            continue;
+        };
+        for (slot, pointer) in directories(&block) {
+            bytes += pointer.logical_size();
+            if bytes > DIRECTORY_BYTES_MAX {
+                break;
+            }
+            let object = ObjectId(number * per_block + slot);
+            wanted.push((pointer, Bookmark::data(set.id(), object, BlockId(0))));
+        }
+    }
+    set.cache().fetch(&wanted, set.keys().map(AsRef::as_ref));
+}
+
+/// The first blocks of the directories of one block in a block of dnodes, with their slots.
+fn directories(block: &[u8]) -> Vec<(u64, BlockPointer)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at + DNODE_SIZE <= block.len() {
+        let bytes = &block[at..];
+        let slot = (at / DNODE_SIZE) as u64;
+        at += slots_of(bytes) * DNODE_SIZE;
+        if bytes[0] != ObjectType::DIRECTORY.0 {
+            continue;
+        }
+        let Ok(Some(dnode)) = Dnode::decode(bytes) else {
+            continue;
+        };
+        let pointer = dnode.block_pointers.first().filter(|_| dnode.levels == 1);
+        found.extend(pointer.filter(|p| !p.is_hole()).map(|p| (slot, *p)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_blocks_bring_the_region_and_a_run_those_behind() {
+        let scans = DnodeScans::default();
+        assert!(scans.note(&[5]).is_empty());
+        assert!(scans.note(&[9]).is_empty());
+        assert_eq!(scans.note(&[7]), [0]);
+        assert!(scans.note(&[8]).is_empty(), "read already");
+        // One block behind a region that was read is enough, and more is read ahead.
+        assert_eq!(scans.note(&[REGION_BLOCKS]), [1, 2]);
+        assert_eq!(scans.note(&[2 * REGION_BLOCKS + 3]), [3, 4]);
+        assert_eq!(scans.note(&[3 * REGION_BLOCKS]), [5, 6]);
+        assert_eq!(scans.note(&[4 * REGION_BLOCKS]), [7, 8]);
+        assert_eq!(scans.note(&[5 * REGION_BLOCKS]), [9], "as far as it goes");
+    }
+
+    #[test]
+    fn single_files_far_apart_bring_nothing() {
+        let scans = DnodeScans::default();
+        for n in 0..1000 {
+            assert!(
+                scans
+                    .note(&[n * 7919 % 1_000_003 * REGION_BLOCKS * 2])
+                    .is_empty()
+            );
+        }
+        assert!(scans.regions.lock().expect("no panic").len() <= REGIONS_MAX);
+    }
+
+    #[test]
+    fn numbers_at_the_end_do_not_overflow() {
+        let scans = DnodeScans::default();
+        for _ in 0..4 {
+            scans.note(&[u64::MAX - 1, u64::MAX]);
+        }
+    }
+}
