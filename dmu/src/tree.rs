@@ -268,7 +268,7 @@ impl Object {
                 Place::Contents(_) | Place::Pointer(_) => BlockId(at.0 + 1),
                 Place::Committed(dnode) => {
                     let hole = self.committed(dnode).next_hole_block(at)?;
-                    if hole == at {
+                    if hole <= at {
                         return Ok(at);
                     }
                     hole.min(BlockId(change.unwrap_or(u64::MAX)))

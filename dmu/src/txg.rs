@@ -158,6 +158,12 @@ impl TxgGate {
         self.dirty.load(Ordering::Relaxed)
     }
 
+    /// Whether the open group has changes, or somebody waits for it to be on disk.
+    pub fn has_changes(&self) -> bool {
+        let state = self.lock();
+        !state.dirty_sets.is_empty() || state.wanted >= state.open
+    }
+
     /// Enters the open group; waits while too much is dirty.
     pub fn begin(self: &Arc<Self>, cost: TxCost) -> Result<Transaction, DmuError> {
         self.delay(cost);

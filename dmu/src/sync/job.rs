@@ -220,7 +220,8 @@ impl Job {
             return;
         }
         self.used = self.used.saturating_sub(writer.space_of(old));
-        let took_over = !new.is_embedded() && !old.is_embedded() && same_address(old, new);
+        let has_address = |pointer: &BlockPointer| !pointer.is_hole() && !pointer.is_embedded();
+        let took_over = has_address(new) && has_address(old) && same_address(old, new);
         if !took_over {
             writer.sink.free(writer.txg, old);
         }
