@@ -19,6 +19,7 @@ mod object_set;
 mod policy;
 mod prefetch;
 mod scan;
+mod sync;
 mod tree;
 pub mod txg;
 mod write;
