@@ -158,6 +158,77 @@ pub enum PosixError {
     /// More memory would be needed than is allowed.
     #[error(transparent)]
     Memory(#[from] MemoryExceeded),
+    /// The file system is open for reading only.
+    #[error("the file system is open for reading only")]
+    ReadOnly,
+    /// The pool is full.
+    #[error("there is no space left")]
+    NoSpace,
+    /// A quota of the dataset, or of an owner, is used up.
+    #[error("a quota is used up")]
+    QuotaExceeded,
+    /// A name is taken.
+    #[error("object {directory} has '{}' already", show(name))]
+    Exists {
+        /// The directory, or the file with the attribute.
+        directory: ObjectId,
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// A directory that should go has entries.
+    #[error("directory {object} is not empty")]
+    NotEmpty {
+        /// The directory.
+        object: ObjectId,
+    },
+    /// A flag of the object forbids the change.
+    #[error("object {object} does not allow that")]
+    Forbidden {
+        /// The object.
+        object: ObjectId,
+    },
+    /// No entry can have that name.
+    #[error("'{}' is not a name", show(name))]
+    InvalidName {
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// Names must be UTF-8 here.
+    #[error("'{}' is not UTF-8", show(name))]
+    NotUtf8 {
+        /// The name.
+        name: Vec<u8>,
+    },
+    /// A value does not mean anything.
+    #[error("the value has no meaning here")]
+    InvalidValue,
+    /// A file has too many names already.
+    #[error("object {object} has as many names as it can have")]
+    TooManyNames {
+        /// The object.
+        object: ObjectId,
+    },
+    /// A directory would come to lie in itself.
+    #[error("directory {object} cannot be moved into itself")]
+    IntoItself {
+        /// The directory.
+        object: ObjectId,
+    },
+    /// A file cannot come into a directory of another project.
+    #[error("the directory belongs to another project")]
+    OtherProject,
+    /// A file would end too far from its start.
+    #[error("object {object} cannot become so large")]
+    FileTooLarge {
+        /// The file.
+        object: ObjectId,
+    },
+    /// Attributes do not fit where they are stored.
+    #[error("attributes are too large")]
+    AttributesTooLarge,
+    /// The file system's version or properties do not have it.
+    #[error("the file system does not have that")]
+    NotSupported,
     /// An operation in the intent log cannot be repeated.
     #[error("intent log record {sequence}: {problem}")]
     Replay {
@@ -175,7 +246,17 @@ fn show(bytes: &[u8]) -> Cow<'_, str> {
 
 /// The values of Linux, which are the protocol's on every platform that we mount on.
 mod errno {
+    pub(super) const EPERM: i32 = 1;
     pub(super) const ENOENT: i32 = 2;
+    pub(super) const E2BIG: i32 = 7;
+    pub(super) const EEXIST: i32 = 17;
+    pub(super) const EFBIG: i32 = 27;
+    pub(super) const ENOSPC: i32 = 28;
+    pub(super) const EROFS: i32 = 30;
+    pub(super) const EMLINK: i32 = 31;
+    pub(super) const ENOTEMPTY: i32 = 39;
+    pub(super) const EILSEQ: i32 = 84;
+    pub(super) const EDQUOT: i32 = 122;
     pub(super) const EIO: i32 = 5;
     pub(super) const ENXIO: i32 = 6;
     pub(super) const ENOMEM: i32 = 12;
@@ -199,6 +280,20 @@ impl PosixError {
         match self {
             Self::Dmu(DmuError::NoSuchObject { .. }) | Self::NoSuchZnode { .. } => errno::ESTALE,
             Self::Dmu(error) if error.is_key_not_loaded() => errno::EACCES,
+            Self::Dmu(DmuError::ReadOnly { .. }) | Self::ReadOnly => errno::EROFS,
+            Self::Dmu(DmuError::EntryExists { .. }) | Self::Exists { .. } => errno::EEXIST,
+            Self::NoSpace => errno::ENOSPC,
+            Self::QuotaExceeded => errno::EDQUOT,
+            Self::NotEmpty { .. } => errno::ENOTEMPTY,
+            Self::Forbidden { .. } => errno::EPERM,
+            Self::InvalidName { .. } | Self::InvalidValue => errno::EINVAL,
+            Self::NotUtf8 { .. } => errno::EILSEQ,
+            Self::TooManyNames { .. } => errno::EMLINK,
+            Self::IntoItself { .. } => errno::EINVAL,
+            Self::OtherProject => errno::EXDEV,
+            Self::FileTooLarge { .. } => errno::EFBIG,
+            Self::AttributesTooLarge => errno::E2BIG,
+            Self::NotSupported => errno::ENOTSUP,
             Self::Dmu(_) | Self::IntentLog(_) | Self::Malformed { .. } => errno::EIO,
             Self::Inconsistent { .. } | Self::NoPath { .. } | Self::Replay { .. } => errno::EIO,
             Self::NotFileSystem { .. } => errno::EINVAL,

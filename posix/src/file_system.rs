@@ -8,6 +8,7 @@ use crate::kind::FileKind;
 use crate::master::MasterNode;
 use crate::name_index::NameIndex;
 use crate::overlay::Overlay;
+use crate::write::Writer;
 use crate::znode::{Znode, ZnodeAbsent, bonus_attributes};
 use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, ObjectSet};
@@ -26,6 +27,7 @@ pub struct FileSystem {
     znodes: ZnodeCache,
     overlay: Overlay,
     name_index: NameIndex,
+    writer: Option<Box<Writer>>,
 }
 
 impl FileSystem {
@@ -56,6 +58,7 @@ impl FileSystem {
             znodes,
             overlay: Overlay::default(),
             name_index: NameIndex::default(),
+            writer: None,
         };
         let root = file_system.znode(file_system.master.root)?;
         if root.kind() != FileKind::Directory {
@@ -184,6 +187,16 @@ impl FileSystem {
 
     pub(crate) fn name_index(&self) -> &NameIndex {
         &self.name_index
+    }
+
+    /// The same file system with what changing it takes.
+    pub(crate) fn with_writer(mut self, writer: Writer) -> Self {
+        self.writer = Some(Box::new(writer));
+        self
+    }
+
+    pub(crate) fn writer(&self) -> Option<&Writer> {
+        self.writer.as_deref()
     }
 
     /// The same file system with what a log changed.

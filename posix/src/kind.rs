@@ -90,6 +90,11 @@ impl DeviceNumber {
             major => Self { major, minor: low },
         }
     }
+
+    /// The number that Linux stores.
+    pub fn to_stored(self) -> u64 {
+        u64::from(self.major) << 20 | u64::from(self.minor & 0xf_ffff)
+    }
 }
 
 #[cfg(test)]
@@ -116,6 +121,7 @@ mod tests {
                 minor: 70_000
             }
         );
+        assert_eq!(linux.to_stored(), 259 << 20 | 70_000);
         let other = DeviceNumber::from_stored(10 << 32 | 200);
         assert_eq!(
             other,

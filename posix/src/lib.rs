@@ -38,6 +38,7 @@ mod replay;
 mod stat;
 mod time;
 mod walk;
+pub mod write;
 mod xattr;
 mod znode;
 

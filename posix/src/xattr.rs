@@ -43,7 +43,7 @@ fn shown_name(stored: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The names under which an attribute may be stored.
-fn stored_names(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn stored_names(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     let bare = name.strip_prefix(USER);
     // An empty name, `.` and `..` are no entries of a directory.
     let bare = bare.filter(|bare| ![b"".as_slice(), b".", b".."].contains(bare));

@@ -1,0 +1,219 @@
+//! Changing modes, owners, times, flags and projects.
+
+use super::access_list::{change_mode, trivial};
+use super::create::{FLAG_ACL_TRIVIAL, FLAG_APPEND_ONLY, FLAG_NO_EXECS_DENIED};
+use super::store::Changes;
+use crate::attributes::{Attributes, FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT};
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::kind::FileKind;
+use crate::time::Timestamp;
+use crate::xattr::POSIX_ACL_ACCESS;
+use crate::znode::Znode;
+use cenote_base::ObjectId;
+use cenote_ondisk::system_attributes::Attribute;
+use std::sync::Arc;
+
+const PERMISSIONS: u64 = 0o7777;
+const ALL_EXECUTE: u64 = 0o111;
+const FLAG_IMMUTABLE: u64 = 0x10_0000_0000;
+/// The flags that a caller may set: those of DOS, those that forbid, and inheritance of projects.
+const FLAGS_SETTABLE: u64 = 0xFF_0000_0000 | FLAG_PROJECT_INHERIT;
+
+/// New values; `None` stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    /// The lower twelve bits of the mode.
+    pub mode: Option<u64>,
+    /// Owner.
+    pub uid: Option<u64>,
+    /// Group.
+    pub gid: Option<u64>,
+    /// Bytes of a regular file.
+    pub size: Option<u64>,
+    /// Last read.
+    pub accessed: Option<Timestamp>,
+    /// Last change of the content.
+    pub modified: Option<Timestamp>,
+    /// Last change of anything; otherwise that is now, unless only the last read changes.
+    pub changed: Option<Timestamp>,
+    /// Creation.
+    pub created: Option<Timestamp>,
+    /// `z_pflags` that callers may choose.
+    pub flags: Option<u64>,
+    /// Project.
+    pub project: Option<u64>,
+}
+
+impl SetAttributes {
+    /// Only the time of the last read.
+    pub fn accessed(time: Timestamp) -> Self {
+        Self {
+            accessed: Some(time),
+            ..Self::default()
+        }
+    }
+
+    fn is_access_only(&self) -> bool {
+        let rest = Self {
+            accessed: None,
+            ..*self
+        };
+        rest == Self::default()
+    }
+
+    /// Whether a file that may not change takes it: the flag itself, and the time of a read.
+    fn is_allowed_when_immutable(&self) -> bool {
+        let rest = Self {
+            accessed: None,
+            flags: None,
+            ..*self
+        };
+        rest == Self::default()
+    }
+}
+
+impl FileSystem {
+    /// Changes attributes; returns the file as it is then.
+    pub fn set_attributes(
+        &self,
+        id: ObjectId,
+        set: &SetAttributes,
+    ) -> Result<Arc<Znode>, PosixError> {
+        let writer = self.require_writer()?;
+        let held = writer.lock(&[id]);
+        let file = self.znode(id)?;
+        if !set.is_allowed_when_immutable() {
+            file.require_unlocked(FLAG_IMMUTABLE | FLAG_APPEND_ONLY)?;
+        }
+        self.check_owner_change(&file, set)?;
+        if let Some(size) = set.size {
+            self.truncate_locked(id, size)?;
+        }
+        let rest = SetAttributes { size: None, ..*set };
+        if rest != SetAttributes::default() {
+            // As truncation left it.
+            let file = self.znode(id)?;
+            let tx = writer.begin(0)?;
+            let changes = self.attribute_changes(&file, &rest)?;
+            self.change(&tx, id, &changes)?;
+        }
+        drop(held);
+        self.znode(id)
+    }
+
+    /// Refuses to give a file to somebody whose quota is used up.
+    fn check_owner_change(&self, file: &Znode, set: &SetAttributes) -> Result<(), PosixError> {
+        let now = file.attributes();
+        let uid = set.uid.unwrap_or(now.uid.0);
+        let gid = set.gid.unwrap_or(now.gid.0);
+        let project = set.project.unwrap_or(now.project);
+        if (uid, gid, project) == (now.uid.0, now.gid.0, now.project) {
+            return Ok(());
+        }
+        if set.project.is_some() && !self.has_projects() {
+            return Err(PosixError::NotSupported);
+        }
+        self.check_quotas_changed(now, uid, gid, project)
+    }
+
+    fn attribute_changes(&self, file: &Znode, set: &SetAttributes) -> Result<Changes, PosixError> {
+        let now = file.attributes();
+        let mut changes = Changes::new();
+        let mut flags = now.flags;
+        if let Some(wanted) = set.flags {
+            flags = flags & !FLAGS_SETTABLE | wanted & FLAGS_SETTABLE;
+        }
+        if let Some(mode) = set.mode {
+            let mode = now.mode & !PERMISSIONS | mode & PERMISSIONS;
+            flags = mode_flags(flags, mode);
+            changes = self.mode_changes(changes, file, mode)?;
+        }
+        for (attribute, value) in [(Attribute::Uid, set.uid), (Attribute::Gid, set.gid)] {
+            if let Some(value) = value {
+                changes = changes.word(attribute, value);
+            }
+        }
+        if let Some(project) = set.project {
+            changes = changes.word(Attribute::ProjectId, project);
+            flags |= FLAG_PROJECT_ID;
+        }
+        for (attribute, time) in [
+            (Attribute::Atime, set.accessed),
+            (Attribute::Mtime, set.modified),
+            (Attribute::Crtime, set.created),
+        ] {
+            if let Some(time) = time {
+                changes = changes.time(attribute, time);
+            }
+        }
+        if flags != now.flags {
+            changes = changes.word(Attribute::Flags, flags);
+        }
+        if set.changed.is_some() || !set.is_access_only() {
+            let time = set.changed.unwrap_or(self.require_writer()?.now());
+            changes = changes.time(Attribute::Ctime, time);
+        }
+        Ok(changes)
+    }
+
+    /// A new mode, and the lists that repeat it.
+    pub(super) fn mode_changes(
+        &self,
+        changes: Changes,
+        file: &Znode,
+        mode: u64,
+    ) -> Result<Changes, PosixError> {
+        let is_directory = file.kind() == FileKind::Directory;
+        let changes = changes
+            .word(Attribute::Mode, mode)
+            .access_list(&trivial(mode, is_directory));
+        let Some(mut list) = file.xattr_list()? else {
+            return Ok(changes);
+        };
+        let Some(changed) = list
+            .get_byte_array(POSIX_ACL_ACCESS)
+            .and_then(|access| change_mode(access, mode))
+        else {
+            return Ok(changes);
+        };
+        list.set(POSIX_ACL_ACCESS, cenote_ondisk::NvValue::ByteArray(changed));
+        Ok(changes.bytes(Attribute::Dxattr, list.encode_xdr()))
+    }
+
+    /// Notes that a file was read, if that is worth it by the rules of `relatime`: when it was
+    /// changed since, or a day has gone by.
+    pub fn touch_relative(&self, id: ObjectId) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let now = writer.now();
+        let file = self.znode(id)?;
+        match is_worth_it(file.attributes(), now) {
+            true => self.touch(id),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that a file was read.
+    pub fn touch(&self, id: ObjectId) -> Result<(), PosixError> {
+        let set = SetAttributes::accessed(self.require_writer()?.now());
+        self.set_attributes(id, &set).map(drop)
+    }
+}
+
+const DAY: i64 = 24 * 60 * 60;
+
+fn is_worth_it(attributes: &Attributes, now: Timestamp) -> bool {
+    let read = attributes.accessed;
+    read <= attributes.modified
+        || read <= attributes.changed
+        || now.seconds.saturating_sub(read.seconds) >= DAY
+}
+
+/// The flags that follow from a mode.
+pub(super) fn mode_flags(flags: u64, mode: u64) -> u64 {
+    let flags = flags & !FLAG_NO_EXECS_DENIED | FLAG_ACL_TRIVIAL;
+    match mode & ALL_EXECUTE == ALL_EXECUTE {
+        true => flags | FLAG_NO_EXECS_DENIED,
+        false => flags,
+    }
+}

@@ -1,0 +1,297 @@
+//! Contents of files: writing, truncation, holes (format/3b 5).
+//!
+//! A file of one block has a block just as large as it needs, up to the record size; from then on
+//! its blocks keep their size. Whole blocks are written as they come. Bytes behind the end are
+//! zeros in the last block: truncation clears them.
+
+use super::Writer;
+use super::create::{FLAG_APPEND_ONLY, FLAGS_MODIFIED};
+use super::store::Changes;
+use crate::attributes::Attributes;
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::kind::FileKind;
+use crate::znode::Znode;
+use cenote_base::{BLOCK_SIZE_MAX, ObjectId, SECTOR_SIZE};
+use cenote_dmu::{Object, Transaction};
+use cenote_ondisk::system_attributes::Attribute;
+use std::sync::Arc;
+
+/// The most bytes written in one transaction.
+const CHUNK: usize = 4 << 20;
+/// Files end before this offset, as on Linux.
+const SIZE_MAX: u64 = i64::MAX as u64;
+const SETUID_SETGID: u64 = 0o6000;
+const GROUP_EXECUTE: u64 = 0o010;
+const FLAG_SPARSE: u64 = 0x2000_0000_0000;
+
+/// How a write is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// At the end, wherever that is; the offset does not count.
+    pub append: bool,
+    /// The writer may not leave setuid and setgid bits behind.
+    pub kill_privileges: bool,
+}
+
+/// What `fallocate(2)` is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FallocateMode {
+    /// See that the range can be written; the file grows to its end unless the size is kept.
+    Allocate {
+        /// The size stays.
+        keep_size: bool,
+    },
+    /// Make a hole of it; the size stays.
+    PunchHole,
+    /// Make zeros of it.
+    ZeroRange {
+        /// The size stays.
+        keep_size: bool,
+    },
+}
+
+/// The size that the first block grows to when the file reaches to `end`, if it grows
+/// (format/3b 5, "Block size rule").
+fn grown_block(block_size: u64, record_size: u64, size: u64, end: u64) -> Option<u64> {
+    if end <= block_size {
+        return None;
+    }
+    let limit = match block_size > record_size && !block_size.is_power_of_two() {
+        true => block_size.next_power_of_two().min(BLOCK_SIZE_MAX),
+        false => record_size,
+    };
+    let needed = size.max(end).next_multiple_of(SECTOR_SIZE);
+    let grown = limit.min(needed).max(block_size);
+    (grown > block_size).then_some(grown)
+}
+
+impl Writer {
+    /// Bytes that a write of `length` may make dirty: its blocks' edges come on top.
+    fn data_cost(&self, length: u64) -> u64 {
+        length + 2 * self.settings().record_size
+    }
+}
+
+impl FileSystem {
+    fn file_to_change(&self, id: ObjectId) -> Result<Arc<Znode>, PosixError> {
+        let file = self.znode(id)?;
+        match file.kind() {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(PosixError::IsDirectory { object: id }),
+            _ => return Err(file.wrong_kind("a regular file")),
+        }
+        file.require_mutable()?;
+        Ok(file)
+    }
+
+    /// Writes all of `data` at `offset`, or at the end; returns where.
+    pub fn write(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        data: &[u8],
+        options: WriteOptions,
+    ) -> Result<u64, PosixError> {
+        let writer = self.require_writer()?;
+        let _held = writer.lock(&[id]);
+        let file = self.file_to_change(id)?;
+        let start = match options.append {
+            true => file.attributes().size,
+            false => offset,
+        };
+        if start < file.attributes().size {
+            file.require_unlocked(FLAG_APPEND_ONLY)?;
+        }
+        let end = start.checked_add(data.len() as u64);
+        if end.is_none_or(|end| end > SIZE_MAX) {
+            return Err(PosixError::FileTooLarge { object: id });
+        }
+        self.check_quotas_of(file.attributes())?;
+        let mut at = start;
+        let mut rest = data;
+        while !rest.is_empty() {
+            // Cut at a multiple of all block sizes, so that no block is written twice.
+            let to_boundary = CHUNK - usize::try_from(at % CHUNK as u64).expect("small");
+            let (piece, left) = rest.split_at(rest.len().min(to_boundary));
+            let tx = writer.begin(writer.data_cost(piece.len() as u64))?;
+            self.write_piece(&tx, id, at, piece, options)?;
+            at += piece.len() as u64;
+            rest = left;
+        }
+        Ok(start)
+    }
+
+    fn write_piece(
+        &self,
+        tx: &Transaction,
+        id: ObjectId,
+        offset: u64,
+        data: &[u8],
+        options: WriteOptions,
+    ) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let file = self.znode(id)?;
+        let attributes = file.attributes();
+        let end = offset + data.len() as u64;
+        let object = self.newest(id)?;
+        self.grow_block(tx, &object, attributes.size, end)?;
+        object.write(tx, offset, data)?;
+        let mut changes = modified(writer, attributes);
+        if end > attributes.size {
+            changes = changes.word(Attribute::Size, end);
+        }
+        if options.kill_privileges {
+            changes = without_privileges(changes, attributes);
+        }
+        self.change(tx, id, &changes)
+    }
+
+    /// Enlarges the only block of a file that is to reach to `end`.
+    fn grow_block(
+        &self,
+        tx: &Transaction,
+        object: &Object,
+        size: u64,
+        end: u64,
+    ) -> Result<(), PosixError> {
+        let dnode = object.dnode();
+        if dnode.block_id_max.0 > 0 {
+            return Ok(());
+        }
+        let record_size = self.write_settings()?.record_size;
+        if let Some(grown) = grown_block(dnode.data_block_size, record_size, size, end) {
+            object.set_block_size(tx, grown)?;
+        }
+        Ok(())
+    }
+
+    /// Sets a file's size: what lies behind a smaller one is freed, a larger one ends in a hole.
+    pub fn truncate(&self, id: ObjectId, size: u64) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let _held = writer.lock(&[id]);
+        self.truncate_locked(id, size)
+    }
+
+    pub(super) fn truncate_locked(&self, id: ObjectId, size: u64) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let file = self.file_to_change(id)?;
+        file.require_unlocked(FLAG_APPEND_ONLY)?;
+        if size > SIZE_MAX {
+            return Err(PosixError::FileTooLarge { object: id });
+        }
+        let attributes = file.attributes();
+        let cost = writer.data_cost(0);
+        let tx = match size > attributes.size {
+            true => writer.begin(cost)?,
+            false => writer.begin_freeing(cost)?,
+        };
+        let object = self.newest(id)?;
+        let mut changes = modified(writer, attributes).word(Attribute::Size, size);
+        if size > attributes.size {
+            self.grow_block(&tx, &object, attributes.size, size)?;
+        } else if size < attributes.size {
+            object.free_range(&tx, size, u64::MAX)?;
+        }
+        if size == 0 {
+            let flags = (attributes.flags | FLAGS_MODIFIED) & !FLAG_SPARSE;
+            changes = changes.word(Attribute::Flags, flags);
+        }
+        self.change(&tx, id, &changes)
+    }
+
+    /// Allocates, zeroes or punches `[offset, offset + length)`.
+    pub fn fallocate(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        length: u64,
+        mode: FallocateMode,
+    ) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let end = offset.checked_add(length).filter(|end| *end <= SIZE_MAX);
+        let end = end.ok_or(PosixError::FileTooLarge { object: id })?;
+        let _held = writer.lock(&[id]);
+        let file = self.file_to_change(id)?;
+        file.require_unlocked(FLAG_APPEND_ONLY)?;
+        let attributes = file.attributes();
+        let (clears, keep_size) = match mode {
+            FallocateMode::Allocate { keep_size } => (false, keep_size),
+            FallocateMode::PunchHole => (true, true),
+            FallocateMode::ZeroRange { keep_size } => (true, keep_size),
+        };
+        if !clears {
+            self.check_quotas_of(attributes)?;
+            // The space is not reserved: copies of written blocks need new space in any case.
+            drop(writer.begin(length)?);
+        }
+        let tx = writer.begin_freeing(writer.data_cost(0))?;
+        let object = self.newest(id)?;
+        let mut changes = modified(writer, attributes);
+        let cleared = end.min(attributes.size);
+        if clears && offset < cleared {
+            // To the end of the file's last block, where only zeros follow.
+            let to_end = cleared == attributes.size && offset > 0;
+            match to_end {
+                true => free_to_end(&tx, &object, offset)?,
+                false => object.free_range(&tx, offset, cleared - offset)?,
+            }
+        }
+        if !keep_size && end > attributes.size {
+            self.grow_block(&tx, &object, attributes.size, end)?;
+            changes = changes.word(Attribute::Size, end);
+        }
+        self.change(&tx, id, &changes)
+    }
+}
+
+/// Clears from `offset` to the end of the object's last block.
+fn free_to_end(tx: &Transaction, object: &Object, offset: u64) -> Result<(), PosixError> {
+    let dnode = object.dnode();
+    let blocks = dnode.block_id_max.0.saturating_add(1);
+    let end = blocks.saturating_mul(dnode.data_block_size);
+    Ok(object.free_range(tx, offset, end.saturating_sub(offset))?)
+}
+
+/// The changes that every change of contents makes.
+fn modified(writer: &Writer, attributes: &Attributes) -> Changes {
+    let now = writer.now();
+    let changes = Changes::new()
+        .time(Attribute::Mtime, now)
+        .time(Attribute::Ctime, now);
+    match attributes.flags | FLAGS_MODIFIED {
+        same if same == attributes.flags => changes,
+        flags => changes.word(Attribute::Flags, flags),
+    }
+}
+
+/// Takes setuid away, and setgid unless it stands for mandatory locking.
+fn without_privileges(changes: Changes, attributes: &Attributes) -> Changes {
+    let mode = attributes.mode;
+    let kept = match mode & GROUP_EXECUTE {
+        0 => mode & !0o4000,
+        _ => mode & !SETUID_SETGID,
+    };
+    match kept == mode {
+        true => changes,
+        false => changes.word(Attribute::Mode, kept),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_block_grows_by_the_rule() {
+        let record = 128 << 10;
+        assert_eq!(grown_block(512, record, 0, 1), None);
+        assert_eq!(grown_block(512, record, 0, 513), Some(1024));
+        assert_eq!(grown_block(512, record, 100, 10_100), Some(10_240));
+        assert_eq!(grown_block(1024, record, 1000, 1 << 20), Some(record));
+        assert_eq!(grown_block(record, record, record, 1 << 20), None);
+        assert_eq!(grown_block(200 << 10, record, 0, 1 << 20), Some(256 << 10));
+        assert_eq!(grown_block(256 << 10, record, 0, 1 << 20), None);
+        assert_eq!(grown_block(2560, 4096, 2000, 3000), Some(3072));
+    }
+}

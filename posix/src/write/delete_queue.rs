@@ -1,0 +1,187 @@
+//! Objects without a name: the delete queue (format/3b 6).
+//!
+//! A file that lost its last name while somebody has it open lives on. It stands in a queue on
+//! disk, so that a crash does not leave it behind, and is freed when it is let go of. So is a file
+//! whose freeing takes several transactions, because it has files of extended attributes.
+
+use super::lock;
+use super::store::Changes;
+use crate::acl::StoredAcl;
+use crate::attributes::Attributes;
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::znode::Znode;
+use cenote_base::ObjectId;
+use cenote_dmu::zap::ZapKey;
+use cenote_dmu::{Transaction, Zap};
+use cenote_ondisk::system_attributes::Attribute;
+use cenote_ondisk::zap::hex_key;
+
+/// Files of extended attributes that are freed in one transaction.
+const BATCH: usize = 64;
+
+impl Attributes {
+    /// Whether freeing the object itself is all there is to do.
+    pub(super) fn is_simple(&self) -> bool {
+        self.xattr_directory.is_none() && !matches!(self.acl, StoredAcl::External { .. })
+    }
+}
+
+impl FileSystem {
+    /// Keeps an object alive beyond its last name until [`Self::release`].
+    pub fn hold(&self, id: ObjectId) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let _held = writer.lock(&[id]);
+        let znode = self.znode(id)?;
+        let mut holds = lock(&writer.holds);
+        if znode.attributes().links == 0 && !holds.contains_key(&id) {
+            return Err(PosixError::NoSuchZnode { object: id });
+        }
+        *holds.entry(id).or_default() += 1;
+        Ok(())
+    }
+
+    /// Holds an object that nobody else knows of yet.
+    pub(super) fn hold_new(&self, id: ObjectId) -> Result<(), PosixError> {
+        *lock(&self.require_writer()?.holds).entry(id).or_default() += 1;
+        Ok(())
+    }
+
+    /// Ends one [`Self::hold`]. An object without a name goes with the last.
+    pub fn release(&self, id: ObjectId) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let mut holds = lock(&writer.holds);
+        let Some(count) = holds.get_mut(&id) else {
+            return Ok(());
+        };
+        *count -= 1;
+        if *count > 0 {
+            return Ok(());
+        }
+        holds.remove(&id);
+        drop(holds);
+        match self.znode(id) {
+            Ok(znode) if znode.attributes().links == 0 => self.reap(id),
+            Ok(_) | Err(PosixError::NoSuchZnode { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn is_held(&self, id: ObjectId) -> Result<bool, PosixError> {
+        Ok(lock(&self.require_writer()?.holds).contains_key(&id))
+    }
+
+    fn queue_zap(&self) -> Result<Zap, PosixError> {
+        let queue = self.master().delete_queue.ok_or(PosixError::NotSupported)?;
+        Ok(self.set().zap(queue)?)
+    }
+
+    pub(super) fn enqueue(&self, tx: &Transaction, id: ObjectId) -> Result<(), PosixError> {
+        let _guard = lock(&self.require_writer()?.queue);
+        let key = hex_key(id.0);
+        Ok(self.queue_zap()?.update_u64(tx, &key, id.0)?)
+    }
+
+    pub(super) fn dequeue(&self, tx: &Transaction, id: ObjectId) -> Result<(), PosixError> {
+        let _guard = lock(&self.require_writer()?.queue);
+        self.queue_zap()?.remove(tx, &hex_key(id.0))?;
+        Ok(())
+    }
+
+    /// Frees an object of the delete queue, unless it is held or has a name again.
+    pub(super) fn reap(&self, id: ObjectId) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let _held = writer.lock(&[id]);
+        let znode = match self.znode(id) {
+            Err(PosixError::NoSuchZnode { .. }) => return Ok(()),
+            znode => znode?,
+        };
+        if znode.attributes().links > 0 || self.is_held(id)? || !self.is_in_delete_queue(id)? {
+            return Ok(());
+        }
+        if let Some(directory) = znode.attributes().xattr_directory {
+            self.empty_xattr_directory(directory)?;
+        }
+        let tx = writer.begin_freeing(0)?;
+        if let Some(directory) = znode.attributes().xattr_directory {
+            self.set().free(&tx, directory)?;
+            self.forget(directory);
+        }
+        if let StoredAcl::External { object, .. } = &znode.attributes().acl {
+            self.set().free(&tx, *object)?;
+        }
+        self.dequeue(&tx, id)?;
+        self.set().free(&tx, id)?;
+        self.forget(id);
+        Ok(())
+    }
+
+    /// Frees the files in a directory of extended attributes.
+    fn empty_xattr_directory(&self, directory: ObjectId) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        loop {
+            let zap = self.set().zap(directory)?;
+            let entries = zap.entries().take(BATCH);
+            let entries = entries.collect::<Result<Vec<_>, _>>()?;
+            if entries.is_empty() {
+                return Ok(());
+            }
+            let tx = writer.begin_freeing(0)?;
+            for entry in entries {
+                let ZapKey::Name(name) = &entry.key else {
+                    return Err(PosixError::Inconsistent {
+                        object: directory,
+                        problem: "an entry's key is not a name",
+                    });
+                };
+                zap.remove(&tx, name.as_slice())?;
+                let word = entry.value.first_u64().unwrap_or(0);
+                let file = cenote_ondisk::dir_entry::DirEntry::decode(word).object;
+                self.set().free(&tx, file)?;
+                self.forget(file);
+            }
+        }
+    }
+
+    /// Frees what an earlier mount left in the delete queue; returns how many objects that were.
+    ///
+    /// An entry whose object is no more is dropped. One that cannot be freed stays, and the first
+    /// error is returned after all others were tried.
+    pub fn drain_delete_queue(&self) -> Result<u64, PosixError> {
+        let (mut freed, mut failed) = (0, None);
+        for id in self.delete_queue()? {
+            match self.drain_one(id) {
+                Ok(()) => freed += 1,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(freed), Err)
+    }
+
+    fn drain_one(&self, id: ObjectId) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        match self.znode(id) {
+            Err(PosixError::NoSuchZnode { .. }) => {
+                let tx = writer.begin_freeing(0)?;
+                self.dequeue(&tx, id)
+            }
+            Err(error) => Err(error),
+            // It lost its name, whatever its count says: directories of attributes keep theirs.
+            Ok(znode) => {
+                self.clear_links(&znode)?;
+                self.reap(id)
+            }
+        }
+    }
+
+    fn clear_links(&self, znode: &Znode) -> Result<(), PosixError> {
+        if znode.attributes().links == 0 {
+            return Ok(());
+        }
+        let writer = self.require_writer()?;
+        let _held = writer.lock(&[znode.id()]);
+        let tx = writer.begin_freeing(0)?;
+        let changes = Changes::new().word(Attribute::Links, 0);
+        self.change(&tx, znode.id(), &changes)
+    }
+}

@@ -1,0 +1,146 @@
+//! A new, empty file system in a new object set (format/3b 1).
+
+use super::access_list::trivial;
+use super::create::new_flags;
+use super::store::{Changes, add_layout, new_values, register_missing};
+use crate::error::PosixError;
+use crate::master::{CaseSensitivity, MASTER_NODE, NameRules, VERSION_SYSTEM_ATTRIBUTES};
+use crate::time::Timestamp;
+use cenote_base::ObjectId;
+use cenote_dmu::zap::NewZap;
+use cenote_dmu::zap::normalize::FLAG_TOUPPER;
+use cenote_dmu::{NewObject, ObjectSet, Transaction, Zap};
+use cenote_ondisk::ObjectType;
+use cenote_ondisk::system_attributes::{Attribute, SaTables};
+use std::sync::Arc;
+
+/// What a new file system is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormatParams {
+    /// How names are compared.
+    pub names: NameRules,
+    /// The root directory's permissions.
+    pub mode: u64,
+    /// Its owner.
+    pub uid: u64,
+    /// Its group.
+    pub gid: u64,
+    /// The time of its making.
+    pub now: Timestamp,
+    /// Whether files have project ids: the feature `project_quota` is enabled.
+    pub projects: bool,
+    /// `dnodesize` of the root directory in slots of 512 bytes.
+    pub dnode_slots: usize,
+}
+
+impl Default for FormatParams {
+    fn default() -> Self {
+        Self {
+            names: NameRules::default(),
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            now: Timestamp::default(),
+            projects: true,
+            dnode_slots: 1,
+        }
+    }
+}
+
+/// The first object numbers are those that OpenZFS takes.
+const SA_MASTER: ObjectId = ObjectId(32);
+const DELETE_QUEUE: ObjectId = ObjectId(33);
+const ROOT: ObjectId = ObjectId(34);
+const REGISTRY: ObjectId = ObjectId(35);
+const LAYOUTS: ObjectId = ObjectId(36);
+
+/// The flags by which directories of such a file system compare names.
+pub(super) fn directory_normflags(names: NameRules) -> u64 {
+    match names.case {
+        CaseSensitivity::Sensitive => names.normalization,
+        CaseSensitivity::Insensitive | CaseSensitivity::Mixed => names.normalization | FLAG_TOUPPER,
+    }
+}
+
+fn new_zap(
+    set: &Arc<ObjectSet>,
+    tx: &Transaction,
+    id: ObjectId,
+    object_type: ObjectType,
+) -> Result<Zap, PosixError> {
+    let object = set.allocate_at(tx, id, NewObject::new(object_type, 512))?;
+    Ok(Zap::initialize(&object, tx, NewZap::default())?)
+}
+
+/// Makes an empty file system in `set`, which has no object yet; returns the root directory.
+pub fn format_new(
+    set: &Arc<ObjectSet>,
+    tx: &Transaction,
+    params: &FormatParams,
+) -> Result<ObjectId, PosixError> {
+    let master = new_zap(set, tx, MASTER_NODE, ObjectType::MASTER_NODE)?;
+    let names = params.names;
+    let case = match names.case {
+        CaseSensitivity::Sensitive => 0,
+        CaseSensitivity::Insensitive => 1,
+        CaseSensitivity::Mixed => 2,
+    };
+    master.insert_u64(tx, "normalization", names.normalization)?;
+    master.insert_u64(tx, "utf8only", u64::from(names.utf8_only))?;
+    master.insert_u64(tx, "casesensitivity", case)?;
+    master.insert_u64(tx, "VERSION", VERSION_SYSTEM_ATTRIBUTES)?;
+    let sa_master = new_zap(set, tx, SA_MASTER, ObjectType::SA_MASTER_NODE)?;
+    master.insert_u64(tx, "SA_ATTRS", SA_MASTER.0)?;
+    new_zap(set, tx, DELETE_QUEUE, ObjectType::DELETE_QUEUE)?;
+    master.insert_u64(tx, "DELETE_QUEUE", DELETE_QUEUE.0)?;
+
+    let mut tables = SaTables::default();
+    let registry = new_zap(set, tx, REGISTRY, ObjectType::SA_REGISTRY)?;
+    register_missing(tx, &registry, &mut tables)?;
+    sa_master.insert_u64(tx, "REGISTRY", REGISTRY.0)?;
+    let layouts = new_zap(set, tx, LAYOUTS, ObjectType::SA_LAYOUTS)?;
+    sa_master.insert_u64(tx, "LAYOUTS", LAYOUTS.0)?;
+    let values = new_values(&tables, &root_attributes(tx, params));
+    let numbers: Vec<u16> = values.numbers().collect();
+    let layout = add_layout(tx, &layouts, &mut tables, &numbers)?;
+    let bonus = values.encode(&tables, layout, 0..numbers.len());
+    let mut new = NewObject::new(ObjectType::DIRECTORY, 512).with_bonus(
+        ObjectType::SYSTEM_ATTRIBUTES,
+        bonus.expect("a root directory's attributes are few"),
+    );
+    new.slots = params.dnode_slots;
+    let root = set.allocate_at(tx, ROOT, new)?;
+    let new = NewZap {
+        normflags: directory_normflags(names),
+        ..NewZap::default()
+    };
+    Zap::initialize(&root, tx, new)?;
+    master.insert_u64(tx, "ROOT", ROOT.0)?;
+    Ok(ROOT)
+}
+
+fn root_attributes(tx: &Transaction, params: &FormatParams) -> Changes {
+    let mode = 0o040_000 | params.mode & 0o7777;
+    let flags = new_flags(mode, true, params.projects);
+    let mut attributes = Changes::new()
+        .word(Attribute::Mode, mode)
+        .word(Attribute::Size, 2)
+        .word(Attribute::Gen, tx.txg().0)
+        .word(Attribute::Uid, params.uid)
+        .word(Attribute::Gid, params.gid)
+        .word(Attribute::Parent, ROOT.0)
+        .word(Attribute::Flags, flags);
+    for time in [
+        Attribute::Atime,
+        Attribute::Mtime,
+        Attribute::Ctime,
+        Attribute::Crtime,
+    ] {
+        attributes = attributes.time(time, params.now);
+    }
+    attributes = attributes.word(Attribute::Links, 2);
+    if params.projects {
+        attributes = attributes.word(Attribute::ProjectId, 0);
+    }
+    attributes.access_list(&trivial(mode, true))
+}

@@ -1,0 +1,251 @@
+//! Changing a file system.
+//!
+//! Each operation is one transaction, so that after a crash it has happened or not: an entry is
+//! never without its object, nor a link count without its entries. An operation takes the locks
+//! of the objects that it changes, looks at them, begins its transaction, changes, and lets the
+//! caches of the reading side forget what changed. Contents that do not fit one transaction are
+//! written in several.
+//!
+//! Access checks are not made here, nor are they for reading; what is checked is what keeps a
+//! file system sound (names, kinds, loops) and what its attributes and quotas forbid.
+
+mod access_list;
+mod attributes;
+mod create;
+mod data;
+mod delete_queue;
+mod format;
+mod locks;
+mod names;
+mod owner;
+mod quota;
+mod rename;
+mod store;
+mod xattr;
+
+pub use attributes::SetAttributes;
+pub use create::NewFile;
+pub use data::{FallocateMode, WriteOptions};
+pub use format::{FormatParams, format_new};
+pub use owner::PosixOwnerHook;
+pub use rename::RenameMode;
+pub use xattr::SetXattr;
+
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::master::QuotaObjects;
+use crate::time::Timestamp;
+use crate::znode::Znode;
+use cenote_base::{Env, ObjectId};
+use cenote_dmu::{Object, ObjectSet, Transaction, TxCost, TxgGate};
+use locks::{Held, Locks};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// What an operation on names and attributes keeps in memory until it is on disk: some blocks of
+/// directories and dnodes.
+const NAMES_COST: u64 = 64 << 10;
+
+/// Where new extended attributes go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XattrStorage {
+    /// None may be made.
+    Off,
+    /// Among the system attributes while they are small.
+    #[default]
+    SystemAttributes,
+    /// Into a hidden directory.
+    Directory,
+}
+
+/// The dataset's properties that writing goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteSettings {
+    /// `recordsize` in bytes, a power of two.
+    pub record_size: u64,
+    /// `dnodesize` in slots of 512 bytes.
+    pub dnode_slots: usize,
+    /// `xattr`.
+    pub xattrs: XattrStorage,
+    /// `acltype=posix`.
+    pub posix_acls: bool,
+    /// The feature `longname` and its property are on.
+    pub long_names: bool,
+}
+
+impl Default for WriteSettings {
+    fn default() -> Self {
+        Self {
+            record_size: 128 << 10,
+            dnode_slots: 1,
+            xattrs: XattrStorage::default(),
+            posix_acls: false,
+            long_names: false,
+        }
+    }
+}
+
+/// Why there is no space for a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceRefusal {
+    /// The pool is full, or what is left is reserved.
+    NoSpace,
+    /// A quota of a dataset is reached.
+    Quota,
+}
+
+/// Says whether the dataset may grow: the dataset layer's quotas and reservations.
+pub trait SpaceGuard: std::fmt::Debug + Send + Sync {
+    /// Whether about so many bytes more may be written.
+    fn check(&self, bytes: u64) -> Result<(), SpaceRefusal>;
+}
+
+/// What a writable file system needs from outside.
+#[derive(Clone, Debug)]
+pub struct WriterParams {
+    /// The pool's gate.
+    pub gate: Arc<TxgGate>,
+    /// The clock of timestamps.
+    pub env: Arc<dyn Env>,
+    /// Properties; [`FileSystem::set_write_settings`] changes them later.
+    pub settings: WriteSettings,
+    /// Limits of the dataset, if any.
+    pub space: Option<Arc<dyn SpaceGuard>>,
+}
+
+/// The part of a file system that only writable ones have.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    gate: Arc<TxgGate>,
+    env: Arc<dyn Env>,
+    settings: RwLock<WriteSettings>,
+    space: Option<Arc<dyn SpaceGuard>>,
+    locks: Locks,
+    /// Held by renames that move a directory: two of them could make a loop.
+    moves: Mutex<()>,
+    /// Held while attributes or layouts are registered.
+    tables: Mutex<()>,
+    /// Held while the delete queue changes.
+    queue: Mutex<()>,
+    /// Objects in use beyond their names, and how often.
+    holds: Mutex<HashMap<ObjectId, u64>>,
+    quotas: RwLock<[QuotaObjects; 3]>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FileSystem {
+    /// Opens the file system in `set`, which must be open for writing, so that it can be changed.
+    ///
+    /// What an earlier crash left in the delete queue stays until
+    /// [`FileSystem::drain_delete_queue`].
+    pub fn open_writable(set: Arc<ObjectSet>, params: WriterParams) -> Result<Self, PosixError> {
+        let file_system = Self::open(set)?;
+        let set = file_system.set();
+        if !set.is_writable() {
+            return Err(PosixError::ReadOnly);
+        }
+        set.set_owner_hook(Arc::new(PosixOwnerHook));
+        let quotas = RwLock::new(file_system.master().quotas);
+        let writer = Writer {
+            gate: params.gate,
+            env: params.env,
+            settings: RwLock::new(params.settings),
+            space: params.space,
+            locks: Locks::new(),
+            moves: Mutex::default(),
+            tables: Mutex::default(),
+            queue: Mutex::default(),
+            holds: Mutex::default(),
+            quotas,
+        };
+        Ok(file_system.with_writer(writer))
+    }
+
+    pub(crate) fn require_writer(&self) -> Result<&Writer, PosixError> {
+        self.writer().ok_or(PosixError::ReadOnly)
+    }
+
+    /// Whether the file system can be changed.
+    pub fn is_writable(&self) -> bool {
+        self.writer().is_some()
+    }
+
+    /// The properties that writing goes by.
+    pub fn write_settings(&self) -> Result<WriteSettings, PosixError> {
+        Ok(self.require_writer()?.settings())
+    }
+
+    /// Changes the properties that writing goes by.
+    pub fn set_write_settings(&self, settings: WriteSettings) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        *writer
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = settings;
+        Ok(())
+    }
+
+    /// Waits until everything that was changed before is on disk.
+    pub fn sync(&self) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let txg = writer.gate.request_sync();
+        writer.gate.wait_synced(txg)?;
+        Ok(())
+    }
+
+    /// The object of a znode, with its newest dnode.
+    fn newest(&self, id: ObjectId) -> Result<Object, PosixError> {
+        Ok(self.set().object(id)?)
+    }
+
+    /// A directory that exists: one that was removed takes no more names.
+    fn live_directory(&self, id: ObjectId) -> Result<Arc<Znode>, PosixError> {
+        let directory = self.znode(id)?;
+        directory.require_directory()?;
+        if directory.attributes().links == 0 {
+            return Err(PosixError::NotFound {
+                directory: id,
+                name: b".".to_vec(),
+            });
+        }
+        Ok(directory)
+    }
+}
+
+impl Writer {
+    fn settings(&self) -> WriteSettings {
+        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self, objects: &[ObjectId]) -> Held<'_> {
+        self.locks.lock(objects)
+    }
+
+    fn now(&self) -> Timestamp {
+        let now = self.env.wall_clock();
+        Timestamp {
+            seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: now.subsec_nanos(),
+        }
+    }
+
+    /// Begins a transaction that makes the dataset larger by about `bytes`.
+    fn begin(&self, bytes: u64) -> Result<Transaction, PosixError> {
+        if let Some(space) = &self.space {
+            space.check(bytes).map_err(|refusal| match refusal {
+                SpaceRefusal::NoSpace => PosixError::NoSpace,
+                SpaceRefusal::Quota => PosixError::QuotaExceeded,
+            })?;
+        }
+        self.begin_freeing(bytes)
+    }
+
+    /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.
+    fn begin_freeing(&self, bytes: u64) -> Result<Transaction, PosixError> {
+        let dirty_bytes = NAMES_COST + bytes;
+        Ok(self.gate.begin(TxCost { dirty_bytes })?)
+    }
+}

@@ -1,0 +1,232 @@
+//! Names: entries of directories, added and removed (format/3b 4).
+
+use super::create::{FLAGS_MODIFIED, exists};
+use super::store::Changes;
+use crate::attributes::FLAG_PROJECT_INHERIT;
+use crate::directory::Target;
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::kind::FileKind;
+use crate::znode::Znode;
+use cenote_base::ObjectId;
+use cenote_dmu::Transaction;
+use cenote_ondisk::dir_entry::{DirEntry, FileType};
+use cenote_ondisk::system_attributes::Attribute;
+use std::sync::Arc;
+
+/// The most names of a file.
+const LINKS_MAX: u64 = 1 << 31;
+
+/// An entry that was found: its stored spelling and where it leads.
+pub(super) type Found = (Vec<u8>, Target);
+
+impl FileSystem {
+    /// Adds an entry to a directory, where the name is free.
+    pub(super) fn add_entry(
+        &self,
+        tx: &Transaction,
+        directory: &Znode,
+        name: &[u8],
+        object: ObjectId,
+        kind: FileKind,
+    ) -> Result<(), PosixError> {
+        let file_type = FileType::from_number(kind.type_bits());
+        let value = DirEntry { object, file_type }.encode();
+        let zap = self.set().zap(directory.id())?;
+        Ok(zap.insert_u64(tx, name, value)?)
+    }
+
+    /// Removes an entry by its stored spelling.
+    pub(super) fn remove_entry(
+        &self,
+        tx: &Transaction,
+        directory: &Znode,
+        spelling: &[u8],
+    ) -> Result<(), PosixError> {
+        let zap = self.set().zap(directory.id())?;
+        match zap.remove(tx, spelling)? {
+            true => Ok(()),
+            false => Err(directory.inconsistent("an entry that was found cannot be removed")),
+        }
+    }
+
+    /// Notes in a directory's attributes that it has so many more entries and subdirectories.
+    pub(super) fn change_directory(
+        &self,
+        tx: &Transaction,
+        directory: &Znode,
+        entries: i64,
+        subdirectories: i64,
+    ) -> Result<(), PosixError> {
+        let attributes = directory.attributes();
+        let now = self.require_writer()?.now();
+        let mut changes = Changes::new()
+            .word(
+                Attribute::Size,
+                attributes.size.saturating_add_signed(entries),
+            )
+            .time(Attribute::Mtime, now)
+            .time(Attribute::Ctime, now)
+            .word(Attribute::Flags, attributes.flags | FLAGS_MODIFIED);
+        if subdirectories != 0 {
+            let links = attributes.links.saturating_add_signed(subdirectories);
+            changes = changes.word(Attribute::Links, links);
+        }
+        self.change(tx, directory.id(), &changes)
+    }
+
+    /// The entry of `name`, or an error.
+    pub(super) fn find_entry(&self, directory: &Znode, name: &[u8]) -> Result<Found, PosixError> {
+        if matches!(name, b"." | b"..") {
+            return Err(PosixError::InvalidName {
+                name: name.to_vec(),
+            });
+        }
+        let found = self.lookup_spelling(directory, name)?;
+        found.ok_or_else(|| PosixError::NotFound {
+            directory: directory.id(),
+            name: name.to_vec(),
+        })
+    }
+
+    /// Gives a file one more name.
+    pub fn link(
+        &self,
+        object: ObjectId,
+        parent: ObjectId,
+        name: &[u8],
+    ) -> Result<Arc<Znode>, PosixError> {
+        let writer = self.require_writer()?;
+        self.check_new_name(name)?;
+        let held = writer.lock(&[object, parent]);
+        let directory = self.live_directory(parent)?;
+        let file = self.znode(object)?;
+        let attributes = file.attributes();
+        if file.kind() == FileKind::Directory {
+            return Err(PosixError::Forbidden { object });
+        }
+        directory.require_mutable()?;
+        file.require_removable()?;
+        let is_unnamed = attributes.links == 0;
+        if is_unnamed && !self.is_in_delete_queue(object)? {
+            return Err(PosixError::NoSuchZnode { object });
+        }
+        if attributes.links >= LINKS_MAX {
+            return Err(PosixError::TooManyNames { object });
+        }
+        self.check_project(&directory, &file)?;
+        if self.lookup(&directory, name)?.is_some() {
+            return Err(exists(&directory, name));
+        }
+        let tx = writer.begin(0)?;
+        self.add_entry(&tx, &directory, name, object, file.kind())?;
+        let changes = Changes::new()
+            .word(Attribute::Links, attributes.links + 1)
+            .word(Attribute::Parent, parent.0)
+            .time(Attribute::Ctime, writer.now());
+        self.change(&tx, object, &changes)?;
+        if is_unnamed {
+            self.dequeue(&tx, object)?;
+        }
+        self.change_directory(&tx, &directory, 1, 0)?;
+        drop((tx, held));
+        self.znode(object)
+    }
+
+    /// Refuses to bring a file into a directory that has another project for its files.
+    pub(super) fn check_project(&self, directory: &Znode, file: &Znode) -> Result<(), PosixError> {
+        let (directory, file) = (directory.attributes(), file.attributes());
+        let inherits = directory.flags & FLAG_PROJECT_INHERIT != 0;
+        match inherits && directory.project != file.project {
+            true => Err(PosixError::OtherProject),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes a name of a file that is no directory.
+    ///
+    /// With the last name the file goes, at once or when it is held no more.
+    pub fn unlink(&self, parent: ObjectId, name: &[u8]) -> Result<(), PosixError> {
+        self.remove_name(parent, name, false)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, parent: ObjectId, name: &[u8]) -> Result<(), PosixError> {
+        self.remove_name(parent, name, true)
+    }
+
+    fn remove_name(
+        &self,
+        parent: ObjectId,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        loop {
+            let directory = self.znode(parent)?;
+            let (_, target) = self.find_entry(&directory, name)?;
+            let held = writer.lock(&[parent, target.object]);
+            let directory = self.live_directory(parent)?;
+            let (spelling, now) = self.find_entry(&directory, name)?;
+            if now.object != target.object {
+                continue;
+            }
+            let file = self.znode(target.object)?;
+            self.check_removal(&directory, &file, is_directory)?;
+            let tx = writer.begin_freeing(0)?;
+            self.remove_entry(&tx, &directory, &spelling)?;
+            self.change_directory(&tx, &directory, -1, -i64::from(is_directory))?;
+            let is_gone = self.drop_name(&tx, &file)?;
+            drop((tx, held));
+            return match is_gone {
+                true => self.reap(target.object),
+                false => Ok(()),
+            };
+        }
+    }
+
+    /// Whether a name of `file` may be removed from `directory`.
+    pub(super) fn check_removal(
+        &self,
+        directory: &Znode,
+        file: &Znode,
+        is_directory: bool,
+    ) -> Result<(), PosixError> {
+        directory.require_shrinkable()?;
+        file.require_removable()?;
+        match (file.kind() == FileKind::Directory, is_directory) {
+            (true, false) => return Err(PosixError::IsDirectory { object: file.id() }),
+            (false, true) => return Err(PosixError::NotDirectory { object: file.id() }),
+            (false, false) => return Ok(()),
+            (true, true) => {}
+        }
+        if self.set().zap(file.id())?.count() > 0 {
+            return Err(PosixError::NotEmpty { object: file.id() });
+        }
+        Ok(())
+    }
+
+    /// Notes that an object lost a name, in its attributes. With the last one it is freed, or put
+    /// into the delete queue: then it returns whether [`Self::reap`] is due.
+    pub(super) fn drop_name(&self, tx: &Transaction, file: &Znode) -> Result<bool, PosixError> {
+        let attributes = file.attributes();
+        let is_directory = file.kind() == FileKind::Directory;
+        let links = match is_directory {
+            true => 0,
+            false => attributes.links.saturating_sub(1),
+        };
+        if links == 0 && !self.is_held(file.id())? && attributes.is_simple() {
+            self.set().free(tx, file.id())?;
+            self.forget(file.id());
+            return Ok(false);
+        }
+        let changes = Changes::new()
+            .word(Attribute::Links, links)
+            .time(Attribute::Ctime, self.require_writer()?.now());
+        self.change(tx, file.id(), &changes)?;
+        if links == 0 {
+            self.enqueue(tx, file.id())?;
+        }
+        Ok(links == 0)
+    }
+}

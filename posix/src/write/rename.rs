@@ -1,0 +1,271 @@
+//! Renaming (format/3b 4).
+//!
+//! Up to four objects change: two directories, what moves, and what stood at its new place. All
+//! are locked together; since which they are is known only after looking, one looks, locks, and
+//! looks again. A directory may not come to lie in itself: moves between directories take turns,
+//! so that the way up from the new place stays what it was when it was followed.
+
+use super::create::exists;
+use super::lock;
+use super::names::Found;
+use super::store::Changes;
+use crate::directory::Target;
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::kind::FileKind;
+use crate::znode::Znode;
+use cenote_base::ObjectId;
+use cenote_dmu::Transaction;
+use cenote_ondisk::system_attributes::Attribute;
+use std::sync::Arc;
+
+/// What becomes of the two places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RenameMode {
+    /// What stands at the new place goes.
+    #[default]
+    Replace,
+    /// The new place must be free.
+    NoReplace,
+    /// Both change places.
+    Exchange,
+    /// A whiteout stays at the old place: a character device 0:0.
+    Whiteout,
+}
+
+/// Directories lie less deep than this; a longer way up is a loop.
+const DEPTH_MAX: usize = 1 << 16;
+
+/// Everything that takes part, as it is under the locks.
+struct Move {
+    from: Arc<Znode>,
+    to: Arc<Znode>,
+    source: (Vec<u8>, Arc<Znode>),
+    target: Option<(Vec<u8>, Arc<Znode>)>,
+}
+
+impl FileSystem {
+    /// Moves the entry `from_name` of `from` to `to_name` of `to`.
+    pub fn rename(
+        &self,
+        (from, from_name): (ObjectId, &[u8]),
+        (to, to_name): (ObjectId, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        self.check_new_name(to_name)?;
+        let _moves = (from != to).then(|| lock(&writer.moves));
+        loop {
+            let before = self.look_up_both((from, from_name), (to, to_name))?;
+            let source = before.0.1.object;
+            let target = before.1.as_ref().map_or(source, |found| found.1.object);
+            let held = writer.lock(&[from, to, source, target]);
+            let now = self.look_up_both((from, from_name), (to, to_name))?;
+            if now != before {
+                continue;
+            }
+            let moved = self.assemble(from, to, now)?;
+            let gone = self.rename_locked(&moved, to_name, mode)?;
+            drop(held);
+            return gone.map_or(Ok(()), |gone| self.reap(gone));
+        }
+    }
+
+    fn look_up_both(
+        &self,
+        (from, from_name): (ObjectId, &[u8]),
+        (to, to_name): (ObjectId, &[u8]),
+    ) -> Result<(Found, Option<Found>), PosixError> {
+        let from = self.live_directory(from)?;
+        let source = self.find_entry(&from, from_name)?;
+        let to = self.live_directory(to)?;
+        Ok((source, self.lookup_spelling(&to, to_name)?))
+    }
+
+    fn assemble(
+        &self,
+        from: ObjectId,
+        to: ObjectId,
+        (source, target): (Found, Option<Found>),
+    ) -> Result<Move, PosixError> {
+        let open = |(spelling, target): (Vec<u8>, Target)| {
+            Ok::<_, PosixError>((spelling, self.znode(target.object)?))
+        };
+        Ok(Move {
+            from: self.live_directory(from)?,
+            to: self.live_directory(to)?,
+            source: open(source)?,
+            target: target.map(open).transpose()?,
+        })
+    }
+
+    /// Renames; returns an object that is to be reaped.
+    fn rename_locked(
+        &self,
+        moved: &Move,
+        to_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<Option<ObjectId>, PosixError> {
+        self.check_rename(moved, to_name, mode)?;
+        if mode == RenameMode::Exchange {
+            self.exchange(moved)?;
+            return Ok(None);
+        }
+        let writer = self.require_writer()?;
+        if let Some((spelling, target)) = &moved.target
+            && target.id() == moved.source.1.id()
+        {
+            let is_same_entry = moved.from.id() == moved.to.id() && *spelling == moved.source.0;
+            // Two names of one file: nothing happens. One name: perhaps its spelling changes.
+            if is_same_entry && spelling != to_name {
+                let tx = writer.begin(0)?;
+                self.remove_entry(&tx, &moved.from, spelling)?;
+                self.add_entry(&tx, &moved.to, to_name, target.id(), target.kind())?;
+                self.change_directory(&tx, &moved.to, 0, 0)?;
+            }
+            return Ok(None);
+        }
+        let tx = match &moved.target {
+            Some(_) => writer.begin_freeing(0)?,
+            None => writer.begin(0)?,
+        };
+        let mut gone = None;
+        if let Some((spelling, target)) = &moved.target {
+            self.remove_entry(&tx, &moved.to, spelling)?;
+            if self.drop_name(&tx, target)? {
+                gone = Some(target.id());
+            }
+        }
+        let (spelling, source) = &moved.source;
+        self.remove_entry(&tx, &moved.from, spelling)?;
+        self.add_entry(&tx, &moved.to, to_name, source.id(), source.kind())?;
+        self.set_parent(&tx, source, &moved.to)?;
+        if mode == RenameMode::Whiteout {
+            self.add_whiteout(&tx, &moved.from, spelling)?;
+        }
+        self.count_move(&tx, moved, mode)?;
+        Ok(gone)
+    }
+
+    fn check_rename(
+        &self,
+        moved: &Move,
+        to_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<(), PosixError> {
+        let source = &moved.source.1;
+        moved.from.require_shrinkable()?;
+        moved.to.require_mutable()?;
+        source.require_removable()?;
+        self.check_project(&moved.to, source)?;
+        let is_directory = source.kind() == FileKind::Directory;
+        match (&moved.target, mode) {
+            (Some(_), RenameMode::NoReplace) => return Err(exists(&moved.to, to_name)),
+            (None, RenameMode::Exchange) => {
+                return Err(PosixError::NotFound {
+                    directory: moved.to.id(),
+                    name: to_name.to_vec(),
+                });
+            }
+            (Some((_, target)), RenameMode::Exchange) => {
+                target.require_removable()?;
+                self.check_project(&moved.from, target)?;
+                self.check_no_loop(target, &moved.from)?;
+            }
+            (Some((_, target)), _) if target.id() != source.id() => {
+                // A directory takes the place of an empty directory, a file that of a file.
+                self.check_removal(&moved.to, target, is_directory)?;
+            }
+            _ => {}
+        }
+        self.check_no_loop(source, &moved.to)
+    }
+
+    /// Refuses to put `moved` into `directory` if that lies in it.
+    fn check_no_loop(&self, moved: &Znode, directory: &Znode) -> Result<(), PosixError> {
+        if moved.kind() != FileKind::Directory || moved.attributes().parent == directory.id() {
+            return Ok(());
+        }
+        let mut at = directory.id();
+        for _ in 0..DEPTH_MAX {
+            if at == moved.id() {
+                return Err(PosixError::IntoItself { object: moved.id() });
+            }
+            if at == self.root() {
+                return Ok(());
+            }
+            at = self.znode(at)?.attributes().parent;
+        }
+        Err(PosixError::NoPath {
+            object: directory.id(),
+        })
+    }
+
+    fn exchange(&self, moved: &Move) -> Result<(), PosixError> {
+        let (Some((to_spelling, target)), (from_spelling, source)) = (&moved.target, &moved.source)
+        else {
+            return Ok(());
+        };
+        if target.id() == source.id() {
+            return Ok(());
+        }
+        let tx = self.require_writer()?.begin(0)?;
+        self.remove_entry(&tx, &moved.from, from_spelling)?;
+        self.remove_entry(&tx, &moved.to, to_spelling)?;
+        self.add_entry(&tx, &moved.to, to_spelling, source.id(), source.kind())?;
+        self.add_entry(&tx, &moved.from, from_spelling, target.id(), target.kind())?;
+        self.set_parent(&tx, source, &moved.to)?;
+        self.set_parent(&tx, target, &moved.from)?;
+        let directory = |znode: &Znode| i64::from(znode.kind() == FileKind::Directory);
+        let change = directory(source) - directory(target);
+        if moved.from.id() == moved.to.id() {
+            return self.change_directory(&tx, &moved.to, 0, 0);
+        }
+        self.change_directory(&tx, &moved.from, 0, -change)?;
+        self.change_directory(&tx, &moved.to, 0, change)
+    }
+
+    fn set_parent(
+        &self,
+        tx: &Transaction,
+        znode: &Znode,
+        parent: &Znode,
+    ) -> Result<(), PosixError> {
+        let changes = Changes::new()
+            .word(Attribute::Parent, parent.id().0)
+            .time(Attribute::Ctime, self.require_writer()?.now());
+        self.change(tx, znode.id(), &changes)
+    }
+
+    /// Brings the counts of both directories up to date.
+    fn count_move(
+        &self,
+        tx: &Transaction,
+        moved: &Move,
+        mode: RenameMode,
+    ) -> Result<(), PosixError> {
+        let directory = |znode: &Znode| i64::from(znode.kind() == FileKind::Directory);
+        let source = directory(&moved.source.1);
+        let (lost, lost_directory) = match &moved.target {
+            Some((_, target)) => (1, directory(target)),
+            None => (0, 0),
+        };
+        let whiteout = i64::from(mode == RenameMode::Whiteout);
+        if moved.from.id() == moved.to.id() {
+            return self.change_directory(tx, &moved.to, whiteout - lost, -lost_directory);
+        }
+        self.change_directory(tx, &moved.from, whiteout - 1, -source)?;
+        self.change_directory(tx, &moved.to, 1 - lost, source - lost_directory)
+    }
+
+    fn add_whiteout(
+        &self,
+        tx: &Transaction,
+        directory: &Znode,
+        name: &[u8],
+    ) -> Result<(), PosixError> {
+        let new = super::NewFile::new(FileKind::CharDevice, 0);
+        let object = self.make_in(tx, directory, &new)?;
+        self.add_entry(tx, directory, name, object, FileKind::CharDevice)
+    }
+}

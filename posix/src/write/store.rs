@@ -1,0 +1,398 @@
+//! Storing attributes (format/3b 2).
+//!
+//! Most changes replace values of fixed length in place. Others lay the attributes out anew, in
+//! the bonus buffer and if need be a spill block, and register the layout if it is a new one.
+//! Legacy znodes, of file systems before version 5, have their fields at fixed places.
+
+use super::lock;
+use crate::attributes::{AttributeTables, FLAG_PROJECT_ID};
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::time::Timestamp;
+use cenote_base::ObjectId;
+use cenote_dmu::zap::{NewZap, ZapValue};
+use cenote_dmu::{NewObject, Object, Transaction, Zap};
+use cenote_ondisk::acl::{self, Ace};
+use cenote_ondisk::system_attributes::{Attribute, SaTables};
+use cenote_ondisk::system_attributes_encode::{SaValues, patch};
+use cenote_ondisk::{ObjectType, znode_phys};
+
+/// Bytes of a dnode that neither a bonus buffer of system attributes nor a spill pointer has.
+const DNODE_OVERHEAD: usize = 192;
+
+/// A new value of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Word(u64),
+    Time(Timestamp),
+    Bytes(Vec<u8>),
+    /// The attribute is taken away.
+    Absent,
+}
+
+/// The stored form of a time.
+pub(super) fn time_bytes(time: Timestamp) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&time.seconds.to_le_bytes());
+    bytes[8..].copy_from_slice(&u64::from(time.nanoseconds).to_le_bytes());
+    bytes
+}
+
+impl Value {
+    /// Calls `take` with the stored form; `None` stands for absence.
+    fn with_bytes<R>(&self, take: impl FnOnce(Option<&[u8]>) -> R) -> R {
+        match self {
+            Self::Word(word) => take(Some(&word.to_le_bytes())),
+            Self::Time(time) => take(Some(&time_bytes(*time))),
+            Self::Bytes(bytes) => take(Some(bytes)),
+            Self::Absent => take(None),
+        }
+    }
+}
+
+/// Changes of an object's attributes that are made together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes(Vec<(Attribute, Value)>);
+
+impl Changes {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn word(mut self, attribute: Attribute, value: u64) -> Self {
+        self.0.push((attribute, Value::Word(value)));
+        self
+    }
+
+    pub(super) fn time(mut self, attribute: Attribute, value: Timestamp) -> Self {
+        self.0.push((attribute, Value::Time(value)));
+        self
+    }
+
+    pub(super) fn bytes(mut self, attribute: Attribute, value: Vec<u8>) -> Self {
+        self.0.push((attribute, Value::Bytes(value)));
+        self
+    }
+
+    pub(super) fn absent(mut self, attribute: Attribute) -> Self {
+        self.0.push((attribute, Value::Absent));
+        self
+    }
+
+    /// The NFSv4 list.
+    pub(super) fn access_list(self, aces: &[Ace]) -> Self {
+        self.word(Attribute::DaclCount, aces.len() as u64)
+            .bytes(Attribute::DaclAces, acl::encode(aces))
+    }
+}
+
+impl FileSystem {
+    /// Changes attributes of an object, whose lock is held, and forgets its znode.
+    pub(super) fn change(
+        &self,
+        tx: &Transaction,
+        id: ObjectId,
+        changes: &Changes,
+    ) -> Result<(), PosixError> {
+        let object = self.newest(id)?;
+        let result = match object.dnode().bonus_type {
+            ObjectType::SYSTEM_ATTRIBUTES => self.change_system(tx, &object, changes),
+            ObjectType::ZNODE => change_legacy(tx, &object, changes),
+            _ => Err(PosixError::NoSuchZnode { object: id }),
+        };
+        self.forget(id);
+        result
+    }
+
+    fn change_system(
+        &self,
+        tx: &Transaction,
+        object: &Object,
+        changes: &Changes,
+    ) -> Result<(), PosixError> {
+        let malformed = |source| PosixError::from(object.malformed(source));
+        let tables = self.require_tables(tx, changes)?;
+        let tables = &tables.tables;
+        let dnode = object.dnode();
+        let mut bonus = dnode.bonus.clone();
+        let mut in_place = true;
+        for (attribute, value) in &changes.0 {
+            let patched = value.with_bytes(|bytes| match bytes {
+                Some(bytes) => patch(tables, &mut bonus, *attribute, bytes),
+                None => Ok(false),
+            });
+            in_place = in_place && patched.map_err(malformed)?;
+        }
+        if in_place {
+            object.set_bonus(tx, ObjectType::SYSTEM_ATTRIBUTES, bonus)?;
+            return Ok(());
+        }
+        let mut values = SaValues::new();
+        if !dnode.bonus.is_empty() {
+            let taken = values.take_buffer(tables, &dnode.bonus);
+            taken.map_err(malformed)?;
+        }
+        if let Some(spill) = object.spill()? {
+            values.take_buffer(tables, &spill).map_err(malformed)?;
+        }
+        set_values(tables, &mut values, changes);
+        self.store_values(tx, object, &values)
+    }
+
+    /// Lays values out in the bonus buffer and the spill block.
+    fn store_values(
+        &self,
+        tx: &Transaction,
+        object: &Object,
+        values: &SaValues,
+    ) -> Result<(), PosixError> {
+        let dnode = object.dnode();
+        let space = dnode.slots() * 512 - DNODE_OVERHEAD;
+        let (bonus, spill) = self.lay_out(tx, values, space)?;
+        let had_spill = dnode.spill.is_some();
+        if spill.is_none() && had_spill {
+            object.set_spill(tx, None)?;
+        }
+        object.set_bonus(tx, ObjectType::SYSTEM_ATTRIBUTES, bonus)?;
+        if spill.is_some() {
+            object.set_spill(tx, spill)?;
+        }
+        Ok(())
+    }
+
+    /// The bonus buffer and spill block of values, with their layouts registered.
+    fn lay_out(
+        &self,
+        tx: &Transaction,
+        values: &SaValues,
+        space: usize,
+    ) -> Result<(Vec<u8>, Option<Vec<u8>>), PosixError> {
+        let tables = self.tables().ok_or(PosixError::ReadOnly)?;
+        let split = values.split(&tables.tables, space);
+        let numbers: Vec<u16> = values.numbers().collect();
+        let layout = self.layout(tx, &numbers[..split])?;
+        let too_large = || PosixError::AttributesTooLarge;
+        let tables = self.tables().ok_or(PosixError::ReadOnly)?;
+        let tables = &tables.tables;
+        let bonus = values.encode(tables, layout, 0..split);
+        let bonus = bonus.ok_or_else(too_large)?;
+        if split == numbers.len() {
+            return Ok((bonus, None));
+        }
+        let layout = self.layout(tx, &numbers[split..])?;
+        let spill = values.encode(tables, layout, split..numbers.len());
+        Ok((bonus, Some(spill.ok_or_else(too_large)?)))
+    }
+
+    /// The buffers for a new object in a dnode of so many slots.
+    pub(super) fn new_buffers(
+        &self,
+        tx: &Transaction,
+        attributes: &Changes,
+        slots: usize,
+    ) -> Result<(Vec<u8>, Option<Vec<u8>>), PosixError> {
+        let tables = self.require_tables(tx, attributes)?;
+        let values = new_values(&tables.tables, attributes);
+        self.lay_out(tx, &values, slots * 512 - DNODE_OVERHEAD)
+    }
+
+    /// The tables, with every attribute of `changes` registered.
+    fn require_tables(
+        &self,
+        tx: &Transaction,
+        changes: &Changes,
+    ) -> Result<std::sync::Arc<AttributeTables>, PosixError> {
+        let tables = self.tables().ok_or(PosixError::ReadOnly)?;
+        let has = |tables: &AttributeTables| {
+            let mut needed = changes
+                .0
+                .iter()
+                .filter(|(_, value)| *value != Value::Absent);
+            needed.all(|(attribute, _)| tables.tables.number(*attribute).is_some())
+        };
+        if has(&tables) {
+            return Ok(tables);
+        }
+        let writer = self.require_writer()?;
+        let _guard = lock(&writer.tables);
+        let mut new = self.tables().ok_or(PosixError::ReadOnly)?.tables.clone();
+        if !has(&AttributeTables::new(new.clone())) {
+            let registry = self.sa_zap(tx, "REGISTRY", ObjectType::SA_REGISTRY)?;
+            register_missing(tx, &registry, &mut new)?;
+            self.set_tables(AttributeTables::new(new));
+        }
+        self.tables().ok_or(PosixError::ReadOnly)
+    }
+
+    /// The number of a layout, which is registered if it is new.
+    fn layout(&self, tx: &Transaction, numbers: &[u16]) -> Result<u16, PosixError> {
+        let known = |tables: &AttributeTables| tables.tables.layout_number(numbers);
+        if let Some(number) = self.tables().as_deref().and_then(known) {
+            return Ok(number);
+        }
+        let writer = self.require_writer()?;
+        let _guard = lock(&writer.tables);
+        let tables = self.tables().ok_or(PosixError::ReadOnly)?;
+        if let Some(number) = known(&tables) {
+            return Ok(number);
+        }
+        let mut new = tables.tables.clone();
+        let layouts = self.sa_zap(tx, "LAYOUTS", ObjectType::SA_LAYOUTS)?;
+        let number = add_layout(tx, &layouts, &mut new, numbers)?;
+        self.set_tables(AttributeTables::new(new));
+        Ok(number)
+    }
+
+    /// One of the two tables on disk, made if it is not there.
+    fn sa_zap(
+        &self,
+        tx: &Transaction,
+        key: &str,
+        object_type: ObjectType,
+    ) -> Result<Zap, PosixError> {
+        let master = self.master().system_attributes;
+        let master = self.set().zap(master.ok_or(PosixError::ReadOnly)?)?;
+        if let Some(id) = master.lookup_u64(key)? {
+            return Ok(self.set().zap(ObjectId(id))?);
+        }
+        let object = self.set().allocate(tx, NewObject::new(object_type, 512))?;
+        let zap = Zap::initialize(&object, tx, NewZap::default())?;
+        master.insert_u64(tx, key, object.id().0)?;
+        Ok(zap)
+    }
+}
+
+/// The values of a new object.
+pub(super) fn new_values(tables: &SaTables, attributes: &Changes) -> SaValues {
+    let mut values = SaValues::new();
+    for (attribute, value) in &attributes.0 {
+        let number = tables.number(*attribute).expect("it was registered");
+        value.with_bytes(|bytes| values.set(number, bytes.expect("new objects have values")));
+    }
+    values
+}
+
+/// Makes changes in a list of values. A project id is put where it belongs.
+fn set_values(tables: &SaTables, values: &mut SaValues, changes: &Changes) {
+    for (attribute, value) in &changes.0 {
+        let Some(number) = tables.number(*attribute) else {
+            continue;
+        };
+        value.with_bytes(|bytes| match bytes {
+            None => {
+                values.remove(number);
+            }
+            Some(bytes) if *attribute == Attribute::ProjectId && values.get(number).is_none() => {
+                let links = tables.number(Attribute::Links).unwrap_or(u16::MAX);
+                values.insert_behind(links, number, bytes);
+            }
+            Some(bytes) => values.set(number, bytes),
+        });
+    }
+}
+
+/// Registers every attribute that a new file system has and this one lacks.
+pub(super) fn register_missing(
+    tx: &Transaction,
+    registry: &Zap,
+    tables: &mut SaTables,
+) -> Result<(), PosixError> {
+    for attribute in Attribute::registered() {
+        if tables.number(*attribute).is_some() {
+            continue;
+        }
+        let mut definition = attribute.standard_definition();
+        while tables.definition(definition.number).is_some() {
+            definition.number += 1;
+        }
+        let value = definition.encode();
+        registry.insert_u64(tx, attribute.name(), value)?;
+        let added = tables.add_attribute(attribute.name(), value);
+        added.map_err(|source| registry.object().malformed(source))?;
+    }
+    Ok(())
+}
+
+/// Adds a layout under the next number.
+pub(super) fn add_layout(
+    tx: &Transaction,
+    layouts: &Zap,
+    tables: &mut SaTables,
+    numbers: &[u16],
+) -> Result<u16, PosixError> {
+    let number = tables
+        .next_layout_number()
+        .ok_or(PosixError::AttributesTooLarge)?;
+    let name = number.to_string();
+    layouts.insert(tx, &name, &ZapValue::from_u16s(numbers))?;
+    let added = tables.add_layout(&name, numbers.to_vec());
+    added.map_err(|source| layouts.object().malformed(source))?;
+    Ok(number)
+}
+
+/// Where a legacy znode has an attribute.
+fn legacy_place(attribute: Attribute) -> Option<usize> {
+    Some(match attribute {
+        Attribute::Atime => 0,
+        Attribute::Mtime => 16,
+        Attribute::Ctime => 32,
+        Attribute::Crtime => 48,
+        Attribute::Gen => 64,
+        Attribute::Mode => 72,
+        Attribute::Size => 80,
+        Attribute::Parent => 88,
+        Attribute::Links => 96,
+        Attribute::Xattr => 104,
+        Attribute::Rdev => 112,
+        Attribute::Flags => 120,
+        Attribute::Uid => 128,
+        Attribute::Gid => 136,
+        _ => return None,
+    })
+}
+
+const LEGACY_ACL: std::ops::Range<usize> = 176..264;
+const LEGACY_ACES: usize = 72;
+
+/// Changes a legacy znode: what it has no place for is refused, but a list that only repeats the
+/// mode is of no consequence when it is too long.
+fn change_legacy(tx: &Transaction, object: &Object, changes: &Changes) -> Result<(), PosixError> {
+    let mut bonus = object.dnode().bonus.clone();
+    if bonus.len() < znode_phys::ZNODE_SIZE {
+        return Err(PosixError::NoSuchZnode {
+            object: object.id(),
+        });
+    }
+    for (attribute, value) in &changes.0 {
+        match (attribute, value) {
+            (Attribute::DaclCount, _) => {}
+            (Attribute::DaclAces, Value::Bytes(aces)) => put_legacy_aces(&mut bonus, aces),
+            _ => {
+                let place = legacy_place(*attribute).ok_or(PosixError::NotSupported)?;
+                value.with_bytes(|bytes| match bytes {
+                    Some(bytes) => bonus[place..place + bytes.len()].copy_from_slice(bytes),
+                    None => bonus[place..place + 8].fill(0),
+                });
+            }
+        }
+    }
+    // A project id cannot be stored.
+    let flags = &mut bonus[120..128];
+    let word = u64::from_le_bytes(flags.try_into().expect("8 bytes")) & !FLAG_PROJECT_ID;
+    flags.copy_from_slice(&word.to_le_bytes());
+    object.set_bonus(tx, ObjectType::ZNODE, bonus)?;
+    Ok(())
+}
+
+/// Puts a trivial list, whose entries have 8 bytes each, into a legacy znode.
+fn put_legacy_aces(bonus: &mut [u8], aces: &[u8]) {
+    if aces.len() > LEGACY_ACES {
+        return;
+    }
+    let acl = &mut bonus[LEGACY_ACL];
+    acl.fill(0);
+    acl[8..12].copy_from_slice(&(aces.len() as u32).to_le_bytes());
+    acl[12..14].copy_from_slice(&1_u16.to_le_bytes());
+    acl[14..16].copy_from_slice(&((aces.len() / 8) as u16).to_le_bytes());
+    acl[16..16 + aces.len()].copy_from_slice(aces);
+}

@@ -1,0 +1,266 @@
+//! Changing extended attributes (format/3b 7).
+//!
+//! Small values go into a packed list among the system attributes, if the dataset says so; what
+//! does not fit there, and everything otherwise, are files in a hidden directory. A value that
+//! moves from one place to the other is taken out of the first in the same transaction. The lists
+//! of POSIX are attributes whose change changes the mode.
+
+use super::XattrStorage;
+use super::access_list::mode_of;
+use super::attributes::mode_flags;
+use super::create::exists;
+use super::store::Changes;
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::kind::FileKind;
+use crate::xattr::{POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, stored_names};
+use crate::znode::Znode;
+use cenote_base::ObjectId;
+use cenote_dmu::Transaction;
+use cenote_ondisk::system_attributes::Attribute;
+use cenote_ondisk::{NvList, NvValue};
+
+/// The largest value in the list.
+const LIST_VALUE_MAX: usize = 32 << 10;
+/// The largest list: lengths of attributes have 16 bits.
+const LIST_SIZE_MAX: usize = (64 << 10) - 8;
+/// The largest value at all, as on Linux.
+const VALUE_MAX: usize = 64 << 10;
+const NAME_MAX: usize = 255;
+
+/// Whether an attribute must or must not be there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetXattr {
+    /// Either.
+    #[default]
+    Any,
+    /// It must be new.
+    Create,
+    /// It must be there.
+    Replace,
+}
+
+impl FileSystem {
+    /// Sets extended attribute `name`.
+    pub fn set_xattr(
+        &self,
+        id: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        how: SetXattr,
+    ) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        if value.len() > VALUE_MAX {
+            return Err(PosixError::AttributesTooLarge);
+        }
+        let _held = writer.lock(&[id]);
+        let file = self.file_for_xattr(id, name)?;
+        match (self.xattr(&file, name)?.is_some(), how) {
+            (true, SetXattr::Create) => return Err(exists(&file, name)),
+            (false, SetXattr::Replace) => return Err(no_attribute(&file, name)),
+            _ => {}
+        }
+        self.check_quotas_of(file.attributes())?;
+        let tx = writer.begin(value.len() as u64 * 2)?;
+        let mut changes = Changes::new().time(Attribute::Ctime, writer.now());
+        if name == POSIX_ACL_ACCESS {
+            let Some((permissions, is_minimal)) = mode_of(value) else {
+                return Err(PosixError::InvalidValue);
+            };
+            changes = self.take_permissions(changes, &file, permissions);
+            if is_minimal {
+                return self.take_away(&tx, &file, name, changes).map(drop);
+            }
+        }
+        self.put_xattr(&tx, &file, name, value, changes)
+    }
+
+    fn file_for_xattr(
+        &self,
+        id: ObjectId,
+        name: &[u8],
+    ) -> Result<std::sync::Arc<Znode>, PosixError> {
+        if name.is_empty() || name.len() > NAME_MAX || name.contains(&0) {
+            return Err(PosixError::InvalidName {
+                name: name.to_vec(),
+            });
+        }
+        let settings = self.write_settings()?;
+        let is_acl = name == POSIX_ACL_ACCESS || name == POSIX_ACL_DEFAULT;
+        if !settings.xattrs.is_on() || is_acl && !settings.posix_acls {
+            return Err(PosixError::NotSupported);
+        }
+        let file = self.znode(id)?;
+        file.require_mutable()?;
+        Ok(file)
+    }
+
+    /// The mode that a POSIX list stands for. The NFSv4 list follows it.
+    fn take_permissions(&self, changes: Changes, file: &Znode, permissions: u64) -> Changes {
+        let now = file.attributes();
+        let mode = now.mode & !0o777 | permissions;
+        let is_directory = file.kind() == FileKind::Directory;
+        let aces = super::access_list::trivial(mode, is_directory);
+        changes
+            .word(Attribute::Mode, mode)
+            .word(Attribute::Flags, mode_flags(now.flags, mode))
+            .access_list(&aces)
+    }
+
+    fn put_xattr(
+        &self,
+        tx: &Transaction,
+        file: &Znode,
+        name: &[u8],
+        value: &[u8],
+        changes: Changes,
+    ) -> Result<(), PosixError> {
+        let settings = self.write_settings()?;
+        let in_list = settings.xattrs == XattrStorage::SystemAttributes
+            && value.len() <= LIST_VALUE_MAX
+            && self.tables().is_some();
+        let before = file.xattr_list()?;
+        let mut list = before.clone().unwrap_or_default();
+        for stored in stored_names(name) {
+            list.remove(stored);
+        }
+        if in_list {
+            let mut list = list.clone();
+            list.set(name, NvValue::ByteArray(value.to_vec()));
+            let packed = list.encode_xdr();
+            if packed.len() <= LIST_SIZE_MAX {
+                self.remove_xattr_file(tx, file, name)?;
+                let changes = changes.bytes(Attribute::Dxattr, packed);
+                return self.change(tx, file.id(), &changes);
+            }
+        }
+        let changes = match before {
+            Some(before) if before != list => with_list(changes, &list),
+            _ => changes,
+        };
+        self.change(tx, file.id(), &changes)?;
+        self.write_xattr_file(tx, file.id(), name, value)
+    }
+
+    /// Writes a value as a file in the hidden directory.
+    fn write_xattr_file(
+        &self,
+        tx: &Transaction,
+        id: ObjectId,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), PosixError> {
+        let file = self.znode(id)?;
+        let directory = match file.attributes().xattr_directory {
+            Some(directory) => directory,
+            None => {
+                let directory = self.make_xattr_directory(tx, &file)?.id();
+                let changes = Changes::new().word(Attribute::Xattr, directory.0);
+                self.change(tx, id, &changes)?;
+                directory
+            }
+        };
+        let directory = self.znode(directory)?;
+        let mut object = None;
+        for stored in stored_names(name) {
+            object = object.or(self.lookup(&directory, stored)?);
+        }
+        let object = match object {
+            Some(target) => target.object,
+            None => {
+                let object = self.make_xattr_file(tx, &file, directory.id())?.id();
+                self.add_entry(tx, &directory, name, object, FileKind::Regular)?;
+                self.change_directory(tx, &directory, 1, 0)?;
+                object
+            }
+        };
+        let contents = self.newest(object)?;
+        contents.free_range(tx, 0, u64::MAX)?;
+        if !value.is_empty() {
+            let size = (value.len() as u64).next_multiple_of(512);
+            if contents.dnode().block_id_max.0 == 0 && contents.dnode().data_block_size < size {
+                contents.set_block_size(tx, size)?;
+            }
+            contents.write(tx, 0, value)?;
+        }
+        let now = self.require_writer()?.now();
+        let changes = Changes::new()
+            .word(Attribute::Size, value.len() as u64)
+            .time(Attribute::Mtime, now)
+            .time(Attribute::Ctime, now);
+        self.change(tx, object, &changes)
+    }
+
+    /// Removes extended attribute `name`.
+    pub fn remove_xattr(&self, id: ObjectId, name: &[u8]) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let _held = writer.lock(&[id]);
+        let file = self.file_for_xattr(id, name)?;
+        if self.xattr(&file, name)?.is_none() {
+            return Err(no_attribute(&file, name));
+        }
+        let tx = writer.begin_freeing(0)?;
+        let changes = Changes::new().time(Attribute::Ctime, writer.now());
+        self.take_away(&tx, &file, name, changes)
+    }
+
+    /// Removes an attribute from wherever it is.
+    fn take_away(
+        &self,
+        tx: &Transaction,
+        file: &Znode,
+        name: &[u8],
+        changes: Changes,
+    ) -> Result<(), PosixError> {
+        let mut changes = changes;
+        if let Some(mut list) = file.xattr_list()? {
+            let mut removed = false;
+            for stored in stored_names(name) {
+                removed |= list.remove(stored);
+            }
+            if removed {
+                changes = with_list(changes, &list);
+            }
+        }
+        self.change(tx, file.id(), &changes)?;
+        self.remove_xattr_file(tx, file, name)
+    }
+
+    /// Removes an attribute from the hidden directory, if it is there.
+    fn remove_xattr_file(
+        &self,
+        tx: &Transaction,
+        file: &Znode,
+        name: &[u8],
+    ) -> Result<(), PosixError> {
+        let Some(directory) = file.attributes().xattr_directory else {
+            return Ok(());
+        };
+        for stored in stored_names(name) {
+            let directory = self.znode(directory)?;
+            let Some(target) = self.lookup(&directory, stored)? else {
+                continue;
+            };
+            self.remove_entry(tx, &directory, stored)?;
+            self.change_directory(tx, &directory, -1, 0)?;
+            self.set().free(tx, target.object)?;
+            self.forget(target.object);
+        }
+        Ok(())
+    }
+}
+
+/// Stores a list; an empty one is not stored at all.
+fn with_list(changes: Changes, list: &NvList) -> Changes {
+    match list.is_empty() {
+        true => changes.absent(Attribute::Dxattr),
+        false => changes.bytes(Attribute::Dxattr, list.encode_xdr()),
+    }
+}
+
+fn no_attribute(file: &Znode, name: &[u8]) -> PosixError {
+    PosixError::NoAttribute {
+        object: file.id(),
+        name: name.to_vec(),
+    }
+}
