@@ -1,0 +1,210 @@
+//! What a client may ask to be changed.
+
+use serde::{Deserialize, Serialize};
+
+use super::Secret;
+
+/// A kind of group of devices in a new pool's layout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum NewVdevKind {
+    /// One device.
+    Disk,
+    /// Copies on every device.
+    Mirror,
+    /// Parity.
+    Raidz {
+        /// Devices that may be lost.
+        parity: u8,
+    },
+    /// Parity with distributed spares.
+    Draid {
+        /// Devices that may be lost.
+        parity: u8,
+        /// Data devices in a group; not set, as many as are fit.
+        data: Option<u64>,
+        /// Devices, as the user counts them.
+        children: Option<u64>,
+        /// Distributed spares.
+        spares: u64,
+    },
+}
+
+/// What a top-level vdev is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NewVdevRole {
+    /// Data.
+    #[default]
+    Normal,
+    /// The intent log.
+    Log,
+    /// Metadata and small blocks.
+    Special,
+    /// Deduplication tables.
+    Dedup,
+    /// A hot spare.
+    Spare,
+    /// A read cache.
+    Cache,
+}
+
+/// A top-level vdev to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewVdev {
+    /// What it is for.
+    pub role: NewVdevRole,
+    /// How its devices hang together.
+    pub kind: NewVdevKind,
+    /// Absolute paths.
+    pub devices: Vec<String>,
+}
+
+/// A name with a value, as the user wrote both.
+pub type Pair = (String, String);
+
+/// A pool to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewPool {
+    /// Its name.
+    pub name: String,
+    /// The name under which it is imported for now (`-t`).
+    pub temporary_name: Option<String>,
+    /// Its devices, in order.
+    pub vdevs: Vec<NewVdev>,
+    /// Pool properties and `feature@…` (`-o`).
+    pub properties: Vec<Pair>,
+    /// Properties of the root dataset (`-O`, `-m`).
+    pub dataset_properties: Vec<Pair>,
+    /// Prefix of all mount points (`-R`).
+    pub altroot: Option<String>,
+    /// Take devices that are in use or do not fit (`-f`).
+    pub force: bool,
+    /// Enable no features (`-d`).
+    pub no_features: bool,
+    /// Only check (`-n`).
+    pub dry_run: bool,
+    /// The key of an encrypted root dataset.
+    pub key: Option<Secret>,
+}
+
+/// A volume's own facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewVolume {
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of a block; not set, 16 KiB.
+    pub block_size: Option<u64>,
+    /// Reserve no space.
+    pub sparse: bool,
+}
+
+/// A dataset to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewDataset {
+    /// Its name.
+    pub name: String,
+    /// A volume; not set, a file system.
+    pub volume: Option<NewVolume>,
+    /// Its properties.
+    pub properties: Vec<Pair>,
+    /// Make missing parents, and be content if it is there (`-p`).
+    pub parents: bool,
+    /// Do not mount it (`-u`).
+    pub unmounted: bool,
+    /// Only check (`-n`).
+    pub dry_run: bool,
+    /// The key of a new encryption root.
+    pub key: Option<Secret>,
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum Change {
+    /// Make a pool and import it. Answer: `Done`.
+    CreatePool(Box<NewPool>),
+    /// Destroy a pool. Answer: `Done`.
+    DestroyPool {
+        /// The pool.
+        pool: String,
+        /// Unmount although busy.
+        force: bool,
+    },
+    /// Set a pool's property. Answer: `Done`.
+    SetPoolProperty {
+        /// The pool.
+        pool: String,
+        /// The property.
+        property: String,
+        /// Its value.
+        value: String,
+    },
+    /// Wait until everything so far is on disk. Answer: `Done`.
+    SyncPools {
+        /// Which; empty means all.
+        pools: Vec<String>,
+    },
+    /// Give a pool another guid. Answer: `Done`.
+    ReguidPool {
+        /// The pool.
+        pool: String,
+        /// The guid; not set, a random one.
+        guid: Option<u64>,
+    },
+    /// Make a dataset and mount it. Answer: `Done`.
+    CreateDataset(Box<NewDataset>),
+    /// Destroy a dataset. Answer: `Failures`, each name with its reason.
+    DestroyDataset {
+        /// The dataset.
+        dataset: String,
+        /// With all below it.
+        recursive: bool,
+        /// Unmount although busy.
+        force: bool,
+        /// Only check.
+        dry_run: bool,
+    },
+    /// Give a dataset another name. Answer: `Done`.
+    RenameDataset {
+        /// Its name.
+        from: String,
+        /// The new one.
+        to: String,
+        /// Make missing parents.
+        parents: bool,
+        /// Unmount although busy.
+        force: bool,
+        /// Leave it mounted where it is.
+        unmounted: bool,
+    },
+    /// Set properties of datasets. Answer: `Failures`.
+    SetProperties {
+        /// Which.
+        datasets: Vec<String>,
+        /// What to which value.
+        properties: Vec<Pair>,
+        /// Do not remount.
+        unmounted: bool,
+    },
+    /// Take properties' own values away. Answer: `Failures`.
+    InheritProperty {
+        /// Which datasets.
+        datasets: Vec<String>,
+        /// Which property.
+        property: String,
+        /// And everything below.
+        recursive: bool,
+        /// Go back to the received value.
+        received: bool,
+    },
+    /// Wrap a dataset's keys with another one. Answer: `Done`.
+    ChangeKey {
+        /// The dataset.
+        dataset: String,
+        /// `keyformat`, `keylocation`, `pbkdf2iters`.
+        properties: Vec<Pair>,
+        /// The new key; not set, the parent's (`-i`).
+        key: Option<Secret>,
+    },
+}

@@ -1,0 +1,272 @@
+//! Datasets made, renamed and destroyed.
+
+use super::properties::setting;
+use super::{of_change, run};
+use crate::model::{ControlError, MountOptions, NewDataset, NewVolume, Response};
+use crate::service::Engine;
+use crate::service::errors::parse_name;
+use crate::service::registry::Imported;
+use cenote_dsl::property::parse::Purpose;
+use cenote_dsl::property::table::Kinds;
+use cenote_dsl::write::{CreateDataset, DestroyDataset, Format, RenameDataset, Setting};
+use cenote_dsl::{DatasetName, Stored};
+use cenote_ondisk::objset::ObjsetKind;
+use cenote_pool::Actor;
+use cenote_posix::write::{FormatParams, format_new};
+use std::sync::Arc;
+
+/// How a dataset is renamed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Renaming {
+    pub parents: bool,
+    pub force: bool,
+    pub unmounted: bool,
+}
+
+/// Blocks of a volume when nobody says otherwise.
+const VOLUME_BLOCK_SIZE: u64 = 16 << 10;
+
+impl Engine {
+    pub(super) fn create_dataset(
+        &self,
+        new: &NewDataset,
+        actor: &Actor,
+    ) -> Result<Response, ControlError> {
+        let name = parse_name(&new.name)?;
+        let imported = self.registry.pool(name.pool())?;
+        let exists = imported.dsl().directory(&name)?.is_some();
+        if exists && new.parents {
+            return Ok(Response::Done);
+        }
+        if new.parents {
+            self.create_parents(&imported, &name, actor)?;
+        }
+        let parent = name.parent();
+        let parent = parent.and_then(|parent| imported.dsl().dataset(&parent).ok());
+        if let Some(parent) = parent
+            && parent.directory().crypto_key()?.is_some()
+        {
+            return Err(ControlError::Unsupported {
+                what: "making a dataset below an encrypted one".to_owned(),
+            });
+        }
+        let task = creation(name.clone(), new)?;
+        if new.dry_run {
+            return Ok(Response::Done);
+        }
+        run(&imported, task, actor)?;
+        if new.volume.is_some() || new.unmounted {
+            return Ok(Response::Done);
+        }
+        let (failures, done) =
+            self.mount_below(&imported, Some(&name), &MountOptions::default());
+        match failures.is_empty() {
+            true => Ok(Response::Done),
+            false => Ok(Response::Failures { failures, done }),
+        }
+    }
+
+    fn create_parents(
+        &self,
+        imported: &Arc<Imported>,
+        name: &DatasetName,
+        actor: &Actor,
+    ) -> Result<(), ControlError> {
+        let above = std::iter::successors(name.parent(), DatasetName::parent);
+        let mut missing = Vec::new();
+        for name in above {
+            if imported.dsl().directory(&name)?.is_some() {
+                break;
+            }
+            missing.push(name);
+        }
+        while let Some(name) = missing.pop() {
+            let new = NewDataset {
+                name: name.as_str().to_owned(),
+                ..NewDataset::default()
+            };
+            run(imported, creation(name.clone(), &new)?, actor)?;
+            self.mount_below(imported, Some(&name), &MountOptions::default());
+        }
+        Ok(())
+    }
+
+    pub(super) fn destroy_dataset(
+        &self,
+        dataset: &str,
+        recursive: bool,
+        force: bool,
+        dry_run: bool,
+        actor: &Actor,
+    ) -> Result<Response, ControlError> {
+        let mut names = self.names_below(dataset, recursive)?;
+        if dry_run {
+            return Ok(Response::Done);
+        }
+        let mut failures = Vec::new();
+        let mut done = 0;
+        // Children go before their parents.
+        while let Some(name) = names.pop() {
+            match self.destroy_one(&name, force, actor) {
+                Ok(()) => done += 1,
+                Err(error) => {
+                    failures.push((name.as_str().to_owned(), error));
+                    break;
+                }
+            }
+        }
+        Ok(Response::Failures { failures, done })
+    }
+
+    fn destroy_one(
+        &self,
+        name: &DatasetName,
+        force: bool,
+        actor: &Actor,
+    ) -> Result<(), ControlError> {
+        let (imported, dataset) = self.registry.dataset(name)?;
+        let place = self.mounts.place_of(name.as_str());
+        self.unmount_dataset(name.as_str(), force)?;
+        imported.close_head(dataset.id())?;
+        drop(dataset);
+        let task = DestroyDataset { name: name.clone() };
+        run(&imported, task, actor)?;
+        if let Some(place) = place {
+            // The directory was made for the mount; one with files in it stays.
+            let _ = std::fs::remove_dir(place);
+        }
+        Ok(())
+    }
+
+    pub(super) fn rename_dataset(
+        &self,
+        from: &str,
+        to: &str,
+        how: Renaming,
+        actor: &Actor,
+    ) -> Result<Response, ControlError> {
+        let (from, to) = (parse_name(from)?, parse_name(to)?);
+        let (imported, _) = self.registry.dataset(&from)?;
+        if how.parents {
+            self.create_parents(&imported, &to, actor)?;
+        }
+        let mounted = match how.unmounted {
+            true => Vec::new(),
+            false => self.unmount_below(from.as_str(), how.force)?,
+        };
+        let task = RenameDataset {
+            from: from.clone(),
+            to: to.clone(),
+        };
+        let renamed = run(&imported, task, actor);
+        if !mounted.is_empty() {
+            let name = if renamed.is_ok() { &to } else { &from };
+            let options = MountOptions::default();
+            let (failures, _) = self.mount_below(&imported, Some(name), &options);
+            if let (Ok(_), Some((_, error))) = (&renamed, failures.into_iter().next()) {
+                return Err(error);
+            }
+        }
+        renamed.map(|_| Response::Done)
+    }
+}
+
+/// The task that makes a dataset.
+fn creation(name: DatasetName, new: &NewDataset) -> Result<CreateDataset, ControlError> {
+    let kinds = match new.volume {
+        Some(_) => Kinds::VOLUME,
+        None => Kinds::FILESYSTEM,
+    };
+    let purpose = Purpose {
+        kinds,
+        at_creation: true,
+    };
+    let settings = new.properties.iter().map(|pair| setting(pair, purpose));
+    let mut settings = settings.collect::<Result<Vec<_>, _>>()?;
+    if new.key.is_some() || take_number(&mut settings, "encryption").is_some_and(|n| n != 2) {
+        return Err(ControlError::Unsupported {
+            what: "making an encrypted dataset".to_owned(),
+        });
+    }
+    let (kind, format) = match new.volume {
+        Some(volume) => {
+            let format = volume_format(volume)?;
+            if !volume.sparse {
+                let reserved = Setting {
+                    name: "refreservation".to_owned(),
+                    value: Some(Stored::Number(volume.size)),
+                };
+                settings.push(reserved);
+            }
+            (ObjsetKind::Volume, format)
+        }
+        None => (ObjsetKind::FileSystem, file_system_format(&mut settings)?),
+    };
+    Ok(CreateDataset {
+        name,
+        kind,
+        properties: settings,
+        format: Some(format),
+        created: None,
+    })
+}
+
+/// Takes a number out of the settings: it is stored elsewhere.
+fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64> {
+    let at = settings.iter().position(|setting| setting.name == name)?;
+    match settings.remove(at).value {
+        Some(Stored::Number(number)) => Some(number),
+        _ => None,
+    }
+}
+
+/// What fills a new file system, with the properties that only its contents hold.
+pub(super) fn file_system_format(settings: &mut Vec<Setting>) -> Result<Format, ControlError> {
+    let mut params = FormatParams::default();
+    if let Some(number) = take_number(settings, "normalization") {
+        params.normalization = number;
+    }
+    if let Some(number) = take_number(settings, "casesensitivity") {
+        params.case_sensitivity = number;
+    }
+    if let Some(number) = take_number(settings, "utf8only") {
+        params.utf8_only = number != 0;
+    }
+    Ok(Box::new(move |set, tx| {
+        format_new(set, tx, &params).map_err(|error| cenote_dsl::DslError::Format {
+            reason: error.to_string(),
+        })
+    }))
+}
+
+fn volume_format(volume: NewVolume) -> Result<Format, ControlError> {
+    let block_size = volume.block_size.unwrap_or(VOLUME_BLOCK_SIZE);
+    if !block_size.is_power_of_two() || !(512..=16 << 20).contains(&block_size) {
+        return Err(ControlError::BadValue {
+            name: "volblocksize".to_owned(),
+            reason: "'volblocksize' must be power of 2 from 512B to 16M".to_owned(),
+        });
+    }
+    let size = volume.size.checked_next_multiple_of(block_size);
+    let size = size.filter(|size| *size > 0).ok_or(ControlError::BadValue {
+        name: "volsize".to_owned(),
+        reason: "volume size cannot be 0".to_owned(),
+    })?;
+    Ok(Box::new(move |set, tx| {
+        cenote_volume::format_new(set, tx, size, block_size).map_err(|error| {
+            cenote_dsl::DslError::Format {
+                reason: error.to_string(),
+            }
+        })
+    }))
+}
+
+impl Imported {
+    /// Closes a head that is open for writing, so that it can be destroyed.
+    pub(super) fn close_head(&self, id: cenote_base::ObjectId) -> Result<(), ControlError> {
+        self.heads.close(self, id).map_err(|error| match error {
+            cenote_pool::SyncError::Refused(error) => of_change(error),
+            error => super::of_sync(self.name(), error),
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! Devices of a new pool: opened, and judged before anything on them is lost.
+
+use crate::model::{ControlError, NewPool, NewVdev, NewVdevKind, NewVdevRole};
+use crate::service::Engine;
+use cenote_device::{Device, DeviceError, Opener, SystemOpener};
+use cenote_ondisk::pool_config::PoolState;
+use cenote_pool::{NewLeaf, VdevShape};
+use cenote_vdev::{AllocationClass, DeviceLabels};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Devices of a pool have at least this many bytes.
+const SIZE_MIN: u64 = 64 << 20;
+/// Data devices of a dRAID group when nobody says otherwise.
+const DRAID_DATA: u64 = 8;
+
+/// What becomes of the devices that were named.
+#[derive(Default)]
+pub(super) struct Devices {
+    pub vdevs: Vec<cenote_pool::NewVdev>,
+    pub spares: Vec<NewLeaf>,
+    pub caches: Vec<NewLeaf>,
+}
+
+impl Engine {
+    /// Opens all devices of a new pool.
+    ///
+    /// # Errors
+    /// A line about each device that cannot be used, and whether force would help.
+    pub(super) fn open_devices(&self, new: &NewPool) -> Result<Devices, ControlError> {
+        let mut seen = HashSet::new();
+        let mut problems = Vec::new();
+        let mut overridable = Vec::new();
+        let mut devices = Devices::default();
+        for vdev in &new.vdevs {
+            let mut leaves = Vec::new();
+            for path in &vdev.devices {
+                if !seen.insert(real(path)) {
+                    problems.push(
+                        "one or more vdevs refer to the same device, or one of\n\
+                         the devices is part of an active md or lvm device"
+                            .to_owned(),
+                    );
+                    continue;
+                }
+                match self.open_device(path) {
+                    Ok((leaf, in_use)) => {
+                        overridable.extend(in_use);
+                        leaves.push(leaf);
+                    }
+                    Err(problem) => problems.push(problem),
+                }
+            }
+            devices.add(vdev, leaves)?;
+        }
+        if !problems.is_empty() {
+            return Err(ControlError::DevicesRefused {
+                devices: problems,
+                by_force: false,
+            });
+        }
+        if !new.force {
+            overridable.extend(mismatch(&new.vdevs));
+            if !overridable.is_empty() {
+                return Err(ControlError::DevicesRefused {
+                    devices: overridable,
+                    by_force: true,
+                });
+            }
+        }
+        Ok(devices)
+    }
+
+    /// Opens a device; beside it what speaks against taking it.
+    fn open_device(&self, path: &str) -> Result<(NewLeaf, Option<String>), String> {
+        let place = Path::new(path);
+        if !place.exists() {
+            return Err(format!("cannot resolve path '{path}'"));
+        }
+        let opener = SystemOpener::default();
+        let device = opener.open_writable(place).map_err(|error| match error {
+            DeviceError::InUse { .. } => format!("{path} is in use by another process"),
+            error => error.to_string(),
+        })?;
+        if device.size() < SIZE_MIN {
+            return Err(format!(
+                "{path}: one or more devices is less than the minimum size (64M)"
+            ));
+        }
+        let in_use = self.owner_of(path, &device);
+        let leaf = NewLeaf {
+            path: PathBuf::from(path),
+            device,
+            whole_disk: false,
+        };
+        Ok((leaf, in_use))
+    }
+
+    /// Which pool's labels a device has.
+    fn owner_of(&self, path: &str, device: &Arc<dyn Device>) -> Option<String> {
+        let labels = DeviceLabels::read(device.as_ref());
+        let label = labels.newest_config()?;
+        let guid = label.pool_guid()?;
+        let config = label.config.as_ref()?;
+        let name = config.name.clone().unwrap_or_else(|| guid.to_string());
+        let what = match (self.registry.has_guid(guid.0), config.state) {
+            (true, _) => "active",
+            (false, PoolState::Exported) => "exported",
+            (false, PoolState::Destroyed) => return None,
+            (false, _) => "potentially active",
+        };
+        Some(format!("{path} is part of {what} pool '{name}'"))
+    }
+}
+
+fn real(path: &str) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))
+}
+
+impl Devices {
+    fn add(&mut self, vdev: &NewVdev, leaves: Vec<NewLeaf>) -> Result<(), ControlError> {
+        let class = match vdev.role {
+            NewVdevRole::Spare => {
+                self.spares.extend(leaves);
+                return Ok(());
+            }
+            NewVdevRole::Cache => {
+                self.caches.extend(leaves);
+                return Ok(());
+            }
+            NewVdevRole::Normal => AllocationClass::Normal,
+            NewVdevRole::Log => AllocationClass::Log,
+            NewVdevRole::Special => AllocationClass::Special,
+            NewVdevRole::Dedup => AllocationClass::Dedup,
+        };
+        let shape = shape(&vdev.kind, leaves.len())?;
+        self.vdevs.push(cenote_pool::NewVdev {
+            shape,
+            class,
+            leaves,
+        });
+        Ok(())
+    }
+}
+
+fn shape(kind: &NewVdevKind, count: usize) -> Result<VdevShape, ControlError> {
+    Ok(match kind {
+        NewVdevKind::Disk => VdevShape::Single,
+        NewVdevKind::Mirror => VdevShape::Mirror,
+        NewVdevKind::Raidz { parity } => VdevShape::Raidz {
+            parity: u64::from(*parity),
+        },
+        NewVdevKind::Draid {
+            parity,
+            data,
+            children,
+            spares,
+        } => {
+            let bad = |reason: String| ControlError::BadValue {
+                name: "draid".to_owned(),
+                reason,
+            };
+            let count = count as u64;
+            if children.is_some_and(|children| children != count) {
+                return Err(bad(format!(
+                    "invalid number of dRAID children; {} required but {count} provided",
+                    children.unwrap_or(0)
+                )));
+            }
+            let parity = u64::from(*parity);
+            let room = count.saturating_sub(spares + parity);
+            if room == 0 {
+                return Err(bad(format!(
+                    "{count} devices are too few for parity {parity} and {spares} spares"
+                )));
+            }
+            VdevShape::Draid {
+                parity,
+                data: data.unwrap_or(DRAID_DATA).min(room),
+                spares: *spares,
+            }
+        }
+    })
+}
+
+/// How many devices may be lost without loss of data.
+fn redundancy(vdev: &NewVdev) -> (&'static str, usize) {
+    match &vdev.kind {
+        NewVdevKind::Disk => ("disk", 0),
+        NewVdevKind::Mirror => ("mirror", vdev.devices.len() - 1),
+        NewVdevKind::Raidz { parity } => ("raidz", usize::from(*parity)),
+        NewVdevKind::Draid { parity, .. } => ("draid", usize::from(*parity)),
+    }
+}
+
+/// A layout whose vdevs do not protect alike is most likely a mistake.
+fn mismatch(vdevs: &[NewVdev]) -> Option<String> {
+    let data = vdevs.iter().filter(|vdev| vdev.role == NewVdevRole::Normal);
+    let mut levels = data.map(redundancy);
+    let first = levels.next()?;
+    let other = levels.find(|level| *level != first)?;
+    let text = match first.0 == other.0 {
+        true => format!(
+            "mismatched replication level: both {}-way and {}-way {} vdevs are present",
+            first.1 + 1,
+            other.1 + 1,
+            first.0
+        ),
+        false => format!(
+            "mismatched replication level: pool uses {} and new vdev is {}",
+            first.0, other.0
+        ),
+    };
+    Some(text)
+}
+

@@ -1,0 +1,202 @@
+//! Heads that are open for writing, and the file systems in them.
+//!
+//! A head is opened for writing when it is mounted, once for all its mounts, and closed when the
+//! last of them is gone: everything is then on disk.
+
+use crate::model::ControlError;
+use crate::service::errors::of_files;
+use crate::service::registry::Imported;
+use cenote_base::ObjectId;
+use cenote_dmu::TxgGate;
+use cenote_dsl::{Dataset, Dsl, Property};
+use cenote_pool::SyncError;
+use cenote_posix::FileSystem;
+use cenote_posix::write::{
+    SpaceGuard, SpaceRefusal, WriteSettings, WriterParams, XattrStorage,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// For so long an answer about free space is good for small writes.
+const SPACE_AGE_MAX: Duration = Duration::from_millis(200);
+/// Dirty data brings this share of itself in metadata, at most.
+const DIRTY_OVERHEAD: u64 = 8;
+/// Writes that together take less than this share of the space that was left need not ask again.
+const SPACE_SHARE: u64 = 64;
+
+/// Open file systems by their dataset.
+#[derive(Debug, Default)]
+pub(in crate::service) struct OpenHeads {
+    open: Mutex<HashMap<ObjectId, Arc<FileSystem>>>,
+}
+
+impl OpenHeads {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Arc<FileSystem>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file system of a head, opened for writing.
+    pub fn open(
+        &self,
+        imported: &Imported,
+        dataset: &Dataset,
+    ) -> Result<Arc<FileSystem>, ControlError> {
+        let mut open = self.lock();
+        if let Some(files) = open.get(&dataset.id()) {
+            return Ok(Arc::clone(files));
+        }
+        let name = dataset.name().as_str();
+        let pool = imported.name().to_owned();
+        let gate = imported.pool.gate().ok_or(ControlError::PoolReadOnly { pool })?;
+        let head = imported.dsl().open_for_writing(dataset, gate)?;
+        let params = WriterParams {
+            gate: Arc::clone(gate),
+            env: Arc::clone(imported.pool.env()),
+            settings: settings_of(dataset)?,
+            space: Some(Arc::new(Room::new(imported, gate, dataset.id()))),
+        };
+        let set = Arc::clone(head.set());
+        let files = FileSystem::open_writable(set, params);
+        let files = files.map_err(|error| of_files(name, &error))?;
+        let drained = files.drain_delete_queue();
+        drained.map_err(|error| of_files(name, &error))?;
+        let files = Arc::new(files);
+        open.insert(dataset.id(), Arc::clone(&files));
+        Ok(files)
+    }
+
+    /// Writes a head's changes to disk and closes it.
+    pub fn close(&self, imported: &Imported, id: ObjectId) -> Result<(), SyncError> {
+        if self.lock().remove(&id).is_none() {
+            return Ok(());
+        }
+        imported.pool.sync()?;
+        imported.dsl().close_head(id);
+        Ok(())
+    }
+
+    fn ids(&self) -> Vec<ObjectId> {
+        self.lock().keys().copied().collect()
+    }
+}
+
+impl Imported {
+    /// Whether a dataset's files can be changed.
+    pub(in crate::service) fn can_change(&self, dataset: &Dataset) -> Result<bool, ControlError> {
+        let is_read_only = dataset.stored_number(Property::ReadOnly)? != 0;
+        Ok(self.pool.gate().is_some() && !dataset.is_snapshot() && !is_read_only)
+    }
+
+    /// Lets open file systems go by the properties as they are now.
+    pub(in crate::service) fn refresh_settings(&self) {
+        for (id, files) in self.heads.lock().iter() {
+            let dataset = self.dsl().dataset_of(*id);
+            let settings = dataset.map_err(ControlError::from);
+            if let Ok(settings) = settings.and_then(|dataset| settings_of(&dataset)) {
+                // It was opened for writing, so this cannot be refused.
+                let _ = files.set_write_settings(settings);
+            }
+        }
+    }
+
+    /// Closes all heads.
+    pub(in crate::service) fn close_all_heads(&self) -> Result<(), ControlError> {
+        for id in self.heads.ids() {
+            let closed = self.heads.close(self, id);
+            closed.map_err(|error| super::of_sync(self.name(), error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The properties that writing goes by.
+fn settings_of(dataset: &Dataset) -> Result<WriteSettings, ControlError> {
+    let number = |property| dataset.stored_number(property);
+    let slots = match number(Property::DnodeSize)? {
+        0 => 1,
+        // `auto` is 1 KiB where attributes are stored beside the dnode, as OpenZFS has it.
+        1 => 2,
+        bytes => usize::try_from(bytes / 512).unwrap_or(1).clamp(1, 32),
+    };
+    Ok(WriteSettings {
+        record_size: number(Property::RecordSize)?,
+        dnode_slots: slots,
+        xattrs: match number(Property::Xattr)? {
+            0 => XattrStorage::Off,
+            1 => XattrStorage::Directory,
+            _ => XattrStorage::SystemAttributes,
+        },
+        posix_acls: number(Property::AclType)? == 1,
+        long_names: number(Property::LongName)? == 1,
+    })
+}
+
+/// What was known of a dataset's room, and what was written since.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    at: Duration,
+    left: u64,
+    written: u64,
+    is_quota: bool,
+}
+
+/// Says whether a dataset may grow.
+#[derive(Debug)]
+struct Room {
+    dsl: Arc<Dsl>,
+    gate: Arc<TxgGate>,
+    env: Arc<dyn cenote_base::Env>,
+    id: ObjectId,
+    known: Mutex<Option<Known>>,
+}
+
+impl Room {
+    fn new(imported: &Imported, gate: &Arc<TxgGate>, id: ObjectId) -> Self {
+        Self {
+            dsl: Arc::clone(imported.dsl()),
+            gate: Arc::clone(gate),
+            env: Arc::clone(imported.pool.env()),
+            id,
+            known: Mutex::default(),
+        }
+    }
+
+    fn ask(&self) -> Option<Known> {
+        let dataset = self.dsl.dataset_of(self.id).ok()?;
+        // What is dirty is not accounted yet, and brings metadata along.
+        let dirty = self.gate.dirty_bytes();
+        let dirty = dirty.saturating_add(dirty / DIRTY_OVERHEAD);
+        let left = dataset.available().ok()?.saturating_sub(dirty);
+        let root = self.dsl.root().ok()?.available().ok()?.saturating_sub(dirty);
+        Some(Known {
+            at: self.env.monotonic(),
+            left,
+            written: 0,
+            is_quota: left < root,
+        })
+    }
+}
+
+impl SpaceGuard for Room {
+    fn check(&self, bytes: u64) -> Result<(), SpaceRefusal> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.env.monotonic();
+        let is_good = known.is_some_and(|known| {
+            let written = known.written.saturating_add(bytes);
+            now.saturating_sub(known.at) < SPACE_AGE_MAX && written < known.left / SPACE_SHARE
+        });
+        if !is_good {
+            *known = self.ask();
+        }
+        let Some(known) = known.as_mut() else {
+            return Ok(());
+        };
+        known.written = known.written.saturating_add(bytes);
+        match (bytes > 0 && known.left < bytes, known.is_quota) {
+            (false, _) => Ok(()),
+            (true, true) => Err(SpaceRefusal::Quota),
+            (true, false) => Err(SpaceRefusal::NoSpace),
+        }
+    }
+}

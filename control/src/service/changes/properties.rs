@@ -1,0 +1,187 @@
+//! Setting and inheriting properties of datasets and pools.
+
+use super::run;
+use crate::model::{ControlError, Pair, Response};
+use crate::service::Engine;
+use crate::service::datasets::walk_heads;
+use crate::service::errors::parse_name;
+use cenote_dsl::property::parse::{Purpose, SettingError, inherit_setting, parse_setting};
+use cenote_dsl::property::table::Kinds;
+use cenote_dsl::write::{SetProperties, Setting};
+use cenote_dsl::{Dataset, DatasetName, DatasetType};
+use cenote_pool::Actor;
+
+/// Properties by which datasets are mounted: a change moves or remounts them.
+const OF_MOUNTS: [&str; 12] = [
+    "mountpoint",
+    "canmount",
+    "readonly",
+    "atime",
+    "relatime",
+    "exec",
+    "setuid",
+    "devices",
+    "xattr",
+    "acltype",
+    "snapdir",
+    "overlay",
+];
+
+/// A value that a user gave, in the clients' terms if it is none.
+pub(super) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
+    parse_setting(&pair.0, &pair.1, purpose).map_err(|error| bad_setting(&pair.0, &error))
+}
+
+fn bad_setting(name: &str, error: &SettingError) -> ControlError {
+    match error {
+        SettingError::Unknown(property) => ControlError::NoSuchProperty {
+            property: property.clone(),
+        },
+        error => ControlError::BadValue {
+            name: name.to_owned(),
+            reason: error.to_string(),
+        },
+    }
+}
+
+pub(super) fn purpose_of(dataset: &Dataset) -> Result<Purpose, ControlError> {
+    let kinds = match dataset.dataset_type()? {
+        DatasetType::Filesystem => Kinds::FILESYSTEM,
+        DatasetType::Volume => Kinds::VOLUME,
+    };
+    Ok(Purpose {
+        kinds,
+        at_creation: false,
+    })
+}
+
+impl Engine {
+    pub(super) fn set_properties(
+        &self,
+        datasets: &[String],
+        properties: &[Pair],
+        unmounted: bool,
+        actor: &Actor,
+    ) -> Result<Response, ControlError> {
+        let mut failures = Vec::new();
+        let mut done = 0;
+        for name in datasets {
+            match self.set_on_one(name, properties, unmounted, actor) {
+                Ok(()) => done += 1,
+                Err(error) => failures.push((name.clone(), error)),
+            }
+        }
+        Ok(Response::Failures { failures, done })
+    }
+
+    fn set_on_one(
+        &self,
+        name: &str,
+        properties: &[Pair],
+        unmounted: bool,
+        actor: &Actor,
+    ) -> Result<(), ControlError> {
+        let name = parse_name(name)?;
+        let (_, dataset) = self.registry.dataset(&name)?;
+        let purpose = purpose_of(&dataset)?;
+        if dataset.is_snapshot() && properties.iter().any(|(name, _)| !name.contains(':')) {
+            return Err(ControlError::BadValue {
+                name: name.as_str().to_owned(),
+                reason: "this property can not be modified for snapshots".to_owned(),
+            });
+        }
+        let settings = properties.iter().map(|pair| setting(pair, purpose));
+        let settings = settings.collect::<Result<Vec<_>, _>>()?;
+        self.apply(&name, settings, unmounted, actor)
+    }
+
+    /// Sets values and lets mounts follow.
+    fn apply(
+        &self,
+        name: &DatasetName,
+        settings: Vec<Setting>,
+        unmounted: bool,
+        actor: &Actor,
+    ) -> Result<(), ControlError> {
+        let (imported, _) = self.registry.dataset(name)?;
+        let is_of_mounts = |setting: &Setting| OF_MOUNTS.contains(&setting.name.as_str());
+        let remounts = !unmounted && settings.iter().any(is_of_mounts);
+        let task = SetProperties {
+            name: name.clone(),
+            settings,
+        };
+        run(&imported, task, actor)?;
+        imported.refresh_settings();
+        match remounts {
+            true => self.remount_below(&imported, name),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn inherit_property(
+        &self,
+        datasets: &[String],
+        property: &str,
+        (recursive, _received): (bool, bool),
+        actor: &Actor,
+    ) -> Result<Response, ControlError> {
+        let taken_away = inherit_setting(property);
+        let taken_away = taken_away.map_err(|error| bad_setting(property, &error))?;
+        let mut failures = Vec::new();
+        let mut done = 0;
+        for name in datasets {
+            let names = match self.names_below(name, recursive) {
+                Ok(names) => names,
+                Err(error) => {
+                    failures.push((name.clone(), error));
+                    continue;
+                }
+            };
+            for name in names {
+                match self.apply(&name, vec![taken_away.clone()], false, actor) {
+                    Ok(()) => done += 1,
+                    Err(error) => failures.push((name.as_str().to_owned(), error)),
+                }
+            }
+        }
+        Ok(Response::Failures { failures, done })
+    }
+
+    /// A dataset, and with `recursive` all heads below it, parents first.
+    pub(super) fn names_below(
+        &self,
+        name: &str,
+        recursive: bool,
+    ) -> Result<Vec<DatasetName>, ControlError> {
+        let name = parse_name(name)?;
+        let (imported, _) = self.registry.dataset(&name)?;
+        if !recursive {
+            return Ok(vec![name]);
+        }
+        let prefix = format!("{name}/");
+        let mut names = Vec::new();
+        walk_heads(imported.dsl(), |head| {
+            let text = head.name().as_str();
+            if text == name.as_str() || text.starts_with(&prefix) {
+                names.push(head.name().clone());
+            }
+        });
+        Ok(names)
+    }
+
+    pub(super) fn set_pool_property(
+        &self,
+        pool: &str,
+        property: &str,
+        value: &str,
+        actor: &Actor,
+    ) -> Result<Response, ControlError> {
+        let imported = self.registry.pool(pool)?;
+        let parsed = super::pools::pool_setting(property, value)?;
+        let set = imported.pool.set_property(property, parsed);
+        set.map_err(|error| super::of_sync(pool, error))?;
+        let noted = imported.pool.log_command(actor);
+        noted.map_err(|error| super::of_sync(pool, error))?;
+        Ok(Response::Done)
+    }
+}
