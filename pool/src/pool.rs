@@ -4,6 +4,7 @@ use crate::candidate::PoolCandidate;
 use crate::error::ImportError;
 use crate::options::ImportOptions;
 use crate::space::{self, Metaslabs};
+use crate::sync::Syncer;
 use cenote_base::{Env, Guid, Txg, VdevId};
 use cenote_cache::BlockCache;
 use cenote_dmu::{DmuError, ObjectSet};
@@ -43,6 +44,7 @@ pub struct Pool {
     metaslabs: Vec<Metaslabs>,
     space: BTreeMap<VdevId, VdevSpace>,
     found: BTreeMap<Guid, FoundDevice>,
+    syncer: Option<Arc<Syncer>>,
 }
 
 /// A device that was found when the pool was looked for.
@@ -111,7 +113,34 @@ impl Pool {
             metaslabs,
             space,
             found: found_devices(candidate),
+            syncer: None,
         })
+    }
+
+    /// A pool that was just made.
+    pub(crate) fn of_syncer(
+        syncer: Arc<Syncer>,
+        options: &ImportOptions,
+        env: &Arc<dyn Env>,
+    ) -> Self {
+        let config = syncer.config().config.clone();
+        let uberblock = syncer.uberblock();
+        Self {
+            name: config.name.clone().unwrap_or_default(),
+            label_config: config.clone(),
+            config,
+            uberblock,
+            vdevs: Arc::clone(&syncer.vdevs),
+            cache: Arc::clone(syncer.mos.cache()),
+            mos: Arc::clone(&syncer.mos),
+            dsl: Arc::clone(&syncer.dsl),
+            options: options.clone(),
+            env: Arc::clone(env),
+            metaslabs: Vec::new(),
+            space: syncer.space.figures(),
+            found: BTreeMap::new(),
+            syncer: Some(syncer),
+        }
     }
 
     /// The name that the pool was imported under.

@@ -14,6 +14,7 @@
 //! not UTF-8. A repeated name hides the earlier pair, as in OpenZFS.
 
 mod native;
+mod native_encode;
 mod xdr;
 
 use crate::DecodeError;
@@ -125,6 +126,12 @@ impl NvList {
     /// The packed XDR form with its 4-byte header.
     pub fn encode_xdr(&self) -> Vec<u8> {
         xdr::encode(self)
+    }
+
+    /// The packed native form, little-endian, with its 4-byte header: of numbers, text, flags
+    /// and lists of those, which is what history records have.
+    pub fn encode_native(&self) -> Vec<u8> {
+        native_encode::encode(self)
     }
 
     /// The pairs in order.

@@ -1,0 +1,376 @@
+//! One metaslab: what of it is allocated on disk, what changed since, what can be handed out.
+//!
+//! ```text
+//! space map as of the last synced txg
+//!   + `flushed`    appended to the map in the txg being synced
+//!   + `delta`      in the pool-wide logs only
+//!   + `allocating`, `freeing`   of the txg being synced, not recorded anywhere yet
+//! ```
+//!
+//! The free ranges are worked out from these when the metaslab is first needed, by reading its
+//! map as the last synced txg has it: so that can happen in the midst of a sync. What was freed
+//! in a txg is held back from being used until two more have been synced (format/1d.5): these
+//! *deferred* ranges are free on disk and taken in memory.
+
+use super::free_space::FreeSpace;
+use super::range_set::{Delta, RangeConflict, RangeSet};
+use cenote_base::{ObjectId, Txg};
+use cenote_ondisk::space_map::{Action, HISTOGRAM_BUCKETS, SpaceMapHeader};
+use std::ops::Range;
+
+/// The txgs that freed space waits for.
+pub(crate) const DEFER_TXGS: usize = 2;
+
+/// A metaslab.
+#[derive(Debug)]
+pub(crate) struct Metaslab {
+    pub range: Range<u64>,
+    /// The space map; `None` while nothing was ever recorded.
+    pub map: Option<ObjectId>,
+    /// The space map as of the last synced txg.
+    pub base: Option<ObjectId>,
+    /// The map's header with everything that was appended in the txg being synced.
+    pub header: SpaceMapHeader,
+    /// Since when changes are only in the logs; 0 for never.
+    pub unflushed_txg: Txg,
+    pub delta: Delta,
+    pub flushed: Delta,
+    pub free: Option<FreeSpace>,
+    /// The map cannot be read, or contradicts itself: nothing is allocated here.
+    pub is_damaged: bool,
+    pub allocating: RangeSet,
+    pub freeing: RangeSet,
+    /// Freed in the txg being synced, and recorded or never to be.
+    pub freed: RangeSet,
+    pub deferred: [RangeSet; DEFER_TXGS],
+}
+
+impl Metaslab {
+    /// A metaslab of `range`, of which nothing is allocated as long as no map says so.
+    pub fn new(range: Range<u64>, map: Option<(ObjectId, SpaceMapHeader)>) -> Self {
+        let empty = SpaceMapHeader {
+            object: ObjectId(0),
+            length: 0,
+            allocated: 0,
+            histogram: None,
+        };
+        let (map, header) = match map {
+            Some((map, header)) => (Some(map), header),
+            None => (None, empty),
+        };
+        Self {
+            range,
+            map,
+            base: map,
+            header,
+            unflushed_txg: Txg(0),
+            delta: Delta::default(),
+            flushed: Delta::default(),
+            free: None,
+            is_damaged: false,
+            allocating: RangeSet::default(),
+            freeing: RangeSet::default(),
+            freed: RangeSet::default(),
+            deferred: Default::default(),
+        }
+    }
+
+    pub fn size(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Allocated bytes, deferred ones not counted.
+    pub fn allocated(&self) -> u64 {
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let pending = signed(self.allocating.bytes()) - signed(self.freeing.bytes());
+        let all = self.header.allocated.saturating_add(self.delta.balance());
+        u64::try_from(all.saturating_add(pending)).unwrap_or(0)
+    }
+
+    /// Bytes that were freed and cannot be used yet.
+    pub fn deferred_bytes(&self) -> u64 {
+        let waiting: u64 = self.deferred.iter().map(RangeSet::bytes).sum();
+        waiting + self.freed.bytes() + self.freeing.bytes()
+    }
+
+    /// Bytes that could be handed out, in pieces.
+    pub fn available(&self) -> u64 {
+        let taken = self.allocated().saturating_add(self.deferred_bytes());
+        self.size().saturating_sub(taken)
+    }
+
+    /// Whether there is anything to record.
+    pub fn is_dirty(&self) -> bool {
+        !self.allocating.is_empty() || !self.freeing.is_empty()
+    }
+
+    /// About how long the longest free range is: what to choose a metaslab by.
+    pub fn weight(&self, ashift: u32) -> u64 {
+        if self.is_damaged {
+            return 0;
+        }
+        if let Some(free) = &self.free {
+            return free.largest();
+        }
+        let available = self.available();
+        let longest = |histogram: &[u64; HISTOGRAM_BUCKETS]| {
+            let bucket = histogram.iter().rposition(|count| *count > 0)?;
+            Some(1 << (bucket as u32 + ashift).min(63))
+        };
+        match &self.header.histogram {
+            Some(histogram) if self.map.is_some() => longest(histogram).unwrap_or(0).min(available),
+            _ => available,
+        }
+    }
+
+    /// Works out the free ranges. `entries` calls back with each entry of the map as of the last
+    /// synced txg, in order.
+    pub fn load(
+        &mut self,
+        entries: impl FnOnce(&mut dyn FnMut(Action, Range<u64>)),
+    ) -> Result<(), RangeConflict> {
+        let mut free = FreeSpace::whole(self.range.clone());
+        let mut failure = None;
+        entries(&mut |action, range| {
+            if range.start < self.range.start || range.end > self.range.end {
+                failure.get_or_insert(RangeConflict { range });
+                return;
+            }
+            let done = match action {
+                Action::Alloc => free.remove(range),
+                Action::Free => free.add(range),
+            };
+            if let Err(conflict) = done {
+                failure.get_or_insert(conflict);
+            }
+        });
+        if let Some(conflict) = failure {
+            return Err(conflict);
+        }
+        for delta in [&self.flushed, &self.delta] {
+            for range in delta.allocated.iter() {
+                free.remove(range)?;
+            }
+            for range in delta.freed.iter() {
+                free.add(range)?;
+            }
+        }
+        let held = self.deferred.iter().chain([&self.freed, &self.allocating]);
+        for range in held.flat_map(RangeSet::iter) {
+            free.take(&range);
+        }
+        self.free = Some(free);
+        Ok(())
+    }
+
+    /// Takes space in one piece; the metaslab must be loaded.
+    pub fn allocate(&mut self, size: u64, avoid: &[Range<u64>]) -> Option<u64> {
+        let start = self.free.as_mut()?.allocate(size, avoid)?;
+        self.allocating
+            .add(start..start + size)
+            .expect("free space is not allocated");
+        Some(start)
+    }
+
+    /// Gives back what was never written to.
+    pub fn undo(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
+        self.allocating.remove(range.clone())?;
+        match &mut self.free {
+            Some(free) => free.add(range).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Marks space as allocated that something on disk already refers to.
+    pub fn claim(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
+        if let Some(free) = &mut self.free {
+            free.remove(range.clone())?;
+        }
+        self.allocating.add(range).map(|_| ())
+    }
+
+    /// Frees a block's space.
+    pub fn release(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
+        if self.allocating.contains(&range) {
+            self.allocating.remove(range.clone())?;
+            // Nothing on disk knows of it, but it may have been written to in this txg.
+            self.freed.add(range)?;
+            return Ok(());
+        }
+        let overlaps = |set: &RangeSet| set.overlaps(&range);
+        let is_free = self.free.as_ref().is_some_and(|free| free.overlaps(&range));
+        if is_free || overlaps(&self.freed) || self.deferred.iter().any(overlaps) {
+            return Err(RangeConflict { range });
+        }
+        self.freeing.add(range).map(|_| ())
+    }
+
+    /// The changes to record, in order; they count as recorded afterwards.
+    pub fn take_pending(&mut self) -> Result<Delta, RangeConflict> {
+        let allocated = std::mem::take(&mut self.allocating);
+        let freed = std::mem::take(&mut self.freeing);
+        for range in freed.iter() {
+            self.freed.add(range)?;
+        }
+        Ok(Delta { allocated, freed })
+    }
+
+    /// The txg is on disk: older frees become available.
+    pub fn committed(&mut self) -> Result<(), RangeConflict> {
+        assert!(
+            !self.is_dirty(),
+            "everything was recorded before the txg ended"
+        );
+        self.flushed = Delta::default();
+        self.base = self.map;
+        let freed = std::mem::take(&mut self.freed);
+        let [oldest, newer] = std::mem::take(&mut self.deferred);
+        if let Some(free) = &mut self.free {
+            for range in oldest.iter() {
+                free.add(range)?;
+            }
+        }
+        self.deferred = [newer, freed];
+        Ok(())
+    }
+
+    /// Whether space waits for later txgs, so that [`Self::committed`] has something to do.
+    pub fn is_waiting(&self) -> bool {
+        let waits = self.deferred.iter().any(|set| !set.is_empty());
+        waits || self.base != self.map || !self.freed.is_empty() || !self.flushed.is_empty()
+    }
+
+    /// The ranges that are recorded as allocated, or will be by changes taken before now; `None`
+    /// unless the metaslab is loaded.
+    pub fn recorded_ranges(&self) -> Option<Vec<Range<u64>>> {
+        let mut free = self.free.clone()?;
+        let held = self.deferred.iter().chain([&self.freed, &self.allocating]);
+        for range in held.flat_map(RangeSet::iter) {
+            free.add(range).ok()?;
+        }
+        let free: Vec<_> = free.iter().collect();
+        Some(super::range_set::without(&self.range, &free))
+    }
+
+    /// Counts of free ranges by size, with deferred ones: what the map's header tells others.
+    pub fn histogram(&self, ashift: u32) -> Option<[u64; HISTOGRAM_BUCKETS]> {
+        let free = self.free.as_ref()?;
+        let mut histogram = [0; HISTOGRAM_BUCKETS];
+        let held = self.deferred.iter().chain([&self.freed]);
+        for range in free.iter().chain(held.flat_map(RangeSet::iter)) {
+            count_range(&mut histogram, range.end - range.start, ashift);
+        }
+        Some(histogram)
+    }
+}
+
+/// Counts a free range of `length` bytes; what is too long for the last bucket counts several
+/// times there (format/1d.2).
+pub(crate) fn count_range(histogram: &mut [u64; HISTOGRAM_BUCKETS], length: u64, shift: u32) {
+    let units = length >> shift;
+    let Some(log2) = units.checked_ilog2() else {
+        return;
+    };
+    let last = HISTOGRAM_BUCKETS as u32 - 1;
+    let bucket = log2.min(last);
+    histogram[bucket as usize] += 1 << (log2 - bucket).min(31);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded() -> Metaslab {
+        let mut metaslab = Metaslab::new(0..1 << 20, None);
+        metaslab.load(|_| {}).expect("no map");
+        metaslab
+    }
+
+    #[test]
+    fn freed_space_waits_for_two_more_txgs() {
+        let mut metaslab = loaded();
+        let start = metaslab.allocate(4096, &[]).expect("empty");
+        let delta = metaslab.take_pending().expect("consistent");
+        metaslab.header.allocated += delta.balance();
+        metaslab.committed().expect("consistent");
+        metaslab.release(start..start + 4096).expect("allocated");
+        assert!(
+            metaslab.release(start..start + 4096).is_err(),
+            "freed twice"
+        );
+        let delta = metaslab.take_pending().expect("consistent");
+        metaslab.header.allocated += delta.balance();
+        assert_eq!(delta.freed.bytes(), 4096);
+        assert_eq!(
+            (metaslab.allocated(), metaslab.available()),
+            (0, (1 << 20) - 4096)
+        );
+        for _ in 0..2 {
+            metaslab.committed().expect("consistent");
+            assert_eq!(metaslab.deferred_bytes(), 4096);
+            assert!(
+                metaslab.release(start..start + 4096).is_err(),
+                "still deferred"
+            );
+        }
+        metaslab.committed().expect("consistent");
+        assert_eq!(metaslab.deferred_bytes(), 0);
+        assert_eq!(metaslab.free.as_ref().map(FreeSpace::bytes), Some(1 << 20));
+    }
+
+    #[test]
+    fn loading_in_the_midst_of_a_txg_gives_the_same_free_space() {
+        let mut metaslab = loaded();
+        let old = metaslab.allocate(8192, &[]).expect("room");
+        let first = metaslab.take_pending().expect("consistent");
+        // As if flushed to the map and synced: the base that a load reads.
+        metaslab.committed().expect("consistent");
+        metaslab.release(old..old + 4096).expect("allocated");
+        let second = metaslab.take_pending().expect("consistent");
+        for range in second.freed.iter() {
+            metaslab.delta.free(range).expect("allocated");
+        }
+        metaslab.allocate(512, &[]).expect("room");
+        let before: Vec<_> = metaslab
+            .free
+            .as_ref()
+            .map(|f| f.iter().collect())
+            .expect("loaded");
+        metaslab.free = None;
+        metaslab
+            .load(|each| first.allocated.iter().for_each(|r| each(Action::Alloc, r)))
+            .expect("consistent");
+        let after: Vec<_> = metaslab
+            .free
+            .as_ref()
+            .map(|f| f.iter().collect())
+            .expect("loaded");
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn maps_that_contradict_themselves_are_refused() {
+        let mut metaslab = Metaslab::new(0..4096, None);
+        let twice = |each: &mut dyn FnMut(Action, Range<u64>)| {
+            each(Action::Alloc, 0..512);
+            each(Action::Alloc, 0..512);
+        };
+        assert!(metaslab.load(twice).is_err());
+        assert!(
+            metaslab
+                .load(|each| each(Action::Alloc, 4000..5000))
+                .is_err()
+        );
+        assert!(metaslab.free.is_none());
+    }
+
+    #[test]
+    fn histograms_fold_what_is_too_long() {
+        let mut histogram = [0; HISTOGRAM_BUCKETS];
+        count_range(&mut histogram, 512, 9);
+        count_range(&mut histogram, 1023, 9);
+        count_range(&mut histogram, 1 << 20, 9);
+        count_range(&mut histogram, 1 << 42, 9);
+        assert_eq!((histogram[0], histogram[11], histogram[31]), (2, 1, 4));
+    }
+}

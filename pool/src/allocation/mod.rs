@@ -1,0 +1,377 @@
+//! Free space: who gets which part of which vdev, and what becomes of space that is freed.
+//!
+//! Top-level vdevs belong to classes, and within its class a block goes to the vdev whose turn
+//! it is; vdevs with more free space have longer turns. Each vdev is divided into metaslabs, of
+//! which only those that are allocated from have their free ranges in memory. What changes is
+//! recorded in space maps and logs by the sync (`pool::sync`), which is also what tells when a
+//! txg is on disk.
+
+mod free_space;
+mod metaslab;
+mod range_set;
+mod top;
+
+pub(crate) use metaslab::{Metaslab, count_range};
+pub(crate) use range_set::Delta;
+pub use range_set::RangeConflict;
+pub(crate) use top::{MapReader, TopSpace};
+
+use crate::pool::VdevSpace;
+use crate::space;
+use cenote_base::{ObjectId, Txg, VdevId};
+use cenote_dmu::{DmuError, ObjectSet};
+use cenote_io::{Allocation, AllocationRequest, Allocator, NoSpace};
+use cenote_ondisk::Dva;
+use cenote_ondisk::space_map::SpaceMapEntry;
+use cenote_vdev::{AllocationClass, Vdevs};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Bytes that a vdev gets for each of its devices before the next one has its turn: so much that
+/// neighbours join to large writes.
+const TURN_BYTES: u64 = 1 << 20;
+
+/// Whose turn it is in a class.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rotor {
+    next: usize,
+    left: u64,
+}
+
+/// The free space of a pool.
+#[derive(Debug)]
+pub(crate) struct Space {
+    vdevs: Arc<Vdevs>,
+    /// By vdev id; `None` where there is no space, as in holes.
+    tops: RwLock<Vec<Option<Arc<Mutex<TopSpace>>>>>,
+    rotors: [Mutex<Rotor>; 4],
+    /// The meta object set as of the last synced txg; `None` before a new pool's first.
+    committed: RwLock<Option<Arc<ObjectSet>>>,
+    /// The first contradiction between what is freed and what is allocated.
+    conflict: Mutex<Option<(VdevId, RangeConflict)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads maps from the last synced txg.
+struct CommittedReader(Option<Arc<ObjectSet>>);
+
+impl MapReader for CommittedReader {
+    fn entries(
+        &self,
+        object: ObjectId,
+        start: u64,
+        ashift: u32,
+        each: &mut dyn FnMut(SpaceMapEntry),
+    ) -> Result<(), DmuError> {
+        let Some(mos) = &self.0 else {
+            return Ok(());
+        };
+        let object = mos.object(object)?;
+        space::for_each_entry(&object, start, ashift, each).map(|_| ())
+    }
+}
+
+/// The classes that a block of `class` may go to, best first.
+fn class_order(class: AllocationClass) -> &'static [AllocationClass] {
+    use AllocationClass::{Dedup, Log, Normal, Special};
+    match class {
+        Normal => &[Normal],
+        Special => &[Special, Normal],
+        Dedup => &[Dedup, Special, Normal],
+        Log => &[Log, Normal],
+    }
+}
+
+impl Space {
+    /// The space of vdevs that all are in `tops`, at the position of their id.
+    pub fn new(
+        vdevs: Arc<Vdevs>,
+        tops: Vec<Option<TopSpace>>,
+        committed: Option<Arc<ObjectSet>>,
+    ) -> Self {
+        let tops = tops
+            .into_iter()
+            .map(|top| top.map(|top| Arc::new(Mutex::new(top))));
+        Self {
+            vdevs,
+            tops: RwLock::new(tops.collect()),
+            rotors: Default::default(),
+            committed: RwLock::new(committed),
+            conflict: Mutex::default(),
+        }
+    }
+
+    /// The vdevs with space, in order of their ids.
+    pub fn tops(&self) -> Vec<Arc<Mutex<TopSpace>>> {
+        let tops = self.tops.read().unwrap_or_else(PoisonError::into_inner);
+        tops.iter().flatten().cloned().collect()
+    }
+
+    /// Calls `each` with every vdev that has space, in order of their ids.
+    pub fn for_each<E>(
+        &self,
+        mut each: impl FnMut(&mut TopSpace) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.tops().iter().try_for_each(|top| each(&mut lock(top)))
+    }
+
+    /// The space of one vdev.
+    pub fn top(&self, vdev: VdevId) -> Option<Arc<Mutex<TopSpace>>> {
+        let tops = self.tops.read().unwrap_or_else(PoisonError::into_inner);
+        tops.get(usize::try_from(vdev.0).ok()?)?.clone()
+    }
+
+    /// Adds a vdev, at the position of its id.
+    pub fn add_top(&self, top: TopSpace) {
+        let mut tops = self.tops.write().unwrap_or_else(PoisonError::into_inner);
+        let index = usize::try_from(top.vdev.0).expect("ids have 24 bits");
+        if tops.len() <= index {
+            tops.resize(index + 1, None);
+        }
+        tops[index] = Some(Arc::new(Mutex::new(top)));
+    }
+
+    /// Says which ZAP a vdev has.
+    pub fn set_top_zap(&self, vdev: VdevId, zap: Option<ObjectId>) {
+        if let Some(top) = self.top(vdev) {
+            lock(&top).top_zap = zap;
+        }
+    }
+
+    fn reader(&self) -> CommittedReader {
+        let committed = self
+            .committed
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        CommittedReader(committed.clone())
+    }
+
+    /// Works out the free ranges of a metaslab.
+    pub fn load(&self, top: &mut TopSpace, index: usize) -> bool {
+        top.load(index, &self.reader())
+    }
+
+    /// Bytes that wait for later txgs until they can be used.
+    pub fn deferred(&self) -> u64 {
+        self.tops().iter().map(|top| lock(top).deferred()).sum()
+    }
+
+    /// Marks a block's space as allocated that something on disk refers to.
+    pub fn claim(&self, dva: Dva) -> Result<(), RangeConflict> {
+        let range = dva.offset()..dva.offset().saturating_add(dva.asize());
+        match self.top(dva.vdev()) {
+            Some(top) if dva.asize() > 0 => lock(&top).claim(range),
+            _ => Err(RangeConflict { range }),
+        }
+    }
+
+    /// Frees `asize` bytes at an address of a concrete vdev.
+    pub fn free(&self, vdev: VdevId, offset: u64, asize: u64) -> Result<(), RangeConflict> {
+        let range = offset..offset.saturating_add(asize);
+        match self.top(vdev) {
+            Some(top) if asize > 0 => lock(&top).free(range),
+            _ => Err(RangeConflict { range }),
+        }
+    }
+
+    /// Keeps `asize` bytes allocated that from now on only the checkpoint refers to.
+    pub fn checkpoint(&self, vdev: VdevId, offset: u64, asize: u64) -> Result<(), RangeConflict> {
+        let range = offset..offset.saturating_add(asize);
+        let Some(top) = self.top(vdev) else {
+            return Err(RangeConflict { range });
+        };
+        lock(&top).checkpointed.push(range);
+        Ok(())
+    }
+
+    /// Remembers that space was freed that cannot have been allocated: nothing more is to be
+    /// written to such a pool.
+    pub fn note_conflict(&self, vdev: VdevId, conflict: RangeConflict) {
+        lock(&self.conflict).get_or_insert((vdev, conflict));
+    }
+
+    /// The first contradiction that was noticed.
+    pub fn conflict(&self) -> Option<(VdevId, RangeConflict)> {
+        lock(&self.conflict).clone()
+    }
+
+    /// A txg is on disk: `mos` is the meta object set as it has it.
+    pub fn committed(&self, mos: Arc<ObjectSet>) -> Result<(), (VdevId, RangeConflict)> {
+        // First, so that no base is looked for in the set before.
+        let all = self.tops();
+        let mut tops: Vec<_> = all.iter().map(|top| lock(top)).collect();
+        *self
+            .committed
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(mos);
+        tops.iter_mut().try_for_each(|top| {
+            let vdev = top.vdev;
+            top.committed().map_err(|conflict| (vdev, conflict))
+        })
+    }
+
+    /// Whether there are changes that no map has.
+    pub fn has_unrecorded(&self) -> bool {
+        let is_dirty = |top: &TopSpace| {
+            let mut dirty = top.dirty.iter();
+            dirty.any(|index| top.metaslabs[*index].is_dirty()) || !top.checkpointed.is_empty()
+        };
+        self.tops().iter().any(|top| is_dirty(&lock(top)))
+    }
+
+    /// Size and allocation of each vdev.
+    pub fn figures(&self) -> BTreeMap<VdevId, VdevSpace> {
+        let figures = self.tops().into_iter().map(|top| {
+            let top = lock(&top);
+            let space = VdevSpace {
+                size: top.size(),
+                allocated: top.allocated(),
+                checkpoint: top.checkpoint_bytes,
+            };
+            (top.vdev, space)
+        });
+        figures.collect()
+    }
+
+    /// The vdevs of a class that can be allocated from.
+    fn members(&self, class: AllocationClass) -> Vec<Arc<Mutex<TopSpace>>> {
+        let mut tops = self.tops();
+        tops.retain(|top| {
+            let top = lock(top);
+            top.class == class && !top.is_closed
+        });
+        tops
+    }
+
+    /// The member whose turn it is, after `size` bytes more.
+    fn turn(&self, class: AllocationClass, members: &[Arc<Mutex<TopSpace>>], size: u64) -> usize {
+        let mut rotor = lock(&self.rotors[class as usize]);
+        if members.len() < 2 {
+            return 0;
+        }
+        if rotor.left < size {
+            rotor.next = (rotor.next + 1) % members.len();
+            let shares = members.iter().map(|top| lock(top).available());
+            let shares: Vec<u64> = shares.collect();
+            let average = (shares.iter().sum::<u64>() / members.len() as u64).max(1);
+            let width = lock(&members[rotor.next]).width;
+            // Between a quarter of and four times the usual turn, by free space.
+            let percent = u128::from(shares[rotor.next]) * 100 / u128::from(average);
+            let percent = u64::try_from(percent).unwrap_or(400).clamp(25, 400);
+            rotor.left = (TURN_BYTES * width / 100 * percent).max(size);
+        }
+        rotor.left -= size;
+        rotor.next.min(members.len() - 1)
+    }
+
+    /// Takes space for up to all copies from the vdevs of one class.
+    fn allocate_in(
+        &self,
+        class: AllocationClass,
+        txg: Txg,
+        request: &AllocationRequest,
+    ) -> Vec<Dva> {
+        let members = self.members(class);
+        let mut dvas: Vec<Dva> = Vec::new();
+        if members.is_empty() {
+            return dvas;
+        }
+        let first = self.turn(class, &members, request.size);
+        let reader = self.reader();
+        for copy in 0..usize::from(request.copies) {
+            // Vdevs that have no copy yet come first.
+            let ring = (0..members.len()).map(|i| &members[(first + copy + i) % members.len()]);
+            let (mut fresh, mut used): (Vec<_>, Vec<_>) = ring.partition(|top| {
+                let vdev = lock(top).vdev;
+                dvas.iter().all(|dva| dva.vdev() != vdev)
+            });
+            fresh.append(&mut used);
+            let found = fresh.into_iter().find_map(|top| {
+                self.allocate_copy(&mut lock(top), txg, request, copy, &dvas, &reader)
+            });
+            match found {
+                Some(dva) => dvas.push(dva),
+                None => break,
+            }
+        }
+        dvas
+    }
+
+    fn allocate_copy(
+        &self,
+        top: &mut TopSpace,
+        txg: Txg,
+        request: &AllocationRequest,
+        copy: usize,
+        dvas: &[Dva],
+        reader: &dyn MapReader,
+    ) -> Option<Dva> {
+        let asize = self.vdevs.asize(top.vdev, request.size, txg)?;
+        let same = dvas.iter().filter(|dva| dva.vdev() == top.vdev);
+        let other: Vec<Range<u64>> = same
+            .map(|dva| dva.offset()..dva.offset() + dva.asize())
+            .collect();
+        let start = top.allocate(asize, copy, &other, reader)?;
+        Some(Dva::new(top.vdev, start, asize))
+    }
+
+    /// Why there was no space.
+    fn refusal(&self, request: &AllocationRequest) -> NoSpace {
+        let members = class_order(request.class)
+            .iter()
+            .flat_map(|class| self.members(*class));
+        let available: u64 = members.map(|top| lock(&top).available()).sum();
+        match available >= request.size && !request.for_gang {
+            true => NoSpace::Contiguous { size: request.size },
+            false => NoSpace::Full,
+        }
+    }
+
+    fn undo_all(&self, dvas: &[Dva]) {
+        for dva in dvas {
+            let range = dva.offset()..dva.offset() + dva.asize();
+            if let Some(top) = self.top(dva.vdev())
+                && let Err(conflict) = lock(&top).undo(range)
+            {
+                self.note_conflict(dva.vdev(), conflict);
+            }
+        }
+    }
+}
+
+impl Allocator for Space {
+    fn allocate(&self, txg: Txg, request: AllocationRequest) -> Result<Allocation, NoSpace> {
+        assert!(
+            (1..=3).contains(&request.copies),
+            "a block has one to three copies"
+        );
+        let mut best: Vec<Dva> = Vec::new();
+        for class in class_order(request.class) {
+            let dvas = self.allocate_in(*class, txg, &request);
+            let (keep, drop) = match dvas.len() > best.len() {
+                true => (dvas, best),
+                false => (best, dvas),
+            };
+            self.undo_all(&drop);
+            best = keep;
+            if best.len() == usize::from(request.copies) {
+                return Ok(Allocation::new(&best));
+            }
+        }
+        // Fewer copies than wanted are better than none (format/1d.7), but the members of a
+        // gang are counted copy by copy.
+        if best.is_empty() || request.for_gang {
+            self.undo_all(&best);
+            return Err(self.refusal(&request));
+        }
+        Ok(Allocation::new(&best))
+    }
+
+    fn undo(&self, _txg: Txg, allocation: &Allocation) {
+        self.undo_all(allocation.dvas());
+    }
+}

@@ -1,0 +1,373 @@
+//! The metaslabs of one top-level vdev, and the choice among them.
+//!
+//! Each copy of a block has a metaslab of its own that it allocates from until that can serve no
+//! more: so that blocks written together lie together, and the copies of one block far apart.
+
+use super::metaslab::{DEFER_TXGS, Metaslab};
+use super::range_set::RangeConflict;
+use cenote_base::{ObjectId, VdevId};
+use cenote_dmu::DmuError;
+use cenote_ondisk::block_pointer::DVAS_PER_BLOCK_POINTER;
+use cenote_ondisk::space_map::SpaceMapEntry;
+use cenote_vdev::AllocationClass;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Copies on the same vdev are at least this part of it apart, if possible (format/1d.7).
+const COPY_DISTANCE_SHIFT: u32 = 3;
+/// Free ranges that the loaded metaslabs of a vdev may have before some are forgotten: 64 MiB.
+const RANGES_MAX: usize = 1 << 20;
+
+/// Reads the entries of a metaslab's space map as of the last synced txg.
+pub(crate) trait MapReader {
+    /// Calls `each` for the entries, in order, of the map in `object`: of space that begins at
+    /// `start`, in units of 2^`ashift` bytes.
+    fn entries(
+        &self,
+        object: ObjectId,
+        start: u64,
+        ashift: u32,
+        each: &mut dyn FnMut(SpaceMapEntry),
+    ) -> Result<(), DmuError>;
+}
+
+/// The space of a top-level vdev.
+#[derive(Debug)]
+pub(crate) struct TopSpace {
+    pub vdev: VdevId,
+    pub class: AllocationClass,
+    pub ashift: u32,
+    pub metaslab_shift: u32,
+    /// Devices that a write of several blocks is spread over.
+    pub width: u64,
+    /// No new allocations.
+    pub is_closed: bool,
+    pub metaslabs: Vec<Metaslab>,
+    active: [Option<usize>; DVAS_PER_BLOCK_POINTER],
+    /// Metaslabs with changes to record.
+    pub dirty: BTreeSet<usize>,
+    /// Metaslabs that later txgs change something for.
+    pub waiting: BTreeSet<usize>,
+    /// Blocks freed that only the checkpoint refers to, not recorded yet.
+    pub checkpointed: Vec<Range<u64>>,
+    /// Bytes that only the checkpoint refers to.
+    pub checkpoint_bytes: u64,
+    /// The table of the metaslabs' maps.
+    pub array: Option<ObjectId>,
+    /// The vdev's ZAP.
+    pub top_zap: Option<ObjectId>,
+    /// The table that says up to which txg each map was brought.
+    pub unflushed: Option<ObjectId>,
+}
+
+impl TopSpace {
+    pub fn new(
+        vdev: VdevId,
+        class: AllocationClass,
+        ashift: u32,
+        metaslab_shift: u32,
+        metaslabs: Vec<Metaslab>,
+    ) -> Self {
+        Self {
+            vdev,
+            class,
+            ashift,
+            metaslab_shift,
+            width: 1,
+            is_closed: false,
+            metaslabs,
+            active: [None; DVAS_PER_BLOCK_POINTER],
+            dirty: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            checkpointed: Vec::new(),
+            checkpoint_bytes: 0,
+            array: None,
+            top_zap: None,
+            unflushed: None,
+        }
+    }
+
+    /// Bytes of all metaslabs.
+    pub fn size(&self) -> u64 {
+        self.metaslabs.iter().map(Metaslab::size).sum()
+    }
+
+    /// Allocated bytes.
+    pub fn allocated(&self) -> u64 {
+        self.metaslabs.iter().map(Metaslab::allocated).sum()
+    }
+
+    /// Bytes that could be handed out now, in pieces.
+    pub fn available(&self) -> u64 {
+        self.metaslabs.iter().map(Metaslab::available).sum()
+    }
+
+    /// Bytes that wait for later txgs.
+    pub fn deferred(&self) -> u64 {
+        self.metaslabs.iter().map(Metaslab::deferred_bytes).sum()
+    }
+
+    /// The metaslab that all of `range` lies in.
+    fn index_of(&self, range: &Range<u64>) -> Result<usize, RangeConflict> {
+        let conflict = || RangeConflict {
+            range: range.clone(),
+        };
+        let plain = range.start.checked_shr(self.metaslab_shift).unwrap_or(0);
+        let index = usize::try_from(plain).map_err(|_| conflict())?;
+        // The metaslabs of draid vdevs begin a little later than their number says.
+        let candidates = [Some(index), index.checked_sub(1)];
+        let holds = |index: &usize| {
+            let metaslab = self.metaslabs.get(*index);
+            metaslab.is_some_and(|m| m.range.start <= range.start && range.end <= m.range.end)
+        };
+        candidates
+            .into_iter()
+            .flatten()
+            .find(holds)
+            .ok_or_else(conflict)
+    }
+
+    /// Takes `size` bytes in one piece for copy `copy` of a block, away from its `other` copies.
+    pub fn allocate(
+        &mut self,
+        size: u64,
+        copy: usize,
+        other: &[Range<u64>],
+        reader: &dyn MapReader,
+    ) -> Option<u64> {
+        if let Some(index) = self.active[copy]
+            && self.is_far(index, other)
+            && let Some(start) = self.allocate_from(index, size, other, reader)
+        {
+            return Some(start);
+        }
+        for keep_distance in [true, false] {
+            for index in self.candidates(size) {
+                let is_taken =
+                    self.active.iter().enumerate().any(|(slot, active)| {
+                        slot != copy && *active == Some(index) && keep_distance
+                    });
+                if keep_distance && (is_taken || !self.is_far(index, other)) {
+                    continue;
+                }
+                if let Some(start) = self.allocate_from(index, size, other, reader) {
+                    self.active[copy] = Some(index);
+                    return Some(start);
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether a metaslab is far from the other copies.
+    fn is_far(&self, index: usize, other: &[Range<u64>]) -> bool {
+        let range = &self.metaslabs[index].range;
+        let last = self.metaslabs.last().map_or(0, |last| last.range.end);
+        let distance = last >> COPY_DISTANCE_SHIFT;
+        other.iter().all(|other| {
+            let apart = range.start.abs_diff(other.start);
+            apart >= distance.min(1 << self.metaslab_shift) && !overlap(range, other)
+        })
+    }
+
+    /// Metaslabs that may have `size` bytes in one piece, best first.
+    fn candidates(&self, size: u64) -> Vec<usize> {
+        let mut found: Vec<(u32, bool, usize)> = Vec::new();
+        for (index, metaslab) in self.metaslabs.iter().enumerate() {
+            let weight = metaslab.weight(self.ashift);
+            // What a histogram says may be old: metaslabs that are not loaded get a chance.
+            let has_room = match metaslab.free {
+                Some(_) => weight >= size,
+                None => !metaslab.is_damaged && metaslab.available() >= size,
+            };
+            if has_room {
+                let log2 = weight.checked_ilog2().unwrap_or(0);
+                found.push((log2, metaslab.free.is_some(), index));
+            }
+        }
+        found.sort_by_key(|(log2, loaded, index)| (u32::MAX - log2, !loaded, *index));
+        found.into_iter().map(|(_, _, index)| index).collect()
+    }
+
+    fn allocate_from(
+        &mut self,
+        index: usize,
+        size: u64,
+        other: &[Range<u64>],
+        reader: &dyn MapReader,
+    ) -> Option<u64> {
+        if !self.load(index, reader) {
+            return None;
+        }
+        let start = self.metaslabs[index].allocate(size, other)?;
+        self.dirty.insert(index);
+        Some(start)
+    }
+
+    /// Works out a metaslab's free ranges unless that was done; false if it cannot be.
+    pub fn load(&mut self, index: usize, reader: &dyn MapReader) -> bool {
+        let metaslab = &self.metaslabs[index];
+        if metaslab.free.is_some() || metaslab.is_damaged {
+            return !metaslab.is_damaged;
+        }
+        self.forget_some(index);
+        let ashift = self.ashift;
+        let metaslab = &mut self.metaslabs[index];
+        let (base, start) = (metaslab.base, metaslab.range.start);
+        let mut read = Ok(());
+        let loaded = metaslab.load(|each| {
+            let mut give = |entry: SpaceMapEntry| {
+                let end = entry.offset.saturating_add(entry.length);
+                each(entry.action, entry.offset..end);
+            };
+            if let Some(base) = base {
+                read = reader.entries(base, start, ashift, &mut give);
+            }
+        });
+        if loaded.is_err() || read.is_err() {
+            metaslab.free = None;
+            metaslab.is_damaged = true;
+        }
+        !metaslab.is_damaged
+    }
+
+    /// Keeps memory bounded: drops free ranges of metaslabs that are not allocated from.
+    fn forget_some(&mut self, keep: usize) {
+        let ranges = |metaslab: &Metaslab| metaslab.free.as_ref().map_or(0, |f| f.range_count());
+        let mut total: usize = self.metaslabs.iter().map(ranges).sum();
+        for (index, metaslab) in self.metaslabs.iter_mut().enumerate() {
+            if total <= RANGES_MAX {
+                return;
+            }
+            if index != keep && !self.active.contains(&Some(index)) {
+                total -= ranges(metaslab);
+                metaslab.free = None;
+            }
+        }
+    }
+
+    /// Gives back what was never written to.
+    pub fn undo(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
+        let index = self.index_of(&range)?;
+        self.metaslabs[index].undo(range)
+    }
+
+    /// Marks space as allocated that something on disk refers to.
+    pub fn claim(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
+        let index = self.index_of(&range)?;
+        self.metaslabs[index].claim(range)?;
+        self.dirty.insert(index);
+        Ok(())
+    }
+
+    /// Frees a block's space.
+    pub fn free(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
+        let index = self.index_of(&range)?;
+        self.metaslabs[index].release(range)?;
+        self.dirty.insert(index);
+        self.waiting.insert(index);
+        Ok(())
+    }
+
+    /// The txg is on disk.
+    pub fn committed(&mut self) -> Result<(), RangeConflict> {
+        let waiting = std::mem::take(&mut self.waiting);
+        for index in waiting {
+            self.metaslabs[index].committed()?;
+            if self.metaslabs[index].is_waiting() {
+                self.waiting.insert(index);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Txgs that must be synced until everything freed can be used again.
+pub(crate) const TXGS_TO_REUSE: usize = DEFER_TXGS + 1;
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Maps that nothing was ever recorded in.
+    struct NoMaps;
+
+    impl MapReader for NoMaps {
+        fn entries(
+            &self,
+            _: ObjectId,
+            _: u64,
+            _: u32,
+            _: &mut dyn FnMut(SpaceMapEntry),
+        ) -> Result<(), DmuError> {
+            Ok(())
+        }
+    }
+
+    fn top(metaslabs: u64) -> TopSpace {
+        let range = |i: u64| i << 24..(i + 1) << 24;
+        let metaslabs = (0..metaslabs)
+            .map(|i| Metaslab::new(range(i), None))
+            .collect();
+        TopSpace::new(VdevId(0), AllocationClass::Normal, 12, 24, metaslabs)
+    }
+
+    #[test]
+    fn copies_are_apart() {
+        let mut top = top(16);
+        let mut copies: Vec<Range<u64>> = Vec::new();
+        for copy in 0..3 {
+            let start = top.allocate(8192, copy, &copies, &NoMaps).expect("room");
+            copies.push(start..start + 8192);
+        }
+        for (i, a) in copies.iter().enumerate() {
+            for b in &copies[..i] {
+                assert!(a.start.abs_diff(b.start) >= 1 << 24, "{copies:?}");
+            }
+        }
+        let next = top.allocate(8192, 0, &[], &NoMaps).expect("room");
+        assert_eq!(next, copies[0].end, "blocks lie one after another");
+    }
+
+    #[test]
+    fn a_single_metaslab_holds_all_copies_if_it_must() {
+        let mut top = top(1);
+        let mut copies: Vec<Range<u64>> = Vec::new();
+        for copy in 0..3 {
+            let start = top.allocate(8192, copy, &copies, &NoMaps).expect("room");
+            assert!(copies.iter().all(|c| !overlap(c, &(start..start + 8192))));
+            copies.push(start..start + 8192);
+        }
+    }
+
+    #[test]
+    fn everything_can_be_used_and_no_more() {
+        let mut top = top(4);
+        let mut taken = Vec::new();
+        while let Some(start) = top.allocate(1 << 20, 0, &[], &NoMaps) {
+            taken.push(start..start + (1 << 20));
+        }
+        assert_eq!(taken.len(), 64);
+        assert_eq!(top.available(), 0);
+        for range in taken {
+            top.free(range).expect("allocated");
+        }
+        assert_eq!(top.deferred(), 64 << 20);
+        assert_eq!(
+            top.allocate(4096, 0, &[], &NoMaps),
+            None,
+            "not in the same txg"
+        );
+        for _ in 0..TXGS_TO_REUSE {
+            top.metaslabs.iter_mut().for_each(|m| {
+                m.take_pending().expect("consistent");
+            });
+            top.committed().expect("consistent");
+        }
+        assert!(top.allocate(16 << 20, 0, &[], &NoMaps).is_some());
+    }
+}

@@ -1,0 +1,402 @@
+//! Making a pool (format/1e).
+//!
+//! The devices' labels are blanked, so that whatever was there is not found any more. The first
+//! objects of the meta object set are made by hand; with them the dataset layer can be opened,
+//! and the rest is an ordinary sync task of an ordinary first transaction group.
+
+mod layout;
+mod task;
+
+pub(crate) use layout::{devices_by_guid, distributed_spares, leaf, random_guid, top};
+pub(crate) use task::VdevZaps;
+
+use crate::allocation::{Metaslab, Space, TopSpace};
+use crate::options::ImportOptions;
+use crate::pool::Pool;
+use crate::sync::{Actor, LiveConfig, Parts, Recorder, SyncError, Syncer};
+use cenote_base::{Env, Guid, ObjsetId, Txg, VdevId};
+use cenote_cache::{BlockCache, CacheLimits};
+use cenote_device::{Device, DeviceError};
+use cenote_dmu::{CreateParams, DmuError, ObjectSet, Transaction, TxgGate};
+use cenote_dsl::write::{Format, PoolServices, Setting, SyncContext, create_metadata};
+use cenote_dsl::{Dsl, DslError, PoolFacts, Stored};
+use cenote_io::{Pipeline, Workers};
+use cenote_ondisk::features::{FEATURES, Feature};
+use cenote_ondisk::objset::ObjsetKind;
+use cenote_ondisk::pool_config::{PoolConfig, PoolState};
+use cenote_ondisk::uberblock::{TXG_INITIAL, Uberblock, VERSION_FEATURES};
+use cenote_ondisk::{BlockPointer, VdevConfig, VdevKind};
+use cenote_vdev::{AllocationClass, OpenOptions, VdevError, Vdevs, format_labels};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Features that came after OpenZFS 2.3: pools made here can be imported by 2.3.
+const NEWER: [&str; 4] = [
+    "com.klarasystems:dynamic_gang_header",
+    "com.truenas:block_cloning_endian",
+    "com.truenas:physical_rewrite",
+    "com.seagate:draid_failure_domains",
+];
+
+/// How the devices of a top-level vdev are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VdevShape {
+    /// One device.
+    Single,
+    /// Each device has everything.
+    Mirror,
+    /// Parity over the devices.
+    Raidz {
+        /// 1 to 3.
+        parity: u64,
+    },
+    /// Parity over rows spread over all devices.
+    Draid {
+        /// 1 to 3.
+        parity: u64,
+        /// Data columns in a group.
+        data: u64,
+        /// Distributed spares.
+        spares: u64,
+    },
+}
+
+/// A device that becomes part of a pool.
+#[derive(Clone, Debug)]
+pub struct NewLeaf {
+    /// Where it is, as the configuration remembers it.
+    pub path: PathBuf,
+    /// The device, open for writing.
+    pub device: Arc<dyn Device>,
+    /// Whether the pool owns the whole disk with its partition table.
+    pub whole_disk: bool,
+}
+
+/// A new top-level vdev.
+#[derive(Clone, Debug)]
+pub struct NewVdev {
+    /// How its devices are put together.
+    pub shape: VdevShape,
+    /// What its space is for.
+    pub class: AllocationClass,
+    /// Its devices.
+    pub leaves: Vec<NewLeaf>,
+}
+
+/// A pool that is to be made.
+pub struct CreateRequest {
+    /// Its name.
+    pub name: String,
+    /// Its top-level vdevs.
+    pub vdevs: Vec<NewVdev>,
+    /// Hot spares.
+    pub spares: Vec<NewLeaf>,
+    /// Cache devices.
+    pub cache_devices: Vec<NewLeaf>,
+    /// log2 of the allocation unit; `None` to choose by the devices.
+    pub ashift: Option<u32>,
+    /// The features to enable, in their order; see [`default_features`].
+    pub features: Vec<&'static Feature>,
+    /// Properties of the pool that are stored.
+    pub properties: Vec<(String, Stored)>,
+    /// A remark, and the name of the set of features.
+    pub comment: Option<String>,
+    /// The `compatibility` property.
+    pub compatibility: Option<String>,
+    /// Properties of the root dataset.
+    pub root_properties: Vec<Setting>,
+    /// Fills the root dataset's object set; `None` leaves it empty.
+    pub format: Option<Format>,
+    /// Who makes it, where.
+    pub actor: Actor,
+    /// The command line, for the history.
+    pub command: Option<String>,
+}
+
+/// A pool or vdev cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// A device is smaller than 64 MiB.
+    #[error("{} is too small: a device of a pool has at least 64 MiB", path.display())]
+    TooSmall {
+        /// Which.
+        path: PathBuf,
+    },
+    /// No vdev can be put together like that.
+    #[error("{children} devices do not make such a vdev")]
+    NoLayout {
+        /// How many devices there are.
+        children: usize,
+    },
+    /// There is no vdev for data.
+    #[error("a pool needs a device for data")]
+    NoVdevs,
+    /// A feature is enabled that another one needs to be.
+    #[error("feature {feature} needs {dependency}")]
+    MissingDependency {
+        /// The feature.
+        feature: &'static str,
+        /// What it needs.
+        dependency: &'static str,
+    },
+    /// Nothing random can be had.
+    #[error("no random numbers: {0}")]
+    Randomness(std::io::Error),
+    /// The thread that writes transaction groups cannot be started.
+    #[error("no thread can be started: {0}")]
+    Thread(std::io::Error),
+    /// A device cannot be written.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The vdevs do not open.
+    #[error(transparent)]
+    Vdevs(#[from] VdevError),
+    /// The pool's metadata cannot be made.
+    #[error(transparent)]
+    Metadata(#[from] DmuError),
+    /// The datasets cannot be made.
+    #[error(transparent)]
+    Dsl(#[from] DslError),
+    /// The first transaction group cannot be written.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+}
+
+/// The features that a new pool has: all of OpenZFS 2.3.
+pub fn default_features() -> Vec<&'static Feature> {
+    let is_old = |feature: &&Feature| !NEWER.contains(&feature.guid);
+    FEATURES.iter().filter(is_old).collect()
+}
+
+/// The pool while it has nothing but its first objects: nothing can be freed yet.
+#[derive(Debug)]
+struct Bare {
+    env: Arc<dyn Env>,
+    pipeline: Arc<Pipeline>,
+}
+
+impl PoolServices for Bare {
+    fn free(&self, _: Txg, _: &BlockPointer) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.pipeline
+    }
+
+    fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
+    fn pass(&self) -> u32 {
+        1
+    }
+}
+
+fn check_features(features: &[&'static Feature]) -> Result<(), CreateError> {
+    for feature in features {
+        let has = |guid: &str| features.iter().any(|other| other.guid == guid);
+        let missing = feature.dependencies.iter().find(|guid| !has(guid));
+        if let Some(dependency) = missing {
+            let feature = feature.name;
+            return Err(CreateError::MissingDependency {
+                feature,
+                dependency,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn root_config(request: &CreateRequest, env: &dyn Env) -> Result<VdevConfig, CreateError> {
+    let mut root = layout::blank(VdevKind::Root, random_guid(env)?, TXG_INITIAL);
+    root.id = Some(VdevId(0));
+    for (index, new) in request.vdevs.iter().enumerate() {
+        let id = VdevId(index as u64);
+        root.children
+            .push(top(new, id, request.ashift, env, TXG_INITIAL)?);
+    }
+    Ok(root)
+}
+
+fn pool_config(request: &CreateRequest, root: VdevConfig, hostid: u64) -> PoolConfig {
+    PoolConfig {
+        version: VERSION_FEATURES,
+        name: Some(request.name.clone()),
+        state: PoolState::Active,
+        txg: Some(TXG_INITIAL),
+        pool_guid: Some(root.guid),
+        errata: 0,
+        comment: request.comment.clone(),
+        compatibility: request.compatibility.clone(),
+        hostid,
+        hostname: Some(request.actor.host.clone()),
+        top_guid: None,
+        guid: None,
+        is_spare: false,
+        is_log: false,
+        vdev_children: Some(root.children.len() as u64),
+        holes: Vec::new(),
+        split_guid: None,
+        features_for_read: Some(Vec::new()),
+        create_txg: None,
+        has_per_vdev_zaps: true,
+        vdev_tree: Some(root),
+    }
+}
+
+/// The space of a new top-level vdev.
+pub(crate) fn new_space(vdevs: &Vdevs, top: &VdevConfig, class: AllocationClass) -> TopSpace {
+    let (id, ashift) = (top.id.unwrap_or_default(), top.ashift.unwrap_or(9));
+    let count = top.asize >> top.metaslab_shift;
+    let ranges = (0..count).filter_map(|index| vdevs.metaslab(id, index));
+    let metaslabs = ranges.map(|(start, length)| Metaslab::new(start..start + length, None));
+    let metaslabs = metaslabs.collect();
+    let mut space = TopSpace::new(id, class, ashift, top.metaslab_shift, metaslabs);
+    space.width = match top.kind {
+        VdevKind::Raidz | VdevKind::Draid => top.children.len() as u64,
+        _ => 1,
+    };
+    space
+}
+
+/// Makes a pool on devices whose contents are lost, and opens it for writing.
+///
+/// # Errors
+/// If the layout is impossible, or the devices cannot be written.
+pub fn create(
+    request: CreateRequest,
+    options: &ImportOptions,
+    env: Arc<dyn Env>,
+) -> Result<Pool, CreateError> {
+    check_features(&request.features)?;
+    let has_data = |vdev: &NewVdev| vdev.class == AllocationClass::Normal;
+    if !request.vdevs.iter().any(has_data) {
+        return Err(CreateError::NoVdevs);
+    }
+    let root = root_config(&request, env.as_ref())?;
+    let devices = devices_by_guid(&root.children, &request.vdevs);
+    for (_, device) in &devices {
+        format_labels(device.as_ref(), None)?;
+    }
+    let opened: HashMap<Guid, Arc<dyn Device>> = devices.into_iter().collect();
+    let vdevs = Arc::new(Vdevs::open(&root, &opened, &OpenOptions::default())?);
+    for (top, new) in root.children.iter().zip(&request.vdevs) {
+        vdevs.set_class(top.id.unwrap_or_default(), new.class);
+    }
+    let tops = root.children.clone();
+    let config = pool_config(&request, root, options.hostid);
+    let syncer = bare_pool(&request, config, &vdevs, options, &env)?;
+    let pending = syncer.queue(task::Populate::new(request, &tops, env.as_ref())?)?;
+    syncer.start().map_err(CreateError::Thread)?;
+    syncer.gate.request_sync();
+    pending.wait()?;
+    Ok(Pool::of_syncer(syncer, options, &env))
+}
+
+/// The layers of a pool whose metadata is in memory only, ready for its first group.
+fn bare_pool(
+    request: &CreateRequest,
+    config: PoolConfig,
+    vdevs: &Arc<Vdevs>,
+    options: &ImportOptions,
+    env: &Arc<dyn Env>,
+) -> Result<Arc<Syncer>, CreateError> {
+    let memory = Arc::clone(&options.buffers.reads);
+    let pipeline = Arc::new(Pipeline::new(Arc::clone(vdevs), memory));
+    let mut salt = [0; 32];
+    env.fill_random(&mut salt)
+        .map_err(CreateError::Randomness)?;
+    pipeline.set_salt(salt);
+    let workers = Arc::new(Workers::new(crate::import::WORKER_THREADS));
+    let limits = CacheLimits::of_total(options.cache_bytes);
+    let cache = Arc::new(BlockCache::new(Arc::clone(&pipeline), workers, limits));
+    let params = CreateParams { flags: 0 };
+    let mos = ObjectSet::create(cache, ObjsetId::MOS, ObjsetKind::Meta, None, None, params);
+    let tx = Transaction::syncing(TXG_INITIAL);
+    let seconds = env.wall_clock().as_secs();
+    create_metadata(&mos, &tx, &request.features, salt, seconds)?;
+    let tree = config.vdev_tree.as_ref();
+    let tops = tree
+        .map(|tree| tree.children.as_slice())
+        .unwrap_or_default();
+    let spaces = tops.iter().zip(&request.vdevs);
+    let spaces = spaces.map(|(top, new)| Some(new_space(vdevs, top, new.class)));
+    let space = Arc::new(Space::new(Arc::clone(vdevs), spaces.collect(), None));
+    let ratio = |id: u64| (id, vdevs.deflate_ratio(VdevId(id)).unwrap_or(512));
+    let facts = || PoolFacts {
+        name: request.name.clone(),
+        version: VERSION_FEATURES,
+        space: crate::pool::space_facts(vdevs, &space.figures()),
+        deflate_ratios: (0..tops.len() as u64).map(ratio).collect(),
+    };
+    let bare = Bare {
+        env: Arc::clone(env),
+        pipeline: Arc::clone(&pipeline),
+    };
+    let first = Dsl::open(Arc::clone(&mos), facts())?;
+    let context = SyncContext {
+        dsl: &first,
+        tx: &tx,
+        pool: &bare,
+    };
+    context.create_hidden()?;
+    let dsl = Dsl::open(Arc::clone(&mos), facts())?;
+    let context = SyncContext {
+        dsl: &dsl,
+        ..context
+    };
+    let mut config = config;
+    if let Some(root) = &mut config.vdev_tree {
+        give_zaps(&context, root, &request.vdevs, &space)?;
+    }
+    let mut config = LiveConfig::new(config);
+    config.touch();
+    Ok(Syncer::new(Parts {
+        env: Arc::clone(env),
+        vdevs: Arc::clone(vdevs),
+        pipeline,
+        mos,
+        dsl,
+        gate: TxgGate::new(Txg(TXG_INITIAL.0 - 1), options.throttle),
+        space,
+        recorder: Recorder::new(BTreeMap::new()),
+        config,
+        uberblock: first_uberblock(),
+        checkpoint_txg: Txg(0),
+    }))
+}
+
+/// Gives all vdevs of a new pool their ZAPs.
+fn give_zaps(
+    context: &SyncContext<'_>,
+    root: &mut VdevConfig,
+    new: &[NewVdev],
+    space: &Space,
+) -> Result<(), DslError> {
+    let zaps = VdevZaps::open(context)?;
+    zaps.root(root)?;
+    for (top, new) in root.children.iter_mut().zip(new) {
+        zaps.top(top, new.class)?;
+        space.set_top_zap(top.id.unwrap_or_default(), top.top_zap);
+    }
+    Ok(())
+}
+
+/// What stands for the uberblock before the first.
+fn first_uberblock() -> Uberblock {
+    Uberblock {
+        little_endian: true,
+        version: VERSION_FEATURES,
+        txg: Txg(0),
+        guid_sum: 0,
+        timestamp: 0,
+        root: BlockPointer::HOLE,
+        software_version: VERSION_FEATURES,
+        multihost: None,
+        checkpoint_txg: Txg(0),
+        raidz_reflow_word: 0,
+    }
+}

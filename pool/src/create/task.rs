@@ -1,0 +1,204 @@
+//! What the first transaction group of a pool puts into it, beside the space maps.
+
+use super::{CreateError, CreateRequest, distributed_spares, leaf};
+use crate::sync::{Actor, log_command, store_packed};
+use cenote_base::{Env, ObjectId, Txg};
+use cenote_dmu::zap::{NewZap, ZapValue};
+use cenote_dmu::{NewObject, Zap};
+use cenote_dsl::write::{Format, Setting, SyncContext, SyncTask};
+use cenote_dsl::{DslError, Stored, directory_keys as keys};
+use cenote_ondisk::config_encode::Place;
+use cenote_ondisk::objset::ObjsetKind;
+use cenote_ondisk::uberblock::TXG_INITIAL;
+use cenote_ondisk::{NvList, NvValue, ObjectType, VdevConfig, VdevKind};
+use cenote_vdev::AllocationClass;
+
+const METADATA_ZAP: ObjectType = ObjectType(0xC4);
+const POOL_PROPERTIES: ObjectType = ObjectType(31);
+const ROOT_ZAP_FEATURE: &str = "com.klarasystems:vdev_zaps_v2";
+const CLASSES_FEATURE: &str = "org.zfsonlinux:allocation_classes";
+const DRAID_FEATURE: &str = "org.openzfs:draid";
+const BIAS: &str = "org.zfsonlinux:allocation_bias";
+
+/// Gives vdevs their ZAPs (format/1c.8).
+pub(crate) struct VdevZaps<'a> {
+    context: &'a SyncContext<'a>,
+    map: Zap,
+}
+
+impl<'a> VdevZaps<'a> {
+    /// Finds the table of all vdev ZAPs, or makes it.
+    pub fn open(context: &'a SyncContext<'a>) -> Result<Self, DslError> {
+        let found = context.dsl.object_directory().object(keys::VDEV_ZAP_MAP)?;
+        let map = match found {
+            Some(map) => context.mos().zap(map)?,
+            None => {
+                let map = empty_zap(context, METADATA_ZAP)?;
+                context.set_directory_number(keys::VDEV_ZAP_MAP, map.object().id().0)?;
+                map
+            }
+        };
+        Ok(Self { context, map })
+    }
+
+    fn create(&self) -> Result<Zap, DslError> {
+        let zap = empty_zap(self.context, METADATA_ZAP)?;
+        let id = zap.object().id().0;
+        let key = format!("{id:x}");
+        self.map.update_u64(self.context.tx, &key, id)?;
+        Ok(zap)
+    }
+
+    /// Gives the root vdev its ZAP, if the pool has such.
+    pub fn root(&self, root: &mut VdevConfig) -> Result<(), DslError> {
+        let features = self.context.dsl.features();
+        if root.root_zap.is_none() && features.get(ROOT_ZAP_FEATURE).is_some() {
+            root.root_zap = Some(self.create()?.object().id());
+            self.context.feature_changed(ROOT_ZAP_FEATURE, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a top-level vdev and its leaves their ZAPs and notes its class.
+    pub fn top(&self, top: &mut VdevConfig, class: AllocationClass) -> Result<(), DslError> {
+        let mut stack = vec![&mut *top];
+        while let Some(vdev) = stack.pop() {
+            if vdev.children.is_empty() && vdev.leaf_zap.is_none() {
+                vdev.leaf_zap = Some(self.create()?.object().id());
+            }
+            stack.extend(vdev.children.iter_mut().rev());
+        }
+        let zap = self.create()?;
+        top.top_zap = Some(zap.object().id());
+        let bias = match class {
+            AllocationClass::Normal => None,
+            AllocationClass::Log => Some("log"),
+            AllocationClass::Special => Some("special"),
+            AllocationClass::Dedup => Some("dedup"),
+        };
+        if let Some(bias) = bias {
+            zap.update(self.context.tx, BIAS, &ZapValue::from_text(bias))?;
+        }
+        if matches!(class, AllocationClass::Special | AllocationClass::Dedup) {
+            self.context.feature_changed(CLASSES_FEATURE, 1)?;
+        }
+        if top.kind == VdevKind::Draid {
+            self.context.feature_changed(DRAID_FEATURE, 1)?;
+        }
+        Ok(())
+    }
+}
+
+fn empty_zap(context: &SyncContext<'_>, kind: ObjectType) -> Result<Zap, DslError> {
+    let object = context
+        .mos()
+        .allocate(context.tx, NewObject::new(kind, 512))?;
+    Ok(Zap::initialize(&object, context.tx, NewZap::default())?)
+}
+
+/// Sets stored properties of the pool.
+pub(crate) fn set_pool_properties(
+    context: &SyncContext<'_>,
+    properties: &[(String, Stored)],
+) -> Result<(), DslError> {
+    if properties.is_empty() {
+        return Ok(());
+    }
+    let found = context
+        .dsl
+        .object_directory()
+        .object(keys::POOL_PROPERTIES)?;
+    let table = match found {
+        Some(table) => context.mos().zap(table)?,
+        None => {
+            let table = empty_zap(context, POOL_PROPERTIES)?;
+            context.set_directory_number(keys::POOL_PROPERTIES, table.object().id().0)?;
+            table
+        }
+    };
+    for (name, value) in properties {
+        let value = match value {
+            Stored::Number(number) => ZapValue::from_u64(*number),
+            Stored::Text(text) => ZapValue::from_text(text),
+        };
+        table.update(context.tx, name, &value)?;
+    }
+    Ok(())
+}
+
+/// Makes the root dataset and everything else of a new pool that is not hidden.
+pub(super) struct Populate {
+    root_properties: Vec<Setting>,
+    format: Option<Format>,
+    properties: Vec<(String, Stored)>,
+    spares: Vec<VdevConfig>,
+    cache_devices: Vec<VdevConfig>,
+    command: Option<String>,
+    actor: Actor,
+}
+
+impl Populate {
+    pub fn new(
+        request: CreateRequest,
+        tops: &[VdevConfig],
+        env: &dyn Env,
+    ) -> Result<Self, CreateError> {
+        let mut spares = Vec::new();
+        for new in &request.spares {
+            let mut spare = leaf(new, env, Txg(0))?;
+            spare.is_spare = true;
+            spares.push(spare);
+        }
+        let mut cache_devices = Vec::new();
+        for new in &request.cache_devices {
+            cache_devices.push(leaf(new, env, Txg(0))?);
+        }
+        for top in tops {
+            spares.extend(distributed_spares(top, env, TXG_INITIAL)?);
+        }
+        Ok(Self {
+            root_properties: request.root_properties,
+            format: request.format,
+            properties: request.properties,
+            spares,
+            cache_devices,
+            command: request.command,
+            actor: request.actor,
+        })
+    }
+
+    fn store_auxiliary(
+        context: &SyncContext<'_>,
+        key: &'static str,
+        vdevs: &[VdevConfig],
+    ) -> Result<(), DslError> {
+        if vdevs.is_empty() {
+            return Ok(());
+        }
+        let lists = vdevs.iter().map(|vdev| vdev.encode(Place::Mos)).collect();
+        let mut list = NvList::new();
+        list.set(key, NvValue::ListArray(lists));
+        let object = store_packed(context, None, &list)?;
+        context.set_directory_number(key, object.0)
+    }
+}
+
+impl SyncTask for Populate {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let root: ObjectId = context.dsl.root()?.id();
+        let head = context.create_head(root, context.dsl.origin_snapshot())?;
+        context.apply_settings(root, &self.root_properties)?;
+        context.format_head(head, ObjsetKind::Zfs, self.format.take())?;
+        set_pool_properties(context, &self.properties)?;
+        Self::store_auxiliary(context, keys::SPARES, &self.spares)?;
+        Self::store_auxiliary(context, keys::CACHE_DEVICES, &self.cache_devices)?;
+        if let Some(command) = &self.command {
+            log_command(context, &self.actor, command)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! The commit: flush, labels, uberblock, labels (format/1 1.4).
+
+use super::error::SyncError;
+use super::syncer::Syncer;
+use crate::pool::space_facts;
+use cenote_base::{ObjsetId, Txg};
+use cenote_dmu::ObjectSet;
+use cenote_ondisk::uberblock::{Multihost, Uberblock, VERSION_FEATURES};
+use cenote_ondisk::{BlockPointer, VdevConfig};
+use cenote_vdev::{LabelPhase, UberblockScope};
+use std::sync::{Arc, PoisonError};
+
+impl Syncer {
+    /// Makes `root` the pool's state. A group that changed nothing leaves no trace.
+    pub(super) fn commit(&self, txg: Txg, root: BlockPointer) -> Result<(), SyncError> {
+        let before = self.uberblock();
+        let (is_config_new, tree_sum) = {
+            let config = self.config();
+            let tree = config.config.vdev_tree.as_ref();
+            (
+                config.are_labels_stale,
+                tree.map_or(0, VdevConfig::guid_sum),
+            )
+        };
+        if root == before.root && !is_config_new {
+            return Ok(());
+        }
+        self.vdevs.flush()?;
+        let uberblock = Uberblock {
+            little_endian: true,
+            version: before.version.max(VERSION_FEATURES),
+            txg,
+            guid_sum: tree_sum,
+            timestamp: self.env.wall_clock().as_secs(),
+            root,
+            software_version: VERSION_FEATURES,
+            multihost: Some(Multihost {
+                delay_ns: 0,
+                interval_ms: None,
+                sequence: None,
+                fail_intervals: None,
+            }),
+            checkpoint_txg: Txg(0),
+            raidz_reflow_word: before.raidz_reflow_word,
+        };
+        if is_config_new {
+            let labels = self.config().labels(txg);
+            self.vdevs.write_labels(&labels, LabelPhase::Even, txg)?;
+            self.vdevs
+                .write_uberblock(&uberblock, UberblockScope::All, false)?;
+            self.vdevs.write_labels(&labels, LabelPhase::Odd, txg)?;
+            self.config().are_labels_stale = false;
+        } else {
+            let first = usize::try_from(txg.0).unwrap_or(0);
+            let scope = UberblockScope::Some(first);
+            self.vdevs.write_uberblock(&uberblock, scope, false)?;
+        }
+        *self
+            .uberblock
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = uberblock;
+        self.settle(root)
+    }
+
+    /// What follows from the group being on disk.
+    fn settle(&self, root: BlockPointer) -> Result<(), SyncError> {
+        let cache = Arc::clone(self.mos.cache());
+        let committed = ObjectSet::open(cache, ObjsetId::MOS, root, None)?;
+        self.space
+            .committed(committed)
+            .map_err(|(vdev, conflict)| SyncError::Space { vdev, conflict })?;
+        self.dsl
+            .set_space(space_facts(&self.vdevs, &self.space.figures()));
+        Ok(())
+    }
+}

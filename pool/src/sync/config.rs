@@ -1,0 +1,148 @@
+//! The pool's configuration: the copy in the meta object set, and the labels (format/1a).
+
+use super::error::SyncError;
+use cenote_base::{Guid, ObjectId, Txg, VdevId};
+use cenote_dmu::NewObject;
+use cenote_dsl::write::SyncContext;
+use cenote_dsl::{Dsl, DslError};
+use cenote_ondisk::config_encode::Place;
+use cenote_ondisk::pool_config::PoolConfig;
+use cenote_ondisk::{NvList, ObjectType, VdevConfig, VdevKind, features};
+
+const PACKED_LIST: ObjectType = ObjectType(3);
+const PACKED_LIST_SIZE: ObjectType = ObjectType(4);
+/// Packed lists take whole blocks of this size.
+const PACKED_BLOCK: u64 = 16 << 10;
+
+/// The configuration and which copies of it are out of date.
+#[derive(Debug)]
+pub(crate) struct LiveConfig {
+    pub config: PoolConfig,
+    pub is_mos_stale: bool,
+    pub are_labels_stale: bool,
+}
+
+impl LiveConfig {
+    /// The configuration as it is on disk.
+    pub fn new(config: PoolConfig) -> Self {
+        Self {
+            config,
+            is_mos_stale: false,
+            are_labels_stale: false,
+        }
+    }
+
+    /// Notes a change: both copies are to be written.
+    pub fn touch(&mut self) {
+        self.is_mos_stale = true;
+        self.are_labels_stale = true;
+    }
+
+    /// The top-level vdev with this id.
+    pub fn top_mut(&mut self, vdev: VdevId) -> Option<&mut VdevConfig> {
+        let tree = self.config.vdev_tree.as_mut()?;
+        tree.children.iter_mut().find(|top| top.id == Some(vdev))
+    }
+
+    /// The leaf with this guid.
+    pub fn leaf_mut(&mut self, guid: Guid) -> Option<&mut VdevConfig> {
+        let mut stack: Vec<&mut VdevConfig> = self.config.vdev_tree.iter_mut().collect();
+        while let Some(vdev) = stack.pop() {
+            if vdev.guid == guid && vdev.children.is_empty() {
+                return Some(vdev);
+            }
+            stack.extend(vdev.children.iter_mut());
+        }
+        None
+    }
+
+    /// Brings the list of features that must be known to read the metadata up to date.
+    pub fn update_features(&mut self, dsl: &Dsl) {
+        if self.config.features_for_read.is_none() {
+            return;
+        }
+        let is_needed = |guid: &str| {
+            let feature = features::by_guid(guid);
+            dsl.features().is_active(guid) && feature.is_some_and(|f| f.needed_for_mos)
+        };
+        let all = dsl.features();
+        let active = all.iter().map(|(guid, _)| guid.to_owned());
+        let active: Vec<String> = active.filter(|guid| is_needed(guid)).collect();
+        let mut old = self.config.features_for_read.clone().unwrap_or_default();
+        old.sort();
+        if old != active {
+            self.config.features_for_read = Some(active);
+            self.touch();
+        }
+    }
+
+    /// Writes the copy in the meta object set if it is out of date.
+    pub fn store(&mut self, context: &SyncContext<'_>) -> Result<(), SyncError> {
+        if !std::mem::take(&mut self.is_mos_stale) {
+            return Ok(());
+        }
+        self.config.txg = Some(context.txg());
+        let list = self.config.encode(Place::Mos);
+        let object = context.dsl.object_directory().object("config")?;
+        let object = store_packed(context, object, &list)?;
+        context.set_directory_number("config", object.0)?;
+        Ok(())
+    }
+
+    /// The labels of all leaves, with `txg`.
+    pub fn labels(&self, txg: Txg) -> Vec<(Guid, NvList)> {
+        let tops = self.config.vdev_tree.iter().flat_map(|tree| &tree.children);
+        let tops = tops.filter(|top| top.kind.is_concrete());
+        let mut labels = Vec::new();
+        for top in tops {
+            let leaves = top.leaves().filter(|leaf| leaf.is_leaf_device());
+            labels.extend(leaves.map(|leaf| (leaf.guid, self.label(top, leaf, txg))));
+        }
+        labels
+    }
+
+    fn label(&self, top: &VdevConfig, leaf: &VdevConfig, txg: Txg) -> NvList {
+        let tops = self.config.vdev_tree.iter().flat_map(|tree| &tree.children);
+        let holes = tops.filter(|top| top.kind == VdevKind::Hole);
+        let config = PoolConfig {
+            txg: Some(txg),
+            top_guid: Some(top.guid),
+            guid: Some(leaf.guid),
+            is_spare: leaf.is_spare,
+            is_log: top.is_log,
+            holes: holes.filter_map(|hole| hole.id).collect(),
+            vdev_tree: Some(top.clone()),
+            ..self.config.clone()
+        };
+        config.encode(Place::Label)
+    }
+}
+
+/// Stores a packed list in an object, which is made if there is none.
+pub(crate) fn store_packed(
+    context: &SyncContext<'_>,
+    object: Option<ObjectId>,
+    list: &NvList,
+) -> Result<ObjectId, DslError> {
+    let mut bytes = list.encode_xdr();
+    let length = bytes.len() as u64;
+    let padded = length.next_multiple_of(PACKED_BLOCK);
+    bytes.resize(usize::try_from(padded).expect("lists are below 16 MiB"), 0);
+    let bonus = length.to_le_bytes().to_vec();
+    let object = match object {
+        Some(object) => {
+            let object = context.mos().object(object)?;
+            object.set_bonus(context.tx, PACKED_LIST_SIZE, bonus)?;
+            object
+        }
+        None => {
+            let new = NewObject::new(PACKED_LIST, PACKED_BLOCK).with_bonus(PACKED_LIST_SIZE, bonus);
+            context.mos().allocate(context.tx, new)?
+        }
+    };
+    object.write(context.tx, 0, &bytes)?;
+    if object.dnode().block_id_max.0 * PACKED_BLOCK >= padded {
+        object.free_range(context.tx, padded, u64::MAX)?;
+    }
+    Ok(object.id())
+}

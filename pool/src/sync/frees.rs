@@ -1,0 +1,88 @@
+//! Giving blocks' space back.
+
+use super::syncer::Syncer;
+use crate::allocation::RangeConflict;
+use cenote_base::{Bookmark, ObjsetId, Txg, VdevId};
+use cenote_dsl::DslError;
+use cenote_io::IoError;
+use cenote_ondisk::BlockPointer;
+
+/// A piece of a vdev that a block takes.
+struct Piece {
+    vdev: VdevId,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Syncer {
+    /// Frees a block, gang members and all. From the second pass on in pools without logs of
+    /// space maps, the block goes on the list of deferred frees instead (format/1d.5).
+    pub(super) fn free_block(&self, pointer: &BlockPointer) -> Result<(), DslError> {
+        if pointer.is_hole() || pointer.is_embedded() {
+            return Ok(());
+        }
+        if self.defers_frees() {
+            self.deferred().push(*pointer);
+            return Ok(());
+        }
+        let pieces = self.pieces(pointer).map_err(cenote_dmu::DmuError::from)?;
+        let only_checkpoint = pointer.physical_birth() <= self.checkpoint_txg;
+        for piece in pieces {
+            let Piece {
+                vdev,
+                offset,
+                bytes,
+            } = piece;
+            let freed = match only_checkpoint {
+                true => self.space.checkpoint(vdev, offset, bytes),
+                false => self.space.free(vdev, offset, bytes),
+            };
+            if let Err(conflict) = freed {
+                self.note_conflict(vdev, conflict);
+            }
+        }
+        Ok(())
+    }
+
+    /// The pool is not written to any more once the space maps contradict what is freed.
+    fn note_conflict(&self, vdev: VdevId, conflict: RangeConflict) {
+        self.space.note_conflict(vdev, conflict);
+    }
+
+    /// All pieces that a block takes.
+    fn pieces(&self, pointer: &BlockPointer) -> Result<Vec<Piece>, IoError> {
+        let whole = |pointer: &BlockPointer| {
+            let dvas = pointer.dvas();
+            let pieces = dvas.map(|dva| Piece {
+                vdev: dva.vdev(),
+                offset: dva.offset(),
+                bytes: dva.asize(),
+            });
+            pieces.collect::<Vec<_>>()
+        };
+        if !pointer.is_gang() {
+            return Ok(whole(pointer));
+        }
+        // A header takes what any 512-byte block takes on its vdev (format/1d.6).
+        let header = |pointer: &BlockPointer| {
+            let mut pieces = whole(pointer);
+            for piece in &mut pieces {
+                let bytes = self.vdevs.asize(piece.vdev, 512, Txg(0));
+                piece.bytes = bytes.unwrap_or(piece.bytes);
+            }
+            pieces
+        };
+        let mut pieces = header(pointer);
+        let bookmark = Bookmark {
+            objset: ObjsetId::MOS,
+            ..Bookmark::default()
+        };
+        for part in self.pipeline.gang_parts(pointer, bookmark)? {
+            pieces.extend(match part.is_gang() {
+                true => header(&part),
+                false => whole(&part),
+            });
+        }
+        Ok(pieces)
+    }
+}

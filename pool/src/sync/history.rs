@@ -1,0 +1,149 @@
+//! Writing the pool's history: a ring of records in one object (format/1b 5).
+
+use cenote_base::ObjectId;
+use cenote_dmu::{NewObject, Object};
+use cenote_dsl::write::SyncContext;
+use cenote_dsl::{DslError, directory_keys as keys};
+use cenote_ondisk::history::{HistoryHeader, LENGTH_SIZE, RECORD_SIZE_MAX};
+use cenote_ondisk::{NvList, ObjectType, wire};
+
+const HISTORY: ObjectType = ObjectType(29);
+const HISTORY_OFFSETS: ObjectType = ObjectType(30);
+const BLOCK: u64 = 128 << 10;
+const LOG_SIZE_MIN: u64 = 128 << 10;
+const LOG_SIZE_MAX: u64 = 1 << 30;
+/// The log may take a thousandth of the pool.
+const LOG_SHARE: u64 = 1000;
+/// A record that is longer is not written: half of the smallest log.
+const RECORD_MAX: u64 = LOG_SIZE_MIN / 2;
+
+/// Who did something, as records tell it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Actor {
+    /// The user's id.
+    pub user: u64,
+    /// The system's name.
+    pub host: String,
+}
+
+fn open(context: &SyncContext<'_>) -> Result<(Object, HistoryHeader), DslError> {
+    if let Some(id) = context.dsl.object_directory().object(keys::HISTORY)? {
+        let object = context.mos().object(id)?;
+        let header = HistoryHeader::decode(&object.dnode().bonus);
+        let header = header.map_err(|source| object.malformed(source))?;
+        return Ok((object, header));
+    }
+    let size = context.dsl.space().normal / LOG_SHARE;
+    let header = HistoryHeader {
+        creation_end: 0,
+        physical_end: size.clamp(LOG_SIZE_MIN, LOG_SIZE_MAX),
+        begin: 0,
+        end: 0,
+        records_lost: 0,
+    };
+    let new = NewObject::new(HISTORY, BLOCK);
+    let new = new.with_bonus(HISTORY_OFFSETS, header.encode().to_vec());
+    let object = context.mos().allocate(context.tx, new)?;
+    let ObjectId(id) = object.id();
+    context.set_directory_number(keys::HISTORY, id)?;
+    Ok((object, header))
+}
+
+/// Reads a logical range.
+fn read(
+    object: &Object,
+    header: &HistoryHeader,
+    at: u64,
+    length: u64,
+) -> Result<Vec<u8>, DslError> {
+    let mut bytes = Vec::new();
+    for piece in header.physical_pieces(at..at + length) {
+        let mut part = vec![0; usize::try_from(piece.end - piece.start).unwrap_or(0)];
+        object.read(piece.start, &mut part)?;
+        bytes.extend(part);
+    }
+    Ok(bytes)
+}
+
+/// Drops the oldest records until there is room for `length` bytes.
+fn make_room(object: &Object, header: &mut HistoryHeader, length: u64) -> Result<(), DslError> {
+    let ring = header.physical_end - header.creation_end;
+    while ring - (header.end - header.begin) <= length {
+        let bytes = read(object, header, header.begin, LENGTH_SIZE as u64)?;
+        let record = wire::u64_le(&bytes, 0, "pool history");
+        let record = record.map_err(|source| object.malformed(source))?;
+        let next = header.begin + LENGTH_SIZE as u64 + record.min(RECORD_SIZE_MAX);
+        header.begin = next.min(header.end);
+        header.records_lost += 1;
+    }
+    Ok(())
+}
+
+fn append(context: &SyncContext<'_>, list: &NvList) -> Result<(), DslError> {
+    let packed = list.encode_native();
+    let mut bytes = (packed.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(packed);
+    let length = bytes.len() as u64;
+    if length > RECORD_MAX {
+        return Ok(());
+    }
+    let (object, mut header) = open(context)?;
+    make_room(&object, &mut header, length)?;
+    let mut rest = &bytes[..];
+    let end = header.end + length;
+    let reach = HistoryHeader { end, ..header };
+    for piece in reach.physical_pieces(header.end..end) {
+        let size = usize::try_from(piece.end - piece.start).unwrap_or(0);
+        let (part, more) = rest.split_at(size.min(rest.len()));
+        object.write(context.tx, piece.start, part)?;
+        rest = more;
+    }
+    header.end = end;
+    // The record of the pool's creation is never overwritten.
+    if header.creation_end == 0 && list.contains("history command") {
+        header.creation_end = end;
+        header.begin = end;
+    }
+    object.set_bonus(context.tx, HISTORY_OFFSETS, header.encode().to_vec())?;
+    Ok(())
+}
+
+fn record(context: &SyncContext<'_>, actor: &Actor) -> NvList {
+    let mut list = NvList::new();
+    list.set_u64("history time", context.seconds());
+    list.set_str("history hostname", &actor.host);
+    list.set_str("history zone", "linux");
+    list.set_u64("history who", actor.user);
+    list
+}
+
+/// Notes a command.
+///
+/// # Errors
+/// If the history cannot be read or written.
+pub(crate) fn log_command(
+    context: &SyncContext<'_>,
+    actor: &Actor,
+    command: &str,
+) -> Result<(), DslError> {
+    let mut list = record(context, actor);
+    list.set_str("history command", command);
+    append(context, &list)
+}
+
+/// Notes an event of the system itself.
+///
+/// # Errors
+/// If the history cannot be read or written.
+pub(crate) fn log_event(
+    context: &SyncContext<'_>,
+    actor: &Actor,
+    event: &str,
+    detail: &str,
+) -> Result<(), DslError> {
+    let mut list = record(context, actor);
+    list.set_u64("history txg", context.txg().0);
+    list.set_str("internal_name", event);
+    list.set_str("history internal str", detail);
+    append(context, &list)
+}

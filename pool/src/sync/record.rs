@@ -1,0 +1,505 @@
+//! Recording what was allocated and freed, so that the next import knows (format/1d.2 and 1d.4).
+//!
+//! Without the feature `log_spacemap` each metaslab's changes are appended to its own map. With
+//! it, all changes of a txg go to one log, and a few metaslabs in each txg are *flushed*: what
+//! the logs say about them is appended to their maps, so that the oldest logs can go.
+//!
+//! Recording writes to objects of the pool, which allocates and frees in its turn. The sync
+//! calls until nothing is left to record; from the second pass on blocks are rewritten in place,
+//! so that comes soon.
+
+use super::error::SyncError;
+use crate::allocation::{Delta, Metaslab, Space, TopSpace, count_range};
+use cenote_base::{ObjectId, Txg, VdevId};
+use cenote_dmu::zap::ZapValue;
+use cenote_dmu::{NewObject, Object};
+use cenote_dsl::write::SyncContext;
+use cenote_ondisk::ObjectType;
+use cenote_ondisk::space_map::{
+    Action, HEADER_SIZE_HISTOGRAM, HISTOGRAM_BUCKETS, LOG_SHIFT, SpaceMapHeader,
+};
+use cenote_ondisk::space_map_writer::SpaceMapWriter;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
+const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
+const TWO_WORDS: &str = "com.delphix:spacemap_v2";
+const LOG_TABLE: &str = "com.delphix:log_spacemap_zap";
+const UNFLUSHED: &str = "com.delphix:ms_unflushed_phys_txgs";
+const CHECKPOINT_MAP: &str = "com.delphix:pool_checkpoint_sm";
+
+const OBJECT_ARRAY: ObjectType = ObjectType(2);
+const SPACE_MAP_HEADER: ObjectType = ObjectType(7);
+const SPACE_MAP: ObjectType = ObjectType(8);
+const METADATA_WORDS: ObjectType = ObjectType(0xC3);
+const METADATA_ZAP: ObjectType = ObjectType(0xC4);
+
+/// Blocks of logs, and of maps in pools with logs.
+const LARGE_BLOCK: u64 = 128 << 10;
+/// Blocks of maps in pools without logs.
+const SMALL_BLOCK: u64 = 16 << 10;
+const MAP_INDIRECT_SHIFT: u8 = 14;
+/// Each metaslab is flushed once in about so many txgs, which bounds the number of logs.
+const FLUSH_PERIOD: usize = 64;
+/// Maps that are longer than this many blocks may be rewritten.
+const CONDENSE_BLOCKS: u64 = 4;
+
+/// The logs of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    logs: BTreeMap<Txg, ObjectId>,
+}
+
+/// A vdev got its table of metaslabs: its configuration must say so.
+pub(crate) type NewArray = (VdevId, ObjectId);
+
+/// What one call recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// Vdevs that got a table of metaslabs.
+    pub arrays: Vec<NewArray>,
+}
+
+fn map_object(
+    context: &SyncContext<'_>,
+    block_size: u64,
+) -> Result<(Object, SpaceMapHeader), SyncError> {
+    let has_histogram = context.dsl.features().get(HISTOGRAM).is_some();
+    let header = SpaceMapHeader {
+        object: ObjectId(0),
+        length: 0,
+        allocated: 0,
+        histogram: has_histogram.then_some([0; HISTOGRAM_BUCKETS]),
+    };
+    let new = NewObject {
+        indirect_shift: MAP_INDIRECT_SHIFT,
+        ..NewObject::new(SPACE_MAP, block_size).with_bonus(SPACE_MAP_HEADER, header.encode())
+    };
+    let object = context.mos().allocate(context.tx, new)?;
+    if has_histogram {
+        context.feature_changed(HISTOGRAM, 1)?;
+    }
+    Ok((object, header))
+}
+
+fn append(
+    context: &SyncContext<'_>,
+    object: &Object,
+    header: &SpaceMapHeader,
+    at: u64,
+    bytes: &[u8],
+) -> Result<(), SyncError> {
+    if !bytes.is_empty() {
+        object.write(context.tx, at, bytes)?;
+    }
+    object.set_bonus(context.tx, SPACE_MAP_HEADER, header.encode())?;
+    Ok(())
+}
+
+fn write_word(
+    context: &SyncContext<'_>,
+    object: ObjectId,
+    index: usize,
+    word: u64,
+) -> Result<(), SyncError> {
+    let object = context.mos().object(object)?;
+    object.write(context.tx, 8 * index as u64, &word.to_le_bytes())?;
+    Ok(())
+}
+
+fn append_delta(
+    writer: &mut SpaceMapWriter,
+    delta: &Delta,
+    pass: u32,
+    txg: Txg,
+    mut range: impl FnMut(&mut SpaceMapWriter, Action, Range<u64>),
+) {
+    for (action, set) in [
+        (Action::Alloc, &delta.allocated),
+        (Action::Free, &delta.freed),
+    ] {
+        if set.is_empty() {
+            continue;
+        }
+        writer.debug(action, u64::from(pass), txg);
+        for part in set.iter() {
+            range(writer, action, part);
+        }
+    }
+}
+
+impl Recorder {
+    /// The recorder of a pool with these logs.
+    pub fn new(logs: BTreeMap<Txg, ObjectId>) -> Self {
+        Self { logs }
+    }
+
+    /// Records everything that changed since the last call.
+    ///
+    /// # Errors
+    /// If the maps cannot be changed, or what is freed was never allocated.
+    pub fn record(
+        &mut self,
+        context: &SyncContext<'_>,
+        space: &Space,
+        pass: u32,
+    ) -> Result<Recorded, SyncError> {
+        let mut recorded = Recorded::default();
+        if let Some((vdev, conflict)) = space.conflict() {
+            return Err(SyncError::Space { vdev, conflict });
+        }
+        space.for_each(|top| record_checkpointed(context, top, pass))?;
+        if context.dsl.features().get(LOG_SPACEMAP).is_none() {
+            space.for_each(|top| record_direct(context, top, pass, space, &mut recorded))?;
+            return Ok(recorded);
+        }
+        if !self.logs.contains_key(&context.txg()) {
+            self.begin(context)?;
+            self.flush_some(context, space, pass)?;
+        }
+        self.append_to_log(context, space, pass, &mut recorded)?;
+        Ok(recorded)
+    }
+
+    /// Begins the txg's log.
+    fn begin(&mut self, context: &SyncContext<'_>) -> Result<(), SyncError> {
+        let directory = context.dsl.object_directory();
+        let table = match directory.object(LOG_TABLE)? {
+            Some(table) => context.mos().zap(table)?,
+            None => {
+                let table = context.create_table(METADATA_ZAP)?;
+                context.set_directory_number(LOG_TABLE, table.0)?;
+                context.feature_changed(LOG_SPACEMAP, 1)?;
+                context.mos().zap(table)?
+            }
+        };
+        let (log, _) = map_object(context, LARGE_BLOCK)?;
+        let key = format!("{:x}", context.txg().0);
+        table.update(context.tx, key.as_bytes(), &ZapValue::from_u64(log.id().0))?;
+        self.logs.insert(context.txg(), log.id());
+        Ok(())
+    }
+
+    /// Flushes the metaslabs that waited longest, and frees logs that nobody needs any more.
+    fn flush_some(
+        &mut self,
+        context: &SyncContext<'_>,
+        space: &Space,
+        pass: u32,
+    ) -> Result<(), SyncError> {
+        let mut waiting = Vec::new();
+        space.for_each(|top| {
+            let metaslabs = top.metaslabs.iter().enumerate();
+            let logged = metaslabs.filter(|(_, m)| m.unflushed_txg != Txg(0));
+            waiting.extend(logged.map(|(index, m)| (m.unflushed_txg, top.vdev, index)));
+            Ok::<(), SyncError>(())
+        })?;
+        waiting.sort_unstable();
+        let count = waiting.len().div_ceil(FLUSH_PERIOD);
+        for (since, vdev, index) in waiting.drain(..count) {
+            if let Some(top) = space.top(vdev)
+                && since < context.txg()
+            {
+                let mut top = top
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                flush(context, &mut top, index, pass)?;
+            }
+        }
+        let oldest = waiting
+            .first()
+            .map_or(context.txg(), |(since, _, _)| *since);
+        self.forget_before(context, oldest)
+    }
+
+    fn forget_before(&mut self, context: &SyncContext<'_>, txg: Txg) -> Result<(), SyncError> {
+        let needed = self.logs.split_off(&txg);
+        let old = std::mem::replace(&mut self.logs, needed);
+        let Some(table) = context.dsl.object_directory().object(LOG_TABLE)? else {
+            return Ok(());
+        };
+        let table = context.mos().zap(table)?;
+        for (txg, log) in old {
+            free_map(context, log)?;
+            table.remove(context.tx, format!("{:x}", txg.0).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn append_to_log(
+        &self,
+        context: &SyncContext<'_>,
+        space: &Space,
+        pass: u32,
+        recorded: &mut Recorded,
+    ) -> Result<(), SyncError> {
+        let log = context.mos().object(self.logs[&context.txg()])?;
+        let mut header = SpaceMapHeader::decode(&log.dnode().bonus)?;
+        let at = header.length;
+        let mut writer = SpaceMapWriter::new(0, LOG_SHIFT, log.dnode().data_block_size, at, true);
+        space.for_each(|top| {
+            for index in std::mem::take(&mut top.dirty) {
+                if !top.metaslabs[index].is_dirty() {
+                    continue;
+                }
+                touch(context, top, index, true, recorded)?;
+                let vdev = top.vdev;
+                let conflict = |conflict| SyncError::Space { vdev, conflict };
+                let metaslab = &mut top.metaslabs[index];
+                let delta = metaslab.take_pending().map_err(conflict)?;
+                append_delta(
+                    &mut writer,
+                    &delta,
+                    pass,
+                    context.txg(),
+                    |writer, action, r| {
+                        writer.log_range(action, vdev, r.start, r.end - r.start);
+                    },
+                );
+                header.allocated += delta.balance();
+                for range in delta.allocated.iter() {
+                    metaslab.delta.allocate(range).map_err(conflict)?;
+                }
+                for range in delta.freed.iter() {
+                    metaslab.delta.free(range).map_err(conflict)?;
+                }
+                top.waiting.insert(index);
+            }
+            Ok::<(), SyncError>(())
+        })?;
+        header.length = writer.length();
+        if header.length > at {
+            append(context, &log, &header, at, &writer.into_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Frees a space map's object.
+fn free_map(context: &SyncContext<'_>, map: ObjectId) -> Result<(), SyncError> {
+    let has_histogram = {
+        let object = context.mos().object(map)?;
+        object.dnode().bonus.len() >= HEADER_SIZE_HISTOGRAM
+    };
+    context.mos().free(context.tx, map)?;
+    if has_histogram {
+        context.feature_changed(HISTOGRAM, -1)?;
+    }
+    Ok(())
+}
+
+/// Makes what a metaslab needs before its first change is recorded.
+fn touch(
+    context: &SyncContext<'_>,
+    top: &mut TopSpace,
+    index: usize,
+    with_log: bool,
+    recorded: &mut Recorded,
+) -> Result<(), SyncError> {
+    let array = match top.array {
+        Some(array) => array,
+        None => {
+            let new = NewObject::new(OBJECT_ARRAY, 512);
+            let array = context.mos().allocate(context.tx, new)?.id();
+            top.array = Some(array);
+            recorded.arrays.push((top.vdev, array));
+            array
+        }
+    };
+    if top.metaslabs[index].map.is_none() {
+        let block_size = if with_log { LARGE_BLOCK } else { SMALL_BLOCK };
+        let (object, header) = map_object(context, block_size)?;
+        write_word(context, array, index, object.id().0)?;
+        top.metaslabs[index].map = Some(object.id());
+        top.metaslabs[index].header = header;
+        top.waiting.insert(index);
+    }
+    if with_log && top.metaslabs[index].unflushed_txg == Txg(0) {
+        set_unflushed(context, top, index)?;
+    }
+    Ok(())
+}
+
+/// Notes that a metaslab's map has everything before this txg.
+fn set_unflushed(
+    context: &SyncContext<'_>,
+    top: &mut TopSpace,
+    index: usize,
+) -> Result<(), SyncError> {
+    let table = match top.unflushed {
+        Some(table) => table,
+        None => {
+            let zap = top.top_zap.ok_or(SyncError::NoVdevZap { vdev: top.vdev })?;
+            let new = NewObject::new(METADATA_WORDS, LARGE_BLOCK);
+            let table = context.mos().allocate(context.tx, new)?.id();
+            let zap = context.mos().zap(zap)?;
+            zap.update(
+                context.tx,
+                UNFLUSHED.as_bytes(),
+                &ZapValue::from_u64(table.0),
+            )?;
+            top.unflushed = Some(table);
+            table
+        }
+    };
+    write_word(context, table, index, context.txg().0)?;
+    top.metaslabs[index].unflushed_txg = context.txg();
+    Ok(())
+}
+
+/// Brings a metaslab's map up to date with the logs before this txg's.
+fn flush(
+    context: &SyncContext<'_>,
+    top: &mut TopSpace,
+    index: usize,
+    pass: u32,
+) -> Result<(), SyncError> {
+    let metaslab = &mut top.metaslabs[index];
+    let delta = std::mem::take(&mut metaslab.delta);
+    append_to_map(context, metaslab, top.ashift, &delta, pass)?;
+    metaslab.flushed = delta;
+    top.waiting.insert(index);
+    set_unflushed(context, top, index)
+}
+
+/// Appends changes to a metaslab's own map, or rewrites it if it has grown too long for what it
+/// says.
+fn append_to_map(
+    context: &SyncContext<'_>,
+    metaslab: &mut Metaslab,
+    ashift: u32,
+    delta: &Delta,
+    pass: u32,
+) -> Result<(), SyncError> {
+    let map = metaslab
+        .map
+        .expect("a metaslab is touched before it is written");
+    let object = context.mos().object(map)?;
+    let block_size = object.dnode().data_block_size;
+    let two_words = context.dsl.features().is_active(TWO_WORDS);
+    let start = metaslab.range.start;
+    let mut at = metaslab.header.length;
+    let condensed = match pass {
+        1 => worth_condensing(metaslab, block_size),
+        _ => None,
+    };
+    let mut writer;
+    metaslab.header.allocated += delta.balance();
+    let mut range = |writer: &mut SpaceMapWriter, action, range: Range<u64>| {
+        writer.range(action, VdevId(0), range.start, range.end - range.start);
+    };
+    if let Some(allocated) = condensed {
+        object.free_range(context.tx, 0, u64::MAX)?;
+        at = 0;
+        writer = SpaceMapWriter::new(start, ashift, block_size, 0, two_words);
+        writer.debug(Action::Alloc, u64::from(pass), context.txg());
+        for part in allocated {
+            range(&mut writer, Action::Alloc, part);
+        }
+    } else {
+        writer = SpaceMapWriter::new(start, ashift, block_size, at, two_words);
+        append_delta(&mut writer, delta, pass, context.txg(), range);
+    }
+    metaslab.header.length = writer.length();
+    update_histogram(metaslab, ashift, delta);
+    let bytes = writer.into_bytes();
+    append(context, &object, &metaslab.header, at, &bytes)
+}
+
+/// The allocated ranges that the map is to say, if rewriting it is worth it.
+fn worth_condensing(metaslab: &Metaslab, block_size: u64) -> Option<Vec<Range<u64>>> {
+    let length = metaslab.header.length;
+    if length <= CONDENSE_BLOCKS * block_size {
+        return None;
+    }
+    let allocated = metaslab.recorded_ranges()?;
+    let optimal = 16 * (allocated.len() as u64 + 1);
+    (length >= 2 * optimal).then_some(allocated)
+}
+
+fn update_histogram(metaslab: &mut Metaslab, ashift: u32, delta: &Delta) {
+    let known = metaslab.histogram(ashift);
+    let Some(histogram) = &mut metaslab.header.histogram else {
+        return;
+    };
+    match known {
+        Some(known) => *histogram = known,
+        None => {
+            for range in delta.freed.iter() {
+                count_range(histogram, range.end - range.start, ashift);
+            }
+        }
+    }
+}
+
+/// Records a vdev's changes in its metaslabs' own maps.
+fn record_direct(
+    context: &SyncContext<'_>,
+    top: &mut TopSpace,
+    pass: u32,
+    space: &Space,
+    recorded: &mut Recorded,
+) -> Result<(), SyncError> {
+    let vdev = top.vdev;
+    let conflict = |conflict| SyncError::Space { vdev, conflict };
+    for index in std::mem::take(&mut top.dirty) {
+        if !top.metaslabs[index].is_dirty() {
+            continue;
+        }
+        touch(context, top, index, false, recorded)?;
+        // Only with the free ranges known can the map be rewritten.
+        let length = top.metaslabs[index].header.length;
+        if pass == 1 && length > CONDENSE_BLOCKS * SMALL_BLOCK {
+            space.load(top, index);
+        }
+        let ashift = top.ashift;
+        let metaslab = &mut top.metaslabs[index];
+        let delta = metaslab.take_pending().map_err(conflict)?;
+        append_to_map(context, metaslab, ashift, &delta, pass)?;
+        for range in delta.allocated.iter() {
+            metaslab.flushed.allocate(range).map_err(conflict)?;
+        }
+        for range in delta.freed.iter() {
+            metaslab.flushed.free(range).map_err(conflict)?;
+        }
+        top.waiting.insert(index);
+    }
+    Ok(())
+}
+
+/// Records blocks that only the checkpoint refers to from now on (format/1d.9).
+fn record_checkpointed(
+    context: &SyncContext<'_>,
+    top: &mut TopSpace,
+    pass: u32,
+) -> Result<(), SyncError> {
+    let ranges = std::mem::take(&mut top.checkpointed);
+    if ranges.is_empty() {
+        return Ok(());
+    }
+    let zap = top.top_zap.ok_or(SyncError::NoVdevZap { vdev: top.vdev })?;
+    let zap = context.mos().zap(zap)?;
+    let object = match zap.lookup_u64(CHECKPOINT_MAP)? {
+        Some(map) => context.mos().object(ObjectId(map))?,
+        None => {
+            let (object, _) = map_object(context, LARGE_BLOCK)?;
+            let value = ZapValue::from_u64(object.id().0);
+            zap.update(context.tx, CHECKPOINT_MAP.as_bytes(), &value)?;
+            object
+        }
+    };
+    let mut header = SpaceMapHeader::decode(&object.dnode().bonus)?;
+    let at = header.length;
+    let block_size = object.dnode().data_block_size;
+    let two_words = context.dsl.features().is_active(TWO_WORDS);
+    let mut writer = SpaceMapWriter::new(0, top.ashift, block_size, at, two_words);
+    writer.debug(Action::Free, u64::from(pass), context.txg());
+    for range in ranges {
+        let length = range.end - range.start;
+        writer.range(Action::Free, VdevId(0), range.start, length);
+        header.allocated -= i64::try_from(length).unwrap_or(i64::MAX);
+    }
+    header.length = writer.length();
+    append(context, &object, &header, at, &writer.into_bytes())
+}

@@ -1,0 +1,323 @@
+//! The thread that writes transaction groups, and the steps of one.
+
+use super::config::LiveConfig;
+use super::error::SyncError;
+use super::mos_sink::{MosPolicy, MosSink};
+use super::record::Recorder;
+use super::tasks::{Outcome, Pending, Queued, TaskQueue, Ticket};
+use crate::allocation::Space;
+use cenote_base::{Env, ObjectId, Txg};
+use cenote_dmu::txg::{Quiesced, SyncReason};
+use cenote_dmu::{ObjectSet, Transaction, TxgGate};
+use cenote_dsl::write::{PoolServices, SyncContext, SyncTask};
+use cenote_dsl::{Dsl, DslError};
+use cenote_io::Pipeline;
+use cenote_ondisk::{BlockPointer, Uberblock};
+use cenote_vdev::Vdevs;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long changes wait for company before they are written (`zfs_txg_timeout`).
+const TXG_TIMEOUT: Duration = Duration::from_secs(5);
+/// Writing the metadata settles within a few passes; more than this is a fault of ours.
+const PASSES_MAX: u32 = 64;
+
+/// What a syncer is made of.
+pub(crate) struct Parts {
+    pub env: Arc<dyn Env>,
+    pub vdevs: Arc<Vdevs>,
+    pub pipeline: Arc<Pipeline>,
+    pub mos: Arc<ObjectSet>,
+    pub dsl: Arc<Dsl>,
+    pub gate: Arc<TxgGate>,
+    pub space: Arc<Space>,
+    pub recorder: Recorder,
+    pub config: LiveConfig,
+    pub uberblock: Uberblock,
+    /// The txg of the checkpoint; 0 for none.
+    pub checkpoint_txg: Txg,
+}
+
+/// Writes the transaction groups of one pool.
+#[derive(Debug)]
+pub(crate) struct Syncer {
+    pub env: Arc<dyn Env>,
+    pub vdevs: Arc<Vdevs>,
+    pub pipeline: Arc<Pipeline>,
+    pub mos: Arc<ObjectSet>,
+    pub dsl: Arc<Dsl>,
+    pub gate: Arc<TxgGate>,
+    pub space: Arc<Space>,
+    pub(super) checkpoint_txg: Txg,
+    recorder: Mutex<Recorder>,
+    config: Mutex<LiveConfig>,
+    pub(super) uberblock: RwLock<Uberblock>,
+    tasks: TaskQueue,
+    pass: AtomicU32,
+    deferred: Mutex<Vec<BlockPointer>>,
+    has_background_work: AtomicBool,
+    stop: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PoolServices for Syncer {
+    fn free(&self, _txg: Txg, pointer: &BlockPointer) -> Result<(), DslError> {
+        self.free_block(pointer)
+    }
+
+    fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.pipeline
+    }
+
+    fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
+    fn pass(&self) -> u32 {
+        self.pass.load(Ordering::Relaxed)
+    }
+}
+
+impl Syncer {
+    pub fn new(parts: Parts) -> Arc<Self> {
+        parts.pipeline.set_env(Arc::clone(&parts.env));
+        let allocator = Arc::clone(&parts.space);
+        parts.pipeline.set_allocator(allocator);
+        Arc::new(Self {
+            env: parts.env,
+            vdevs: parts.vdevs,
+            pipeline: parts.pipeline,
+            mos: parts.mos,
+            dsl: parts.dsl,
+            gate: parts.gate,
+            space: parts.space,
+            checkpoint_txg: parts.checkpoint_txg,
+            recorder: Mutex::new(parts.recorder),
+            config: Mutex::new(parts.config),
+            uberblock: RwLock::new(parts.uberblock),
+            tasks: TaskQueue::default(),
+            pass: AtomicU32::new(1),
+            deferred: Mutex::default(),
+            has_background_work: AtomicBool::new(true),
+            stop: AtomicBool::new(false),
+            thread: Mutex::default(),
+        })
+    }
+
+    /// The configuration, for changes that the next txg writes.
+    pub fn config(&self) -> MutexGuard<'_, LiveConfig> {
+        lock(&self.config)
+    }
+
+    /// The last uberblock that was written or found.
+    pub fn uberblock(&self) -> Uberblock {
+        let uberblock = self.uberblock.read();
+        uberblock.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn deferred(&self) -> MutexGuard<'_, Vec<BlockPointer>> {
+        lock(&self.deferred)
+    }
+
+    /// Whether frees of this pass wait for the next txg.
+    pub(super) fn defers_frees(&self) -> bool {
+        self.pass() > 1
+            && self
+                .dsl
+                .features()
+                .get("com.delphix:log_spacemap")
+                .is_none()
+    }
+
+    /// Begins to write groups, on a thread of its own.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let syncer = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("txg_sync".to_owned());
+        *lock(&self.thread) = Some(thread.spawn(move || syncer.run())?);
+        Ok(())
+    }
+
+    /// Writes everything and ends the thread.
+    pub fn stop(&self) -> Result<(), SyncError> {
+        let thread = lock(&self.thread).take();
+        let Some(thread) = thread else {
+            return Ok(());
+        };
+        self.stop.store(true, Ordering::Release);
+        self.gate.request_sync();
+        if thread.join().is_err() {
+            let cause = "the syncing thread ended with a panic".to_owned();
+            return Err(SyncError::Stopped { cause });
+        }
+        match self.gate.suspended() {
+            Some(cause) => Err(SyncError::Stopped {
+                cause: cause.to_string(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn run(&self) {
+        loop {
+            let reason = self.gate.wait_for_work(TXG_TIMEOUT);
+            let stops = self.stop.load(Ordering::Acquire);
+            if reason == SyncReason::Suspended {
+                break;
+            }
+            if reason == SyncReason::Timeout && !stops && !self.has_work() {
+                continue;
+            }
+            if let Err(error) = self.sync_group() {
+                self.gate.suspend(&error.to_string());
+                break;
+            }
+            if stops {
+                break;
+            }
+        }
+        let cause = self.gate.suspended();
+        let cause = cause.map_or_else(|| "the pool is closed".to_owned(), |c| c.to_string());
+        for queued in self.tasks.take() {
+            queued.ticket.end(Outcome::Stopped(cause.clone()));
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.gate.has_changes()
+            || !self.tasks.is_empty()
+            || self.config().is_mos_stale
+            || self.config().are_labels_stale
+            || self.has_background_work.load(Ordering::Relaxed)
+    }
+
+    /// Carries out a task in the next group, waits until that is on disk and returns the task.
+    ///
+    /// # Errors
+    /// Why it was refused, or why the pool takes no more changes.
+    pub fn run_task<T: SyncTask + 'static>(&self, task: T) -> Result<T, SyncError> {
+        let pending = self.queue(task)?;
+        self.gate.request_sync();
+        if let Some(cause) = self.gate.suspended() {
+            pending.ticket.end(Outcome::Stopped(cause.to_string()));
+        }
+        pending.wait()
+    }
+
+    /// Queues a task for the next group, without asking for one.
+    pub fn queue<T: SyncTask + 'static>(&self, task: T) -> Result<Pending<T>, SyncError> {
+        Pending::queue(&self.tasks, task)
+    }
+
+    /// Writes the open group. Called by the thread, or by whoever has no thread running.
+    pub fn sync_group(&self) -> Result<(), SyncError> {
+        let Quiesced { txg, dirty_sets } = self.gate.quiesce();
+        let mut tickets = Vec::new();
+        let synced = self.write_group(txg, &dirty_sets, &mut tickets);
+        match &synced {
+            Ok(()) => {
+                self.gate.synced(txg);
+                tickets.iter().for_each(|ticket| ticket.end(Outcome::Done));
+            }
+            Err(error) => {
+                let cause = error.to_string();
+                self.gate.suspend(&cause);
+                tickets
+                    .iter()
+                    .for_each(|ticket| ticket.end(Outcome::Stopped(cause.clone())));
+            }
+        }
+        synced
+    }
+
+    fn write_group(
+        &self,
+        txg: Txg,
+        dirty_sets: &[Arc<ObjectSet>],
+        tickets: &mut Vec<Arc<Ticket>>,
+    ) -> Result<(), SyncError> {
+        let tx = Transaction::syncing(txg);
+        let context = SyncContext {
+            dsl: &self.dsl,
+            tx: &tx,
+            pool: self,
+        };
+        self.pass.store(1, Ordering::Relaxed);
+        for set in dirty_sets {
+            if let Some(head) = self.dsl.open_head(ObjectId(set.id().0)) {
+                head.sync(&context)?;
+            }
+        }
+        let mut queued = self.tasks.take();
+        tickets.extend(queued.iter().map(|queued| Arc::clone(&queued.ticket)));
+        for Queued { task, ticket } in &mut queued {
+            if let Err(error) = task.check(&context) {
+                ticket.end(Outcome::Refused(error));
+                continue;
+            }
+            task.sync(&context)?;
+        }
+        let worked = context.free_in_background()?;
+        self.has_background_work.store(worked, Ordering::Relaxed);
+        self.free_deferred(&context)?;
+        let root = self.write_metadata(&context)?;
+        self.commit(txg, root)
+    }
+
+    /// Frees what the group before put off.
+    fn free_deferred(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
+        loop {
+            let blocks = context.take_deferred_frees()?;
+            if blocks.is_empty() {
+                return Ok(());
+            }
+            for block in &blocks {
+                self.free_block(block)?;
+            }
+        }
+    }
+
+    /// Writes the meta object set until that changes nothing more; returns its root.
+    fn write_metadata(&self, context: &SyncContext<'_>) -> Result<BlockPointer, SyncError> {
+        let txg = context.txg();
+        for pass in 1..=PASSES_MAX {
+            self.pass.store(pass, Ordering::Relaxed);
+            self.config().update_features(&self.dsl);
+            self.config().store(context)?;
+            if !self.mos.is_dirty_in(txg) && !self.has_unrecorded() {
+                return Ok(self.mos.root());
+            }
+            let recorded = lock(&self.recorder).record(context, &self.space, pass)?;
+            let mut config = self.config();
+            for (vdev, array) in recorded.arrays {
+                if let Some(top) = config.top_mut(vdev) {
+                    top.metaslab_array = Some(array);
+                    config.touch();
+                }
+            }
+            config.update_features(&self.dsl);
+            config.store(context)?;
+            drop(config);
+            let deferred = std::mem::take(&mut *self.deferred());
+            if !deferred.is_empty() {
+                context.defer_frees(&deferred)?;
+            }
+            let policy = MosPolicy::new(&self.dsl, pass);
+            let sink = MosSink::new(self);
+            self.mos.sync(txg, &sink, &policy)?;
+            let exchange = sink.finish()?;
+            context.account_metadata(&exchange.born, &exchange.died)?;
+        }
+        let passes = PASSES_MAX;
+        Err(SyncError::Endless { txg, passes })
+    }
+
+    fn has_unrecorded(&self) -> bool {
+        !self.deferred().is_empty() || self.space.has_unrecorded()
+    }
+}

@@ -1,0 +1,142 @@
+//! The queue of sync tasks.
+
+use super::error::SyncError;
+use cenote_dsl::DslError;
+use cenote_dsl::write::{SyncContext, SyncTask};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Tasks that may wait at once: more than anybody types.
+const TASKS_MAX: usize = 10_000;
+
+/// How a task ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It was carried out and is on disk.
+    Done,
+    /// It was refused, and nothing changed.
+    Refused(DslError),
+    /// The pool stopped before it was on disk.
+    Stopped(String),
+}
+
+/// Where the one who waits for a task finds how it ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ticket {
+    outcome: Mutex<Option<Outcome>>,
+    done: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ticket {
+    /// Tells how the task ended; only the first time counts.
+    pub fn end(&self, outcome: Outcome) {
+        lock(&self.outcome).get_or_insert(outcome);
+        self.done.notify_all();
+    }
+
+    /// Waits for the end.
+    pub fn wait(&self) -> Outcome {
+        let mut outcome = lock(&self.outcome);
+        loop {
+            if let Some(outcome) = outcome.take() {
+                return outcome;
+            }
+            outcome = self
+                .done
+                .wait(outcome)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A task that waits, with the place for its end.
+pub(crate) struct Queued {
+    pub task: Box<dyn SyncTask>,
+    pub ticket: Arc<Ticket>,
+}
+
+/// The tasks of a pool that wait for the next sync.
+#[derive(Default)]
+pub(crate) struct TaskQueue {
+    waiting: Mutex<Vec<Queued>>,
+}
+
+impl std::fmt::Debug for TaskQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TaskQueue({})", lock(&self.waiting).len())
+    }
+}
+
+impl TaskQueue {
+    /// Queues a task.
+    pub fn push(&self, task: Box<dyn SyncTask>) -> Result<Arc<Ticket>, SyncError> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() >= TASKS_MAX {
+            let cause = "too many tasks are waiting".to_owned();
+            return Err(SyncError::Stopped { cause });
+        }
+        let ticket = Arc::new(Ticket::default());
+        waiting.push(Queued {
+            task,
+            ticket: Arc::clone(&ticket),
+        });
+        Ok(ticket)
+    }
+
+    /// Takes all tasks.
+    pub fn take(&self) -> Vec<Queued> {
+        std::mem::take(&mut *lock(&self.waiting))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        lock(&self.waiting).is_empty()
+    }
+}
+
+/// A task whose owner gets it back afterwards.
+struct Shared<T>(Arc<Mutex<Option<T>>>);
+
+impl<T: SyncTask> SyncTask for Shared<T> {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        match &mut *lock(&self.0) {
+            Some(task) => task.check(context),
+            None => Ok(()),
+        }
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        match &mut *lock(&self.0) {
+            Some(task) => task.sync(context),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A queued task, for the one who waits for it.
+pub(crate) struct Pending<T> {
+    task: Arc<Mutex<Option<T>>>,
+    pub ticket: Arc<Ticket>,
+}
+
+impl<T: SyncTask + 'static> Pending<T> {
+    /// Puts a task into the queue.
+    pub fn queue(queue: &TaskQueue, task: T) -> Result<Self, SyncError> {
+        let task = Arc::new(Mutex::new(Some(task)));
+        let ticket = queue.push(Box::new(Shared(Arc::clone(&task))))?;
+        Ok(Self { task, ticket })
+    }
+
+    /// Waits until the task is on disk, and returns it.
+    pub fn wait(self) -> Result<T, SyncError> {
+        match self.ticket.wait() {
+            Outcome::Done => {}
+            Outcome::Refused(error) => return Err(error.into()),
+            Outcome::Stopped(cause) => return Err(SyncError::Stopped { cause }),
+        }
+        let task = lock(&self.task).take();
+        Ok(task.expect("the queue only borrowed it"))
+    }
+}
