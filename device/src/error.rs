@@ -21,6 +21,12 @@ pub enum DeviceError {
         /// The path.
         path: PathBuf,
     },
+    /// Somebody else writes to the device.
+    #[error("{}: in use by another program, or mounted", path.display())]
+    InUse {
+        /// The device's path.
+        path: PathBuf,
+    },
     /// A read failed.
     #[error("{}: reading {length} bytes at {offset:#x}: {source}", path.display())]
     Read {

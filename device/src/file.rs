@@ -8,23 +8,25 @@
 
 use crate::buffer::{AlignedBuf, DIRECT_ALIGNMENT};
 use crate::nature::{check_range, total_length};
-use crate::{Device, DeviceError, DeviceKind, Nature, page_cache};
+use crate::{Device, DeviceError, DeviceKind, Nature, file_write, page_cache};
 use rustix::buffer::spare_capacity;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{IoSliceMut, Seek, SeekFrom};
+use std::io::{IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Bytes per bounced transfer: large enough for a disk, small enough to stay in a CPU cache.
 const BOUNCE_BYTES: usize = 1 << 20;
 
 /// What the system says to a direct transfer that it does not support.
 const INVALID: i32 = Errno::INVAL.raw_os_error();
+/// What it says to a claim on a block device that somebody has.
+const BUSY: i32 = Errno::BUSY.raw_os_error();
 
 /// How to open a file or block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,19 +50,19 @@ impl Default for FileOptions {
 /// A regular file or a block device.
 #[derive(Debug)]
 pub struct FileDevice {
-    path: PathBuf,
-    file: File,
-    size: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    pub(crate) size: u64,
     nature: Nature,
-    writable: bool,
+    pub(crate) writable: bool,
     direct: AtomicBool,
     /// The same file without direct I/O, for ranges that the kernel caches anyway.
     buffered: Option<File>,
     /// Whether the kernel answers what it caches.
     asks_cache: AtomicBool,
-    alignment: Alignment,
+    pub(crate) alignment: Alignment,
     /// Held while a write that does not begin and end on 4 KiB borders reads, changes and writes.
-    unaligned_write: Mutex<()>,
+    pub(crate) unaligned_write: Mutex<()>,
 }
 
 /// Repeats a system call that a signal interrupted.
@@ -73,11 +75,15 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
     }
 }
 
-fn open_file(path: &Path, options: FileOptions) -> std::io::Result<(File, bool)> {
+/// Opens a file, directly if that is wanted and possible; `claims` a block device.
+fn open_file(path: &Path, options: FileOptions, claims: bool) -> std::io::Result<(File, bool)> {
     let open = |direct: bool| {
         let mut flags = OFlags::CLOEXEC;
         if direct {
             flags |= OFlags::DIRECT;
+        }
+        if claims {
+            flags |= OFlags::EXCL;
         }
         let flags = i32::try_from(flags.bits()).expect("open flags are small");
         let mut open = File::options();
@@ -123,7 +129,15 @@ impl FileDevice {
         if !kind.is_file() && !kind.is_block_device() {
             return Err(DeviceError::NotADevice { path: path.into() });
         }
-        let (mut file, direct) = open_file(path, options).map_err(fail)?;
+        let claims = options.writable && kind.is_block_device();
+        let opened = open_file(path, options, claims);
+        let (mut file, direct) = opened.map_err(|error| match error.raw_os_error() {
+            Some(BUSY) if claims => DeviceError::InUse { path: path.into() },
+            _ => fail(error),
+        })?;
+        if options.writable {
+            file_write::lock(&file, path)?;
+        }
         let metadata = file.metadata().map_err(fail)?;
         let (size, nature) = if kind.is_block_device() {
             let logical = rustix::fs::ioctl_blksszget(&file).unwrap_or(512);
@@ -176,17 +190,8 @@ impl FileDevice {
         }
     }
 
-    fn write_error(&self, offset: u64, length: usize, source: std::io::Error) -> DeviceError {
-        DeviceError::Write {
-            path: self.path.clone(),
-            offset,
-            length: length as u64,
-            source,
-        }
-    }
-
     /// Gives up direct I/O for good when `errno` says that the file system refuses it.
-    fn fall_back(&self, errno: Errno) -> bool {
+    pub(crate) fn fall_back(&self, errno: Errno) -> bool {
         if errno != Errno::INVAL || !self.is_direct() {
             return false;
         }
@@ -201,7 +206,7 @@ impl FileDevice {
     }
 
     /// Reads until `buffer` is full or the file ends; says how many bytes it got.
-    fn read_some(&self, offset: u64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    pub(crate) fn read_some(&self, offset: u64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
             let position = offset + done as u64;
@@ -229,7 +234,7 @@ impl FileDevice {
         }
     }
 
-    fn short(&self, offset: u64, wanted: usize, got: usize) -> DeviceError {
+    pub(crate) fn short(&self, offset: u64, wanted: usize, got: usize) -> DeviceError {
         DeviceError::ShortRead {
             path: self.path.clone(),
             offset,
@@ -282,44 +287,8 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Reads what surrounds an unaligned write, lays the new bytes over it, writes it back.
-    fn write_widened(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        let skip = (offset % DIRECT_ALIGNMENT as u64) as usize;
-        let wide = (skip + bytes.len()).next_multiple_of(DIRECT_ALIGNMENT);
-        let start = offset - skip as u64;
-        let available = usize::try_from(self.size - start).unwrap_or(usize::MAX);
-        let mut buffer = AlignedBuf::take(wide);
-        let is_whole = skip == 0 && bytes.len() == wide;
-        let _guard = (!is_whole).then(|| {
-            self.unaligned_write
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        });
-        if !is_whole {
-            let got = self
-                .read_some(start, &mut buffer)
-                .map_err(|errno| self.read_error(start, wide, errno))?;
-            if got < wide.min(available) {
-                return Err(self.short(start, wide.min(available), got));
-            }
-        }
-        buffer[skip..skip + bytes.len()].copy_from_slice(bytes);
-        let result = self
-            .file
-            .write_all_at(&buffer[..wide.min(available)], start);
-        let result = match result {
-            // The tail of a file whose size is no multiple of a sector cannot go directly.
-            Err(error) if wide > available && error.raw_os_error() == Some(INVALID) => {
-                let buffered = File::options().write(true).open(&self.path);
-                buffered.and_then(|file| file.write_all_at(bytes, offset))
-            }
-            result => result,
-        };
-        result.map_err(|source| self.write_error(offset, bytes.len(), source))
-    }
-
-    /// Whether direct I/O reads from `offset` straight into this memory.
-    fn takes_directly(&self, offset: u64, bytes: &[u8]) -> bool {
+    /// Whether direct I/O goes between `offset` and this memory without a copy.
+    pub(crate) fn takes_directly(&self, offset: u64, bytes: &[u8]) -> bool {
         let Alignment {
             offset: border,
             memory,
@@ -327,15 +296,6 @@ impl FileDevice {
         offset.is_multiple_of(border)
             && (bytes.len() as u64).is_multiple_of(border)
             && (bytes.as_ptr().addr() as u64).is_multiple_of(memory)
-    }
-
-    fn check_writable(&self) -> Result<(), DeviceError> {
-        if self.writable {
-            return Ok(());
-        }
-        Err(DeviceError::ReadOnly {
-            path: self.path.clone(),
-        })
     }
 }
 
@@ -347,8 +307,8 @@ fn is_aligned(offset: u64, bytes: &[u8]) -> bool {
 
 /// The borders in a file and in memory that a direct read must keep, in bytes.
 #[derive(Clone, Copy, Debug)]
-struct Alignment {
-    offset: u64,
+pub(crate) struct Alignment {
+    pub(crate) offset: u64,
     memory: u64,
 }
 
@@ -444,27 +404,15 @@ impl Device for FileDevice {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.check_writable()?;
-        check_range(&self.path, self.size, offset, bytes.len() as u64)?;
-        if !self.is_direct() || is_aligned(offset, bytes) {
-            return self
-                .file
-                .write_all_at(bytes, offset)
-                .map_err(|source| self.write_error(offset, bytes.len(), source));
-        }
-        let mut done = 0;
-        while done < bytes.len() {
-            let position = offset + done as u64;
-            let skip = (position % DIRECT_ALIGNMENT as u64) as usize;
-            let piece = (bytes.len() - done).min(BOUNCE_BYTES - skip);
-            self.write_widened(position, &bytes[done..done + piece])?;
-            done += piece;
-        }
-        Ok(())
+        self.write_bytes(offset, bytes)
+    }
+
+    fn write_vectored(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        self.write_buffers(offset, buffers)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        self.check_writable()?;
+        self.check_writable(0, 0)?;
         self.file.sync_data().map_err(|source| DeviceError::Flush {
             path: self.path.clone(),
             source,
@@ -473,8 +421,7 @@ impl Device for FileDevice {
 
     /// Punches a hole. A file system or device that cannot is left alone without an error.
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
-        self.check_writable()?;
-        check_range(&self.path, self.size, offset, length)?;
+        self.check_writable(offset, length)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match retry(|| rustix::fs::fallocate(&self.file, flags, offset, length)) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
@@ -489,6 +436,15 @@ impl Device for FileDevice {
 
     fn nature(&self) -> Nature {
         self.nature
+    }
+
+    fn physical_block_size(&self) -> u32 {
+        let logical = self.nature.logical_block_size;
+        if self.nature.kind != DeviceKind::Block {
+            return logical;
+        }
+        let physical = rustix::fs::ioctl_blkpbszget(&self.file);
+        physical.map_or(logical, |physical| physical.max(logical))
     }
 
     fn path(&self) -> &Path {
@@ -516,17 +472,19 @@ mod tests {
     }
 
     /// The file opened writable in each way: direct with and without the kernel's cache, buffered.
-    fn all_ways(path: &Path) -> [FileDevice; 3] {
-        let open = |direct| {
+    /// One after the other, since an open one is locked.
+    fn all_ways(path: &Path) -> impl Iterator<Item = FileDevice> {
+        (0..3).map(move |way| {
             let options = FileOptions {
                 writable: true,
-                direct,
+                direct: way < 2,
             };
-            FileDevice::open(path, options).expect("a file")
-        };
-        let bypassing = open(true);
-        bypassing.asks_cache.store(false, Ordering::Relaxed);
-        [open(true), bypassing, open(false)]
+            let device = FileDevice::open(path, options).expect("a file that nobody writes to");
+            if way == 1 {
+                device.asks_cache.store(false, Ordering::Relaxed);
+            }
+            device
+        })
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod buffer;
 mod error;
 mod faulty;
 mod file;
+mod file_write;
 mod memory;
 mod nature;
 mod opener;

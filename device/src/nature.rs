@@ -2,7 +2,7 @@
 
 use crate::DeviceError;
 use std::fmt::Debug;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 
 /// What a device is made of.
@@ -60,6 +60,15 @@ pub trait Device: Debug + Send + Sync {
 
     /// Writes all of `bytes` at `offset`. Durable only after [`Self::flush`].
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// Writes the buffers one after the other from `offset` on, at best at once.
+    fn write_vectored(&self, mut offset: u64, buffers: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        for buffer in buffers {
+            self.write_at(offset, buffer)?;
+            offset = offset.saturating_add(buffer.len() as u64);
+        }
+        Ok(())
+    }
 
     /// Returns once everything written before is durable.
     fn flush(&self) -> Result<(), DeviceError>;

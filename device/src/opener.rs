@@ -32,6 +32,17 @@ pub trait Opener: Debug + Send + Sync {
     /// Opens the device at `path`.
     fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError>;
 
+    /// Opens the device at `path` for writing too, and locks it: nobody else may write to it
+    /// until it is closed.
+    ///
+    /// # Errors
+    /// [`DeviceError::InUse`] if somebody does already; [`DeviceError::ReadOnly`] from an opener
+    /// that only reads.
+    fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        let path = path.into();
+        Err(DeviceError::ReadOnly { path })
+    }
+
     /// The files and block devices of a directory, sorted by path; `None` if `path` is none.
     ///
     /// Symbolic links are followed, subdirectories and everything else left out.
@@ -48,6 +59,14 @@ pub struct SystemOpener {
 impl Opener for SystemOpener {
     fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
         Ok(Arc::new(FileDevice::open(path, self.options)?))
+    }
+
+    fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        let options = FileOptions {
+            writable: true,
+            ..self.options
+        };
+        Ok(Arc::new(FileDevice::open(path, options)?))
     }
 
     fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {

@@ -2,7 +2,7 @@
 
 use crate::nature::{check_range, total_length};
 use crate::{Device, DeviceError, Nature};
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,6 +69,12 @@ impl Device for WindowDevice {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.inner
             .write_at(self.translate(offset, bytes.len() as u64)?, bytes)
+    }
+
+    fn write_vectored(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        self.inner
+            .write_vectored(self.translate(offset, length)?, buffers)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

@@ -9,6 +9,7 @@ use crate::leaf::{Leaf, Place};
 use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
 use cenote_device::{Device, DeviceError};
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Writes that may fail in a row before the leaf is given up.
@@ -120,9 +121,20 @@ impl Leaf {
         }
     }
 
-    /// Writes `bytes`, which belong to `txg`, at `place`.
-    pub(crate) fn write(&self, place: Place, bytes: &[u8], txg: Txg) -> Result<(), LeafProblem> {
-        self.write_raw(place.on_device(), bytes, txg)
+    /// Writes `slices`, which belong to `txg`, one after the other from `place` on.
+    pub(crate) fn write(
+        &self,
+        place: Place,
+        slices: &[IoSlice<'_>],
+        txg: Txg,
+    ) -> Result<(), LeafProblem> {
+        let device = self.writable_device()?;
+        self.written.begin(txg);
+        self.counters.write_operations.add(1);
+        self.judge(device.write_vectored(place.on_device(), slices))?;
+        let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
+        self.counters.write_bytes.add(bytes);
+        Ok(())
     }
 
     /// Writes `bytes` at a byte of the device: labels are outside of the allocatable area.
@@ -173,11 +185,14 @@ mod tests {
         let device = Arc::new(FaultyDevice::new(Arc::new(memory)));
         let opened = Some(Arc::clone(&device) as Arc<dyn Device>);
         let leaf = Leaf::new(0, opened, VdevState::Healthy, VdevAux::None);
-        assert!(leaf.write(Place::at(0), &[1; 512], Txg(5)).is_ok());
+        assert!(
+            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(5))
+                .is_ok()
+        );
         assert!(leaf.flush().is_ok());
         for _ in 0..WRITE_FAILURES_MAX {
             assert!(!leaf.written.is_hopeless());
-            let beyond = leaf.write(Place::at(1 << 30), &[1; 512], Txg(6));
+            let beyond = leaf.write(Place::at(1 << 30), &[IoSlice::new(&[1; 512])], Txg(6));
             assert!(beyond.is_err());
         }
         assert!(leaf.written.is_hopeless());
@@ -189,7 +204,10 @@ mod tests {
         assert!(leaf.written.take_missed_changed());
         assert!(!leaf.written.take_missed_changed());
         assert!(leaf.written.set_faulted());
-        assert!(leaf.write(Place::at(0), &[1; 512], Txg(8)).is_err());
+        assert!(
+            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(8))
+                .is_err()
+        );
         assert_eq!(leaf.live_state().0, VdevState::Faulted);
         assert_eq!(
             leaf.counters.write_errors.get(),

@@ -17,6 +17,7 @@ use cenote_base::Txg;
 use cenote_codec::parity;
 use cenote_device::{AlignedBuf, BlockBuffer};
 use cenote_ondisk::Dva;
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -111,18 +112,31 @@ impl PreparedWrite {
         })
     }
 
-    /// Copies a fragment's bytes to `out`, which has its length.
-    pub(crate) fn copy(&self, fragment: &Fragment, out: &mut [u8]) {
+    /// Adds a fragment's bytes to `out`, as many slices as they are in.
+    pub(crate) fn slices<'a>(&'a self, fragment: &Fragment, out: &mut Vec<IoSlice<'a>>) {
         let source: &[u8] = match (fragment.bytes, &self.parity) {
             (Bytes::Data(start), _) => self.write.data.get(start..).unwrap_or(&[]),
             (Bytes::Parity(start), Some(parity)) => &parity[start..],
             _ => &[],
         };
-        let length = source.len().min(out.len());
-        out[..length].copy_from_slice(&source[..length]);
-        out[length..].fill(0);
+        let length = source.len().min(fragment.length);
+        if length > 0 {
+            out.push(IoSlice::new(&source[..length]));
+        }
+        let mut left = fragment.length - length;
+        while left > 0 {
+            let zeros = left.min(ZEROS.0.len());
+            out.push(IoSlice::new(&ZEROS.0[..zeros]));
+            left -= zeros;
+        }
     }
 }
+
+/// Zeros on a page's border, which devices take without a copy.
+#[repr(align(4096))]
+struct Zeros([u8; 64 << 10]);
+
+static ZEROS: Zeros = Zeros([0; 64 << 10]);
 
 impl Vdevs {
     /// Splits a block into what goes to which leaf and computes its parity.

@@ -10,7 +10,7 @@ use crate::leaf::Place;
 use crate::vdevs::Vdevs;
 use crate::write::{Bytes, Fragment, PreparedWrite};
 use cenote_base::Txg;
-use cenote_device::AlignedBuf;
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -116,16 +116,12 @@ impl Vdevs {
     pub fn write_chunk(&self, plan: &WritePlan, chunk: usize) {
         let fragments = plan.chunk(chunk);
         let (first_write, first) = &fragments[0];
-        let length = fragments.iter().map(|(_, fragment)| fragment.length).sum();
-        let mut buffer = AlignedBuf::take(length);
-        let mut rest = &mut buffer[..];
+        let mut slices = Vec::with_capacity(fragments.len());
         for (write, fragment) in fragments {
-            let (out, after) = rest.split_at_mut(fragment.length);
-            plan.writes[*write].copy(fragment, out);
-            rest = after;
+            plan.writes[*write].slices(fragment, &mut slices);
         }
         let txg = plan.writes[*first_write].write.txg;
-        match self.write_leaf(first.leaf, first.place, &buffer, txg) {
+        match self.write_leaf(first.leaf, first.place, &slices, txg) {
             Ok(()) => {
                 for (write, fragment) in fragments {
                     let is_data = matches!(fragment.bytes, Bytes::Data(_) | Bytes::Parity(_));
@@ -152,13 +148,13 @@ impl Vdevs {
         &self,
         leaf: usize,
         place: Place,
-        bytes: &[u8],
+        slices: &[IoSlice<'_>],
         txg: Txg,
     ) -> Result<(), LeafProblem> {
         let leaf_written = &self.tree.leaves[leaf];
         let result = leaf_written
-            .write(place, bytes, txg)
-            .or_else(|_| leaf_written.write(place, bytes, txg));
+            .write(place, slices, txg)
+            .or_else(|_| leaf_written.write(place, slices, txg));
         if result.is_err() && leaf_written.written.is_hopeless() {
             self.give_up(leaf);
         }
