@@ -209,6 +209,12 @@ impl BlockCache {
         }
     }
 
+    /// Forgets the decoded copy of a block that is unlikely to be wanted again soon; it stays as
+    /// stored. The next block decoded then finds warm memory.
+    pub fn give_up_decoded(&self, pointer: &BlockPointer) {
+        self.decoded.remove(&id_of(pointer));
+    }
+
     /// Forgets all decoded copies: called when a key is unloaded.
     pub fn forget_decoded(&self) {
         self.decoded.clear();

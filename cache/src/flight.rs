@@ -2,7 +2,8 @@
 
 use crate::BlockId;
 use crate::hash::BlockHashState;
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The blocks being read now.
@@ -12,12 +13,9 @@ pub(crate) struct Flights {
     landed: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct Reading {
-    blocks: HashSet<BlockId, BlockHashState>,
-    /// How many wait for a flight to land: usually none, and then nobody need be woken.
-    waiting: usize,
-}
+/// The blocks with the number of those who wait for each: usually none, and then nobody need be
+/// woken.
+type Reading = HashMap<BlockId, usize, BlockHashState>;
 
 /// The duty to read a block; others wait until it is dropped.
 #[derive(Debug)]
@@ -35,41 +33,48 @@ impl Flights {
     /// `None`: the block is then in the cache, unless the read failed.
     pub(crate) fn begin(&self, id: BlockId) -> Option<Flight<'_>> {
         let mut reading = self.lock();
-        if reading.blocks.insert(id) {
-            return Some(Flight { flights: self, id });
+        match reading.entry(id) {
+            Entry::Vacant(entry) => {
+                entry.insert(0);
+                return Some(Flight { flights: self, id });
+            }
+            Entry::Occupied(mut entry) => *entry.get_mut() += 1,
         }
-        reading.waiting += 1;
-        while reading.blocks.contains(&id) {
+        // Should the next flight to the same block begin meanwhile, its end serves as well.
+        while reading.contains_key(&id) {
             reading = self
                 .landed
                 .wait(reading)
                 .unwrap_or_else(PoisonError::into_inner);
+            // A later flight does not know who waits since the one before.
+            if let Some(waiting) = reading.get_mut(&id) {
+                *waiting = (*waiting).max(1);
+            }
         }
-        reading.waiting -= 1;
         None
     }
 
     /// Begins to read `id`, unless another thread does so already.
     pub(crate) fn try_begin(&self, id: BlockId) -> Option<Flight<'_>> {
         // A flight made in vain would end the other thread's when dropped, so none is made.
-        let is_new = self.lock().blocks.insert(id);
-        is_new.then(|| Flight { flights: self, id })
+        let mut reading = self.lock();
+        let Entry::Vacant(entry) = reading.entry(id) else {
+            return None;
+        };
+        entry.insert(0);
+        Some(Flight { flights: self, id })
     }
 
     /// Whether a read of `id` is under way.
     pub(crate) fn contains(&self, id: &BlockId) -> bool {
-        self.lock().blocks.contains(id)
+        self.lock().contains_key(id)
     }
 }
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let mut reading = self.flights.lock();
-        let removed = reading.blocks.remove(&self.id);
-        assert!(removed, "a flight ends once");
-        let is_awaited = reading.waiting > 0;
-        drop(reading);
-        if is_awaited {
+        let waiting = self.flights.lock().remove(&self.id);
+        if waiting.expect("a flight ends once") > 0 {
             self.flights.landed.notify_all();
         }
     }
@@ -93,5 +98,31 @@ mod tests {
         assert!(flights.contains(&id), "it still flies");
         drop(flight);
         assert!(!flights.contains(&id));
+    }
+
+    #[test]
+    fn all_who_wait_are_woken_and_only_by_their_block() {
+        let flights = Flights::default();
+        let id = |n| BlockId {
+            dva: [8, n],
+            birth: 7,
+        };
+        let (flight, other) = (flights.try_begin(id(1)), flights.try_begin(id(2)));
+        std::thread::scope(|scope| {
+            let waiters: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| flights.begin(id(1)).is_none()))
+                .collect();
+            while flights.lock().get(&id(1)) != Some(&4) {
+                std::thread::yield_now();
+            }
+            drop(other);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+            drop(flight);
+            for waiter in waiters {
+                assert!(waiter.join().expect("no panic"), "the block has been read");
+            }
+        });
+        assert!(flights.lock().is_empty());
     }
 }

@@ -11,6 +11,11 @@
 //! lists   [1] [2..3] [4..7] ... [512]   chunks by the length of their longest free run
 //! ```
 //!
+//! Fresh chunks are filled with pages at once, outside of the lock. In a virtual machine whose host
+//! takes back what its guest left free, huge pages are of all memory the slowest to get: the host
+//! finds each of their 512 pages anew. So the time is taken, and where a huge page is slow the next
+//! chunks do with small ones, which the guest has at hand.
+//!
 //! Invariants: a chunk is in the list of its longest free run, and in none when it is full; no
 //! page is in two runs. A chunk that is free as a whole goes back to the kernel, but for a few.
 //! A run longer than half a chunk is a mapping of its own.
@@ -24,7 +29,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
@@ -91,6 +98,33 @@ fn arena() -> MutexGuard<'static, Arena> {
     ARENA.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A huge page that takes longer, 2 GB/s, is not worth having.
+const HUGE_TIME_MAX: Duration = Duration::from_millis(1);
+/// Chunks that do with small pages before the next huge one is tried: half a gigabyte.
+const SMALL_CHUNKS: u32 = 256;
+
+/// Chunks that are still to do with small pages.
+static SMALL_LEFT: AtomicU32 = AtomicU32::new(0);
+
+/// Fills a fresh mapping with pages, huge ones if those are quickly had.
+fn populate(base: NonNull<u8>, length: usize) {
+    let less = |left: u32| left.checked_sub(1);
+    let order = Ordering::Relaxed;
+    let huge = SMALL_LEFT.fetch_update(order, order, less).is_err();
+    // SAFETY: the caller mapped the range and nobody else knows it yet; advice changes no contents.
+    // A kernel that does not know it refuses, and the pages come when they are touched.
+    let advise = |advice| unsafe { rustix::mm::madvise(base.as_ptr().cast(), length, advice) };
+    if huge {
+        let _ = advise(Advice::LinuxHugepage);
+    }
+    let start = Instant::now();
+    let _ = advise(Advice::LinuxPopulateWrite);
+    let chunks = u32::try_from(length / CHUNK).unwrap_or(u32::MAX);
+    if huge && start.elapsed() > HUGE_TIME_MAX.saturating_mul(chunks) {
+        SMALL_LEFT.store(SMALL_CHUNKS, order);
+    }
+}
+
 /// Maps `length` bytes of zeros, a multiple of a chunk, at a multiple of a chunk.
 fn map(length: usize) -> Option<NonNull<u8>> {
     assert!(length > 0 && length.is_multiple_of(CHUNK));
@@ -109,10 +143,9 @@ fn map(length: usize) -> Option<NonNull<u8>> {
     }
     // SAFETY: as for the head; the tail has at least the bytes that the head has not.
     unsafe { unmap(end, CHUNK - skip) };
-    // SAFETY: the range is mapped and ours; the advice changes no contents. Where the kernel has
-    // no huge pages it refuses, and all goes on with small ones.
-    let _ = unsafe { rustix::mm::madvise(base.cast::<c_void>(), length, Advice::LinuxHugepage) };
-    NonNull::new(base)
+    let base = NonNull::new(base)?;
+    populate(base, length);
+    Some(base)
 }
 
 /// Gives pages back to the kernel.
@@ -246,26 +279,27 @@ impl Arena {
             }
         }
         let surely = self.lists[maybe + 1..].iter().find_map(|list| list.last());
-        if let Some(index) = surely {
-            return Some(*index);
-        }
-        let chunk = Some(Chunk::new()?);
+        surely.copied()
+    }
+
+    /// Adds a chunk that is free as a whole.
+    fn add(&mut self, chunk: Chunk) -> usize {
         let index = match self.vacant.pop() {
             Some(index) => {
-                self.chunks[index] = chunk;
+                self.chunks[index] = Some(chunk);
                 index
             }
             None => {
-                self.chunks.push(chunk);
+                self.chunks.push(Some(chunk));
                 self.chunks.len() - 1
             }
         };
         self.enter_list(index);
-        Some(index)
+        index
     }
 
-    fn take(&mut self, pages: usize) -> Option<PageRun> {
-        let index = self.chunk_with(pages)?;
+    /// Cuts a run out of a chunk that has one so long.
+    fn cut(&mut self, index: usize, pages: usize) -> PageRun {
         self.leave_list(index);
         let chunk = self.chunk(index);
         let first = chunk.find(pages).expect("its longest run is long enough");
@@ -274,7 +308,7 @@ impl Arena {
         let base = unsafe { chunk.base.add(first * PAGE) };
         self.enter_list(index);
         let home = Home::Chunk { index, first };
-        Some(PageRun { base, pages, home })
+        PageRun { base, pages, home }
     }
 
     fn give_back(&mut self, index: usize, first: usize, pages: usize) {
@@ -298,7 +332,15 @@ impl PageRun {
     pub(crate) fn take(bytes: usize) -> Option<Self> {
         let pages = bytes.div_ceil(PAGE).max(1);
         if pages <= SHARED_PAGES_MAX {
-            return arena().take(pages);
+            let mut known = arena();
+            if let Some(index) = known.chunk_with(pages) {
+                return Some(known.cut(index, pages));
+            }
+            drop(known);
+            let chunk = Chunk::new()?;
+            let mut known = arena();
+            let index = known.add(chunk);
+            return Some(known.cut(index, pages));
         }
         let length = bytes.checked_next_multiple_of(CHUNK)?;
         let base = map(length)?;

@@ -3,9 +3,17 @@
 //! A *stream* is a reader expected at some block of some object. When it comes, the distance
 //! read ahead doubles, up to a limit; when it does not, the stream is forgotten in time. The
 //! reads are jobs for the cache's workers: they fill the cache and bother nobody if they fail.
+//!
+//! Jobs come one by one, as the reader moves on: a burst of them would take the processors from
+//! the reader, and leave them idle until the next.
+//!
+//! An object that is larger than the cache of decoded blocks gains nothing from it: at its second
+//! reading the blocks wanted next are always those just dropped. So its decoded copies are given
+//! up behind the reader, and the memory that they were in, still warm, takes the next ones.
 
 use crate::object::Object;
 use cenote_base::{BlockId, ObjectId};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// Streams remembered per object set.
@@ -14,6 +22,8 @@ const STREAMS_MAX: usize = 16;
 const AHEAD_BYTES_MIN: u64 = 256 << 10;
 /// And ends with this much: enough to keep a disk's queue full for some milliseconds.
 const AHEAD_BYTES_MAX: u64 = 16 << 20;
+/// Bytes that one job reads ahead.
+const JOB_BYTES: u64 = 1 << 20;
 /// Never more than a quarter of the decoded cache, or reading ahead would push out itself.
 const CACHE_SHARE: u64 = 4;
 
@@ -26,6 +36,22 @@ struct Stream {
     ahead: u64,
     /// Bytes to stay ahead.
     distance: u64,
+    /// The first block whose decoded copy was not given up yet.
+    kept: u64,
+}
+
+/// What a read of a stream leads to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Advance {
+    /// Blocks to read ahead, both ends included.
+    ahead: Option<(u64, u64)>,
+    /// Blocks that the reader has left behind.
+    behind: Range<u64>,
+}
+
+/// Blocks of one job: about a megabyte, small enough to share out, large enough to be worth it.
+fn blocks_per_job(block_size: u64) -> u64 {
+    (JOB_BYTES / block_size).max(1)
 }
 
 /// The readers of one object set, most lately seen last.
@@ -40,7 +66,9 @@ impl Streams {
         if object.dnode().block_id_max.0 == 0 {
             return;
         }
-        let Some((from, to)) = self.advance(object, first.0, last.0) else {
+        let advance = self.advance(object, first.0, last.0);
+        give_up(object, advance.behind);
+        let Some((from, to)) = advance.ahead else {
             return;
         };
         let fetch = |from: u64, to: u64| {
@@ -52,8 +80,7 @@ impl Streams {
                 }
             }
         };
-        // About a megabyte a job: small enough to share out, large enough to be worth it.
-        let step = (1 << 20) / object.dnode().data_block_size.min(1 << 20);
+        let step = blocks_per_job(object.dnode().data_block_size);
         let mut from = from;
         while from <= to {
             let end = to.min(from + step - 1);
@@ -70,8 +97,8 @@ impl Streams {
         }
     }
 
-    /// The blocks to read ahead now, if any.
-    fn advance(&self, object: &Object, first: u64, last: u64) -> Option<(u64, u64)> {
+    /// Notes a read and says what is to be done about it.
+    fn advance(&self, object: &Object, first: u64, last: u64) -> Advance {
         let size = object.dnode().data_block_size;
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         // A read may begin inside the block that the one before ended in.
@@ -87,8 +114,9 @@ impl Streams {
                 next,
                 ahead: last + 1,
                 distance,
+                kept: first,
             });
-            return None;
+            return Advance::default();
         };
         let mut stream = streams.remove(position);
         let limit = AHEAD_BYTES_MAX.min(object.set().cache().decoded_limit() / CACHE_SHARE);
@@ -98,13 +126,35 @@ impl Streams {
         stream.next = last + 1;
         stream.ahead = stream.ahead.max(last + 1);
         let target = (last + stream.distance / size).min(object.dnode().block_id_max.0);
-        // Top up when half of the distance is used, not block by block.
-        let due = stream.ahead <= last + 1 + stream.distance / size / 2;
-        let range = (due && target >= stream.ahead).then_some((stream.ahead, target));
-        if let Some((_, to)) = range {
+        // A whole job at a time, not block by block, but for short distances and the object's end.
+        let is_end = target == object.dnode().block_id_max.0;
+        let step = blocks_per_job(size).min((stream.distance / size / 2).max(1));
+        let is_due = target.saturating_add(1).saturating_sub(stream.ahead) >= step || is_end;
+        let ahead = (is_due && target >= stream.ahead).then_some((stream.ahead, target));
+        if let Some((_, to)) = ahead {
             stream.ahead = to + 1;
         }
+        // The block that this read begins in may have been read in part by the one before.
+        let behind = stream.kept..first.max(stream.kept);
+        stream.kept = behind.end;
         streams.push(stream);
-        range
+        Advance { ahead, behind }
+    }
+}
+
+/// Gives up the decoded copies of blocks of an object that is too large for them.
+fn give_up(object: &Object, blocks: Range<u64>) {
+    let dnode = object.dnode();
+    let blocks_all = dnode.block_id_max.0.saturating_add(1);
+    let size = blocks_all.saturating_mul(dnode.data_block_size);
+    let cache = object.set().cache();
+    if blocks.is_empty() || size <= cache.decoded_limit() {
+        return;
+    }
+    let (first, last) = (BlockId(blocks.start), BlockId(blocks.end - 1));
+    // The indirect blocks are cached: the same pointers were wanted a moment ago.
+    let pointers = object.data_pointers(first, last).unwrap_or_default();
+    for pointer in pointers.iter().filter(|pointer| !pointer.is_hole()) {
+        cache.give_up_decoded(pointer);
     }
 }
