@@ -2,7 +2,7 @@
 
 use crate::accounting::OwnerHook;
 use crate::error::DmuError;
-use crate::live::{DirtySpill, LiveObject, LiveSet, lock};
+use crate::live::{DirtySpill, GENERATION_BYTES, LiveObject, LiveSet, lock};
 use crate::object::Object;
 use crate::object_set::{Committed, OBJECT_ID_MAX, ObjectSet, SpecialObject};
 use crate::txg::{Transaction, TxgGate};
@@ -233,12 +233,13 @@ impl ObjectSet {
             }
             let next = match numbers.block {
                 None => 0,
-                Some(_) if numbers.freed >= crate::live::FREED_MIN => 0,
+                Some(_) if numbers.is_worth_a_new_search() => 0,
                 Some(block) => block + 1,
             };
             if next == 0 {
-                numbers.freed = 0;
+                (numbers.freed, numbers.searched) = (0, 0);
             }
+            numbers.searched += 1;
             let block = self.block_with_room(next)?;
             if block * per_block > OBJECT_ID_MAX {
                 return Err(self.bad_new(ObjectId(0), "all object numbers are taken"));
@@ -426,7 +427,8 @@ impl ObjectSet {
             generation.blocks.clear();
             generation.freed = Default::default();
             generation.spill = DirtySpill::Removed;
-            let bytes = std::mem::take(&mut generation.dirty_bytes);
+            let bytes = generation.dirty_bytes - GENERATION_BYTES;
+            generation.dirty_bytes = GENERATION_BYTES;
             if is_new {
                 self.note_dirty(tx, Some(&object))?;
             }

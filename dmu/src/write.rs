@@ -5,7 +5,9 @@
 //! no more.
 
 use crate::error::DmuError;
-use crate::live::{Dirty, DirtySpill, Generation, LiveObject, LiveSet, LiveState, Place};
+use crate::live::{
+    Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveSet, LiveState, Place,
+};
 use crate::object::Object;
 use crate::object_set::ObjectSet;
 use crate::txg::Transaction;
@@ -389,7 +391,8 @@ impl Object {
                     *contents = resized(contents, length);
                 }
             }
-            generation.dirty_bytes = generation.blocks.values().map(bytes_of).sum();
+            generation.dirty_bytes =
+                GENERATION_BYTES + generation.blocks.values().map(bytes_of).sum::<u64>();
             let dnode = generation.dnode.as_mut().expect("the object exists");
             Arc::make_mut(dnode).data_block_size = size;
             (before, generation.dirty_bytes)

@@ -7,8 +7,10 @@ mod numbers;
 mod object;
 mod ranges;
 
-pub(crate) use numbers::{FREED_MIN, Numbers};
-pub(crate) use object::{Dirty, DirtySpill, Generation, LiveObject, LiveState, Place};
+pub(crate) use numbers::Numbers;
+pub(crate) use object::{
+    Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveState, Place,
+};
 
 use crate::accounting::OwnerHook;
 use crate::txg::TxgGate;
@@ -142,7 +144,12 @@ impl LiveSet {
     }
 
     /// Notes that `object` has changes in `txg`; says whether the set had none in it before.
+    ///
+    /// Called once for each generation, whose memory it accounts.
     pub(crate) fn add_dirty(&self, txg: Txg, object: Option<&Arc<LiveObject>>) -> bool {
+        if object.is_some() {
+            self.add_dirty_bytes(GENERATION_BYTES);
+        }
         let mut list = self.dirty_list(txg);
         list.objects.extend(object.cloned());
         !std::mem::replace(&mut list.is_registered, true)

@@ -13,12 +13,19 @@ pub(crate) struct Numbers {
     pub(crate) taken: Vec<bool>,
     /// Objects freed since the last search from the beginning.
     pub(crate) freed: u64,
+    /// Blocks looked at since then.
+    pub(crate) searched: u64,
 }
 
 /// So many frees make it worth to look at the beginning again.
-pub(crate) const FREED_MIN: u64 = 64;
+const FREED_MIN: u64 = 64;
 
 impl Numbers {
+    /// Whether enough was freed to begin again: as much as the last search cost at least.
+    pub(crate) fn is_worth_a_new_search(&self) -> bool {
+        self.freed >= FREED_MIN.max(self.searched)
+    }
+
     /// Takes `slots` free slots in a row of the current block; returns the first.
     pub(crate) fn take(&mut self, slots: usize) -> Option<usize> {
         self.block?;

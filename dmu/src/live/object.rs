@@ -47,6 +47,9 @@ pub(crate) struct Generation {
     pub(crate) dirty_bytes: u64,
 }
 
+/// Memory that a generation takes beside its blocks: dnode, maps, lists; rounded up.
+pub(crate) const GENERATION_BYTES: u64 = 1024;
+
 impl Generation {
     pub(crate) fn new(txg: Txg, dnode: Option<Arc<Dnode>>) -> Self {
         Self {
@@ -56,7 +59,7 @@ impl Generation {
             blocks: BTreeMap::new(),
             freed: Ranges::default(),
             spill: DirtySpill::Unchanged,
-            dirty_bytes: 0,
+            dirty_bytes: GENERATION_BYTES,
         }
     }
 

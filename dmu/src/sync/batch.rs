@@ -14,8 +14,10 @@ use cenote_io::WriteRequest;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::sync::Arc;
 
-/// Contents in one call: enough to keep all cores and devices busy for some milliseconds.
-const BATCH_BYTES: usize = 32 << 20;
+/// Contents of data in one call: the sink is idle for a moment between two, so they are few.
+const BATCH_BYTES: usize = 128 << 20;
+/// Contents of metadata in one call, which are made for it.
+const BATCH_BYTES_METADATA: usize = 16 << 20;
 /// Blocks in one call, which bounds the overhead of many small ones.
 const BATCH_BLOCKS: usize = 8192;
 
@@ -87,7 +89,11 @@ impl<'a, 'w> Batch<'a, 'w> {
             contents,
             old,
         });
-        if self.bytes >= BATCH_BYTES || self.entries.len() >= BATCH_BLOCKS {
+        let bytes_max = match self.live.is_empty() {
+            true => BATCH_BYTES_METADATA,
+            false => BATCH_BYTES,
+        };
+        if self.bytes >= bytes_max || self.entries.len() >= BATCH_BLOCKS {
             self.flush(jobs)?;
         }
         Ok(())
