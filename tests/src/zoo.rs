@@ -250,7 +250,10 @@ pub fn mutant(
     let mut random = Random::new(start.wrapping_add(number));
     match structure {
         Some(structure) if random.below(4) > 0 => {
-            let mut mutant = structure.mutant(&mut random)?;
+            let mut mutant = match number % 8 {
+                7 => structure.aimed_mutant(&mut random)?,
+                _ => structure.mutant(&mut random)?,
+            };
             mutant.is_structural = true;
             Ok(mutant)
         }

@@ -33,6 +33,32 @@ fn checkpoint_rewound() -> Result<()> {
     compare_imported(&golden, &import, &wanted)
 }
 
+/// Inside a directory of a project with limits `df` shows these, as with OpenZFS: the kernel asks
+/// at the file that the caller named.
+#[test]
+fn project_limits_show_in_statfs() -> Result<()> {
+    let Some(golden) = Golden::find("quotas")? else {
+        return Ok(());
+    };
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let cenote = Cenote::new()?;
+    let import = Import::of(&golden);
+    pool::import(&cenote, &golden, &golden.devices()?, &import)?;
+    let directory = pool::mount(&cenote, "gold_quotas/users")?;
+    let whole = rustix::fs::statvfs(&directory)?;
+    let project = rustix::fs::statvfs(directory.join("proj"))?;
+    pool::unmount(&cenote, &directory)?;
+    cenote.ok("zpool export gold_quotas")?;
+    // The manifest's line of project 77: 14848 of 5 MiB, 5 of 30 objects.
+    let shown = (project.f_blocks * project.f_frsize, project.f_bfree);
+    assert_eq!(shown, (5 << 20, ((5 << 20) - 14848) / project.f_frsize));
+    assert_eq!((project.f_files, project.f_ffree), (30, 25));
+    assert!(whole.f_files > 1000 && whole.f_blocks > project.f_blocks);
+    Ok(())
+}
+
 fn compare_imported(golden: &Golden, import: &Import, wanted: &Datasets) -> Result<()> {
     if !pool::can_mount() {
         return Ok(());

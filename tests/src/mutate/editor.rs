@@ -5,6 +5,7 @@ use super::labels::Labels;
 use super::tree::{Node, Tree};
 use super::{Devices, Write};
 use anyhow::{Context, Result, ensure};
+use cenote_base::Txg;
 use cenote_codec::{Endian, checksum};
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, wire};
 use std::collections::BTreeMap;
@@ -48,7 +49,11 @@ pub(super) struct Editor<'a> {
     labels: &'a Labels,
     tree: &'a Tree,
     free: &'a FreeSpace,
+    /// Where the next block goes.
+    cursor: u64,
     changed: BTreeMap<usize, Vec<u8>>,
+    /// Writes of blocks that are no node's.
+    extra: Vec<Write>,
 }
 
 impl<'a> Editor<'a> {
@@ -64,8 +69,26 @@ impl<'a> Editor<'a> {
             labels,
             tree,
             free,
+            cursor: free.start,
             changed: BTreeMap::new(),
+            extra: Vec::new(),
         }
+    }
+
+    /// Space for a block of `size` bytes that may hold its own address.
+    pub fn reserve(&mut self, size: u64, birth: Txg) -> Result<Dva> {
+        let vdev = &self.labels.tops[self.free.vdev];
+        let size = size.next_multiple_of(1 << vdev.ashift);
+        let offset = vdev.allocate(&mut self.cursor, self.free.end, size, birth)?;
+        Ok(Dva::new(vdev.id, offset, vdev.allocated(size, birth)))
+    }
+
+    /// Writes `content` to reserved space.
+    pub fn fill(&mut self, dva: Dva, mut content: Vec<u8>, birth: Txg) {
+        let vdev = &self.labels.tops[self.free.vdev];
+        content.resize(content.len().next_multiple_of(1 << vdev.ashift), 0);
+        let writes = vdev.write(dva.offset(), &content, birth);
+        self.extra.extend(writes);
     }
 
     /// The contents of node `index`, to be changed.
@@ -83,8 +106,7 @@ impl<'a> Editor<'a> {
 
     /// The same, the changed blocks and the uberblock as a host of this byte order writes them.
     pub fn commit_as(mut self, endian: Endian) -> Result<Vec<Write>> {
-        let mut writes = Vec::new();
-        let mut cursor = self.free.start;
+        let mut writes = std::mem::take(&mut self.extra);
         // Parents stand before their children: going backwards meets each node once.
         while let Some((index, mut content)) = self.changed.pop_last() {
             let node = &self.tree.nodes[index];
@@ -92,7 +114,7 @@ impl<'a> Editor<'a> {
                 let (level, kind) = (node.pointer.level(), node.pointer.object_type());
                 byte_order::to_big_endian(&mut content, level, kind)?;
             }
-            let pointer = self.write(&mut writes, &mut cursor, node, &content, endian)?;
+            let pointer = self.write(&mut writes, node, &content, endian)?;
             match node.parent {
                 Some((parent, at)) => {
                     assert!(parent < index, "parents are read before their children");
@@ -107,9 +129,8 @@ impl<'a> Editor<'a> {
 
     /// Writes a block of `content` uncompressed to unused space; returns the pointer to it.
     fn write(
-        &self,
+        &mut self,
         writes: &mut Vec<Write>,
-        cursor: &mut u64,
         node: &Node,
         content: &[u8],
         endian: Endian,
@@ -121,7 +142,7 @@ impl<'a> Editor<'a> {
         );
         let vdev = &self.labels.tops[self.free.vdev];
         let birth = node.pointer.logical_birth();
-        let offset = vdev.allocate(cursor, self.free.end, size, birth)?;
+        let offset = vdev.allocate(&mut self.cursor, self.free.end, size, birth)?;
         let allocated = vdev.allocated(size, birth);
         writes.extend(vdev.write(offset, content, birth));
         let dva = Dva::new(vdev.id, offset, allocated);

@@ -7,6 +7,7 @@
 //! - [`blind`]: noise, swapped sectors, short devices. They test what is below the checksums.
 //! - [`structure`]: a block's contents are changed, the block is written to unused space, and its
 //!   new address and checksum go into its parent, and so on up to the uberblock and the labels.
+//!   Every eighth of these is aimed at what a reader follows: chains, tables, trees, lists.
 //!
 //! A mutant is a list of writes and a sentence that says what was done. Applying one returns what
 //! takes it back, so that one copy of a pool serves for thousands.
@@ -14,6 +15,7 @@
 //! The second family needs to write, with the parity that belongs to it where there is any.
 //! Encrypted blocks are left alone, as the block above them holds MACs that need the key.
 
+mod aimed;
 pub mod blind;
 mod byte_order;
 mod editor;

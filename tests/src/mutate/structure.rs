@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 
 /// The blocks of a pool and room for changed ones.
 pub struct Structure<'a> {
-    devices: &'a Devices,
+    pub(super) devices: &'a Devices,
     labels: Labels,
-    tree: Tree,
+    pub(super) tree: Tree,
     free: FreeSpace,
     logs: Vec<Log>,
     /// Nodes by what they are.
@@ -29,9 +29,9 @@ pub struct Structure<'a> {
 }
 
 /// First word of a microzap: format/2b 5.
-const ZAP_MICRO: u64 = 0x8000_0000_0000_0003;
-const MICROZAP_ENTRIES: usize = 64;
-const MICROZAP_ENTRY_SIZE: usize = 64;
+pub(super) const ZAP_MICRO: u64 = 0x8000_0000_0000_0003;
+pub(super) const MICROZAP_ENTRIES: usize = 64;
+pub(super) const MICROZAP_ENTRY_SIZE: usize = 64;
 
 /// Attempts to find a mutation that applies.
 const ATTEMPTS_MAX: usize = 100;
@@ -133,7 +133,7 @@ impl<'a> Structure<'a> {
         })
     }
 
-    fn editor(&self) -> Editor<'_> {
+    pub(super) fn editor(&self) -> Editor<'_> {
         Editor::new(self.devices, &self.labels, &self.tree, &self.free)
     }
 
@@ -215,7 +215,7 @@ impl<'a> Structure<'a> {
         (!nodes.is_empty()).then(|| *random.choose(&nodes))
     }
 
-    fn name(&self, index: usize) -> String {
+    pub(super) fn name(&self, index: usize) -> String {
         let node = &self.tree.nodes[index];
         let (level, what) = (node.pointer.level(), node.pointer.object_type());
         let (objset, object, block) = (node.objset, node.object, node.first_block);
@@ -280,7 +280,7 @@ impl<'a> Structure<'a> {
     }
 
     /// A block pointer in the block: where it stands.
-    fn pointer_in(&self, random: &mut Random) -> Option<(usize, usize)> {
+    pub(super) fn pointer_in(&self, random: &mut Random) -> Option<(usize, usize)> {
         let role = *random.choose(&[Role::Indirect, Role::Dnodes, Role::Objset]);
         let index = self.node_of(role, random)?;
         let pointers = &self.tree.nodes[index].pointers;
@@ -359,7 +359,7 @@ impl<'a> Structure<'a> {
     }
 
     /// Where a dnode in use stands: node, offset, and the dnode.
-    fn dnode_in(&self, random: &mut Random) -> Option<(usize, usize, Dnode)> {
+    pub(super) fn dnode_in(&self, random: &mut Random) -> Option<(usize, usize, Dnode)> {
         if random.below(8) == 0 {
             let index = self.node_of(Role::Objset, random)?;
             let dnode = Dnode::decode(&self.tree.nodes[index].content).ok()??;
@@ -467,7 +467,7 @@ impl<'a> Structure<'a> {
 }
 
 /// A number that bounds are often wrong about; `own` is an object's own number.
-fn interesting(random: &mut Random, old: u64, own: u64) -> u64 {
+pub(super) fn interesting(random: &mut Random, old: u64, own: u64) -> u64 {
     match random.below(16) {
         0 => 0,
         1 => 1,
@@ -487,6 +487,6 @@ fn interesting(random: &mut Random, old: u64, own: u64) -> u64 {
     }
 }
 
-fn put(bytes: &mut [u8], at: usize, value: u64) {
+pub(super) fn put(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
