@@ -164,6 +164,11 @@ impl FileSystem {
         Ok(file_system.with_writer(writer))
     }
 
+    /// The time by the clock that stamps files.
+    pub fn now(&self) -> Result<Timestamp, PosixError> {
+        Ok(self.require_writer()?.now())
+    }
+
     pub(crate) fn require_writer(&self) -> Result<&Writer, PosixError> {
         self.writer().ok_or(PosixError::ReadOnly)
     }

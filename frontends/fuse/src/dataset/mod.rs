@@ -3,16 +3,17 @@
 //! Node ids are object numbers, so nothing is remembered per name and `forget` does nothing. The
 //! control directory `.zfs` is made up here: it can always be entered from the root and is listed
 //! there when `snapdir=visible`; below `.zfs/snapshot` each snapshot is opened when it is first
-//! looked into. A pool that nobody writes never changes, so the kernel may keep all it learns.
+//! looked into. All changes pass through the mount, so the kernel may keep all it learns.
 
+mod changes;
 mod control;
 mod convert;
 mod node;
 mod trees;
 
 use crate::filesystem::{
-    Attr, Context, DataCache, Entry, Errno, Features, FileSystem, FileSystemStatus, Handle,
-    Lifetime, Lookup, NodeId, Opened, SeekTarget,
+    Attr, AttrChanges, Context, DataCache, DeviceNumber, Entry, Errno, Features, FilePlace,
+    FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened, SeekTarget,
 };
 use crate::payload::{DirectoryReply, Payload};
 use cenote_base::ObjectId;
@@ -293,6 +294,7 @@ impl FileSystem for DatasetFiles {
     fn features(&self) -> Features {
         Features {
             posix_acl: self.options.posix_acl,
+            writable: self.is_writable(),
             ..Features::default()
         }
     }
@@ -335,6 +337,9 @@ impl FileSystem for DatasetFiles {
     }
 
     fn open(&self, _: &Context<'_>, node: NodeId, flags: u32) -> Result<Opened, Errno> {
+        if self.is_writable() {
+            return self.open_writable(node, flags);
+        }
         // O_RDONLY is 0 in the two lowest bits.
         if flags & 3 != 0 {
             return Err(Errno::ROFS);
@@ -490,5 +495,157 @@ impl FileSystem for DatasetFiles {
             names.push_static(b"\0");
         }
         Ok(())
+    }
+
+    fn release(&self, node: NodeId, _: Handle) {
+        if self.is_writable() {
+            self.close(node);
+        }
+    }
+
+    fn setattr(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Option<Handle>,
+        changes: &AttrChanges,
+    ) -> Result<(Attr, Lifetime), Errno> {
+        self.change_attributes(node, changes)
+    }
+
+    fn mknod(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+        device: DeviceNumber,
+    ) -> Result<Entry, Errno> {
+        self.make_node(context, parent, name, mode, device)
+    }
+
+    fn mkdir(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+    ) -> Result<Entry, Errno> {
+        let new = changes::new_file(cenote_posix::FileKind::Directory, mode);
+        self.make(context, parent, name, new)
+    }
+
+    fn symlink(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Entry, Errno> {
+        let mode = NewMode {
+            mode: 0o777,
+            umask: 0,
+        };
+        let mut new = changes::new_file(cenote_posix::FileKind::Symlink, mode);
+        new.target = target.to_vec();
+        self.make(context, parent, name, new)
+    }
+
+    fn link(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        parent: NodeId,
+        name: &[u8],
+    ) -> Result<Entry, Errno> {
+        self.add_name(node, parent, name)
+    }
+
+    fn unlink(&self, _: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.remove_name(parent, name, false)
+    }
+
+    fn rmdir(&self, _: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.remove_name(parent, name, true)
+    }
+
+    fn rename(
+        &self,
+        _: &Context<'_>,
+        from: (NodeId, &[u8]),
+        to: (NodeId, &[u8]),
+        flags: u32,
+    ) -> Result<(), Errno> {
+        self.move_name(from, to, flags)
+    }
+
+    fn create(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+        _: u32,
+    ) -> Result<(Entry, Opened), Errno> {
+        self.make_and_open(context, parent, name, mode)
+    }
+
+    fn tmpfile(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        mode: NewMode,
+        _: u32,
+    ) -> Result<(Entry, Opened), Errno> {
+        self.make_unnamed(context, parent, mode)
+    }
+
+    fn write(
+        &self,
+        _: &Context<'_>,
+        place: FilePlace,
+        data: &[u8],
+        kill_suid_gid: bool,
+    ) -> Result<(), Errno> {
+        self.write_data(place, data, kill_suid_gid)
+    }
+
+    fn allocate(
+        &self,
+        _: &Context<'_>,
+        place: FilePlace,
+        length: u64,
+        mode: u32,
+    ) -> Result<(), Errno> {
+        self.allocate_range(place, length, mode)
+    }
+
+    fn copy_range(
+        &self,
+        context: &Context<'_>,
+        from: FilePlace,
+        to: FilePlace,
+        length: u64,
+    ) -> Result<u64, Errno> {
+        self.copy_data(context, from, to, length)
+    }
+
+    fn setxattr(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> Result<(), Errno> {
+        self.set_extended(node, name, value, flags)
+    }
+
+    fn removexattr(&self, _: &Context<'_>, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.remove_extended(node, name)
+    }
+
+    fn fsync(&self, _: &Context<'_>, _: NodeId) -> Result<(), Errno> {
+        self.make_durable()
     }
 }

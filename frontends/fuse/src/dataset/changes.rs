@@ -1,0 +1,368 @@
+//! Changes of a mounted head, in the file system's terms.
+//!
+//! Snapshots and the control directory never change: `EROFS`. The kernel has checked permissions.
+//! It forgets by itself what a change of its own makes untrue.
+
+use super::DatasetFiles;
+use super::node::Node;
+use crate::filesystem::{
+    Attr, AttrChanges, Context, DataCache, DeviceNumber, Entry, Errno, FileKind, FilePlace, Handle,
+    Lifetime, NewMode, NodeId, Opened, TimeChange, Timestamp,
+};
+use cenote_base::ObjectId;
+use cenote_posix::write::{
+    FallocateMode, NewFile, RenameMode, SetAttributes, SetXattr, WriteOptions,
+};
+use std::sync::Arc;
+
+type PosixFiles = Arc<cenote_posix::FileSystem>;
+
+/// `RENAME_*` of `linux/fs.h`.
+mod rename_flag {
+    pub const NO_REPLACE: u32 = 1 << 0;
+    pub const EXCHANGE: u32 = 1 << 1;
+    pub const WHITEOUT: u32 = 1 << 2;
+}
+
+/// `FALLOC_FL_*` of `linux/falloc.h`.
+mod allocate_flag {
+    pub const KEEP_SIZE: u32 = 0x01;
+    pub const PUNCH_HOLE: u32 = 0x02;
+    pub const ZERO_RANGE: u32 = 0x10;
+}
+
+/// `XATTR_*` of `linux/xattr.h`.
+mod xattr_flag {
+    pub const CREATE: u32 = 1;
+    pub const REPLACE: u32 = 2;
+}
+
+const O_TRUNC: u32 = 0o1000;
+const ACCESS_MASK: u32 = 3;
+const SETUID: u64 = 0o4000;
+const SETGID: u64 = 0o2000;
+const GROUP_EXECUTE: u64 = 0o010;
+
+/// Bytes copied between files at a time.
+const COPY_PIECE: u64 = 1 << 20;
+
+impl DatasetFiles {
+    pub(super) fn is_writable(&self) -> bool {
+        self.trees.head().is_writable()
+    }
+
+    /// The head's object that a node stands for, if it can be changed.
+    fn target(&self, node: NodeId) -> Result<(&PosixFiles, ObjectId), Errno> {
+        match self.node(node) {
+            Node::Object { tree: 0, object } => Ok((self.trees.head(), object)),
+            _ => Err(Errno::ROFS),
+        }
+    }
+
+    fn new_entry(&self, znode: &cenote_posix::Znode) -> Result<Entry, Errno> {
+        self.entry(0, znode)
+    }
+
+    pub(super) fn change_attributes(
+        &self,
+        node: NodeId,
+        changes: &AttrChanges,
+    ) -> Result<(Attr, Lifetime), Errno> {
+        let (files, object) = self.target(node)?;
+        let now = files.now().map_err(|error| self.errno(error))?;
+        let stored = |time: Timestamp| cenote_posix::Timestamp {
+            seconds: time.seconds,
+            nanoseconds: time.nanoseconds,
+        };
+        let time = |change: TimeChange| match change {
+            TimeChange::Now => now,
+            TimeChange::To(time) => stored(time),
+        };
+        let mut set = SetAttributes {
+            mode: changes.mode.map(|mode| u64::from(mode & 0o7777)),
+            uid: changes.uid.map(u64::from),
+            gid: changes.gid.map(u64::from),
+            size: changes.size,
+            accessed: changes.accessed.map(time),
+            modified: changes.modified.map(time),
+            changed: changes.changed.map(stored),
+            ..SetAttributes::default()
+        };
+        if changes.kill_suid_gid && set.mode.is_none() {
+            set.mode = self.without_privileges(object)?;
+        }
+        let changed = files.set_attributes(object, &set);
+        let znode = changed.map_err(|error| self.errno(error))?;
+        Ok((self.attr(0, &znode)?, Lifetime::FOREVER))
+    }
+
+    /// The mode without the bits that give a program its owner's rights, if it has such.
+    fn without_privileges(&self, object: ObjectId) -> Result<Option<u64>, Errno> {
+        let znode = self.znode(0, object)?;
+        let mode = znode.attributes().mode & 0o7777;
+        let mut clean = mode & !SETUID;
+        if mode & GROUP_EXECUTE != 0 {
+            clean &= !SETGID;
+        }
+        let is_file = znode.kind() == cenote_posix::FileKind::Regular;
+        Ok((is_file && clean != mode).then_some(clean))
+    }
+
+    pub(super) fn make(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        new: NewFile,
+    ) -> Result<Entry, Errno> {
+        let (files, directory) = self.target(parent)?;
+        let new = new.owned_by(u64::from(context.uid), u64::from(context.gid));
+        let made = files.create(directory, name, &new);
+        self.new_entry(&*made.map_err(|error| self.errno(error))?)
+    }
+
+    pub(super) fn make_node(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+        device: DeviceNumber,
+    ) -> Result<Entry, Errno> {
+        let kind = FileKind::from_mode(mode.mode).unwrap_or(FileKind::Regular);
+        let mut new = new_file(posix_kind(kind), mode);
+        new.device = cenote_posix::DeviceNumber {
+            major: device.major,
+            minor: device.minor,
+        };
+        self.make(context, parent, name, new)
+    }
+
+    pub(super) fn make_and_open(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+    ) -> Result<(Entry, Opened), Errno> {
+        let new = new_file(cenote_posix::FileKind::Regular, mode);
+        let entry = self.make(context, parent, name, new)?;
+        let (files, object) = self.target(entry.node)?;
+        files.hold(object).map_err(|error| self.errno(error))?;
+        Ok((entry, opened()))
+    }
+
+    pub(super) fn make_unnamed(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        mode: NewMode,
+    ) -> Result<(Entry, Opened), Errno> {
+        let (files, directory) = self.target(parent)?;
+        let new = new_file(cenote_posix::FileKind::Regular, mode)
+            .owned_by(u64::from(context.uid), u64::from(context.gid));
+        // It is held already.
+        let made = files.create_unnamed(directory, &new);
+        let znode = made.map_err(|error| self.errno(error))?;
+        Ok((self.new_entry(&znode)?, opened()))
+    }
+
+    pub(super) fn open_writable(&self, node: NodeId, flags: u32) -> Result<Opened, Errno> {
+        let (files, object) = match self.target(node) {
+            Ok(target) => target,
+            Err(errno) if flags & ACCESS_MASK != 0 => return Err(errno),
+            Err(_) => return Ok(opened()),
+        };
+        files.hold(object).map_err(|error| self.errno(error))?;
+        if flags & O_TRUNC != 0
+            && let Err(error) = files.truncate(object, 0)
+        {
+            self.close(node);
+            return Err(self.errno(error));
+        }
+        Ok(opened())
+    }
+
+    pub(super) fn close(&self, node: NodeId) {
+        if let Ok((files, object)) = self.target(node)
+            && let Err(error) = files.release(object)
+        {
+            // Nobody waits for an answer; what the file held is freed at the next mount.
+            (self.errors)(&error);
+        }
+    }
+
+    pub(super) fn add_name(
+        &self,
+        node: NodeId,
+        parent: NodeId,
+        name: &[u8],
+    ) -> Result<Entry, Errno> {
+        let (files, object) = self.target(node)?;
+        let (_, directory) = self.target(parent)?;
+        let linked = files.link(object, directory, name);
+        self.new_entry(&*linked.map_err(|error| self.errno(error))?)
+    }
+
+    pub(super) fn remove_name(
+        &self,
+        parent: NodeId,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(), Errno> {
+        let (files, directory) = self.target(parent)?;
+        let removed = match is_directory {
+            true => files.rmdir(directory, name),
+            false => files.unlink(directory, name),
+        };
+        removed.map_err(|error| self.errno(error))
+    }
+
+    pub(super) fn move_name(
+        &self,
+        from: (NodeId, &[u8]),
+        to: (NodeId, &[u8]),
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            rename_flag::NO_REPLACE => RenameMode::NoReplace,
+            rename_flag::EXCHANGE => RenameMode::Exchange,
+            rename_flag::WHITEOUT => RenameMode::Whiteout,
+            _ => return Err(Errno::INVAL),
+        };
+        let (files, source) = self.target(from.0)?;
+        let (_, target) = self.target(to.0)?;
+        let moved = files.rename((source, from.1), (target, to.1), mode);
+        moved.map_err(|error| self.errno(error))
+    }
+
+    pub(super) fn write_data(
+        &self,
+        place: FilePlace,
+        data: &[u8],
+        kill_privileges: bool,
+    ) -> Result<(), Errno> {
+        let (files, object) = self.target(place.node)?;
+        let options = WriteOptions {
+            append: false,
+            kill_privileges,
+        };
+        let written = files.write(object, place.offset, data, options);
+        written.map(drop).map_err(|error| self.errno(error))
+    }
+
+    pub(super) fn allocate_range(
+        &self,
+        place: FilePlace,
+        length: u64,
+        mode: u32,
+    ) -> Result<(), Errno> {
+        use allocate_flag::{KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE};
+        let keep_size = mode & KEEP_SIZE != 0;
+        let mode = match mode & !KEEP_SIZE {
+            0 => FallocateMode::Allocate { keep_size },
+            PUNCH_HOLE if keep_size => FallocateMode::PunchHole,
+            ZERO_RANGE => FallocateMode::ZeroRange { keep_size },
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        let (files, object) = self.target(place.node)?;
+        let done = files.fallocate(object, place.offset, length, mode);
+        done.map_err(|error| self.errno(error))
+    }
+
+    /// Copies block by block; holes stay holes.
+    pub(super) fn copy_data(
+        &self,
+        context: &Context<'_>,
+        from: FilePlace,
+        to: FilePlace,
+        length: u64,
+    ) -> Result<u64, Errno> {
+        let (tree, source) = self.object(from.node)?;
+        let source_files = self.trees.get(tree)?;
+        let (files, target) = self.target(to.node)?;
+        let size = source.attributes().size;
+        let length = length.min(size.saturating_sub(from.offset));
+        let mut copied = 0;
+        while copied < length {
+            if context.interrupt.is_raised() && copied > 0 {
+                break;
+            }
+            let piece = usize::try_from((length - copied).min(COPY_PIECE)).unwrap_or(0);
+            let mut buffer = Vec::with_capacity(piece);
+            let read = source_files.read_segments(&source, from.offset + copied, piece);
+            for segment in read.map_err(|error| self.errno(error))? {
+                match segment.bytes() {
+                    Some(bytes) => buffer.extend_from_slice(bytes),
+                    None => buffer.resize(buffer.len() + segment.length, 0),
+                }
+            }
+            let options = WriteOptions::default();
+            let written = files.write(target, to.offset + copied, &buffer, options);
+            written.map_err(|error| self.errno(error))?;
+            copied += buffer.len() as u64;
+            if buffer.is_empty() {
+                break;
+            }
+        }
+        Ok(copied)
+    }
+
+    pub(super) fn set_extended(
+        &self,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> Result<(), Errno> {
+        if !self.options.xattr {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let how = match flags & (xattr_flag::CREATE | xattr_flag::REPLACE) {
+            xattr_flag::CREATE => SetXattr::Create,
+            xattr_flag::REPLACE => SetXattr::Replace,
+            0 => SetXattr::Any,
+            _ => return Err(Errno::INVAL),
+        };
+        let (files, object) = self.target(node)?;
+        let set = files.set_xattr(object, name, value, how);
+        set.map_err(|error| self.errno(error))
+    }
+
+    pub(super) fn remove_extended(&self, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let (files, object) = self.target(node)?;
+        let removed = files.remove_xattr(object, name);
+        removed.map_err(|error| self.errno(error))
+    }
+
+    pub(super) fn make_durable(&self) -> Result<(), Errno> {
+        self.trees.head().sync().map_err(|error| self.errno(error))
+    }
+}
+
+fn opened() -> Opened {
+    Opened {
+        handle: Handle::default(),
+        cache: DataCache::Direct,
+    }
+}
+
+pub(super) fn new_file(kind: cenote_posix::FileKind, mode: NewMode) -> NewFile {
+    let mut new = NewFile::new(kind, u64::from(mode.mode & 0o7777));
+    new.umask = u64::from(mode.umask & 0o777);
+    new
+}
+
+fn posix_kind(kind: FileKind) -> cenote_posix::FileKind {
+    use cenote_posix::FileKind as Posix;
+    match kind {
+        FileKind::Regular => Posix::Regular,
+        FileKind::Directory => Posix::Directory,
+        FileKind::Symlink => Posix::Symlink,
+        FileKind::CharDevice => Posix::CharDevice,
+        FileKind::BlockDevice => Posix::BlockDevice,
+        FileKind::Fifo => Posix::Fifo,
+        FileKind::Socket => Posix::Socket,
+    }
+}
