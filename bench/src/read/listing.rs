@@ -20,28 +20,51 @@ fn find(directory: &Path) -> Result<f64> {
     Ok(seconds)
 }
 
-/// The best of three warm runs.
-fn warm(directory: &Path) -> Result<f64> {
+/// Mounts that are listed, each with caches that were just dropped.
+const ROUNDS: usize = 5;
+
+/// Seconds of the first listing of a mount, and of the quickest of three later ones.
+#[derive(Clone, Copy)]
+struct Times {
+    cold: f64,
+    warm: f64,
+}
+
+fn times(directory: &Path) -> Result<Times> {
+    let cold = find(directory)?;
     let runs = (0..3)
         .map(|_| find(directory))
         .collect::<Result<Vec<f64>>>()?;
-    Ok(runs.into_iter().fold(f64::INFINITY, f64::min))
+    let warm = runs.into_iter().fold(f64::INFINITY, f64::min);
+    Ok(Times { cold, warm })
 }
 
+fn median(rounds: &[Times], of: impl Fn(&Times) -> f64) -> f64 {
+    let mut seconds: Vec<f64> = rounds.iter().map(of).collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+/// Lists both in turns, so that what else the machine does meets both.
 pub fn run(options: &Options) -> Result<Vec<Comparison>> {
     let image = rivals::files_image(&options.directory, options.files_image.as_deref())?;
     let btrfs = {
         let source = Mounted::new(&image, "bf/many", "512M")?;
         Btrfs::new(&options.directory.join("btrfs.raw"), &source.path())?
     };
-    let mounted = Mounted::new(&image, "bf/many", "512M")?;
-    let (ours_cold, ours_warm) = (find(&mounted.path())?, warm(&mounted.path())?);
-    drop(mounted);
-    btrfs.mount()?;
-    let (theirs_cold, theirs_warm) = (find(btrfs.path())?, warm(btrfs.path())?);
-    btrfs.unmount()?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let mounted = Mounted::new(&image, "bf/many", "512M")?;
+        ours.push(times(&mounted.path())?);
+        drop(mounted);
+        btrfs.mount()?;
+        theirs.push(times(btrfs.path())?);
+        btrfs.unmount()?;
+    }
+    let cold = |rounds: &[Times]| median(rounds, |times| times.cold);
+    let warm = |rounds: &[Times]| median(rounds, |times| times.warm);
     Ok(vec![
-        Comparison::seconds("cold", ours_cold, theirs_cold, 1.0),
-        Comparison::seconds("warm", ours_warm, theirs_warm, 1.0 / 1.5),
+        Comparison::seconds("cold", cold(&ours), cold(&theirs), 1.0),
+        Comparison::seconds("warm", warm(&ours), warm(&theirs), 1.0 / 1.5),
     ])
 }

@@ -10,6 +10,7 @@ mod machine;
 mod memory;
 mod mounted;
 mod product;
+mod random;
 mod rivals;
 mod stream;
 mod verify;
@@ -102,7 +103,7 @@ const PARTS: &[(&str, &str, Part)] = &[
     (
         "random",
         "4 KiB reads from a warm cache, against an empty server",
-        stream::random,
+        random::run,
     ),
     (
         "listing",

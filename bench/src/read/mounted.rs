@@ -36,6 +36,11 @@ impl NullServer {
         Ok(Self { process, directory })
     }
 
+    /// The server's process.
+    pub fn process(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         self.directory.path()

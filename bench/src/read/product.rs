@@ -88,6 +88,11 @@ impl Mounted {
         output(Path::new("/usr/bin/env"), &words)
     }
 
+    /// The daemon's process.
+    pub fn process(&self) -> u32 {
+        self.daemon.id()
+    }
+
     /// Where the dataset is mounted.
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("mount")
