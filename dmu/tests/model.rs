@@ -7,10 +7,12 @@
 mod common;
 
 use cenote_base::{BlockId, Level, ObjectId, ObjsetId, Txg};
+use cenote_codec::cipher::{HmacKey, MasterKey, Suite};
 use cenote_dmu::{NewObject, Object, ObjectSet, TxCost};
+use cenote_io::ObjsetKeys;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::{BlockPointer, ObjectType};
-use common::{Random, TestPool, gate, sync};
+use common::{Random, TestPool, Way, gate, sync};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -302,12 +304,11 @@ impl Audit<'_> {
             return 0;
         }
         assert!(pointer.logical_birth() <= self.txg && pointer.level() == Level(level));
-        let dva = pointer.dva(0);
-        assert!(
-            self.blocks.insert(dva.offset(), dva.asize()).is_none(),
-            "referred to twice"
-        );
-        *space += dva.asize();
+        for dva in pointer.dvas() {
+            let before = self.blocks.insert(dva.offset(), dva.asize());
+            assert!(before.is_none(), "referred to twice");
+            *space += dva.asize();
+        }
         if level == 0 {
             if self.object.id() == ObjectId(0) {
                 return pointer.fill();
@@ -343,9 +344,10 @@ impl Audit<'_> {
             fill += self.visit(pointer, dnode.levels - 1, block, &mut space);
         }
         if let Some(spill) = dnode.spill.filter(|spill| !spill.is_hole()) {
-            let dva = spill.dva(0);
-            assert!(self.blocks.insert(dva.offset(), dva.asize()).is_none());
-            space += dva.asize();
+            for dva in spill.dvas() {
+                assert!(self.blocks.insert(dva.offset(), dva.asize()).is_none());
+                space += dva.asize();
+            }
         }
         assert_eq!(dnode.used_bytes(), space, "object {}", self.object.id());
         fill
@@ -355,7 +357,8 @@ impl Audit<'_> {
 /// Checks what the blocks of a set on disk say about each other, and that they are all there is.
 fn audit(pool: &TestPool, root: BlockPointer, txg: Txg) {
     let set = pool.reopen(root, ObjsetId(7));
-    let mut blocks = BTreeMap::from([(root.dva(0).offset(), root.dva(0).asize())]);
+    let of_root = root.dvas().map(|dva| (dva.offset(), dva.asize()));
+    let mut blocks: BTreeMap<u64, u64> = of_root.collect();
     let mut objects = vec![set.meta_object()];
     let mut count = 0;
     for found in set.objects(ObjectId(0)) {
@@ -385,9 +388,9 @@ fn audit(pool: &TestPool, root: BlockPointer, txg: Txg) {
     );
 }
 
-fn run(seed: u64, groups: u64, steps: u64) {
+fn run(seed: u64, groups: u64, steps: u64, way: Way) {
     println!("seed {seed}");
-    let (pool, gate) = (TestPool::new(192), gate());
+    let (pool, gate) = (TestPool::with(192, 32 << 20, way), gate());
     let set = pool.create(&gate, ObjsetKind::Zfs, 0);
     let mut world = World {
         random: Random::new(seed),
@@ -414,7 +417,52 @@ fn run(seed: u64, groups: u64, steps: u64) {
 #[test]
 fn random_changes_are_what_the_model_says() {
     for seed in 1..=6 {
-        run(seed, 25, 40);
+        run(seed, 25, 40, Way::Plain);
+    }
+}
+
+#[test]
+fn compressed_and_embedded_blocks_are_accounted_alike() {
+    for seed in 11..=13 {
+        run(seed, 15, 40, Way::Pipeline);
+    }
+}
+
+#[test]
+fn encrypted_sets_are_written_as_they_are_read() {
+    for (seed, suite) in [(21, Suite::Aes256Gcm), (22, Suite::Aes128Ccm)] {
+        let (master, hmac) = (MasterKey::new(suite, [7; 32]), HmacKey::new([9; 64]));
+        let keys = Arc::new(ObjsetKeys::new(master, hmac));
+        run(seed, 12, 40, Way::Encrypted(keys));
+    }
+}
+
+/// The meta object set is written again and again in one group, in its own place if it fits.
+#[test]
+fn passes_of_one_group_leave_nothing_behind() {
+    let pool = TestPool::with(64, 32 << 20, Way::Pipeline);
+    let set = pool.create_meta();
+    let mut world = World {
+        random: Random::new(31),
+        model: BTreeMap::new(),
+    };
+    for txg in (4..24).map(Txg) {
+        let mut root = BlockPointer::HOLE;
+        for pass in 1..5 {
+            pool.pass.store(pass, std::sync::atomic::Ordering::Relaxed);
+            let tx = cenote_dmu::Transaction::syncing(txg);
+            for _ in 0..20 {
+                world.step(&set, &tx);
+            }
+            drop(tx);
+            assert!(set.is_dirty_in(txg));
+            root = set.sync(txg, &*pool, &*pool).expect("the sync works");
+            world.compare(&set);
+        }
+        assert!(!set.is_dirty_in(txg));
+        pool.end_txg();
+        audit(&pool, root, txg);
+        world.compare(&pool.reopen(root, ObjsetId(7)));
     }
 }
 

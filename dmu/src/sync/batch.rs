@@ -163,10 +163,7 @@ fn note_written(live: &LiveObject, block: u64, pointer: BlockPointer) -> u64 {
 
 impl Job {
     fn set_spill(&mut self, old: &BlockPointer, pointer: BlockPointer, writer: &Writer<'_>) {
-        if *old != pointer {
-            self.used += writer.space_of(&pointer);
-            self.free_block(old, writer);
-        }
+        self.exchange(old, &pointer, writer);
         self.new.spill = Some(pointer);
     }
 }

@@ -212,18 +212,23 @@ impl Job {
         new: &BlockPointer,
         writer: &Writer<'_>,
     ) {
+        match self.freed[level].contains(&block) {
+            true => self.exchange(&BlockPointer::HOLE, new, writer),
+            false => self.exchange(old, new, writer),
+        }
+    }
+
+    /// Counts a new block and gives up the old one, unless the new one took over its space.
+    pub(super) fn exchange(&mut self, old: &BlockPointer, new: &BlockPointer, writer: &Writer<'_>) {
         if old == new {
             return;
         }
         self.used += writer.space_of(new);
-        if old.is_hole() || self.freed[level].contains(&block) {
-            return;
-        }
-        self.used = self.used.saturating_sub(writer.space_of(old));
         let has_address = |pointer: &BlockPointer| !pointer.is_hole() && !pointer.is_embedded();
-        let took_over = has_address(new) && has_address(old) && same_address(old, new);
-        if !took_over {
-            writer.sink.free(writer.txg, old);
+        if has_address(new) && has_address(old) && same_address(old, new) {
+            self.used = self.used.saturating_sub(writer.space_of(old));
+        } else {
+            self.free_block(old, writer);
         }
     }
 

@@ -1,6 +1,8 @@
 //! A pool in memory for tests of writing: blocks are put one behind the other on one device, and
 //! every block that is given up is crossed out, so that using it again shows.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use cenote_base::{Guid, MemoryBudget, ObjsetId, Txg, VdevId};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_codec::Endian;
@@ -9,12 +11,16 @@ use cenote_dmu::txg::ThrottleLimits;
 use cenote_dmu::{
     BlockKind, BlockSink, CreateParams, ObjectSet, PolicySource, TxgGate, WritePolicy, WriteRequest,
 };
-use cenote_io::{IoError, Pipeline, Workers, checksum};
+use cenote_io::{
+    Allocation, AllocationRequest, Allocator, IoError, NoSpace, ObjsetKeys, Pipeline, Workers,
+    checksum,
+};
 use cenote_ondisk::nvlist::{NvList, NvValue};
 use cenote_ondisk::objset::ObjsetKind;
-use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, VdevConfig};
+use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType, VdevConfig};
 use cenote_vdev::{OpenOptions, Vdevs};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 const MIB: u64 = 1 << 20;
@@ -52,20 +58,65 @@ struct Space {
     freed: Vec<(u64, u64)>,
 }
 
-/// A pool on a memory device, without compression.
+/// How blocks get to the device.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// As they are, put there by this module.
+    Plain,
+    /// Through the pipeline, compressed.
+    Pipeline,
+    /// Through the pipeline, encrypted.
+    Encrypted(Arc<ObjsetKeys>),
+}
+
+/// A pool on a memory device.
 #[derive(Debug)]
 pub struct TestPool {
     pub cache: Arc<BlockCache>,
     device: Arc<MemoryDevice>,
-    space: Mutex<Space>,
+    space: Arc<Mutex<Space>>,
+    way: Way,
+    /// The pass that the pipeline is told.
+    pub pass: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Bump(Arc<Mutex<Space>>);
+
+impl Allocator for Bump {
+    fn allocate(&self, _: Txg, request: AllocationRequest) -> Result<Allocation, NoSpace> {
+        let mut space = self.0.lock().expect("no panic");
+        let size = request.size.next_multiple_of(512);
+        let dvas: Vec<Dva> = (0..request.copies)
+            .map(|_| Dva::new(VdevId(0), space.take(size), size))
+            .collect();
+        Ok(Allocation::new(&dvas))
+    }
+
+    fn undo(&self, _: Txg, allocation: &Allocation) {
+        let mut space = self.0.lock().expect("no panic");
+        for dva in allocation.dvas() {
+            assert!(space.in_use.remove(&dva.offset()).is_some());
+        }
+    }
+}
+
+impl Space {
+    fn take(&mut self, size: u64) -> u64 {
+        let reused = self.reusable.get_mut(&size).and_then(Vec::pop);
+        let offset = reused.unwrap_or(self.end);
+        self.end = self.end.max(offset + size);
+        assert!(self.in_use.insert(offset, size).is_none());
+        offset
+    }
 }
 
 impl TestPool {
     pub fn new(megabytes: u64) -> Arc<Self> {
-        Self::with_cache(megabytes, 32 * MIB)
+        Self::with(megabytes, 32 * MIB, Way::Plain)
     }
 
-    pub fn with_cache(megabytes: u64, cache_bytes: u64) -> Arc<Self> {
+    pub fn with(megabytes: u64, cache_bytes: u64, way: Way) -> Arc<Self> {
         let size = usize::try_from(DATA + megabytes * MIB + MIB).expect("small");
         let device = Arc::new(MemoryDevice::new("memory", vec![0; size]));
         let mut leaf = NvList::new();
@@ -93,11 +144,16 @@ impl TestPool {
             CacheLimits::of_total(cache_bytes),
         );
         let cache = Arc::new(BlockCache::new(Arc::new(pipeline), workers, limits));
-        let space = Mutex::default();
+        let space = Arc::default();
+        let allocator = Arc::new(Bump(Arc::clone(&space)));
+        cache.pipeline().set_allocator(allocator);
+        let pass = AtomicU32::new(1);
         Arc::new(Self {
             cache,
             device,
             space,
+            way,
+            pass,
         })
     }
 
@@ -106,13 +162,33 @@ impl TestPool {
         let (pipeline, workers) = (self.cache.pipeline(), self.cache.workers());
         let limits = CacheLimits::of_total(8 * MIB);
         let cache = BlockCache::new(Arc::clone(pipeline), Arc::clone(workers), limits);
-        ObjectSet::open(Arc::new(cache), id, root, None).expect("the set opens")
+        ObjectSet::open(Arc::new(cache), id, root, self.keys()).expect("the set opens")
+    }
+
+    fn keys(&self) -> Option<Arc<ObjsetKeys>> {
+        match &self.way {
+            Way::Encrypted(keys) => Some(Arc::clone(keys)),
+            _ => None,
+        }
     }
 
     pub fn create(&self, gate: &Arc<TxgGate>, kind: ObjsetKind, flags: u64) -> Arc<ObjectSet> {
         let params = CreateParams { flags };
         let (cache, gate) = (Arc::clone(&self.cache), Some(Arc::clone(gate)));
-        ObjectSet::create(cache, ObjsetId(7), kind, None, gate, params)
+        ObjectSet::create(cache, ObjsetId(7), kind, self.keys(), gate, params)
+    }
+
+    /// The meta object set, which is changed by the syncing thread alone.
+    pub fn create_meta(&self) -> Arc<ObjectSet> {
+        let (cache, kind) = (Arc::clone(&self.cache), ObjsetKind::Meta);
+        ObjectSet::create(
+            cache,
+            ObjsetId(7),
+            kind,
+            None,
+            None,
+            CreateParams { flags: 0 },
+        )
     }
 
     /// Ends a group: what it gave up is destroyed and may be used again.
@@ -137,14 +213,7 @@ impl TestPool {
             return BlockPointer::HOLE;
         }
         let size = request.data.len() as u64;
-        let offset = {
-            let mut space = self.space.lock().expect("no panic");
-            let reused = space.reusable.get_mut(&size).and_then(Vec::pop);
-            let offset = reused.unwrap_or(space.end);
-            space.end = space.end.max(offset + size);
-            assert!(space.in_use.insert(offset, size).is_none());
-            offset
-        };
+        let offset = self.space.lock().expect("no panic").take(size);
         self.device
             .write_at(DATA + offset, &request.data)
             .expect("the device is large enough");
@@ -171,8 +240,12 @@ impl TestPool {
 
 impl BlockSink for TestPool {
     fn write(&self, txg: Txg, requests: Vec<WriteRequest>) -> Vec<Result<BlockPointer, IoError>> {
-        let write = |request| Ok(self.write_one(txg, request));
-        requests.iter().map(write).collect()
+        if let Way::Plain = self.way {
+            let write = |request| Ok(self.write_one(txg, request));
+            return requests.iter().map(write).collect();
+        }
+        let pass = self.pass.load(Ordering::Relaxed);
+        self.cache.pipeline().write(txg, pass, requests)
     }
 
     fn free(&self, _txg: Txg, pointer: &BlockPointer) {
@@ -186,8 +259,20 @@ impl BlockSink for TestPool {
 }
 
 impl PolicySource for TestPool {
-    fn policy(&self, _block: &BlockKind) -> WritePolicy {
-        WritePolicy::default()
+    fn policy(&self, block: &BlockKind) -> WritePolicy {
+        let is_encrypted = matches!(self.way, Way::Encrypted(_));
+        let is_bare = block.level.0 == 0
+            && matches!(block.object_type, ObjectType::DNODE | ObjectType::OBJSET);
+        let compression = match is_encrypted && is_bare {
+            true => CompressionKind::Off,
+            false => CompressionKind::Lz4,
+        };
+        WritePolicy {
+            compression,
+            encrypt: is_encrypted,
+            embed: !is_encrypted,
+            ..WritePolicy::default()
+        }
     }
 }
 
