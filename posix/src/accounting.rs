@@ -97,7 +97,7 @@ impl FileSystem {
                 }
             })?;
         }
-        let quotas = *self.master().quotas(kind);
+        let quotas = self.quota_objects(kind);
         self.add_limits(quotas.space, &mut rows, |row, limit| {
             row.quota = Some(limit)
         })?;
@@ -117,7 +117,7 @@ impl FileSystem {
 
     /// The account of one user, group or project; all zero if it has and may have nothing.
     pub fn account(&self, kind: AccountKind, fuid: Fuid) -> Result<Account, PosixError> {
-        let quotas = *self.master().quotas(kind);
+        let quotas = self.quota_objects(kind);
         let key = format!("{:x}", fuid.0);
         let limit = |zap: Option<ObjectId>, default: u64| -> Result<u64, PosixError> {
             let Some(zap) = zap else { return Ok(default) };

@@ -29,6 +29,14 @@ impl Writer {
 }
 
 impl FileSystem {
+    /// Where the limits of one kind are now.
+    pub(crate) fn quota_objects(&self, kind: AccountKind) -> QuotaObjects {
+        match self.writer() {
+            Some(writer) => writer.quotas()[kind as usize],
+            None => *self.master().quotas(kind),
+        }
+    }
+
     /// Refuses a new file of these owners if a limit of theirs is reached.
     pub(super) fn check_quotas(&self, uid: u64, gid: u64, project: u64) -> Result<(), PosixError> {
         self.check_each(&[

@@ -242,9 +242,6 @@ fn quotas_hold() {
         .expect("sets");
     world.make(root, "h", &new);
     let again = world.reopened();
-    assert_eq!(
-        again.master().quotas(AccountKind::User).space.is_some(),
-        true
-    );
+    assert!(again.master().quotas(AccountKind::User).space.is_some());
     check(&again);
 }
