@@ -11,6 +11,7 @@ mod candidate;
 mod create;
 mod error;
 mod import;
+mod live;
 mod mos;
 mod options;
 mod pool;

@@ -143,6 +143,10 @@ impl Pool {
         }
     }
 
+    pub(crate) fn syncer(&self) -> Option<&Arc<Syncer>> {
+        self.syncer.as_ref()
+    }
+
     /// The name that the pool was imported under.
     pub fn name(&self) -> &str {
         &self.name

@@ -42,7 +42,6 @@ pub fn create_metadata(
     let new = NewObject::new(ObjectType::OBJECT_DIRECTORY, 512);
     let directory = mos.allocate_at(tx, OBJECT_DIRECTORY, new)?;
     let directory = Zap::initialize(&directory, tx, NewZap::default())?;
-    let root = mos.allocate(tx, NewObject::new(ObjectType::DSL_DIR, 512))?;
     let phys = DslDir {
         creation_time: seconds,
         properties: table(mos, tx, PROPERTIES)?.object().id(),
@@ -50,7 +49,9 @@ pub fn create_metadata(
         flags: FLAG_USED_BREAKDOWN,
         ..DslDir::default()
     };
-    root.set_bonus(tx, ObjectType::DSL_DIR, phys.encode().to_vec())?;
+    let new = NewObject::new(ObjectType::DSL_DIR, 512);
+    let new = new.with_bonus(ObjectType::DSL_DIR, phys.encode().to_vec());
+    let root = mos.allocate(tx, new)?;
     directory.update_u64(tx, keys::ROOT_DATASET, root.id().0)?;
     directory.update_u64(tx, keys::DEFLATE, 1)?;
     directory.update_u64(tx, keys::CREATION_VERSION, CREATION_VERSION)?;

@@ -386,7 +386,7 @@ fn append_to_map(
     };
     let mut writer;
     metaslab.header.allocated += delta.balance();
-    let mut range = |writer: &mut SpaceMapWriter, action, range: Range<u64>| {
+    let range = |writer: &mut SpaceMapWriter, action, range: Range<u64>| {
         writer.range(action, VdevId(0), range.start, range.end - range.start);
     };
     if let Some(allocated) = condensed {

@@ -1,0 +1,118 @@
+//! What can be done with a pool that is open for writing.
+
+use crate::pool::Pool;
+use crate::sync::{SyncError, Syncer};
+use cenote_base::Txg;
+use cenote_dmu::TxgGate;
+use cenote_dsl::write::SyncTask;
+use cenote_ondisk::pool_config::PoolState;
+use std::sync::Arc;
+
+/// Groups after which nothing that was freed waits any more.
+const SETTLING_GROUPS: usize = 3;
+
+fn read_only() -> SyncError {
+    let cause = "it is open for reading only".to_owned();
+    SyncError::Stopped { cause }
+}
+
+impl Pool {
+    /// Whether the pool can be changed.
+    pub fn is_writable(&self) -> bool {
+        self.syncer().is_some()
+    }
+
+    pub(crate) fn writer(&self) -> Result<&Arc<Syncer>, SyncError> {
+        self.syncer().ok_or_else(read_only)
+    }
+
+    /// The gate through which transactions enter.
+    ///
+    /// # Errors
+    /// If the pool is open for reading only.
+    pub fn gate(&self) -> Result<&Arc<TxgGate>, SyncError> {
+        Ok(&self.writer()?.gate)
+    }
+
+    /// Why the pool takes no more changes, if it does not.
+    pub fn suspended(&self) -> Option<Arc<str>> {
+        self.syncer()?.gate.suspended()
+    }
+
+    /// Carries out a change of the pool's metadata and waits until it is on disk.
+    ///
+    /// # Errors
+    /// Why it was refused, or why the pool takes no changes.
+    pub fn run_task<T: SyncTask + 'static>(&self, task: T) -> Result<T, SyncError> {
+        self.writer()?.run_task(task)
+    }
+
+    /// Waits until everything that was changed before is on disk.
+    ///
+    /// # Errors
+    /// If the pool takes no changes.
+    pub fn sync(&self) -> Result<(), SyncError> {
+        let gate = self.gate()?;
+        let txg = gate.open_txg();
+        Ok(gate.wait_synced(txg)?)
+    }
+
+    /// The last transaction group that is on disk.
+    pub fn synced_txg(&self) -> Txg {
+        match self.syncer() {
+            Some(syncer) => syncer.gate.synced_txg(),
+            None => self.txg(),
+        }
+    }
+
+    /// Writes what is dirty and ends all writing; the labels go on saying that the pool is in
+    /// use.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub fn close(&self) -> Result<(), SyncError> {
+        match self.syncer() {
+            Some(syncer) => syncer.stop(),
+            None => Ok(()),
+        }
+    }
+
+    fn leave(&self, state: PoolState) -> Result<(), SyncError> {
+        let Some(syncer) = self.syncer() else {
+            return Ok(());
+        };
+        // What was freed is free for whoever comes next, but nothing on disk says so.
+        for _ in 0..SETTLING_GROUPS {
+            self.sync()?;
+        }
+        {
+            let mut config = syncer.config();
+            config.config.state = state;
+            config.touch();
+        }
+        syncer.stop()
+    }
+
+    /// Writes what is dirty, notes that the pool is in nobody's use, and ends all writing.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub fn export(&self) -> Result<(), SyncError> {
+        self.leave(PoolState::Exported)
+    }
+
+    /// Notes that the pool is destroyed, and ends all writing.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub fn destroy(&self) -> Result<(), SyncError> {
+        self.leave(PoolState::Destroyed)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Whoever wants to know of failures closes or exports the pool before.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,125 @@
+//! Pools on files, and the referee that judges what was written to them.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use cenote_base::RealEnv;
+use cenote_device::{Device, FileDevice, FileOptions};
+use cenote_pool::{
+    Actor, CreateRequest, ImportOptions, NewLeaf, NewVdev, Pool, VdevShape, default_features,
+};
+use cenote_vdev::AllocationClass;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// A directory with the devices of one pool.
+pub struct Bench {
+    pub dir: tempfile::TempDir,
+    pub pool: &'static str,
+    devices: usize,
+}
+
+impl Bench {
+    pub fn new(pool: &'static str) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let devices = 0;
+        Self { dir, pool, devices }
+    }
+
+    /// A new device of `mebibytes`.
+    pub fn leaf(&mut self, mebibytes: u64) -> NewLeaf {
+        self.devices += 1;
+        let path = self
+            .dir
+            .path()
+            .join(format!("{}-{:02}.img", self.pool, self.devices));
+        let file = std::fs::File::create(&path).expect("a file");
+        file.set_len(mebibytes << 20).expect("room");
+        drop(file);
+        let device = open(&path);
+        NewLeaf {
+            path,
+            device,
+            whole_disk: false,
+        }
+    }
+
+    pub fn vdev(&mut self, shape: VdevShape, class: AllocationClass, count: usize) -> NewVdev {
+        let leaves = (0..count).map(|_| self.leaf(128)).collect();
+        NewVdev {
+            shape,
+            class,
+            leaves,
+        }
+    }
+
+    pub fn request(&self, vdevs: Vec<NewVdev>) -> CreateRequest {
+        CreateRequest {
+            name: self.pool.to_owned(),
+            vdevs,
+            spares: Vec::new(),
+            cache_devices: Vec::new(),
+            ashift: None,
+            features: default_features(),
+            properties: Vec::new(),
+            comment: None,
+            compatibility: None,
+            root_properties: Vec::new(),
+            format: None,
+            actor: Actor {
+                user: 0,
+                host: "test".to_owned(),
+            },
+            command: Some(format!("zpool create {}", self.pool)),
+        }
+    }
+
+    pub fn create(&self, vdevs: Vec<NewVdev>) -> Pool {
+        let request = self.request(vdevs);
+        cenote_pool::create(request, &options(), Arc::new(RealEnv::new())).expect("created")
+    }
+
+    /// What OpenZFS says of the pool, which must be closed. Skipped with a notice where it is
+    /// not installed.
+    pub fn check(&self) {
+        referee(self.dir.path(), self.pool);
+    }
+}
+
+pub fn options() -> ImportOptions {
+    ImportOptions {
+        read_only: false,
+        hostid: 0x1234,
+        ..ImportOptions::default()
+    }
+}
+
+pub fn open(path: &Path) -> Arc<dyn Device> {
+    let options = FileOptions {
+        writable: true,
+        ..FileOptions::default()
+    };
+    Arc::new(FileDevice::open(path, options).expect("opens"))
+}
+
+fn program() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
+    let program = root.join("../shared/peer/openzfs-ref");
+    program.exists().then_some(program)
+}
+
+/// Runs all of the referee's checks over the devices in `dir`.
+pub fn referee(dir: &Path, pool: &str) {
+    let Some(program) = program() else {
+        eprintln!("skipped: the referee is not here");
+        return;
+    };
+    let output = Command::new(program)
+        .arg("check")
+        .arg(dir)
+        .arg(pool)
+        .output();
+    let output = output.expect("the referee runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the referee complains:\n{text}");
+}

@@ -1,0 +1,67 @@
+//! New pools in all layouts, judged by OpenZFS.
+
+mod common;
+
+use cenote_pool::VdevShape;
+use cenote_vdev::AllocationClass::{Dedup, Log, Normal, Special};
+use common::Bench;
+
+#[test]
+fn one_file() {
+    let mut bench = Bench::new("single");
+    let vdev = bench.vdev(VdevShape::Single, Normal, 1);
+    let pool = bench.create(vec![vdev]);
+    pool.close().expect("written");
+    if let Some(keep) = std::env::var_os("KEEP_POOL") {
+        for entry in std::fs::read_dir(bench.dir.path())
+            .expect("readable")
+            .flatten()
+        {
+            let to = std::path::Path::new(&keep).join(entry.file_name());
+            std::fs::copy(entry.path(), to).expect("copied");
+        }
+    }
+    bench.check();
+}
+
+#[test]
+fn layouts() {
+    let raidz = |parity| VdevShape::Raidz { parity };
+    let draid = VdevShape::Draid {
+        parity: 1,
+        data: 2,
+        spares: 1,
+    };
+    let cases = [
+        ("mirror", vec![(VdevShape::Mirror, Normal, 2)]),
+        ("raidz1", vec![(raidz(1), Normal, 3)]),
+        ("raidz2", vec![(raidz(2), Normal, 5)]),
+        ("raidz3", vec![(raidz(3), Normal, 6)]),
+        ("draid", vec![(draid, Normal, 5)]),
+        (
+            "stripe",
+            vec![
+                (VdevShape::Single, Normal, 1),
+                (VdevShape::Mirror, Normal, 2),
+            ],
+        ),
+        (
+            "classes",
+            vec![
+                (VdevShape::Single, Normal, 1),
+                (VdevShape::Mirror, Special, 2),
+                (VdevShape::Single, Dedup, 1),
+                (VdevShape::Single, Log, 1),
+            ],
+        ),
+    ];
+    for (name, vdevs) in cases {
+        eprintln!("{name}");
+        let mut bench = Bench::new(name);
+        let make = |(shape, class, count): (VdevShape, _, usize)| bench.vdev(shape, class, count);
+        let vdevs = vdevs.into_iter().map(make).collect();
+        let pool = bench.create(vdevs);
+        pool.close().expect("written");
+        bench.check();
+    }
+}
