@@ -1,8 +1,9 @@
 //! The machine's own figures, and timing.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Instant;
@@ -44,25 +45,54 @@ impl PageBuffer {
     }
 }
 
-/// MB/s of reading up to `limit` bytes of a file by 1 MiB requests past the page cache.
-pub fn direct_read_rate(path: &Path, offset: u64, limit: u64) -> Result<f64> {
+/// The parts of a file that are stored, as far as its file system tells: holes read at the speed
+/// of memory and say nothing about the device.
+fn extents(file: &File) -> Vec<Range<u64>> {
+    use rustix::fs::{SeekFrom, seek};
+    let mut extents = Vec::new();
+    let mut at = 0;
+    while let Ok(start) = seek(file, SeekFrom::Data(at)) {
+        let Ok(end) = seek(file, SeekFrom::Hole(start)) else {
+            break;
+        };
+        extents.push(start.next_multiple_of(PAGE as u64)..end);
+        at = end;
+    }
+    extents
+}
+
+/// MB/s of reading up to `limit` stored bytes of a file by 1 MiB requests past the page cache.
+pub fn direct_read_rate(path: &Path, limit: u64) -> Result<f64> {
     let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits())?;
     let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let extents = extents(&file);
     let mut buffer = PageBuffer::new(MIB);
     let start = Instant::now();
     let mut read = 0;
-    while read < limit {
-        match file.read_at(buffer.get(), offset + read)? {
-            0 => break,
-            count => read += count as u64,
+    for extent in extents {
+        let mut at = extent.start;
+        while at + MIB as u64 <= extent.end && read < limit {
+            file.read_exact_at(buffer.get(), at)?;
+            at += MIB as u64;
+            read += MIB as u64;
         }
     }
+    ensure!(read > 0, "{} has no stored megabyte", path.display());
     Ok(read as f64 / 1e6 / start.elapsed().as_secs_f64())
+}
+
+/// MB/s of reading up to `limit` bytes at the start of a file by 1 MiB requests.
+pub fn read_rate_of(path: &Path, limit: u64) -> Result<f64> {
+    let mut file = File::open(path)?.take(limit);
+    read_through(&mut file)
 }
 
 /// MB/s of reading a whole file by 1 MiB requests.
 pub fn read_rate(path: &Path) -> Result<f64> {
-    let mut file = File::open(path)?;
+    read_through(&mut File::open(path)?)
+}
+
+fn read_through(file: &mut impl Read) -> Result<f64> {
     let mut buffer = PageBuffer::new(MIB);
     let start = Instant::now();
     let mut read = 0;
