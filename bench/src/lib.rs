@@ -4,6 +4,7 @@
 
 pub mod codec;
 pub mod read;
+pub mod write;
 
 /// The directory of the workspace.
 pub fn workspace_root() -> std::path::PathBuf {

@@ -1,0 +1,219 @@
+//! The write pipeline on files, with an allocator that only goes forward.
+
+use super::{Options, machine};
+use anyhow::{Context, Result, bail, ensure};
+use cenote_base::{BlockId, Bookmark, Guid, Level, MemoryBudget, ObjectId, ObjsetId, Txg, VdevId};
+use cenote_device::{BlockBuffer, Device, Opener, SystemOpener};
+use cenote_io::{
+    Allocation, AllocationRequest, Allocator, NoSpace, Pipeline, WritePolicy, WriteRequest,
+};
+use cenote_ondisk::{CompressionKind, Dva, NvList, NvValue, ObjectType, VdevConfig};
+use cenote_vdev::{OpenOptions, Vdevs};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+const MIB: usize = 1 << 20;
+const RECORD: usize = 128 << 10;
+/// Contents handed over in one call, as the syncing of an object set does.
+const CALL_RECORDS: usize = 1024;
+
+/// The pool's only top-level vdev.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// One file.
+    Single,
+    /// Six files with double parity.
+    Raidz2,
+}
+
+impl Layout {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Single, Self::Raidz2];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Raidz2 => "raidz2:6",
+        }
+    }
+
+    fn devices(self) -> u64 {
+        match self {
+            Self::Single => 1,
+            Self::Raidz2 => 6,
+        }
+    }
+}
+
+/// What a run took.
+#[derive(Debug)]
+pub struct Figures {
+    pub megabytes_per_second: f64,
+    pub cpu_seconds_per_gib: f64,
+    pub stored_ratio: f64,
+    pub requests: u64,
+}
+
+#[derive(Debug)]
+struct Forward {
+    vdevs: Arc<Vdevs>,
+    next: Mutex<u64>,
+}
+
+impl Allocator for Forward {
+    fn allocate(&self, txg: Txg, request: AllocationRequest) -> Result<Allocation, NoSpace> {
+        let asize = self.vdevs.asize(VdevId(0), request.size, txg);
+        let asize = asize.ok_or(NoSpace::Full)?;
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let dva = Dva::new(VdevId(0), *next, asize);
+        *next += asize;
+        Ok(Allocation::new(&[dva]))
+    }
+
+    fn undo(&self, _: Txg, _: &Allocation) {}
+}
+
+fn list(kind: &str, guid: u64, id: u64) -> NvList {
+    let mut list = NvList::new();
+    list.set_str("type", kind);
+    list.set_u64("guid", guid);
+    list.set_u64("id", id);
+    list
+}
+
+fn open(options: &Options, layout: Layout) -> Result<Arc<Vdevs>> {
+    let mut devices: HashMap<Guid, Arc<dyn Device>> = HashMap::new();
+    let mut disks = Vec::new();
+    // A third more than the data for parity, and something for labels.
+    let each = options.mebibytes * 2 / layout.devices() as usize + 64;
+    for id in 0..layout.devices() {
+        let path = options.directory.join(format!("{}-{id}", layout.name()));
+        machine::fill(&path, each)?;
+        let device = SystemOpener::default().open_writable(&path)?;
+        devices.insert(Guid(10 + id), device);
+        disks.push(list("file", 10 + id, id));
+    }
+    let mut top = match layout {
+        Layout::Single => disks.remove(0),
+        Layout::Raidz2 => {
+            let mut raidz = list("raidz", 2, 0);
+            raidz.set_u64("nparity", 2);
+            raidz.set("children", NvValue::ListArray(disks));
+            raidz
+        }
+    };
+    top.set_u64("ashift", 12);
+    let mut root = list("root", 1, 0);
+    root.set("children", NvValue::ListArray(vec![top]));
+    let config = VdevConfig::decode(&root)?;
+    let vdevs = Vdevs::open(&config, &devices, &OpenOptions::default())?;
+    Ok(Arc::new(vdevs))
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// The records to write, repeated if there are fewer than are wanted.
+fn records(options: &Options, compression: &str) -> Result<Vec<Arc<BlockBuffer>>> {
+    let bytes = match &options.data {
+        _ if compression.starts_with("noise") => noise(32 * MIB),
+        Some(path) => {
+            let file = std::fs::File::open(path)?;
+            let size = file.metadata()?.len().min((options.mebibytes * MIB) as u64);
+            let mut bytes = vec![0; size as usize];
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0)?;
+            bytes
+        }
+        None => {
+            let mut bytes = noise(32 * MIB);
+            for chunk in bytes.chunks_mut(64) {
+                let half = chunk.len() / 2;
+                chunk[half..].fill(b'x');
+            }
+            bytes
+        }
+    };
+    ensure!(bytes.len() >= RECORD, "too little data");
+    let records = bytes.chunks_exact(RECORD);
+    Ok(records
+        .map(|record| Arc::new(BlockBuffer::copy_of(record)))
+        .collect())
+}
+
+fn policy(compression: &str) -> Result<WritePolicy> {
+    let name = compression.trim_start_matches("noise-");
+    let (compression, zstd_level) = match name {
+        "off" => (CompressionKind::Off, 0),
+        "lz4" => (CompressionKind::Lz4, 0),
+        _ => {
+            let level = name.strip_prefix("zstd-");
+            let level = level.with_context(|| format!("no compression '{name}'"))?;
+            (CompressionKind::Zstd, level.parse()?)
+        }
+    };
+    Ok(WritePolicy {
+        compression,
+        zstd_level,
+        ..WritePolicy::default()
+    })
+}
+
+/// Writes the data once and says what that took.
+pub fn measure(options: &Options, layout: Layout, compression: &str) -> Result<Figures> {
+    let vdevs = open(options, layout)?;
+    let pipeline = Pipeline::new(Arc::clone(&vdevs), MemoryBudget::new(1 << 30));
+    let next = Mutex::new(0);
+    pipeline.set_allocator(Arc::new(Forward {
+        vdevs: Arc::clone(&vdevs),
+        next,
+    }));
+    let (records, policy) = (records(options, compression)?, policy(compression)?);
+    let count = options.mebibytes * MIB / RECORD;
+    let (began, cpu) = (Instant::now(), machine::cpu_seconds());
+    for call in (0..count).step_by(CALL_RECORDS) {
+        let request = |index: usize| WriteRequest {
+            data: Arc::clone(&records[index % records.len()]),
+            bookmark: Bookmark::data(ObjsetId(54), ObjectId(2), BlockId(index as u64)),
+            object_type: ObjectType::PLAIN_FILE,
+            level: Level(0),
+            fill: 1,
+            policy,
+            keys: None,
+            previous: None,
+        };
+        let requests = (call..count.min(call + CALL_RECORDS)).map(request);
+        for result in pipeline.write(Txg(10), 1, requests.collect()) {
+            if let Err(error) = result {
+                bail!("{error}");
+            }
+        }
+    }
+    vdevs.flush()?;
+    let (wall, cpu) = (began.elapsed().as_secs_f64(), machine::cpu_seconds() - cpu);
+    let bytes = (count * RECORD) as f64;
+    let status = vdevs.status();
+    let top = &status.children[0];
+    let leaves = match layout {
+        Layout::Single => std::slice::from_ref(top),
+        Layout::Raidz2 => top.children.as_slice(),
+    };
+    Ok(Figures {
+        megabytes_per_second: bytes / 1e6 / wall,
+        cpu_seconds_per_gib: cpu / bytes * (1 << 30) as f64,
+        stored_ratio: pipeline.counters().bytes_written.get() as f64 / bytes,
+        requests: leaves
+            .iter()
+            .map(|leaf| leaf.figures.write_operations)
+            .sum(),
+    })
+}
