@@ -46,7 +46,7 @@ pub struct Outcome {
     pub limit: Option<Limit>,
     /// The most resident memory seen, in bytes: of samples, a lower bound.
     pub memory_max: u64,
-    /// How long it ran.
+    /// How long it ran, as far as it was watched.
     pub elapsed: Duration,
 }
 
@@ -256,7 +256,6 @@ impl Drop for Cenote {
 /// Runs `command` within `limits`.
 pub fn run(mut command: Command, input: &[u8], limits: Limits) -> Result<Outcome> {
     let shown = format!("{command:?}");
-    let start = Instant::now();
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -271,7 +270,7 @@ pub fn run(mut command: Command, input: &[u8], limits: Limits) -> Result<Outcome
         // A program that ends without reading its input closes the pipe: not our concern.
         let _ = stdin.write_all(&input);
     });
-    let (status, limit, memory_max) = supervise(&mut child, limits)?;
+    let (status, limit, memory_max, elapsed) = supervise(&mut child, limits)?;
     let limit = limit.or((status.signal() == Some(SIGXCPU)).then_some(Limit::Time));
     let (stdout, stderr) = (finish(stdout)?, finish(stderr)?);
     if feeder.join().is_err() {
@@ -285,11 +284,11 @@ pub fn run(mut command: Command, input: &[u8], limits: Limits) -> Result<Outcome
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
         limit,
         memory_max,
-        elapsed: start.elapsed(),
+        elapsed,
     })
 }
 
-type Ending = (ExitStatus, Option<Limit>, u64);
+type Ending = (ExitStatus, Option<Limit>, u64, Duration);
 
 /// Waits for `child`, and ends it when it passes a limit.
 fn supervise(child: &mut Child, limits: Limits) -> Result<Ending> {
@@ -300,7 +299,7 @@ fn supervise(child: &mut Child, limits: Limits) -> Result<Ending> {
         elapsed += last.elapsed().min(POLL_COUNTED_MAX);
         last = Instant::now();
         if let Some(status) = child.try_wait()? {
-            return Ok((status, None, memory_max));
+            return Ok((status, None, memory_max, elapsed));
         }
         memory_max = memory_max.max(resident_memory_max(child.id()).unwrap_or(0));
         let passed = match () {
@@ -310,14 +309,21 @@ fn supervise(child: &mut Child, limits: Limits) -> Result<Ending> {
         };
         if passed.is_some() {
             child.kill()?;
-            return Ok((child.wait()?, passed, memory_max));
+            return Ok((child.wait()?, passed, memory_max, elapsed));
         }
         thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// The high-water mark of the process's resident memory, in bytes.
+///
+/// `None` for a moment after it was started: until a process runs its own program, its memory is
+/// that of whoever started it.
 pub fn resident_memory_max(process: u32) -> Option<u64> {
+    let program = fs::read_link(format!("/proc/{process}/exe")).ok()?;
+    if process != std::process::id() && program == std::env::current_exe().ok()? {
+        return None;
+    }
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status
         .lines()

@@ -131,8 +131,7 @@ pub fn run_kind(kind: &str, seed: u64, numbers: Range<u64>, time: Duration) -> R
         let mutant = mutant(&devices, structure.as_ref(), kind, seed, number)?;
         let undo = devices.apply(&mutant)?;
         if let Some(report) = subject.visit(number, &mut summary)? {
-            let name = format!("zoo/{kind}-{seed}-{number}");
-            let kept = crate::golden::build_directory().join(name);
+            let kept = place_of(kind, seed, number);
             devices.keep(&kept)?;
             summary.failures.push(Failure {
                 kind: kind.into(),
@@ -147,6 +146,25 @@ pub fn run_kind(kind: &str, seed: u64, numbers: Range<u64>, time: Duration) -> R
         devices.restore(undo)?;
     }
     Ok(summary)
+}
+
+/// Keeps a mutant for whoever wants to look at it; returns what was done to it and where it is.
+pub fn keep(kind: &str, seed: u64, number: u64) -> Result<(String, PathBuf)> {
+    let golden = Golden::find(kind)?.context("a kind of golden pool")?;
+    let directory = tempfile::tempdir()?;
+    let devices = Devices::open(golden.copy_to(directory.path())?)?;
+    let structure = Structure::read(&devices)?;
+    let mutant = mutant(&devices, structure.as_ref(), kind, seed, number)?;
+    let undo = devices.apply(&mutant)?;
+    let kept = place_of(kind, seed, number);
+    devices.keep(&kept)?;
+    devices.restore(undo)?;
+    Ok((mutant.description, kept))
+}
+
+/// Where the devices of a mutant are kept.
+fn place_of(kind: &str, seed: u64, number: u64) -> PathBuf {
+    crate::golden::build_directory().join(format!("zoo/{kind}-{seed}-{number}"))
 }
 
 /// A pool that is being damaged, and how it is looked at.

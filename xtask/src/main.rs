@@ -18,7 +18,7 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   ci                          format, lints, tidy and all tests; what a change must pass
   tidy                        the rules of STYLE.md that a program can check
   golden [KIND...]            compare pools made by OpenZFS with what Cenote reads from them
-  zoo [--mutants N] [--from N] [--seed S] [KIND...]
+  zoo [--from N] [--mutants N] [--seed S] [--keep] [KIND...]
                               damaged pools: no panic, no hang, no unbounded memory
   fuzz NAME|all [--minutes N] [--input FILE]
                               fuzz targets, one per decoder, or one input again

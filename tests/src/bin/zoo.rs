@@ -22,6 +22,8 @@ struct Options {
     numbers: Range<u64>,
     seed: u64,
     kinds: Vec<String>,
+    /// Make the mutants, and run nothing.
+    only_keep: bool,
 }
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn options() -> Result<Options> {
         numbers: 0..100,
         seed: 1,
         kinds: Vec::new(),
+        only_keep: false,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -50,6 +53,7 @@ fn options() -> Result<Options> {
             value.parse().with_context(|| format!("{argument} {value}"))
         };
         match argument.as_str() {
+            "--keep" => options.only_keep = true,
             "--mutants" => options.numbers.end = number()?,
             "--mutant" => {
                 let number = number()?;
@@ -69,6 +73,9 @@ fn options() -> Result<Options> {
 
 /// Runs all batches; returns the number of broken promises.
 fn run(options: &Options) -> Result<usize> {
+    if options.only_keep {
+        return keep(options);
+    }
     cenote_tests::program::cenote_path();
     let start = Instant::now();
     // The last is taken first. Kinds take turns, so that a run that is stopped early has seen all.
@@ -104,6 +111,17 @@ fn run(options: &Options) -> Result<usize> {
     }
     println!("all in {:.0?}: {}", start.elapsed(), line(&total));
     Ok(total.failures.len())
+}
+
+/// Makes the mutants, and says what and where they are.
+fn keep(options: &Options) -> Result<usize> {
+    for kind in &options.kinds {
+        for number in options.numbers.clone() {
+            let (damage, kept) = zoo::keep(kind, options.seed, number)?;
+            println!("{}: {damage}", kept.display());
+        }
+    }
+    Ok(0)
 }
 
 fn line(summary: &Summary) -> String {
