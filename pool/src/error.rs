@@ -1,6 +1,7 @@
 //! Why a pool cannot be imported or a part of it not be read.
 
 use cenote_base::{Guid, Txg};
+use cenote_device::DeviceError;
 use cenote_dmu::DmuError;
 use cenote_dsl::DslError;
 use cenote_ondisk::DecodeError;
@@ -110,6 +111,18 @@ pub enum ImportError {
         /// The uberblock's.
         expected: u64,
     },
+    /// The pool can be read, but not be written to.
+    #[error("the pool can only be imported read-only: {reason}")]
+    NotWritable {
+        /// Why.
+        reason: String,
+    },
+    /// A device cannot be opened for writing.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The thread that writes cannot be started.
+    #[error("no thread can be started: {0}")]
+    Thread(std::io::Error),
     /// The vdev tree cannot be opened.
     #[error("the vdevs cannot be opened: {0}")]
     Vdevs(#[from] VdevError),

@@ -10,6 +10,7 @@
 
 use crate::candidate::PoolCandidate;
 use crate::error::{ImportError, MissingVdev};
+use crate::import_write::writable_devices;
 use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
@@ -60,8 +61,12 @@ pub fn import(
     env: Arc<dyn Env>,
 ) -> Result<Pool, ImportError> {
     check_use(candidate, options, env.as_ref())?;
+    let open = match options.read_only {
+        true => candidate.devices(),
+        false => writable_devices(candidate, options)?,
+    };
     let devices = Devices {
-        open: candidate.devices(),
+        open,
         paths: candidate.paths(),
     };
     let workers = Arc::new(Workers::new(WORKER_THREADS));
@@ -69,8 +74,15 @@ pub fn import(
     for uberblock in uberblocks_to_try(candidate, options)? {
         let since = Txg(uberblock.txg.0.saturating_sub(RECENT_TXGS));
         match open_at(candidate, &devices, uberblock, options, &workers, &env) {
-            Ok(pool) if options.rewind == Rewind::Never => return Ok(pool),
-            Ok(pool) if verify::recent_metadata_is_good(&pool, since)? => return Ok(pool),
+            Ok(pool)
+                if options.rewind == Rewind::Never
+                    || verify::recent_metadata_is_good(&pool, since)? =>
+            {
+                return match options.read_only {
+                    true => Ok(pool),
+                    false => pool.make_writable(candidate),
+                };
+            }
             Ok(pool) => {
                 let error = ImportError::DamagedTxg { txg: pool.txg() };
                 failure = failure.or(Some(error));
@@ -244,7 +256,11 @@ fn open_at(
         });
     }
     set_paths(&mut tree, &devices.paths);
-    let stack = open_stack(&tree, devices, &uberblock, options, workers)?;
+    let mut stack = open_stack(&tree, devices, &uberblock, options, workers)?;
+    if !options.read_only {
+        let cache = Arc::clone(&stack.cache);
+        stack.mos = ObjectSet::open_writable(cache, ObjsetId::MOS, uberblock.root, None, None)?;
+    }
     prepare_vdevs(&stack, &tree)?;
     if let Some(salt) = space::checksum_salt(&stack.mos)? {
         stack.cache.pipeline().set_salt(salt);

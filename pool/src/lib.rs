@@ -8,9 +8,11 @@
 
 mod allocation;
 mod candidate;
+mod commands;
 mod create;
 mod error;
 mod import;
+mod import_write;
 mod live;
 mod mos;
 mod options;

@@ -1,6 +1,7 @@
 //! What an import is asked to do.
 
 use cenote_base::{MemoryBudget, Txg};
+use cenote_device::{Opener, SystemOpener};
 use cenote_dmu::txg::ThrottleLimits;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,6 +64,10 @@ pub struct ImportOptions {
     pub cache_bytes: u64,
     /// Memory for blocks under way.
     pub buffers: Buffers,
+    /// Opens the devices of a pool that is to be written to, which were found by reading.
+    pub opener: Arc<dyn Opener>,
+    /// This system's name, which the labels of a pool that is written to get.
+    pub hostname: String,
     /// How much may be dirty in a pool that is written to.
     pub throttle: ThrottleLimits,
 }
@@ -82,6 +87,8 @@ impl Default for ImportOptions {
             hostid: 0,
             cache_bytes: 64 << 20,
             buffers: Buffers::new(128 << 20),
+            opener: Arc::new(SystemOpener::default()),
+            hostname: String::new(),
             throttle: ThrottleLimits::of_memory(1 << 30),
         }
     }

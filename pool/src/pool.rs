@@ -143,6 +143,10 @@ impl Pool {
         }
     }
 
+    pub(crate) fn set_syncer(&mut self, syncer: Arc<Syncer>) {
+        self.syncer = Some(syncer);
+    }
+
     pub(crate) fn syncer(&self) -> Option<&Arc<Syncer>> {
         self.syncer.as_ref()
     }

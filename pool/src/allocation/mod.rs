@@ -7,10 +7,12 @@
 //! txg is on disk.
 
 mod free_space;
+mod load;
 mod metaslab;
 mod range_set;
 mod top;
 
+pub(crate) use load::{load, logs};
 pub(crate) use metaslab::{Metaslab, count_range};
 pub(crate) use range_set::Delta;
 pub use range_set::RangeConflict;

@@ -3,7 +3,7 @@
 //! Each copy of a block has a metaslab of its own that it allocates from until that can serve no
 //! more: so that blocks written together lie together, and the copies of one block far apart.
 
-use super::metaslab::{DEFER_TXGS, Metaslab};
+use super::metaslab::Metaslab;
 use super::range_set::RangeConflict;
 use cenote_base::{ObjectId, VdevId};
 use cenote_dmu::DmuError;
@@ -108,7 +108,7 @@ impl TopSpace {
     }
 
     /// The metaslab that all of `range` lies in.
-    fn index_of(&self, range: &Range<u64>) -> Result<usize, RangeConflict> {
+    pub fn index_of(&self, range: &Range<u64>) -> Result<usize, RangeConflict> {
         let conflict = || RangeConflict {
             range: range.clone(),
         };
@@ -282,9 +282,6 @@ impl TopSpace {
     }
 }
 
-/// Txgs that must be synced until everything freed can be used again.
-pub(crate) const TXGS_TO_REUSE: usize = DEFER_TXGS + 1;
-
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
@@ -362,7 +359,7 @@ mod tests {
             None,
             "not in the same txg"
         );
-        for _ in 0..TXGS_TO_REUSE {
+        for _ in 0..=crate::allocation::metaslab::DEFER_TXGS {
             top.metaslabs.iter_mut().for_each(|m| {
                 m.take_pending().expect("consistent");
             });

@@ -2,11 +2,14 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use cenote_base::RealEnv;
-use cenote_device::{Device, FileDevice, FileOptions};
+use cenote_device::{Device, FileDevice, FileOptions, SystemOpener};
+use cenote_dsl::Stored;
+use cenote_dsl::write::{SetProperties, Setting};
 use cenote_pool::{
-    Actor, CreateRequest, ImportOptions, NewLeaf, NewVdev, Pool, VdevShape, default_features,
+    Actor, CreateRequest, ImportOptions, NewLeaf, NewVdev, Pool, PoolCandidate, SyncError,
+    VdevShape, assemble, default_features,
 };
-use cenote_vdev::AllocationClass;
+use cenote_vdev::{AllocationClass, scan};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -99,6 +102,26 @@ pub fn open(path: &Path) -> Arc<dyn Device> {
         ..FileOptions::default()
     };
     Arc::new(FileDevice::open(path, options).expect("opens"))
+}
+
+/// The pools whose devices are in `dir`.
+pub fn candidates(dir: &Path) -> Vec<PoolCandidate> {
+    let found = scan(&[dir.to_owned()], &SystemOpener::default());
+    assemble(found)
+}
+
+/// Changes a little of the pool's metadata, in a group of its own.
+pub fn change(pool: &Pool, round: u64) -> Result<(), SyncError> {
+    let value = format!("{round:0>300}");
+    let setting = Setting {
+        name: format!("cenote:{}", round % 3),
+        value: Some(Stored::Text(value)),
+    };
+    let task = SetProperties {
+        name: pool.dsl().pool_name().clone(),
+        settings: vec![setting],
+    };
+    pool.run_task(task).map(|_| ())
 }
 
 fn program() -> Option<PathBuf> {

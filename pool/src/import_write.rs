@@ -1,0 +1,146 @@
+//! Making an imported pool writable.
+//!
+//! Everything that refuses a pool comes before anything is written. The first transaction group
+//! writes the labels, so that they say who has the pool now.
+
+use crate::allocation;
+use crate::candidate::PoolCandidate;
+use crate::error::ImportError;
+use crate::mos::directory_words;
+use crate::options::ImportOptions;
+use crate::pool::Pool;
+use crate::sync::{LiveConfig, Parts, Recorder, Syncer};
+use cenote_base::{Guid, Txg};
+use cenote_device::Device;
+use cenote_dmu::{ObjectSet, TxgGate};
+use cenote_ondisk::features::FEATURES;
+use cenote_ondisk::pool_config::PoolState;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The only version of pools that are written to.
+const VERSION_FEATURES: u64 = 5000;
+/// Features whose upkeep this software does not know, once they are in use.
+const UNKEPT: [&str; 4] = [
+    "com.delphix:device_removal",
+    "com.delphix:obsolete_counts",
+    "com.klarasystems:dynamic_gang_header",
+    "com.truenas:physical_rewrite",
+];
+
+fn refusal(reason: impl Into<String>) -> ImportError {
+    ImportError::NotWritable {
+        reason: reason.into(),
+    }
+}
+
+/// The devices of a pool, opened for writing in place of those that were found.
+pub(crate) fn writable_devices(
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+) -> Result<HashMap<Guid, Arc<dyn Device>>, ImportError> {
+    let found = candidate.devices();
+    let paths = candidate.paths();
+    let mut devices: HashMap<Guid, Arc<dyn Device>> = HashMap::new();
+    for (guid, old) in found {
+        let Some(path) = paths.get(&guid) else {
+            continue;
+        };
+        let is_auxiliary = !candidate.tree.leaves().any(|leaf| leaf.guid == guid);
+        if is_auxiliary {
+            devices.insert(guid, old);
+            continue;
+        }
+        let device = options.opener.open_writable(path)?;
+        if device.size() != old.size() {
+            let path = path.display();
+            return Err(refusal(format!("{path} holds the device as a part of it")));
+        }
+        devices.insert(guid, device);
+    }
+    Ok(devices)
+}
+
+/// Refuses pools with something in use that cannot be kept up.
+fn check_features(pool: &Pool) -> Result<(), ImportError> {
+    if pool.uberblock().version != VERSION_FEATURES {
+        let version = pool.uberblock().version;
+        return Err(refusal(format!("pools of version {version} are only read")));
+    }
+    let is_unkept = |guid: &str| {
+        let is_known = FEATURES.iter().any(|feature| feature.guid == guid);
+        !is_known || UNKEPT.contains(&guid)
+    };
+    let features = pool.dsl().features();
+    let active = features.iter().filter(|(_, feature)| feature.is_active());
+    let unkept: Vec<&str> = active
+        .map(|(guid, _)| guid)
+        .filter(|guid| is_unkept(guid))
+        .collect();
+    if !unkept.is_empty() {
+        let list = unkept.join(", ");
+        return Err(refusal(format!(
+            "features are in use that are only read: {list}"
+        )));
+    }
+    let expanding = pool
+        .vdev_tree()
+        .children
+        .iter()
+        .any(|top| top.raidz_expanding);
+    match expanding {
+        true => Err(refusal("a raidz vdev is being expanded")),
+        false => Ok(()),
+    }
+}
+
+impl Pool {
+    /// Takes an imported pool, whose meta object set was opened for writing, into use.
+    pub(crate) fn make_writable(mut self, candidate: &PoolCandidate) -> Result<Self, ImportError> {
+        check_features(&self)?;
+        let options = self.options().clone();
+        let uberblock = self.uberblock().clone();
+        let cache = Arc::clone(self.cache());
+        let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
+        let space = allocation::load(&committed, self.vdevs(), self.vdev_tree())?;
+        let logs = allocation::logs(&committed)?;
+        let checkpoint = directory_words(self.mos(), "com.delphix:zpool_checkpoint")?;
+        let mut config = self.config().clone();
+        config.state = PoolState::Active;
+        config.name = Some(self.name().to_owned());
+        config.hostid = options.hostid;
+        config.hostname = Some(options.hostname.clone());
+        // What the labels say of features is kept up; before the first of them they say nothing.
+        let features = config.features_for_read.take();
+        let features = features.or_else(|| candidate.config.features_for_read.clone());
+        config.features_for_read = Some(features.unwrap_or_default());
+        let mut config = LiveConfig::new(config);
+        config.touch();
+        let syncer = Syncer::new(Parts {
+            env: Arc::clone(self.env()),
+            vdevs: Arc::clone(self.vdevs()),
+            pipeline: Arc::clone(self.cache().pipeline()),
+            mos: Arc::clone(self.mos()),
+            dsl: Arc::clone(self.dsl()),
+            gate: TxgGate::new(first_txg(candidate, uberblock.txg), options.throttle),
+            space: Arc::new(space),
+            recorder: Recorder::new(logs),
+            config,
+            uberblock,
+            checkpoint_txg: checkpoint
+                .and_then(|words| words.get(2).copied())
+                .map_or(Txg(0), Txg),
+        });
+        syncer.start().map_err(ImportError::Thread)?;
+        self.set_syncer(syncer);
+        Ok(self)
+    }
+}
+
+/// The group before the first that is to be written: no uberblock on the devices, good or bad,
+/// may be newer than those to come.
+fn first_txg(candidate: &PoolCandidate, opened: Txg) -> Txg {
+    let found = candidate.uberblocks();
+    let newest = found.first().map_or(opened, |newest| newest.txg);
+    newest.max(opened)
+}
