@@ -110,6 +110,7 @@ impl ObjectSet {
     /// Opens several objects. Blocks of dnodes that are not cached are read in one batch.
     pub fn objects_at(self: &Arc<Self>, ids: &[ObjectId]) -> Vec<Result<Object, DmuError>> {
         if self.is_writable() {
+            self.fetch_dnodes(ids);
             return ids.iter().map(|id| self.object(*id)).collect();
         }
         let open = |(dnode, id): (Result<Dnode, DmuError>, &ObjectId)| {
@@ -121,6 +122,7 @@ impl ObjectSet {
     /// The dnodes of several objects. Blocks that are not cached are read in one batch.
     pub fn dnodes_at(self: &Arc<Self>, ids: &[ObjectId]) -> Vec<Result<Dnode, DmuError>> {
         if self.is_writable() {
+            self.fetch_dnodes(ids);
             return ids.iter().map(|id| self.existing_dnode(*id)).collect();
         }
         let meta = self.meta_object();
@@ -155,6 +157,24 @@ impl ObjectSet {
         let each = dnodes.into_iter();
         each.map(|dnode| dnode.expect("the order names each index"))
             .collect()
+    }
+
+    /// Reads the blocks of dnodes that are on disk and in no memory, in one batch.
+    fn fetch_dnodes(self: &Arc<Self>, ids: &[ObjectId]) {
+        let is_absent = |id: &ObjectId| {
+            self.live
+                .as_ref()
+                .is_none_or(|live| live.get(*id).is_none())
+        };
+        let meta = self.meta_object();
+        let per_block = meta.dnode().data_block_size / DNODE_SIZE as u64;
+        let absent = ids.iter().copied().filter(is_absent);
+        let mut blocks: Vec<u64> = absent.map(|id| id.0 / per_block).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.retain(|block| *block <= meta.dnode().block_id_max.0);
+        self.read_dnodes_ahead(&meta, &blocks);
+        fetch_missing(&meta, &blocks);
     }
 
     fn existing_dnode(self: &Arc<Self>, id: ObjectId) -> Result<Dnode, DmuError> {

@@ -135,6 +135,10 @@ impl Object {
         dirty: Dirty,
     ) -> Result<(), DmuError> {
         let (set, _) = self.writable()?;
+        let size = state.dnode().map_or(0, |dnode| dnode.data_block_size);
+        if block.0.checked_mul(size).is_none() {
+            return Err(self.bad_change("a write would reach beyond the largest offset"));
+        }
         let bytes = bytes_of(&dirty);
         let replaced = self.change(tx, state, |generation| {
             let dnode = generation.dnode.as_mut().expect("the object exists");

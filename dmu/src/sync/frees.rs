@@ -68,9 +68,10 @@ impl Job {
     ) -> Result<Option<Place>, DmuError> {
         let fanout = self.new.indirect_fanout_shift();
         let span = fanout * u32::from(level);
-        let scaled = |block: u64| match block.leading_zeros() >= span {
-            true => block << span,
-            false => u64::MAX,
+        let scaled = |block: u64| match block {
+            0 => 0,
+            block if block.leading_zeros() >= span => block << span,
+            _ => u64::MAX,
         };
         let (first, behind) = (scaled(block), scaled(block.saturating_add(1)));
         if pointer.is_hole() || behind <= start || first >= end {

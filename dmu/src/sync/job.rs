@@ -8,7 +8,7 @@
 use super::Writer;
 use crate::error::DmuError;
 use crate::object::Object;
-use cenote_base::{BlockId, SECTOR_SIZE, Txg};
+use cenote_base::{BlockId, Bookmark, Level, SECTOR_SIZE, Txg};
 use cenote_cache::{Block, BlockBuffer};
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{FLAG_USED_BYTES, LEVELS_MAX};
@@ -120,6 +120,36 @@ impl Job {
             .as_ref()
             .and_then(|(_, block)| block.as_ref());
         Ok(contents.map_or(BlockPointer::HOLE, |contents| entry(contents, index)))
+    }
+
+    /// Has the indirect blocks above some blocks of level 0 read in one go. Whoever writes here
+    /// and there in a large object would else wait for each.
+    pub(super) fn read_ahead_parents(&self, blocks: impl Iterator<Item = u64>) {
+        if self.base.dnode().levels < 2 {
+            return;
+        }
+        let fanout = self.base.dnode().indirect_fanout_shift();
+        let mut parents: Vec<u64> = blocks.map(|block| block >> fanout).collect();
+        parents.dedup();
+        if parents.len() < 2 {
+            return;
+        }
+        let set = self.base.set();
+        let wanted = parents.into_iter().filter_map(|parent| {
+            // An error will meet whoever needs the block.
+            let pointer = self.base.block_pointer(1, BlockId(parent)).ok()?;
+            let bookmark = Bookmark {
+                objset: set.id(),
+                object: self.base.id(),
+                level: Level(1),
+                block: BlockId(parent),
+            };
+            let is_missing = !pointer.is_hole() && !set.cache().has(&pointer);
+            is_missing.then_some((pointer, bookmark))
+        });
+        let wanted: Vec<_> = wanted.collect();
+        let keys = set.keys().map(AsRef::as_ref);
+        set.cache().fetch(&wanted, keys);
     }
 
     /// An indirect block on disk; `None` for a hole.

@@ -200,12 +200,16 @@ impl Writer<'_> {
                     break;
                 };
                 let next = last.checked_add(1);
+                jobs[index].read_ahead_parents(blocks.iter().map(|(block, _)| *block));
                 for (block, dirty) in blocks {
                     match dirty {
                         Dirty::Contents(contents) => {
                             batch.add(jobs, (index, 0, block), contents, 1)?;
                         }
                         Dirty::Pointer(pointer) => {
+                            if !pointer.is_hole() {
+                                self.sink.adopt(self.txg, &pointer);
+                            }
                             jobs[index].updates[0].insert(block, *pointer);
                         }
                     }

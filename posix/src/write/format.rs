@@ -78,6 +78,8 @@ pub fn format_new(
     tx: &Transaction,
     params: &FormatParams,
 ) -> Result<ObjectId, PosixError> {
+    // From the first sync on, the root directory counts.
+    set.set_owner_hook(Arc::new(super::PosixOwnerHook));
     let master = new_zap(set, tx, MASTER_NODE, ObjectType::MASTER_NODE)?;
     let names = params.names;
     let case = match names.case {
