@@ -44,7 +44,7 @@ fn samples() -> Vec<Vec<u8>> {
         text(1536),
         noise(4608),
         text(1 << 20),
-        noise(3 << 20),
+        noise(1 << 19),
     ]
 }
 
@@ -296,6 +296,38 @@ fn dnodes() -> Vec<u8> {
     block
 }
 
+/// A block of each kind: ciphertext, clear metadata, an indirect block, dnodes, an object set.
+fn blocks_to_seal(
+    pool: &Pool,
+    sealed: &dyn Fn(Vec<u8>, ObjectType, u8) -> WriteRequest,
+) -> Vec<(Vec<u8>, ObjectType, u8)> {
+    let file = write_one(
+        &pool.pipeline,
+        sealed(text(131_072), ObjectType::PLAIN_FILE, 0),
+    );
+    assert!(file.has_crypt_parameters() && file.dvas().count() == 2);
+    let noisy = write_one(
+        &pool.pipeline,
+        sealed(noise(4096), ObjectType::PLAIN_FILE, 0),
+    );
+    let mut indirect = vec![0; 4096];
+    indirect[..128].copy_from_slice(&file.encode());
+    indirect[256..384].copy_from_slice(&noisy.encode());
+    let mut objset = vec![0; 4096];
+    objset[..512].copy_from_slice(&dnodes()[512..1024]);
+    objset[1024..1536].copy_from_slice(&dnodes()[512..1024]);
+    objset[704] = 2;
+    objset[712] = 1;
+    vec![
+        (text(131_072), ObjectType::PLAIN_FILE, 0),
+        (noise(4096), ObjectType::PLAIN_FILE, 0),
+        (text(16_384), ObjectType::MASTER_NODE, 0),
+        (indirect, ObjectType::PLAIN_FILE, 1),
+        (dnodes(), ObjectType::DNODE, 0),
+        (objset.clone(), ObjectType::OBJSET, 0),
+    ]
+}
+
 #[test]
 fn every_kind_of_block_of_an_encrypted_dataset() {
     let suites = [
@@ -320,31 +352,7 @@ fn every_kind_of_block_of_an_encrypted_dataset() {
             keys: Some(Arc::clone(&keys)),
             ..request(data, policy)
         };
-        let file = write_one(
-            &pool.pipeline,
-            sealed(text(131_072), ObjectType::PLAIN_FILE, 0),
-        );
-        assert!(file.has_crypt_parameters() && file.dvas().count() == 2);
-        let noisy = write_one(
-            &pool.pipeline,
-            sealed(noise(4096), ObjectType::PLAIN_FILE, 0),
-        );
-        let mut indirect = vec![0; 4096];
-        indirect[..128].copy_from_slice(&file.encode());
-        indirect[256..384].copy_from_slice(&noisy.encode());
-        let mut objset = vec![0; 4096];
-        objset[..512].copy_from_slice(&dnodes()[512..1024]);
-        objset[1024..1536].copy_from_slice(&dnodes()[512..1024]);
-        objset[704] = 2;
-        objset[712] = 1;
-        let blocks = [
-            (text(131_072), ObjectType::PLAIN_FILE, 0),
-            (noise(4096), ObjectType::PLAIN_FILE, 0),
-            (text(16_384), ObjectType::MASTER_NODE, 0),
-            (indirect, ObjectType::PLAIN_FILE, 1),
-            (dnodes(), ObjectType::DNODE, 0),
-            (objset.clone(), ObjectType::OBJSET, 0),
-        ];
+        let blocks = blocks_to_seal(&pool, &sealed);
         for (data, object_type, level) in blocks {
             let request = sealed(data.clone(), object_type, level);
             let pointer = write_one(&pool.pipeline, request);

@@ -68,6 +68,24 @@ impl Vdevs {
         self.tree.leaves[*leaf].written.is_faulted()
     }
 
+    /// Forgets the errors of a leaf, or of all: counters start anew, and what was given up is used
+    /// again. What it missed meanwhile stays noted.
+    pub fn clear_errors(&self, leaf: Option<Guid>) {
+        for (index, node) in self.tree.nodes.iter().enumerate() {
+            if leaf.is_some_and(|leaf| leaf != node.guid && index != 0) {
+                continue;
+            }
+            let leaf = node.leaf.map(|leaf| &self.tree.leaves[leaf]);
+            if let Some(leaf) = leaf {
+                leaf.written.clear();
+            }
+            let counters = leaf.map(|leaf| &leaf.counters).or(node.counters.as_deref());
+            if let Some(counters) = counters {
+                counters.clear_errors();
+            }
+        }
+    }
+
     /// The txgs that a leaf missed, in order; empty for a leaf that missed nothing.
     pub fn dtl(&self, leaf: Guid) -> Vec<Range<Txg>> {
         let missed = self.tree.leaf_of.get(&leaf);

@@ -2,6 +2,7 @@
 
 use crate::error::LeafProblem;
 use crate::leaf_write::WrittenState;
+use crate::queue::{self, Queue};
 use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
 use cenote_base::metrics::Counter;
@@ -9,7 +10,7 @@ use cenote_device::{Device, DeviceError};
 use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
 use std::io::IoSliceMut;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// What a vdev did and suffered since it was opened.
@@ -29,6 +30,29 @@ pub struct VdevCounters {
     pub write_errors: Counter,
     /// Reads that gave other bytes than were written.
     pub checksum_errors: Counter,
+    /// Errors of each kind, in the order above, that were cleared.
+    cleared: [AtomicU64; 3],
+}
+
+impl VdevCounters {
+    fn errors(&self) -> [u64; 3] {
+        [&self.read_errors, &self.write_errors, &self.checksum_errors].map(Counter::get)
+    }
+
+    /// Starts counting errors anew.
+    pub(crate) fn clear_errors(&self) {
+        for (cleared, errors) in self.cleared.iter().zip(self.errors()) {
+            cleared.store(errors, Ordering::Relaxed);
+        }
+    }
+
+    /// Failed reads, failed writes and wrong checksums since they were last cleared.
+    pub(crate) fn new_errors(&self) -> [u64; 3] {
+        let errors = self.errors();
+        std::array::from_fn(|kind| {
+            errors[kind].saturating_sub(self.cleared[kind].load(Ordering::Relaxed))
+        })
+    }
 }
 
 /// The txgs that a leaf missed: its dirty time log (format/1c 7).
@@ -83,6 +107,8 @@ pub(crate) struct Leaf {
     missed: MissedTxgs,
     /// What writing did to it.
     pub(crate) written: WrittenState,
+    /// Who may use the device now.
+    pub(crate) queue: Queue,
 }
 
 /// After so many failures in a row, others are asked first: a dying disk may take half a minute
@@ -119,6 +145,7 @@ impl Leaf {
             failures_in_a_row: AtomicU32::new(0),
             missed: MissedTxgs::default(),
             written: WrittenState::default(),
+            queue: Queue::default(),
         }
     }
 
@@ -179,7 +206,7 @@ impl Leaf {
         })
     }
 
-    /// Reads under way.
+    /// Reads under way or waiting.
     pub(crate) fn load(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
@@ -193,7 +220,9 @@ impl Leaf {
             return Err(LeafProblem::NotOpen(self.state, self.aux));
         };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let admitted = self.queue.enter(queue::read_class());
         let result = read(device.as_ref());
+        drop(admitted);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.counters.read_operations.add(1);
         match result {

@@ -6,6 +6,7 @@
 
 use crate::error::LeafProblem;
 use crate::leaf::{Leaf, Place};
+use crate::queue::IoClass;
 use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
 use cenote_device::{Device, DeviceError};
@@ -80,6 +81,12 @@ impl WrittenState {
         (first <= last).then_some((first, last))
     }
 
+    /// Forgets all failures: the administrator says that the leaf is well.
+    pub(crate) fn clear(&self) {
+        self.faulted.store(false, Ordering::Release);
+        self.failures_in_a_row.store(0, Ordering::Relaxed);
+    }
+
     /// Whether it is time to give the leaf up.
     pub(crate) fn is_hopeless(&self) -> bool {
         !self.is_faulted() && self.failures_in_a_row.load(Ordering::Relaxed) >= WRITE_FAILURES_MAX
@@ -131,6 +138,7 @@ impl Leaf {
         let device = self.writable_device()?;
         self.written.begin(txg);
         self.counters.write_operations.add(1);
+        let _admitted = self.queue.enter(IoClass::AsyncWrite);
         self.judge(device.write_vectored(place.on_device(), slices))?;
         let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         self.counters.write_bytes.add(bytes);
@@ -142,6 +150,7 @@ impl Leaf {
         let device = self.writable_device()?;
         self.written.begin(txg);
         self.counters.write_operations.add(1);
+        let _admitted = self.queue.enter(IoClass::SyncWrite);
         self.judge(device.write_at(at, bytes))?;
         self.counters.write_bytes.add(bytes.len() as u64);
         Ok(())
@@ -161,6 +170,24 @@ impl Leaf {
             (first..=last).for_each(|txg| self.note_missed(Txg(txg)));
         }
         flushed
+    }
+
+    /// Writes to space that holds nothing.
+    pub(crate) fn initialize(&self, place: Place, bytes: &[u8]) -> Result<(), LeafProblem> {
+        let device = self.writable_device()?;
+        self.counters.write_operations.add(1);
+        let _admitted = self.queue.enter(IoClass::Initialize);
+        self.judge(device.write_at(place.on_device(), bytes))?;
+        self.counters.write_bytes.add(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Says that `[offset, offset + length)` of the allocatable area holds nothing any more.
+    pub(crate) fn discard(&self, offset: u64, length: u64) -> Result<(), LeafProblem> {
+        let device = self.writable_device()?;
+        let _admitted = self.queue.enter(IoClass::Trim);
+        let discarded = device.discard(Place::at(offset).on_device(), length);
+        discarded.map_err(LeafProblem::Device)
     }
 
     /// Notes that the leaf does not have what it should have of `txg`.

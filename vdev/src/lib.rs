@@ -24,12 +24,14 @@ mod labels;
 mod labels_write;
 mod leaf;
 mod leaf_write;
+mod queue;
 mod read;
 mod scan;
 mod state;
 mod stripe;
 mod suspects;
 mod tree;
+mod trim;
 mod vdevs;
 mod write;
 mod write_plan;
@@ -43,8 +45,12 @@ pub use labels_write::{
     LabelPhase, UberblockScope, clear_labels, format_labels, write_device_labels,
 };
 pub use leaf::VdevCounters;
+pub use queue::{
+    ClassLimits, IoClass, QueueLimits, queue_limits, set_queue_limits, with_read_class,
+};
 pub use scan::{Member, Scan, scan};
 pub use state::{VdevAux, VdevState};
+pub use trim::FreeSpaceAction;
 pub use vdevs::{AllocationClass, OpenOptions, VdevFigures, VdevStatus, Vdevs};
 pub use write::{PreparedWrite, VdevWrite};
 pub use write_plan::WritePlan;

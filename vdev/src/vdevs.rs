@@ -58,14 +58,15 @@ pub struct VdevFigures {
 
 impl From<&VdevCounters> for VdevFigures {
     fn from(counters: &VdevCounters) -> Self {
+        let [read_errors, write_errors, checksum_errors] = counters.new_errors();
         Self {
             read_operations: counters.read_operations.get(),
             read_bytes: counters.read_bytes.get(),
-            read_errors: counters.read_errors.get(),
+            read_errors,
             write_operations: counters.write_operations.get(),
             write_bytes: counters.write_bytes.get(),
-            write_errors: counters.write_errors.get(),
-            checksum_errors: counters.checksum_errors.get(),
+            write_errors,
+            checksum_errors,
         }
     }
 }

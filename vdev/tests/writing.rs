@@ -5,8 +5,8 @@ use cenote_device::{BlockBuffer, Device, FaultyDevice, MemoryDevice};
 use cenote_ondisk::uberblock::{MULTIHOST_MAGIC, UBERBLOCK_WORDS};
 use cenote_ondisk::{Dva, NvList, NvValue, Uberblock, VdevConfig};
 use cenote_vdev::{
-    CopyHealth, DeviceLabels, LabelPhase, OpenOptions, UberblockScope, VdevState, VdevWrite, Vdevs,
-    clear_labels, create, format_labels,
+    CopyHealth, DeviceLabels, FreeSpaceAction, LabelPhase, OpenOptions, UberblockScope, VdevState,
+    VdevWrite, Vdevs, clear_labels, create, format_labels,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -263,6 +263,65 @@ fn both_sides_of_a_replacement_are_written() {
         fewer.remove(&Guid(14));
         read_all(&open(&config, &fewer), &writes, "one of each pair");
     }
+}
+
+#[test]
+fn free_space_is_treated_and_its_neighbours_are_not() {
+    for case in cases() {
+        let devices = memory(case.guids.clone(), case.size);
+        let vdevs = open(&case.config, &devices);
+        let unit = vdevs.asize(VdevId(0), 1, Txg(77)).expect("small");
+        let start = 5 * MIB / unit * unit;
+        let before = blocks(&vdevs, Txg(77), 0);
+        let middle = blocks(&vdevs, Txg(77), 40 * MIB / unit * unit);
+        write_all(&vdevs, &before);
+        write_all(&vdevs, &middle);
+        let end_of = |write: &VdevWrite| write.dva.offset() + write.dva.asize();
+        let last = before.last().map_or(0, end_of);
+        let free = last.max(start)..40 * MIB / unit * unit;
+        let action = FreeSpaceAction::Initialize(0xdead_beef_dead_beef);
+        let treated = vdevs.treat_free_space(VdevId(0), free.clone(), action);
+        treated.expect("memory takes anything");
+        read_all(&vdevs, &before, case.name);
+        read_all(&vdevs, &middle, case.name);
+        let treated = vdevs.treat_free_space(VdevId(0), free, FreeSpaceAction::Discard);
+        treated.expect("memory ignores it");
+        let beyond = 1 << 50..1 << 51;
+        let refused = vdevs.treat_free_space(VdevId(0), beyond, FreeSpaceAction::Discard);
+        assert!(refused.is_err());
+    }
+}
+
+#[test]
+fn cleared_errors_are_forgotten() {
+    let config = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let mut devices = memory(11..12, DEVICE);
+    let memory = MemoryDevice::new("failing", vec![0; DEVICE as usize]);
+    let failing = Arc::new(FaultyDevice::new(Arc::new(memory)));
+    devices.insert(Guid(10), Arc::clone(&failing) as Arc<dyn Device>);
+    let vdevs = open(&config, &devices);
+    failing.fail_writes(true);
+    let writes = blocks(&vdevs, Txg(30), 0);
+    (0..20).for_each(|_| write_all(&vdevs, &writes));
+    assert_eq!(
+        vdevs.status().children[0].children[0].state,
+        VdevState::Faulted
+    );
+    failing.heal();
+    vdevs.clear_errors(None);
+    let leaf = &vdevs.status().children[0].children[0];
+    assert_eq!(
+        (leaf.state, leaf.figures.write_errors),
+        (VdevState::Healthy, 0)
+    );
+    assert_eq!(vdevs.dtl(Guid(10)).first(), Some(&(Txg(30)..Txg(31))));
+    let later = blocks(&vdevs, Txg(31), 0);
+    write_all(&vdevs, &later);
+    assert_eq!(
+        vdevs.dtl(Guid(10)).first(),
+        Some(&(Txg(30)..Txg(31))),
+        "it has this one"
+    );
 }
 
 fn uberblock(txg: u64) -> Uberblock {

@@ -156,18 +156,13 @@ impl PolicySource for HeadPolicy {
             ..WritePolicy::default()
         };
         if !is_metadata {
-            let is_small = block.logical_size <= self.special_small_blocks;
-            let class = match is_small {
-                true => AllocationClass::Special,
-                false => AllocationClass::Normal,
-            };
             return WritePolicy {
                 checksum: block.checksum.unwrap_or(self.checksum),
                 compression: block.compression.unwrap_or(self.compression),
                 zstd_level: self.zstd_level,
                 copies: self.copies.min(copies_max),
                 dedup: self.dedup,
-                class,
+                special_small_blocks: self.special_small_blocks,
                 ..common
             };
         }

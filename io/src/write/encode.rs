@@ -171,7 +171,8 @@ impl Encoder {
             object_type: request.object_type,
             level: request.level,
             is_protected: policy.encrypt,
-            is_dedup: policy.dedup.is_some(),
+            // Only blocks that a table knows may say so.
+            is_dedup: false,
         };
         let mut pointer = pointer::stored(&properties, self.txg, request.fill);
         if policy.encrypt {

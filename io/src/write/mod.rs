@@ -56,6 +56,9 @@ pub struct WritePolicy {
     pub hole_birth: bool,
     /// The class of vdevs to allocate from first.
     pub class: AllocationClass,
+    /// Data whose stored bytes are at most so many goes to the special class (the property
+    /// `special_small_blocks`); 0 for none.
+    pub special_small_blocks: u64,
 }
 
 impl Default for WritePolicy {
@@ -71,6 +74,7 @@ impl Default for WritePolicy {
             encrypt: false,
             hole_birth: true,
             class: AllocationClass::Normal,
+            special_small_blocks: 0,
         }
     }
 }
@@ -109,6 +113,10 @@ pub trait BlockSink: Send + Sync {
 
     /// Gives up a block that the object set no longer refers to.
     fn free(&self, txg: Txg, pointer: &BlockPointer);
+
+    /// Takes note of a block that the object set refers to from now on and that was not written
+    /// for it: a clone.
+    fn adopt(&self, _txg: Txg, _pointer: &BlockPointer) {}
 }
 
 /// Space wanted for the copies of one block.

@@ -17,7 +17,7 @@ use cenote_codec::checksum::Salt;
 use cenote_device::BlockBuffer;
 use cenote_ondisk::block_pointer::DVAS_PER_BLOCK_POINTER;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType};
-use cenote_vdev::VdevWrite;
+use cenote_vdev::{AllocationClass, VdevWrite};
 use std::sync::Arc;
 
 /// Pointers in a gang header of the classic size.
@@ -50,6 +50,15 @@ struct GangKind {
     request: AllocationRequest,
 }
 
+/// The class of vdevs that a block of `size` stored bytes goes to.
+fn class_of(request: &WriteRequest, size: u64) -> AllocationClass {
+    let is_small = request.level.0 == 0 && size <= request.policy.special_small_blocks;
+    match request.policy.class {
+        AllocationClass::Normal if is_small => AllocationClass::Special,
+        class => class,
+    }
+}
+
 impl Placer<'_> {
     /// Gives the block its addresses; returns its pointer and what is to be written.
     pub(super) fn place(
@@ -69,7 +78,7 @@ impl Placer<'_> {
         }
         let copies = copies(request, &pointer) as u8;
         let wanted = AllocationRequest {
-            class: request.policy.class,
+            class: class_of(request, bytes.len() as u64),
             size: bytes.len() as u64,
             copies,
             object_type: request.object_type,

@@ -19,6 +19,7 @@
 
 use super::{Column, Map, Row, deflate_block_size, deflate_ratio};
 use cenote_base::Txg;
+use std::ops::Range;
 
 /// Bit of a block's offset that decides whether single parity and first data column swap places.
 const SWAP_BIT: u64 = 1 << 20;
@@ -204,6 +205,16 @@ impl Raidz {
         (used..end).map(|b| self.place(b, width)).collect()
     }
 
+    /// The bytes of a child that a range of the vdev's space is on, whole sectors only.
+    pub fn child_range(&self, child: usize, range: Range<u64>) -> Range<u64> {
+        let unit = 1 << self.ashift;
+        let (first, end) = (range.start.div_ceil(unit), range.end / unit);
+        // The child has every sector `row * children + child` of the space.
+        let rows_below = |b: u64| (b + self.children - 1 - child as u64) / self.children;
+        let (first, end) = (rows_below(first), rows_below(end));
+        (first << self.ashift)..(end.max(first) << self.ashift)
+    }
+
     /// Whether an expansion is running: then blocks may move while they are written.
     pub fn is_reflowing(&self) -> bool {
         self.reflow.is_some()
@@ -321,6 +332,22 @@ mod tests {
         let map = raidz.map(13 << 12, 7 << 12, Txg(4));
         let data: Vec<_> = map.data_columns().map(|c| c.block_range()).collect();
         assert_eq!(data, [0..8192, 8192..16384, 16384..24576, 24576..28672]);
+    }
+
+    #[test]
+    fn a_range_of_the_space_is_one_range_of_each_child() {
+        let raidz = plain(5, 2, 9);
+        for (start, end) in [(0, 0), (0, 1), (3, 4), (3, 13), (7, 100), (10, 15)] {
+            let mut expected = BTreeSet::new();
+            expected.extend((start..end).map(|b| raidz.place(b, 5)));
+            let mut found = BTreeSet::new();
+            for child in 0..5 {
+                let range = raidz.child_range(child, start << 9..end << 9);
+                found.extend((range.start >> 9..range.end >> 9).map(|row| (child, row << 9)));
+            }
+            assert_eq!(found, expected, "{start}..{end}");
+        }
+        assert_eq!(raidz.child_range(0, 1..511), 512..512, "no whole sector");
     }
 
     #[test]
