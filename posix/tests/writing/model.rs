@@ -72,29 +72,7 @@ fn step(world: &World, model: &mut Model, random: &mut Random) {
                 _ => drop(model.files.insert(made.id(), (Vec::new(), 1))),
             }
         }
-        3 | 4 => {
-            let Some(id) = there else { return };
-            let removed = match model.directories.get(&id) {
-                Some(entries) => {
-                    let removed = fs.rmdir(directory, &name);
-                    assert_eq!(removed.is_ok(), entries.is_empty());
-                    removed
-                }
-                None => {
-                    let removed = fs.unlink(directory, &name);
-                    assert!(removed.is_ok());
-                    removed
-                }
-            };
-            if removed.is_ok() {
-                model
-                    .directories
-                    .get_mut(&directory)
-                    .expect("known")
-                    .remove(&name);
-                model.drop_name(id);
-            }
-        }
+        3 | 4 => remove(world, model, directory, &name),
         5 | 6 => rename(world, model, random, directory, &name),
         7 => {
             let to = model.any_directory(random);
@@ -122,6 +100,29 @@ fn step(world: &World, model: &mut Model, random: &mut Random) {
             bytes.resize(bytes.len().max(end), 0);
             bytes[offset as usize..end].copy_from_slice(&data);
         }
+    }
+}
+
+fn remove(world: &World, model: &mut Model, directory: ObjectId, name: &[u8]) {
+    let Some(id) = model.directories[&directory].get(name).copied() else {
+        return;
+    };
+    let removed = match model.directories.get(&id) {
+        Some(entries) => {
+            let removed = world.fs.rmdir(directory, name);
+            assert_eq!(removed.is_ok(), entries.is_empty());
+            removed
+        }
+        None => {
+            let removed = world.fs.unlink(directory, name);
+            assert!(removed.is_ok());
+            removed
+        }
+    };
+    if removed.is_ok() {
+        let entries = model.directories.get_mut(&directory);
+        entries.expect("known").remove(name);
+        model.drop_name(id);
     }
 }
 
