@@ -167,6 +167,14 @@ pub enum ControlError {
         /// The system's reason.
         reason: String,
     },
+    /// The system does not let go of a mount.
+    #[error("cannot unmount '{path}': {reason}")]
+    UnmountFailed {
+        /// The mount point.
+        path: String,
+        /// The system's reason.
+        reason: String,
+    },
     /// The mount itself failed.
     #[error("{reason}")]
     MountFailed {

@@ -161,7 +161,7 @@ pub enum VdevAux {
     AshiftTooBig,
 }
 
-/// Errors that a vdev met since import or `zpool clear`.
+/// What a vdev did and the errors that it met, since import or `zpool clear`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Failed reads.
@@ -176,6 +176,21 @@ pub struct Counters {
     pub direct_errors: u64,
     /// Bytes rewritten from a good copy.
     pub self_healed: u64,
+    /// Reads.
+    #[serde(default)]
+    pub read_operations: u64,
+    /// Bytes read.
+    #[serde(default)]
+    pub read_bytes: u64,
+    /// Writes.
+    #[serde(default)]
+    pub write_operations: u64,
+    /// Bytes written.
+    #[serde(default)]
+    pub write_bytes: u64,
+    /// Of the root: nanoseconds since the import, the time that all this took.
+    #[serde(default)]
+    pub age_ns: u64,
 }
 
 /// Sizes of a vdev, in bytes; 0 where it has none of its own (children of a mirror or raidz).

@@ -1,21 +1,21 @@
 //! Pools that could be imported: `zpool import` without operands.
 
 use crate::model::{
-    ControlError, Diagnosis, Fault, ImportCandidate, ImportCondition, PoolHealth, Response, Search,
-    Vdev, VdevState, VdevTree,
+    AllocationClass, ControlError, Diagnosis, Fault, ImportCandidate, ImportCondition, PoolHealth,
+    Response, Search, Vdev, VdevAux, VdevState, VdevTree,
 };
-use cenote_base::Guid;
+use cenote_base::{Env, Guid};
 use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
 use cenote_ondisk::VdevConfig;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_pool::{PoolCandidate, assemble};
+use cenote_pool::{Buffers, Pool, PoolCandidate, assemble};
 use cenote_vdev::{OpenOptions, Scan, Vdevs, scan};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Engine;
-use super::vdevs::{state_of, tree_of};
+use super::vdevs::{state_of, tree_of, vdev_tree};
 
 /// Where devices are looked for when no place is named.
 const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
@@ -73,9 +73,42 @@ impl Engine {
             .iter()
             .filter(|candidate| !self.registry.has_guid(candidate.guid.0));
         Ok(Response::Candidates {
-            candidates: fresh.map(describe).collect(),
+            candidates: fresh
+                .map(|candidate| describe(candidate, &self.env))
+                .collect(),
         })
     }
+}
+
+/// Memory for a look at a pool.
+const TRIAL_CACHE_BYTES: u64 = 8 << 20;
+const TRIAL_BUFFER_BYTES: u64 = 40 << 20;
+
+/// The pool as an import would open it, missing log devices or not; `None` if it would not.
+fn try_import(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> Option<Pool> {
+    let options = cenote_pool::ImportOptions {
+        read_only: true,
+        force: true,
+        missing_logs: true,
+        cache_bytes: TRIAL_CACHE_BYTES,
+        buffers: Buffers::new(TRIAL_BUFFER_BYTES),
+        ..cenote_pool::ImportOptions::default()
+    };
+    cenote_pool::import(candidate, &options, Arc::clone(env)).ok()
+}
+
+/// The vdevs as an import listing shows them: by their paths, there or not.
+fn tree_of_pool(pool: &Pool) -> VdevTree {
+    let mut tree = vdev_tree(pool);
+    let mut stack: Vec<&mut Vdev> = vec![&mut tree.root];
+    while let Some(vdev) = stack.pop() {
+        vdev.not_present = false;
+        if vdev.class == AllocationClass::Log && vdev.aux == VdevAux::OpenFailed {
+            vdev.aux = VdevAux::None;
+        }
+        stack.extend(vdev.children.iter_mut());
+    }
+    tree
 }
 
 /// The states that a candidate's vdevs would have.
@@ -108,15 +141,23 @@ fn set_found_paths(root: &mut Vdev, paths: &HashMap<Guid, PathBuf>) {
     }
 }
 
-fn describe(candidate: &PoolCandidate) -> ImportCandidate {
+fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     let best = candidate.uberblocks().into_iter().next();
-    let opened = open_tree(candidate);
+    let tried = try_import(candidate, env);
+    let opened = match &tried {
+        Some(pool) => Some((Arc::clone(pool.vdevs()), tree_of_pool(pool))),
+        None => open_tree(candidate).map(|(vdevs, tree)| (Arc::new(vdevs), tree)),
+    };
     let (health, vdevs) = match opened {
         Some((vdevs, tree)) => (health_of(state_of(vdevs.state().0)), tree),
         None => (PoolHealth::Unavail, empty_tree(candidate)),
     };
     let config = &candidate.config;
-    let diagnoses = diagnoses(candidate);
+    // The pool's own configuration knows all devices, a label only those of its top-level vdev.
+    let diagnoses = match &tried {
+        Some(pool) => diagnoses_in(candidate, pool.vdev_tree()),
+        None => diagnoses_in(candidate, &candidate.tree),
+    };
     ImportCandidate {
         name: candidate.name().to_owned(),
         guid: candidate.guid.0,
@@ -127,7 +168,7 @@ fn describe(candidate: &PoolCandidate) -> ImportCandidate {
         hostid: Some(config.hostid).filter(|id| *id != 0),
         timestamp: best.as_ref().map_or(0, |best| best.timestamp),
         txg: best.as_ref().map_or(0, |best| best.txg.0),
-        condition: condition(candidate, health, &diagnoses),
+        condition: condition(candidate, health, &vdevs, &diagnoses),
         vdevs,
         diagnoses,
     }
@@ -156,9 +197,16 @@ fn health_of(state: VdevState) -> PoolHealth {
 fn condition(
     candidate: &PoolCandidate,
     health: PoolHealth,
+    vdevs: &VdevTree,
     diagnoses: &[Diagnosis],
 ) -> Option<ImportCondition> {
     let config = &candidate.config;
+    let logs = vdevs.of_class(AllocationClass::Log);
+    let lost_log = logs.into_iter().any(|log| log.state == VdevState::CantOpen);
+    if lost_log && health == PoolHealth::Degraded {
+        // In OpenZFS's words, however the log was lost.
+        return Some(ImportCondition::CorruptDevices);
+    }
     let missing = |diagnosis: &Diagnosis| {
         matches!(diagnosis.fault, Fault::NotFound | Fault::Unreadable { .. })
     };
@@ -178,11 +226,6 @@ fn condition(
         return Some(ImportCondition::LegacyVersion);
     }
     (config.errata != 0).then_some(ImportCondition::Errata(config.errata))
-}
-
-/// What is missing or damaged, leaf by leaf, of what the labels tell of.
-fn diagnoses(candidate: &PoolCandidate) -> Vec<Diagnosis> {
-    diagnoses_in(candidate, &candidate.tree)
 }
 
 /// What is missing or damaged, leaf by leaf, of the pool's own `tree` or of that of the labels.
@@ -258,4 +301,10 @@ pub(super) fn hostid() -> u64 {
         Ok(bytes) => u64::from(u32::from_le_bytes(bytes)),
         Err(_) => 0,
     }
+}
+
+/// This host's name; empty if the system does not say.
+pub(super) fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.unwrap_or_default().trim().to_owned()
 }

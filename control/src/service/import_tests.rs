@@ -3,8 +3,8 @@
 use super::tests::{ask, engine};
 use super::*;
 use crate::model::{
-    Fault, ImportCandidate, ImportOptions, ImportPick, PoolHealth, PoolStatus, Search, Vdev,
-    VdevState,
+    AllocationClass, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick,
+    PoolHealth, PoolStatus, Search, Vdev, VdevState,
 };
 use cenote_tests::golden::Golden;
 use std::path::Path;
@@ -128,6 +128,14 @@ fn a_log_device_can_be_done_without_if_that_is_said() {
         return;
     };
     let engine = engine();
+    // As OpenZFS lists it: degraded, with the log by its path.
+    let listed = candidate(&engine, directory.path());
+    assert_eq!(listed.health, PoolHealth::Degraded);
+    assert_eq!(listed.condition, Some(ImportCondition::CorruptDevices));
+    let log = listed.vdevs.of_class(AllocationClass::Log).next();
+    let log = log.expect("the pool's own configuration tells of it");
+    assert_eq!((log.state, log.not_present), (VdevState::CantOpen, false));
+    assert_eq!(log.path.as_deref(), Some("/dev/vdc1"));
     let force = ImportOptions {
         force: true,
         ..ImportOptions::default()
@@ -192,6 +200,8 @@ fn a_status_tells_how_the_replay_went() {
         data.records > 0 && data.applied == Some(data.records),
         "{data:?}"
     );
+    let volume = of("/vol").expect("it has a log");
+    assert_eq!(volume.applied, Some(volume.records));
     let locked = of("/enc").expect("it has a log");
     assert_eq!(locked.applied, None, "its key is not loaded");
 }

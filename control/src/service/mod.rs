@@ -26,6 +26,8 @@ mod opened;
 mod pool_properties;
 mod registry;
 mod secrets;
+#[cfg(test)]
+mod share_tests;
 mod status;
 #[cfg(test)]
 mod tests;

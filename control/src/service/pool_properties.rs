@@ -84,7 +84,12 @@ pub(super) fn pool_row(
         version: pool.uberblock().version,
         health: health(imported),
         properties,
-        vdevs: vdevs.then(|| vdev_tree(pool)),
+        vdevs: vdevs.then(|| {
+            let mut tree = vdev_tree(pool);
+            let age = pool.env().monotonic().saturating_sub(imported.since);
+            tree.root.counters.age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+            tree
+        }),
     })
 }
 
@@ -144,7 +149,8 @@ pub(super) fn property(imported: &Imported, name: &str) -> Result<Option<Propert
 fn feature_property(dsl: &Dsl, name: &str, feature: &str) -> Option<Property> {
     let known = cenote_ondisk::features::by_name(feature);
     let guid = known.map_or(feature, |known| known.guid);
-    let state = dsl.features().get(guid);
+    let features = dsl.features();
+    let state = features.get(guid);
     if known.is_none() && state.is_none() {
         return None;
     }

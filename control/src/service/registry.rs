@@ -1,13 +1,15 @@
 //! The imported pools.
 
 use crate::model::{ControlError, IntentLogReport};
-use cenote_dsl::{Dataset, DatasetName, Dsl, NameKind};
+use cenote_dsl::{Dataset, DatasetName, DatasetType, Dsl, NameKind};
 use cenote_intent_log::IntentLog;
 use cenote_pool::Pool;
 use cenote_posix::{FileSystem, ReplayOptions, ReplayReport, Timestamp};
+use cenote_volume::Volume;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use super::damage::DamageLog;
 use super::datasets::walk_heads;
@@ -25,6 +27,8 @@ pub(super) struct Imported {
     pub cache_file: Option<String>,
     /// Where in each device the pool's begins, in bytes.
     pub offset: u64,
+    /// When it was imported, by the pool's clock.
+    pub since: Duration,
     /// Names this import.
     pub load_guid: u64,
     /// Damage met since the import.
@@ -54,6 +58,7 @@ impl From<ReplayReport> for Replayed {
 impl Imported {
     pub fn new(pool: Pool, altroot: Option<PathBuf>, load_guid: u64) -> Self {
         Self {
+            since: pool.env().monotonic(),
             pool: Arc::new(pool),
             altroot,
             mount_options: Vec::new(),
@@ -126,7 +131,7 @@ impl Imported {
     }
 
     /// The logs of which the replay stops early; those of datasets that nobody opened yet are
-    /// replayed to find out. Datasets without their keys and volumes are left out.
+    /// replayed to find out. Datasets without their keys are left out.
     pub fn logs_cut_short(&self) -> Vec<IntentLogReport> {
         if !self.replays() {
             return Vec::new();
@@ -136,11 +141,28 @@ impl Imported {
             let unknown = name.ok().filter(|_| report.applied.is_none());
             let dataset = unknown.and_then(|name| self.dsl().dataset(&name).ok());
             // An unreadable log is reported as such already, and again when it is mounted.
-            dataset.and_then(|dataset| self.files(&dataset).ok());
+            dataset.and_then(|dataset| match dataset.dataset_type().ok()? {
+                DatasetType::Filesystem => self.files(&dataset).ok().map(|_| ()),
+                DatasetType::Volume => self.replay_volume(&dataset),
+            });
         }
         let mut logs = self.intent_logs();
         logs.retain(|log| log.stopped.is_some() || log.broken.is_some());
         logs
+    }
+
+    /// Replays a volume's log to learn how far that goes: commands that read volumes do the same.
+    fn replay_volume(&self, dataset: &Dataset) -> Option<()> {
+        let set = dataset.object_set().ok()?;
+        let (_, report) = Volume::open_replayed(set, self.pool.txg()).ok()?;
+        let stopped = report.stopped;
+        let result = Replayed {
+            applied: report.applied,
+            stopped: stopped.map(|(record, error)| format!("record {record}: {error}")),
+        };
+        let name = dataset.name().as_str().to_owned();
+        self.replay_results().insert(name, result);
+        Some(())
     }
 
     fn intent_log(&self, head: &Dataset) -> Option<IntentLogReport> {

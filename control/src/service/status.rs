@@ -402,10 +402,8 @@ fn pool_condition(imported: &Imported) -> Option<Condition> {
 }
 
 fn unsupported_for_write(dsl: &Dsl) -> Vec<FeatureName> {
-    let active = dsl
-        .features()
-        .iter()
-        .filter(|(_, feature)| feature.is_active());
+    let features = dsl.features();
+    let active = features.iter().filter(|(_, feature)| feature.is_active());
     let unknown = active.filter(|(guid, _)| cenote_ondisk::features::by_guid(guid).is_none());
     unknown
         .map(|(guid, feature)| FeatureName {

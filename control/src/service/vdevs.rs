@@ -86,6 +86,10 @@ fn join(
         read_errors: status.figures.read_errors,
         write_errors: status.figures.write_errors,
         checksum_errors: status.figures.checksum_errors,
+        read_operations: status.figures.read_operations,
+        read_bytes: status.figures.read_bytes,
+        write_operations: status.figures.write_operations,
+        write_bytes: status.figures.write_bytes,
         ..Counters::default()
     };
     vdev.class = class_of(status.class.unwrap_or_default());

@@ -207,6 +207,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::UnloadKey { dataset }
         | Request::UserSpace { dataset, .. } => no_dataset(dataset),
         Request::DaemonStatus
+        | Request::Change { .. }
         | Request::DaemonStop { .. }
         | Request::ImportSearch { .. }
         | Request::Import { .. } => Err(ControlError::Unreachable {

@@ -86,9 +86,39 @@ impl Mounted for FuseMount {
             Err(MountError::Busy) => Err(ControlError::MountBusy {
                 path: self.0.mount_point().to_string_lossy().into_owned(),
             }),
-            Err(error) => Err(ControlError::Internal {
-                detail: error.to_string(),
+            Err(error) => Err(ControlError::UnmountFailed {
+                path: self.0.mount_point().to_string_lossy().into_owned(),
+                reason: with_hint(error.to_string()),
             }),
         }
+    }
+}
+
+/// What to do about systems without the file in which `fusermount3` looks for mounts.
+fn with_hint(reason: String) -> String {
+    match reason.contains("/etc/mtab") {
+        true => format!("{reason}; 'ln -s /proc/self/mounts /etc/mtab' as root mends that"),
+        false => reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This used to be called an internal error.
+    #[test]
+    fn a_missing_mtab_is_told_with_its_remedy() {
+        let reason = "fusermount3: failed to open /etc/mtab: No such file or directory";
+        let path = "/m".to_owned();
+        let reason = with_hint(reason.to_owned());
+        let error = ControlError::UnmountFailed { path, reason };
+        let text = crate::texts::with_context("cannot export 't'", &error);
+        assert!(
+            text.starts_with("cannot export 't': cannot unmount '/m': fusermount3"),
+            "{text}"
+        );
+        assert!(text.ends_with("mends that"), "{text}");
+        assert_eq!(with_hint("busy".to_owned()), "busy");
     }
 }

@@ -9,6 +9,15 @@ use crate::texts::diagnosis_line;
 /// The narrowest name column.
 const NAME_WIDTH_MIN: usize = 10;
 
+/// The sections below the normal vdevs: unlike in a status, devices without data come first.
+const SECTIONS: [Section; 5] = [
+    Section::Cache,
+    Section::Spares,
+    Section::Dedup,
+    Section::Special,
+    Section::Logs,
+];
+
 const IMPORTABLE: &str = "The pool can be imported using its name or numeric identifier.";
 const DEGRADED: &str = "The pool can be imported despite missing or damaged devices.  The\n\
      fault tolerance of the pool may be compromised if imported.";
@@ -84,7 +93,7 @@ fn config(candidate: &ImportCandidate, naming: VdevNaming) -> String {
     let mut text = format!("\t{}  {}", root.padded(width), candidate.health.word());
     push_aux(&mut text, &root);
     push_section(&mut text, candidate, Section::Normal, width, naming);
-    for section in Section::CLASSES {
+    for section in SECTIONS {
         if section.vdevs(tree).is_empty() {
             continue;
         }

@@ -6,6 +6,7 @@ mod get;
 mod history;
 mod import;
 mod import_list;
+mod iostat;
 mod list;
 mod names;
 mod status;
@@ -115,6 +116,7 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "export" => export::run(arguments, context),
         "history" => history::run(arguments, context),
         "events" => events::run(arguments, context),
+        "iostat" => iostat::run(arguments, context),
         "version" => version::run("zpool", arguments, context),
         _ => writes::run(command, arguments, context),
     }

@@ -114,6 +114,11 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// Whether there is more than one report.
+    pub fn repeats(&self) -> bool {
+        self.interval != 0.0 && self.count != 1
+    }
+
     /// Runs `report` as often as it is to be; the number of the report is its argument.
     pub fn repeat(
         self,
