@@ -9,8 +9,10 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod format;
 mod volume;
 
 pub use cenote_dmu::Segment;
 pub use error::VolumeError;
+pub use format::format_new;
 pub use volume::{Volume, VolumeReplay};

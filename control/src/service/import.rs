@@ -172,6 +172,9 @@ impl Engine {
     pub(super) fn export(&self, pool: &str, force: bool) -> Result<Response, ControlError> {
         let imported = self.registry.pool(pool)?;
         self.unmount_pool(&imported, force)?;
+        imported.close_all_heads()?;
+        let exported = imported.pool.export();
+        exported.map_err(|error| super::changes::of_sync(pool, error))?;
         self.registry.remove(pool);
         self.memory.divide(&self.registry.all());
         self.events.post("sysevent.fs.zfs.pool_export", &imported);

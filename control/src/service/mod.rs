@@ -4,11 +4,12 @@
 //! keeps a registry of pools, a table of mounts and a short memory of events; everything else is
 //! read from the pools at each request. How a mount is made is behind [`Mounter`].
 //!
-//! Pools are only read so far, so requests may run side by side without further locks: what is
-//! on the devices does not change under them.
+//! Requests run side by side. What they read of a pool are handles of a moment; what they change
+//! goes through the pool's syncing thread, one change after the other.
 
 mod accounts;
 mod candidates;
+mod changes;
 mod damage;
 mod dataset_properties;
 mod datasets;
@@ -176,7 +177,7 @@ impl Service for Engine {
     fn handle(
         &self,
         request: Request,
-        _peer: Peer,
+        peer: Peer,
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError> {
         match request {
@@ -223,6 +224,7 @@ impl Service for Engine {
             } => self.holds(&snapshot, recursive),
             Request::Diff { from, to } => self.diff(&from, to.as_deref(), reply),
             Request::Verify { pool, options } => self.verify(&pool, &options, reply),
+            Request::Change { change, command } => self.change(change, &command, peer),
             other => self.handle_own(other, reply),
         }
     }

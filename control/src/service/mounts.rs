@@ -342,6 +342,60 @@ impl Engine {
         Ok(Response::Failures { failures, done })
     }
 
+    /// Unmounts a dataset wherever it is mounted.
+    pub(super) fn unmount_dataset(&self, dataset: &str, force: bool) -> Result<(), ControlError> {
+        for (_, mounted) in self.mounts.newest_first(|entry| entry.dataset == dataset) {
+            match self.unmount_one(mounted, force) {
+                Err(ControlError::MountBusy { .. }) => {
+                    let dataset = dataset.to_owned();
+                    return Err(ControlError::DatasetBusy { dataset });
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Unmounts a dataset and all below it; returns what was mounted.
+    pub(super) fn unmount_below(
+        &self,
+        dataset: &str,
+        force: bool,
+    ) -> Result<Vec<String>, ControlError> {
+        let below = format!("{dataset}/");
+        let wanted = |entry: &Entry| {
+            let is_within = entry.dataset == dataset || entry.dataset.starts_with(&below);
+            is_within && entry.own_place
+        };
+        let mut unmounted = Vec::new();
+        for (name, mounted) in self.mounts.newest_first(wanted) {
+            match self.unmount_one(mounted, force) {
+                Err(ControlError::MountBusy { .. }) => {
+                    return Err(ControlError::DatasetBusy { dataset: name });
+                }
+                result => result?,
+            }
+            unmounted.push(name);
+        }
+        Ok(unmounted)
+    }
+
+    /// Mounts a dataset and all below it anew, where they were mounted before.
+    pub(super) fn remount_below(
+        &self,
+        imported: &Arc<Imported>,
+        name: &DatasetName,
+    ) -> Result<(), ControlError> {
+        if self.unmount_below(name.as_str(), false)?.is_empty() {
+            return Ok(());
+        }
+        let (failures, _) = self.mount_below(imported, Some(name), &MountOptions::default());
+        match failures.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
     /// Unmounts everything of a pool, or says what is busy.
     pub(super) fn unmount_pool(
         &self,

@@ -183,8 +183,8 @@ fn size_property(imported: &Imported, name: &str) -> Result<Option<Property>, Co
         "freeing" => dsl.freeing()?,
         "leaked" => dsl.leaked()?,
         "checkpoint" => {
-            let held = imported.pool.space().values().map(|space| space.checkpoint);
-            held.sum()
+            let space = imported.pool.space();
+            space.values().map(|space| space.checkpoint).sum()
         }
         "dedupratio" => dedup_ratio(&dedup_totals(dsl)?),
         "dedupused" => dedup_totals(dsl)?.allocated,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use super::changes::OpenHeads;
 use super::damage::DamageLog;
 use super::datasets::walk_heads;
 use super::errors::of_files;
@@ -33,6 +34,8 @@ pub(super) struct Imported {
     pub load_guid: u64,
     /// Damage met since the import.
     pub damage: Arc<DamageLog>,
+    /// Heads that are open for writing.
+    pub heads: OpenHeads,
     intent_logs: OnceLock<Vec<IntentLogReport>>,
     /// How the replay of each dataset's log went when it was opened last.
     replays: Mutex<BTreeMap<String, Replayed>>,
@@ -66,6 +69,7 @@ impl Imported {
             offset: 0,
             load_guid,
             damage: Arc::default(),
+            heads: OpenHeads::default(),
             intent_logs: OnceLock::new(),
             replays: Mutex::default(),
         }
@@ -86,6 +90,9 @@ impl Imported {
 
     /// The files of a dataset, after its log's replay if that was asked for.
     pub fn files(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
+        if self.can_change(dataset)? {
+            return self.heads.open(self, dataset);
+        }
         let set = dataset.object_set()?;
         let name = dataset.name().as_str();
         let files = if self.replays() && !dataset.is_snapshot() {

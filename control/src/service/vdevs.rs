@@ -131,7 +131,7 @@ fn describe(vdev: &mut Vdev, config: &VdevConfig) {
 }
 
 fn top_space(pool: &Pool, id: VdevId) -> Space {
-    let Some(space) = pool.space().get(&id) else {
+    let Some(space) = pool.space().get(&id).copied() else {
         return Space::default();
     };
     let ratio = pool.vdevs().deflate_ratio(id).unwrap_or(512);

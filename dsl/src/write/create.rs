@@ -13,8 +13,20 @@ use cenote_dmu::{CreateParams, ObjectSet, Transaction};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_UNIQUE_ACCURATE, FSID_BITS};
 use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN};
-use cenote_ondisk::objset::ObjsetKind;
+use cenote_ondisk::objset::{
+    FLAG_PROJECT_QUOTA_COMPLETE, FLAG_USER_ACCOUNTING_COMPLETE,
+    FLAG_USER_OBJECT_ACCOUNTING_COMPLETE, ObjsetKind,
+};
 use std::sync::Arc;
+
+/// Accounting that depends on a feature.
+const ACCOUNTING_FEATURES: [(&str, u64); 2] = [
+    (
+        "org.zfsonlinux:userobj_accounting",
+        FLAG_USER_OBJECT_ACCOUNTING_COMPLETE,
+    ),
+    ("org.zfsonlinux:project_quota", FLAG_PROJECT_QUOTA_COMPLETE),
+];
 
 /// Fills a new object set with what makes it a file system or volume.
 pub type Format = Box<dyn FnOnce(&Arc<ObjectSet>, &Transaction) -> Result<(), DslError> + Send>;
@@ -194,7 +206,9 @@ impl SyncContext<'_> {
         let dataset = self.dsl.dataset_of(id)?;
         let keys = self.dsl.objset_keys(dataset.directory())?;
         let cache = Arc::clone(self.mos().cache());
-        let params = CreateParams { flags: 0 };
+        let params = CreateParams {
+            flags: self.accounting_flags(id, kind)?,
+        };
         let set = ObjectSet::create(cache, ObjsetId(id.0), kind, keys, None, params);
         if let Some(format) = format {
             let transaction = Transaction::syncing(self.txg());
@@ -203,5 +217,21 @@ impl SyncContext<'_> {
         let policy = HeadPolicy::of(&dataset)?;
         let directory = dataset.directory().id();
         super::head::Head::new(id, directory, set, policy).sync(self)
+    }
+
+    /// Which accounting a new object set has from its start (format/3b 10), noted as features of
+    /// its dataset.
+    fn accounting_flags(&self, id: ObjectId, kind: ObjsetKind) -> Result<u64, DslError> {
+        if kind != ObjsetKind::Zfs {
+            return Ok(0);
+        }
+        let mut flags = FLAG_USER_ACCOUNTING_COMPLETE;
+        for (guid, flag) in ACCOUNTING_FEATURES {
+            if self.dsl.features().get(guid).is_some() {
+                flags |= flag;
+                self.use_dataset_feature(id, guid)?;
+            }
+        }
+        Ok(flags)
     }
 }

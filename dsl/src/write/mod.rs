@@ -22,6 +22,7 @@ mod metadata;
 mod new_pool;
 mod policy;
 mod pool_metadata;
+mod pool_properties;
 mod properties;
 mod rename;
 
@@ -32,5 +33,6 @@ pub use head::Head;
 pub use heads::Heads;
 pub use new_pool::create_metadata;
 pub use policy::{HeadPolicy, RedundantMetadata};
+pub use pool_properties::SetPoolProperty;
 pub use properties::{SetProperties, Setting};
 pub use rename::RenameDataset;

@@ -1,13 +1,13 @@
 //! The way to the daemon: connect, and start one where it is needed.
 //!
-//! Only an import or a mount needs a daemon that is not running. Everything else asks about pools
+//! Only an import, a new pool or a mount needs a daemon that is not running. Everything else asks about pools
 //! that are imported; without a daemon there are none, which can be said without starting one.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cenote_control::model::{ControlError, OpenedPool, Part, Request, Response};
+use cenote_control::model::{Change, ControlError, OpenedPool, Part, Request, Response};
 use cenote_control::protocol::{CallError, Client, FrameError, Interrupt, socket_path};
 
 use crate::context::Daemon;
@@ -132,10 +132,12 @@ impl Daemon for Connection {
 }
 
 fn needs_daemon(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::ImportSearch { .. } | Request::Import { .. }
-    )
+    let makes_pool = |change: &Change| matches!(change, Change::CreatePool(_));
+    match request {
+        Request::ImportSearch { .. } | Request::Import { .. } => true,
+        Request::Change { change, .. } => makes_pool(change),
+        _ => false,
+    }
 }
 
 /// A root of a listing, and that it does not exist.

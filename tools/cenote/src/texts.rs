@@ -208,6 +208,18 @@ pub fn check_pool_name(name: &str) -> Result<(), String> {
     }
 }
 
+/// Checks the name of a pool to be made: the reason in OpenZFS's words.
+pub fn check_new_pool_name(name: &str) -> Result<(), String> {
+    check_pool_name(name)?;
+    let reserved = ["mirror", "raidz", "draid", "spare"];
+    let is_reserved = name == "log" || reserved.iter().any(|word| name.starts_with(word));
+    match (name.len() > 255, is_reserved) {
+        (true, _) => Err("name is too long".to_owned()),
+        (_, true) => Err("name is reserved".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! Datasets made, renamed and destroyed.
 
 use super::properties::setting;
-use super::{of_change, run};
+use super::{By, of_change, run};
 use crate::model::{ControlError, MountOptions, NewDataset, NewVolume, Response};
 use crate::service::Engine;
 use crate::service::errors::parse_name;
@@ -9,11 +9,12 @@ use crate::service::registry::Imported;
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{CreateDataset, DestroyDataset, Format, RenameDataset, Setting};
-use cenote_dsl::{DatasetName, Stored};
+use cenote_dsl::{DatasetName, DslError, Stored};
 use cenote_ondisk::objset::ObjsetKind;
-use cenote_pool::Actor;
-use cenote_posix::write::{FormatParams, format_new};
+use cenote_posix::write::{FormatParams, PosixOwnerHook, format_new};
+use cenote_posix::{CaseSensitivity, NameRules, Timestamp};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a dataset is renamed.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ impl Engine {
     pub(super) fn create_dataset(
         &self,
         new: &NewDataset,
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<Response, ControlError> {
         let name = parse_name(&new.name)?;
         let imported = self.registry.pool(name.pool())?;
@@ -39,7 +40,7 @@ impl Engine {
             return Ok(Response::Done);
         }
         if new.parents {
-            self.create_parents(&imported, &name, actor)?;
+            self.create_parents(&imported, &name, by)?;
         }
         let parent = name.parent();
         let parent = parent.and_then(|parent| imported.dsl().dataset(&parent).ok());
@@ -50,16 +51,15 @@ impl Engine {
                 what: "making a dataset below an encrypted one".to_owned(),
             });
         }
-        let task = creation(name.clone(), new)?;
+        let task = creation(name.clone(), new, self.env.wall_clock())?;
         if new.dry_run {
             return Ok(Response::Done);
         }
-        run(&imported, task, actor)?;
+        run(&imported, task, by)?;
         if new.volume.is_some() || new.unmounted {
             return Ok(Response::Done);
         }
-        let (failures, done) =
-            self.mount_below(&imported, Some(&name), &MountOptions::default());
+        let (failures, done) = self.mount_below(&imported, Some(&name), &MountOptions::default());
         match failures.is_empty() {
             true => Ok(Response::Done),
             false => Ok(Response::Failures { failures, done }),
@@ -70,7 +70,7 @@ impl Engine {
         &self,
         imported: &Arc<Imported>,
         name: &DatasetName,
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<(), ControlError> {
         let above = std::iter::successors(name.parent(), DatasetName::parent);
         let mut missing = Vec::new();
@@ -85,7 +85,11 @@ impl Engine {
                 name: name.as_str().to_owned(),
                 ..NewDataset::default()
             };
-            run(imported, creation(name.clone(), &new)?, actor)?;
+            run(
+                imported,
+                creation(name.clone(), &new, self.env.wall_clock())?,
+                by,
+            )?;
             self.mount_below(imported, Some(&name), &MountOptions::default());
         }
         Ok(())
@@ -97,7 +101,7 @@ impl Engine {
         recursive: bool,
         force: bool,
         dry_run: bool,
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<Response, ControlError> {
         let mut names = self.names_below(dataset, recursive)?;
         if dry_run {
@@ -107,7 +111,7 @@ impl Engine {
         let mut done = 0;
         // Children go before their parents.
         while let Some(name) = names.pop() {
-            match self.destroy_one(&name, force, actor) {
+            match self.destroy_one(&name, force, by) {
                 Ok(()) => done += 1,
                 Err(error) => {
                     failures.push((name.as_str().to_owned(), error));
@@ -122,7 +126,7 @@ impl Engine {
         &self,
         name: &DatasetName,
         force: bool,
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<(), ControlError> {
         let (imported, dataset) = self.registry.dataset(name)?;
         let place = self.mounts.place_of(name.as_str());
@@ -130,7 +134,7 @@ impl Engine {
         imported.close_head(dataset.id())?;
         drop(dataset);
         let task = DestroyDataset { name: name.clone() };
-        run(&imported, task, actor)?;
+        run(&imported, task, by)?;
         if let Some(place) = place {
             // The directory was made for the mount; one with files in it stays.
             let _ = std::fs::remove_dir(place);
@@ -143,12 +147,12 @@ impl Engine {
         from: &str,
         to: &str,
         how: Renaming,
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<Response, ControlError> {
         let (from, to) = (parse_name(from)?, parse_name(to)?);
         let (imported, _) = self.registry.dataset(&from)?;
         if how.parents {
-            self.create_parents(&imported, &to, actor)?;
+            self.create_parents(&imported, &to, by)?;
         }
         let mounted = match how.unmounted {
             true => Vec::new(),
@@ -158,7 +162,7 @@ impl Engine {
             from: from.clone(),
             to: to.clone(),
         };
-        let renamed = run(&imported, task, actor);
+        let renamed = run(&imported, task, by);
         if !mounted.is_empty() {
             let name = if renamed.is_ok() { &to } else { &from };
             let options = MountOptions::default();
@@ -172,7 +176,11 @@ impl Engine {
 }
 
 /// The task that makes a dataset.
-fn creation(name: DatasetName, new: &NewDataset) -> Result<CreateDataset, ControlError> {
+fn creation(
+    name: DatasetName,
+    new: &NewDataset,
+    now: Duration,
+) -> Result<CreateDataset, ControlError> {
     let kinds = match new.volume {
         Some(_) => Kinds::VOLUME,
         None => Kinds::FILESYSTEM,
@@ -200,7 +208,7 @@ fn creation(name: DatasetName, new: &NewDataset) -> Result<CreateDataset, Contro
             }
             (ObjsetKind::Volume, format)
         }
-        None => (ObjsetKind::FileSystem, file_system_format(&mut settings)?),
+        None => (ObjsetKind::Zfs, file_system_format(&mut settings, now)?),
     };
     Ok(CreateDataset {
         name,
@@ -221,19 +229,35 @@ fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64> {
 }
 
 /// What fills a new file system, with the properties that only its contents hold.
-pub(super) fn file_system_format(settings: &mut Vec<Setting>) -> Result<Format, ControlError> {
-    let mut params = FormatParams::default();
-    if let Some(number) = take_number(settings, "normalization") {
-        params.normalization = number;
-    }
-    if let Some(number) = take_number(settings, "casesensitivity") {
-        params.case_sensitivity = number;
-    }
-    if let Some(number) = take_number(settings, "utf8only") {
-        params.utf8_only = number != 0;
-    }
+pub(super) fn file_system_format(
+    settings: &mut Vec<Setting>,
+    now: Duration,
+) -> Result<Format, ControlError> {
+    let names = NameRules {
+        normalization: take_number(settings, "normalization").unwrap_or(0),
+        case: match take_number(settings, "casesensitivity") {
+            Some(1) => CaseSensitivity::Insensitive,
+            Some(2) => CaseSensitivity::Mixed,
+            _ => CaseSensitivity::Sensitive,
+        },
+        utf8_only: take_number(settings, "utf8only").is_some_and(|number| number != 0),
+    };
+    let params = FormatParams {
+        names: NameRules {
+            // Names that are normalized must be text.
+            utf8_only: names.utf8_only || names.normalization != 0,
+            ..names
+        },
+        now: Timestamp {
+            seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: now.subsec_nanos(),
+        },
+        ..FormatParams::default()
+    };
     Ok(Box::new(move |set, tx| {
-        format_new(set, tx, &params).map_err(|error| cenote_dsl::DslError::Format {
+        set.set_owner_hook(Arc::new(PosixOwnerHook));
+        let made = format_new(set, tx, &params);
+        made.map(drop).map_err(|error| DslError::Format {
             reason: error.to_string(),
         })
     }))
@@ -248,15 +272,15 @@ fn volume_format(volume: NewVolume) -> Result<Format, ControlError> {
         });
     }
     let size = volume.size.checked_next_multiple_of(block_size);
-    let size = size.filter(|size| *size > 0).ok_or(ControlError::BadValue {
-        name: "volsize".to_owned(),
-        reason: "volume size cannot be 0".to_owned(),
-    })?;
+    let size = size
+        .filter(|size| *size > 0)
+        .ok_or(ControlError::BadValue {
+            name: "volsize".to_owned(),
+            reason: "volume size cannot be 0".to_owned(),
+        })?;
     Ok(Box::new(move |set, tx| {
-        cenote_volume::format_new(set, tx, size, block_size).map_err(|error| {
-            cenote_dsl::DslError::Format {
-                reason: error.to_string(),
-            }
+        cenote_volume::format_new(set, tx, size, block_size).map_err(|error| DslError::Format {
+            reason: error.to_string(),
         })
     }))
 }
@@ -265,7 +289,7 @@ impl Imported {
     /// Closes a head that is open for writing, so that it can be destroyed.
     pub(super) fn close_head(&self, id: cenote_base::ObjectId) -> Result<(), ControlError> {
         self.heads.close(self, id).map_err(|error| match error {
-            cenote_pool::SyncError::Refused(error) => of_change(error),
+            cenote_pool::SyncError::Dsl(error) => of_change(error),
             error => super::of_sync(self.name(), error),
         })
     }

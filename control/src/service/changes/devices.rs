@@ -214,4 +214,3 @@ fn mismatch(vdevs: &[NewVdev]) -> Option<String> {
     };
     Some(text)
 }
-

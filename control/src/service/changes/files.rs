@@ -11,9 +11,7 @@ use cenote_dmu::TxgGate;
 use cenote_dsl::{Dataset, Dsl, Property};
 use cenote_pool::SyncError;
 use cenote_posix::FileSystem;
-use cenote_posix::write::{
-    SpaceGuard, SpaceRefusal, WriteSettings, WriterParams, XattrStorage,
-};
+use cenote_posix::write::{SpaceGuard, SpaceRefusal, WriteSettings, WriterParams, XattrStorage};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -48,7 +46,8 @@ impl OpenHeads {
         }
         let name = dataset.name().as_str();
         let pool = imported.name().to_owned();
-        let gate = imported.pool.gate().ok_or(ControlError::PoolReadOnly { pool })?;
+        let gate = imported.pool.gate();
+        let gate = gate.map_err(|_| ControlError::PoolReadOnly { pool })?;
         let head = imported.dsl().open_for_writing(dataset, gate)?;
         let params = WriterParams {
             gate: Arc::clone(gate),
@@ -85,7 +84,7 @@ impl Imported {
     /// Whether a dataset's files can be changed.
     pub(in crate::service) fn can_change(&self, dataset: &Dataset) -> Result<bool, ControlError> {
         let is_read_only = dataset.stored_number(Property::ReadOnly)? != 0;
-        Ok(self.pool.gate().is_some() && !dataset.is_snapshot() && !is_read_only)
+        Ok(self.pool.is_writable() && !dataset.is_snapshot() && !is_read_only)
     }
 
     /// Lets open file systems go by the properties as they are now.
@@ -168,7 +167,13 @@ impl Room {
         let dirty = self.gate.dirty_bytes();
         let dirty = dirty.saturating_add(dirty / DIRTY_OVERHEAD);
         let left = dataset.available().ok()?.saturating_sub(dirty);
-        let root = self.dsl.root().ok()?.available().ok()?.saturating_sub(dirty);
+        let root = self
+            .dsl
+            .root()
+            .ok()?
+            .available()
+            .ok()?
+            .saturating_sub(dirty);
         Some(Known {
             at: self.env.monotonic(),
             left,

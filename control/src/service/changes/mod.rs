@@ -28,30 +28,32 @@ impl Engine {
         command: &str,
         peer: Peer,
     ) -> Result<Response, ControlError> {
-        let actor = Actor {
-            user: u64::from(peer.uid),
-            host: super::candidates::hostname(),
-            command: command.to_owned(),
+        let by = By {
+            actor: Actor {
+                user: u64::from(peer.uid),
+                host: super::candidates::hostname(),
+            },
+            command,
         };
         match change {
-            Change::CreatePool(new) => self.create_pool(&new, &actor),
+            Change::CreatePool(new) => self.create_pool(&new, &by),
             Change::DestroyPool { pool, force } => self.destroy_pool(&pool, force),
             Change::SyncPools { pools } => self.sync_pools(&pools),
             Change::SetPoolProperty {
                 pool,
                 property,
                 value,
-            } => self.set_pool_property(&pool, &property, &value, &actor),
+            } => self.set_pool_property(&pool, &property, &value, &by),
             Change::ReguidPool { pool, .. } => Err(ControlError::Unsupported {
                 what: format!("changing the guid of '{pool}'"),
             }),
-            Change::CreateDataset(new) => self.create_dataset(&new, &actor),
+            Change::CreateDataset(new) => self.create_dataset(&new, &by),
             Change::DestroyDataset {
                 dataset,
                 recursive,
                 force,
                 dry_run,
-            } => self.destroy_dataset(&dataset, recursive, force, dry_run, &actor),
+            } => self.destroy_dataset(&dataset, recursive, force, dry_run, &by),
             Change::RenameDataset {
                 from,
                 to,
@@ -64,19 +66,19 @@ impl Engine {
                     force,
                     unmounted,
                 };
-                self.rename_dataset(&from, &to, how, &actor)
+                self.rename_dataset(&from, &to, how, &by)
             }
             Change::SetProperties {
                 datasets,
                 properties,
                 unmounted,
-            } => self.set_properties(&datasets, &properties, unmounted, &actor),
+            } => self.set_properties(&datasets, &properties, unmounted, &by),
             Change::InheritProperty {
                 datasets,
                 property,
                 recursive,
                 received,
-            } => self.inherit_property(&datasets, &property, (recursive, received), &actor),
+            } => self.inherit_property(&datasets, &property, (recursive, received), &by),
             Change::ChangeKey { dataset, .. } => Err(ControlError::Unsupported {
                 what: format!("changing the key of '{dataset}'"),
             }),
@@ -84,25 +86,31 @@ impl Engine {
     }
 }
 
+/// Who asks for a change, and how.
+struct By<'a> {
+    actor: Actor,
+    command: &'a str,
+}
+
 /// Runs a task in a pool that can be written to, and notes the command.
 fn run<T: SyncTask + 'static>(
     imported: &Arc<Imported>,
     task: T,
-    actor: &Actor,
+    by: &By<'_>,
 ) -> Result<T, ControlError> {
-    let done = imported.pool.run_task(task);
-    let done = done.map_err(|error| of_sync(imported.name(), error))?;
-    let noted = imported.pool.log_command(actor);
-    noted.map_err(|error| of_sync(imported.name(), error))?;
-    Ok(done)
+    let pool = imported.name().to_owned();
+    if !imported.pool.is_writable() {
+        return Err(ControlError::PoolReadOnly { pool });
+    }
+    let done = imported.pool.run_command(task, &by.actor, by.command);
+    done.map_err(|error| of_sync(imported.name(), error))
 }
 
 /// Why a pool did not take a change, in the clients' terms.
-fn of_sync(pool: &str, error: SyncError) -> ControlError {
+pub(super) fn of_sync(pool: &str, error: SyncError) -> ControlError {
     let pool = pool.to_owned();
     match error {
-        SyncError::Refused(error) => of_change(error),
-        SyncError::ReadOnly => ControlError::PoolReadOnly { pool },
+        SyncError::Dsl(error) => of_change(error),
         SyncError::Stopped { .. } => ControlError::Suspended { pool },
         error => ControlError::Io {
             place: error.to_string(),

@@ -2,24 +2,21 @@
 
 use super::datasets::file_system_format;
 use super::properties::setting;
-use super::{of_change, of_sync};
+use super::{By, of_change, of_sync};
 use crate::model::{ControlError, MountOptions, NewPool, Pair, Response};
 use crate::service::Engine;
 use crate::service::candidates::hostid;
 use crate::service::registry::Imported;
+use cenote_dsl::Stored;
 use cenote_dsl::property::parse::{Purpose, parse_size};
 use cenote_dsl::property::table::Kinds;
-use cenote_dsl::Stored;
 use cenote_ondisk::features::{self, Feature};
-use cenote_pool::{Actor, CreateError, CreateRequest, ImportOptions, create, default_features};
+use cenote_pool::{CreateError, CreateRequest, ImportOptions, create, default_features};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Directories with lists of features by name (`compatibility`).
-const COMPATIBILITY: [&str; 2] = [
-    "/etc/zfs/compatibility.d",
-    "/usr/share/zfs/compatibility.d",
-];
+const COMPATIBILITY: [&str; 2] = ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
 /// Bytes of such a file.
 const COMPATIBILITY_SIZE_MAX: u64 = 16 << 10;
 const COMMENT_LENGTH_MAX: usize = 32;
@@ -36,11 +33,7 @@ struct Properties {
 }
 
 impl Engine {
-    pub(super) fn create_pool(
-        &self,
-        new: &NewPool,
-        actor: &Actor,
-    ) -> Result<Response, ControlError> {
+    pub(super) fn create_pool(&self, new: &NewPool, by: &By<'_>) -> Result<Response, ControlError> {
         let devices = self.open_devices(new)?;
         let name = new.temporary_name.as_ref().unwrap_or(&new.name);
         if self.registry.pool(name).is_ok() {
@@ -64,7 +57,7 @@ impl Engine {
         if new.dry_run {
             return Ok(Response::Done);
         }
-        let format = file_system_format(&mut settings)?;
+        let format = file_system_format(&mut settings, self.env.wall_clock())?;
         let features = chosen_features(new.no_features, &properties)?;
         let request = CreateRequest {
             name: new.name.clone(),
@@ -78,7 +71,8 @@ impl Engine {
             compatibility: properties.compatibility,
             root_properties: settings,
             format: Some(format),
-            actor: actor.clone(),
+            actor: by.actor.clone(),
+            command: Some(by.command.to_owned()),
         };
         let mut options = ImportOptions {
             new_name: new.temporary_name.clone(),
@@ -108,7 +102,9 @@ impl Engine {
     fn check_mount_point(&self, new: &NewPool) -> Result<(), ControlError> {
         let given = |name: &str| {
             let mut pairs = new.dataset_properties.iter();
-            pairs.find(|(key, _)| key == name).map(|(_, value)| value.clone())
+            pairs
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.clone())
         };
         let place = given("mountpoint").unwrap_or_else(|| format!("/{}", new.name));
         if !place.starts_with('/') || given("canmount").as_deref() == Some("off") {
@@ -183,9 +179,8 @@ impl Properties {
                 "enabled" => true,
                 "disabled" => false,
                 _ => {
-                    let text = format!(
-                        "property '{name}' can only be set to 'enabled' or 'disabled'"
-                    );
+                    let text =
+                        format!("property '{name}' can only be set to 'enabled' or 'disabled'");
                     return Err(bad(text));
                 }
             };
@@ -251,7 +246,10 @@ pub(super) fn pool_setting(name: &str, value: &str) -> Result<Stored, ControlErr
     let found = words.iter().find(|(word, _)| *word == value);
     let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let found = found.ok_or_else(|| {
-        bad(format!("property '{name}' must be one of '{}'", names.join(" | ")))
+        bad(format!(
+            "property '{name}' must be one of '{}'",
+            names.join(" | ")
+        ))
     })?;
     Ok(Stored::Number(found.1))
 }
@@ -291,14 +289,22 @@ fn compatible(file: &str) -> Result<Vec<String>, ControlError> {
     };
     let paths: Vec<PathBuf> = match file.starts_with('/') {
         true => vec![PathBuf::from(file)],
-        false => COMPATIBILITY.iter().map(|place| Path::new(place).join(file)).collect(),
+        false => COMPATIBILITY
+            .iter()
+            .map(|place| Path::new(place).join(file))
+            .collect(),
     };
-    let path = paths.into_iter().find(|path| path.is_file()).ok_or_else(bad)?;
+    let path = paths
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(bad)?;
     if std::fs::metadata(&path).map_err(|_| bad())?.len() > COMPATIBILITY_SIZE_MAX {
         return Err(bad());
     }
     let text = std::fs::read_to_string(path).map_err(|_| bad())?;
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default());
     let words = lines.flat_map(|line| line.split([' ', '\t', ',']));
     let names = words.filter(|word| !word.is_empty()).map(str::to_owned);
     Ok(names.collect())

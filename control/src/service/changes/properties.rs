@@ -1,15 +1,14 @@
 //! Setting and inheriting properties of datasets and pools.
 
-use super::run;
+use super::{By, run};
 use crate::model::{ControlError, Pair, Response};
 use crate::service::Engine;
 use crate::service::datasets::walk_heads;
 use crate::service::errors::parse_name;
 use cenote_dsl::property::parse::{Purpose, SettingError, inherit_setting, parse_setting};
 use cenote_dsl::property::table::Kinds;
-use cenote_dsl::write::{SetProperties, Setting};
+use cenote_dsl::write::{SetPoolProperty, SetProperties, Setting};
 use cenote_dsl::{Dataset, DatasetName, DatasetType};
-use cenote_pool::Actor;
 
 /// Properties by which datasets are mounted: a change moves or remounts them.
 const OF_MOUNTS: [&str; 12] = [
@@ -61,12 +60,12 @@ impl Engine {
         datasets: &[String],
         properties: &[Pair],
         unmounted: bool,
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<Response, ControlError> {
         let mut failures = Vec::new();
         let mut done = 0;
         for name in datasets {
-            match self.set_on_one(name, properties, unmounted, actor) {
+            match self.set_on_one(name, properties, unmounted, by) {
                 Ok(()) => done += 1,
                 Err(error) => failures.push((name.clone(), error)),
             }
@@ -79,7 +78,7 @@ impl Engine {
         name: &str,
         properties: &[Pair],
         unmounted: bool,
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<(), ControlError> {
         let name = parse_name(name)?;
         let (_, dataset) = self.registry.dataset(&name)?;
@@ -92,7 +91,7 @@ impl Engine {
         }
         let settings = properties.iter().map(|pair| setting(pair, purpose));
         let settings = settings.collect::<Result<Vec<_>, _>>()?;
-        self.apply(&name, settings, unmounted, actor)
+        self.apply(&name, settings, unmounted, by)
     }
 
     /// Sets values and lets mounts follow.
@@ -101,7 +100,7 @@ impl Engine {
         name: &DatasetName,
         settings: Vec<Setting>,
         unmounted: bool,
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<(), ControlError> {
         let (imported, _) = self.registry.dataset(name)?;
         let is_of_mounts = |setting: &Setting| OF_MOUNTS.contains(&setting.name.as_str());
@@ -110,7 +109,7 @@ impl Engine {
             name: name.clone(),
             settings,
         };
-        run(&imported, task, actor)?;
+        run(&imported, task, by)?;
         imported.refresh_settings();
         match remounts {
             true => self.remount_below(&imported, name),
@@ -123,7 +122,7 @@ impl Engine {
         datasets: &[String],
         property: &str,
         (recursive, _received): (bool, bool),
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<Response, ControlError> {
         let taken_away = inherit_setting(property);
         let taken_away = taken_away.map_err(|error| bad_setting(property, &error))?;
@@ -138,7 +137,7 @@ impl Engine {
                 }
             };
             for name in names {
-                match self.apply(&name, vec![taken_away.clone()], false, actor) {
+                match self.apply(&name, vec![taken_away.clone()], false, by) {
                     Ok(()) => done += 1,
                     Err(error) => failures.push((name.as_str().to_owned(), error)),
                 }
@@ -174,14 +173,15 @@ impl Engine {
         pool: &str,
         property: &str,
         value: &str,
-        actor: &Actor,
+        by: &By<'_>,
     ) -> Result<Response, ControlError> {
         let imported = self.registry.pool(pool)?;
         let parsed = super::pools::pool_setting(property, value)?;
-        let set = imported.pool.set_property(property, parsed);
-        set.map_err(|error| super::of_sync(pool, error))?;
-        let noted = imported.pool.log_command(actor);
-        noted.map_err(|error| super::of_sync(pool, error))?;
+        let task = SetPoolProperty {
+            name: property.to_owned(),
+            value: parsed,
+        };
+        run(&imported, task, by)?;
         Ok(Response::Done)
     }
 }

@@ -102,6 +102,16 @@ fn load_one(
     Ok(())
 }
 
+/// The format and location of a dataset's key, as words.
+pub fn facts(dataset: &str, context: &mut Context) -> Result<(String, String), Stop> {
+    let rows = encrypted(&[dataset.to_owned()], false, context).map_err(Stop::Code)?;
+    let of = |name: &str| {
+        let row = rows.first().and_then(|row| text(row, name));
+        row.unwrap_or("none").to_owned()
+    };
+    Ok((of("keyformat"), of("keylocation")))
+}
+
 /// `zfs load-key [-rn] [-L LOCATION] -a | DATASET`
 pub fn load(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = Grammar::letters("anrL:").parse(arguments)?;

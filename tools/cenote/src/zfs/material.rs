@@ -43,6 +43,24 @@ pub fn read(dataset: &str, format: &str, location: &str) -> Result<Secret, Strin
     check(without_newline(line), format)
 }
 
+/// Reads a key that is to be used from now on: on a terminal it is asked for twice.
+pub fn read_new(dataset: &str, format: &str, location: &str) -> Result<Secret, String> {
+    if !can_ask_again(location) {
+        return read(dataset, format, location);
+    }
+    let what = if format == "hex" {
+        "hex key"
+    } else {
+        "passphrase"
+    };
+    let first = ask(&format!("Enter new {what} for '{dataset}': "), format)?;
+    let second = ask(&format!("Re-enter new {what} for '{dataset}': "), format)?;
+    match first == second {
+        true => Ok(first),
+        false => Err("Provided keys do not match.".to_owned()),
+    }
+}
+
 /// Whether a wrong key may be asked for again.
 pub fn can_ask_again(location: &str) -> bool {
     location == "prompt" && std::io::stdin().is_terminal()
@@ -95,8 +113,12 @@ fn prompt(dataset: &str, format: &str) -> Result<Secret, String> {
         "raw" => "raw key",
         _ => "passphrase",
     };
+    ask(&format!("Enter {what} for '{dataset}': "), format)
+}
+
+fn ask(question: &str, format: &str) -> Result<Secret, String> {
     let failed = |error: std::io::Error| format!("Failed to read key: {}", reason(&error));
-    eprint!("Enter {what} for '{dataset}': ");
+    eprint!("{question}");
     // The prompt is a courtesy; without it the answer can still be read.
     let _ = std::io::stderr().flush();
     let stdin = std::io::stdin();

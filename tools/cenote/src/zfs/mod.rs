@@ -1,5 +1,6 @@
 //! `zfs`: which subcommand, its usage, its exit code.
 
+mod change;
 mod diff;
 mod get;
 mod holds;
@@ -19,6 +20,8 @@ pub use keys::{load_below as load_keys_below, read_key};
 
 use crate::context::{Context, Outcome, Stop};
 use crate::version;
+
+pub use change::new_key;
 
 /// Other names of subcommands.
 const ALIASES: [(&str, &str); 3] = [
@@ -76,6 +79,8 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "holds" => holds::run(arguments, context),
         "diff" => diff::run(arguments, context),
         "version" => version::run("zfs", arguments, context),
+        "create" => change::create(arguments, context),
+        "set" => change::set(arguments, context),
         _ => writes::run(command, arguments, context),
     }
 }

@@ -2,10 +2,11 @@
 
 use cenote_control::model::{ControlError, Depth, KindSet, PropertySelection};
 
-use super::properties::property;
+use super::change;
 use super::select::{self, Selection};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, Parsed};
+use crate::zpool::command_line;
 
 /// One subcommand: its options and what is said when operands are missing.
 struct Write {
@@ -114,9 +115,6 @@ const WRITES: &[Write] = &[
 
 /// Runs one of them.
 pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
-    if command == "set" {
-        return set(arguments, context);
-    }
     let Some(write) = WRITES.iter().find(|write| write.name == command) else {
         return failed(format!("zfs {command} is not available in this version"));
     };
@@ -131,10 +129,15 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
     match command {
         "send" => send(&parsed, context),
         "receive" => receive(&parsed, context),
-        "destroy" => destroy(&parsed.operands[0], context),
-        "create" => create(&parsed.operands[0], context),
+        "destroy" => destroy(&parsed, arguments, context),
+        "rename" if !parsed.operands[0].contains('@') => {
+            change::rename(&parsed, command_line("zfs rename", arguments), context)
+        }
         "snapshot" => snapshot(&parsed.operands, context),
-        "inherit" => inherit(&parsed, context),
+        "inherit" => {
+            let command = command_line("zfs inherit", arguments);
+            change::inherit(&parsed, command, context)
+        }
         "upgrade" => upgrade(&parsed, context),
         "share" | "unshare" | "wait" => quiet(command, &parsed, context),
         "hold" | "release" => {
@@ -142,9 +145,8 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
             refuse(&format!("cannot {command}"))
         }
         "change-key" => {
-            require(&parsed.operands[..1], context)?;
-            context.complain(&format!("Key change error: {}", read_only()));
-            Err(Stop::Code(255))
+            let command = command_line("zfs change-key", arguments);
+            change::change_key(&parsed, command, context)
         }
         _ => with_context(command, &parsed, context),
     }
@@ -214,75 +216,8 @@ fn require(names: &[String], context: &mut Context) -> Result<(), Stop> {
     Ok(())
 }
 
-fn set(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("u").parse(arguments)?;
-    if parsed.operands.is_empty() {
-        return usage("missing arguments");
-    }
-    let is_pair = |word: &&String| word.contains('=');
-    let pairs = parsed.operands.iter().take_while(is_pair).count();
-    if pairs == 0 {
-        return usage("missing property=value argument(s)");
-    }
-    let (pairs, names) = parsed.operands.split_at(pairs);
-    if names.is_empty() {
-        return usage("missing dataset name(s)");
-    }
-    require(names, context)?;
-    for name in names {
-        let what = format!("cannot set property for '{name}'");
-        let unknown = pairs
-            .iter()
-            .map(|pair| pair.split('=').next().unwrap_or_default());
-        let unknown = unknown.into_iter().find(|name| property(name).is_none());
-        match unknown {
-            Some(property) => {
-                context.complain(&format!("{what}: invalid property '{property}'"));
-            }
-            None => context.complain(&format!("{what}: {}", read_only())),
-        }
-    }
-    Err(Stop::Code(255))
-}
-
-fn inherit(parsed: &Parsed, context: &mut Context) -> Outcome {
-    let (name, datasets) = (&parsed.operands[0], &parsed.operands[1..]);
-    let Some(wanted) = property(name) else {
-        return usage(format!("invalid property '{name}'"));
-    };
-    require(datasets, context)?;
-    let lines = datasets.iter().map(|dataset| {
-        format!(
-            "cannot inherit {} for '{dataset}': {}",
-            wanted.name,
-            read_only()
-        )
-    });
-    failed(lines.collect::<Vec<_>>().join("\n"))
-}
-
-fn create(name: &str, context: &mut Context) -> Outcome {
-    if let Err(fault) = crate::texts::check_name(name, false, false) {
-        return failed(format!("cannot create '{name}': {fault}"));
-    }
-    let Some((parent, _)) = name.rsplit_once('/') else {
-        return failed(format!("cannot create '{name}': missing dataset name"));
-    };
-    let pool = name.split('/').next().unwrap_or(parent);
-    let known = cenote_control::model::Request::PoolList {
-        pools: vec![pool.to_owned()],
-        properties: PropertySelection::Named(Vec::new()),
-        vdevs: false,
-    };
-    if let Ok(cenote_control::model::Response::Pools { failures, .. }) = context.ask(known)
-        && !failures.is_empty()
-    {
-        return failed(format!("cannot create '{name}': no such pool '{pool}'"));
-    }
-    refuse(&format!("cannot create '{name}'"))
-}
-
-fn destroy(name: &str, context: &mut Context) -> Outcome {
+fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outcome {
+    let name = &parsed.operands[0];
     if let Some((dataset, _)) = name.split_once('@') {
         require(&[dataset.to_owned()], context)?;
         return refuse("cannot destroy snapshots");
@@ -291,8 +226,8 @@ fn destroy(name: &str, context: &mut Context) -> Outcome {
         require(&[dataset.to_owned()], context)?;
         return refuse(&format!("cannot destroy bookmark '{name}'"));
     }
-    require(&[name.to_owned()], context)?;
-    refuse(&format!("cannot destroy '{name}'"))
+    let command = command_line("zfs destroy", arguments);
+    change::destroy(name, parsed, command, context)
 }
 
 fn snapshot(names: &[String], context: &mut Context) -> Outcome {

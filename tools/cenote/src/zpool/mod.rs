@@ -1,5 +1,6 @@
 //! `zpool`: which subcommand, its usage, its exit code.
 
+mod create;
 mod events;
 mod export;
 mod get;
@@ -16,11 +17,13 @@ mod status_texts;
 mod synopsis;
 mod usage;
 mod vdev_rows;
+mod vdev_spec;
 mod writes;
 
 use crate::context::{Context, Outcome, Stop};
 use crate::version;
 
+pub use create::command_line;
 use list::names_to_ask;
 
 /// The features that `zpool upgrade -v` lists, in OpenZFS's order.
@@ -116,6 +119,10 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "export" => export::run(arguments, context),
         "history" => history::run(arguments, context),
         "events" => events::run(arguments, context),
+        "create" => create::create(arguments, context),
+        "destroy" => create::destroy(arguments, context),
+        "set" => create::set(arguments, context),
+        "sync" => create::sync(arguments, context),
         "iostat" => iostat::run(arguments, context),
         "version" => version::run("zpool", arguments, context),
         _ => writes::run(command, arguments, context),

@@ -39,13 +39,6 @@ const POOL_DEVICE: &[&str] = &["missing pool name", "missing device name"];
 
 const WRITES: &[Write] = &[
     write(
-        "destroy",
-        "f",
-        &["missing pool argument"],
-        "cannot destroy 'POOL'",
-        1,
-    ),
-    write(
         "add",
         "afgLno:P",
         &["missing pool name argument", "missing vdev specification"],
@@ -145,10 +138,8 @@ const LONG: &[(&str, &str, bool)] = &[("power", "power", false)];
 /// Runs one of them.
 pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
     match command {
-        "create" => return create(arguments),
-        "set" => return set(arguments, context),
         "upgrade" => return upgrade(arguments, context),
-        "sync" | "wait" => return nothing_to_wait_for(command, arguments, context),
+        "wait" => return nothing_to_wait_for(command, arguments, context),
         "labelclear" => return labelclear(arguments),
         _ => {}
     }
@@ -198,40 +189,6 @@ fn require_pool(pool: &str, context: &mut Context) -> Result<(), String> {
         Ok(_) => Err(with_context("cannot list pools", &mismatch())),
         Err(error) => Err(with_context("cannot list pools", &error)),
     }
-}
-
-fn create(arguments: &[String]) -> Outcome {
-    let parsed = Grammar::letters("fndo:O:m:R:t:").parse(arguments)?;
-    match parsed.operands.as_slice() {
-        [] => usage("missing pool name argument"),
-        [_] => usage("missing vdev specification"),
-        [name, ..] => failed(format!(
-            "cannot create '{name}': this version opens pools read-only"
-        )),
-    }
-}
-
-fn set(arguments: &[String], context: &mut Context) -> Outcome {
-    // Like the reference, no option at all is known.
-    let Ok(parsed) = Grammar::letters("").parse(arguments) else {
-        let word = arguments.iter().find(|word| word.starts_with('-'));
-        let letter = word.and_then(|word| word.chars().nth(1)).unwrap_or('-');
-        return Err(OptionError::Invalid(letter.to_string()).into());
-    };
-    let Some(pair) = parsed.operands.first() else {
-        return usage("missing property=value argument");
-    };
-    let Some(pool) = parsed.operands.get(1) else {
-        return usage("missing pool name");
-    };
-    if !pair.contains('=') {
-        return usage("missing value in property=value argument");
-    }
-    if let Err(text) = require_pool(pool, context) {
-        return failed(text);
-    }
-    let error = ControlError::PoolReadOnly { pool: pool.clone() };
-    failed(format!("cannot set property for '{pool}': {error}"))
 }
 
 fn nothing_to_wait_for(command: &str, arguments: &[String], context: &mut Context) -> Outcome {

@@ -1,0 +1,388 @@
+//! The subcommands that change datasets: `create`, `destroy`, `rename`, `set`, `inherit`,
+//! `change-key`.
+//!
+//! Names are checked and keys are asked for here; everything else is the daemon's to judge.
+
+use super::material;
+use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use crate::getopt::{Grammar, Parsed};
+use crate::texts::{cannot_open, check_name, with_context};
+use crate::zpool::command_line;
+use cenote_control::model::{
+    Change, ControlError, Depth, KindSet, NewDataset, NewVolume, PropertySelection, Request,
+    Response, Secret,
+};
+
+type Pairs = Vec<(String, String)>;
+
+fn ask(change: Change, command: String, context: &mut Context) -> Result<Response, ControlError> {
+    context.ask(Request::Change { change, command })
+}
+
+/// The pairs of `-o`.
+fn pairs(parsed: &Parsed) -> Result<Pairs, Stop> {
+    let mut pairs: Pairs = Vec::new();
+    for word in parsed.all("o") {
+        let Some((name, value)) = word.split_once('=') else {
+            return usage(format!("missing '=' for property=value argument '{word}'"));
+        };
+        if pairs.iter().any(|(known, _)| known == name) {
+            return usage(format!("property '{name}' specified multiple times"));
+        }
+        pairs.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(pairs)
+}
+
+/// The key of a new encryption root, if the properties make the dataset one.
+pub fn new_key(
+    name: &str,
+    properties: &[(String, String)],
+    context: &mut Context,
+) -> Result<Option<Secret>, Stop> {
+    let value = |wanted: &str| {
+        let mut pairs = properties.iter();
+        pairs
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.as_str())
+    };
+    let Some(format) = value("keyformat").filter(|format| *format != "none") else {
+        return Ok(None);
+    };
+    let location = value("keylocation").unwrap_or("prompt");
+    context.flush();
+    match material::read_new(name, format, location) {
+        Ok(key) => Ok(Some(key)),
+        Err(reason) => failed(format!("cannot create '{name}': {reason}")),
+    }
+}
+
+/// `zfs create [-Pnpuv] [-o P=V]… FILESYSTEM`, `zfs create [-ps] [-b SIZE] [-o P=V]… -V SIZE VOLUME`
+pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("PnpuvsV:b:o:").parse(arguments)?;
+    let name = match parsed.operands.as_slice() {
+        [] => {
+            let what = if parsed.has("V") {
+                "volume"
+            } else {
+                "filesystem"
+            };
+            return usage(format!("missing {what} argument"));
+        }
+        [name] => name.clone(),
+        _ => return usage("too many arguments"),
+    };
+    let what = format!("cannot create '{name}'");
+    if let Err(fault) = check_name(&name, false, false) {
+        return failed(format!("{what}: {fault}"));
+    }
+    if !name.contains('/') {
+        return failed(format!("{what}: missing dataset name"));
+    }
+    let properties = pairs(&parsed)?;
+    let volume = volume(&parsed)?;
+    let key = new_key(&name, &properties, context)?;
+    let dry_run = parsed.has("n");
+    let parsable = parsed.has("P");
+    if parsed.has("v") || parsable || dry_run {
+        say(
+            &name,
+            &properties,
+            dry_run,
+            parsable,
+            parsed.has("v"),
+            context,
+        );
+    }
+    let new = NewDataset {
+        name: name.clone(),
+        volume,
+        properties,
+        parents: parsed.has("p"),
+        unmounted: parsed.has("u"),
+        dry_run,
+        key,
+    };
+    let command = command_line("zfs create", arguments);
+    match ask(Change::CreateDataset(Box::new(new)), command, context) {
+        Ok(Response::Failures { failures, .. }) => {
+            for (_, error) in failures {
+                context.complain(&with_context(&format!("cannot mount '{name}'"), &error));
+                context.complain("filesystem successfully created, but not mounted");
+            }
+            Ok(0)
+        }
+        Ok(_) => Ok(0),
+        Err(ControlError::NoSuchPool { pool }) => failed(format!("{what}: no such pool '{pool}'")),
+        Err(error) => failed(with_context(&what, &error)),
+    }
+}
+
+fn volume(parsed: &Parsed) -> Result<Option<NewVolume>, Stop> {
+    let Some(text) = parsed.last("V") else {
+        return Ok(None);
+    };
+    let size = match cenote_control::sizes::parse(text) {
+        Ok(size) => size,
+        Err(reason) => return usage(format!("bad volume size '{text}': {reason}")),
+    };
+    let block_size = match parsed.last("b").map(cenote_control::sizes::parse) {
+        None => None,
+        Some(Ok(size)) => Some(size),
+        Some(Err(reason)) => {
+            let text = parsed.last("b").unwrap_or_default();
+            return usage(format!("bad volume block size '{text}': {reason}"));
+        }
+    };
+    let sparse = parsed.has("s");
+    Ok(Some(NewVolume {
+        size,
+        block_size,
+        sparse,
+    }))
+}
+
+fn say(
+    name: &str,
+    properties: &Pairs,
+    dry_run: bool,
+    parsable: bool,
+    verbose: bool,
+    context: &mut Context,
+) {
+    if parsable {
+        context.line(&format!("create\t{name}"));
+        for (property, value) in properties {
+            context.line(&format!("property\t{property}\t{value}"));
+        }
+        return;
+    }
+    let verb = if dry_run { "would create" } else { "create" };
+    context.line(&format!("{verb} {name}"));
+    if verbose {
+        for (property, value) in properties {
+            context.line(&format!("\t{property}={value}"));
+        }
+    }
+}
+
+/// `zfs destroy [-fnpRrv] FILESYSTEM|VOLUME`
+pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    let what = format!("cannot destroy '{name}'");
+    if !name.contains('/') {
+        return failed(format!(
+            "{what}: operation does not apply to pools\n\
+             use 'zfs destroy -r {name}' to destroy all datasets in the pool\n\
+             use 'zpool destroy {name}' to destroy the pool itself"
+        ));
+    }
+    let (dry_run, recursive) = (parsed.has("n"), parsed.has("r") || parsed.has("R"));
+    let doomed = below(name, context)?;
+    if !recursive && doomed.len() > 1 {
+        let mut lines =
+            format!("{what}: filesystem has children\nuse '-r' to destroy the following datasets:");
+        for other in doomed.iter().filter(|other| *other != name) {
+            lines.push('\n');
+            lines.push_str(other);
+        }
+        return failed(lines);
+    }
+    if parsed.has("v") || parsed.has("p") {
+        for other in doomed.iter().rev() {
+            let line = match (parsed.has("p"), dry_run) {
+                (true, _) => format!("destroy\t{other}"),
+                (false, true) => format!("would destroy {other}"),
+                (false, false) => format!("will destroy {other}"),
+            };
+            context.line(&line);
+        }
+    }
+    let change = Change::DestroyDataset {
+        dataset: name.to_owned(),
+        recursive,
+        force: parsed.has("f"),
+        dry_run,
+    };
+    match ask(change, command, context) {
+        Ok(Response::Failures { failures, .. }) => {
+            for (other, error) in &failures {
+                context.complain(&with_context(&format!("cannot destroy '{other}'"), error));
+            }
+            Ok(u8::from(!failures.is_empty()))
+        }
+        Ok(_) => Ok(0),
+        Err(error) => failed(with_context(&what, &error)),
+    }
+}
+
+/// A dataset and everything below it, snapshots included.
+fn below(name: &str, context: &mut Context) -> Result<Vec<String>, Stop> {
+    let request = Request::DatasetList {
+        roots: vec![name.to_owned()],
+        depth: Depth::All,
+        kinds: KindSet::HEADS,
+        properties: PropertySelection::Named(Vec::new()),
+    };
+    let listing = match context.ask_datasets(request) {
+        Ok(listing) => listing,
+        Err(error) => return failed(cannot_open(name, &error)),
+    };
+    if let Some((name, error)) = listing.failures.first() {
+        return failed(cannot_open(name, error));
+    }
+    let mut names: Vec<String> = listing.rows.into_iter().map(|row| row.name).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// `zfs rename [-f] [-p] [-u] A B`
+pub fn rename(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    let [from, to] = parsed.operands.as_slice() else {
+        return usage("too many arguments");
+    };
+    if let Err(fault) = check_name(to, false, false) {
+        return failed(format!("cannot create '{to}': {fault}"));
+    }
+    if from.split('/').next() != to.split('/').next() {
+        return failed(format!(
+            "cannot rename to '{to}': datasets must be within same pool"
+        ));
+    }
+    let change = Change::RenameDataset {
+        from: from.clone(),
+        to: to.clone(),
+        parents: parsed.has("p"),
+        force: parsed.has("f"),
+        unmounted: parsed.has("u"),
+    };
+    match ask(change, command, context) {
+        Ok(_) => Ok(0),
+        Err(error @ ControlError::NoSuchDataset { .. }) => failed(cannot_open(from, &error)),
+        Err(error @ ControlError::Exists { .. }) => {
+            failed(with_context(&format!("cannot rename to '{to}'"), &error))
+        }
+        Err(error) => failed(with_context(&format!("cannot rename '{from}'"), &error)),
+    }
+}
+
+/// `zfs set [-u] P=V… DATASET…`
+pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("u").parse(arguments)?;
+    if parsed.operands.is_empty() {
+        return usage("missing arguments");
+    }
+    let is_pair = |word: &&String| word.contains('=');
+    let count = parsed.operands.iter().take_while(is_pair).count();
+    if count == 0 {
+        return usage("missing property=value argument(s)");
+    }
+    let (words, datasets) = parsed.operands.split_at(count);
+    if datasets.is_empty() {
+        return usage("missing dataset name(s)");
+    }
+    let split = |word: &String| {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        (name.to_owned(), value.to_owned())
+    };
+    let change = Change::SetProperties {
+        datasets: datasets.to_vec(),
+        properties: words.iter().map(split).collect(),
+        unmounted: parsed.has("u"),
+    };
+    let command = command_line("zfs set", arguments);
+    let what = |name: &str| format!("cannot set property for '{name}'");
+    finish(ask(change, command, context), what, datasets, 255, context)
+}
+
+/// `zfs inherit [-rS] P DATASET…`
+pub fn inherit(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    let Some((property, datasets)) = parsed.operands.split_first() else {
+        return usage("missing property argument");
+    };
+    if datasets.is_empty() {
+        return usage("missing dataset argument");
+    }
+    let change = Change::InheritProperty {
+        datasets: datasets.to_vec(),
+        property: property.clone(),
+        recursive: parsed.has("r"),
+        received: parsed.has("S"),
+    };
+    let what = |name: &str| format!("cannot inherit {property} for '{name}'");
+    finish(ask(change, command, context), what, datasets, 1, context)
+}
+
+/// Complains about each failure; those that could not be opened in their own words.
+fn finish(
+    answer: Result<Response, ControlError>,
+    what: impl Fn(&str) -> String,
+    datasets: &[String],
+    code: u8,
+    context: &mut Context,
+) -> Outcome {
+    let failures = match answer {
+        Ok(Response::Failures { failures, .. }) => failures,
+        Ok(Response::Done) => return Ok(0),
+        Ok(_) => return failed(with_context("cannot change datasets", &mismatch())),
+        Err(error) => {
+            let name = datasets.first().cloned().unwrap_or_default();
+            vec![(name, error)]
+        }
+    };
+    for (name, error) in &failures {
+        let line = match error {
+            ControlError::NoSuchDataset { .. } | ControlError::NoSuchPool { .. } => {
+                cannot_open(name, error)
+            }
+            error => with_context(&what(name), error),
+        };
+        context.complain(&line);
+    }
+    match failures.is_empty() {
+        true => Ok(0),
+        false => Err(Stop::Code(code)),
+    }
+}
+
+/// `zfs change-key [-l] [-o P=V]… DATASET`, `zfs change-key -i [-l] DATASET`
+pub fn change_key(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    let dataset = match parsed.operands.as_slice() {
+        [dataset] => dataset.clone(),
+        [] => return usage("Missing dataset argument"),
+        _ => return usage("Too many arguments"),
+    };
+    let properties = pairs(parsed)?;
+    let inherit = parsed.has("i");
+    if inherit && !properties.is_empty() {
+        return usage("Properties not allowed for inheriting");
+    }
+    let failed_with = |text: &str| Stop::Failed(format!("Key change error: {text}"));
+    let key = match inherit {
+        true => None,
+        false => {
+            let row = super::keys::facts(&dataset, context)?;
+            let given = |wanted: &str| {
+                let mut pairs = properties.iter();
+                pairs
+                    .find(|(name, _)| name == wanted)
+                    .map(|(_, value)| value.clone())
+            };
+            let format = given("keyformat").unwrap_or(row.0);
+            let location = given("keylocation").unwrap_or(row.1);
+            let key = material::read_new(&dataset, &format, &location);
+            Some(key.map_err(|reason| failed_with(&reason))?)
+        }
+    };
+    let change = Change::ChangeKey {
+        dataset,
+        properties,
+        key,
+    };
+    match ask(change, command, context) {
+        Ok(_) => Ok(0),
+        Err(error) => {
+            context.complain(&format!("Key change error: {error}"));
+            Err(Stop::Code(255))
+        }
+    }
+}

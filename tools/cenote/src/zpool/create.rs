@@ -1,0 +1,221 @@
+//! `zpool create` and `zpool destroy`.
+
+use super::vdev_spec;
+use crate::context::{Context, Outcome, Stop, failed, usage};
+use crate::getopt::{Grammar, OptionError, Parsed};
+use crate::texts::{cannot_open, check_new_pool_name, with_context};
+use cenote_control::model::{
+    Change, ControlError, NewPool, NewVdev, NewVdevKind, NewVdevRole, Request, Response,
+};
+
+/// `zpool create [-fnd] [-o P=V]… [-O P=V]… [-m MOUNTPOINT] [-R ROOT] [-t NAME] POOL VDEV…`
+pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("fndo:O:m:R:t:").parse(arguments)?;
+    let (name, words) = match parsed.operands.as_slice() {
+        [] => return usage("missing pool name argument"),
+        [_] => return usage("missing vdev specification"),
+        [name, words @ ..] => (name.clone(), words),
+    };
+    let what = format!("cannot create '{name}'");
+    if let Err(reason) = check_new_pool_name(&name) {
+        return failed(format!("{what}: {reason}\npool name may have been omitted"));
+    }
+    let vdevs = vdev_spec::parse(words, &context.directory).map_err(Stop::Failed)?;
+    let mut pool = NewPool {
+        name: name.clone(),
+        temporary_name: parsed.last("t").map(str::to_owned),
+        vdevs,
+        properties: pairs(&parsed, "o")?,
+        dataset_properties: pairs(&parsed, "O")?,
+        altroot: parsed.last("R").map(str::to_owned),
+        force: parsed.has("f"),
+        no_features: parsed.has("d"),
+        dry_run: parsed.has("n"),
+        key: None,
+    };
+    if let Some(path) = parsed.last("m") {
+        let pair = ("mountpoint".to_owned(), path.to_owned());
+        pool.dataset_properties.push(pair);
+    }
+    if pool.dry_run {
+        context.line(&format!(
+            "would create '{name}' with the following layout:\n"
+        ));
+        for line in layout(&name, &pool.vdevs) {
+            context.line(&line);
+        }
+    }
+    if wants_key(&pool) {
+        let properties = &pool.dataset_properties;
+        pool.key = crate::zfs::new_key(&name, properties, context)?;
+    }
+    let command = command_line("zpool create", arguments);
+    let change = Change::CreatePool(Box::new(pool));
+    match context.ask(Request::Change { change, command }) {
+        Ok(Response::Failures { failures, .. }) => {
+            for (target, error) in &failures {
+                context.complain(&with_context(&format!("cannot mount '{target}'"), error));
+            }
+            Ok(u8::from(!failures.is_empty()))
+        }
+        Ok(_) => Ok(0),
+        Err(error) => failed(refusal(&what, &error)),
+    }
+}
+
+fn wants_key(pool: &NewPool) -> bool {
+    let given = |name: &str| {
+        let mut pairs = pool.dataset_properties.iter();
+        pairs.any(|(key, value)| key == name && value != "off" && value != "none")
+    };
+    given("encryption") || given("keyformat")
+}
+
+fn refusal(what: &str, error: &ControlError) -> String {
+    match error {
+        ControlError::DevicesRefused { devices, by_force } => {
+            let lead = match by_force {
+                true => "use '-f' to override the following errors:",
+                false => "the following errors must be manually repaired:",
+            };
+            let lines = devices.join("\n");
+            format!("invalid vdev specification\n{lead}\n{lines}")
+        }
+        error => with_context(what, error),
+    }
+}
+
+/// The pairs of an option that takes `property=value`.
+fn pairs(parsed: &Parsed, option: &str) -> Result<Vec<(String, String)>, Stop> {
+    let mut pairs = Vec::new();
+    for word in parsed.all(option) {
+        let Some((name, value)) = word.split_once('=') else {
+            return usage(format!("missing '=' for property=value argument '{word}'"));
+        };
+        pairs.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(pairs)
+}
+
+/// The words of a command as the pool's history keeps them.
+pub fn command_line(command: &str, arguments: &[String]) -> String {
+    let mut line = command.to_owned();
+    for word in arguments {
+        line.push(' ');
+        line.push_str(word);
+    }
+    line
+}
+
+/// The layout as `-n` shows it.
+fn layout(name: &str, vdevs: &[NewVdev]) -> Vec<String> {
+    let mut lines = vec![format!("\t{name}")];
+    let roles = [
+        (NewVdevRole::Normal, None),
+        (NewVdevRole::Dedup, Some("dedup")),
+        (NewVdevRole::Special, Some("special")),
+        (NewVdevRole::Log, Some("logs")),
+        (NewVdevRole::Cache, Some("cache")),
+        (NewVdevRole::Spare, Some("spares")),
+    ];
+    for (role, title) in roles {
+        let of_role: Vec<&NewVdev> = vdevs.iter().filter(|vdev| vdev.role == role).collect();
+        if let Some(title) = title.filter(|_| !of_role.is_empty()) {
+            lines.push(format!("\t{title}"));
+        }
+        for vdev in of_role {
+            let group = match &vdev.kind {
+                NewVdevKind::Disk => None,
+                NewVdevKind::Mirror => Some("mirror".to_owned()),
+                NewVdevKind::Raidz { parity } => Some(format!("raidz{parity}")),
+                NewVdevKind::Draid { parity, .. } => Some(format!("draid{parity}")),
+            };
+            let indent = if group.is_some() { "    " } else { "  " };
+            lines.extend(group.map(|group| format!("\t  {group}")));
+            let leaf = |path: &String| match path.strip_prefix("/dev/") {
+                Some(short) => format!("\t{indent}{short}"),
+                None => format!("\t{indent}{path}"),
+            };
+            lines.extend(vdev.devices.iter().map(leaf));
+        }
+    }
+    lines
+}
+
+/// `zpool destroy [-f] POOL`
+pub fn destroy(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("f").parse(arguments)?;
+    let pool = match parsed.operands.as_slice() {
+        [] => return usage("missing pool argument"),
+        [pool] => pool.clone(),
+        _ => return usage("too many arguments"),
+    };
+    if pool.contains('/') {
+        return failed(format!(
+            "cannot open '{pool}': invalid character '/' in pool name\nuse 'zfs destroy' to destroy a dataset"
+        ));
+    }
+    let change = Change::DestroyPool {
+        pool: pool.clone(),
+        force: parsed.has("f"),
+    };
+    let command = command_line("zpool destroy", arguments);
+    match context.ask(Request::Change { change, command }) {
+        Ok(_) => Ok(0),
+        Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
+        Err(error) => failed(with_context(&format!("cannot destroy '{pool}'"), &error)),
+    }
+}
+
+/// `zpool set P=V POOL`
+pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
+    // Like the reference, no option at all is known.
+    let Ok(parsed) = Grammar::letters("").parse(arguments) else {
+        let word = arguments.iter().find(|word| word.starts_with('-'));
+        let letter = word.and_then(|word| word.chars().nth(1)).unwrap_or('-');
+        return Err(OptionError::Invalid(letter.to_string()).into());
+    };
+    let (pair, pool) = match parsed.operands.as_slice() {
+        [] => return usage("missing property=value argument"),
+        [_] => return usage("missing pool name"),
+        [pair, pool] => (pair, pool.clone()),
+        _ => return failed("setting properties of vdevs is not available in this version"),
+    };
+    let Some((property, value)) = pair.split_once('=') else {
+        return usage("missing value in property=value argument");
+    };
+    let change = Change::SetPoolProperty {
+        pool: pool.clone(),
+        property: property.to_owned(),
+        value: value.to_owned(),
+    };
+    let command = command_line("zpool set", arguments);
+    match context.ask(Request::Change { change, command }) {
+        Ok(_) => Ok(0),
+        Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
+        Err(error) => failed(with_context(
+            &format!("cannot set property for '{pool}'"),
+            &error,
+        )),
+    }
+}
+
+/// `zpool sync [POOL…]`
+pub fn sync(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("").parse(arguments)?;
+    let change = Change::SyncPools {
+        pools: parsed.operands.clone(),
+    };
+    let command = String::new();
+    match context.ask(Request::Change { change, command }) {
+        Ok(_) => Ok(0),
+        Err(error @ ControlError::NoSuchPool { .. }) => {
+            let pool = match &error {
+                ControlError::NoSuchPool { pool } => pool.clone(),
+                _ => String::new(),
+            };
+            failed(cannot_open(&pool, &error))
+        }
+        Err(error) => failed(with_context("cannot sync", &error)),
+    }
+}

@@ -1,0 +1,28 @@
+//! Making a volume's contents (format/3c 5, "zvol objects").
+
+use cenote_base::ObjectId;
+use cenote_dmu::zap::{NewZap, ZapValue};
+use cenote_dmu::{DmuError, NewObject, ObjectSet, Transaction, Zap};
+use cenote_ondisk::ObjectType;
+use std::sync::Arc;
+
+const DATA: ObjectId = ObjectId(1);
+const PROPERTIES: ObjectId = ObjectId(2);
+const SIZE: &str = "size";
+
+/// Makes an empty volume of `size` bytes, in blocks of `block_size`, in an empty object set.
+///
+/// # Errors
+/// If the block size is none that an object can have.
+pub fn format_new(
+    set: &Arc<ObjectSet>,
+    tx: &Transaction,
+    size: u64,
+    block_size: u64,
+) -> Result<(), DmuError> {
+    set.allocate_at(tx, DATA, NewObject::new(ObjectType::ZVOL, block_size))?;
+    let new = NewObject::new(ObjectType::ZVOL_PROP, 512);
+    let properties = set.allocate_at(tx, PROPERTIES, new)?;
+    let zap = Zap::initialize(&properties, tx, NewZap::default())?;
+    zap.insert(tx, SIZE, &ZapValue::from_u64(size))
+}
