@@ -216,6 +216,13 @@ impl Space {
         })
     }
 
+    /// Lets go of the meta object set. That reads through the pipeline, which asks this for
+    /// space: devices would stay open for ever.
+    pub fn close(&self) {
+        let committed = self.committed.write();
+        *committed.unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Whether there are changes that no map has.
     pub fn has_unrecorded(&self) -> bool {
         let is_dirty = |top: &TopSpace| {
