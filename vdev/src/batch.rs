@@ -9,8 +9,8 @@
 use crate::geometry::Map;
 use crate::leaf::{Fitness, Place};
 use crate::read::Request;
+use crate::shape::Shape;
 use crate::tree::{Layout, Slot};
-use crate::vdevs::Vdevs;
 use cenote_base::Txg;
 use cenote_device::{AlignedBuf, BlockBuffer, DIRECT_ALIGNMENT};
 use cenote_ondisk::Dva;
@@ -58,9 +58,9 @@ impl Extent {
     }
 }
 
-impl Vdevs {
+impl Shape {
     /// Reads the blocks without verifying them; `None` where a healthy leaf did not give one.
-    pub fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<BlockBuffer>> {
+    pub(crate) fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<BlockBuffer>> {
         let mut blocks: Vec<Option<BlockBuffer>> = vec![None; reads.len()];
         let mut extents = Vec::with_capacity(reads.len());
         for (index, read) in reads.iter().enumerate() {

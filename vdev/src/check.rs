@@ -3,9 +3,9 @@
 use crate::error::VdevError;
 use crate::leaf::{Fitness, Place};
 use crate::read::Request;
+use crate::shape::Shape;
 use crate::stripe::{CellState, Policy, Stripe};
 use crate::tree::{Layout, Slot, Source};
-use crate::vdevs::Vdevs;
 use cenote_base::{Guid, Txg};
 use cenote_ondisk::Dva;
 use std::collections::BTreeMap;
@@ -77,13 +77,13 @@ impl Ballot {
     }
 }
 
-impl Vdevs {
+impl Shape {
     /// Reads and judges all copies and all parity of the block at `dva`; arguments as for
     /// [`Vdevs::read`].
     ///
     /// Wrong copies are counted as checksum errors of their leaves. An error means that the
     /// address itself is bad; a block that cannot be read is reported without data.
-    pub fn check_copies(
+    pub(crate) fn check_copies(
         &self,
         dva: Dva,
         size: usize,

@@ -1,14 +1,14 @@
 //! Health while the pool is open: leaves that are given up, what they missed, and flushing.
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
+use crate::shape::Shape;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
-use crate::vdevs::Vdevs;
 use cenote_base::{Guid, Txg};
 use cenote_ondisk::VdevKind;
 use std::collections::HashSet;
 use std::ops::Range;
 
-impl Vdevs {
+impl Shape {
     /// The state of every node as it is now.
     pub(crate) fn states(&self) -> Vec<(VdevState, VdevAux)> {
         self.states_without(&HashSet::new())
@@ -60,7 +60,7 @@ impl Vdevs {
     }
 
     /// Stops using a leaf, as an administrator may demand; `false` if the pool needs it.
-    pub fn fault(&self, leaf: Guid) -> bool {
+    pub(crate) fn fault(&self, leaf: Guid) -> bool {
         let Some(leaf) = self.tree.leaf_of.get(&leaf) else {
             return false;
         };
@@ -70,7 +70,7 @@ impl Vdevs {
 
     /// Forgets the errors of a leaf, or of all: counters start anew, and what was given up is used
     /// again. What it missed meanwhile stays noted.
-    pub fn clear_errors(&self, leaf: Option<Guid>) {
+    pub(crate) fn clear_errors(&self, leaf: Option<Guid>) {
         for (index, node) in self.tree.nodes.iter().enumerate() {
             if leaf.is_some_and(|leaf| leaf != node.guid && index != 0) {
                 continue;
@@ -79,7 +79,8 @@ impl Vdevs {
             if let Some(leaf) = leaf {
                 leaf.written.clear();
             }
-            let counters = leaf.map(|leaf| &leaf.counters).or(node.counters.as_deref());
+            let counters = leaf.map(|leaf| &*leaf.counters);
+            let counters = counters.or(node.counters.as_deref());
             if let Some(counters) = counters {
                 counters.clear_errors();
             }
@@ -87,7 +88,7 @@ impl Vdevs {
     }
 
     /// The txgs that a leaf missed, in order; empty for a leaf that missed nothing.
-    pub fn dtl(&self, leaf: Guid) -> Vec<Range<Txg>> {
+    pub(crate) fn dtl(&self, leaf: Guid) -> Vec<Range<Txg>> {
         let missed = self.tree.leaf_of.get(&leaf);
         let missed = missed.map(|leaf| self.tree.leaves[*leaf].missed());
         let ranges = missed.unwrap_or_default().into_iter();
@@ -98,7 +99,7 @@ impl Vdevs {
 
     /// The leaves whose missed txgs changed since the last call, with all that they missed: to be
     /// stored with the pool before the leaf is used again.
-    pub fn take_changed_dtls(&self) -> Vec<(Guid, Vec<Range<Txg>>)> {
+    pub(crate) fn take_changed_dtls(&self) -> Vec<(Guid, Vec<Range<Txg>>)> {
         let leaves = self.tree.leaves.iter();
         let changed = leaves.filter(|leaf| leaf.written.take_missed_changed());
         let guids = changed.map(|leaf| self.tree.nodes[leaf.node].guid);
@@ -111,7 +112,7 @@ impl Vdevs {
     ///
     /// # Errors
     /// If so many leaves failed that blocks may be lost.
-    pub fn flush(&self) -> Result<(), VdevError> {
+    pub(crate) fn flush(&self) -> Result<(), VdevError> {
         let mut leaves: Vec<usize> = (0..self.tree.leaves.len()).collect();
         leaves.retain(|leaf| self.tree.leaves[*leaf].written.has_unflushed());
         let failures = self.on_leaves(&leaves, |leaf| self.tree.leaves[leaf].flush());

@@ -8,8 +8,8 @@
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::{Fitness, Place};
 use crate::read::Request;
+use crate::shape::Shape;
 use crate::tree::{Layout, Slot, Top};
-use crate::vdevs::Vdevs;
 use cenote_base::{SECTOR_SIZE, VdevId};
 use cenote_ondisk::Dva;
 use std::sync::{Arc, PoisonError};
@@ -76,7 +76,7 @@ struct Variants {
     distinct: Vec<usize>,
 }
 
-impl Vdevs {
+impl Shape {
     /// Follows mappings until all pieces of a block are on vdevs that still exist.
     pub(crate) fn segments(&self, request: &Request<'_>) -> Result<Vec<Segment>, VdevError> {
         let dva = request.dva;
@@ -297,7 +297,7 @@ impl Vdevs {
     }
 
     /// Gives a removed vdev the mapping of its space, from the MOS, in any order of vdevs.
-    pub fn set_indirect_mapping(
+    pub(crate) fn set_indirect_mapping(
         &self,
         vdev: VdevId,
         entries: Vec<IndirectEntry>,

@@ -6,9 +6,9 @@
 //! here ends with a flush, so that the next one begins when it is durable.
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
+use crate::shape::Shape;
 use crate::state::VdevState;
 use crate::tree::Layout;
-use crate::vdevs::Vdevs;
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_codec::checksum::sha256;
 use cenote_device::{Device, DeviceError};
@@ -90,14 +90,14 @@ fn uberblock_pieces(
     (0..LABELS).map(piece).collect()
 }
 
-impl Vdevs {
+impl Shape {
     /// Writes each leaf's configuration into two of its labels and makes them durable.
     ///
     /// Leaves that have no device are passed over, and so are guids that are no leaf's.
     ///
     /// # Errors
     /// If a top-level vdev, log devices excepted, has no leaf left with the new labels.
-    pub fn write_labels(
+    pub(crate) fn write_labels(
         &self,
         configs: &[(Guid, NvList)],
         phase: LabelPhase,
@@ -140,7 +140,7 @@ impl Vdevs {
     ///
     /// # Errors
     /// If not a single leaf took it.
-    pub fn write_uberblock(
+    pub(crate) fn write_uberblock(
         &self,
         uberblock: &Uberblock,
         scope: UberblockScope,
@@ -234,7 +234,7 @@ impl Vdevs {
 
     /// Positions of the top-level vdevs that can be written to, with holes and removed ones left
     /// out.
-    pub fn writable_tops(&self) -> Vec<VdevId> {
+    pub(crate) fn writable_tops(&self) -> Vec<VdevId> {
         let states = self.states();
         let tops = self.tree.tops.iter().enumerate();
         let concrete = tops.filter(|(_, top)| {

@@ -100,15 +100,15 @@ pub(crate) struct Leaf {
     pub device: Option<Arc<dyn Device>>,
     pub state: VdevState,
     pub aux: VdevAux,
-    pub counters: VdevCounters,
+    pub counters: Arc<VdevCounters>,
     in_flight: AtomicU32,
     /// Reads that failed since the last one that did not.
     failures_in_a_row: AtomicU32,
-    missed: MissedTxgs,
+    missed: Arc<MissedTxgs>,
     /// What writing did to it.
-    pub(crate) written: WrittenState,
+    pub(crate) written: Arc<WrittenState>,
     /// Who may use the device now.
-    pub(crate) queue: Queue,
+    pub(crate) queue: Arc<Queue>,
 }
 
 /// After so many failures in a row, others are asked first: a dying disk may take half a minute
@@ -140,13 +140,21 @@ impl Leaf {
             device,
             state,
             aux,
-            counters: VdevCounters::default(),
+            counters: Arc::default(),
             in_flight: AtomicU32::new(0),
             failures_in_a_row: AtomicU32::new(0),
-            missed: MissedTxgs::default(),
-            written: WrittenState::default(),
-            queue: Queue::default(),
+            missed: Arc::default(),
+            written: Arc::default(),
+            queue: Arc::default(),
         }
+    }
+
+    /// Goes on with what the same leaf did and suffered in the tree before this one.
+    pub(crate) fn go_on(&mut self, old: &Self) {
+        self.counters = Arc::clone(&old.counters);
+        self.missed = Arc::clone(&old.missed);
+        self.written = Arc::clone(&old.written);
+        self.queue = Arc::clone(&old.queue);
     }
 
     /// Replaces the txgs that this leaf missed.

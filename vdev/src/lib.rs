@@ -27,6 +27,7 @@ mod leaf_write;
 mod queue;
 mod read;
 mod scan;
+mod shape;
 mod state;
 mod stripe;
 mod suspects;
@@ -51,6 +52,6 @@ pub use queue::{
 pub use scan::{Member, Scan, scan};
 pub use state::{VdevAux, VdevState};
 pub use trim::FreeSpaceAction;
-pub use vdevs::{AllocationClass, OpenOptions, VdevFigures, VdevStatus, Vdevs};
+pub use vdevs::{AllocationClass, OpenOptions, VdevFigures, VdevStatus, VdevWriter, Vdevs};
 pub use write::{PreparedWrite, VdevWrite};
 pub use write_plan::WritePlan;

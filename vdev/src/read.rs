@@ -6,9 +6,9 @@
 
 use crate::error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
 use crate::leaf::{Fitness, Leaf, Place};
+use crate::shape::Shape;
 use crate::stripe::Stripe;
 use crate::tree::{Layout, Slot, Source, Top};
-use crate::vdevs::Vdevs;
 use cenote_base::{BLOCK_SIZE_MAX, Txg};
 use cenote_ondisk::Dva;
 
@@ -41,12 +41,12 @@ pub(crate) struct Candidate {
     pub fitness: Fitness,
 }
 
-impl Vdevs {
+impl Shape {
     /// Reads the `size` stored bytes at `dva` of a block physically born in `birth`.
     ///
     /// All redundancy is used until `verify` accepts. Of a gang block, `size` is that of the
     /// header, whatever the address's own size says.
-    pub fn read(
+    pub(crate) fn read(
         &self,
         dva: Dva,
         size: usize,
@@ -64,7 +64,7 @@ impl Vdevs {
 
     /// As [`Self::read`], of a block that may never have been written: when nobody has the right
     /// bytes, no checksum error is counted. The ends of intent logs are found this way.
-    pub fn read_speculative(
+    pub(crate) fn read_speculative(
         &self,
         dva: Dva,
         size: usize,

@@ -14,9 +14,9 @@ use crate::error::{LeafFailures, VdevError};
 use crate::geometry::{Column, Map};
 use crate::leaf::{Fitness, Place};
 use crate::read::Request;
+use crate::shape::Shape;
 use crate::suspects::Suspects;
 use crate::tree::Slot;
-use crate::vdevs::Vdevs;
 use cenote_base::Txg;
 use cenote_codec::parity;
 
@@ -74,7 +74,7 @@ impl Policy {
 
 /// A block on a raidz or draid vdev, being read.
 pub(crate) struct Stripe<'a> {
-    vdevs: &'a Vdevs,
+    vdevs: &'a Shape,
     slots: &'a [Slot],
     map: &'a Map,
     birth: Txg,
@@ -91,7 +91,7 @@ pub(crate) struct Stripe<'a> {
 type Patch = (usize, Vec<u8>);
 
 impl<'a> Stripe<'a> {
-    pub(crate) fn new(vdevs: &'a Vdevs, slots: &'a [Slot], map: &'a Map, birth: Txg) -> Self {
+    pub(crate) fn new(vdevs: &'a Shape, slots: &'a [Slot], map: &'a Map, birth: Txg) -> Self {
         Self {
             vdevs,
             slots,

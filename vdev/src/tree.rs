@@ -47,7 +47,7 @@ pub(crate) struct Node {
     pub state: VdevState,
     pub aux: VdevAux,
     /// Of interior vdevs; devices have theirs in the leaf.
-    pub counters: Option<Box<VdevCounters>>,
+    pub counters: Option<Arc<VdevCounters>>,
 }
 
 /// Something that holds a slot's bytes.
@@ -231,7 +231,7 @@ impl<'a> Builder<'a> {
                 leaf: None,
                 state: VdevState::Healthy,
                 aux: VdevAux::None,
-                counters: (!config.kind.is_device()).then(Box::default),
+                counters: (!config.kind.is_device()).then(Arc::default),
             });
             self.configs.push(config);
             if index > 0 {

@@ -7,8 +7,8 @@
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::{Leaf, Place};
+use crate::shape::Shape;
 use crate::tree::{Layout, Slot, Source, Top};
-use crate::vdevs::Vdevs;
 use cenote_base::{SECTOR_SIZE, VdevId};
 use cenote_ondisk::Dva;
 use std::ops::Range;
@@ -25,14 +25,14 @@ pub enum FreeSpaceAction {
     Initialize(u64),
 }
 
-impl Vdevs {
+impl Shape {
     /// Does something to a free range of a top-level vdev's space, in bytes.
     ///
     /// Leaves that cannot be written to are passed over; devices that do not discard ignore it.
     ///
     /// # Errors
     /// If the range is not within the vdev, or a device fails.
-    pub fn treat_free_space(
+    pub(crate) fn treat_free_space(
         &self,
         vdev: VdevId,
         range: Range<u64>,

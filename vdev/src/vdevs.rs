@@ -1,18 +1,28 @@
-//! The open vdevs of a pool: what can be asked about them beside reading.
+//! The open vdevs of a pool, as the layers above hold them.
+//!
+//! The tree itself never changes while somebody uses it: a change of the configuration makes a
+//! new one, which those who come later get. Whoever is under way ends with the old one; devices,
+//! counters and notes of what was missed belong to both.
 
+use crate::batch::BatchRead;
+use crate::check::CopyReport;
 use crate::error::VdevError;
-use crate::geometry::deflate_ratio;
+use crate::indirect::IndirectEntry;
+use crate::labels_write::{LabelPhase, UberblockScope};
 use crate::leaf::VdevCounters;
+use crate::shape::Shape;
 use crate::state::{VdevAux, VdevState};
-use crate::tree::{self, Layout, Top, Tree};
-use cenote_base::{BLOCK_SIZE_MAX, Guid, Txg, VdevId};
-use cenote_device::Device;
+use crate::trim::FreeSpaceAction;
+use crate::write::{PreparedWrite, VdevWrite};
+use crate::write_plan::WritePlan;
+use cenote_base::{Guid, Txg, VdevId};
+use cenote_device::{BlockBuffer, Device};
 use cenote_ondisk::uberblock::RaidzReflow;
-use cenote_ondisk::{VdevConfig, VdevKind};
+use cenote_ondisk::{Dva, NvList, Uberblock, VdevConfig, VdevKind};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// What a top-level vdev's space is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,12 +45,6 @@ pub struct OpenOptions {
     pub reflow: Option<RaidzReflow>,
     /// Why leaves cannot be used although their device was found.
     pub problems: HashMap<Guid, VdevAux>,
-}
-
-/// The open vdevs of a pool.
-#[derive(Debug)]
-pub struct Vdevs {
-    pub(crate) tree: Tree,
 }
 
 /// What a vdev did since it was opened: a copy of its counters.
@@ -102,6 +106,44 @@ pub struct VdevStatus {
     pub children: Vec<VdevStatus>,
 }
 
+/// The open vdevs of a pool.
+#[derive(Debug)]
+pub struct Vdevs {
+    shape: RwLock<Arc<Shape>>,
+}
+
+/// A way to write many blocks, on the vdevs as they were when it was got.
+#[derive(Clone, Debug)]
+pub struct VdevWriter {
+    shape: Arc<Shape>,
+}
+
+impl VdevWriter {
+    /// Splits a block into what goes to which leaf and computes its parity.
+    ///
+    /// # Errors
+    /// If the address is none that can be written; missing devices are no error yet.
+    pub fn prepare(&self, write: VdevWrite) -> Result<PreparedWrite, VdevError> {
+        self.shape.prepare_write(write)
+    }
+
+    /// Joins the fragments of all these writes, which this writer has prepared.
+    pub fn plan(&self, writes: Vec<PreparedWrite>) -> WritePlan {
+        self.shape.plan_writes(writes)
+    }
+
+    /// Sends one chunk to its leaf. Each chunk of a plan must be sent once.
+    pub fn send(&self, plan: &WritePlan, chunk: usize) {
+        self.shape.write_chunk(plan, chunk);
+    }
+
+    /// Says which writes are on enough leaves to be safe, in the order of the plan, and notes who
+    /// missed what.
+    pub fn finish(&self, plan: &WritePlan) -> Vec<Result<(), VdevError>> {
+        self.shape.finish_writes(plan)
+    }
+}
+
 impl Vdevs {
     /// Opens the tree below `root` over the devices that were found, by guid.
     ///
@@ -112,156 +154,251 @@ impl Vdevs {
         opened: &HashMap<Guid, Arc<dyn Device>>,
         options: &OpenOptions,
     ) -> Result<Self, VdevError> {
-        let tree = tree::build(root, opened, options)?;
-        Ok(Self { tree })
+        let shape = Shape::open(root, opened, options)?;
+        let shape = RwLock::new(Arc::new(shape));
+        Ok(Self { shape })
+    }
+
+    /// Goes over to the tree below `root`, with devices for what is new in it.
+    ///
+    /// Vdevs that were there before, by guid, keep their open devices, counters, mappings and
+    /// missed txgs. Reads and writes under way end on the tree as it was; that is right for
+    /// additions, whereas who takes something away must see to it that nothing refers to it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; then nothing has changed.
+    pub fn change(
+        &self,
+        root: &VdevConfig,
+        opened: &HashMap<Guid, Arc<dyn Device>>,
+        options: &OpenOptions,
+    ) -> Result<(), VdevError> {
+        let mut shape = self.shape.write().unwrap_or_else(PoisonError::into_inner);
+        *shape = Arc::new(shape.changed(root, opened, options)?);
+        Ok(())
+    }
+
+    fn shape(&self) -> Arc<Shape> {
+        Arc::clone(&self.shape.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A way to write many blocks at once.
+    pub fn writer(&self) -> VdevWriter {
+        VdevWriter {
+            shape: self.shape(),
+        }
     }
 
     /// Top-level vdevs, with holes and removed ones.
     pub fn top_count(&self) -> usize {
-        self.tree.tops.len()
-    }
-
-    pub(crate) fn top(&self, vdev: VdevId) -> Option<&Top> {
-        self.tree.tops.get(usize::try_from(vdev.0).ok()?)
+        self.shape().top_count()
     }
 
     /// State of a top-level vdev.
     pub fn top_state(&self, vdev: VdevId) -> Option<(VdevState, VdevAux)> {
-        let node = self.top(vdev)?.node;
-        Some(self.states()[node])
+        self.shape().top_state(vdev)
     }
 
     /// State of the whole pool.
     pub fn state(&self) -> (VdevState, VdevAux) {
-        self.states()[0]
+        self.shape().state()
     }
 
     /// Stored bytes of the smallest allocation on a vdev, which is the size of its dynamic gang
     /// headers (format/1d 6).
     pub fn allocation_min(&self, vdev: VdevId) -> Option<usize> {
-        let top = self.top(vdev)?;
-        let bytes = match &top.layout {
-            Layout::Draid { geometry, .. } => geometry.allocation_min(),
-            _ => 1 << top.ashift,
-        };
-        usize::try_from(bytes).ok()
+        self.shape().allocation_min(vdev)
     }
 
     /// Whether blocks on a vdev have parity beside them.
     pub fn has_parity(&self, vdev: VdevId) -> bool {
-        let layout = self.top(vdev).map(|top| &top.layout);
-        matches!(layout, Some(Layout::Raidz { .. } | Layout::Draid { .. }))
+        self.shape().has_parity(vdev)
     }
 
     /// log2 of a vdev's allocation unit.
     pub fn ashift(&self, vdev: VdevId) -> Option<u32> {
-        Some(self.top(vdev)?.ashift)
+        self.shape().ashift(vdev)
     }
 
     /// Bytes that `size` stored bytes take on a vdev when born in `birth` (format/1c 1 to 4).
     ///
     /// `None` without such a vdev, and for more bytes than a block can have.
     pub fn asize(&self, vdev: VdevId, size: u64, birth: Txg) -> Option<u64> {
-        let top = self.top(vdev)?;
-        (size <= BLOCK_SIZE_MAX).then(|| top.block_asize(size, birth))
+        self.shape().asize(vdev, size, birth)
     }
 
     /// Accounted 512-byte units per 512 bytes of a vdev's space (format/1c 5).
     pub fn deflate_ratio(&self, vdev: VdevId) -> Option<u64> {
-        let top = self.top(vdev)?;
-        Some(match &top.layout {
-            Layout::Raidz { geometry, .. } => geometry.deflate_ratio(),
-            Layout::Draid { geometry, .. } => geometry.deflate_ratio(),
-            _ => deflate_ratio(top.block_asize(128 << 10, Txg(0))),
-        })
+        self.shape().deflate_ratio(vdev)
     }
 
     /// Start and length in bytes of a vdev's metaslab.
     pub fn metaslab(&self, vdev: VdevId, index: u64) -> Option<(u64, u64)> {
-        let top = self.top(vdev)?;
-        if let Layout::Draid { geometry, .. } = &top.layout {
-            return geometry.metaslab(index, top.metaslab_shift);
-        }
-        let length = 1u64.checked_shl(top.metaslab_shift)?;
-        Some((index.checked_mul(length)?, length))
+        self.shape().metaslab(vdev, index)
     }
 
     /// What a top-level vdev's space is for.
     pub fn class(&self, vdev: VdevId) -> Option<AllocationClass> {
-        let class = self.top(vdev)?.class.read();
-        Some(*class.unwrap_or_else(PoisonError::into_inner))
+        self.shape().class(vdev)
     }
 
     /// Sets what a top-level vdev's space is for, once its ZAP was read.
     pub fn set_class(&self, vdev: VdevId, class: AllocationClass) {
-        if let Some(top) = self.top(vdev) {
-            *top.class.write().unwrap_or_else(PoisonError::into_inner) = class;
-        }
+        self.shape().set_class(vdev, class)
     }
 
     /// Sets the txgs that a leaf missed: what was born in them is read from it last.
     ///
     /// A guid that is no leaf's is ignored.
     pub fn set_dtl(&self, leaf: Guid, missed: &[Range<Txg>]) {
-        let ranges = missed.iter().map(|range| range.start.0..range.end.0);
-        if let Some(leaf) = self.tree.leaf_of.get(&leaf) {
-            self.tree.leaves[*leaf].set_missed(ranges.collect());
-        }
+        self.shape().set_dtl(leaf, missed)
     }
 
     /// The whole tree with states and figures.
     pub fn status(&self) -> VdevStatus {
-        let states = self.states();
-        let mut done: Vec<Option<VdevStatus>> = Vec::new();
-        done.resize_with(self.tree.nodes.len(), || None);
-        // Children have higher numbers than their parents.
-        for index in (0..self.tree.nodes.len()).rev() {
-            let node = &self.tree.nodes[index];
-            let children = node.children.iter();
-            let children = children.filter_map(|child| done[*child].take()).collect();
-            let leaf = node.leaf.map(|leaf| &self.tree.leaves[leaf]);
-            let counters = leaf.map(|leaf| &leaf.counters).or(node.counters.as_deref());
-            let device = leaf.and_then(|leaf| leaf.device.as_ref());
-            let class = match node.parent {
-                0 if index > 0 => node.id.and_then(|id| self.class(id)),
-                _ => None,
-            };
-            done[index] = Some(VdevStatus {
-                kind: node.kind.clone(),
-                guid: node.guid,
-                id: node.id,
-                parity: node.parity,
-                path: node.path.clone(),
-                device: device.map(|device| device.description()),
-                device_size: device.map(|device| device.size()),
-                state: states[index].0,
-                aux: states[index].1,
-                class,
-                is_spare: node.is_spare,
-                figures: counters.map(VdevFigures::from).unwrap_or_default(),
-                children,
-            });
-        }
-        done[0].take().expect("there is always a root")
-    }
-}
-
-impl Top {
-    /// Bytes that `size` stored bytes take here when born in `birth`.
-    pub(crate) fn block_asize(&self, size: u64, birth: Txg) -> u64 {
-        match &self.layout {
-            Layout::Raidz { geometry, .. } => geometry.asize(size, birth),
-            Layout::Draid { geometry, .. } => geometry.asize(size),
-            _ => size.next_multiple_of(1 << self.ashift),
-        }
+        self.shape().status()
     }
 
-    /// What addresses here are multiples of.
-    pub(crate) fn alignment(&self) -> u64 {
-        match &self.layout {
-            Layout::Raidz { .. } => 1 << self.ashift,
-            Layout::Draid { geometry, .. } => geometry.stripe_bytes(),
-            _ => cenote_base::SECTOR_SIZE,
-        }
+    /// Reads the `size` stored bytes at `dva` of a block physically born in `birth`.
+    ///
+    /// All redundancy is used until `verify` accepts. Of a gang block, `size` is that of the
+    /// header, whatever the address's own size says.
+    pub fn read(
+        &self,
+        dva: Dva,
+        size: usize,
+        birth: Txg,
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, VdevError> {
+        self.shape().read(dva, size, birth, verify)
+    }
+
+    /// As [`Self::read`], of a block that may never have been written: when nobody has the right
+    /// bytes, no checksum error is counted. The ends of intent logs are found this way.
+    pub fn read_speculative(
+        &self,
+        dva: Dva,
+        size: usize,
+        birth: Txg,
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, VdevError> {
+        self.shape().read_speculative(dva, size, birth, verify)
+    }
+
+    /// Reads the blocks without verifying them; `None` where a healthy leaf did not give one.
+    pub fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<BlockBuffer>> {
+        self.shape().read_batch(reads)
+    }
+
+    /// Reads and judges all copies and all parity of the block at `dva`; arguments as for
+    /// [`Vdevs::read`].
+    ///
+    /// Wrong copies are counted as checksum errors of their leaves. An error means that the
+    /// address itself is bad; a block that cannot be read is reported without data.
+    pub fn check_copies(
+        &self,
+        dva: Dva,
+        size: usize,
+        birth: Txg,
+        verify: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<CopyReport, VdevError> {
+        self.shape().check_copies(dva, size, birth, verify)
+    }
+
+    /// Stops using a leaf, as an administrator may demand; `false` if the pool needs it.
+    pub fn fault(&self, leaf: Guid) -> bool {
+        self.shape().fault(leaf)
+    }
+
+    /// Forgets the errors of a leaf, or of all: counters start anew, and what was given up is used
+    /// again. What it missed meanwhile stays noted.
+    pub fn clear_errors(&self, leaf: Option<Guid>) {
+        self.shape().clear_errors(leaf)
+    }
+
+    /// The txgs that a leaf missed, in order; empty for a leaf that missed nothing.
+    pub fn dtl(&self, leaf: Guid) -> Vec<Range<Txg>> {
+        self.shape().dtl(leaf)
+    }
+
+    /// The leaves whose missed txgs changed since the last call, with all that they missed: to be
+    /// stored with the pool before the leaf is used again.
+    pub fn take_changed_dtls(&self) -> Vec<(Guid, Vec<Range<Txg>>)> {
+        self.shape().take_changed_dtls()
+    }
+
+    /// Makes durable everything that was written before.
+    ///
+    /// A leaf that fails counts as having missed what it was given since its last flush.
+    ///
+    /// # Errors
+    /// If so many leaves failed that blocks may be lost.
+    pub fn flush(&self) -> Result<(), VdevError> {
+        self.shape().flush()
+    }
+
+    /// Writes each leaf's configuration into two of its labels and makes them durable.
+    ///
+    /// Leaves that have no device are passed over, and so are guids that are no leaf's.
+    ///
+    /// # Errors
+    /// If a top-level vdev, log devices excepted, has no leaf left with the new labels.
+    pub fn write_labels(
+        &self,
+        configs: &[(Guid, NvList)],
+        phase: LabelPhase,
+        txg: Txg,
+    ) -> Result<(), VdevError> {
+        self.shape().write_labels(configs, phase, txg)
+    }
+
+    /// Writes the uberblock into its slot of all labels of the leaves in scope and makes it
+    /// durable.
+    ///
+    /// # Errors
+    /// If not a single leaf took it.
+    pub fn write_uberblock(
+        &self,
+        uberblock: &Uberblock,
+        scope: UberblockScope,
+        multihost: bool,
+    ) -> Result<(), VdevError> {
+        self.shape().write_uberblock(uberblock, scope, multihost)
+    }
+
+    /// Positions of the top-level vdevs that can be written to, with holes and removed ones left
+    /// out.
+    pub fn writable_tops(&self) -> Vec<VdevId> {
+        self.shape().writable_tops()
+    }
+
+    /// Writes blocks, one after the other where threads are not at hand; see [`crate::WritePlan`]
+    /// for many at once. A result is an error if too few leaves took the block.
+    pub fn write(&self, writes: Vec<VdevWrite>) -> Vec<Result<(), VdevError>> {
+        self.shape().write(writes)
+    }
+
+    /// Does something to a free range of a top-level vdev's space, in bytes.
+    ///
+    /// Leaves that cannot be written to are passed over; devices that do not discard ignore it.
+    ///
+    /// # Errors
+    /// If the range is not within the vdev, or a device fails.
+    pub fn treat_free_space(
+        &self,
+        vdev: VdevId,
+        range: Range<u64>,
+        action: FreeSpaceAction,
+    ) -> Result<(), VdevError> {
+        self.shape().treat_free_space(vdev, range, action)
+    }
+
+    /// Gives a removed vdev the mapping of its space, from the MOS, in any order of vdevs.
+    pub fn set_indirect_mapping(
+        &self,
+        vdev: VdevId,
+        entries: Vec<IndirectEntry>,
+    ) -> Result<(), VdevError> {
+        self.shape().set_indirect_mapping(vdev, entries)
     }
 }

@@ -11,8 +11,8 @@
 use crate::error::{LeafFailures, VdevError};
 use crate::geometry::{Map, Row};
 use crate::leaf::Place;
+use crate::shape::Shape;
 use crate::tree::{Layout, Slot, Source};
-use crate::vdevs::Vdevs;
 use cenote_base::Txg;
 use cenote_codec::parity;
 use cenote_device::{AlignedBuf, BlockBuffer};
@@ -138,12 +138,12 @@ struct Zeros([u8; 64 << 10]);
 
 static ZEROS: Zeros = Zeros([0; 64 << 10]);
 
-impl Vdevs {
+impl Shape {
     /// Splits a block into what goes to which leaf and computes its parity.
     ///
     /// # Errors
     /// If the address is none that can be written; missing devices are no error yet.
-    pub fn prepare_write(&self, write: VdevWrite) -> Result<PreparedWrite, VdevError> {
+    pub(crate) fn prepare_write(&self, write: VdevWrite) -> Result<PreparedWrite, VdevError> {
         let VdevWrite { dva, txg, .. } = write;
         let size = write.data.len();
         let top = self.locate(dva, size, txg)?;
@@ -287,7 +287,7 @@ impl Vdevs {
 
     /// Writes blocks, one after the other where threads are not at hand; see [`crate::WritePlan`]
     /// for many at once. A result is an error if too few leaves took the block.
-    pub fn write(&self, writes: Vec<VdevWrite>) -> Vec<Result<(), VdevError>> {
+    pub(crate) fn write(&self, writes: Vec<VdevWrite>) -> Vec<Result<(), VdevError>> {
         let mut results: Vec<Option<Result<(), VdevError>>> = Vec::new();
         let mut prepared = Vec::with_capacity(writes.len());
         for write in writes {

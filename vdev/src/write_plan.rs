@@ -7,7 +7,7 @@
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::Place;
-use crate::vdevs::Vdevs;
+use crate::shape::Shape;
 use crate::write::{Bytes, Fragment, PreparedWrite};
 use cenote_base::Txg;
 use std::io::IoSlice;
@@ -84,9 +84,9 @@ fn cut(fragments: &[(usize, Fragment)]) -> Vec<Range<usize>> {
     chunks
 }
 
-impl Vdevs {
+impl Shape {
     /// Joins the fragments of all these writes.
-    pub fn plan_writes(&self, writes: Vec<PreparedWrite>) -> WritePlan {
+    pub(crate) fn plan_writes(&self, writes: Vec<PreparedWrite>) -> WritePlan {
         let mut first_cells = Vec::with_capacity(writes.len());
         let mut fragments = Vec::with_capacity(writes.len());
         let mut cells = 0;
@@ -113,7 +113,7 @@ impl Vdevs {
     }
 
     /// Sends one chunk to its leaf. Each chunk must be sent once.
-    pub fn write_chunk(&self, plan: &WritePlan, chunk: usize) {
+    pub(crate) fn write_chunk(&self, plan: &WritePlan, chunk: usize) {
         let fragments = plan.chunk(chunk);
         let (first_write, first) = &fragments[0];
         let mut slices = Vec::with_capacity(fragments.len());
@@ -163,7 +163,7 @@ impl Vdevs {
 
     /// Says which writes are on enough leaves to be safe, in the order of the plan, and notes who
     /// missed what.
-    pub fn finish_writes(&self, plan: &WritePlan) -> Vec<Result<(), VdevError>> {
+    pub(crate) fn finish_writes(&self, plan: &WritePlan) -> Vec<Result<(), VdevError>> {
         let mut results = Vec::with_capacity(plan.writes.len());
         for (index, write) in plan.writes.iter().enumerate() {
             for leaf in &write.absent {

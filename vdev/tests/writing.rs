@@ -5,8 +5,8 @@ use cenote_device::{BlockBuffer, Device, FaultyDevice, MemoryDevice};
 use cenote_ondisk::uberblock::{MULTIHOST_MAGIC, UBERBLOCK_WORDS};
 use cenote_ondisk::{Dva, NvList, NvValue, Uberblock, VdevConfig};
 use cenote_vdev::{
-    CopyHealth, DeviceLabels, FreeSpaceAction, LabelPhase, OpenOptions, UberblockScope, VdevState,
-    VdevWrite, Vdevs, clear_labels, create, format_labels,
+    AllocationClass, CopyHealth, DeviceLabels, FreeSpaceAction, LabelPhase, OpenOptions,
+    UberblockScope, VdevState, VdevWrite, Vdevs, clear_labels, create, format_labels,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -290,6 +290,54 @@ fn free_space_is_treated_and_its_neighbours_are_not() {
         let refused = vdevs.treat_free_space(VdevId(0), beyond, FreeSpaceAction::Discard);
         assert!(refused.is_err());
     }
+}
+
+#[test]
+fn a_vdev_is_added_while_the_others_are_in_use() {
+    let first = vdev("disk", 10, vec![]);
+    let config = pool(first.clone(), 12, &[]);
+    let devices = memory(10..13, DEVICE);
+    let mut few = devices.clone();
+    few.retain(|guid, _| guid.0 == 10);
+    let vdevs = open(&config, &few);
+    let writes = blocks(&vdevs, Txg(9), 0);
+    write_all(&vdevs, &writes);
+    vdevs.set_class(VdevId(0), AllocationClass::Special);
+    vdevs.set_dtl(Guid(10), &[Txg(3)..Txg(4)]);
+    let writer = vdevs.writer();
+    let late = blocks(&vdevs, Txg(10), 30 * MIB);
+    let prepared = writer.prepare(late[0].clone()).expect("a sound address");
+    let plan = writer.plan(vec![prepared]);
+
+    let mut grown = vdev("root", 1, vec![first, vdev("mirror", 2, disks(11..13))]);
+    grown.set_u64("id", 0);
+    let grown = VdevConfig::decode(&grown).expect("a sound tree");
+    let mut new = devices;
+    new.remove(&Guid(10));
+    let options = OpenOptions::default();
+    vdevs.change(&grown, &new, &options).expect("a sound tree");
+
+    (0..plan.chunks()).for_each(|chunk| writer.send(&plan, chunk));
+    assert!(writer.finish(&plan).iter().all(Result::is_ok));
+    assert_eq!(vdevs.top_count(), 2);
+    assert_eq!(vdevs.class(VdevId(0)), Some(AllocationClass::Special));
+    assert_eq!(vdevs.dtl(Guid(10)).len(), 1);
+    let status = vdevs.status();
+    assert!(status.children[0].figures.write_operations > 0);
+    assert_eq!(status.state, VdevState::Healthy);
+    read_all(&vdevs, &writes, "before");
+    read_all(&vdevs, &late[..1], "under way");
+    let elsewhere = |write: VdevWrite| VdevWrite {
+        dva: Dva::new(VdevId(1), write.dva.offset(), write.dva.asize()),
+        ..write
+    };
+    let more: Vec<VdevWrite> = writes.into_iter().map(elsewhere).collect();
+    write_all(&vdevs, &more);
+    read_all(&vdevs, &more, "on the new one");
+    vdevs.flush().expect("memory flushes");
+    let nonsense = pool(vdev("floppy", 7, vec![]), 12, &[]);
+    assert!(vdevs.change(&nonsense, &new, &options).is_err());
+    read_all(&vdevs, &more, "nothing has changed");
 }
 
 #[test]

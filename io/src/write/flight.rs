@@ -3,7 +3,7 @@
 use crate::error::IoError;
 use crate::pipeline::Pipeline;
 use cenote_base::Bookmark;
-use cenote_vdev::{PreparedWrite, VdevError, VdevWrite, WritePlan};
+use cenote_vdev::{PreparedWrite, VdevError, VdevWrite, VdevWriter, WritePlan};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Counts down the chunks that are not sent yet.
@@ -32,6 +32,7 @@ impl Countdown {
 /// A batch on its way.
 #[derive(Debug)]
 pub(super) struct Flight {
+    writer: VdevWriter,
     plan: Arc<WritePlan>,
     /// The block of each write in the plan.
     blocks: Vec<usize>,
@@ -52,10 +53,10 @@ impl Flight {
         first: usize,
         bookmarks: Vec<Bookmark>,
     ) -> Self {
-        let vdevs = pipeline.vdevs();
+        let writer = pipeline.vdevs().writer();
         let bytes = writes.iter().map(|(_, write)| write.data.len()).sum();
         let (mut blocks, mut refused, mut prepared) = (Vec::new(), Vec::new(), Vec::new());
-        for (block, result) in prepare(pipeline, writes) {
+        for (block, result) in prepare(pipeline, &writer, writes) {
             match result {
                 Ok(write) => {
                     blocks.push(block);
@@ -64,27 +65,28 @@ impl Flight {
                 Err(error) => refused.push((block, error)),
             }
         }
-        let plan = Arc::new(vdevs.plan_writes(prepared));
+        let plan = Arc::new(writer.plan(prepared));
         let chunks = plan.chunks();
         let countdown = Arc::new(Countdown {
             left: Mutex::new(chunks),
             zero: Condvar::new(),
         });
         if chunks == 1 {
-            vdevs.write_chunk(&plan, 0);
+            writer.send(&plan, 0);
             countdown.one_less();
         } else {
             let workers = pipeline.writing.writers();
             for chunk in 0..chunks {
-                let (vdevs, plan) = (Arc::clone(vdevs), Arc::clone(&plan));
+                let (writer, plan) = (writer.clone(), Arc::clone(&plan));
                 let countdown = Arc::clone(&countdown);
                 workers.run(move || {
-                    vdevs.write_chunk(&plan, chunk);
+                    writer.send(&plan, chunk);
                     countdown.one_less();
                 });
             }
         }
         Self {
+            writer,
             plan,
             blocks,
             refused,
@@ -101,9 +103,9 @@ impl Flight {
     }
 
     /// Waits until all has arrived; returns the blocks that did not, with the reason.
-    pub(super) fn land(self, pipeline: &Pipeline) -> Vec<(usize, IoError)> {
+    pub(super) fn land(self) -> Vec<(usize, IoError)> {
         self.countdown.wait();
-        let results = pipeline.vdevs().finish_writes(&self.plan);
+        let results = self.writer.finish(&self.plan);
         let failed = self.blocks.into_iter().zip(results);
         let failed = failed.filter_map(|(block, result)| Some((block, result.err()?)));
         let (first, bookmarks) = (self.first, self.bookmarks);
@@ -118,6 +120,7 @@ impl Flight {
 /// Splits blocks into fragments, on all cores where there is parity to compute.
 fn prepare(
     pipeline: &Pipeline,
+    writer: &VdevWriter,
     writes: Vec<(usize, VdevWrite)>,
 ) -> Vec<(usize, Result<PreparedWrite, VdevError>)> {
     let vdevs = pipeline.vdevs();
@@ -125,12 +128,10 @@ fn prepare(
     if writes.len() < 2 || !writes.iter().any(has_parity) {
         let writes = writes.into_iter();
         return writes
-            .map(|(block, write)| (block, vdevs.prepare_write(write)))
+            .map(|(block, write)| (block, writer.prepare(write)))
             .collect();
     }
-    let vdevs = Arc::clone(vdevs);
+    let writer = writer.clone();
     let workers = pipeline.writing.encoders();
-    workers.map(writes, move |(block, write)| {
-        (block, vdevs.prepare_write(write))
-    })
+    workers.map(writes, move |(block, write)| (block, writer.prepare(write)))
 }

@@ -79,11 +79,11 @@ impl Pipeline {
             flights.push_back(flight);
             while flights.iter().map(Flight::bytes).sum::<usize>() > FLIGHT_BYTES_MAX {
                 let landed = flights.pop_front().expect("something is under way");
-                self.land(landed, &mut outcomes);
+                land(landed, &mut outcomes);
             }
         }
         for flight in flights {
-            self.land(flight, &mut outcomes);
+            land(flight, &mut outcomes);
         }
         let results = outcomes.into_iter();
         results
@@ -155,12 +155,12 @@ impl Pipeline {
         let workers = self.writing.encoders();
         workers.map(batch, move |request| encode(&encoder, request))
     }
+}
 
-    /// Waits for a batch to arrive and takes back the pointers of blocks that did not.
-    fn land(&self, flight: Flight, outcomes: &mut [Outcome]) {
-        for (index, error) in flight.land(self) {
-            outcomes[index] = Some(Err(error));
-        }
+/// Waits for a batch to arrive and takes back the pointers of blocks that did not.
+fn land(flight: Flight, outcomes: &mut [Outcome]) {
+    for (index, error) in flight.land() {
+        outcomes[index] = Some(Err(error));
     }
 }
 

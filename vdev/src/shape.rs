@@ -1,0 +1,238 @@
+//! The vdevs as they are between two changes of the pool's configuration.
+
+use crate::error::VdevError;
+use crate::geometry::deflate_ratio;
+use crate::state::{VdevAux, VdevState};
+use crate::tree::{self, Layout, Top, Tree};
+use crate::vdevs::{AllocationClass, OpenOptions, VdevFigures, VdevStatus};
+use cenote_base::{BLOCK_SIZE_MAX, Guid, Txg, VdevId};
+use cenote_device::Device;
+use cenote_ondisk::VdevConfig;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+
+/// An open tree that does not change. What happened to a leaf is shared with the next shape.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) tree: Tree,
+}
+
+impl Shape {
+    /// Opens the tree below `root` over the devices that were found, by guid.
+    ///
+    /// Missing devices are no error: [`Self::status`] tells what is left. Errors are trees that
+    /// no software of ours can read.
+    pub(crate) fn open(
+        root: &VdevConfig,
+        opened: &HashMap<Guid, Arc<dyn Device>>,
+        options: &OpenOptions,
+    ) -> Result<Self, VdevError> {
+        let tree = tree::build(root, opened, options)?;
+        Ok(Self { tree })
+    }
+
+    /// The tree below `root` after a change: what is known of vdevs that were there already, by
+    /// guid, goes on. Their devices stay open.
+    pub(crate) fn changed(
+        &self,
+        root: &VdevConfig,
+        opened: &HashMap<Guid, Arc<dyn Device>>,
+        options: &OpenOptions,
+    ) -> Result<Self, VdevError> {
+        let mut devices = opened.clone();
+        for (guid, leaf) in &self.tree.leaf_of {
+            if let Some(device) = &self.tree.leaves[*leaf].device {
+                let open = devices.entry(*guid);
+                open.or_insert_with(|| Arc::clone(device));
+            }
+        }
+        let mut tree = tree::build(root, &devices, options)?;
+        for (guid, leaf) in &tree.leaf_of {
+            if let Some(old) = self.tree.leaf_of.get(guid) {
+                tree.leaves[*leaf].go_on(&self.tree.leaves[*old]);
+            }
+        }
+        let old_nodes = self.tree.nodes.iter();
+        let old_nodes: HashMap<Guid, usize> = old_nodes
+            .enumerate()
+            .filter(|(_, node)| node.guid != Guid(0))
+            .map(|(index, node)| (node.guid, index))
+            .collect();
+        for node in &mut tree.nodes {
+            let old = old_nodes.get(&node.guid).map(|old| &self.tree.nodes[*old]);
+            if let (Some(_), Some(old)) = (&node.counters, old) {
+                node.counters.clone_from(&old.counters);
+            }
+        }
+        for top in &mut tree.tops {
+            let guid = tree.nodes[top.node].guid;
+            let is_same = |old: &&Top| guid != Guid(0) && self.tree.nodes[old.node].guid == guid;
+            if let Some(old) = self.tree.tops.iter().find(is_same) {
+                top.go_on(old);
+            }
+        }
+        Ok(Self { tree })
+    }
+
+    /// Top-level vdevs, with holes and removed ones.
+    pub(crate) fn top_count(&self) -> usize {
+        self.tree.tops.len()
+    }
+
+    pub(crate) fn top(&self, vdev: VdevId) -> Option<&Top> {
+        self.tree.tops.get(usize::try_from(vdev.0).ok()?)
+    }
+
+    /// State of a top-level vdev.
+    pub(crate) fn top_state(&self, vdev: VdevId) -> Option<(VdevState, VdevAux)> {
+        let node = self.top(vdev)?.node;
+        Some(self.states()[node])
+    }
+
+    /// State of the whole pool.
+    pub(crate) fn state(&self) -> (VdevState, VdevAux) {
+        self.states()[0]
+    }
+
+    /// Stored bytes of the smallest allocation on a vdev, which is the size of its dynamic gang
+    /// headers (format/1d 6).
+    pub(crate) fn allocation_min(&self, vdev: VdevId) -> Option<usize> {
+        let top = self.top(vdev)?;
+        let bytes = match &top.layout {
+            Layout::Draid { geometry, .. } => geometry.allocation_min(),
+            _ => 1 << top.ashift,
+        };
+        usize::try_from(bytes).ok()
+    }
+
+    /// Whether blocks on a vdev have parity beside them.
+    pub(crate) fn has_parity(&self, vdev: VdevId) -> bool {
+        let layout = self.top(vdev).map(|top| &top.layout);
+        matches!(layout, Some(Layout::Raidz { .. } | Layout::Draid { .. }))
+    }
+
+    /// log2 of a vdev's allocation unit.
+    pub(crate) fn ashift(&self, vdev: VdevId) -> Option<u32> {
+        Some(self.top(vdev)?.ashift)
+    }
+
+    /// Bytes that `size` stored bytes take on a vdev when born in `birth` (format/1c 1 to 4).
+    ///
+    /// `None` without such a vdev, and for more bytes than a block can have.
+    pub(crate) fn asize(&self, vdev: VdevId, size: u64, birth: Txg) -> Option<u64> {
+        let top = self.top(vdev)?;
+        (size <= BLOCK_SIZE_MAX).then(|| top.block_asize(size, birth))
+    }
+
+    /// Accounted 512-byte units per 512 bytes of a vdev's space (format/1c 5).
+    pub(crate) fn deflate_ratio(&self, vdev: VdevId) -> Option<u64> {
+        let top = self.top(vdev)?;
+        Some(match &top.layout {
+            Layout::Raidz { geometry, .. } => geometry.deflate_ratio(),
+            Layout::Draid { geometry, .. } => geometry.deflate_ratio(),
+            _ => deflate_ratio(top.block_asize(128 << 10, Txg(0))),
+        })
+    }
+
+    /// Start and length in bytes of a vdev's metaslab.
+    pub(crate) fn metaslab(&self, vdev: VdevId, index: u64) -> Option<(u64, u64)> {
+        let top = self.top(vdev)?;
+        if let Layout::Draid { geometry, .. } = &top.layout {
+            return geometry.metaslab(index, top.metaslab_shift);
+        }
+        let length = 1u64.checked_shl(top.metaslab_shift)?;
+        Some((index.checked_mul(length)?, length))
+    }
+
+    /// What a top-level vdev's space is for.
+    pub(crate) fn class(&self, vdev: VdevId) -> Option<AllocationClass> {
+        let class = self.top(vdev)?.class.read();
+        Some(*class.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets what a top-level vdev's space is for, once its ZAP was read.
+    pub(crate) fn set_class(&self, vdev: VdevId, class: AllocationClass) {
+        if let Some(top) = self.top(vdev) {
+            *top.class.write().unwrap_or_else(PoisonError::into_inner) = class;
+        }
+    }
+
+    /// Sets the txgs that a leaf missed: what was born in them is read from it last.
+    ///
+    /// A guid that is no leaf's is ignored.
+    pub(crate) fn set_dtl(&self, leaf: Guid, missed: &[Range<Txg>]) {
+        let ranges = missed.iter().map(|range| range.start.0..range.end.0);
+        if let Some(leaf) = self.tree.leaf_of.get(&leaf) {
+            self.tree.leaves[*leaf].set_missed(ranges.collect());
+        }
+    }
+
+    /// The whole tree with states and figures.
+    pub(crate) fn status(&self) -> VdevStatus {
+        let states = self.states();
+        let mut done: Vec<Option<VdevStatus>> = Vec::new();
+        done.resize_with(self.tree.nodes.len(), || None);
+        // Children have higher numbers than their parents.
+        for index in (0..self.tree.nodes.len()).rev() {
+            let node = &self.tree.nodes[index];
+            let children = node.children.iter();
+            let children = children.filter_map(|child| done[*child].take()).collect();
+            let leaf = node.leaf.map(|leaf| &self.tree.leaves[leaf]);
+            let counters = leaf.map(|leaf| &*leaf.counters);
+            let counters = counters.or(node.counters.as_deref());
+            let device = leaf.and_then(|leaf| leaf.device.as_ref());
+            let class = match node.parent {
+                0 if index > 0 => node.id.and_then(|id| self.class(id)),
+                _ => None,
+            };
+            done[index] = Some(VdevStatus {
+                kind: node.kind.clone(),
+                guid: node.guid,
+                id: node.id,
+                parity: node.parity,
+                path: node.path.clone(),
+                device: device.map(|device| device.description()),
+                device_size: device.map(|device| device.size()),
+                state: states[index].0,
+                aux: states[index].1,
+                class,
+                is_spare: node.is_spare,
+                figures: counters.map(VdevFigures::from).unwrap_or_default(),
+                children,
+            });
+        }
+        done[0].take().expect("there is always a root")
+    }
+}
+
+impl Top {
+    /// Takes over what was learned of the same vdev since the pool was opened.
+    fn go_on(&mut self, old: &Top) {
+        let class = *old.class.read().unwrap_or_else(PoisonError::into_inner);
+        *self.class.get_mut().unwrap_or_else(PoisonError::into_inner) = class;
+        if let (Layout::Indirect(place), Layout::Indirect(known)) = (&mut self.layout, &old.layout)
+        {
+            let known = known.read().unwrap_or_else(PoisonError::into_inner);
+            *place.get_mut().unwrap_or_else(PoisonError::into_inner) = known.clone();
+        }
+    }
+
+    /// Bytes that `size` stored bytes take here when born in `birth`.
+    pub(crate) fn block_asize(&self, size: u64, birth: Txg) -> u64 {
+        match &self.layout {
+            Layout::Raidz { geometry, .. } => geometry.asize(size, birth),
+            Layout::Draid { geometry, .. } => geometry.asize(size),
+            _ => size.next_multiple_of(1 << self.ashift),
+        }
+    }
+
+    /// What addresses here are multiples of.
+    pub(crate) fn alignment(&self) -> u64 {
+        match &self.layout {
+            Layout::Raidz { .. } => 1 << self.ashift,
+            Layout::Draid { geometry, .. } => geometry.stripe_bytes(),
+            _ => cenote_base::SECTOR_SIZE,
+        }
+    }
+}
