@@ -5,6 +5,7 @@
 
 use crate::allocation;
 use crate::candidate::PoolCandidate;
+use crate::claim::claim_logs;
 use crate::error::ImportError;
 use crate::mos::directory_words;
 use crate::options::ImportOptions;
@@ -99,11 +100,16 @@ impl Pool {
     pub(crate) fn make_writable(mut self, candidate: &PoolCandidate) -> Result<Self, ImportError> {
         check_features(&self)?;
         let options = self.options().clone();
-        let uberblock = self.uberblock().clone();
+        let uberblock = self.uberblock();
         let cache = Arc::clone(self.cache());
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
         let space = allocation::load(&committed, self.vdevs(), self.vdev_tree())?;
         let logs = allocation::logs(&committed)?;
+        let last = first_txg(candidate, uberblock.txg);
+        let gate = TxgGate::new(last, options.throttle);
+        if last == uberblock.txg {
+            claim_logs(&self, &space, &gate, last)?;
+        }
         let checkpoint = directory_words(self.mos(), "com.delphix:zpool_checkpoint")?;
         let mut config = self.config().clone();
         config.state = PoolState::Active;
@@ -122,7 +128,7 @@ impl Pool {
             pipeline: Arc::clone(self.cache().pipeline()),
             mos: Arc::clone(self.mos()),
             dsl: Arc::clone(self.dsl()),
-            gate: TxgGate::new(first_txg(candidate, uberblock.txg), options.throttle),
+            gate,
             space: Arc::new(space),
             recorder: Recorder::new(logs),
             config,

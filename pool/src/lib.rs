@@ -8,12 +8,14 @@
 
 mod allocation;
 mod candidate;
+mod claim;
 mod commands;
 mod create;
 mod error;
 mod import;
 mod import_write;
 mod live;
+mod manage;
 mod mos;
 mod options;
 mod pool;

@@ -158,7 +158,11 @@ impl Pool {
 
     /// The pool's guid.
     pub fn guid(&self) -> Guid {
-        self.config.pool_guid.unwrap_or_default()
+        let live = self
+            .syncer
+            .as_ref()
+            .map(|syncer| syncer.config().config.pool_guid);
+        live.unwrap_or(self.config.pool_guid).unwrap_or_default()
     }
 
     /// The pool's own configuration, with the paths where its devices were found.
@@ -179,14 +183,17 @@ impl Pool {
             .expect("import put the trusted tree here")
     }
 
-    /// The uberblock that the pool was opened at.
-    pub fn uberblock(&self) -> &Uberblock {
-        &self.uberblock
+    /// The uberblock that the pool was opened at, or the last that was written since.
+    pub fn uberblock(&self) -> Uberblock {
+        match &self.syncer {
+            Some(syncer) => syncer.uberblock(),
+            None => self.uberblock.clone(),
+        }
     }
 
-    /// The txg that the pool was opened at.
+    /// The txg that the pool was opened at, or the last that was written since.
     pub fn txg(&self) -> Txg {
-        self.uberblock.txg
+        self.uberblock().txg
     }
 
     /// The open vdevs.
@@ -220,8 +227,11 @@ impl Pool {
     }
 
     /// Size and allocation of each top-level vdev that has metaslabs.
-    pub fn space(&self) -> &BTreeMap<VdevId, VdevSpace> {
-        &self.space
+    pub fn space(&self) -> BTreeMap<VdevId, VdevSpace> {
+        match &self.syncer {
+            Some(syncer) => syncer.space.figures(),
+            None => self.space.clone(),
+        }
     }
 
     /// The devices that were found, by guid, with spares and cache devices: which of those are

@@ -31,7 +31,7 @@ pub use create::{CreateDataset, Format};
 pub use destroy::DestroyDataset;
 pub use head::Head;
 pub use heads::Heads;
-pub use new_pool::create_metadata;
+pub use new_pool::{EnableFeatures, create_metadata};
 pub use policy::{HeadPolicy, RedundantMetadata};
 pub use pool_properties::SetPoolProperty;
 pub use properties::{SetProperties, Setting};

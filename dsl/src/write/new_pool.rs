@@ -1,7 +1,7 @@
 //! The metadata of a new pool: the object directory, the features, the hidden directories
 //! (format/1e, format/3a 2 and 12).
 
-use super::context::SyncContext;
+use super::context::{SyncContext, SyncTask};
 use super::metadata::{CHILD_MAP, EXTENSION, PROPERTIES, SNAPSHOT_MAP};
 use crate::error::DslError;
 use crate::object_directory::{OBJECT_DIRECTORY, keys};
@@ -60,45 +60,79 @@ pub fn create_metadata(
     enable_features(mos, tx, &directory, features)
 }
 
+/// The table that a key of the object directory names, made if it is not there.
+fn own_table(
+    mos: &Arc<ObjectSet>,
+    tx: &Transaction,
+    directory: &Zap,
+    key: &str,
+) -> Result<Zap, DslError> {
+    if let Some(found) = directory.lookup_u64(key)? {
+        return Ok(mos.zap(ObjectId(found))?);
+    }
+    let table = table(mos, tx, EXTENSION)?;
+    directory.update_u64(tx, key, table.object().id().0)?;
+    Ok(table)
+}
+
+/// Enables those of `features` that are not, in their order (format/1b 2).
 fn enable_features(
     mos: &Arc<ObjectSet>,
     tx: &Transaction,
     directory: &Zap,
     features: &[&'static Feature],
 ) -> Result<(), DslError> {
-    let mut tables = Vec::new();
-    for key in [
-        keys::FEATURES_FOR_READ,
-        keys::FEATURES_FOR_WRITE,
-        keys::FEATURE_DESCRIPTIONS,
-    ] {
-        let table = table(mos, tx, EXTENSION)?;
-        directory.update_u64(tx, key, table.object().id().0)?;
-        tables.push(table);
-    }
-    let mut enabled: Option<Zap> = None;
-    let mut noted = 0;
+    let counts = [
+        own_table(mos, tx, directory, keys::FEATURES_FOR_READ)?,
+        own_table(mos, tx, directory, keys::FEATURES_FOR_WRITE)?,
+    ];
+    let descriptions = own_table(mos, tx, directory, keys::FEATURE_DESCRIPTIONS)?;
     for feature in features {
-        let counts = &tables[usize::from(feature.read_only_compatible)];
-        let count = u64::from(feature.active_when_enabled);
-        counts.update_u64(tx, feature.guid, count)?;
+        let table = &counts[usize::from(feature.read_only_compatible)];
+        if table.lookup_u64(feature.guid)?.is_some() {
+            continue;
+        }
+        table.update_u64(tx, feature.guid, u64::from(feature.active_when_enabled))?;
         let text = ZapValue::from_text(feature.description);
-        tables[2].update(tx, feature.guid, &text)?;
-        if feature.guid == ENABLED_TXG {
-            let table = table(mos, tx, EXTENSION)?;
-            directory.update_u64(tx, keys::FEATURE_ENABLED_TXG, table.object().id().0)?;
-            enabled = Some(table);
-        }
-        if let Some(enabled) = &enabled {
+        descriptions.update(tx, feature.guid, &text)?;
+        if counts[1].lookup_u64(ENABLED_TXG)?.is_some() {
+            let enabled = own_table(mos, tx, directory, keys::FEATURE_ENABLED_TXG)?;
             enabled.update_u64(tx, feature.guid, tx.txg().0)?;
-            noted += 1;
+            // The feature's uses are the entries of its table (format/1b 2).
+            counts[1].increment(tx, ENABLED_TXG, 1)?;
         }
-    }
-    if noted > 0 {
-        // The feature's uses are the entries of its table (format/1b 2).
-        tables[1].update_u64(tx, ENABLED_TXG, noted)?;
     }
     Ok(())
+}
+
+/// Enables features of a pool.
+#[derive(Debug)]
+pub struct EnableFeatures {
+    /// The features, each after those that it builds on.
+    pub features: Vec<&'static Feature>,
+}
+
+impl SyncTask for EnableFeatures {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let enabled = context.dsl.features();
+        for feature in &self.features {
+            let missing = feature.dependencies.iter().find(|guid| {
+                let is_coming = self.features.iter().any(|other| other.guid == **guid);
+                enabled.get(guid).is_none() && !is_coming
+            });
+            if let Some(missing) = missing {
+                let feature = (*missing).to_owned();
+                return Err(DslError::FeatureDisabled { feature });
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let directory = context.mos().zap(OBJECT_DIRECTORY)?;
+        enable_features(context.mos(), context.tx, &directory, &self.features)?;
+        context.dsl.reload_features()
+    }
 }
 
 impl SyncContext<'_> {

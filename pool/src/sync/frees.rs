@@ -21,6 +21,15 @@ impl Syncer {
         if pointer.is_hole() || pointer.is_embedded() {
             return Ok(());
         }
+        if self.may_be_shared(pointer) {
+            self.shared().push(*pointer);
+            return Ok(());
+        }
+        self.free_now(pointer)
+    }
+
+    /// Frees a block that nothing else refers to.
+    pub(super) fn free_now(&self, pointer: &BlockPointer) -> Result<(), DslError> {
         if self.defers_frees() {
             self.deferred().push(*pointer);
             return Ok(());

@@ -14,8 +14,10 @@ mod config;
 mod error;
 mod frees;
 mod history;
+mod missed;
 mod mos_sink;
 mod record;
+mod shared;
 mod syncer;
 mod tasks;
 

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
-const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
+pub(super) const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
 const TWO_WORDS: &str = "com.delphix:spacemap_v2";
 const LOG_TABLE: &str = "com.delphix:log_spacemap_zap";
 const UNFLUSHED: &str = "com.delphix:ms_unflushed_phys_txgs";

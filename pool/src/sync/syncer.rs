@@ -57,6 +57,8 @@ pub(crate) struct Syncer {
     tasks: TaskQueue,
     pass: AtomicU32,
     deferred: Mutex<Vec<BlockPointer>>,
+    /// Freed blocks that may have other references.
+    shared: Mutex<Vec<BlockPointer>>,
     has_background_work: AtomicBool,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -104,6 +106,7 @@ impl Syncer {
             tasks: TaskQueue::default(),
             pass: AtomicU32::new(1),
             deferred: Mutex::default(),
+            shared: Mutex::default(),
             has_background_work: AtomicBool::new(true),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
@@ -123,6 +126,10 @@ impl Syncer {
 
     pub(super) fn deferred(&self) -> MutexGuard<'_, Vec<BlockPointer>> {
         lock(&self.deferred)
+    }
+
+    pub(super) fn shared(&self) -> MutexGuard<'_, Vec<BlockPointer>> {
+        lock(&self.shared)
     }
 
     /// Whether frees of this pass wait for the next txg.
@@ -151,7 +158,9 @@ impl Syncer {
         };
         self.stop.store(true, Ordering::Release);
         self.gate.request_sync();
-        if thread.join().is_err() {
+        let ended = thread.join();
+        self.space.close();
+        if ended.is_err() {
             let cause = "the syncing thread ended with a panic".to_owned();
             return Err(SyncError::Stopped { cause });
         }
@@ -265,6 +274,7 @@ impl Syncer {
         let worked = context.free_in_background()?;
         self.has_background_work.store(worked, Ordering::Relaxed);
         self.free_deferred(&context)?;
+        self.settle_shared(&context)?;
         let root = self.write_metadata(&context)?;
         self.commit(txg, root)
     }
@@ -287,6 +297,7 @@ impl Syncer {
         let txg = context.txg();
         for pass in 1..=PASSES_MAX {
             self.pass.store(pass, Ordering::Relaxed);
+            self.store_missed(context)?;
             self.config().update_features(&self.dsl);
             self.config().store(context)?;
             if !self.mos.is_dirty_in(txg) && !self.has_unrecorded() {
@@ -318,6 +329,6 @@ impl Syncer {
     }
 
     fn has_unrecorded(&self) -> bool {
-        !self.deferred().is_empty() || self.space.has_unrecorded()
+        !self.deferred().is_empty() || !self.shared().is_empty() || self.space.has_unrecorded()
     }
 }

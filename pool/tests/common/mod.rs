@@ -124,6 +124,15 @@ pub fn change(pool: &Pool, round: u64) -> Result<(), SyncError> {
     pool.run_task(task).map(|_| ())
 }
 
+/// What [`change`] stored under this number.
+pub fn value_of(dataset: &cenote_dsl::Dataset, number: u64) -> Option<u64> {
+    let properties = dataset.own_properties().expect("readable");
+    match properties.get(&format!("cenote:{number}"))? {
+        Stored::Text(text) => text.parse().ok(),
+        Stored::Number(_) => None,
+    }
+}
+
 fn program() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
     let program = root.join("../shared/peer/openzfs-ref");
