@@ -3,6 +3,7 @@
 
 mod common;
 #[path = "../../dmu/tests/common/world.rs"]
+#[allow(dead_code, reason = "its own test uses more of it")]
 mod world;
 
 use cenote_base::RealEnv;

@@ -3,6 +3,11 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod world;
+
+#[allow(unused_imports, reason = "each test uses a part of it")]
+pub use world::Random;
+
 use cenote_base::{Guid, MemoryBudget, ObjsetId, Txg, VdevId};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_codec::Endian;
@@ -26,26 +31,6 @@ use std::sync::{Arc, Mutex};
 const MIB: u64 = 1 << 20;
 /// Where the data of a vdev begins on its device.
 const DATA: u64 = 4 * MIB;
-
-/// Pseudo-random numbers from a seed that a failing test prints.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
 
 #[derive(Debug, Default)]
 struct Space {
