@@ -18,7 +18,7 @@ impl Mounter for FuseMounter {
         let name = job.dataset.name().to_string();
         let failed = |error: MountError| ControlError::MountFailed {
             dataset: name.clone(),
-            reason: error.to_string(),
+            reason: with_hint(&error.to_string()),
         };
         let options = mount_options(&name, &job);
         let place = job.mount_point.clone();
@@ -89,18 +89,23 @@ impl Mounted for FuseMount {
             }),
             Err(error) => Err(ControlError::UnmountFailed {
                 path: self.0.mount_point().to_string_lossy().into_owned(),
-                reason: with_hint(error.to_string()),
+                reason: with_hint(&error.to_string()),
             }),
         }
     }
 }
 
-/// What to do about systems without the file in which `fusermount3` looks for mounts.
-fn with_hint(reason: String) -> String {
-    match reason.contains("/etc/mtab") {
-        true => format!("{reason}; 'ln -s /proc/self/mounts /etc/mtab' as root mends that"),
-        false => reason,
+/// A reason of `fusermount3`, with what to do about systems that do not suit it.
+fn with_hint(reason: &str) -> String {
+    // The program says its own name, too.
+    let reason = reason.replacen("fusermount3: fusermount3: ", "fusermount3: ", 1);
+    if reason.contains("/etc/mtab") {
+        return format!("{reason}; 'ln -s /proc/self/mounts /etc/mtab' as root mends that");
     }
+    if reason.contains("/dev/fuse") && reason.contains("Permission denied") {
+        return format!("{reason}; 'chmod 666 /dev/fuse' as root lets everybody mount");
+    }
+    reason
 }
 
 #[cfg(test)]
@@ -112,7 +117,7 @@ mod tests {
     fn a_missing_mtab_is_told_with_its_remedy() {
         let reason = "fusermount3: failed to open /etc/mtab: No such file or directory";
         let path = "/m".to_owned();
-        let reason = with_hint(reason.to_owned());
+        let reason = with_hint(reason);
         let error = ControlError::UnmountFailed { path, reason };
         let text = crate::texts::with_context("cannot export 't'", &error);
         assert!(
@@ -120,6 +125,14 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("mends that"), "{text}");
-        assert_eq!(with_hint("busy".to_owned()), "busy");
+        assert_eq!(with_hint("busy"), "busy");
+    }
+
+    #[test]
+    fn a_closed_device_is_told_with_its_remedy() {
+        let reason = "fusermount3: fusermount3: failed to open /dev/fuse: Permission denied";
+        let text = with_hint(reason);
+        let expected = "fusermount3: failed to open /dev/fuse: Permission denied; 'chmod";
+        assert!(text.starts_with(expected), "{text}");
     }
 }
