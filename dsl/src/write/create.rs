@@ -8,6 +8,7 @@ use super::policy::HeadPolicy;
 use super::properties::Setting;
 use crate::error::DslError;
 use crate::name::DatasetName;
+use crate::property::stored::Stored;
 use cenote_base::{Guid, ObjectId, ObjsetId, Txg};
 use cenote_dmu::{CreateParams, ObjectSet, Transaction};
 use cenote_ondisk::ObjectType;
@@ -55,7 +56,20 @@ impl SyncTask for CreateDataset {
         }
         let parent = self.parent(context)?;
         context.check_limits(parent, 1, 0)?;
-        Ok(())
+        let room = context.dsl.directory_of(parent)?.available()?;
+        let reserved = self.properties.iter().filter_map(|setting| {
+            let is_reservation = matches!(setting.name.as_str(), "reservation" | "refreservation");
+            match setting.value {
+                Some(Stored::Number(bytes)) if is_reservation => Some(bytes),
+                _ => None,
+            }
+        });
+        match reserved.max().is_some_and(|bytes| bytes > room) {
+            true => Err(DslError::NoSpaceFor {
+                name: self.name.clone(),
+            }),
+            false => Ok(()),
+        }
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
@@ -64,6 +78,10 @@ impl SyncTask for CreateDataset {
         let directory = context.create_directory(Some(parent), component.as_bytes())?;
         let origin = context.dsl.origin_snapshot();
         let id = context.create_head(directory, origin)?;
+        let dataset = context.dsl.dataset_of(id)?;
+        for setting in &self.properties {
+            context.account_setting(&dataset, setting)?;
+        }
         context.apply_settings(directory, &self.properties)?;
         context.change_counts(Some(parent), 1, 0)?;
         let format = self.format.take();

@@ -121,7 +121,11 @@ impl SyncContext<'_> {
     }
 
     /// Changes what stands outside of the table of properties.
-    fn account_setting(&self, dataset: &Dataset, setting: &Setting) -> Result<(), DslError> {
+    pub(crate) fn account_setting(
+        &self,
+        dataset: &Dataset,
+        setting: &Setting,
+    ) -> Result<(), DslError> {
         let id = dataset.directory().id();
         let value = number_of(setting, 0);
         match setting.name.as_str() {

@@ -113,6 +113,24 @@ impl DatasetFiles {
         Errno::from_raw_os_error(error.errno())
     }
 
+    /// The dataset's space: as it is now, if it can change.
+    fn space(&self) -> Result<DatasetSpace, Errno> {
+        let options = self.options.space;
+        if !self.is_writable() {
+            return Ok(options);
+        }
+        let dataset = self.trees.dataset();
+        let now = dataset
+            .dsl()
+            .dataset_of(dataset.id())
+            .map_err(|_| Errno::IO)?;
+        Ok(DatasetSpace {
+            referenced: now.phys().referenced_bytes,
+            available: now.available().map_err(|_| Errno::IO)?,
+            ..options
+        })
+    }
+
     fn znode(&self, tree: usize, object: ObjectId) -> Result<Arc<Znode>, Errno> {
         let files = self.trees.get(tree)?;
         files.znode(object).map_err(|error| self.errno(error))
@@ -440,7 +458,7 @@ impl FileSystem for DatasetFiles {
     }
 
     fn statfs(&self, _: &Context<'_>, node: NodeId) -> Result<FileSystemStatus, Errno> {
-        let (files, space) = (self.trees.head(), self.options.space);
+        let (files, space) = (self.trees.head(), self.space()?);
         // In directories of a project with limits these are the limits shown.
         let stat = match self.node(node) {
             Node::Object { tree: 0, object } => {

@@ -31,6 +31,10 @@ impl Trees {
         }
     }
 
+    pub(super) fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
     pub(super) fn head(&self) -> &Arc<FileSystem> {
         &self.head
     }
