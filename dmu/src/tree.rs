@@ -6,8 +6,12 @@ use crate::object::Object;
 use cenote_base::{BlockId, Bookmark, Level, Txg};
 use cenote_cache::Block;
 use cenote_io::ReadContext;
-use cenote_ondisk::BlockPointer;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::{BlockPointer, DecodeError, ObjectType};
+use std::collections::HashSet;
+
+/// Steps of one search: a tree of 7 levels with true fill counts needs at most 1024 at each.
+const STEPS_MAX: u64 = 1 << 18;
 
 /// What to look for with [`Object::next_block`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +176,8 @@ impl Object {
     }
 
     /// Calls `each` with every pointer of the object's tree, spill block included, that leads to
-    /// blocks born after `since`; a subtree without such blocks is not read.
+    /// blocks born after `since`; a subtree without such blocks is not read. What is below an
+    /// indirect block is told of once, however many pointers lead there.
     pub fn for_each_pointer(
         &self,
         since: Txg,
@@ -189,12 +194,18 @@ impl Object {
             .collect();
         self.dnode().spill.iter().for_each(&mut *each);
         let fanout = self.dnode().indirect_fanout_shift();
+        let mut seen = HashSet::new();
         while let Some((pointer, level, block)) = stack.pop() {
             if pointer.is_hole() || pointer.accounting_birth() <= since {
                 continue;
             }
             each(&pointer);
-            if level == 0 {
+            let mut place = pointer.words;
+            if !pointer.is_embedded() {
+                // Whatever else it says: a pointer leads to its first address.
+                place[2..].fill(0);
+            }
+            if level == 0 || !seen.insert((level, place)) {
                 continue;
             }
             let indirect = self.read_pointer(&pointer, level, BlockId(block))?;
@@ -280,32 +291,71 @@ impl Object {
 
     /// Steps forward over whole subtrees: below a hole there is no data, below a full indirect
     /// block no hole. Each step moves on by at least one block.
+    ///
+    /// Fill counts say what is empty or full, as they do to OpenZFS. In a tree whose counts are
+    /// true the way to what is looked for has a few steps at each level. Where they lie, so many
+    /// steps may follow that nobody lives to see the end: a search for data fails then, and one
+    /// for a hole finds the end of the object.
     fn next_block(&self, from: BlockId, find: Find) -> Result<Option<BlockId>, DmuError> {
         let dnode = self.dnode();
         let mut block = from.0;
-        while block <= dnode.block_id_max.0 {
-            let (pointer, at_level) = self.descend(0, BlockId(block))?;
+        for _ in 0..STEPS_MAX {
+            if block > dnode.block_id_max.0 {
+                return Ok(None);
+            }
+            let (content, at_level) = self.probe(BlockId(block))?;
             if at_level == dnode.levels {
                 // Behind the last pointer of the dnode.
                 return Ok((find == Find::Hole).then_some(BlockId(block)));
             }
-            match (pointer.is_hole(), find) {
-                (true, Find::Hole) | (false, Find::Data) => return Ok(Some(BlockId(block))),
-                (true, Find::Data) => {
-                    let span = dnode.indirect_fanout_shift() * u32::from(at_level);
-                    let next = block.checked_shr(span).unwrap_or(0).saturating_add(1);
-                    let Some(next) = next.checked_mul(1_u64.checked_shl(span).unwrap_or(0)) else {
-                        return Ok(None);
-                    };
-                    if next <= block {
-                        return Ok(None);
-                    }
-                    block = next;
-                }
-                (false, Find::Hole) => block += 1,
+            if content == find {
+                return Ok(Some(BlockId(block)));
             }
+            let span = dnode.indirect_fanout_shift() * u32::from(at_level);
+            let next = block.checked_shr(span).unwrap_or(0).saturating_add(1);
+            let Some(next) = next.checked_mul(1_u64.checked_shl(span).unwrap_or(0)) else {
+                return Ok(None);
+            };
+            if next <= block {
+                return Ok(None);
+            }
+            block = next;
         }
-        Ok(None)
+        match find {
+            Find::Hole => Ok(None),
+            Find::Data => Err(self.malformed(DecodeError::Inconsistent {
+                structure: "block tree",
+                problem: "its fill counts promise data where there is none",
+            })),
+        }
+    }
+
+    /// What there is at a block of level 0, and the highest level at which that goes for all
+    /// blocks below; the dnode's levels behind its last pointer.
+    fn probe(&self, block: BlockId) -> Result<(Find, u8), DmuError> {
+        let dnode = self.dnode();
+        let mut level = dnode.levels - 1;
+        let Some(index) = dnode.top_index(0, block) else {
+            return Ok((Find::Hole, dnode.levels));
+        };
+        let mut pointer = dnode.block_pointers[index];
+        let fanout = dnode.indirect_fanout_shift();
+        // Blocks of dnodes count dnodes, of which there are many to a block.
+        let counts_blocks = dnode.object_type != ObjectType::DNODE;
+        loop {
+            let below = 1_u64.checked_shl(fanout * u32::from(level)).unwrap_or(0);
+            match (pointer.is_hole(), level, pointer.fill()) {
+                (true, ..) | (false, 1.., 0) => return Ok((Find::Hole, level)),
+                (false, 0, _) => return Ok((Find::Data, 0)),
+                (_, _, fill) if counts_blocks && fill == below => return Ok((Find::Data, level)),
+                _ => {}
+            }
+            let id = block.0.checked_shr(fanout * u32::from(level)).unwrap_or(0);
+            let indirect = self.read_pointer(&pointer, level, BlockId(id))?;
+            level -= 1;
+            let entry = block.0.checked_shr(fanout * u32::from(level)).unwrap_or(0);
+            pointer = entry_of(&indirect, entry & ((1 << fanout) - 1));
+        }
     }
 }
 

@@ -21,6 +21,12 @@ use std::sync::Arc;
 /// The largest spill block (format/2b 2).
 const SPILL_SIZE_MAX: usize = 128 << 10;
 
+/// Blocks that [`Object::free_some`] frees at once: 64 indirect blocks of the usual size.
+const FREE_BLOCKS_MAX: u64 = 64 << 10;
+
+/// What the freeing of a block counts for in the throttle.
+const FREED_BLOCK_BYTES: u64 = 256;
+
 /// Bytes that a dnode of `slots` slots has for its bonus buffer.
 pub(crate) fn bonus_capacity(slots: usize, pointers: usize, has_spill: bool) -> usize {
     let spill = if has_spill { BLOCK_POINTER_SIZE } else { 0 };
@@ -220,10 +226,10 @@ impl Object {
             // Within one block.
             return self.zero_part(tx, BlockId(offset / size), offset % size, end % size);
         }
-        if offset % size != 0 {
+        if !offset.is_multiple_of(size) {
             self.zero_part(tx, BlockId(offset / size), offset % size, size)?;
         }
-        if end % size != 0 {
+        if !end.is_multiple_of(size) {
             self.zero_part(tx, BlockId(end / size), 0, end % size)?;
         }
         if first < last || to_end {
@@ -281,6 +287,30 @@ impl Object {
         Ok(())
     }
 
+    /// Frees some of the object's data, from the front on; says whether any is left.
+    ///
+    /// A large object is emptied in steps, each in a transaction of its own, before it is freed:
+    /// giving up its blocks would else hold up one sync for long.
+    pub fn free_some(&self, tx: &Transaction) -> Result<bool, DmuError> {
+        let Some(first) = self.next_data_block(BlockId(0))? else {
+            return Ok(false);
+        };
+        let last = self.newest_dnode().block_id_max.0;
+        let end = first
+            .0
+            .saturating_add(FREE_BLOCKS_MAX)
+            .min(last.saturating_add(1));
+        self.free_blocks(tx, first.0, end)?;
+        // It costs memory and time until it is on disk, as writing does.
+        let (set, live) = self.writable()?;
+        let bytes = (end - first.0) * FREED_BLOCK_BYTES;
+        let mut state = live.write();
+        self.change(tx, &mut state, |generation| generation.dirty_bytes += bytes)?;
+        drop(state);
+        set.add_dirty_bytes(bytes);
+        Ok(end <= last)
+    }
+
     fn change_dnode(
         &self,
         tx: &Transaction,
@@ -331,37 +361,61 @@ impl Object {
     ///
     /// With one, the bonus buffer has 128 bytes less: shorten that first.
     pub fn set_spill(&self, tx: &Transaction, spill: Option<Vec<u8>>) -> Result<(), DmuError> {
+        let spill = self.padded_spill(spill)?;
+        self.change_dnode(tx, |dnode, dirty| self.put_spill(dnode, dirty, spill))
+    }
+
+    /// Replaces the bonus buffer and sets or removes the spill block, both at once.
+    pub fn set_bonus_and_spill(
+        &self,
+        tx: &Transaction,
+        bonus_type: ObjectType,
+        bonus: Vec<u8>,
+        spill: Option<Vec<u8>>,
+    ) -> Result<(), DmuError> {
+        let spill = self.padded_spill(spill)?;
+        self.change_dnode(tx, |dnode, dirty| {
+            (dnode.bonus_type, dnode.bonus) = (bonus_type, bonus);
+            self.put_spill(dnode, dirty, spill)
+        })
+    }
+
+    fn padded_spill(&self, spill: Option<Vec<u8>>) -> Result<Option<Block>, DmuError> {
         let spill = spill.map(|mut spill| {
             let sector = usize::try_from(SECTOR_SIZE).expect("512");
             spill.resize(spill.len().max(1).next_multiple_of(sector), 0);
             Arc::new(BlockBuffer::from(spill))
         });
-        if spill
-            .as_ref()
-            .is_some_and(|spill| spill.len() > SPILL_SIZE_MAX)
-        {
-            return Err(self.bad_change("a spill block has at most 128 KiB"));
+        match spill.as_ref().map_or(0, |spill| spill.len()) > SPILL_SIZE_MAX {
+            true => Err(self.bad_change("a spill block has at most 128 KiB")),
+            false => Ok(spill),
         }
-        self.change_dnode(tx, |dnode, dirty| {
-            let has_spill = spill.is_some();
-            let pointers = dnode.block_pointers.len();
-            if dnode.bonus.len() > bonus_capacity(dnode.slots(), pointers, has_spill) {
-                return Err(self.bad_change("the bonus buffer leaves no room for a spill pointer"));
+    }
+
+    fn put_spill(
+        &self,
+        dnode: &mut Dnode,
+        dirty: &mut DirtySpill,
+        spill: Option<Block>,
+    ) -> Result<(), DmuError> {
+        let has_spill = spill.is_some();
+        let pointers = dnode.block_pointers.len();
+        if dnode.bonus.len() > bonus_capacity(dnode.slots(), pointers, has_spill) {
+            return Err(self.bad_change("the bonus buffer leaves no room for a spill pointer"));
+        }
+        match spill {
+            Some(contents) => {
+                dnode.flags |= FLAG_SPILL_BLKPTR;
+                dnode.spill.get_or_insert(BlockPointer::HOLE);
+                *dirty = DirtySpill::Contents(contents);
             }
-            match spill {
-                Some(contents) => {
-                    dnode.flags |= FLAG_SPILL_BLKPTR;
-                    dnode.spill.get_or_insert(BlockPointer::HOLE);
-                    *dirty = DirtySpill::Contents(contents);
-                }
-                None => {
-                    dnode.flags &= !FLAG_SPILL_BLKPTR;
-                    dnode.spill = None;
-                    *dirty = DirtySpill::Removed;
-                }
+            None => {
+                dnode.flags &= !FLAG_SPILL_BLKPTR;
+                dnode.spill = None;
+                *dirty = DirtySpill::Removed;
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// Changes the block size of an object that has at most its first block.

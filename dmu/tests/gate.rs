@@ -133,3 +133,38 @@ fn writers_are_held_up_at_the_limit() {
         assert!(data.iter().all(|found| *found == byte));
     }
 }
+
+/// An object is emptied in steps, over holes of any size.
+#[test]
+fn a_large_object_is_emptied_step_by_step() {
+    let (pool, gate) = (TestPool::new(64), gate());
+    let set = pool.create(&gate, ObjsetKind::Zfs, 0);
+    let tx = gate.begin(TxCost::default()).expect("not suspended");
+    let new = NewObject::new(ObjectType::PLAIN_FILE, 512);
+    let object = set.allocate(&tx, new).expect("there is room");
+    for block in [0, 5, 70_000, 1 << 30, (1 << 40) + 3] {
+        object
+            .write(&tx, block << 9, &[1; 512])
+            .expect("it is written");
+    }
+    drop(tx);
+    sync(&pool, &gate, &set);
+    let mut steps = 1;
+    loop {
+        let tx = gate.begin(TxCost::default()).expect("not suspended");
+        if !object.free_some(&tx).expect("it is freed") {
+            break;
+        }
+        steps += 1;
+        assert!(gate.dirty_bytes() > 0, "freeing is throttled");
+        drop(tx);
+        sync(&pool, &gate, &set);
+    }
+    assert_eq!(steps, 4, "two blocks in the first step, one in each other");
+    let tx = gate.begin(TxCost::default()).expect("not suspended");
+    set.free(&tx, object.id()).expect("it exists");
+    drop(tx);
+    let root = sync(&pool, &gate, &set);
+    assert_eq!((root.fill(), gate.dirty_bytes()), (0, 0));
+    assert_eq!(pool.in_use().len(), 1, "the object set block alone is left");
+}

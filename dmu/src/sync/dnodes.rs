@@ -23,8 +23,8 @@ impl Writer<'_> {
         let per_block = size / DNODE_SIZE as u64;
         let mut new = meta.dnode().clone();
         // A freed object beyond the end has no dnode there.
-        let in_use = outcomes.iter().filter(|outcome| outcome.new.is_some());
-        if let Some(last) = in_use.last() {
+        let mut in_use = outcomes.iter().filter(|outcome| outcome.new.is_some());
+        if let Some(last) = in_use.next_back() {
             let block = BlockId(last.live.id.0 / per_block);
             new.block_id_max = new.block_id_max.max(block);
         }
