@@ -17,6 +17,9 @@ use cenote_dmu::{Transaction, Zap};
 use cenote_ondisk::system_attributes::Attribute;
 use cenote_ondisk::zap::hex_key;
 
+/// A file beyond this size goes through the queue, and its data is freed in steps.
+pub(super) const FREED_AT_ONCE_MAX: u64 = 1 << 30;
+
 /// Files of extended attributes that are freed in one transaction.
 const BATCH: usize = 64;
 
@@ -102,6 +105,9 @@ impl FileSystem {
         if let Some(directory) = znode.attributes().xattr_directory {
             self.empty_xattr_directory(directory)?;
         }
+        if znode.attributes().size > FREED_AT_ONCE_MAX {
+            self.empty_contents(id)?;
+        }
         let tx = writer.begin_freeing(0)?;
         if let Some(directory) = znode.attributes().xattr_directory {
             self.set().free(&tx, directory)?;
@@ -114,6 +120,18 @@ impl FileSystem {
         self.set().free(&tx, id)?;
         self.forget(id);
         Ok(())
+    }
+
+    /// Frees a large file's data, a part in each transaction.
+    fn empty_contents(&self, id: ObjectId) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let object = self.set().object(id)?;
+        loop {
+            let tx = writer.begin_freeing(0)?;
+            if !object.free_some(&tx)? {
+                return Ok(());
+            }
+        }
     }
 
     /// Frees the files in a directory of extended attributes.
