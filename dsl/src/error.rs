@@ -177,6 +177,20 @@ pub enum DslError {
         /// Why.
         reason: String,
     },
+    /// The dataset's keys can neither be opened nor be made: the user's key is missing.
+    #[error("encryption root's key is not loaded or provided")]
+    KeyRequired {
+        /// The dataset.
+        name: DatasetName,
+    },
+    /// The dataset's keys cannot be wrapped like that.
+    #[error("{problem}")]
+    KeyRefused {
+        /// The dataset.
+        name: DatasetName,
+        /// Why, as a sentence.
+        problem: &'static str,
+    },
     /// Something below the encryption root is in use.
     #[error("'{name}' is busy.")]
     KeyBusy {

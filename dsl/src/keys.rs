@@ -116,6 +116,41 @@ impl KeyStore {
     pub fn is_loaded(&self, root: ObjectId) -> bool {
         self.lock().wrapping.contains_key(&root)
     }
+
+    /// The user's key of an encryption root, if it is loaded.
+    pub(crate) fn wrapping_key(&self, root: ObjectId) -> Option<WrappingKey> {
+        self.lock().wrapping.get(&root).cloned()
+    }
+
+    /// Takes a family's keys as unwrapped by `root`'s, and that one if it is new.
+    pub(crate) fn add(
+        &self,
+        root: ObjectId,
+        wrapping: Option<WrappingKey>,
+        object: ObjectId,
+        keys: &Arc<ObjsetKeys>,
+    ) {
+        let mut loaded = self.lock();
+        if let Some(wrapping) = wrapping {
+            loaded.wrapping.insert(root, wrapping);
+        }
+        loaded.families.insert(object, (root, Arc::clone(keys)));
+    }
+
+    /// Takes or replaces the user's key of an encryption root.
+    pub(crate) fn add_root(&self, root: ObjectId, wrapping: WrappingKey) {
+        self.lock().wrapping.insert(root, wrapping);
+    }
+
+    /// Forgets the user's key of a directory that is no encryption root any more.
+    pub(crate) fn forget_root(&self, root: ObjectId) {
+        self.lock().wrapping.remove(&root);
+    }
+
+    /// Forgets the keys of a key object that is gone: its number may come to name another.
+    pub(crate) fn forget_family(&self, object: ObjectId) {
+        self.lock().families.remove(&object);
+    }
 }
 
 impl Dsl {

@@ -20,6 +20,23 @@ pub const MAC_SIZE: usize = 16;
 /// The version that is written; 0 is read.
 pub const VERSION: u64 = 1;
 
+/// Names of the entries.
+#[expect(missing_docs, reason = "named as the fields of a crypto key")]
+pub mod entries {
+    pub const SUITE: &str = "DSL_CRYPTO_SUITE";
+    pub const GUID: &str = "DSL_CRYPTO_GUID";
+    pub const VERSION: &str = "DSL_CRYPTO_VERSION";
+    pub const IV: &str = "DSL_CRYPTO_IV";
+    pub const MAC: &str = "DSL_CRYPTO_MAC";
+    pub const MASTER_KEY: &str = "DSL_CRYPTO_MASTER_KEY_1";
+    pub const HMAC_KEY: &str = "DSL_CRYPTO_HMAC_KEY_1";
+    pub const ROOT: &str = "DSL_CRYPTO_ROOT_DDOBJ";
+    pub const REFERENCES: &str = "DSL_CRYPTO_REFCOUNT";
+    pub const KEY_FORMAT: &str = "keyformat";
+    pub const SALT: &str = "pbkdf2salt";
+    pub const ITERATIONS: &str = "pbkdf2iters";
+}
+
 const STRUCTURE: &str = "crypto key";
 
 /// How a dataset is encrypted.
@@ -104,6 +121,16 @@ impl KeyFormat {
         })
     }
 
+    /// The number in the key object.
+    pub fn number(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Raw => 1,
+            Self::Hex => 2,
+            Self::Passphrase => 3,
+        }
+    }
+
     /// The value of the property `keyformat`.
     pub fn name(self) -> &'static str {
         match self {
@@ -147,11 +174,11 @@ pub struct CryptoKey {
 impl CryptoKey {
     /// Gathers the entries of the ZAP.
     pub fn from_entries<'a>(
-        entries: impl IntoIterator<Item = (&'a Key, &'a Value)>,
+        all: impl IntoIterator<Item = (&'a Key, &'a Value)>,
     ) -> Result<Self, DecodeError> {
-        let entries: Vec<_> = entries.into_iter().collect();
+        let all: Vec<_> = all.into_iter().collect();
         let find = |name: &'static str| {
-            let entry = entries.iter().find(|(key, _)| key.as_str() == Some(name));
+            let entry = all.iter().find(|(key, _)| key.as_str() == Some(name));
             entry.map(|(_, value)| *value)
         };
         let number = |name| {
@@ -163,24 +190,24 @@ impl CryptoKey {
                 })
         };
         let optional = |name| find(name).and_then(Value::as_u64).unwrap_or(0);
-        let suite = number("DSL_CRYPTO_SUITE")?;
-        let format = number("keyformat")?;
+        let suite = number(entries::SUITE)?;
+        let format = number(entries::KEY_FORMAT)?;
         Ok(Self {
             suite: EncryptionSuite::from_number(suite).ok_or(bad("suite", suite))?,
-            guid: Guid(number("DSL_CRYPTO_GUID")?),
-            version: match optional("DSL_CRYPTO_VERSION") {
+            guid: Guid(number(entries::GUID)?),
+            version: match optional(entries::VERSION) {
                 version @ 0..=VERSION => version,
                 version => return Err(bad("version", version)),
             },
-            iv: bytes(find("DSL_CRYPTO_IV"), "DSL_CRYPTO_IV")?,
-            mac: bytes(find("DSL_CRYPTO_MAC"), "DSL_CRYPTO_MAC")?,
-            master_key: bytes(find("DSL_CRYPTO_MASTER_KEY_1"), "DSL_CRYPTO_MASTER_KEY_1")?,
-            hmac_key: bytes(find("DSL_CRYPTO_HMAC_KEY_1"), "DSL_CRYPTO_HMAC_KEY_1")?,
-            root_directory: ObjectId(number("DSL_CRYPTO_ROOT_DDOBJ")?),
-            references: optional("DSL_CRYPTO_REFCOUNT"),
+            iv: bytes(find(entries::IV), entries::IV)?,
+            mac: bytes(find(entries::MAC), entries::MAC)?,
+            master_key: bytes(find(entries::MASTER_KEY), entries::MASTER_KEY)?,
+            hmac_key: bytes(find(entries::HMAC_KEY), entries::HMAC_KEY)?,
+            root_directory: ObjectId(number(entries::ROOT)?),
+            references: optional(entries::REFERENCES),
             key_format: KeyFormat::from_number(format).ok_or(bad("keyformat", format))?,
-            pbkdf2_salt: optional("pbkdf2salt"),
-            pbkdf2_iterations: optional("pbkdf2iters"),
+            pbkdf2_salt: optional(entries::SALT),
+            pbkdf2_iterations: optional(entries::ITERATIONS),
         })
     }
 }
@@ -262,6 +289,10 @@ mod tests {
         for number in 3..=8 {
             let suite = EncryptionSuite::from_number(number).expect("a suite");
             assert_eq!(suite.number(), number);
+        }
+        for number in 0..=3 {
+            let format = KeyFormat::from_number(number).expect("a format");
+            assert_eq!(format.number(), number);
         }
     }
 }

@@ -1,16 +1,19 @@
 //! Making datasets (format/3a 7).
 
 use super::context::{SyncContext, SyncTask};
+use super::encryption::Encryption;
 use super::metadata::{
     CHILD_MAP, DIRECTORY_CLONES, NEXT_CLONES, PROPERTIES, SNAPSHOT_MAP, number_key,
 };
 use super::policy::HeadPolicy;
 use super::properties::Setting;
+use crate::directory::Directory;
 use crate::error::DslError;
 use crate::name::DatasetName;
 use crate::property::stored::Stored;
 use cenote_base::{Guid, ObjectId, ObjsetId, Txg};
 use cenote_dmu::{CreateParams, ObjectSet, Transaction};
+use cenote_io::ObjsetKeys;
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_UNIQUE_ACCURATE, FSID_BITS};
 use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN};
@@ -40,6 +43,8 @@ pub struct CreateDataset {
     pub kind: ObjsetKind,
     /// Properties set on it from the start.
     pub properties: Vec<Setting>,
+    /// Whether it is encrypted, and by whose key.
+    pub encryption: Encryption,
     /// Fills its object set; taken when the task runs.
     pub format: Option<Format>,
     /// Its number once it is made.
@@ -55,8 +60,9 @@ impl SyncTask for CreateDataset {
             return Err(exists());
         }
         let parent = self.parent(context)?;
-        context.check_limits(parent, 1, 0)?;
-        let room = context.dsl.directory_of(parent)?.available()?;
+        context.check_limits(parent.id(), 1, 0)?;
+        context.plan_encryption(&self.name, Some(&parent), &self.encryption)?;
+        let room = parent.available()?;
         let reserved = self.properties.iter().filter_map(|setting| {
             let is_reservation = matches!(setting.name.as_str(), "reservation" | "refreservation");
             match setting.value {
@@ -73,7 +79,9 @@ impl SyncTask for CreateDataset {
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        let parent = self.parent(context)?;
+        let above = self.parent(context)?;
+        let parent = above.id();
+        let plan = context.plan_encryption(&self.name, Some(&above), &self.encryption)?;
         let component = self.name.components().last().unwrap_or_default().to_owned();
         let directory = context.create_directory(Some(parent), component.as_bytes())?;
         let origin = context.dsl.origin_snapshot();
@@ -85,14 +93,15 @@ impl SyncTask for CreateDataset {
         context.apply_settings(directory, &self.properties)?;
         context.change_counts(Some(parent), 1, 0)?;
         let format = self.format.take();
-        context.format_head(id, self.kind, format)?;
+        let keys = plan.map(|plan| context.create_keys(directory, id, &plan));
+        context.format_head(id, self.kind, keys.transpose()?, format)?;
         self.created = Some(id);
         Ok(())
     }
 }
 
 impl CreateDataset {
-    fn parent(&self, context: &SyncContext<'_>) -> Result<ObjectId, DslError> {
+    fn parent(&self, context: &SyncContext<'_>) -> Result<Arc<Directory>, DslError> {
         let above = self.name.parent();
         let missing = || DslError::NoParent {
             name: self.name.clone(),
@@ -102,7 +111,7 @@ impl CreateDataset {
         if directory.phys().head_dataset.is_none() {
             return Err(missing());
         }
-        Ok(directory.id())
+        Ok(directory)
     }
 }
 
@@ -214,15 +223,15 @@ impl SyncContext<'_> {
         }
     }
 
-    /// Makes the object set of a new head and writes it.
+    /// Makes the object set of a new head, with its keys if it is encrypted, and writes it.
     pub fn format_head(
         &self,
         id: ObjectId,
         kind: ObjsetKind,
+        keys: Option<Arc<ObjsetKeys>>,
         format: Option<Format>,
     ) -> Result<(), DslError> {
         let dataset = self.dsl.dataset_of(id)?;
-        let keys = self.dsl.objset_keys(dataset.directory())?;
         let cache = Arc::clone(self.mos().cache());
         let params = CreateParams {
             flags: self.accounting_flags(id, kind)?,

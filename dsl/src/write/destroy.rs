@@ -15,6 +15,7 @@ use crate::property::table::Property;
 use cenote_base::ObjectId;
 use cenote_dmu::NewObject;
 use cenote_ondisk::bptree::{BptreeEntry, BptreeHeader, ENTRY_SIZE};
+use cenote_ondisk::crypto_key::entries;
 use cenote_ondisk::{ObjectType, features};
 
 const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
@@ -197,13 +198,21 @@ impl SyncContext<'_> {
 
     /// Gives up a directory's share of its family's keys (format/2d 2).
     fn release_crypto_key(&self, directory: &crate::directory::Directory) -> Result<(), DslError> {
-        const REFERENCES: &[u8] = b"DSL_CRYPTO_REFCOUNT";
         let Some(key) = directory.crypto_key()? else {
             return Ok(());
         };
         match key.stored.references {
-            0 | 1 => self.destroy_object(key.object),
-            references => self.set_number(key.object, REFERENCES, references - 1),
+            0 | 1 => {
+                self.dsl.keys().forget_family(key.object);
+                if key.root() == directory.id() {
+                    self.dsl.keys().forget_root(key.root());
+                }
+                self.destroy_object(key.object)
+            }
+            references => {
+                let name = entries::REFERENCES.as_bytes();
+                self.set_number(key.object, name, references - 1)
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The keys of one encrypted object set, as long as they are loaded.
 
-use cenote_codec::cipher::{BlockKey, HmacKey, MasterKey};
+use cenote_codec::cipher::{
+    BlockKey, HmacKey, KeyIdentity, MasterKey, NONCE_LENGTH, WrappedKeys, WrappingKey, wrap_keys,
+};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -68,6 +70,16 @@ impl ObjsetKeys {
         };
         *writing = Some((salt, uses));
         Ok(salt)
+    }
+
+    /// Seals the keys under the user's key; `nonce` must be fresh and random.
+    pub fn wrap(
+        &self,
+        wrapping: &WrappingKey,
+        identity: &KeyIdentity,
+        nonce: [u8; NONCE_LENGTH],
+    ) -> WrappedKeys {
+        wrap_keys(wrapping, identity, nonce, &self.master, &self.hmac)
     }
 
     /// The key for HMACs over clear metadata.

@@ -18,7 +18,7 @@ use cenote_base::{Env, Guid, ObjsetId, Txg, VdevId};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::{Device, DeviceError};
 use cenote_dmu::{CreateParams, DmuError, ObjectSet, Transaction, TxgGate};
-use cenote_dsl::write::{Format, PoolServices, Setting, SyncContext, create_metadata};
+use cenote_dsl::write::{Encryption, Format, PoolServices, Setting, SyncContext, create_metadata};
 use cenote_dsl::{Dsl, DslError, PoolFacts, Stored};
 use cenote_io::{Pipeline, Workers};
 use cenote_ondisk::features::{FEATURES, Feature};
@@ -106,6 +106,8 @@ pub struct CreateRequest {
     pub compatibility: Option<String>,
     /// Properties of the root dataset.
     pub root_properties: Vec<Setting>,
+    /// Whether the root dataset is encrypted.
+    pub encryption: Encryption,
     /// Fills the root dataset's object set; `None` leaves it empty.
     pub format: Option<Format>,
     /// Who makes it, where.

@@ -1,17 +1,20 @@
 //! What the first transaction group of a pool puts into it, beside the space maps.
 
-use super::{CreateError, CreateRequest, distributed_spares, leaf};
+use super::{CreateError, CreateRequest, NewLeaf, distributed_spares, leaf};
 use crate::sync::{Actor, log_command, store_packed};
 use cenote_base::{Env, ObjectId, Txg};
 use cenote_dmu::zap::{NewZap, ZapValue};
 use cenote_dmu::{NewObject, Zap};
-use cenote_dsl::write::{Format, Setting, SyncContext, SyncTask};
+use cenote_dsl::write::{Encryption, Format, Setting, SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, directory_keys as keys};
 use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::objset::ObjsetKind;
-use cenote_ondisk::uberblock::TXG_INITIAL;
+use cenote_ondisk::pool_config::PoolState;
+use cenote_ondisk::uberblock::{TXG_INITIAL, VERSION_FEATURES};
 use cenote_ondisk::{NvList, NvValue, ObjectType, VdevConfig, VdevKind};
-use cenote_vdev::AllocationClass;
+use cenote_vdev::create::natural_ashift;
+use cenote_vdev::{AllocationClass, format_labels};
+use std::os::unix::ffi::OsStrExt;
 
 const METADATA_ZAP: ObjectType = ObjectType(0xC4);
 const POOL_PROPERTIES: ObjectType = ObjectType(31);
@@ -126,9 +129,23 @@ pub(crate) fn set_pool_properties(
     Ok(())
 }
 
+/// Writes the labels of a spare or cache device, which belong to no txg (format/1a.4).
+fn label(new: &NewLeaf, config: &VdevConfig, state: PoolState) -> Result<(), CreateError> {
+    let mut list = NvList::new();
+    list.set_u64("version", VERSION_FEATURES);
+    list.set_u64("state", state.number());
+    list.set_u64("guid", config.guid.0);
+    if state == PoolState::CacheDevice {
+        list.set_u64("ashift", config.ashift.map_or(0, u64::from));
+    }
+    list.set_str("path", new.path.as_os_str().as_bytes());
+    Ok(format_labels(new.device.as_ref(), Some(&list))?)
+}
+
 /// Makes the root dataset and everything else of a new pool that is not hidden.
 pub(super) struct Populate {
     root_properties: Vec<Setting>,
+    encryption: Encryption,
     format: Option<Format>,
     properties: Vec<(String, Stored)>,
     spares: Vec<VdevConfig>,
@@ -147,17 +164,23 @@ impl Populate {
         for new in &request.spares {
             let mut spare = leaf(new, env, Txg(0))?;
             spare.is_spare = true;
+            spare.ashift = Some(natural_ashift([new.device.as_ref()]));
+            label(new, &spare, PoolState::Spare)?;
             spares.push(spare);
         }
         let mut cache_devices = Vec::new();
         for new in &request.cache_devices {
-            cache_devices.push(leaf(new, env, Txg(0))?);
+            let mut cache = leaf(new, env, Txg(0))?;
+            cache.ashift = Some(natural_ashift([new.device.as_ref()]));
+            label(new, &cache, PoolState::CacheDevice)?;
+            cache_devices.push(cache);
         }
         for top in tops {
             spares.extend(distributed_spares(top, env, TXG_INITIAL)?);
         }
         Ok(Self {
             root_properties: request.root_properties,
+            encryption: request.encryption,
             format: request.format,
             properties: request.properties,
             spares,
@@ -184,7 +207,9 @@ impl Populate {
 }
 
 impl SyncTask for Populate {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let name = context.dsl.pool_name();
+        context.plan_encryption(name, None, &self.encryption)?;
         Ok(())
     }
 
@@ -192,7 +217,11 @@ impl SyncTask for Populate {
         let root: ObjectId = context.dsl.root()?.id();
         let head = context.create_head(root, context.dsl.origin_snapshot())?;
         context.apply_settings(root, &self.root_properties)?;
-        context.format_head(head, ObjsetKind::Zfs, self.format.take())?;
+        let name = context.dsl.pool_name();
+        let plan = context.plan_encryption(name, None, &self.encryption)?;
+        let keys = plan.map(|plan| context.create_keys(root, head, &plan));
+        let format = self.format.take();
+        context.format_head(head, ObjsetKind::Zfs, keys.transpose()?, format)?;
         set_pool_properties(context, &self.properties)?;
         Self::store_auxiliary(context, keys::SPARES, &self.spares)?;
         Self::store_auxiliary(context, keys::CACHE_DEVICES, &self.cache_devices)?;

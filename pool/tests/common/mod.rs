@@ -4,7 +4,7 @@
 use cenote_base::RealEnv;
 use cenote_device::{Device, FileDevice, FileOptions, SystemOpener};
 use cenote_dsl::Stored;
-use cenote_dsl::write::{SetProperties, Setting};
+use cenote_dsl::write::{Encryption, SetProperties, Setting};
 use cenote_pool::{
     Actor, CreateRequest, ImportOptions, NewLeaf, NewVdev, Pool, PoolCandidate, SyncError,
     VdevShape, assemble, default_features,
@@ -67,6 +67,7 @@ impl Bench {
             comment: None,
             compatibility: None,
             root_properties: Vec::new(),
+            encryption: Encryption::Inherit,
             format: None,
             actor: Actor {
                 user: 0,
@@ -126,7 +127,7 @@ pub fn change(pool: &Pool, round: u64) -> Result<(), SyncError> {
 
 /// What [`change`] stored under this number.
 pub fn value_of(dataset: &cenote_dsl::Dataset, number: u64) -> Option<u64> {
-    let properties = dataset.own_properties().expect("readable");
+    let properties = dataset.directory().properties().expect("readable");
     match properties.get(&format!("cenote:{number}"))? {
         Stored::Text(text) => text.parse().ok(),
         Stored::Number(_) => None,

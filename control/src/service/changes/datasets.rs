@@ -214,6 +214,7 @@ fn creation(
         name,
         kind,
         properties: settings,
+        encryption: cenote_dsl::write::Encryption::Inherit,
         format: Some(format),
         created: None,
     })

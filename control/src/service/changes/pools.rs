@@ -70,6 +70,7 @@ impl Engine {
             comment: properties.comment,
             compatibility: properties.compatibility,
             root_properties: settings,
+            encryption: cenote_dsl::write::Encryption::Inherit,
             format: Some(format),
             actor: by.actor.clone(),
             command: Some(by.command.to_owned()),
