@@ -9,6 +9,7 @@ use cenote_io::ReadContext;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::{BlockPointer, DecodeError, ObjectType};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Steps of one search: a tree of 7 levels with true fill counts needs at most 1024 at each.
 const STEPS_MAX: u64 = 1 << 18;
@@ -231,8 +232,12 @@ impl Object {
             let (Some(shows), Some(dnode)) = (shows, dnode) else {
                 break None;
             };
-            let on_disk = self.committed(dnode);
-            let Some(found) = on_disk.next_block(BlockId(shows), Find::Data)? else {
+            let on_disk = self.committed(Arc::clone(&dnode));
+            let found = on_disk.next_block(BlockId(shows), Find::Data);
+            if found.is_err() && !is_committed(live, &dnode) {
+                continue;
+            }
+            let Some(found) = found? else {
                 break None;
             };
             if written.is_some_and(|written| written <= found.0) {
@@ -278,7 +283,11 @@ impl Object {
                 Place::Hole => return Ok(at),
                 Place::Contents(_) | Place::Pointer(_) => BlockId(at.0 + 1),
                 Place::Committed(dnode) => {
-                    let hole = self.committed(dnode).next_hole_block(at)?;
+                    let hole = self.committed(Arc::clone(&dnode)).next_hole_block(at);
+                    if hole.is_err() && !is_committed(live, &dnode) {
+                        continue;
+                    }
+                    let hole = hole?;
                     if hole <= at {
                         return Ok(at);
                     }
@@ -357,6 +366,13 @@ impl Object {
             pointer = entry_of(&indirect, entry & ((1 << fanout) - 1));
         }
     }
+}
+
+/// Whether the tree on disk is still that of `dnode`: if not, its blocks may be gone.
+fn is_committed(live: &LiveObject, dnode: &Arc<Dnode>) -> bool {
+    let state = live.read();
+    let committed = state.committed.as_ref();
+    committed.is_some_and(|committed| Arc::ptr_eq(committed, dnode))
 }
 
 /// Entry `index` of an indirect block; `index` is masked to the block's fanout.
