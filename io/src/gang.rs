@@ -1,8 +1,8 @@
 //! Gang blocks: blocks in pieces, because no contiguous space was left (format/2a 2, 1d.6).
 //!
 //! The leader points to a gang header that holds block pointers to members; a member may be a
-//! gang itself. The walk below is a loop with its own stack, and bounded: every header read is
-//! counted, and the members may not add up to more than the leader promises.
+//! gang itself. The walk below is a loop with its own stack, and bounded: every header is read
+//! once, all are counted, and the members may not add up to more than the leader promises.
 
 use crate::error::IoError;
 use crate::pipeline::Pipeline;
@@ -11,6 +11,7 @@ use cenote_codec::checksum::sha256;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::embedded_checksum::{gang_verifier, prepare, seal};
 use cenote_ondisk::{BlockPointer, ChecksumKind, Dva};
+use std::collections::HashSet;
 
 /// The classic header size; larger ones exist with the feature `dynamic_gang_header`.
 pub(crate) const HEADER_SIZE_CLASSIC: usize = 512;
@@ -19,6 +20,25 @@ const TRAILER_SIZE: usize = 40;
 const TRAILER_MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 /// 16 MiB in members of 512 bytes are 32768, below at most as many headers.
 const HEADERS_MAX: usize = 32_768;
+
+/// The headers of one gang, by the first address of each.
+///
+/// A header's checksum covers its place and not its parent, so that it can be its own member.
+#[derive(Default)]
+struct Headers(HashSet<[u64; 2]>);
+
+impl Headers {
+    /// Notes that `pointer`'s header is to be read; says what is wrong if it must not be.
+    fn enter(&mut self, pointer: &BlockPointer) -> Result<(), &'static str> {
+        if !self.0.insert([pointer.words[0], pointer.words[1]]) {
+            return Err("one of its headers is there twice");
+        }
+        match self.0.len() > HEADERS_MAX {
+            true => Err("more gang headers than the largest block can need"),
+            false => Ok(()),
+        }
+    }
+}
 
 /// Reads the stored bytes of a gang block by putting its members together.
 pub(crate) fn read(
@@ -33,9 +53,10 @@ pub(crate) fn read(
     };
     let size = usize::try_from(leader.physical_size()).expect("at most 32 MiB");
     let mut data = Vec::with_capacity(size);
+    let mut headers = Headers::default();
+    headers.enter(leader).map_err(bad)?;
     let mut stack = read_header(pipeline, leader, leader, bookmark)?;
     stack.reverse();
-    let mut headers = 1;
     while let Some(member) = stack.pop() {
         if member.is_hole() {
             continue;
@@ -47,10 +68,7 @@ pub(crate) fn read(
             return Err(bad("a member is an embedded block pointer"));
         }
         if member.is_gang() {
-            headers += 1;
-            if headers > HEADERS_MAX {
-                return Err(bad("more gang headers than the largest block can need"));
-            }
+            headers.enter(&member).map_err(bad)?;
             let members = read_header(pipeline, leader, &member, bookmark)?;
             stack.extend(members.into_iter().rev());
             continue;
@@ -75,23 +93,21 @@ pub(crate) fn parts(
     leader: &BlockPointer,
     bookmark: Bookmark,
 ) -> Result<Vec<BlockPointer>, IoError> {
+    let bad = |problem| IoError::BadGang {
+        bookmark,
+        pointer: Box::new(*leader),
+        problem,
+    };
+    let mut headers = Headers::default();
+    headers.enter(leader).map_err(bad)?;
     let mut parts = read_header(pipeline, leader, leader, bookmark)?;
     let mut next = 0;
-    let mut headers = 1;
     while let Some(part) = parts.get(next).copied() {
         next += 1;
         part.check()
             .map_err(|source| IoError::BadPointer { bookmark, source })?;
         if part.is_gang() {
-            headers += 1;
-            if headers > HEADERS_MAX {
-                let problem = "more gang headers than the largest block can need";
-                return Err(IoError::BadGang {
-                    bookmark,
-                    pointer: Box::new(*leader),
-                    problem,
-                });
-            }
+            headers.enter(&part).map_err(bad)?;
             parts.extend(read_header(pipeline, leader, &part, bookmark)?);
         }
     }
@@ -259,6 +275,27 @@ mod tests {
             header[480 + 8 * i..488 + 8 * i].copy_from_slice(&bytes(word));
         }
         (header, leader)
+    }
+
+    /// Headers that were members of themselves were read 32,768 times for each block pointer.
+    #[test]
+    fn a_header_is_entered_once() {
+        let mut headers = Headers::default();
+        let at = |offset| {
+            let mut pointer = BlockPointer::HOLE;
+            let dva = Dva::new(VdevId(0), offset, 512);
+            (pointer.words[0], pointer.words[1]) = (dva.word0, dva.word1);
+            pointer
+        };
+        assert!(headers.enter(&at(0x2000)).is_ok() && headers.enter(&at(0x4000)).is_ok());
+        assert_eq!(
+            headers.enter(&at(0x2000)),
+            Err("one of its headers is there twice")
+        );
+        for index in 2..HEADERS_MAX as u64 {
+            assert!(headers.enter(&at(0x10_0000 + 512 * index)).is_ok());
+        }
+        assert!(headers.enter(&at(0)).is_err(), "there is an end to it");
     }
 
     /// Reading 512 bytes first once charged a checksum error to each device that held a header
