@@ -35,6 +35,22 @@ fn smoke(kind: &str) -> Result<()> {
     Ok(())
 }
 
+/// Mutants that once took a reader more time than anybody has, or nearly: gangs and blocks of
+/// pointers that lead to themselves, and a tree of pointers that nowhere lead to data.
+#[test]
+fn traps_are_left_again() -> Result<()> {
+    for number in [31, 111, 127] {
+        let time = Duration::from_secs(60);
+        let summary = zoo::run_kind("quotas", SEED, number..number + 1, time)?;
+        ensure!(
+            summary.failures.is_empty(),
+            "mutant {number}: {:?}",
+            summary.failures
+        );
+    }
+    Ok(())
+}
+
 test_golden_pools! { smoke =>
     quotas "quotas", block_cloning "block-cloning", dedup_legacy "dedup-legacy",
     mirror_offline "mirror-offline", names_folding "names-folding", raidz1_3 "raidz1-3",

@@ -16,6 +16,7 @@ use crate::random::Random;
 use anyhow::Result;
 use cenote_codec::checksum::sha256;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::dnode::DNODE_CORE_SIZE;
 use cenote_ondisk::embedded_checksum::{gang_verifier, prepare, seal};
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType, wire};
 
@@ -46,13 +47,14 @@ impl Structure<'_> {
         let mut editor = self.editor();
         let mut description = None;
         for _ in 0..ATTEMPTS_MAX {
-            description = match random.below(7) {
+            description = match random.below(8) {
                 0 => self.leaf_chain(&mut editor, random),
                 1 => self.pointer_table(&mut editor, random),
                 2 => self.microzap_values(&mut editor, random),
                 3 => self.bad_list(&mut editor, random),
                 4 => self.deep_tree(&mut editor, random),
                 5 => self.endless_block(&mut editor, random)?,
+                6 => self.hollow_tree(&mut editor, random)?,
                 _ => self.endless_gang(&mut editor, random)?,
             };
             if description.is_some() {
@@ -242,16 +244,18 @@ impl Structure<'_> {
         let Ok(old) = BlockPointer::decode(&node[at..]) else {
             return Ok(None);
         };
-        let size = 1_u64 << (12 + random.below(6));
+        // As large as what was there: another size would be noticed at once.
+        let size = old.logical_size();
+        if size > 128 << 10 {
+            return Ok(None);
+        }
         let birth = old.logical_birth();
         let dva = editor.reserve(size, birth)?;
         let level = u64::from(old.level().0);
         let mut content = Vec::new();
         for entry in 0..size / BLOCK_POINTER_SIZE as u64 {
-            let below = match random.below(2) {
-                0 => level.saturating_sub(1),
-                _ => entry % (level + 1),
-            };
+            // At each level as many lead on as there is room for.
+            let below = entry % level.max(1);
             content.extend(unchecked(&old, dva, size, below).encode());
         }
         editor.fill(dva, content, birth);
@@ -259,6 +263,41 @@ impl Structure<'_> {
         editor.content(index)[at..at + BLOCK_POINTER_SIZE].copy_from_slice(&pointer);
         Ok(Some(format!(
             "{}: pointer at {at} leads to a block of {size} bytes that leads to itself",
+            self.name(index)
+        )))
+    }
+
+    /// A file with a tree of many levels, in which a few blocks lead to more places than anybody
+    /// can visit, and none to data.
+    fn hollow_tree(&self, editor: &mut Editor<'_>, random: &mut Random) -> Result<Option<String>> {
+        let Some((index, at, dnode)) = self.dnode_in(random) else {
+            return Ok(None);
+        };
+        let Some(old) = dnode.block_pointers.first().filter(|old| !old.is_hole()) else {
+            return Ok(None);
+        };
+        if dnode.object_type != ObjectType::PLAIN_FILE {
+            return Ok(None);
+        }
+        let size = dnode.indirect_block_size().min(128 << 10);
+        let birth = old.logical_birth();
+        let levels = 3 + random.below(4);
+        let mut content = vec![0; usize::try_from(size)?];
+        for level in 1..levels {
+            let dva = editor.reserve(size, birth)?;
+            let below = content.len() / BLOCK_POINTER_SIZE;
+            editor.fill(dva, content, birth);
+            let pointer = unchecked(old, dva, size, level).encode();
+            content = pointer.repeat(below);
+        }
+        let first = content[..BLOCK_POINTER_SIZE].to_vec();
+        let content = editor.content(index);
+        content[at + 2] = levels as u8;
+        put(content, at + 16, u64::MAX >> 20);
+        let place = at + DNODE_CORE_SIZE;
+        content[place..place + BLOCK_POINTER_SIZE].copy_from_slice(&first);
+        Ok(Some(format!(
+            "{}: dnode at {at} has {levels} levels of nothing",
             self.name(index)
         )))
     }
