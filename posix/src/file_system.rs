@@ -100,17 +100,21 @@ impl FileSystem {
                 let object = object.map_err(|error| ZnodeAbsent::from(error).0)?;
                 Znode::from_overlay(id, node, object)?
             }
-            None => {
-                let object = self
-                    .set
-                    .object(id)
-                    .map_err(|error| ZnodeAbsent::from(error).0)?;
-                // After the object: what its attributes need is in the tables by then.
-                Znode::read(object, self.tables().as_deref())?
-            }
+            None => match self.read_znode(id) {
+                // A new layout may have come between the two looks at the object.
+                Err(error) if error.is_damage() && self.is_writable() => self.read_znode(id)?,
+                read => read?,
+            },
         });
         self.znodes.insert_read(&znode, stamp);
         Ok(znode)
+    }
+
+    fn read_znode(&self, id: ObjectId) -> Result<Znode, PosixError> {
+        let object = self.set.object(id);
+        let object = object.map_err(|error| ZnodeAbsent::from(error).0)?;
+        // After the object: what its attributes need is in the tables by then.
+        Znode::read(object, self.tables().as_deref())
     }
 
     /// The znodes of several objects; what must be read for them is read in batches.

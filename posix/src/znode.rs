@@ -56,7 +56,14 @@ impl Znode {
         object: Object,
         tables: Option<&AttributeTables>,
     ) -> Result<Self, PosixError> {
-        let attributes = read_attributes(&object, tables)?;
+        let mut object = object;
+        let attributes = loop {
+            let attributes = read_attributes(&object, tables);
+            let Some(newer) = changed_since(&object)? else {
+                break attributes?;
+            };
+            object = newer;
+        };
         Self::new(object.id(), attributes, Some(object))
     }
 
@@ -202,6 +209,20 @@ impl Znode {
     }
 }
 
+/// The object as it is now, if its attributes may have changed while both of their parts were
+/// read: another thread would have to change it again and again for this to go on.
+fn changed_since(object: &Object) -> Result<Option<Object>, PosixError> {
+    let dnode = object.dnode();
+    if dnode.spill.is_none() || !object.set().is_writable() {
+        return Ok(None);
+    }
+    let newest = object.set().object(object.id());
+    let newest = newest.map_err(|error| ZnodeAbsent::from(error).0)?;
+    let now = newest.dnode();
+    let is_same = now.bonus == dnode.bonus && now.spill == dnode.spill;
+    Ok((!is_same).then_some(newest))
+}
+
 fn read_attributes(
     object: &Object,
     tables: Option<&AttributeTables>,
@@ -209,7 +230,9 @@ fn read_attributes(
     let malformed = |source| PosixError::from(object.malformed(source));
     let mut attributes =
         bonus_attributes(object.id(), object.dnode(), tables)?.map_err(malformed)?;
-    if object.dnode().bonus_type == ObjectType::SYSTEM_ATTRIBUTES
+    // A spill block that came since is not meant: it may contradict the bonus buffer.
+    if object.dnode().spill.is_some()
+        && object.dnode().bonus_type == ObjectType::SYSTEM_ATTRIBUTES
         && let (Some(tables), Some(spill)) = (tables, object.spill()?)
     {
         let taken = tables.take_buffer(&spill, &mut attributes);

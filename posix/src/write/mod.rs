@@ -98,6 +98,9 @@ pub enum SpaceRefusal {
 pub trait SpaceGuard: std::fmt::Debug + Send + Sync {
     /// Whether about so many bytes more may be written.
     fn check(&self, bytes: u64) -> Result<(), SpaceRefusal>;
+
+    /// The first name of more than 255 bytes is made, which needs a feature of the dataset.
+    fn use_long_names(&self) {}
 }
 
 /// What a writable file system needs from outside.

@@ -1,6 +1,7 @@
 //! Names: entries of directories, added and removed (format/3b 4).
 
 use super::create::{FLAGS_MODIFIED, exists};
+use super::delete_queue::FREED_AT_ONCE_MAX;
 use super::store::Changes;
 use crate::attributes::FLAG_PROJECT_INHERIT;
 use crate::directory::Target;
@@ -32,6 +33,9 @@ impl FileSystem {
     ) -> Result<(), PosixError> {
         let file_type = FileType::from_number(kind.type_bits());
         let value = DirEntry { object, file_type }.encode();
+        if let (true, Some(space)) = (name.len() > 255, &self.require_writer()?.space) {
+            space.use_long_names();
+        }
         let zap = self.set().zap(directory.id())?;
         Ok(zap.insert_u64(tx, name, value)?)
     }
@@ -215,7 +219,8 @@ impl FileSystem {
             true => 0,
             false => attributes.links.saturating_sub(1),
         };
-        if links == 0 && !self.is_held(file.id())? && attributes.is_simple() {
+        let is_simple = attributes.is_simple() && attributes.size <= FREED_AT_ONCE_MAX;
+        if links == 0 && is_simple && !self.is_held(file.id())? {
             self.set().free(tx, file.id())?;
             self.forget(file.id());
             return Ok(false);

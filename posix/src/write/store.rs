@@ -149,13 +149,10 @@ impl FileSystem {
         let dnode = object.dnode();
         let space = dnode.slots() * 512 - DNODE_OVERHEAD;
         let (bonus, spill) = self.lay_out(tx, values, space)?;
-        let had_spill = dnode.spill.is_some();
-        if spill.is_none() && had_spill {
-            object.set_spill(tx, None)?;
-        }
-        object.set_bonus(tx, ObjectType::SYSTEM_ATTRIBUTES, bonus)?;
-        if spill.is_some() {
-            object.set_spill(tx, spill)?;
+        let bonus_type = ObjectType::SYSTEM_ATTRIBUTES;
+        match spill.is_some() || dnode.spill.is_some() {
+            true => object.set_bonus_and_spill(tx, bonus_type, bonus, spill)?,
+            false => object.set_bonus(tx, bonus_type, bonus)?,
         }
         Ok(())
     }

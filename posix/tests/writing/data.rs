@@ -3,6 +3,7 @@
 use super::{World, check, contents, errno};
 use crate::pool::Random;
 use cenote_base::ObjectId;
+use cenote_posix::SeekTarget;
 use cenote_posix::write::{FallocateMode, WriteOptions};
 
 fn block_size(world: &World, id: ObjectId) -> u64 {
@@ -125,6 +126,33 @@ fn agrees_with_bytes() {
         let fs = world.reopened();
         assert!(contents(&fs, file) == model);
         check(&fs);
+    }
+}
+
+#[test]
+fn data_and_holes_are_found_before_and_after_the_sync() {
+    let world = World::new();
+    let file = world.file(world.root(), "f");
+    world.write(file, 100_000, b"x");
+    world.write(file, 300_000, b"y");
+    let seek = |fs: &cenote_posix::FileSystem, offset, target| {
+        let znode = fs.znode(file).expect("exists");
+        fs.seek(&znode, offset, target)
+            .map_err(|error| error.errno())
+    };
+    let again = world.reopened();
+    let block = 16 << 10;
+    world.write(file, 200_000, b"z");
+    for (fs, written) in [(&world.fs, true), (&again, false)] {
+        assert_eq!(seek(fs, 0, SeekTarget::Data), Ok(100_000 / block * block));
+        assert_eq!(
+            seek(fs, 100_000, SeekTarget::Hole),
+            Ok((100_000 / block + 1) * block)
+        );
+        let next = if written { 200_000 } else { 300_000 };
+        let found = seek(fs, 150_000, SeekTarget::Data);
+        assert_eq!(found, Ok(next / block * block));
+        assert_eq!(seek(fs, 300_001, SeekTarget::Data), Err(6));
     }
 }
 
