@@ -7,7 +7,7 @@ use cenote_base::{BlockId, Bookmark, Level, Txg};
 use cenote_cache::Block;
 use cenote_io::ReadContext;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
-use cenote_ondisk::{BlockPointer, DecodeError, ObjectType};
+use cenote_ondisk::{BlockPointer, DecodeError, Dnode, ObjectType};
 use std::collections::HashSet;
 use std::sync::Arc;
 
