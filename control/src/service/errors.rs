@@ -61,6 +61,9 @@ impl From<DslError> for ControlError {
             DslError::KeyNotLoaded { name } => ControlError::KeyUnloaded {
                 dataset: text(name),
             },
+            DslError::KeyRequired { name } => ControlError::KeyNotLoaded {
+                dataset: text(name),
+            },
             DslError::WrongKey { name } => ControlError::KeyIncorrect {
                 dataset: text(name),
             },

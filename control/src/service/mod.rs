@@ -13,6 +13,8 @@ mod changes;
 mod damage;
 mod dataset_properties;
 mod datasets;
+#[cfg(test)]
+mod encryption_tests;
 mod errors;
 mod events;
 mod fragmentation;

@@ -172,7 +172,7 @@ impl Imported {
         Some(())
     }
 
-    fn intent_log(&self, head: &Dataset) -> Option<IntentLogReport> {
+    pub(super) fn intent_log(&self, head: &Dataset) -> Option<IntentLogReport> {
         let set = head.object_set().ok()?;
         let log = IntentLog::open(&set).ok()??;
         let mut report = IntentLogReport {

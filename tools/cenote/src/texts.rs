@@ -1,8 +1,12 @@
 //! Refusals in OpenZFS's words (cli/contract-zfs.md 1, cli/contract-zpool.md 5).
 
-use cenote_control::model::{ControlError, Diagnosis, Fault, FeatureName, NameFault};
+use cenote_control::model::{
+    ControlError, Diagnosis, Fault, FeatureName, NameFault, PoolRow, PropertySelection, Request,
+    Response,
+};
 use jiff::tz::TimeZone;
 
+use crate::context::Context;
 use crate::format::date::{Form, date};
 
 /// `cannot open 'NAME': reason`.
@@ -217,6 +221,27 @@ pub fn check_new_pool_name(name: &str) -> Result<(), String> {
         (true, _) => Err("name is too long".to_owned()),
         (_, true) => Err("name is reserved".to_owned()),
         _ => Ok(()),
+    }
+}
+
+/// Why a change that this version does not make is not made: the pool may be read-only anyway.
+pub fn unavailable(pool: &str, context: &mut Context) -> String {
+    let request = Request::PoolList {
+        pools: vec![pool.to_owned()],
+        properties: PropertySelection::Named(vec!["readonly".to_owned()]),
+        vdevs: false,
+    };
+    let is_on = |row: &PoolRow| {
+        let mut properties = row.properties.iter();
+        let found = properties.find(|property| property.name == "readonly");
+        found.is_some_and(|property| property.value.text() == Some("on"))
+    };
+    match context.ask(request) {
+        Ok(Response::Pools { pools, .. }) if pools.iter().any(is_on) => {
+            let pool = pool.to_owned();
+            ControlError::PoolReadOnly { pool }.to_string()
+        }
+        _ => "this is not available in this version".to_owned(),
     }
 }
 

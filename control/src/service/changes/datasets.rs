@@ -1,15 +1,17 @@
 //! Datasets made, renamed and destroyed.
 
+use super::encryption::new_encryption;
 use super::properties::setting;
 use super::{By, of_change, run};
 use crate::model::{ControlError, MountOptions, NewDataset, NewVolume, Response};
 use crate::service::Engine;
 use crate::service::errors::parse_name;
 use crate::service::registry::Imported;
+use cenote_base::Env;
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{CreateDataset, DestroyDataset, Format, RenameDataset, Setting};
-use cenote_dsl::{DatasetName, DslError, Stored};
+use cenote_dsl::{DatasetName, Directory, DslError, Stored};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_posix::write::{FormatParams, PosixOwnerHook, format_new};
 use cenote_posix::{CaseSensitivity, NameRules, Timestamp};
@@ -42,16 +44,7 @@ impl Engine {
         if new.parents {
             self.create_parents(&imported, &name, by)?;
         }
-        let parent = name.parent();
-        let parent = parent.and_then(|parent| imported.dsl().dataset(&parent).ok());
-        if let Some(parent) = parent
-            && parent.directory().crypto_key()?.is_some()
-        {
-            return Err(ControlError::Unsupported {
-                what: "making a dataset below an encrypted one".to_owned(),
-            });
-        }
-        let task = creation(name.clone(), new, self.env.wall_clock())?;
+        let task = self.creation(&imported, name.clone(), new)?;
         if new.dry_run {
             return Ok(Response::Done);
         }
@@ -64,6 +57,20 @@ impl Engine {
             true => Ok(Response::Done),
             false => Ok(Response::Failures { failures, done }),
         }
+    }
+
+    /// The task that makes a dataset below what is there now.
+    fn creation(
+        &self,
+        imported: &Imported,
+        name: DatasetName,
+        new: &NewDataset,
+    ) -> Result<CreateDataset, ControlError> {
+        let parent = match name.parent() {
+            Some(parent) => imported.dsl().directory(&parent)?,
+            None => None,
+        };
+        creation(name, parent, new, self.env.as_ref())
     }
 
     fn create_parents(
@@ -85,11 +92,8 @@ impl Engine {
                 name: name.as_str().to_owned(),
                 ..NewDataset::default()
             };
-            run(
-                imported,
-                creation(name.clone(), &new, self.env.wall_clock())?,
-                by,
-            )?;
+            let task = self.creation(imported, name.clone(), &new)?;
+            run(imported, task, by)?;
             self.mount_below(imported, Some(&name), &MountOptions::default());
         }
         Ok(())
@@ -178,8 +182,9 @@ impl Engine {
 /// The task that makes a dataset.
 fn creation(
     name: DatasetName,
+    parent: Option<Arc<Directory>>,
     new: &NewDataset,
-    now: Duration,
+    env: &dyn Env,
 ) -> Result<CreateDataset, ControlError> {
     let kinds = match new.volume {
         Some(_) => Kinds::VOLUME,
@@ -191,11 +196,8 @@ fn creation(
     };
     let settings = new.properties.iter().map(|pair| setting(pair, purpose));
     let mut settings = settings.collect::<Result<Vec<_>, _>>()?;
-    if new.key.is_some() || take_number(&mut settings, "encryption").is_some_and(|n| n != 2) {
-        return Err(ControlError::Unsupported {
-            what: "making an encrypted dataset".to_owned(),
-        });
-    }
+    let secret = new.key.as_ref();
+    let encryption = new_encryption(&name, parent.as_deref(), &mut settings, secret, env)?;
     let (kind, format) = match new.volume {
         Some(volume) => {
             let format = volume_format(volume)?;
@@ -208,20 +210,23 @@ fn creation(
             }
             (ObjsetKind::Volume, format)
         }
-        None => (ObjsetKind::Zfs, file_system_format(&mut settings, now)?),
+        None => (
+            ObjsetKind::Zfs,
+            file_system_format(&mut settings, env.wall_clock())?,
+        ),
     };
     Ok(CreateDataset {
         name,
         kind,
         properties: settings,
-        encryption: cenote_dsl::write::Encryption::Inherit,
+        encryption,
         format: Some(format),
         created: None,
     })
 }
 
 /// Takes a number out of the settings: it is stored elsewhere.
-fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64> {
+pub(super) fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64> {
     let at = settings.iter().position(|setting| setting.name == name)?;
     match settings.remove(at).value {
         Some(Stored::Number(number)) => Some(number),

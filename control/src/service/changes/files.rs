@@ -82,9 +82,15 @@ impl OpenHeads {
 
 impl Imported {
     /// Whether a dataset's files can be changed.
+    ///
+    /// Not those of one whose intent log holds what a crash left: changes would come before what
+    /// the log has to say, and the log, once outdated, could never be replayed.
     pub(in crate::service) fn can_change(&self, dataset: &Dataset) -> Result<bool, ControlError> {
+        if !self.pool.is_writable() || dataset.is_snapshot() {
+            return Ok(false);
+        }
         let is_read_only = dataset.stored_number(Property::ReadOnly)? != 0;
-        Ok(self.pool.is_writable() && !dataset.is_snapshot() && !is_read_only)
+        Ok(!is_read_only && self.intent_log(dataset).is_none())
     }
 
     /// Lets open file systems go by the properties as they are now.

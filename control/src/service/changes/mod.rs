@@ -5,6 +5,7 @@
 
 mod datasets;
 mod devices;
+mod encryption;
 mod files;
 mod pools;
 mod properties;
@@ -79,9 +80,11 @@ impl Engine {
                 recursive,
                 received,
             } => self.inherit_property(&datasets, &property, (recursive, received), &by),
-            Change::ChangeKey { dataset, .. } => Err(ControlError::Unsupported {
-                what: format!("changing the key of '{dataset}'"),
-            }),
+            Change::ChangeKey {
+                dataset,
+                properties,
+                key,
+            } => self.change_key(&dataset, &properties, key.as_ref(), &by),
         }
     }
 }
@@ -156,6 +159,8 @@ pub(super) fn of_change(error: DslError) -> ControlError {
             reason: "cannot move encrypted child outside of its encryption root".to_owned(),
         },
         DslError::RootDataset { .. }
+        | DslError::KeyRequired { .. }
+        | DslError::KeyRefused { .. }
         | DslError::LimitReached { .. }
         | DslError::FeatureDisabled { .. }
         | DslError::Format { .. } => ControlError::BadValue {

@@ -1,11 +1,13 @@
 //! Pools made and destroyed.
 
 use super::datasets::file_system_format;
+use super::encryption::new_encryption;
 use super::properties::setting;
 use super::{By, of_change, of_sync};
 use crate::model::{ControlError, MountOptions, NewPool, Pair, Response};
 use crate::service::Engine;
 use crate::service::candidates::hostid;
+use crate::service::errors::parse_name;
 use crate::service::registry::Imported;
 use cenote_dsl::Stored;
 use cenote_dsl::property::parse::{Purpose, parse_size};
@@ -47,12 +49,9 @@ impl Engine {
         let settings = new.dataset_properties.iter();
         let settings = settings.map(|pair| setting(pair, purpose));
         let mut settings = settings.collect::<Result<Vec<_>, _>>()?;
-        let encryption = settings.iter().find(|setting| setting.name == "encryption");
-        if new.key.is_some() || encryption.is_some_and(|s| s.value != Some(Stored::Number(2))) {
-            return Err(ControlError::Unsupported {
-                what: "encrypting a pool's root dataset".to_owned(),
-            });
-        }
+        let root = parse_name(&new.name)?;
+        let env = self.env.as_ref();
+        let encryption = new_encryption(&root, None, &mut settings, new.key.as_ref(), env)?;
         self.check_mount_point(new)?;
         if new.dry_run {
             return Ok(Response::Done);
@@ -70,7 +69,7 @@ impl Engine {
             comment: properties.comment,
             compatibility: properties.compatibility,
             root_properties: settings,
-            encryption: cenote_dsl::write::Encryption::Inherit,
+            encryption,
             format: Some(format),
             actor: by.actor.clone(),
             command: Some(by.command.to_owned()),

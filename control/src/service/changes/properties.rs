@@ -1,5 +1,6 @@
 //! Setting and inheriting properties of datasets and pools.
 
+use super::encryption::check_location;
 use super::{By, run};
 use crate::model::{ControlError, Pair, Response};
 use crate::service::Engine;
@@ -91,6 +92,7 @@ impl Engine {
         }
         let settings = properties.iter().map(|pair| setting(pair, purpose));
         let settings = settings.collect::<Result<Vec<_>, _>>()?;
+        check_location(&dataset, &settings)?;
         self.apply(&name, settings, unmounted, by)
     }
 

@@ -120,6 +120,6 @@ fn without_pools_there_is_little_to_say() {
 fn whatever_would_write_says_that_the_pool_is_read_only() {
     check(
         include_str!("../../tests/reference/read-only.txt"),
-        &Canned::tank(),
+        &Canned::read_only_tank(),
     );
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use cenote_control::model::properties::{self, DATASET, POOL, PropertyInfo, Unit};
 use cenote_control::model::{
-    AllocationClass, Condition, ControlError, Dataset, DatasetKind, Depth, Hold, KindSet,
+    AllocationClass, Change, Condition, ControlError, Dataset, DatasetKind, Depth, Hold, KindSet,
     MountEntry, Part, PoolHealth, PoolRow, PoolStatus, Property, PropertySelection, Request,
     Response, Source, SpareUse, Value, Vdev, VdevKind, VdevTree,
 };
@@ -31,6 +31,42 @@ impl Canned {
             datasets: Vec::new(),
             holds: Vec::new(),
             mounts: Vec::new(),
+        }
+    }
+
+    /// The same pool, imported read-only.
+    pub fn read_only_tank() -> Self {
+        let mut canned = Self::tank();
+        for property in &mut canned.pools[0].properties {
+            if property.name == "readonly" {
+                property.value = "on".into();
+            }
+        }
+        canned
+    }
+
+    /// What a pool that is imported read-only answers to a change.
+    fn change(&self, change: Change) -> Result<Response, CallError> {
+        let pool = "tank".to_owned();
+        let refused = ControlError::PoolReadOnly { pool };
+        let known = |name: &String| self.datasets.iter().any(|row| row.name == *name);
+        match change {
+            Change::CreateDataset(new) if !new.name.starts_with("tank/") => {
+                let pool = new.name.split('/').next().unwrap_or_default().to_owned();
+                Err(ControlError::NoSuchPool { pool }.into())
+            }
+            Change::SetProperties { datasets, .. } | Change::InheritProperty { datasets, .. } => {
+                let reason = |dataset: String| match known(&dataset) {
+                    true => (dataset, refused.clone()),
+                    false => (dataset.clone(), ControlError::NoSuchDataset { dataset }),
+                };
+                let failures = datasets.into_iter().map(reason).collect();
+                Ok(Response::Failures { failures, done: 0 })
+            }
+            Change::RenameDataset { from, .. } if !known(&from) => {
+                Err(ControlError::NoSuchDataset { dataset: from }.into())
+            }
+            _ => Err(refused.into()),
         }
     }
 
@@ -341,6 +377,7 @@ impl Daemon for Canned {
             | Request::Unmount {
                 target: dataset, ..
             } => no_dataset(dataset),
+            Request::Change { change, .. } => self.change(change),
             Request::Export { pool, .. } | Request::History { pool } => {
                 Err(ControlError::NoSuchPool { pool }.into())
             }

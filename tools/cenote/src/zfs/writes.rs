@@ -1,11 +1,12 @@
 //! The subcommands that change datasets: recognised, their operands looked up, and refused.
 
-use cenote_control::model::{ControlError, Depth, KindSet, PropertySelection};
+use cenote_control::model::{Depth, KindSet, PropertySelection};
 
 use super::change;
 use super::select::{self, Selection};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, Parsed};
+use crate::texts::unavailable;
 use crate::zpool::command_line;
 
 /// One subcommand: its options and what is said when operands are missing.
@@ -142,7 +143,7 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
         "share" | "unshare" | "wait" => quiet(command, &parsed, context),
         "hold" | "release" => {
             require(&parsed.operands[1..], context)?;
-            refuse(&format!("cannot {command}"))
+            refuse(&format!("cannot {command}"), &parsed.operands[1], context)
         }
         "change-key" => {
             let command = command_line("zfs change-key", arguments);
@@ -176,7 +177,7 @@ fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcom
     if !needed.starts_with(['@', '#']) {
         require(std::slice::from_ref(needed), context)?;
     }
-    refuse(&what)
+    refuse(&what, needed, context)
 }
 
 /// `#b` is short for a bookmark of the source's dataset.
@@ -190,13 +191,10 @@ fn bookmark(source: &str, name: &str) -> String {
     }
 }
 
-fn read_only() -> String {
-    let pool = String::new();
-    ControlError::PoolReadOnly { pool }.to_string()
-}
-
-fn refuse(what: &str) -> Outcome {
-    failed(format!("{what}: {}", read_only()))
+fn refuse(what: &str, name: &str, context: &mut Context) -> Outcome {
+    let pool = name.split(['/', '@', '#']).next().unwrap_or_default();
+    let reason = unavailable(pool, context);
+    failed(format!("{what}: {reason}"))
 }
 
 /// Complains about names that do not exist, as the reference does before anything else.
@@ -220,11 +218,15 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
     let name = &parsed.operands[0];
     if let Some((dataset, _)) = name.split_once('@') {
         require(&[dataset.to_owned()], context)?;
-        return refuse("cannot destroy snapshots");
+        return refuse("cannot destroy snapshots", dataset, context);
     }
     if let Some((dataset, _)) = name.split_once('#') {
         require(&[dataset.to_owned()], context)?;
-        return refuse(&format!("cannot destroy bookmark '{name}'"));
+        return refuse(
+            &format!("cannot destroy bookmark '{name}'"),
+            dataset,
+            context,
+        );
     }
     let command = command_line("zfs destroy", arguments);
     change::destroy(name, parsed, command, context)
@@ -242,7 +244,8 @@ fn snapshot(names: &[String], context: &mut Context) -> Outcome {
             return usage("");
         }
     }
-    refuse("cannot create snapshots ")
+    let first = names.first().map(String::as_str).unwrap_or_default();
+    refuse("cannot create snapshots ", first, context)
 }
 
 fn send(parsed: &Parsed, context: &mut Context) -> Outcome {
@@ -269,9 +272,9 @@ fn receive(parsed: &Parsed, context: &mut Context) -> Outcome {
     let target = &parsed.operands[0];
     if parsed.has("A") {
         require(std::slice::from_ref(target), context)?;
-        return refuse(&format!("cannot destroy '{target}'"));
+        return refuse(&format!("cannot destroy '{target}'"), target, context);
     }
-    refuse("cannot receive new filesystem stream")
+    refuse("cannot receive new filesystem stream", target, context)
 }
 
 fn upgrade(parsed: &Parsed, context: &mut Context) -> Outcome {
@@ -294,7 +297,7 @@ fn upgrade(parsed: &Parsed, context: &mut Context) -> Outcome {
     }
     if let Some(name) = parsed.operands.first() {
         require(std::slice::from_ref(name), context)?;
-        return refuse(&format!("cannot upgrade '{name}'"));
+        return refuse(&format!("cannot upgrade '{name}'"), name, context);
     }
     context.line("This system is currently running ZFS filesystem version 5.\n");
     context.line("All filesystems are formatted with the current version.");

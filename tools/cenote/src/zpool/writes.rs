@@ -1,10 +1,10 @@
 //! The subcommands that change pools: recognised, checked as far as names go, and refused.
 
-use cenote_control::model::{ControlError, PropertySelection, Request, Response};
+use cenote_control::model::{PropertySelection, Request, Response};
 
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::getopt::{Grammar, OptionError};
-use crate::texts::{cannot_open, check_pool_name, with_context};
+use crate::getopt::Grammar;
+use crate::texts::{cannot_open, check_pool_name, unavailable, with_context};
 
 /// One subcommand: its options, the operands it needs, and how a refusal begins.
 struct Write {
@@ -167,7 +167,8 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
     };
     let what = write.context.replace("POOL", &pool);
     let what = what.replace("DEV", &device).replace("NEW", &new);
-    context.complain(&format!("{what}: {}", ControlError::PoolReadOnly { pool }));
+    let reason = unavailable(&pool, context);
+    context.complain(&format!("{what}: {reason}"));
     Err(Stop::Code(write.code))
 }
 
@@ -232,8 +233,8 @@ fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
         if let Err(text) = require_pool(pool, context) {
             return failed(text);
         }
-        let error = ControlError::PoolReadOnly { pool: pool.clone() };
-        return failed(format!("cannot upgrade '{pool}': {error}"));
+        let reason = unavailable(pool, context);
+        return failed(format!("cannot upgrade '{pool}': {reason}"));
     }
     context.line("This system supports ZFS pool feature flags.\n");
     if parsed.has("v") {

@@ -48,7 +48,10 @@ pub fn config(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failur
     let found = pool.dsl().object_directory().object(directory_keys::CONFIG);
     let object = found.map_err(failed("the object directory"))?;
     let mut members = Members::new();
-    members.put("uberblock", uberblock_node(&pool.uberblock(), &Clock::new()));
+    members.put(
+        "uberblock",
+        uberblock_node(&pool.uberblock(), &Clock::new()),
+    );
     if let Some(object) = object {
         let list = packed_list(pool.mos(), object);
         let list = list.map_err(failed(format!("object {object}, the configuration")))?;
