@@ -2,7 +2,7 @@
 
 use crate::accounting::OwnerHook;
 use crate::error::DmuError;
-use crate::live::{DirtySpill, GENERATION_BYTES, LiveObject, LiveSet, lock};
+use crate::live::{DirtySpill, GENERATION_BYTES, LiveObject, LiveSet, Numbers, lock};
 use crate::object::Object;
 use crate::object_set::{Committed, OBJECT_ID_MAX, ObjectSet, SpecialObject};
 use crate::txg::{Transaction, TxgGate};
@@ -14,7 +14,7 @@ use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX};
 use cenote_ondisk::objset::{INTENT_LOG_HEADER_SIZE, OBJSET_SIZE, ObjsetKind};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 /// Bytes of a block of dnodes (format/2b 2).
 const DNODE_BLOCK_SIZE: u64 = 16 << 10;
@@ -298,34 +298,29 @@ impl ObjectSet {
         Ok(taken)
     }
 
-    /// Takes the slots behind an object's dnode when that grows.
+    /// Takes the slots behind an object's dnode when that grows. Nobody else gets any while the
+    /// caller, who notes it in the dnode, holds what is returned.
     pub(crate) fn reserve_slots(
         self: &Arc<Self>,
         id: ObjectId,
         now: usize,
         slots: usize,
-    ) -> Result<(), DmuError> {
+    ) -> Result<MutexGuard<'_, Numbers>, DmuError> {
         let live = self.live_or_refuse()?;
         let mut numbers = lock(&live.numbers);
         let per_block = self.slots_per_block();
         let (block, slot) = (id.0 / per_block, id.0 % per_block);
         let slot = usize::try_from(slot).expect("at most 2^15");
-        let mut taken = match numbers.block {
-            Some(current) if current == block => std::mem::take(&mut numbers.taken),
-            _ => self.taken_slots(block)?,
-        };
+        let mut taken = self.taken_slots(block)?;
         let wanted = slot + now..slot + slots;
-        let is_free = wanted.end <= taken.len() && taken[wanted.clone()].iter().all(|bit| !bit);
-        if is_free {
-            taken[wanted].fill(true);
+        if wanted.end > taken.len() || taken[wanted.clone()].contains(&true) {
+            return Err(self.bad_new(id, "the slots behind its dnode are taken"));
         }
+        taken[wanted].fill(true);
         if numbers.block == Some(block) {
             numbers.taken = taken;
         }
-        match is_free {
-            true => Ok(()),
-            false => Err(self.bad_new(id, "the slots behind its dnode are taken")),
-        }
+        Ok(numbers)
     }
 
     /// Makes the object `id`, which must be free. A number freed in the same transaction group
@@ -358,16 +353,14 @@ impl ObjectSet {
             return Err(self.bad_new(id, "the object exists"));
         }
         let slot = usize::try_from(slot).expect("at most 2^15");
-        let taken = match numbers.block {
-            Some(current) if current == block => numbers.taken.clone(),
-            _ => self.taken_slots(block)?,
-        };
+        let mut taken = self.taken_slots(block)?;
         let end = slot + new.slots;
         if taken[slot + slots_before.min(new.slots)..end].contains(&true) {
             return Err(self.bad_new(id, "its slots are taken"));
         }
+        taken[slot..end].fill(true);
         if numbers.block == Some(block) {
-            numbers.taken[slot..end].fill(true);
+            numbers.taken = taken;
         }
         self.insert(tx, id, &new)
     }

@@ -488,9 +488,10 @@ impl Object {
             return Err(self.bad_change("a dnode has 1 to 32 slots"));
         }
         let now = self.newest_dnode().slots();
-        if slots > now {
-            self.set().reserve_slots(self.id(), now, slots)?;
-        }
+        let _numbers = match slots > now {
+            true => Some(self.set().reserve_slots(self.id(), now, slots)?),
+            false => None,
+        };
         self.change_dnode(tx, |dnode, _| {
             let pointers = dnode.block_pointers.len();
             if dnode.bonus.len() > bonus_capacity(slots, pointers, dnode.spill.is_some()) {

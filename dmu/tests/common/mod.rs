@@ -41,6 +41,8 @@ struct Space {
     reusable: BTreeMap<u64, Vec<u64>>,
     /// Given up in this group.
     freed: Vec<(u64, u64)>,
+    /// Blocks that were not written for the set.
+    adopted: Vec<BlockPointer>,
 }
 
 /// How blocks get to the device.
@@ -188,6 +190,11 @@ impl TestPool {
         }
     }
 
+    /// The clones that were told of.
+    pub fn adopted(&self) -> Vec<BlockPointer> {
+        self.space.lock().expect("no panic").adopted.clone()
+    }
+
     /// The blocks in use: size by offset.
     pub fn in_use(&self) -> BTreeMap<u64, u64> {
         self.space.lock().expect("no panic").in_use.clone()
@@ -231,6 +238,10 @@ impl BlockSink for TestPool {
         }
         let pass = self.pass.load(Ordering::Relaxed);
         self.cache.pipeline().write(txg, pass, requests)
+    }
+
+    fn adopt(&self, _txg: Txg, pointer: &BlockPointer) {
+        self.space.lock().expect("no panic").adopted.push(*pointer);
     }
 
     fn free(&self, _txg: Txg, pointer: &BlockPointer) {
