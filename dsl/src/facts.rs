@@ -15,6 +15,8 @@ pub struct SpaceFacts {
     pub embedded_log: u64,
     /// Held by the checkpoint.
     pub checkpoint: u64,
+    /// Freed, and to be used again only after later transaction groups.
+    pub deferred: u64,
 }
 
 /// The ratio by which a vdev's allocated sectors count, by top-level vdev: 512 for mirrors and

@@ -37,6 +37,7 @@ impl Dsl {
             .saturating_add(saved);
         let held = space
             .checkpoint
+            .saturating_add(space.deferred)
             .saturating_add(self.deferred_bytes()?)
             .saturating_add(slop(space.normal, space.embedded_log));
         Ok(total.saturating_sub(held))

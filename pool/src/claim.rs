@@ -11,6 +11,7 @@ use crate::error::ImportError;
 use crate::pool::Pool;
 use cenote_base::{ObjectId, ObjsetId, Txg};
 use cenote_dmu::{ObjectSet, TxCost, TxgGate};
+use cenote_dsl::DslError;
 use cenote_intent_log::IntentLog;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::intent_log::IntentLogHeader;
@@ -52,7 +53,13 @@ pub(crate) fn claim_logs(
     }
     for Claimed { dataset, header } in claimed {
         let dataset = pool.dsl().dataset_of(dataset)?;
-        let head = pool.dsl().open_for_writing(&dataset, gate)?;
+        let head = pool.dsl().open_for_writing(&dataset, gate);
+        let head = head.map_err(|error| match error {
+            DslError::KeyNotLoaded { name } => refusal(format!(
+                "{name} has an intent log that was not replayed, and its key is not loaded"
+            )),
+            error => error.into(),
+        })?;
         let tx = gate.begin(TxCost::default())?;
         head.set().set_intent_log_header(&tx, header.encode())?;
     }

@@ -14,6 +14,7 @@ use crate::sync::{LiveConfig, Parts, Recorder, Syncer};
 use cenote_base::{Guid, Txg};
 use cenote_device::Device;
 use cenote_dmu::{ObjectSet, TxgGate};
+use cenote_dsl::Stored;
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::pool_config::PoolState;
 use std::collections::HashMap;
@@ -83,6 +84,12 @@ fn check_features(pool: &Pool) -> Result<(), ImportError> {
         return Err(refusal(format!(
             "features are in use that are only read: {list}"
         )));
+    }
+    let multihost = pool.dsl().pool_properties()?;
+    if multihost.get("multihost") == Some(&Stored::Number(1)) {
+        return Err(refusal(
+            "the property multihost is on, and no heartbeats are written",
+        ));
     }
     let expanding = pool
         .vdev_tree()

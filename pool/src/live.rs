@@ -8,9 +8,6 @@ use cenote_dsl::write::SyncTask;
 use cenote_ondisk::pool_config::PoolState;
 use std::sync::Arc;
 
-/// Groups after which nothing that was freed waits any more.
-const SETTLING_GROUPS: usize = 3;
-
 fn read_only() -> SyncError {
     let cause = "it is open for reading only".to_owned();
     SyncError::Stopped { cause }
@@ -81,10 +78,6 @@ impl Pool {
         let Some(syncer) = self.syncer() else {
             return Ok(());
         };
-        // What was freed is free for whoever comes next, but nothing on disk says so.
-        for _ in 0..SETTLING_GROUPS {
-            self.sync()?;
-        }
         {
             let mut config = syncer.config();
             config.config.state = state;

@@ -26,6 +26,8 @@ pub struct VdevSpace {
     pub allocated: u64,
     /// Of that, what only the checkpoint still needs.
     pub checkpoint: u64,
+    /// Not allocated, but to be used again only after later transaction groups.
+    pub deferred: u64,
 }
 
 /// An open pool, read-only.
@@ -85,6 +87,7 @@ impl Pool {
             size: space::size(&vdevs, vdev),
             allocated: allocated.get(&vdev.vdev).copied().unwrap_or(0),
             checkpoint: checkpoint.get(&vdev.vdev).copied().unwrap_or(0),
+            deferred: 0,
         };
         let space: BTreeMap<VdevId, VdevSpace> =
             metaslabs.iter().map(|vdev| (vdev.vdev, of(vdev))).collect();
@@ -284,6 +287,7 @@ pub(crate) fn space_facts(vdevs: &Vdevs, space: &BTreeMap<VdevId, VdevSpace>) ->
         let ratio = ratio_of(vdevs, *id);
         let deflated = |bytes: u64| (bytes >> 9).saturating_mul(ratio);
         facts.checkpoint += deflated(space.checkpoint);
+        facts.deferred += deflated(space.deferred);
         match vdevs.class(*id).unwrap_or_default() {
             AllocationClass::Normal => facts.normal += deflated(space.size),
             AllocationClass::Special => facts.special_allocated += deflated(space.allocated),

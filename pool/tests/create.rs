@@ -25,6 +25,27 @@ fn one_file() {
 }
 
 #[test]
+fn spares_and_caches() {
+    let mut bench = Bench::new("extras");
+    let vdev = bench.vdev(VdevShape::Mirror, Normal, 2);
+    let mut request = bench.request(vec![vdev]);
+    request.spares.push(bench.leaf(128));
+    request.cache_devices.push(bench.leaf(128));
+    request.comment = Some("a remark".to_owned());
+    let env = std::sync::Arc::new(cenote_base::RealEnv::new());
+    let pool = cenote_pool::create(request, &common::options(), env).expect("created");
+    for round in 0..20 {
+        common::change(&pool, round).expect("written");
+    }
+    let guid = pool.reguid(None).expect("changed");
+    assert_eq!(pool.guid(), guid);
+    pool.set_comment("another").expect("changed");
+    pool.export().expect("written");
+    drop(pool);
+    bench.check();
+}
+
+#[test]
 fn layouts() {
     let raidz = |parity| VdevShape::Raidz { parity };
     let draid = VdevShape::Draid {

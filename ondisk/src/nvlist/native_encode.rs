@@ -58,7 +58,10 @@ pub(super) fn encode(list: &NvList) -> Vec<u8> {
                 let mut stub = vec![0; LIST_STUB];
                 stub[4..8].copy_from_slice(&inner.flags.to_le_bytes());
                 put_pair(&mut out, name, code::NVLIST, 1, &stub);
-                frames.push(Frame { list: inner, next: 0 });
+                frames.push(Frame {
+                    list: inner,
+                    next: 0,
+                });
             }
             _ => {}
         }

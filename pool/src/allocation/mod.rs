@@ -34,6 +34,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// neighbours join to large writes.
 const TURN_BYTES: u64 = 1 << 20;
 
+/// Freed space that waits is hurried once it is more than this part of what is free.
+const WAITING_SHARE: u64 = 64;
+
 /// Whose turn it is in a class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rotor {
@@ -157,9 +160,20 @@ impl Space {
         top.load(index, &self.reader())
     }
 
-    /// Bytes that wait for later txgs until they can be used.
-    pub fn deferred(&self) -> u64 {
-        self.tops().iter().map(|top| lock(top).deferred()).sum()
+    /// Whether so much waits for later txgs that it should not have to wait long.
+    pub fn is_waiting(&self) -> bool {
+        let of = |top: &Arc<Mutex<TopSpace>>| {
+            let top = lock(top);
+            (top.deferred(), top.available())
+        };
+        let all = self
+            .tops()
+            .iter()
+            .map(of)
+            .fold((0_u64, 0_u64), |sum, (deferred, available)| {
+                (sum.0 + deferred, sum.1 + available)
+            });
+        all.0 > all.1 / WAITING_SHARE
     }
 
     /// Marks a block's space as allocated that something on disk refers to.
@@ -240,6 +254,7 @@ impl Space {
                 size: top.size(),
                 allocated: top.allocated(),
                 checkpoint: top.checkpoint_bytes,
+                deferred: top.deferred(),
             };
             (top.vdev, space)
         });

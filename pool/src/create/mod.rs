@@ -306,15 +306,11 @@ fn bare_pool(
     options: &ImportOptions,
     env: &Arc<dyn Env>,
 ) -> Result<Arc<Syncer>, CreateError> {
-    let memory = Arc::clone(&options.buffers.reads);
-    let pipeline = Arc::new(Pipeline::new(Arc::clone(vdevs), memory));
     let mut salt = [0; 32];
     env.fill_random(&mut salt)
         .map_err(CreateError::Randomness)?;
-    pipeline.set_salt(salt);
-    let workers = Arc::new(Workers::new(crate::import::WORKER_THREADS));
-    let limits = CacheLimits::of_total(options.cache_bytes);
-    let cache = Arc::new(BlockCache::new(Arc::clone(&pipeline), workers, limits));
+    let cache = empty_cache(vdevs, options, salt);
+    let pipeline = Arc::clone(cache.pipeline());
     let params = CreateParams { flags: 0 };
     let mos = ObjectSet::create(cache, ObjsetId::MOS, ObjsetKind::Meta, None, None, params);
     let tx = Transaction::syncing(TXG_INITIAL);
@@ -369,6 +365,16 @@ fn bare_pool(
         uberblock: first_uberblock(),
         checkpoint_txg: Txg(0),
     }))
+}
+
+/// The layers between vdevs that hold nothing yet and object sets.
+fn empty_cache(vdevs: &Arc<Vdevs>, options: &ImportOptions, salt: [u8; 32]) -> Arc<BlockCache> {
+    let memory = Arc::clone(&options.buffers.reads);
+    let pipeline = Arc::new(Pipeline::new(Arc::clone(vdevs), memory));
+    pipeline.set_salt(salt);
+    let workers = Arc::new(Workers::new(crate::import::WORKER_THREADS));
+    let limits = CacheLimits::of_total(options.cache_bytes);
+    Arc::new(BlockCache::new(pipeline, workers, limits))
 }
 
 /// Gives all vdevs of a new pool their ZAPs.
