@@ -5,7 +5,7 @@ use crate::flight::Flights;
 use cenote_base::Bookmark;
 use cenote_device::BlockBuffer;
 use cenote_io::{IoError, ObjsetKeys, Pipeline, ReadContext, Workers};
-use cenote_ondisk::{BlockPointer, CompressionKind};
+use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
 
 /// A block's logical contents in little-endian form.
