@@ -99,11 +99,8 @@ pub(super) struct Inherited {
 
 /// Cuts a default list by the `mode` asked for; `None` if the bytes are no such list.
 pub(super) fn inherit(default: &[u8], mode: u64) -> Option<Inherited> {
-    let (version, entries) = default.split_at_checked(4)?;
-    let version = u32::from_le_bytes(version.try_into().ok()?);
-    if version != VERSION || !entries.len().is_multiple_of(8) || entries.is_empty() {
-        return None;
-    }
+    mode_of(default)?;
+    let entries = &default[4..];
     let tag = |entry: &[u8]| u16::from_le_bytes([entry[0], entry[1]]);
     let has_mask = entries.chunks_exact(8).any(|entry| tag(entry) == TAG_MASK);
     let mut access = default.to_vec();

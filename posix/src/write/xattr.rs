@@ -18,7 +18,7 @@ use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::Transaction;
 use cenote_ondisk::system_attributes::Attribute;
-use cenote_ondisk::{NvList, NvValue};
+use cenote_ondisk::{NvList, NvValue, ObjectType};
 
 /// The largest value in the list.
 const LIST_VALUE_MAX: usize = 32 << 10;
@@ -63,6 +63,10 @@ impl FileSystem {
         self.check_quotas_of(file.attributes())?;
         let tx = writer.begin(value.len() as u64 * 2)?;
         let mut changes = Changes::new().time(Attribute::Ctime, writer.now());
+        let is_directory = file.kind() == FileKind::Directory;
+        if name == POSIX_ACL_DEFAULT && (!is_directory || mode_of(value).is_none()) {
+            return Err(PosixError::InvalidValue);
+        }
         if name == POSIX_ACL_ACCESS {
             let Some((permissions, is_minimal)) = mode_of(value) else {
                 return Err(PosixError::InvalidValue);
@@ -118,7 +122,8 @@ impl FileSystem {
         let settings = self.write_settings()?;
         let in_list = settings.xattrs == XattrStorage::SystemAttributes
             && value.len() <= LIST_VALUE_MAX
-            && self.tables().is_some();
+            // Legacy znodes have no place for a list, in file systems of any version.
+            && self.newest(file.id())?.dnode().bonus_type == ObjectType::SYSTEM_ATTRIBUTES;
         let before = file.xattr_list()?;
         let mut list = before.clone().unwrap_or_default();
         for stored in stored_names(name) {

@@ -1,6 +1,8 @@
 //! Attributes: modes, owners, times, extended attributes, lists, quotas.
 
 use super::{World, check, errno, settings};
+use cenote_dmu::{NewObject, TxCost};
+use cenote_ondisk::ObjectType;
 use cenote_posix::write::{
     FormatParams, NewFile, SetAttributes, SetXattr, WriteOptions, WriteSettings, XattrStorage,
 };
@@ -244,4 +246,47 @@ fn quotas_hold() {
     let again = world.reopened();
     assert!(again.master().quotas(AccountKind::User).space.is_some());
     check(&again);
+}
+
+/// File systems that were upgraded have files with the fixed structure of before.
+#[test]
+fn legacy_znodes_are_changed_in_place() {
+    let world = World::new();
+    let (fs, root) = (&world.fs, world.root());
+    let mut bonus = vec![0; 264];
+    let mut put = |at: usize, word: u64| bonus[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    for (at, word) in [(64, 4), (72, 0o100_600), (88, root.0), (96, 1), (120, 4)] {
+        put(at, word);
+    }
+    bonus[188] = 1;
+    let tx = world.gate.begin(TxCost::default()).expect("begins");
+    let new = NewObject::new(ObjectType::PLAIN_FILE, 512).with_bonus(ObjectType::ZNODE, bonus);
+    let file = world.set.allocate(&tx, new).expect("allocates").id();
+    let zap = world.set.zap(root).expect("opens");
+    zap.insert_u64(&tx, "old", 8 << 60 | file.0).expect("new");
+    drop(tx);
+    world.file(root, "counts the entry");
+    world.write(file, 0, &[5; 3000]);
+    let set = SetAttributes {
+        mode: Some(0o640),
+        uid: Some(7),
+        ..SetAttributes::default()
+    };
+    fs.set_attributes(file, &set).expect("sets");
+    fs.set_xattr(file, b"user.a", b"1", SetXattr::Any)
+        .expect("sets");
+    let project = SetAttributes {
+        project: Some(1),
+        ..SetAttributes::default()
+    };
+    assert_eq!(errno(fs.set_attributes(file, &project)), 95);
+    let again = world.reopened();
+    let znode = again.znode(file).expect("exists");
+    let attributes = znode.attributes();
+    assert_eq!((attributes.mode, attributes.uid.0), (0o100_640, 7));
+    assert_eq!(attributes.size, 3000);
+    assert_eq!(again.acl_text(&znode).expect("valid").len(), 3);
+    assert_eq!(again.require_xattr(&znode, b"user.a").expect("there"), b"1");
+    let dnode = znode.object().expect("on disk").dnode();
+    assert_eq!(dnode.bonus_type, ObjectType::ZNODE);
 }
