@@ -15,6 +15,16 @@ pub fn zoo(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "zoo", arguments)
 }
 
+/// Makes random operations on a mount and in memory.
+pub fn model(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "model", arguments)
+}
+
+/// Has Cenote and OpenZFS write to one pool in turns.
+pub fn pingpong(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "pingpong", arguments)
+}
+
 /// Runs a measurement: the program `NAME-bench` of the bench package.
 pub fn bench(arguments: &[String]) -> Result<bool> {
     let names = bench_names()?;
@@ -37,7 +47,7 @@ fn bench_names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Runs program `name` of `package`, optimised: all three walk a lot of data.
+/// Runs program `name` of `package`, optimised: all of them walk a lot of data.
 fn run_program(package: &str, name: &str, arguments: &[String]) -> Result<bool> {
     let mut command = workspace::cargo();
     command.args([

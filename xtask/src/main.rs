@@ -20,6 +20,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   golden [KIND...]            compare pools made by OpenZFS with what Cenote reads from them
   zoo [--from N] [--mutants N] [--seed S] [--keep] [KIND...]
                               damaged pools: no panic, no hang, no unbounded memory
+  model [SEED] [--operations N] [--reopen N]
+                              random operations on a mount, beside a model in memory
+  pingpong [SEED] [--rounds N] Cenote and OpenZFS take turns to write to one pool
   fuzz NAME|all [--minutes N] [--input FILE]
                               fuzz targets, one per decoder, or one input again
   bench NAME [ARGUMENT...]    measurements beside the machine's ceiling and the rival
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
         "tidy" => ci::tidy(),
         "golden" => delegate::golden(rest),
         "zoo" => delegate::zoo(rest),
+        "model" => delegate::model(rest),
+        "pingpong" => delegate::pingpong(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => delegate::bench(rest),
         "help" | "-h" | "--help" => {

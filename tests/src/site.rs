@@ -1,0 +1,269 @@
+//! A pool of its own to write to: devices on files, a daemon, mounts, and OpenZFS as the judge.
+//!
+//! A [`Site`] is used as a person would use a machine: `zpool` and `zfs` by their command lines,
+//! files by system calls below its root. The daemon is a child, so that it can be killed.
+
+use crate::golden;
+use crate::manifest::Entries;
+use crate::mounted;
+use crate::program::{Cenote, Outcome};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take until it listens.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often an export that finds a mount busy is tried again; see [`crate::pool::unmount`].
+const BUSY_TRIES: usize = 40;
+
+/// Devices and pool configurations by name, as words of `zpool create`; `N` stands for the
+/// number of a file.
+const LAYOUTS: [(&str, &str); 6] = [
+    ("single", "0"),
+    ("mirror", "mirror 0 1"),
+    ("raidz1", "raidz1 0 1 2"),
+    ("raidz2", "raidz2 0 1 2 3"),
+    ("stripe", "0 mirror 1 2"),
+    ("classes", "raidz2 0 1 2 3 special mirror 4 5 log 6"),
+];
+
+/// The names of the layouts that [`Site::create`] knows.
+pub fn layouts() -> impl Iterator<Item = &'static str> {
+    LAYOUTS.iter().map(|(name, _)| *name)
+}
+
+/// A pool on files, and the daemon that works on it.
+pub struct Site {
+    cenote: Cenote,
+    daemon: Option<Child>,
+    pool: String,
+    devices: PathBuf,
+    root: PathBuf,
+}
+
+impl Site {
+    /// A site without devices, its daemon running.
+    pub fn new(pool: &str) -> Result<Self> {
+        let cenote = Cenote::new()?;
+        let devices = cenote.subdirectory("devices")?;
+        let root = cenote.subdirectory("root")?;
+        let mut site = Self {
+            cenote,
+            daemon: None,
+            pool: pool.into(),
+            devices,
+            root,
+        };
+        site.start()?;
+        Ok(site)
+    }
+
+    /// A site with a new pool `tank` of this layout; each device has `mebibytes`.
+    pub fn create(layout: &str, mebibytes: u64, options: &str) -> Result<Self> {
+        let site = Self::new("tank")?;
+        let known = LAYOUTS.iter().find(|(name, _)| *name == layout);
+        let (_, words) = known.with_context(|| format!("no layout {layout}"))?;
+        let mut vdevs = Vec::new();
+        for word in words.split(' ') {
+            let Ok(number) = word.parse::<u32>() else {
+                vdevs.push(word.to_string());
+                continue;
+            };
+            let path = site.devices.join(format!("d{number}.img"));
+            File::create(&path)?.set_len(mebibytes << 20)?;
+            vdevs.push(path.display().to_string());
+        }
+        let (root, vdevs) = (site.root.display(), vdevs.join(" "));
+        site.ok(&format!("zpool create -f -R {root} {options} tank {vdevs}"))?;
+        Ok(site)
+    }
+
+    /// The user of the site.
+    pub fn cenote(&self) -> &Cenote {
+        &self.cenote
+    }
+
+    /// Where the files of the devices are.
+    pub fn devices(&self) -> &Path {
+        &self.devices
+    }
+
+    /// Where `dataset` is mounted.
+    pub fn path(&self, dataset: &str) -> PathBuf {
+        self.root.join(dataset)
+    }
+
+    /// Runs a command line of words without spaces; it has to succeed.
+    pub fn ok(&self, line: &str) -> Result<String> {
+        self.cenote.ok(line)
+    }
+
+    /// Runs a command line that is to fail; returns how it did.
+    pub fn fails(&self, line: &str) -> Result<Outcome> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (program, arguments) = words.split_first().context("a command")?;
+        let outcome = self.cenote.run(program, arguments)?;
+        let is_refused = outcome.code.is_some_and(|code| code != 0) && !outcome.has_crashed();
+        ensure!(is_refused, "not refused: {}", outcome.report());
+        Ok(outcome)
+    }
+
+    /// Starts a daemon.
+    pub fn start(&mut self) -> Result<()> {
+        let mut command = self.cenote.command("cenote", &["daemon", "run"]);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.cenote.directory().join("daemon.log"))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        self.daemon = Some(command.spawn()?);
+        let start = Instant::now();
+        while std::os::unix::net::UnixStream::connect(self.cenote.socket()).is_err() {
+            ensure!(
+                start.elapsed() < START_TIMEOUT,
+                "the daemon does not listen"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Kills the daemon as a crash would, and starts another.
+    pub fn crash(&mut self) -> Result<()> {
+        let mut daemon = self.daemon.take().context("a daemon")?;
+        daemon.kill()?;
+        daemon.wait()?;
+        self.start()
+    }
+
+    /// Exports the pool.
+    pub fn export(&self) -> Result<()> {
+        for _ in 0..BUSY_TRIES {
+            let outcome = self.cenote.run("zpool", &["export", &self.pool])?;
+            if outcome.code == Some(0) || !outcome.stderr.contains("busy") {
+                outcome.success()?;
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        bail!("{} stays busy", self.pool)
+    }
+
+    /// Imports the pool with these options, and mounts its file systems.
+    pub fn import(&self, options: &str) -> Result<()> {
+        let (root, devices) = (self.root.display(), self.devices.display());
+        let pool = &self.pool;
+        self.ok(&format!(
+            "zpool import -R {root} -d {devices} {options} {pool}"
+        ))?;
+        Ok(())
+    }
+
+    /// What is in `dataset`, as a program sees it; the atimes of directories apart.
+    pub fn walk(&self, dataset: &str) -> Result<Entries> {
+        mounted::walk(&self.path(dataset)).with_context(|| dataset.to_string())
+    }
+
+    /// Exports and imports the pool; everything in `datasets` must be as it was.
+    pub fn reopen(&self, datasets: &[&str]) -> Result<()> {
+        let walk = || -> Result<Vec<Entries>> {
+            datasets.iter().map(|dataset| self.walk(dataset)).collect()
+        };
+        let before = walk()?;
+        self.export()?;
+        self.import("")?;
+        let after = walk()?;
+        for (dataset, (before, after)) in datasets.iter().zip(before.iter().zip(&after)) {
+            same(before, after).with_context(|| format!("{dataset} after an import"))?;
+        }
+        Ok(())
+    }
+
+    /// Exports the pool, and has OpenZFS judge it.
+    pub fn finish(self) -> Result<()> {
+        self.export()?;
+        self.judge()
+    }
+
+    /// Has OpenZFS judge the pool, which must be exported.
+    pub fn judge(&self) -> Result<()> {
+        let devices = self.devices.display().to_string();
+        match referee(&["check", &devices, &self.pool])? {
+            Some(outcome) => outcome.map(|_| ()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let log = fs::read_to_string(self.cenote.directory().join("daemon.log"));
+            eprintln!("the daemon said: {}", log.unwrap_or_default());
+        }
+        let stop = self.cenote.run("cenote", &["daemon", "stop", "--force"]);
+        if let Err(error) = stop.and_then(Outcome::success) {
+            eprintln!("cannot stop the daemon: {error:#}");
+        }
+        if let Some(mut daemon) = self.daemon.take() {
+            // Whether it ended by itself or not, nothing of it may stay.
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// The differences of two walks, as an error.
+pub fn same(before: &Entries, after: &Entries) -> Result<()> {
+    let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut differences = Vec::new();
+    for name in names {
+        if before.get(name) != after.get(name) {
+            let (before, after) = (before.get(name), after.get(name));
+            differences.push(format!("{name}: {before:?} became {after:?}"));
+        }
+    }
+    let count = differences.len();
+    differences.truncate(10);
+    ensure!(
+        count == 0,
+        "{count} differences:\n{}",
+        differences.join("\n")
+    );
+    Ok(())
+}
+
+/// Where OpenZFS in user space is: `$CENOTE_REFEREE`, else beside the repository.
+pub fn referee_path() -> Option<PathBuf> {
+    let place = match std::env::var_os("CENOTE_REFEREE") {
+        Some(path) => path.into(),
+        None => golden::workspace_root().join("../shared/peer/openzfs-ref"),
+    };
+    place.exists().then_some(place)
+}
+
+/// Runs the referee with these arguments: what it printed, or what it complained of. `None` with
+/// a notice where it is not installed.
+pub fn referee(arguments: &[&str]) -> Result<Option<Result<String>>> {
+    let Some(program) = referee_path() else {
+        eprintln!("skipped: the referee is not here");
+        return Ok(None);
+    };
+    let output = Command::new(program).args(arguments).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(Some(Ok(text)));
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let complaint = anyhow::anyhow!("{arguments:?}: {}\n{text}{errors}", output.status);
+    Ok(Some(Err(complaint)))
+}
