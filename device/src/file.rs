@@ -335,6 +335,12 @@ impl Device for FileDevice {
         self.size
     }
 
+    fn unlock(&self) {
+        if self.writable {
+            file_write::unlock(&self.file);
+        }
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         check_range(&self.path, self.size, offset, buffer.len() as u64)?;
         if self.is_direct()

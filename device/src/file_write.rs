@@ -30,6 +30,12 @@ const VECTORS_MAX: usize = 1024;
 /// What the system says to a direct transfer that it does not support.
 const INVALID: i32 = Errno::INVAL.raw_os_error();
 
+/// Gives the advisory lock back.
+pub(crate) fn unlock(file: &File) {
+    // It ends with the file at the latest.
+    let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+}
+
 /// Takes the advisory lock of a file that is to be written to, until it is closed.
 pub(crate) fn lock(file: &File, path: &Path) -> Result<(), DeviceError> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {

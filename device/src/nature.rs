@@ -76,6 +76,9 @@ pub trait Device: Debug + Send + Sync {
     /// Says that a range's contents no longer matter. What it reads as afterwards is unspecified.
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError>;
 
+    /// Lets others open the device for writing; nothing is written to it here any more.
+    fn unlock(&self) {}
+
     /// What is cheap and what is dear here.
     fn nature(&self) -> Nature;
 

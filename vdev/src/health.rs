@@ -131,6 +131,15 @@ impl Shape {
         }
     }
 
+    /// Lets others open the devices for writing.
+    pub(crate) fn unlock(&self) {
+        for leaf in &self.tree.leaves {
+            if let Some(device) = &leaf.device {
+                device.unlock();
+            }
+        }
+    }
+
     /// Does something with several leaves at once; returns those that failed.
     ///
     /// One thread for each, because what is done here waits for devices: seldom and long.

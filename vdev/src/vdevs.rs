@@ -327,6 +327,11 @@ impl Vdevs {
         self.shape().take_changed_dtls()
     }
 
+    /// Lets others open the devices for writing: nothing more will be written here.
+    pub fn unlock(&self) {
+        self.shape().unlock();
+    }
+
     /// Makes durable everything that was written before.
     ///
     /// A leaf that fails counts as having missed what it was given since its last flush.
