@@ -83,7 +83,9 @@ impl Pool {
             config.config.state = state;
             config.touch();
         }
-        syncer.stop()
+        syncer.stop()?;
+        syncer.vdevs.unlock();
+        Ok(())
     }
 
     /// Writes what is dirty, notes that the pool is in nobody's use, and ends all writing.
