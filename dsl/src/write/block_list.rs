@@ -1,7 +1,7 @@
 //! Changing block pointer objects (format/3a 3).
 //!
-//! A list is appended to in batches: its header is read and stored once for each. Lists are
-//! joined by making one a sub-object of the other, which costs the same whatever their length.
+//! A list is appended to in batches: its header is read and stored once for each. Lists that OpenZFS
+//! joined are trees; they are emptied from their ends.
 
 use super::context::SyncContext;
 use crate::deadlist::SpaceTriple;
@@ -14,7 +14,6 @@ use cenote_ondisk::bpobj::{self, BpobjHeader};
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::collections::HashSet;
 
-const SUBOBJECT_LIST: ObjectType = ObjectType(53);
 /// Blocks of lists and of lists of sub-objects.
 const BLOCK_SIZE: u64 = 128 << 10;
 const EMPTY_BPOBJ: &str = "com.delphix:empty_bpobj";
@@ -125,44 +124,6 @@ impl SyncContext<'_> {
         }
         self.store_list(&object, &header)?;
         Ok(sum)
-    }
-
-    /// The space of a list.
-    pub(crate) fn list_space(&self, list: ObjectId) -> Result<SpaceTriple, DslError> {
-        Ok(SpaceTriple::from(&header_of(&self.mos().object(list)?)?))
-    }
-
-    /// Whether there is nothing in a list.
-    fn list_is_empty(&self, list: ObjectId) -> Result<bool, DslError> {
-        Ok(header_of(&self.mos().object(list)?)?.is_empty())
-    }
-
-    /// Makes `sub` part of `list`; it belongs to that from now on.
-    pub(crate) fn append_list(&self, list: ObjectId, sub: ObjectId) -> Result<(), DslError> {
-        if Some(sub) == self.empty_list()? {
-            return self.drop_empty_list();
-        }
-        if self.list_is_empty(sub)? {
-            self.mos().free(self.tx, sub)?;
-            return Ok(());
-        }
-        let object = self.mos().object(list)?;
-        let mut header = header_of(&object)?;
-        let subobjects = match header.subobjects {
-            Some(id) => self.mos().object(id)?,
-            None => {
-                let new = NewObject::new(SUBOBJECT_LIST, BLOCK_SIZE);
-                let object = self.mos().allocate(self.tx, new)?;
-                header.subobjects = Some(object.id());
-                header.subobject_count = 0;
-                object
-            }
-        };
-        let at = header.subobject_count * 8;
-        subobjects.write(self.tx, at, &sub.0.to_le_bytes())?;
-        header.subobject_count += 1;
-        add_space(&mut header, self.list_space(sub)?, 1);
-        self.store_list(&object, &header)
     }
 
     /// Frees a list with all its parts; not the blocks in it.

@@ -1,7 +1,7 @@
 //! Changing deadlists (format/3a 4).
 //!
 //! Blocks that die while a snapshot still holds them are sorted into the deadlist's entries by
-//! their birth. What snapshots and clones do to deadlists moves whole entries.
+//! their birth. Deliberately absent: moving whole entries, which destroying snapshots does.
 
 use super::accounting::{SpaceChange, changed};
 use super::context::SyncContext;
@@ -90,60 +90,6 @@ impl SyncContext<'_> {
         self.set_number(deadlist, &number_key(entry.key.0), list.0)?;
         self.drop_empty_list()?;
         Ok(list)
-    }
-
-    /// Moves a list into the entry of `deadlist` for blocks born after `key`.
-    fn merge_list(
-        &self,
-        deadlist: ObjectId,
-        entries: &[DeadlistEntry],
-        key: Txg,
-        list: ObjectId,
-    ) -> Result<(), DslError> {
-        let above = entries.partition_point(|entry| entry.key <= key);
-        let problem = "a list is older than all of the deadlist that it goes to";
-        let index = above.checked_sub(1);
-        let index = index.ok_or(DslError::structure(deadlist, problem))?;
-        let entry = &entries[index];
-        let space = self.list_space(list)?;
-        // Another merge may have replaced the entry's list meanwhile.
-        let zap = self.mos().zap(deadlist)?;
-        let current = zap.lookup(&number_key(entry.key.0))?;
-        let current = current.and_then(|value| value.as_u64());
-        let target = current.map_or(entry.bpobj, ObjectId);
-        if Some(target) == self.empty_list()? && Some(list) != Some(target) {
-            self.set_number(deadlist, &number_key(entry.key.0), list.0)?;
-            self.drop_empty_list()?;
-        } else {
-            self.append_list(target, list)?;
-        }
-        self.change_totals(deadlist, SpaceChange::from(space))
-    }
-
-    /// Moves all of `other` into `deadlist` and frees what is left of it.
-    pub(crate) fn merge_deadlists(
-        &self,
-        deadlist: ObjectId,
-        other: ObjectId,
-    ) -> Result<(), DslError> {
-        let entries = self.deadlist_entries(deadlist)?;
-        for entry in self.deadlist_entries(other)? {
-            self.merge_list(deadlist, &entries, entry.key, entry.bpobj)?;
-        }
-        self.destroy_object(other)
-    }
-
-    /// Merges the entry with this key into the one before.
-    pub(crate) fn remove_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<(), DslError> {
-        let mut entries = self.deadlist_entries(deadlist)?;
-        let Some(index) = entries.iter().position(|entry| entry.key == key) else {
-            return Ok(());
-        };
-        let entry = entries.remove(index);
-        self.remove_entry(deadlist, &number_key(key.0))?;
-        let removed = SpaceChange::from(self.list_space(entry.bpobj)?).negated();
-        self.change_totals(deadlist, removed)?;
-        self.merge_list(deadlist, &entries, key, entry.bpobj)
     }
 
     /// Frees a deadlist and its lists; the blocks in them are somebody else's.

@@ -43,7 +43,7 @@ impl Dsl {
         let keys = self.objset_keys(dataset.directory())?;
         if keys.is_none() && dataset.directory().crypto_key()?.is_some() {
             let name = dataset.name().clone();
-            return Err(DslError::KeyNotLoaded { name });
+            return Err(DslError::KeyRequired { name });
         }
         let (_, phys) = self.read_dataset(id)?;
         let cache = Arc::clone(self.mos().cache());

@@ -15,7 +15,6 @@ const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
 /// `dedup=on`: which checksum, and `verify` as a bit beside it.
 const DEDUP_OFF: u64 = 2;
 const DEDUP_VERIFY: u64 = 0x100;
-const DEDUP_ON: u64 = 1;
 
 /// How much metadata is stored in one more copy than data (`redundant_metadata`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
