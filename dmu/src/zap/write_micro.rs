@@ -43,7 +43,7 @@ impl Zap {
             return Err(self.cannot("its keys are names"));
         };
         let micro = self.micro();
-        let found = micro.places().find(|(_, entry)| entry.name == name);
+        let found = micro.find(name);
         if found.is_some() && store.mode == Mode::Insert {
             return Err(self.exists());
         }
@@ -97,7 +97,7 @@ impl Zap {
         let KeyRef::Name(name) = key else {
             return Ok(false);
         };
-        let found = self.micro().places().find(|(_, entry)| entry.name == name);
+        let found = self.micro().find(name);
         let Some(place) = found.map(|(place, _)| place) else {
             return Ok(false);
         };

@@ -91,10 +91,21 @@ impl<'a> MicroZap<'a> {
         Some((number + 1) * ENTRY_SIZE)
     }
 
+    /// The entry of exactly this name and its place in the block, in bytes.
+    pub fn find(&self, name: &[u8]) -> Option<(usize, MicroEntry<'a>)> {
+        let end = NAME_OFFSET + name.len();
+        if name.is_empty() || name.len() > NAME_MAX {
+            return None;
+        }
+        let is_it = |entry: &[u8]| entry[NAME_OFFSET..end] == *name && entry[end] == 0;
+        let mut numbered = (1..).zip(self.entries.chunks_exact(ENTRY_SIZE));
+        let (number, entry) = numbered.find(|(_, entry)| is_it(entry))?;
+        Some((number * ENTRY_SIZE, decode_entry(entry)))
+    }
+
     /// The value of exactly this name.
     pub fn lookup(&self, name: &[u8]) -> Option<u64> {
-        let entry = self.entries().find(|entry| entry.name == name);
-        entry.map(|entry| entry.value)
+        self.find(name).map(|(_, entry)| entry.value)
     }
 
     /// All entries in the order of iteration. `hash_of` hashes a name, normalizing it first if
@@ -176,6 +187,14 @@ mod tests {
         assert_eq!(zap.lookup(b"root_dataset"), Some(32));
         assert_eq!(zap.lookup(&[b'n'; NAME_MAX]), Some(u64::MAX));
         assert_eq!(zap.lookup(b""), None);
+        for absent in [
+            b"root_datase".as_slice(),
+            b"root_dataset2",
+            &[b'n'; NAME_MAX + 1],
+        ] {
+            assert_eq!(zap.lookup(absent), None);
+        }
+        assert_eq!(zap.find(b"root_dataset").map(|found| found.0), Some(64));
         assert_eq!(zap.entries().count(), 2);
         assert_eq!(zap.free_place(), Some(128));
         let places: Vec<_> = zap
