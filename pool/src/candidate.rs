@@ -214,6 +214,7 @@ mod tests {
     fn names_that_no_pool_can_have_are_replaced() {
         let name = |text: &str| {
             let mut list = NvList::new();
+            list.set_u64("state", 0);
             list.set("name", NvValue::String(text.as_bytes().to_vec()));
             let config = PoolConfig::decode(&list).expect("nothing else is needed");
             usable_name(&config, Guid(7))

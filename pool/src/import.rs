@@ -201,7 +201,7 @@ fn open_stack(
 }
 
 /// The pool's own configuration.
-fn read_config(mos: &Arc<ObjectSet>) -> Result<PoolConfig, ImportError> {
+pub(crate) fn read_config(mos: &Arc<ObjectSet>) -> Result<PoolConfig, ImportError> {
     let object = directory_object(mos, "config")?;
     let object = object.ok_or(cenote_ondisk::DecodeError::Missing {
         structure: "object directory",

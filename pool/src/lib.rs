@@ -22,6 +22,7 @@ mod pool;
 mod space;
 mod sync;
 pub mod verify;
+mod view;
 
 pub use allocation::RangeConflict;
 pub use candidate::{PoolCandidate, assemble};

@@ -1,38 +1,89 @@
-//! Changes of a pool as a whole that are no changes of datasets.
+//! Changes of a pool as a whole that are no changes of datasets: its configuration's fields and
+//! its features.
 
 use crate::create::random_guid;
 use crate::pool::Pool;
-use crate::sync::SyncError;
+use crate::sync::{Actor, SyncError};
 use cenote_base::Guid;
-use cenote_dsl::write::EnableFeatures;
-use cenote_ondisk::features::Feature;
+use cenote_dsl::DslError;
+use cenote_dsl::write::{EnableFeatures, SyncContext, SyncTask};
+use cenote_ondisk::PoolConfig;
+use cenote_ondisk::features::{FEATURES, Feature, by_guid};
+
+/// A task that changes nothing itself: for commands whose change stands in the configuration.
+struct Nothing;
+
+impl SyncTask for Nothing {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+}
+
+/// A feature with all that it builds on, each after those that it builds on itself.
+fn with_dependencies(feature: &'static Feature) -> Vec<&'static Feature> {
+    let mut wanted = vec![feature];
+    let mut next = 0;
+    while let Some(feature) = wanted.get(next).copied() {
+        next += 1;
+        let more = feature.dependencies.iter().filter_map(|guid| by_guid(guid));
+        for dependency in more {
+            if !wanted.iter().any(|other| other.guid == dependency.guid) {
+                wanted.push(dependency);
+            }
+        }
+    }
+    // The table has no feature before those that it builds on.
+    let all = FEATURES.iter();
+    let is_wanted = |feature: &&Feature| wanted.iter().any(|other| other.guid == feature.guid);
+    all.filter(is_wanted).collect()
+}
 
 impl Pool {
+    /// Changes the configuration, notes the command, and waits until both are on disk.
+    fn change_config(
+        &self,
+        actor: &Actor,
+        command: &str,
+        change: impl FnOnce(&mut PoolConfig),
+    ) -> Result<(), SyncError> {
+        {
+            let mut config = self.writer()?.config();
+            change(&mut config.config);
+            config.touch();
+        }
+        self.run_command(Nothing, actor, command).map(|_| ())
+    }
+
     /// Gives the pool another guid: `guid`, or a random one. Returns it.
     ///
     /// # Errors
     /// If the pool has a checkpoint, which knows the old one, or takes no changes.
-    pub fn reguid(&self, guid: Option<Guid>) -> Result<Guid, SyncError> {
-        let syncer = self.writer()?;
+    pub fn reguid(
+        &self,
+        guid: Option<Guid>,
+        actor: &Actor,
+        command: &str,
+    ) -> Result<Guid, SyncError> {
         if self.dsl().checkpoint()?.is_some() {
             let cause = "it has a checkpoint".to_owned();
             return Err(SyncError::Stopped { cause });
         }
-        let guid = match guid {
-            Some(guid) => guid,
-            None => random_guid(self.env().as_ref()).map_err(|error| SyncError::Stopped {
+        let random = || {
+            random_guid(self.env().as_ref()).map_err(|error| SyncError::Stopped {
                 cause: error.to_string(),
-            })?,
+            })
         };
-        {
-            let mut config = syncer.config();
-            config.config.pool_guid = Some(guid);
-            if let Some(root) = &mut config.config.vdev_tree {
+        let guid = guid.map_or_else(random, Ok)?;
+        self.change_config(actor, command, |config| {
+            config.pool_guid = Some(guid);
+            if let Some(root) = &mut config.vdev_tree {
                 root.guid = guid;
             }
-            config.touch();
-        }
-        self.sync()?;
+        })?;
         Ok(guid)
     }
 
@@ -40,35 +91,81 @@ impl Pool {
     ///
     /// # Errors
     /// If the pool takes no changes.
-    pub fn set_comment(&self, comment: &str) -> Result<(), SyncError> {
+    pub fn set_comment(
+        &self,
+        comment: &str,
+        actor: &Actor,
+        command: &str,
+    ) -> Result<(), SyncError> {
         let comment = Some(comment.to_owned()).filter(|comment| !comment.is_empty());
-        {
-            let mut config = self.writer()?.config();
-            config.config.comment = comment;
-            config.touch();
-        }
-        self.sync()
+        self.change_config(actor, command, |config| config.comment = comment)
     }
 
     /// Changes the `compatibility` property; `off` for none.
     ///
     /// # Errors
     /// If the pool takes no changes.
-    pub fn set_compatibility(&self, value: &str) -> Result<(), SyncError> {
+    pub fn set_compatibility(
+        &self,
+        value: &str,
+        actor: &Actor,
+        command: &str,
+    ) -> Result<(), SyncError> {
         let value = Some(value.to_owned()).filter(|value| !value.is_empty() && value != "off");
-        {
-            let mut config = self.writer()?.config();
-            config.config.compatibility = value;
-            config.touch();
-        }
-        self.sync()
+        self.change_config(actor, command, |config| config.compatibility = value)
     }
 
-    /// Enables features that are not, each after those that it builds on.
+    /// Enables a feature, and those that it builds on.
     ///
     /// # Errors
-    /// If one builds on a feature that is disabled, or the pool takes no changes.
-    pub fn enable_features(&self, features: Vec<&'static Feature>) -> Result<(), SyncError> {
-        self.run_task(EnableFeatures { features }).map(|_| ())
+    /// If the pool takes no changes.
+    pub fn enable_feature(
+        &self,
+        feature: &'static Feature,
+        actor: &Actor,
+        command: &str,
+    ) -> Result<(), SyncError> {
+        let features = with_dependencies(feature);
+        let task = EnableFeatures { features };
+        self.run_command(task, actor, command).map(|_| ())
+    }
+
+    /// The comment and the `compatibility` property as they are now.
+    pub fn remarks(&self) -> (Option<String>, Option<String>) {
+        match self.syncer() {
+            Some(syncer) => {
+                let config = syncer.config();
+                let config = &config.config;
+                (config.comment.clone(), config.compatibility.clone())
+            }
+            None => {
+                let config = self.config();
+                (config.comment.clone(), config.compatibility.clone())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_ondisk::features::by_name;
+
+    #[test]
+    fn features_come_after_what_they_build_on() {
+        for feature in FEATURES {
+            let order = with_dependencies(feature);
+            assert_eq!(order.last().map(|last| last.guid), Some(feature.guid));
+            for (index, one) in order.iter().enumerate() {
+                let before = |guid: &&str| order[..index].iter().any(|o| o.guid == *guid);
+                assert!(
+                    one.dependencies.iter().all(|guid| before(&guid)),
+                    "{}",
+                    one.name
+                );
+            }
+        }
+        let bookmarks = by_name("bookmark_v2").expect("known");
+        assert!(with_dependencies(bookmarks).len() >= 3);
     }
 }

@@ -5,6 +5,7 @@ use crate::error::ImportError;
 use crate::options::ImportOptions;
 use crate::space::{self, Metaslabs};
 use crate::sync::Syncer;
+use crate::view::Hold;
 use cenote_base::{Env, Guid, Txg, VdevId};
 use cenote_cache::BlockCache;
 use cenote_dmu::{DmuError, ObjectSet};
@@ -47,6 +48,56 @@ pub struct Pool {
     space: BTreeMap<VdevId, VdevSpace>,
     found: BTreeMap<Guid, FoundDevice>,
     syncer: Option<Arc<Syncer>>,
+    /// Of a view of a pool that is written to.
+    #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
+    hold: Option<Hold>,
+}
+
+/// What is read from the meta object set when a pool is opened.
+struct Tables {
+    metaslabs: Vec<Metaslabs>,
+    space: BTreeMap<VdevId, VdevSpace>,
+    dsl: Arc<Dsl>,
+}
+
+impl Tables {
+    fn read(
+        name: &str,
+        config: &PoolConfig,
+        uberblock: &Uberblock,
+        vdevs: &Arc<Vdevs>,
+        mos: &Arc<ObjectSet>,
+    ) -> Result<Self, ImportError> {
+        let tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
+        let found = tops.map(|top| space::metaslabs(mos, vdevs, top));
+        let metaslabs: Vec<Metaslabs> = found
+            .filter_map(Result::transpose)
+            .collect::<Result<_, DmuError>>()?;
+        let allocated = space::allocated(mos, &metaslabs)?;
+        let checkpoint = space::checkpoint_bytes(mos, config.vdev_tree.as_ref())?;
+        let of = |vdev: &Metaslabs| VdevSpace {
+            size: space::size(vdevs, vdev),
+            allocated: allocated.get(&vdev.vdev).copied().unwrap_or(0),
+            checkpoint: checkpoint.get(&vdev.vdev).copied().unwrap_or(0),
+            deferred: 0,
+        };
+        let space: BTreeMap<VdevId, VdevSpace> =
+            metaslabs.iter().map(|vdev| (vdev.vdev, of(vdev))).collect();
+        let ratios = space.keys().map(|id| (id.0, ratio_of(vdevs, *id)));
+        let facts = PoolFacts {
+            name: name.to_owned(),
+            version: uberblock.version,
+            space: space_facts(vdevs, &space),
+            deflate_ratios: ratios.collect(),
+        };
+        let dsl = Dsl::open(Arc::clone(mos), facts)?;
+        check_features(&dsl)?;
+        Ok(Self {
+            metaslabs,
+            space,
+            dsl,
+        })
+    }
 }
 
 /// A device that was found when the pool was looked for.
@@ -76,32 +127,7 @@ impl Pool {
         // The label's, not the configuration's: that is the name that the user saw.
         let own = || candidate.name().to_owned();
         let name = options.new_name.clone().unwrap_or_else(own);
-        let tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
-        let found = tops.map(|top| space::metaslabs(&mos, &vdevs, top));
-        let metaslabs: Vec<Metaslabs> = found
-            .filter_map(Result::transpose)
-            .collect::<Result<_, DmuError>>()?;
-        let allocated = space::allocated(&mos, &metaslabs)?;
-        let checkpoint = space::checkpoint_bytes(&mos, config.vdev_tree.as_ref())?;
-        let of = |vdev: &Metaslabs| VdevSpace {
-            size: space::size(&vdevs, vdev),
-            allocated: allocated.get(&vdev.vdev).copied().unwrap_or(0),
-            checkpoint: checkpoint.get(&vdev.vdev).copied().unwrap_or(0),
-            deferred: 0,
-        };
-        let space: BTreeMap<VdevId, VdevSpace> =
-            metaslabs.iter().map(|vdev| (vdev.vdev, of(vdev))).collect();
-        let facts = PoolFacts {
-            name: name.clone(),
-            version: uberblock.version,
-            space: space_facts(&vdevs, &space),
-            deflate_ratios: space
-                .keys()
-                .map(|id| (id.0, ratio_of(&vdevs, *id)))
-                .collect(),
-        };
-        let dsl = Dsl::open(Arc::clone(&mos), facts)?;
-        check_features(&dsl)?;
+        let tables = Tables::read(&name, &config, &uberblock, &vdevs, &mos)?;
         Ok(Self {
             name,
             config,
@@ -110,13 +136,43 @@ impl Pool {
             vdevs,
             cache,
             mos,
-            dsl,
+            dsl: tables.dsl,
             options: options.clone(),
             env: Arc::clone(env),
-            metaslabs,
-            space,
+            metaslabs: tables.metaslabs,
+            space: tables.space,
             found: found_devices(candidate),
             syncer: None,
+            hold: None,
+        })
+    }
+
+    /// The same pool for reading, as another uberblock has it.
+    pub(crate) fn as_of(
+        &self,
+        config: PoolConfig,
+        uberblock: Uberblock,
+        mos: Arc<ObjectSet>,
+        hold: Option<Hold>,
+    ) -> Result<Self, ImportError> {
+        let name = self.name.clone();
+        let tables = Tables::read(&name, &config, &uberblock, &self.vdevs, &mos)?;
+        Ok(Self {
+            name,
+            config,
+            label_config: self.label_config.clone(),
+            uberblock,
+            vdevs: Arc::clone(&self.vdevs),
+            cache: Arc::clone(&self.cache),
+            mos,
+            dsl: tables.dsl,
+            options: self.options.clone(),
+            env: Arc::clone(&self.env),
+            metaslabs: tables.metaslabs,
+            space: tables.space,
+            found: self.found.clone(),
+            syncer: None,
+            hold,
         })
     }
 
@@ -143,6 +199,7 @@ impl Pool {
             space: syncer.space.figures(),
             found: BTreeMap::new(),
             syncer: Some(syncer),
+            hold: None,
         }
     }
 

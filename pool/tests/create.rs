@@ -37,9 +37,13 @@ fn spares_and_caches() {
     for round in 0..20 {
         common::change(&pool, round).expect("written");
     }
-    let guid = pool.reguid(None).expect("changed");
+    let actor = cenote_pool::Actor::default();
+    let guid = pool
+        .reguid(None, &actor, "zpool reguid extras")
+        .expect("changed");
     assert_eq!(pool.guid(), guid);
-    pool.set_comment("another").expect("changed");
+    pool.set_comment("another", &actor, "").expect("changed");
+    assert_eq!(pool.remarks().0.as_deref(), Some("another"));
     pool.export().expect("written");
     drop(pool);
     bench.check();
@@ -82,7 +86,50 @@ fn layouts() {
         let make = |(shape, class, count): (VdevShape, _, usize)| bench.vdev(shape, class, count);
         let vdevs = vdevs.into_iter().map(make).collect();
         let pool = bench.create(vdevs);
+        for round in 0..25 {
+            common::change(&pool, round).expect("written");
+        }
         pool.close().expect("written");
         bench.check();
     }
+}
+
+/// Without logs of space maps every group appends to the metaslabs' own maps, and frees of its
+/// later passes wait for the next.
+#[test]
+fn few_features() {
+    let mut bench = Bench::new("plain");
+    let vdev = bench.vdev(VdevShape::Single, Normal, 1);
+    let mut request = bench.request(vec![vdev]);
+    let few = [
+        "lz4_compress",
+        "extensible_dataset",
+        "empty_bpobj",
+        "async_destroy",
+    ];
+    request
+        .features
+        .retain(|feature| few.contains(&feature.name));
+    let env = std::sync::Arc::new(cenote_base::RealEnv::new());
+    let pool = cenote_pool::create(request, &common::options(), env).expect("created");
+    for round in 0..40 {
+        common::change(&pool, round).expect("written");
+    }
+    let actor = cenote_pool::Actor::default();
+    for name in [
+        "spacemap_histogram",
+        "hole_birth",
+        "log_spacemap",
+        "zstd_compress",
+    ] {
+        let feature = cenote_ondisk::features::by_name(name).expect("known");
+        pool.enable_feature(feature, &actor, "zpool set")
+            .expect("enabled");
+        for round in 0..10 {
+            common::change(&pool, round).expect("written");
+        }
+    }
+    pool.export().expect("written");
+    drop(pool);
+    bench.check();
 }

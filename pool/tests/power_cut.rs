@@ -120,3 +120,32 @@ fn mirror() {
 fn raidz() {
     cut(VdevShape::Raidz { parity: 1 }, 3, 3);
 }
+
+/// A verification looks at one moment of a pool, however much it changes meanwhile.
+#[test]
+fn verified_while_it_changes() {
+    let world = World::new(1, 64 << 20);
+    let bench = common::Bench::new("world");
+    let leaves = world.leaves();
+    let vdev = NewVdev {
+        shape: VdevShape::Single,
+        class: AllocationClass::Normal,
+        leaves,
+    };
+    let pool = bench.create(vec![vdev]);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..400 {
+                common::change(&pool, round).expect("written");
+            }
+        });
+        let mut rounds = 0;
+        while !writer.is_finished() {
+            let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+            assert!(report.is_clean(), "{report:?}");
+            rounds += 1;
+        }
+        assert!(rounds > 1, "verified while it changed");
+    });
+    pool.close().expect("written");
+}

@@ -229,11 +229,11 @@ fn import_property(imported: &Imported, name: &str) -> Option<Property> {
             Some(file) => Property::new(name, file.as_str(), Source::Local),
             None => unset(),
         },
-        "comment" => match &pool.config().comment {
+        "comment" => match &pool.remarks().0 {
             Some(comment) => Property::new(name, comment.as_str(), Source::Local),
             None => unset(),
         },
-        "compatibility" => match &pool.config().compatibility {
+        "compatibility" => match &pool.remarks().1 {
             Some(text) => Property::new(name, text.as_str(), Source::Local),
             None => Property::new(name, "off", Source::Default),
         },

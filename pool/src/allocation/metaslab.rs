@@ -215,8 +215,8 @@ impl Metaslab {
         Ok(Delta { allocated, freed })
     }
 
-    /// The txg is on disk: older frees become available.
-    pub fn committed(&mut self) -> Result<(), RangeConflict> {
+    /// The txg is on disk: older frees become available, unless something `is_held`.
+    pub fn committed(&mut self, is_held: bool) -> Result<(), RangeConflict> {
         assert!(
             !self.is_dirty(),
             "everything was recorded before the txg ended"
@@ -224,6 +224,12 @@ impl Metaslab {
         self.flushed = Delta::default();
         self.base = self.map;
         let freed = std::mem::take(&mut self.freed);
+        if is_held {
+            for range in freed.iter() {
+                self.deferred[DEFER_TXGS - 1].add(range)?;
+            }
+            return Ok(());
+        }
         let [oldest, newer] = std::mem::take(&mut self.deferred);
         if let Some(free) = &mut self.free {
             for range in oldest.iter() {
@@ -292,7 +298,7 @@ mod tests {
         let start = metaslab.allocate(4096, &[]).expect("empty");
         let delta = metaslab.take_pending().expect("consistent");
         metaslab.header.allocated += delta.balance();
-        metaslab.committed().expect("consistent");
+        metaslab.committed(false).expect("consistent");
         metaslab.release(start..start + 4096).expect("allocated");
         assert!(
             metaslab.release(start..start + 4096).is_err(),
@@ -306,14 +312,14 @@ mod tests {
             (0, (1 << 20) - 4096)
         );
         for _ in 0..2 {
-            metaslab.committed().expect("consistent");
+            metaslab.committed(false).expect("consistent");
             assert_eq!(metaslab.deferred_bytes(), 4096);
             assert!(
                 metaslab.release(start..start + 4096).is_err(),
                 "still deferred"
             );
         }
-        metaslab.committed().expect("consistent");
+        metaslab.committed(false).expect("consistent");
         assert_eq!(metaslab.deferred_bytes(), 0);
         assert_eq!(metaslab.free.as_ref().map(FreeSpace::bytes), Some(1 << 20));
     }
@@ -324,7 +330,7 @@ mod tests {
         let old = metaslab.allocate(8192, &[]).expect("room");
         let first = metaslab.take_pending().expect("consistent");
         // As if flushed to the map and synced: the base that a load reads.
-        metaslab.committed().expect("consistent");
+        metaslab.committed(false).expect("consistent");
         metaslab.release(old..old + 4096).expect("allocated");
         let second = metaslab.take_pending().expect("consistent");
         for range in second.freed.iter() {

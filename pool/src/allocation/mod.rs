@@ -28,6 +28,7 @@ use cenote_ondisk::space_map::SpaceMapEntry;
 use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Bytes that a vdev gets for each of its devices before the next one has its turn: so much that
@@ -53,6 +54,8 @@ pub(crate) struct Space {
     rotors: [Mutex<Rotor>; 4],
     /// The meta object set as of the last synced txg; `None` before a new pool's first.
     committed: RwLock<Option<Arc<ObjectSet>>>,
+    /// Those who need that no freed space is used again.
+    holds: AtomicUsize,
     /// The first contradiction between what is freed and what is allocated.
     conflict: Mutex<Option<(VdevId, RangeConflict)>>,
 }
@@ -106,6 +109,7 @@ impl Space {
             tops: RwLock::new(tops.collect()),
             rotors: Default::default(),
             committed: RwLock::new(committed),
+            holds: AtomicUsize::new(0),
             conflict: Mutex::default(),
         }
     }
@@ -217,6 +221,7 @@ impl Space {
 
     /// A txg is on disk: `mos` is the meta object set as it has it.
     pub fn committed(&self, mos: Arc<ObjectSet>) -> Result<(), (VdevId, RangeConflict)> {
+        let is_held = self.holds.load(Ordering::Acquire) > 0;
         // First, so that no base is looked for in the set before.
         let all = self.tops();
         let mut tops: Vec<_> = all.iter().map(|top| lock(top)).collect();
@@ -226,7 +231,7 @@ impl Space {
             .unwrap_or_else(PoisonError::into_inner) = Some(mos);
         tops.iter_mut().try_for_each(|top| {
             let vdev = top.vdev;
-            top.committed().map_err(|conflict| (vdev, conflict))
+            top.committed(is_held).map_err(|conflict| (vdev, conflict))
         })
     }
 
@@ -235,6 +240,17 @@ impl Space {
     pub fn close(&self) {
         let committed = self.committed.write();
         *committed.unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// From now on no freed space is used again.
+    pub fn hold(&self) {
+        self.holds.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Ends what [`Self::hold`] began.
+    pub fn release_hold(&self) {
+        let before = self.holds.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "only what is held can be released");
     }
 
     /// Whether there are changes that no map has.

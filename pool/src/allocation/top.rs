@@ -269,11 +269,11 @@ impl TopSpace {
         Ok(())
     }
 
-    /// The txg is on disk.
-    pub fn committed(&mut self) -> Result<(), RangeConflict> {
+    /// The txg is on disk. While something `is_held`, no freed space becomes free.
+    pub fn committed(&mut self, is_held: bool) -> Result<(), RangeConflict> {
         let waiting = std::mem::take(&mut self.waiting);
         for index in waiting {
-            self.metaslabs[index].committed()?;
+            self.metaslabs[index].committed(is_held)?;
             if self.metaslabs[index].is_waiting() {
                 self.waiting.insert(index);
             }
@@ -363,7 +363,7 @@ mod tests {
             top.metaslabs.iter_mut().for_each(|m| {
                 m.take_pending().expect("consistent");
             });
-            top.committed().expect("consistent");
+            top.committed(false).expect("consistent");
         }
         assert!(top.allocate(16 << 20, 0, &[], &NoMaps).is_some());
     }

@@ -50,6 +50,11 @@ pub fn verify(
     options: &VerifyOptions,
     watcher: &dyn Watcher,
 ) -> Result<VerifyReport, VerifyError> {
+    let view = match pool.is_writable() {
+        true => Some(pool.view()?),
+        false => None,
+    };
+    let pool = view.as_ref().unwrap_or(pool);
     let engine = Engine::new(pool, options.clone());
     let mut walk = begin(pool)?;
     let (pool_guid, txg) = (pool.guid().0, pool.txg().0);

@@ -45,9 +45,7 @@ impl Engine {
                 property,
                 value,
             } => self.set_pool_property(&pool, &property, &value, &by),
-            Change::ReguidPool { pool, .. } => Err(ControlError::Unsupported {
-                what: format!("changing the guid of '{pool}'"),
-            }),
+            Change::ReguidPool { pool, guid } => self.reguid_pool(&pool, guid, &by),
             Change::CreateDataset(new) => self.create_dataset(&new, &by),
             Change::DestroyDataset {
                 dataset,

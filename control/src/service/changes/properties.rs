@@ -6,10 +6,15 @@ use crate::model::{ControlError, Pair, Response};
 use crate::service::Engine;
 use crate::service::datasets::walk_heads;
 use crate::service::errors::parse_name;
+use crate::service::registry::Imported;
 use cenote_dsl::property::parse::{Purpose, SettingError, inherit_setting, parse_setting};
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{SetPoolProperty, SetProperties, Setting};
-use cenote_dsl::{Dataset, DatasetName, DatasetType};
+use cenote_dsl::{Dataset, DatasetName, DatasetType, Stored};
+use std::sync::Arc;
+
+/// Characters that a pool's comment may have.
+const COMMENT_LENGTH_MAX: usize = 32;
 
 /// Properties by which datasets are mounted: a change moves or remounts them.
 const OF_MOUNTS: [&str; 12] = [
@@ -178,12 +183,68 @@ impl Engine {
         by: &By<'_>,
     ) -> Result<Response, ControlError> {
         let imported = self.registry.pool(pool)?;
+        if let Some(done) = set_in_configuration(&imported, property, value, by) {
+            return done;
+        }
         let parsed = super::pools::pool_setting(property, value)?;
+        if property == "multihost" && parsed == Stored::Number(1) {
+            return Err(ControlError::Unsupported {
+                what: "multihost, which wants heartbeats".to_owned(),
+            });
+        }
         let task = SetPoolProperty {
             name: property.to_owned(),
             value: parsed,
         };
         run(&imported, task, by)?;
+        Ok(Response::Done)
+    }
+}
+
+/// Sets properties that stand in the pool's configuration or are features; `None` for others.
+fn set_in_configuration(
+    imported: &Arc<Imported>,
+    property: &str,
+    value: &str,
+    by: &By<'_>,
+) -> Option<Result<Response, ControlError>> {
+    let bad = |reason: String| ControlError::BadValue {
+        name: property.to_owned(),
+        reason,
+    };
+    let pool = &imported.pool;
+    let set = match (property, property.strip_prefix("feature@")) {
+        ("comment", _) if value.len() > COMMENT_LENGTH_MAX => {
+            return Some(Err(bad("comment must not exceed 32 characters".to_owned())));
+        }
+        ("comment", _) => pool.set_comment(value, &by.actor, by.command),
+        ("compatibility", _) => pool.set_compatibility(value, &by.actor, by.command),
+        (_, Some(_)) if value != "enabled" => {
+            let reason = format!("property '{property}' can only be set to 'enabled'");
+            return Some(Err(bad(reason)));
+        }
+        (_, Some(name)) => match cenote_ondisk::features::by_name(name) {
+            Some(feature) => pool.enable_feature(feature, &by.actor, by.command),
+            None => return Some(Err(bad(format!("invalid feature '{name}'")))),
+        },
+        _ => return None,
+    };
+    let done = set.map_err(|error| super::of_sync(imported.name(), error));
+    Some(done.map(|()| Response::Done))
+}
+
+impl Engine {
+    /// Gives a pool another guid.
+    pub(super) fn reguid_pool(
+        &self,
+        pool: &str,
+        guid: Option<u64>,
+        by: &By<'_>,
+    ) -> Result<Response, ControlError> {
+        let imported = self.registry.pool(pool)?;
+        let guid = guid.map(cenote_base::Guid);
+        let done = imported.pool.reguid(guid, &by.actor, by.command);
+        done.map_err(|error| super::of_sync(pool, error))?;
         Ok(Response::Done)
     }
 }

@@ -1,0 +1,75 @@
+//! What a device missed is remembered across imports.
+
+mod common;
+mod world;
+
+use cenote_base::RealEnv;
+use cenote_device::{Device, FaultyDevice, Opener};
+use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
+use cenote_pool::{ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_vdev::{AllocationClass, scan};
+use std::sync::Arc;
+use world::World;
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn progress(&self, _: &VerifyProgress) {}
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+fn import(world: &Arc<World>) -> Pool {
+    let candidates = assemble(scan(&world.paths(), world.as_ref()));
+    let options = ImportOptions {
+        opener: Arc::clone(world) as Arc<dyn Opener>,
+        ..common::options()
+    };
+    let env = Arc::new(RealEnv::new());
+    cenote_pool::import(&candidates[0], &options, env).expect("imported")
+}
+
+/// A side of a mirror that took no writes for a while comes back with what it had: nothing that
+/// was written meanwhile is believed from it.
+#[test]
+fn a_side_that_took_no_writes() {
+    let world = World::new(2, 64 << 20);
+    let bench = common::Bench::new("mirror");
+    let mut leaves = world.leaves();
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&leaves[1].device)));
+    leaves[1].device = Arc::clone(&faulty) as Arc<dyn Device>;
+    let vdev = NewVdev {
+        shape: VdevShape::Mirror,
+        class: AllocationClass::Normal,
+        leaves,
+    };
+    let pool = bench.create(vec![vdev]);
+    common::change(&pool, 0).expect("written");
+    faulty.fail_writes(true);
+    for round in 1..5 {
+        common::change(&pool, round).expect("written on the other side");
+    }
+    let synced = pool.synced_txg();
+    pool.close().expect("written");
+    drop(pool);
+    let pool = import(&world);
+    let guids: Vec<_> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+    assert!(pool.vdevs().dtl(guids[0]).is_empty());
+    let missed = pool.vdevs().dtl(guids[1]);
+    assert!(
+        missed.iter().any(|range| range.contains(&synced)),
+        "{missed:?}"
+    );
+    common::change(&pool, 9).expect("written to both");
+    let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+    assert!(report.is_clean(), "{report:?}");
+    let txg = pool.synced_txg();
+    let missed = pool.vdevs().dtl(guids[1]);
+    assert!(
+        !missed.iter().any(|range| range.contains(&txg)),
+        "{missed:?}"
+    );
+    pool.close().expect("written");
+}
