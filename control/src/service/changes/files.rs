@@ -210,4 +210,10 @@ impl SpaceGuard for Room {
             (true, false) => Err(SpaceRefusal::NoSpace),
         }
     }
+
+    fn use_long_names(&self) {
+        if let Some(head) = self.dsl.open_head(self.id) {
+            head.use_feature("org.zfsonlinux:longname");
+        }
+    }
 }
