@@ -57,7 +57,8 @@ pub fn new_key(
     }
 }
 
-/// `zfs create [-Pnpuv] [-o P=V]… FILESYSTEM`, `zfs create [-ps] [-b SIZE] [-o P=V]… -V SIZE VOLUME`
+/// `zfs create [-Pnpuv] [-o P=V]… FILESYSTEM` and
+/// `zfs create [-ps] [-b SIZE] [-o P=V]… -V SIZE VOLUME`
 pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = Grammar::letters("PnpuvsV:b:o:").parse(arguments)?;
     let name = match parsed.operands.as_slice() {
@@ -357,18 +358,28 @@ pub fn change_key(parsed: &Parsed, command: String, context: &mut Context) -> Ou
         return usage("Properties not allowed for inheriting");
     }
     let failed_with = |text: &str| Stop::Failed(format!("Key change error: {text}"));
+    if parsed.has("l") && super::keys::load_for(&dataset, context) != 0 {
+        return Err(Stop::Code(255));
+    }
     let key = match inherit {
         true => None,
         false => {
-            let row = super::keys::facts(&dataset, context)?;
+            let facts = super::keys::facts(&dataset, context)?;
+            if !facts.is_encrypted {
+                return Err(failed_with("Dataset not encrypted."));
+            }
             let given = |wanted: &str| {
                 let mut pairs = properties.iter();
                 pairs
                     .find(|(name, _)| name == wanted)
                     .map(|(_, value)| value.clone())
             };
-            let format = given("keyformat").unwrap_or(row.0);
-            let location = given("keylocation").unwrap_or(row.1);
+            let (format, location) = facts.key.unzip();
+            let format = given("keyformat")
+                .or(format)
+                .ok_or_else(|| failed_with("Keyformat required for new encryption root."))?;
+            let location = given("keylocation").or(location);
+            let location = location.unwrap_or_else(|| "prompt".to_owned());
             let key = material::read_new(&dataset, &format, &location);
             Some(key.map_err(|reason| failed_with(&reason))?)
         }

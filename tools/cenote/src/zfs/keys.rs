@@ -102,14 +102,27 @@ fn load_one(
     Ok(())
 }
 
-/// The format and location of a dataset's key, as words.
-pub fn facts(dataset: &str, context: &mut Context) -> Result<(String, String), Stop> {
+/// What a dataset has to do with keys.
+pub struct Facts {
+    /// Its data is encrypted.
+    pub is_encrypted: bool,
+    /// Format and location of its own key, as words, if it is an encryption root.
+    pub key: Option<(String, String)>,
+}
+
+/// What a dataset has to do with keys.
+pub fn facts(dataset: &str, context: &mut Context) -> Result<Facts, Stop> {
     let rows = encrypted(&[dataset.to_owned()], false, context).map_err(Stop::Code)?;
+    let row = rows.first();
     let of = |name: &str| {
-        let row = rows.first().and_then(|row| text(row, name));
-        row.unwrap_or("none").to_owned()
+        let word = row.and_then(|row| text(row, name));
+        word.unwrap_or("none").to_owned()
     };
-    Ok((of("keyformat"), of("keylocation")))
+    let is_root = row.is_some_and(is_root);
+    Ok(Facts {
+        is_encrypted: !matches!(of("encryption").as_str(), "off" | "none" | "-"),
+        key: is_root.then(|| (of("keyformat"), of("keylocation"))),
+    })
 }
 
 /// `zfs load-key [-rn] [-L LOCATION] -a | DATASET`
