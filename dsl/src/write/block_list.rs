@@ -1,7 +1,7 @@
 //! Changing block pointer objects (format/3a 3).
 //!
-//! A list is appended to in batches: its header is read and stored once for each. Lists that OpenZFS
-//! joined are trees; they are emptied from their ends.
+//! A list is appended to in batches: its header is read and stored once for each. Lists that
+//! OpenZFS joined are trees; they are emptied from their ends.
 
 use super::context::SyncContext;
 use crate::deadlist::SpaceTriple;

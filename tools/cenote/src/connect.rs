@@ -1,7 +1,8 @@
 //! The way to the daemon: connect, and start one where it is needed.
 //!
-//! Only an import, a new pool or a mount needs a daemon that is not running. Everything else asks about pools
-//! that are imported; without a daemon there are none, which can be said without starting one.
+//! Only an import or a new pool needs a daemon that is not running. Everything else asks about
+//! pools that are imported; without a daemon there are none, which can be said without starting
+//! one.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -44,6 +44,7 @@ fn check(kind: &str) {
     let limits = Limits {
         time: Duration::from_secs(60),
         memory: zoo::MEMORY_MAX,
+        ..Limits::default()
     };
     for number in 0..MUTANTS {
         let mutant = zoo::mutant(&devices, structure.as_ref(), kind, SEED, number);

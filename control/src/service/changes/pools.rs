@@ -193,7 +193,8 @@ impl Properties {
                 Ok(shift @ 9..=16) => self.ashift = u32::try_from(shift).ok(),
                 _ => {
                     let text = format!(
-                        "property '{name}' number '{value}' is invalid; only values between 9 and 16 are allowed"
+                        "property '{name}' number '{value}' is invalid; \
+                         only values between 9 and 16 are allowed"
                     );
                     return Err(bad(text));
                 }

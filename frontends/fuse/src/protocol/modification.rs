@@ -104,6 +104,43 @@ impl<'a> Modification<'a> {
         let mut fields = Fields::new(arguments);
         Ok(Some(match code {
             opcode::SETATTR => Self::decode_setattr(fields)?,
+            opcode::WRITE => Self::decode_write(fields, arguments)?,
+            opcode::SETXATTR => Self::decode_setxattr(fields, arguments)?,
+            opcode::REMOVEXATTR => Self::RemoveXattr {
+                name: fields.name()?,
+            },
+            opcode::FALLOCATE => Self::Allocate {
+                handle: Handle(fields.u64()?),
+                offset: fields.u64()?,
+                length: fields.u64()?,
+                mode: fields.u32()?,
+            },
+            opcode::COPY_FILE_RANGE => Self::CopyRange {
+                from: Handle(fields.u64()?),
+                from_offset: fields.u64()?,
+                to: NodeId(fields.u64()?),
+                to_handle: Handle(fields.u64()?),
+                to_offset: fields.u64()?,
+                length: fields.u64()?,
+            },
+            opcode::UNLINK => Self::Unlink {
+                name: fields.name()?,
+            },
+            opcode::RMDIR => Self::RmDir {
+                name: fields.name()?,
+            },
+            opcode::LINK => Self::Link {
+                node: NodeId(fields.u64()?),
+                name: fields.name()?,
+            },
+            opcode::RENAME | opcode::RENAME2 => Self::decode_rename(code, fields)?,
+            code => return Self::decode_new(code, fields),
+        }))
+    }
+
+    /// Operations that make something.
+    fn decode_new(code: u32, mut fields: Fields<'a>) -> Result<Option<Self>, Malformed> {
+        Ok(Some(match code {
             opcode::SYMLINK => Self::SymLink {
                 name: fields.name()?,
                 target: fields.name()?,
@@ -123,31 +160,6 @@ impl<'a> Modification<'a> {
                 umask: fields.u32()?,
                 name: fields.name()?,
             },
-            opcode::UNLINK => Self::Unlink {
-                name: fields.name()?,
-            },
-            opcode::RMDIR => Self::RmDir {
-                name: fields.name()?,
-            },
-            opcode::RENAME | opcode::RENAME2 => {
-                let to = NodeId(fields.u64()?);
-                let mut flags = 0;
-                if code == opcode::RENAME2 {
-                    flags = fields.u32()?;
-                    fields.u32()?;
-                }
-                Self::Rename {
-                    to,
-                    flags,
-                    name: fields.name()?,
-                    new_name: fields.name()?,
-                }
-            }
-            opcode::LINK => Self::Link {
-                node: NodeId(fields.u64()?),
-                name: fields.name()?,
-            },
-            opcode::WRITE => Self::decode_write(fields, arguments)?,
             opcode::CREATE | opcode::TMPFILE => {
                 let (flags, mode, umask) = (fields.u32()?, fields.u32()?, fields.u32()?);
                 fields.u32()?;
@@ -162,26 +174,23 @@ impl<'a> Modification<'a> {
                     name,
                 }
             }
-            opcode::FALLOCATE => Self::Allocate {
-                handle: Handle(fields.u64()?),
-                offset: fields.u64()?,
-                length: fields.u64()?,
-                mode: fields.u32()?,
-            },
-            opcode::COPY_FILE_RANGE => Self::CopyRange {
-                from: Handle(fields.u64()?),
-                from_offset: fields.u64()?,
-                to: NodeId(fields.u64()?),
-                to_handle: Handle(fields.u64()?),
-                to_offset: fields.u64()?,
-                length: fields.u64()?,
-            },
-            opcode::SETXATTR => Self::decode_setxattr(fields, arguments)?,
-            opcode::REMOVEXATTR => Self::RemoveXattr {
-                name: fields.name()?,
-            },
             _ => return Ok(None),
         }))
+    }
+
+    fn decode_rename(code: u32, mut fields: Fields<'a>) -> Result<Self, Malformed> {
+        let to = NodeId(fields.u64()?);
+        let mut flags = 0;
+        if code == opcode::RENAME2 {
+            flags = fields.u32()?;
+            fields.u32()?;
+        }
+        Ok(Self::Rename {
+            to,
+            flags,
+            name: fields.name()?,
+            new_name: fields.name()?,
+        })
     }
 
     fn decode_setattr(mut fields: Fields<'a>) -> Result<Self, Malformed> {

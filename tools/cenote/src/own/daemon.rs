@@ -30,7 +30,8 @@ pub const COMMAND: Command = Command {
             None,
             "memory",
             "SIZE",
-            "run: use at most so much memory for caches and buffers of\nall pools; 3/8 of the machine's",
+            "run: use at most so much memory for caches and buffers of\n\
+             all pools; 3/8 of the machine's",
         ),
         flag(Some('f'), "force", "stop: although file systems are busy"),
     ],

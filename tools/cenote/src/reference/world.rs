@@ -45,6 +45,16 @@ impl Canned {
         canned
     }
 
+    fn holds_of(&self, snapshot: String) -> Result<Response, CallError> {
+        if !self.datasets.iter().any(|row| row.name == snapshot) {
+            let dataset = snapshot;
+            return Err(ControlError::NoSuchDataset { dataset }.into());
+        }
+        let mut holds = self.holds.clone();
+        holds.retain(|hold| hold.snapshot == snapshot);
+        Ok(Response::Holds { holds })
+    }
+
     /// What a pool that is imported read-only answers to a change.
     fn change(&self, change: Change) -> Result<Response, CallError> {
         let pool = "tank".to_owned();
@@ -359,14 +369,7 @@ impl Daemon for Canned {
                 }
                 Ok(Response::Failures { failures, done })
             }
-            Request::Holds { snapshot, .. } => {
-                if !self.datasets.iter().any(|row| row.name == snapshot) {
-                    return no_dataset(snapshot);
-                }
-                let mut holds = self.holds.clone();
-                holds.retain(|hold| hold.snapshot == snapshot);
-                Ok(Response::Holds { holds })
-            }
+            Request::Holds { snapshot, .. } => self.holds_of(snapshot),
             Request::MountList => Ok(Response::Mounts {
                 mounts: self.mounts.clone(),
             }),

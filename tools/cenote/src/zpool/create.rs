@@ -152,7 +152,8 @@ pub fn destroy(arguments: &[String], context: &mut Context) -> Outcome {
     };
     if pool.contains('/') {
         return failed(format!(
-            "cannot open '{pool}': invalid character '/' in pool name\nuse 'zfs destroy' to destroy a dataset"
+            "cannot open '{pool}': invalid character '/' in pool name\n\
+             use 'zfs destroy' to destroy a dataset"
         ));
     }
     let change = Change::DestroyPool {

@@ -1,7 +1,7 @@
 //! The words after the pool's name: which devices, grouped how, for what.
 //!
-//! `[mirror|raidz[1-3]|draid…] DEVICE…`, `log`, `cache`, `spare`, `special` and `dedup` say what the
-//! groups behind them are for (cli/contract-zpool 5).
+//! `[mirror|raidz[1-3]|draid…] DEVICE…`; `log`, `cache`, `spare`, `special` and `dedup` say what
+//! the groups behind them are for (cli/contract-zpool 5).
 
 use cenote_control::model::{NewVdev, NewVdevKind, NewVdevRole};
 use std::path::Path;
