@@ -303,7 +303,9 @@ fn supervise(child: &mut Child, limits: Limits) -> Result<Ending> {
         }
         memory_max = memory_max.max(resident_memory_max(child.id()).unwrap_or(0));
         let passed = match () {
-            () if elapsed > limits.time => Some(Limit::Time),
+            () if elapsed > limits.time && !is_only_starved(child.id(), limits) => {
+                Some(Limit::Time)
+            }
             () if memory_max > limits.memory => Some(Limit::Memory),
             () => None,
         };
@@ -313,6 +315,24 @@ fn supervise(child: &mut Child, limits: Limits) -> Result<Ending> {
         }
         thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Whether a process that took too long only waits for a processor, which others have.
+///
+/// Then its limit of processor time decides, if it has one.
+fn is_only_starved(process: u32, limits: Limits) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else {
+        return false;
+    };
+    // The state follows the name, which stands in brackets.
+    let is_runnable = |task: fs::DirEntry| {
+        let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let state = text
+            .rsplit_once(") ")
+            .map(|(_, rest)| rest.starts_with('R'));
+        state.unwrap_or(false)
+    };
+    limits.processor.is_some() && tasks.flatten().any(is_runnable)
 }
 
 /// The high-water mark of the process's resident memory, in bytes.
