@@ -26,9 +26,10 @@ impl Engine {
     }
 
     pub(super) fn unload_key(&self, dataset: &str) -> Result<Response, ControlError> {
-        let (_, found) = self.registry.dataset(&parse_name(dataset)?)?;
+        let (imported, found) = self.registry.dataset(&parse_name(dataset)?)?;
         let until = self.env.monotonic() + LETTING_GO;
         loop {
+            imported.close_idle_heads(found.directory().id())?;
             match found.dsl().unload_key(found.directory()) {
                 // Threads that served a mount which is gone may still be letting go of its files.
                 Err(DslError::KeyBusy { .. })

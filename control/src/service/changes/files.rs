@@ -75,6 +75,19 @@ impl OpenHeads {
         Ok(())
     }
 
+    /// Closes a head that nobody uses any more; nobody can open it meanwhile.
+    fn close_if_idle(&self, imported: &Imported, id: ObjectId) -> Result<(), SyncError> {
+        let mut open = self.lock();
+        let is_idle = |files: &Arc<FileSystem>| Arc::strong_count(files) == 1;
+        if !open.get(&id).is_some_and(is_idle) {
+            return Ok(());
+        }
+        imported.pool.sync()?;
+        open.remove(&id);
+        imported.dsl().close_head(id);
+        Ok(())
+    }
+
     fn ids(&self) -> Vec<ObjectId> {
         self.lock().keys().copied().collect()
     }
@@ -103,6 +116,20 @@ impl Imported {
                 let _ = files.set_write_settings(settings);
             }
         }
+    }
+
+    /// Closes the heads of an encryption root that nobody uses any more, so that its key can be
+    /// unloaded.
+    pub(in crate::service) fn close_idle_heads(&self, root: ObjectId) -> Result<(), ControlError> {
+        for id in self.heads.ids() {
+            let dataset = self.dsl().dataset_of(id)?;
+            let key = dataset.directory().crypto_key()?;
+            if key.is_some_and(|key| key.root() == root) {
+                let closed = self.heads.close_if_idle(self, id);
+                closed.map_err(|error| super::of_sync(self.name(), error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Closes all heads.
