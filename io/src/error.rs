@@ -1,6 +1,6 @@
 //! Why a block cannot be read or written.
 
-use crate::write::NoSpace;
+use crate::write::{DedupError, NoSpace};
 use cenote_base::{Bookmark, MemoryExceeded};
 use cenote_codec::compress::DecompressError;
 use cenote_ondisk::{BlockPointer, DecodeError};
@@ -111,6 +111,14 @@ pub enum IoError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// The tables of deduplicated blocks cannot be read.
+    #[error("block {bookmark} cannot be deduplicated: {source}")]
+    DedupTable {
+        /// The block.
+        bookmark: Bookmark,
+        /// What the table met.
+        source: DedupError,
+    },
     /// Too few devices took the block for it to be safe.
     #[error("block {bookmark} cannot be written: {source}")]
     Unwritable {
@@ -141,6 +149,7 @@ impl IoError {
                 | Self::NoSpace { .. }
                 | Self::BadRequest { .. }
                 | Self::Random { .. }
+                | Self::DedupTable { .. }
                 | Self::Unwritable { .. }
         )
     }

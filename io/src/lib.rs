@@ -19,6 +19,6 @@ pub use error::IoError;
 pub use pipeline::{Pipeline, PipelineCounters, ReadContext};
 pub use workers::Workers;
 pub use write::{
-    Allocation, AllocationRequest, Allocator, BlockSink, DedupPolicy, NoSpace, WritePolicy,
-    WriteRequest,
+    Allocation, AllocationRequest, Allocator, BlockSink, DedupError, DedupPolicy, DedupTable,
+    Duplicate, NoSpace, WritePolicy, WriteRequest,
 };

@@ -4,9 +4,14 @@ mod support;
 
 use cenote_base::{Level, Txg};
 use cenote_codec::cipher::{HmacKey, MasterKey, Suite};
-use cenote_io::{IoError, ObjsetKeys, Pipeline, ReadContext, WritePolicy, WriteRequest};
+use cenote_io::{
+    DedupError, DedupPolicy, DedupTable, Duplicate, IoError, ObjsetKeys, Pipeline, ReadContext,
+    WritePolicy, WriteRequest,
+};
+use cenote_ondisk::ddt::DdtKey;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, ObjectType};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use support::{Layout, Pool, bookmark, noise, text};
 
 fn request(data: Vec<u8>, policy: WritePolicy) -> WriteRequest {
@@ -449,4 +454,95 @@ fn pools_opened_for_reading_and_nonsense_are_refused() {
     let reading = pool.reopen(&[]);
     let results = reading.write(Txg(10), 1, vec![request(text(512), policy)]);
     assert!(matches!(results[0], Err(IoError::ReadOnly { .. })));
+}
+
+/// A table in memory that knows no copies.
+#[derive(Debug, Default)]
+struct Remembered(Mutex<HashMap<DdtKey, (BlockPointer, u64)>>);
+
+impl DedupTable for Remembered {
+    fn find(&self, pointer: &BlockPointer, _: usize) -> Result<Duplicate, DedupError> {
+        let known = self.0.lock().expect("nobody panicked");
+        Ok(match known.get(&DdtKey::of(pointer)) {
+            None => Duplicate::None,
+            Some((known, _)) => Duplicate::Stored {
+                dvas: [known.dva(0), known.dva(1), known.dva(2)],
+                birth: known.physical_birth(),
+            },
+        })
+    }
+
+    fn refer(&self, pointer: &BlockPointer, _: usize) -> Result<(), DedupError> {
+        let mut known = self.0.lock().expect("nobody panicked");
+        let entry = known.entry(DdtKey::of(pointer)).or_insert((*pointer, 0));
+        entry.1 += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn equal_blocks_share_their_place_clear_or_encrypted() {
+    for (layout, suite, verify) in [
+        (Layout::Disk, None, true),
+        (Layout::Mirror, Some(Suite::Aes256Gcm), false),
+        (Layout::Raidz2, Some(Suite::Aes128Ccm), true),
+    ] {
+        let pool = Pool::new(layout);
+        let table = Arc::new(Remembered::default());
+        pool.pipeline
+            .set_dedup_table(Arc::clone(&table) as Arc<dyn DedupTable>);
+        let policy = WritePolicy {
+            checksum: ChecksumKind::Sha256,
+            dedup: Some(DedupPolicy { verify }),
+            encrypt: suite.is_some(),
+            copies: 2,
+            ..WritePolicy::default()
+        };
+        let keys = suite.map(keys);
+        let of = |data: Vec<u8>| WriteRequest {
+            keys: keys.clone(),
+            ..request(data, policy)
+        };
+        let blocks = [
+            text(131_072),
+            noise(16_384),
+            text(131_072),
+            noise(16_384),
+            text(8192),
+        ];
+        let requests = blocks.iter().cloned().map(of).collect();
+        let results = pool.pipeline.write(Txg(10), 1, requests);
+        let first: Vec<BlockPointer> = results.into_iter().map(|r| r.expect("written")).collect();
+        assert_eq!(first[0], first[2]);
+        assert_eq!(first[1], first[3]);
+        assert!(first.iter().all(BlockPointer::is_dedup));
+        let taken = pool.space.taken();
+        let requests = blocks.iter().cloned().map(of).collect();
+        let again = pool.pipeline.write(Txg(11), 1, requests);
+        assert_eq!(pool.space.taken(), taken, "nothing new is stored");
+        for (pointer, data) in again.iter().zip(&blocks) {
+            let pointer = pointer.as_ref().expect("written");
+            assert_eq!(
+                (pointer.logical_birth(), pointer.physical_birth()),
+                (Txg(11), Txg(10))
+            );
+            assert!(
+                read(&pool.pipeline, pointer, keys.as_deref()) == *data,
+                "{pointer}"
+            );
+        }
+        let mut counts: Vec<u64> = {
+            let known = table.0.lock().expect("nobody panicked");
+            known.values().map(|(_, count)| *count).collect()
+        };
+        counts.sort_unstable();
+        assert_eq!(counts, [2, 4, 4]);
+        // The same contents over the same block change nothing, not even its birth.
+        let over = WriteRequest {
+            previous: Some(first[0]),
+            ..of(text(131_072))
+        };
+        let mut same = pool.pipeline.write(Txg(12), 1, vec![over]);
+        assert_eq!(same.pop().expect("one").expect("written"), first[0]);
+    }
 }

@@ -180,6 +180,20 @@ impl DdtEntry {
         }
     }
 
+    /// The 72 or 256 little-endian bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(TRADITIONAL_SIZE);
+        let mut push = |words: &[u64]| words.iter().for_each(|w| bytes.extend(w.to_le_bytes()));
+        match self {
+            Self::Flat { phys, class_start } => {
+                push(&phys.words());
+                push(&[*class_start]);
+            }
+            Self::Traditional(slots) => slots.iter().for_each(|slot| push(&slot.words())),
+        }
+        bytes
+    }
+
     /// All references, over all slots that count.
     pub fn references(&self) -> u64 {
         match self {
@@ -204,6 +218,14 @@ impl DdtEntry {
         self.blocks().any(|slot| {
             slot.dvas[0] == pointer.dva(0) && slot.physical_birth == pointer.physical_birth()
         })
+    }
+}
+
+impl DdtPhys {
+    fn words(&self) -> [u64; 8] {
+        let [a, b, c] = self.dvas.map(|dva| [dva.word0, dva.word1]);
+        let (references, birth) = (self.references, self.physical_birth.0);
+        [a[0], a[1], b[0], b[1], c[0], c[1], references, birth]
     }
 }
 
@@ -251,6 +273,19 @@ impl<'a> DdtValue<'a> {
         })
     }
 
+    /// The ZAP value of an entry, given the function that compresses with zle to fewer bytes than
+    /// there are, if it can.
+    pub fn encode(entry: &DdtEntry, zle: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
+        let bytes = entry.encode();
+        let (version, bytes) = match zle(&bytes) {
+            Some(compressed) => (COMPRESSION_ZLE, compressed),
+            None => (COMPRESSION_OFF, bytes),
+        };
+        let mut value = vec![version | ORDER_LITTLE];
+        value.extend(bytes);
+        value
+    }
+
     /// The entry, given the function that decompresses zle to exactly so many bytes. `flat`
     /// tells the table's form.
     pub fn entry(
@@ -289,6 +324,18 @@ pub struct DdtLogHeader {
 }
 
 impl DdtLogHeader {
+    /// The bonus buffer.
+    pub fn encode(&self) -> [u8; LOG_HEADER_SIZE] {
+        let flags = u64::from(self.flushing) | u64::from(self.checkpoint.is_some()) << 1;
+        let mut words = vec![1 | flags << 8, self.length, self.first_txg.0];
+        words.extend(self.checkpoint.unwrap_or_default().to_words());
+        let mut bytes = [0; LOG_HEADER_SIZE];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
     /// Decodes a bonus buffer.
     pub fn decode(bonus: &[u8]) -> Result<Self, DecodeError> {
         let head = wire::u64_le(bonus, 0, STRUCTURE)?;
@@ -381,6 +428,15 @@ impl DdtStatistics {
         *self = Self::from_words(words);
     }
 
+    /// Takes another's figures away.
+    pub fn subtract(&mut self, other: &Self) {
+        let mut words = self.to_words();
+        for (word, other) in words.iter_mut().zip(other.to_words()) {
+            *word = word.saturating_sub(other);
+        }
+        *self = Self::from_words(words);
+    }
+
     fn from_words(words: [u64; HISTOGRAM_WORDS]) -> Self {
         let [blocks, logical, physical, allocated, rest @ ..] = words;
         let [
@@ -427,6 +483,12 @@ pub fn histogram_from_words(words: &[u64]) -> Result<Vec<DdtStatistics>, DecodeE
     Ok(buckets.collect())
 }
 
+/// The words of a table's statistics.
+pub fn histogram_to_words(buckets: &[DdtStatistics]) -> Vec<u64> {
+    let words = buckets.iter().flat_map(|bucket| bucket.to_words());
+    words.collect()
+}
+
 fn bad<T>(field: &'static str, value: u64) -> Result<T, DecodeError> {
     Err(DecodeError::BadValue {
         structure: STRUCTURE,
@@ -465,6 +527,13 @@ mod tests {
         pointer.words[10] = 77;
         assert!(traditional.matches(&pointer) && !flat.matches(&pointer));
         assert!(DdtEntry::decode(&[0; 73]).is_err());
+        for entry in [flat, traditional] {
+            assert_eq!(DdtEntry::decode(&entry.encode()), Ok(entry));
+            let value = DdtValue::encode(&entry, |_| None);
+            let decoded = DdtValue::decode(&value).expect("just made");
+            let is_flat = matches!(entry, DdtEntry::Flat { .. });
+            assert_eq!(decoded.entry(is_flat, |_, _| None), Ok(entry));
+        }
     }
 
     #[test]
@@ -509,15 +578,19 @@ mod tests {
         words.extend(20..25);
         let header = DdtLogHeader::decode(&bytes(words.clone())).expect("valid");
         assert!(header.flushing && header.length == 131_072);
+        assert_eq!(header.encode()[..], bytes(words.clone()));
         assert_eq!(header.checkpoint.map(|key| key.prop), Some(24));
         words[0] = 2;
         assert!(DdtLogHeader::decode(&bytes(words)).is_err());
         let histogram = histogram_from_words(&(0..512).collect::<Vec<_>>()).expect("512");
+        assert!(histogram_to_words(&histogram).into_iter().eq(0..512));
         assert_eq!(histogram[1].blocks, 8);
         assert_eq!(histogram[1].referenced_allocated, 15);
         let mut sum = histogram[0];
         sum.add(&histogram[1]);
         assert_eq!((sum.blocks, sum.logical), (8, 10));
+        sum.subtract(&histogram[1]);
+        assert_eq!(sum, histogram[0]);
         assert!(histogram_from_words(&[0; 511]).is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{ObjsetKeys, dnode_block, mac};
 use cenote_codec::Endian;
+use cenote_codec::cipher::hmac_sha512;
 use cenote_device::BlockBuffer;
 use cenote_ondisk::block_pointer::Protection;
 use cenote_ondisk::{BlockPointer, DecodeError, ObjectType};
@@ -25,6 +26,26 @@ pub(crate) enum SealError {
     Malformed(DecodeError),
     /// The contents are larger than the cipher takes.
     TooLarge,
+}
+
+/// Salt and initialization vector that nobody can foresee.
+fn drawn(
+    keys: &ObjsetKeys,
+    random: impl Fn() -> std::io::Result<[u8; 20]>,
+) -> std::io::Result<([u8; 8], [u8; 12])> {
+    let drawn = random()?;
+    let [iv @ .., s0, s1, s2, s3, s4, s5, s6, s7] = drawn;
+    let salt =
+        keys.salt_for_writing(|| Ok::<_, std::io::Error>([s0, s1, s2, s3, s4, s5, s6, s7]))?;
+    Ok((salt, iv))
+}
+
+/// Those of a deduplicated block, which follow from its contents: equal blocks must become equal
+/// ciphertext (format/2d 5).
+fn derived(keys: &ObjsetKeys, plain: &[u8]) -> ([u8; 8], [u8; 12]) {
+    let digest = hmac_sha512(keys.hmac(), &[plain]);
+    let salt = digest[..8].try_into().expect("8 of 64 bytes");
+    (salt, digest[8..20].try_into().expect("12 of 64 bytes"))
 }
 
 /// Encrypts or authenticates `stored`, the padded bytes that `pointer`'s properties describe.
@@ -59,11 +80,10 @@ pub(crate) fn seal(
             mac: Some(mac::of_stored(keys, stored)),
         }),
         Protection::Encrypted => {
-            let drawn = random().map_err(SealError::Random)?;
-            let iv: [u8; 12] = drawn[..12].try_into().expect("12 of 20 bytes");
-            let salt = keys
-                .salt_for_writing(|| Ok(drawn[12..].try_into().expect("the last 8 of 20 bytes")));
-            let salt = salt.map_err(SealError::Random)?;
+            let (salt, iv) = match pointer.is_dedup() {
+                true => derived(keys, stored),
+                false => drawn(keys, random).map_err(SealError::Random)?,
+            };
             let key = keys.block_key(salt);
             let block: &mut BlockBuffer = Arc::make_mut(stored);
             let tag = match object_type {

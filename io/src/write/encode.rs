@@ -92,11 +92,26 @@ impl Encoder {
             let pointer = pointer::embedded(request, compression, stream.bytes(), self.txg);
             return Ok(Encoded::Pointer(pointer));
         }
+        let is_own = !self.wants_dedup(request);
         let in_place_of = request
             .previous
-            .filter(|previous| self.is_rewritable(previous));
+            .filter(|previous| is_own && self.is_rewritable(previous));
         let (bytes, compression, in_place_of) = self.pad(request, stream, compression, in_place_of);
         self.finish(request, bytes, compression, in_place_of)
+    }
+
+    /// Whether the block is looked for among those that are stored already (format/2c 2).
+    fn wants_dedup(&self, request: &WriteRequest) -> bool {
+        let policy = &request.policy;
+        policy.dedup.is_some_and(|dedup| {
+            // Without a table that knows them, no blocks may say that one does.
+            self.state.dedup.get().is_some()
+                && request.level.0 == 0
+                && !request.object_type.is_metadata()
+                && (!policy.encrypt || request.object_type.is_encrypted())
+                && (policy.checksum.is_dedup_strong()
+                    || (policy.checksum == ChecksumKind::Edonr && dedup.verify))
+        })
     }
 
     fn may_embed(&self, request: &WriteRequest) -> bool {
@@ -171,8 +186,7 @@ impl Encoder {
             object_type: request.object_type,
             level: request.level,
             is_protected: policy.encrypt,
-            // Only blocks that a table knows may say so.
-            is_dedup: false,
+            is_dedup: self.wants_dedup(request),
         };
         let mut pointer = pointer::stored(&properties, self.txg, request.fill);
         if policy.encrypt {

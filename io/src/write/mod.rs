@@ -7,6 +7,7 @@
 //!
 //! What was written is durable after the next flush of the vdevs, and not before.
 
+mod dedup;
 mod encode;
 mod flight;
 mod pipeline;
@@ -16,6 +17,7 @@ mod random;
 mod squeeze;
 mod state;
 
+pub use dedup::{DedupError, DedupTable, Duplicate};
 pub(crate) use state::WriteState;
 
 use crate::crypt::ObjsetKeys;

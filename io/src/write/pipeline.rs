@@ -9,12 +9,13 @@ use super::encode::{Encoded, Encoder, Stored};
 use super::flight::Flight;
 use super::place::Placer;
 use super::squeeze::Units;
-use super::{Allocator, WriteRequest};
+use super::{Allocator, DedupTable, WriteRequest};
 use crate::error::IoError;
 use crate::pipeline::Pipeline;
 use cenote_base::{Env, Txg};
 use cenote_ondisk::BlockPointer;
 use cenote_vdev::{AllocationClass, VdevWrite};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -34,6 +35,11 @@ impl Pipeline {
     /// Makes the pool writable: space comes from `allocator`. A second call changes nothing.
     pub fn set_allocator(&self, allocator: Arc<dyn Allocator>) {
         let _ = self.writing.allocator.set(allocator);
+    }
+
+    /// Lets blocks be deduplicated by `table`. A second call changes nothing.
+    pub fn set_dedup_table(&self, table: Arc<dyn DedupTable>) {
+        let _ = self.writing.dedup.set(table);
     }
 
     /// Draws salts and initialization vectors from `env` rather than from the running system.
@@ -69,6 +75,9 @@ impl Pipeline {
             txg,
             units: encoder.units,
             salt: self.salt.get(),
+            dedup: self.writing.dedup.get().map(AsRef::as_ref),
+            pipeline: self,
+            fresh: RefCell::default(),
         };
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(requests.len());
         let mut flights: VecDeque<Flight> = VecDeque::new();

@@ -7,10 +7,11 @@
 use super::encode::{Stored, copies};
 use super::pointer::{self, Properties};
 use super::squeeze::Units;
-use super::{Allocation, AllocationRequest, Allocator, NoSpace, WriteRequest};
+use super::{Allocation, AllocationRequest, Allocator, DedupTable, NoSpace, WriteRequest};
 use crate::checksum;
 use crate::error::IoError;
 use crate::gang::{HEADER_SIZE_CLASSIC, seal_header};
+use crate::pipeline::Pipeline;
 use cenote_base::{Level, Txg};
 use cenote_codec::Endian;
 use cenote_codec::checksum::Salt;
@@ -18,6 +19,8 @@ use cenote_device::BlockBuffer;
 use cenote_ondisk::block_pointer::DVAS_PER_BLOCK_POINTER;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType};
 use cenote_vdev::{AllocationClass, VdevWrite};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Pointers in a gang header of the classic size.
@@ -32,6 +35,12 @@ pub(super) struct Placer<'a> {
     pub txg: Txg,
     pub units: Units,
     pub salt: Option<&'a Salt>,
+    pub dedup: Option<&'a dyn DedupTable>,
+    /// To compare with what is stored already.
+    pub pipeline: &'a Pipeline,
+    /// Blocks of this call that others may be compared with, by their first address: they may
+    /// not have reached the devices yet.
+    pub fresh: RefCell<HashMap<Dva, Arc<BlockBuffer>>>,
 }
 
 /// Everything that was taken and is to be written for one block.
@@ -60,8 +69,24 @@ fn class_of(request: &WriteRequest, size: u64) -> AllocationClass {
 }
 
 impl Placer<'_> {
-    /// Gives the block its addresses; returns its pointer and what is to be written.
+    /// Gives the block its addresses; returns its pointer and what is to be written, which is
+    /// nothing if it is stored already.
     pub(super) fn place(
+        &self,
+        request: &WriteRequest,
+        mut stored: Stored,
+    ) -> Result<(BlockPointer, Vec<VdevWrite>), IoError> {
+        let duplicate = self.find_duplicate(request, &stored.bytes, &mut stored.pointer)?;
+        if let Some(pointer) = duplicate {
+            return Ok((pointer, Vec::new()));
+        }
+        let bytes = Arc::clone(&stored.bytes);
+        let (pointer, writes) = self.place_new(request, stored)?;
+        self.remember(request, &pointer, bytes)?;
+        Ok((pointer, writes))
+    }
+
+    fn place_new(
         &self,
         request: &WriteRequest,
         stored: Stored,

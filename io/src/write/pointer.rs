@@ -7,6 +7,7 @@ use cenote_ondisk::wire::with_bits;
 use cenote_ondisk::{ChecksumKind, CompressionKind, Dva, ObjectType};
 
 const WORD_PROP: usize = 6;
+const WORD_PHYSICAL_BIRTH: usize = 9;
 const WORD_LOGICAL_BIRTH: usize = 10;
 const WORD_FILL: usize = 11;
 const WORD_CHECKSUM: usize = 12;
@@ -102,6 +103,12 @@ pub(super) fn set_dvas(pointer: &mut BlockPointer, dvas: &[Dva], is_gang: bool) 
         pointer.words[2 * index] = dva.word0;
         pointer.words[2 * index + 1] = dva.word1 | if is_gang { GANG } else { 0 };
     }
+}
+
+/// Says when the copies were allocated: not, if that was when the block was born.
+pub(super) fn set_physical_birth(pointer: &mut BlockPointer, birth: Txg) {
+    let is_own = birth == pointer.logical_birth();
+    pointer.words[WORD_PHYSICAL_BIRTH] = if is_own { 0 } else { birth.0 };
 }
 
 /// Puts all four words of the checksum in.

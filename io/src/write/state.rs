@@ -1,7 +1,7 @@
 //! What the write path of one pool knows.
 
-use super::Allocator;
 use super::random::RandomPool;
+use super::{Allocator, DedupTable};
 use crate::workers::Workers;
 use cenote_base::{Env, RealEnv};
 use std::sync::{Arc, OnceLock};
@@ -13,6 +13,7 @@ const WRITERS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct WriteState {
     pub(crate) allocator: OnceLock<Arc<dyn Allocator>>,
+    pub(crate) dedup: OnceLock<Arc<dyn DedupTable>>,
     env: OnceLock<Arc<dyn Env>>,
     random: RandomPool,
     encoders: OnceLock<Workers>,

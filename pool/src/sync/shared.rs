@@ -1,4 +1,4 @@
-//! Freeing blocks that may have more references than one: clones (format/2c 6).
+//! Freeing blocks that may have more references than one: clones and duplicates (format/2c 1, 6).
 //!
 //! A block of data may stand in the table of clones of its vdev, with the number of references
 //! beyond the first. As long as it does, giving up a reference lowers that number and nothing is
@@ -9,7 +9,6 @@ use super::syncer::Syncer;
 use cenote_base::VdevId;
 use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{Object, Zap};
-use cenote_dsl::directory_keys as keys;
 use cenote_dsl::write::SyncContext;
 use cenote_ondisk::brt::{self, BrtVdev, DIRECTORY_PREFIX};
 use cenote_ondisk::{BlockPointer, ObjectType};
@@ -36,16 +35,11 @@ impl Syncer {
     /// Frees the blocks that wait for this, unless they have other references.
     pub(super) fn settle_shared(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
         let waiting = std::mem::take(&mut *self.shared());
-        if waiting.is_empty() {
-            return Ok(());
-        }
         let mut tables: BTreeMap<VdevId, Option<CloneTable>> = BTreeMap::new();
         for pointer in &waiting {
-            if pointer.is_dedup() && self.has_dedup_tables()? {
-                let cause = "a deduplicated block is to be freed, and dedup tables are only read";
-                return Err(SyncError::Stopped {
-                    cause: cause.to_owned(),
-                });
+            // One that the tables do not know, since they were pruned, is like any other.
+            if pointer.is_dedup() && self.dedup.give_up(pointer)? {
+                continue;
             }
             let vdev = pointer.dva(0).vdev();
             if let std::collections::btree_map::Entry::Vacant(place) = tables.entry(vdev) {
@@ -65,12 +59,8 @@ impl Syncer {
                 table.store(context, vdev)?;
             }
         }
-        Ok(())
-    }
-
-    fn has_dedup_tables(&self) -> Result<bool, SyncError> {
-        let directory = self.dsl.object_directory();
-        Ok(directory.object(keys::DEDUP_STATISTICS)?.is_some())
+        self.dedup
+            .settle(context, &|pointer| self.free_now(pointer))
     }
 
     fn deflated_size(&self, pointer: &BlockPointer) -> u64 {
