@@ -6,12 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod add;
 mod allocation;
 mod candidate;
 mod claim;
 mod commands;
 mod create;
-mod dedup;
 mod error;
 mod import;
 mod import_write;

@@ -16,7 +16,7 @@ use cenote_ondisk::{VdevConfig, features};
 use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a top-level vdev's space is and how much of it is taken, in bytes of its address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct VdevSpace {
 #[derive(Debug)]
 pub struct Pool {
     name: String,
-    config: PoolConfig,
+    config: ConfigChain,
     label_config: PoolConfig,
     uberblock: Uberblock,
     vdevs: Arc<Vdevs>,
@@ -51,6 +51,37 @@ pub struct Pool {
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
     hold: Option<Hold>,
+}
+
+/// Configurations, each newer than the one before: whoever looks at an older one may go on.
+#[derive(Debug)]
+struct ConfigChain {
+    config: PoolConfig,
+    next: OnceLock<Box<ConfigChain>>,
+}
+
+impl From<PoolConfig> for ConfigChain {
+    fn from(config: PoolConfig) -> Self {
+        let next = OnceLock::new();
+        Self { config, next }
+    }
+}
+
+impl ConfigChain {
+    fn last(&self) -> &Self {
+        let mut last = self;
+        while let Some(next) = last.next.get() {
+            last = next;
+        }
+        last
+    }
+
+    fn push(&self, config: PoolConfig) {
+        let mut next = Box::new(Self::from(config));
+        while let Err(back) = self.last().next.set(next) {
+            next = back;
+        }
+    }
 }
 
 /// What is read from the meta object set when a pool is opened.
@@ -130,7 +161,7 @@ impl Pool {
         let tables = Tables::read(&name, &config, &uberblock, &vdevs, &mos)?;
         Ok(Self {
             name,
-            config,
+            config: config.into(),
             label_config: candidate.config.clone(),
             uberblock,
             vdevs,
@@ -159,7 +190,7 @@ impl Pool {
         let tables = Tables::read(&name, &config, &uberblock, &self.vdevs, &mos)?;
         Ok(Self {
             name,
-            config,
+            config: config.into(),
             label_config: self.label_config.clone(),
             uberblock,
             vdevs: Arc::clone(&self.vdevs),
@@ -187,7 +218,7 @@ impl Pool {
         Self {
             name: config.name.clone().unwrap_or_default(),
             label_config: config.clone(),
-            config,
+            config: config.into(),
             uberblock,
             vdevs: Arc::clone(&syncer.vdevs),
             cache: Arc::clone(syncer.mos.cache()),
@@ -222,12 +253,20 @@ impl Pool {
             .syncer
             .as_ref()
             .map(|syncer| syncer.config().config.pool_guid);
-        live.unwrap_or(self.config.pool_guid).unwrap_or_default()
+        live.unwrap_or(self.config().pool_guid).unwrap_or_default()
     }
 
     /// The pool's own configuration, with the paths where its devices were found.
     pub fn config(&self) -> &PoolConfig {
-        &self.config
+        &self.config.last().config
+    }
+
+    /// Shows the configuration as it is now to whoever asks from now on.
+    pub(crate) fn renew_config(&self) {
+        if let Some(syncer) = &self.syncer {
+            let config = syncer.config().config.clone();
+            self.config.push(config);
+        }
     }
 
     /// The newest label's configuration, which tells who had the pool last.
@@ -237,7 +276,7 @@ impl Pool {
 
     /// The root vdev's configuration.
     pub fn vdev_tree(&self) -> &VdevConfig {
-        self.config
+        self.config()
             .vdev_tree
             .as_ref()
             .expect("import put the trusted tree here")

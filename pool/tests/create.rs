@@ -133,3 +133,31 @@ fn few_features() {
     drop(pool);
     bench.check();
 }
+
+/// Vdevs of all kinds join a pool in use, and a group that goes on writes to them.
+#[test]
+fn additions() {
+    let mut bench = Bench::new("growing");
+    let first = bench.vdev(VdevShape::Single, Normal, 1);
+    let pool = bench.create(vec![first]);
+    let actor = cenote_pool::Actor::default();
+    let raidz = VdevShape::Raidz { parity: 1 };
+    let additions = [
+        (VdevShape::Mirror, Normal, 2),
+        (raidz, Normal, 3),
+        (VdevShape::Single, Log, 1),
+        (VdevShape::Mirror, Special, 2),
+    ];
+    for (shape, class, count) in additions {
+        let vdev = bench.vdev(shape, class, count);
+        pool.add(&[vdev], None, &actor, "zpool add").expect("added");
+        for round in 0..6 {
+            common::change(&pool, round).expect("written");
+        }
+    }
+    assert_eq!(pool.vdev_tree().children.len(), 5);
+    assert_eq!(pool.space().len(), 5);
+    pool.export().expect("written");
+    drop(pool);
+    bench.check();
+}

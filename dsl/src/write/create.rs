@@ -21,6 +21,7 @@ use cenote_ondisk::objset::{
     FLAG_PROJECT_QUOTA_COMPLETE, FLAG_USER_ACCOUNTING_COMPLETE,
     FLAG_USER_OBJECT_ACCOUNTING_COMPLETE, ObjsetKind,
 };
+use cenote_ondisk::uberblock::TXG_INITIAL;
 use std::sync::Arc;
 
 /// Accounting that depends on a feature.
@@ -115,6 +116,14 @@ impl CreateDataset {
     }
 }
 
+/// What is made in a pool's first group counts as made before all others (format/3a 1).
+fn creation_txg(txg: Txg) -> Txg {
+    match txg == TXG_INITIAL {
+        true => Txg(1),
+        false => txg,
+    }
+}
+
 impl SyncContext<'_> {
     /// Makes a directory and hangs it into its parent's; the root goes nowhere.
     pub fn create_directory(
@@ -153,7 +162,7 @@ impl SyncContext<'_> {
             directory,
             snapshot_names: Some(self.create_table(SNAPSHOT_MAP)?),
             creation_time: self.seconds(),
-            creation_txg: self.txg(),
+            creation_txg: creation_txg(self.txg()),
             guid: Guid(self.random_guid()?),
             fsid_guid: self.random_guid()? & ((1 << FSID_BITS) - 1),
             flags: FLAG_UNIQUE_ACCURATE,

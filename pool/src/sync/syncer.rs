@@ -6,7 +6,6 @@ use super::mos_sink::{MosPolicy, MosSink};
 use super::record::Recorder;
 use super::tasks::{Outcome, Pending, Queued, TaskQueue, Ticket};
 use crate::allocation::Space;
-use crate::dedup::DedupTables;
 use cenote_base::{Env, ObjectId, Txg};
 use cenote_dmu::txg::{Quiesced, SyncReason};
 use cenote_dmu::{ObjectSet, Transaction, TxgGate};
@@ -24,6 +23,9 @@ use std::time::Duration;
 const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 /// Writing the metadata settles within a few passes; more than this is a fault of ours.
 const PASSES_MAX: u32 = 64;
+
+/// Groups that are written after the last change, so that what it freed can be used.
+const SETTLING_GROUPS: u32 = 3;
 
 /// What a syncer is made of.
 pub(crate) struct Parts {
@@ -51,7 +53,6 @@ pub(crate) struct Syncer {
     pub dsl: Arc<Dsl>,
     pub gate: Arc<TxgGate>,
     pub space: Arc<Space>,
-    pub(super) dedup: Arc<DedupTables>,
     pub(super) checkpoint_txg: Txg,
     recorder: Mutex<Recorder>,
     config: Mutex<LiveConfig>,
@@ -62,6 +63,8 @@ pub(crate) struct Syncer {
     /// Freed blocks that may have other references.
     shared: Mutex<Vec<BlockPointer>>,
     has_background_work: AtomicBool,
+    /// Groups that may still be written only to let freed space go.
+    settling: AtomicU32,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -93,8 +96,6 @@ impl Syncer {
         parts.pipeline.set_env(Arc::clone(&parts.env));
         let allocator = Arc::clone(&parts.space);
         parts.pipeline.set_allocator(allocator);
-        let dedup = Arc::new(DedupTables::new(&parts.mos, &parts.dsl, &parts.vdevs));
-        parts.pipeline.set_dedup_table(Arc::clone(&dedup) as _);
         Arc::new(Self {
             env: parts.env,
             vdevs: parts.vdevs,
@@ -103,7 +104,6 @@ impl Syncer {
             dsl: parts.dsl,
             gate: parts.gate,
             space: parts.space,
-            dedup,
             checkpoint_txg: parts.checkpoint_txg,
             recorder: Mutex::new(parts.recorder),
             config: Mutex::new(parts.config),
@@ -113,6 +113,7 @@ impl Syncer {
             deferred: Mutex::default(),
             shared: Mutex::default(),
             has_background_work: AtomicBool::new(true),
+            settling: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
         })
@@ -151,7 +152,14 @@ impl Syncer {
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let syncer = Arc::clone(self);
         let thread = std::thread::Builder::new().name("txg_sync".to_owned());
-        *lock(&self.thread) = Some(thread.spawn(move || syncer.run())?);
+        *lock(&self.thread) = Some(thread.spawn(move || {
+            let run = std::panic::AssertUnwindSafe(|| syncer.run());
+            if std::panic::catch_unwind(run).is_err() {
+                // The disk has the group before, and nothing here can be trusted any more.
+                syncer.gate.suspend("the syncing thread ended with a panic");
+                syncer.refuse_tasks();
+            }
+        })?);
         Ok(())
     }
 
@@ -195,6 +203,11 @@ impl Syncer {
                 break;
             }
         }
+        self.refuse_tasks();
+    }
+
+    /// Tells all who wait for a task that there will be no more groups.
+    fn refuse_tasks(&self) {
         let cause = self.gate.suspended();
         let cause = cause.map_or_else(|| "the pool is closed".to_owned(), |c| c.to_string());
         for queued in self.tasks.take() {
@@ -208,6 +221,13 @@ impl Syncer {
             || self.config().is_mos_stale
             || self.config().are_labels_stale
             || self.has_background_work.load(Ordering::Relaxed)
+            || self.is_settling()
+    }
+
+    /// Whether a group is due although nothing changed: freed space waits, and there is not
+    /// much else.
+    fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Relaxed) > 0 && self.space.is_waiting()
     }
 
     /// Carries out a task in the next group, waits until that is on disk and returns the task.
@@ -280,6 +300,12 @@ impl Syncer {
         self.has_background_work.store(worked, Ordering::Relaxed);
         self.free_deferred(&context)?;
         self.settle_shared(&context)?;
+        if self.mos.is_dirty_in(txg) || self.has_unrecorded() {
+            self.settling.store(SETTLING_GROUPS, Ordering::Relaxed);
+        } else if self.is_settling() {
+            self.settling.fetch_sub(1, Ordering::Relaxed);
+            self.mos.mark_dirty(&tx)?;
+        }
         let root = self.write_metadata(&context)?;
         self.commit(txg, root)
     }

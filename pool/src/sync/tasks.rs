@@ -58,6 +58,16 @@ pub(crate) struct Queued {
     pub ticket: Arc<Ticket>,
 }
 
+impl Drop for Queued {
+    fn drop(&mut self) {
+        // Whoever waits must not wait for a thread that is no more.
+        if std::thread::panicking() {
+            let cause = "the syncing thread ended with a panic".to_owned();
+            self.ticket.end(Outcome::Stopped(cause));
+        }
+    }
+}
+
 /// The tasks of a pool that wait for the next sync.
 #[derive(Default)]
 pub(crate) struct TaskQueue {
