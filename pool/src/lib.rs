@@ -12,6 +12,7 @@ mod candidate;
 mod claim;
 mod commands;
 mod create;
+mod dedup;
 mod error;
 mod import;
 mod import_write;

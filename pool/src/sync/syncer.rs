@@ -6,6 +6,7 @@ use super::mos_sink::{MosPolicy, MosSink};
 use super::record::Recorder;
 use super::tasks::{Outcome, Pending, Queued, TaskQueue, Ticket};
 use crate::allocation::Space;
+use crate::dedup::DedupTables;
 use cenote_base::{Env, ObjectId, Txg};
 use cenote_dmu::txg::{Quiesced, SyncReason};
 use cenote_dmu::{ObjectSet, Transaction, TxgGate};
@@ -53,6 +54,7 @@ pub(crate) struct Syncer {
     pub dsl: Arc<Dsl>,
     pub gate: Arc<TxgGate>,
     pub space: Arc<Space>,
+    pub(super) dedup: Arc<DedupTables>,
     pub(super) checkpoint_txg: Txg,
     recorder: Mutex<Recorder>,
     config: Mutex<LiveConfig>,
@@ -96,6 +98,8 @@ impl Syncer {
         parts.pipeline.set_env(Arc::clone(&parts.env));
         let allocator = Arc::clone(&parts.space);
         parts.pipeline.set_allocator(allocator);
+        let dedup = Arc::new(DedupTables::new(&parts.mos, &parts.dsl, &parts.vdevs));
+        parts.pipeline.set_dedup_table(Arc::clone(&dedup) as _);
         Arc::new(Self {
             env: parts.env,
             vdevs: parts.vdevs,
@@ -104,6 +108,7 @@ impl Syncer {
             dsl: parts.dsl,
             gate: parts.gate,
             space: parts.space,
+            dedup,
             checkpoint_txg: parts.checkpoint_txg,
             recorder: Mutex::new(parts.recorder),
             config: Mutex::new(parts.config),
