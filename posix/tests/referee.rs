@@ -5,16 +5,33 @@ mod common;
 
 use cenote_base::{ObjectId, RealEnv};
 use cenote_dsl::DslError;
+use cenote_dsl::write::Head;
 use cenote_pool::{ImportOptions, Pool, VdevShape};
 use cenote_posix::write::{
-    FallocateMode, FormatParams, NewFile, RenameMode, SetAttributes, SetXattr, WriteOptions,
-    WriteSettings, WriterParams, format_new,
+    FallocateMode, FormatParams, NewFile, RenameMode, SetAttributes, SetXattr, SpaceGuard,
+    SpaceRefusal, WriteOptions, WriteSettings, WriterParams, format_new,
 };
 use cenote_posix::{FileKind, FileSystem};
 use cenote_vdev::AllocationClass;
 use common::Bench;
 use std::path::Path;
 use std::sync::Arc;
+
+const LONG_NAMES: &str = "org.zfsonlinux:longname";
+
+/// Notes that the feature of long names is used.
+#[derive(Debug)]
+struct Features(Arc<Head>);
+
+impl SpaceGuard for Features {
+    fn check(&self, _bytes: u64) -> Result<(), SpaceRefusal> {
+        Ok(())
+    }
+
+    fn use_long_names(&self) {
+        self.0.use_feature(LONG_NAMES);
+    }
+}
 
 fn open(pool: &Pool) -> Arc<FileSystem> {
     let dataset = pool.dsl().dataset(pool.dsl().pool_name()).expect("exists");
@@ -25,9 +42,10 @@ fn open(pool: &Pool) -> Arc<FileSystem> {
         env: Arc::new(RealEnv::new()),
         settings: WriteSettings {
             posix_acls: true,
+            long_names: pool.dsl().features().get(LONG_NAMES).is_some(),
             ..WriteSettings::default()
         },
-        space: None,
+        space: Some(Arc::new(Features(Arc::clone(&head)))),
     };
     let fs = FileSystem::open_writable(Arc::clone(head.set()), params).expect("opens");
     fs.drain_delete_queue().expect("drains");
@@ -53,6 +71,12 @@ fn work(fs: &FileSystem, pool: &Pool) {
         }
         if i % 1000 == 999 {
             pool.sync().expect("syncs");
+        }
+    }
+    if fs.write_settings().expect("writable").long_names {
+        for length in [256, 1000, 1023] {
+            let name = vec![b'l'; length];
+            fs.create(top, &name, &new).expect("makes");
         }
     }
     let mut link = NewFile::new(FileKind::Symlink, 0o777);
