@@ -11,6 +11,7 @@ use crate::error::IoError;
 use cenote_base::{BLOCK_SIZE_MAX, SECTOR_SIZE, Txg, VdevId};
 use cenote_codec::Endian;
 use cenote_codec::checksum::Salt;
+use cenote_codec::compress::Compression;
 use cenote_device::BlockBuffer;
 use cenote_ondisk::block_pointer::{EMBEDDED_PAYLOAD_MAX, Protection};
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType};
@@ -79,8 +80,7 @@ impl Encoder {
         let is_clear_only = policy.encrypt && request.level.0 == 0 && has_fill(request.object_type);
         let may_compress = !is_clear_only && self.pass < PASS_WITHOUT_COMPRESSION;
         let kind = encoder(policy.compression).filter(|_| may_compress);
-        let units = self.units;
-        let stream = kind.and_then(|kind| squeeze(kind, policy.zstd_level, &request.data, units));
+        let stream = kind.and_then(|kind| self.compress(request, kind));
         let compression = match policy.compression {
             CompressionKind::On => CompressionKind::Lz4,
             kind => kind,
@@ -98,6 +98,19 @@ impl Encoder {
             .filter(|previous| is_own && self.is_rewritable(previous));
         let (bytes, compression, in_place_of) = self.pad(request, stream, compression, in_place_of);
         self.finish(request, bytes, compression, in_place_of)
+    }
+
+    fn compress(&self, request: &WriteRequest, kind: Compression) -> Option<Stream> {
+        let (objset, object) = (request.bookmark.objset.0, request.bookmark.object.0);
+        let hints = &self.state.hints;
+        // Equal blocks must become equal streams if they are to be found again.
+        let is_promising = !self.wants_dedup(request) && hints.is_promising(objset, object);
+        let level = request.policy.zstd_level;
+        let stream = squeeze(kind, level, &request.data, self.units, is_promising);
+        if kind == Compression::Zstd {
+            hints.learn(objset, object, stream.is_some());
+        }
+        stream
     }
 
     /// Whether the block is looked for among those that are stored already (format/2c 2).

@@ -4,6 +4,7 @@ use cenote_codec::compress::{self, Compression};
 use cenote_device::{AlignedBuf, BlockBuffer};
 use cenote_ondisk::CompressionKind;
 use cenote_ondisk::block_pointer::EMBEDDED_PAYLOAD_MAX;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The level that "zstd" without a number means.
 const ZSTD_LEVEL_DEFAULT: i32 = 3;
@@ -57,6 +58,36 @@ impl Units {
     }
 }
 
+/// Objects whose last block is remembered; others may share their place.
+const HINTS: usize = 256;
+
+/// Whether the last block of an object was worth compressing: the next one is likely to be alike.
+#[derive(Debug)]
+pub(crate) struct Hints([AtomicBool; HINTS]);
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self([const { AtomicBool::new(false) }; HINTS])
+    }
+}
+
+impl Hints {
+    fn place(&self, objset: u64, object: u64) -> &AtomicBool {
+        let mixed = (objset.rotate_left(32) ^ object).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.0[(mixed >> 56) as usize % HINTS]
+    }
+
+    /// Whether the object's last block was worth it.
+    pub(super) fn is_promising(&self, objset: u64, object: u64) -> bool {
+        self.place(objset, object).load(Ordering::Relaxed)
+    }
+
+    /// Remembers how it went with a block of the object.
+    pub(super) fn learn(&self, objset: u64, object: u64, worth: bool) {
+        self.place(objset, object).store(worth, Ordering::Relaxed);
+    }
+}
+
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -100,7 +131,16 @@ impl Stream {
 }
 
 /// Compresses `data`; `None` if it is better stored as it is.
-pub(super) fn squeeze(kind: Compression, level: i32, data: &[u8], units: Units) -> Option<Stream> {
+///
+/// `is_promising` says that blocks like this one were worth it lately: then dear functions are
+/// tried without asking cheap ones first.
+pub(super) fn squeeze(
+    kind: Compression,
+    level: i32,
+    data: &[u8],
+    units: Units,
+    is_promising: bool,
+) -> Option<Stream> {
     let limit = usize::try_from(units.limit(kind, data.len() as u64)).ok()?;
     let mut out = AlignedBuf::take(limit.max(EMBEDDED_PAYLOAD_MAX));
     let level = match level {
@@ -108,6 +148,7 @@ pub(super) fn squeeze(kind: Compression, level: i32, data: &[u8], units: Units) 
         level => level,
     };
     let is_dear = kind == Compression::Zstd
+        && !is_promising
         && level >= ZSTD_ABORT_LEVEL_MIN
         && data.len() >= ZSTD_ABORT_SIZE_MIN;
     if is_dear
@@ -141,6 +182,22 @@ mod tests {
             (state >> 32) as u8
         };
         (0..length).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn what_was_worth_it_is_remembered_by_object() {
+        let hints = Hints::default();
+        assert!(!hints.is_promising(5, 7));
+        hints.learn(5, 7, true);
+        assert!(hints.is_promising(5, 7) && !hints.is_promising(5, 8));
+        hints.learn(5, 7, false);
+        assert!(!hints.is_promising(5, 7));
+        let units = Units {
+            min: 4096,
+            gcd: 4096,
+        };
+        let random = noise(131_072);
+        assert!(squeeze(Compression::Zstd, 3, &random, units, true).is_none());
     }
 
     #[test]
@@ -191,12 +248,12 @@ mod tests {
             Compression::Gzip(6),
         ] {
             assert!(
-                squeeze(kind, 0, &noise(131_072), units).is_none(),
+                squeeze(kind, 0, &noise(131_072), units, false).is_none(),
                 "{kind:?}"
             );
             let mut half = noise(65_536);
             half.resize(131_072, 0);
-            let stream = squeeze(kind, 0, &half, units).expect("half of it is zeros");
+            let stream = squeeze(kind, 0, &half, units, false).expect("half of it is zeros");
             let stream = stream.bytes();
             assert!(
                 (60_000..80_000).contains(&stream.len()),
@@ -209,7 +266,7 @@ mod tests {
         }
         let mut sparse = vec![0; 4096];
         sparse[100] = 1;
-        let stream = squeeze(Compression::Lz4, 0, &sparse, units).expect("tiny");
+        let stream = squeeze(Compression::Lz4, 0, &sparse, units, false).expect("tiny");
         assert!(stream.bytes().len() <= 112);
         let padded = stream.padded(4096);
         assert!(padded.len() == 4096 && padded.starts_with(stream.bytes()));

@@ -1,6 +1,7 @@
 //! What the write path of one pool knows.
 
 use super::random::RandomPool;
+use super::squeeze::Hints;
 use super::{Allocator, DedupTable};
 use crate::workers::Workers;
 use cenote_base::{Env, RealEnv};
@@ -14,6 +15,7 @@ const WRITERS: usize = 16;
 pub(crate) struct WriteState {
     pub(crate) allocator: OnceLock<Arc<dyn Allocator>>,
     pub(crate) dedup: OnceLock<Arc<dyn DedupTable>>,
+    pub(crate) hints: Hints,
     env: OnceLock<Arc<dyn Env>>,
     random: RandomPool,
     encoders: OnceLock<Workers>,
