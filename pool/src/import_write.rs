@@ -10,11 +10,12 @@ use crate::error::ImportError;
 use crate::mos::directory_words;
 use crate::options::ImportOptions;
 use crate::pool::Pool;
-use crate::sync::{LiveConfig, Parts, Recorder, Syncer};
+use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, log_event};
 use cenote_base::{Guid, Txg};
 use cenote_device::Device;
 use cenote_dmu::{ObjectSet, TxgGate};
-use cenote_dsl::Stored;
+use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_dsl::{DslError, Stored};
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::pool_config::PoolState;
 use std::collections::HashMap;
@@ -102,6 +103,23 @@ fn check_features(pool: &Pool) -> Result<(), ImportError> {
     }
 }
 
+/// Notes in the history that the pool was opened for writing, as OpenZFS does.
+struct NoteOpening {
+    actor: Actor,
+}
+
+impl SyncTask for NoteOpening {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let software = format!("cenote {}", env!("CARGO_PKG_VERSION"));
+        let detail = format!("software version 5000; {software}");
+        log_event(context, &self.actor, "import", &detail)
+    }
+}
+
 impl Pool {
     /// Takes an imported pool, whose meta object set was opened for writing, into use.
     pub(crate) fn make_writable(mut self, candidate: &PoolCandidate) -> Result<Self, ImportError> {
@@ -144,6 +162,13 @@ impl Pool {
                 .and_then(|words| words.get(2).copied())
                 .map_or(Txg(0), Txg),
         });
+        let host = options.hostname.clone();
+        let actor = Actor { user: 0, host };
+        let noted = NoteOpening { actor };
+        // Nobody waits for it: the first group writes it with the labels.
+        syncer
+            .queue(noted)
+            .map_err(|error| refusal(error.to_string()))?;
         syncer.start().map_err(ImportError::Thread)?;
         self.set_syncer(syncer);
         Ok(self)

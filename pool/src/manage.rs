@@ -8,7 +8,7 @@ use cenote_base::Guid;
 use cenote_dsl::DslError;
 use cenote_dsl::write::{EnableFeatures, SyncContext, SyncTask};
 use cenote_ondisk::PoolConfig;
-use cenote_ondisk::features::{FEATURES, Feature, by_guid};
+use cenote_ondisk::features::{Feature, by_guid};
 
 /// A task that changes nothing itself: for commands whose change stands in the configuration.
 struct Nothing;
@@ -36,10 +36,16 @@ fn with_dependencies(feature: &'static Feature) -> Vec<&'static Feature> {
             }
         }
     }
-    // The table has no feature before those that it builds on.
-    let all = FEATURES.iter();
-    let is_wanted = |feature: &&Feature| wanted.iter().any(|other| other.guid == feature.guid);
-    all.filter(is_wanted).collect()
+    // Whatever all that it builds on is placed of comes next; dependencies have no circles.
+    let mut order: Vec<&'static Feature> = Vec::with_capacity(wanted.len());
+    while let Some(index) = wanted.iter().position(|feature| {
+        let is_placed = |guid: &&str| order.iter().any(|placed| placed.guid == *guid);
+        feature.dependencies.iter().all(is_placed)
+    }) {
+        order.push(wanted.remove(index));
+    }
+    assert!(wanted.is_empty(), "the table of features has no circles");
+    order
 }
 
 impl Pool {
@@ -149,7 +155,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_ondisk::features::by_name;
+    use cenote_ondisk::features::{FEATURES, by_name};
 
     #[test]
     fn features_come_after_what_they_build_on() {
@@ -157,9 +163,9 @@ mod tests {
             let order = with_dependencies(feature);
             assert_eq!(order.last().map(|last| last.guid), Some(feature.guid));
             for (index, one) in order.iter().enumerate() {
-                let before = |guid: &&str| order[..index].iter().any(|o| o.guid == *guid);
+                let before = |guid: &str| order[..index].iter().any(|o| o.guid == guid);
                 assert!(
-                    one.dependencies.iter().all(|guid| before(&guid)),
+                    one.dependencies.iter().all(|guid| before(guid)),
                     "{}",
                     one.name
                 );

@@ -173,7 +173,8 @@ mod tests {
         let mut space = FreeSpace::whole(0..100);
         assert_eq!(space.allocate(20, &[0..15, 20..60]), Some(60));
         let mut space = FreeSpace::whole(0..100);
-        assert_eq!(space.allocate(60, &[30..50]), None);
+        let other = std::slice::from_ref(&(30..50));
+        assert_eq!(space.allocate(60, other), None);
         assert_eq!(space.bytes(), 100);
     }
 }

@@ -246,8 +246,11 @@ impl Recorder {
                 touch(context, top, index, true, recorded)?;
                 let vdev = top.vdev;
                 let conflict = |conflict| SyncError::Space { vdev, conflict };
+                let ashift = top.ashift;
                 let metaslab = &mut top.metaslabs[index];
                 let delta = metaslab.take_pending().map_err(conflict)?;
+                update_histogram(metaslab, ashift, &delta);
+                write_header(context, metaslab)?;
                 append_delta(
                     &mut writer,
                     &delta,
@@ -357,6 +360,7 @@ fn flush(
 ) -> Result<(), SyncError> {
     let metaslab = &mut top.metaslabs[index];
     let delta = std::mem::take(&mut metaslab.delta);
+    // The histogram has these changes since they were logged.
     append_to_map(context, metaslab, top.ashift, &delta, pass)?;
     metaslab.flushed = delta;
     top.waiting.insert(index);
@@ -402,7 +406,6 @@ fn append_to_map(
         append_delta(&mut writer, delta, pass, context.txg(), range);
     }
     metaslab.header.length = writer.length();
-    update_histogram(metaslab, ashift, delta);
     let bytes = writer.into_bytes();
     append(context, &object, &metaslab.header, at, &bytes)
 }
@@ -416,6 +419,18 @@ fn worth_condensing(metaslab: &Metaslab, block_size: u64) -> Option<Vec<Range<u6
     let allocated = metaslab.recorded_ranges()?;
     let optimal = 16 * (allocated.len() as u64 + 1);
     (length >= 2 * optimal).then_some(allocated)
+}
+
+/// Writes a map's header alone: its histogram knows logged changes, unlike the rest (format/1d.4).
+///
+/// OpenZFS weighs metaslabs by it before it loads them: a histogram that promises more than is
+/// free sends it to full ones, and fails its assertions.
+fn write_header(context: &SyncContext<'_>, metaslab: &Metaslab) -> Result<(), SyncError> {
+    let map = metaslab
+        .map
+        .expect("a metaslab is touched before it is written");
+    let object = context.mos().object(map)?;
+    append(context, &object, &metaslab.header, 0, &[])
 }
 
 fn update_histogram(metaslab: &mut Metaslab, ashift: u32, delta: &Delta) {
@@ -456,6 +471,7 @@ fn record_direct(
         let ashift = top.ashift;
         let metaslab = &mut top.metaslabs[index];
         let delta = metaslab.take_pending().map_err(conflict)?;
+        update_histogram(metaslab, ashift, &delta);
         append_to_map(context, metaslab, ashift, &delta, pass)?;
         for range in delta.allocated.iter() {
             metaslab.flushed.allocate(range).map_err(conflict)?;

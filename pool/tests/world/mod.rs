@@ -1,4 +1,5 @@
 //! Disks in memory that remember in which order they were written and flushed.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use cenote_device::{Device, DeviceError, DeviceKind, Entry, Nature, Opener};
 use cenote_pool::NewLeaf;
