@@ -1,9 +1,9 @@
 //! Cenote and OpenZFS write to one pool in turns, and each finds what the other left.
 //!
-//! Cenote's turn is a stretch of the random operations of [`crate::model`], whose model is compared at
-//! both ends of it. OpenZFS's turn verifies what its earlier turns wrote, checks the whole pool,
-//! reads Cenote's files, and then writes, snapshots and clones at random. Who makes the pool,
-//! the layout and the properties come from the seed.
+//! Cenote's turn is a stretch of the random operations of [`crate::model`], whose model is
+//! compared at both ends of it. OpenZFS's turn verifies what its earlier turns wrote, checks the
+//! whole pool, reads Cenote's files, and then writes, snapshots and clones at random. Who makes
+//! the pool, the layout and the properties come from the seed.
 
 use crate::model::Session;
 use crate::random::Random;
@@ -25,6 +25,10 @@ const FOREIGN_LAYOUTS: [&str; 7] = [
     "draid1:2d:4c",
     "raidz1:3,log=single,special=mirror:2",
 ];
+
+/// How OpenZFS aborts when it copies a file system with a spill block that is embedded in its
+/// pointer: its stream says that this is data before the file's beginning.
+const EMBEDDED_SPILL: &str = "dbuf_whichblock() offset < dn->dn_datablksz (0xffffffff";
 
 /// A run.
 pub struct Options {
@@ -48,14 +52,21 @@ pub fn run(options: &Options) -> Result<Option<String>> {
     let (site, chosen) = make(&mut random)?;
     let mut session = Session::new(site, DATASET, Random::new(random.next_u64()))
         .with_context(|| chosen.clone())?;
+    session.avoid_embedded_spills();
     let mut manifests = Vec::new();
     for round in 0..options.rounds {
         let place = || format!("round {round} of a pool by {chosen}");
         session.work(options.operations).with_context(place)?;
         session.close().with_context(place)?;
         let seed = random.next_u64() % 1_000_000;
-        foreign_turn(session.site(), options, round, seed, &mut manifests)
-            .with_context(|| format!("OpenZFS in {}", place()))?;
+        let turn = foreign_turn(session.site(), options, round, seed, &mut manifests);
+        if let Err(error) = &turn
+            && error.to_string().contains(EMBEDDED_SPILL)
+        {
+            eprintln!("ends after {round} rounds: OpenZFS cannot send an embedded spill block");
+            return Ok(Some(chosen));
+        }
+        turn.with_context(|| format!("OpenZFS in {}", place()))?;
         session.open().with_context(place)?;
     }
     session.close()?;

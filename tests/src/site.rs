@@ -194,8 +194,13 @@ impl Site {
 
     /// Has OpenZFS judge the pool, which must be exported.
     pub fn judge(&self) -> Result<()> {
+        self.judge_by("check")
+    }
+
+    /// The same by one of the referee's other commands.
+    pub fn judge_by(&self, command: &str) -> Result<()> {
         let devices = self.devices.display().to_string();
-        match referee(&["check", &devices, &self.pool])? {
+        match referee(&[command, &devices, &self.pool])? {
             Some(outcome) => outcome.map(|_| ()),
             None => Ok(()),
         }
@@ -204,9 +209,9 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        if thread::panicking() {
-            let log = fs::read_to_string(self.cenote.directory().join("daemon.log"));
-            eprintln!("the daemon said: {}", log.unwrap_or_default());
+        let log = fs::read_to_string(self.cenote.directory().join("daemon.log"));
+        if let Some(log) = log.ok().filter(|log| !log.is_empty()) {
+            eprintln!("the daemon said: {log}");
         }
         let stop = self.cenote.run("cenote", &["daemon", "stop", "--force"]);
         if let Err(error) = stop.and_then(Outcome::success) {

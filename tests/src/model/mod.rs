@@ -2,9 +2,9 @@
 //!
 //! The model knows what POSIX says of names, links, contents, modes and extended attributes, and
 //! nothing of how they are stored. [`Model`] holds the tree and judges an operation before it is
-//! made: which error it must give, or what it changes. [`run`] draws operations and makes them on both
-//! sides; a difference in any result is a failure at once, and everything is compared after each
-//! remount. A seed gives its operations again.
+//! made: which error it must give, or what it changes. [`run`] draws operations and makes them on
+//! both sides; a difference in any result is a failure at once, and everything is compared after
+//! each remount. A seed gives its operations again.
 
 mod compare;
 mod run;

@@ -60,6 +60,7 @@ pub struct Session {
     random: Random,
     handles: Vec<(File, NodeId)>,
     made: u64,
+    is_noisy: bool,
     report: Report,
 }
 
@@ -137,11 +138,19 @@ impl Session {
             random,
             handles: Vec::new(),
             made: 0,
+            is_noisy: false,
             report: Report {
                 setup: properties,
                 ..Report::default()
             },
         })
+    }
+
+    /// From now on attributes and targets of links do not compress.
+    ///
+    /// A spill block of few bytes becomes part of its pointer, which OpenZFS cannot send.
+    pub fn avoid_embedded_spills(&mut self) {
+        self.is_noisy = true;
     }
 
     /// Makes operations.
@@ -276,7 +285,11 @@ impl Session {
     fn symlink(&mut self) -> Result<()> {
         let (directory, name, path) = self.any_place();
         let length = self.random.below(300) as usize + 1;
-        let target = "t/".repeat(length).split_off(length);
+        let mut target = "t/".repeat(length).split_off(length);
+        if self.is_noisy {
+            let digits = self.noise(length.div_ceil(2));
+            target = crate::mounted::hex(&digits);
+        }
         let real = std::os::unix::fs::symlink(&target, &path);
         let made = self
             .model
@@ -327,6 +340,12 @@ impl Session {
             target.display()
         );
         self.agree(&what, real, made)
+    }
+
+    fn noise(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.random.fill(&mut bytes);
+        bytes
     }
 
     fn data(&mut self, length: usize) -> Vec<u8> {
@@ -473,7 +492,10 @@ impl Session {
         }
         let limit = *self.random.choose(&[1, 30, 200, 3000, 40_000]);
         let length = self.random.below(limit) as usize;
-        let value = self.data(length);
+        let value = match self.is_noisy {
+            true => self.noise(length.max(150)),
+            false => self.data(length),
+        };
         let (flags, made) = match self.random.below(4) {
             0 if is_there => (XattrFlags::CREATE, Err(Errno::EXIST)),
             1 if !is_there => (XattrFlags::REPLACE, Err(Errno::NODATA)),

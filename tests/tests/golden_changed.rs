@@ -1,0 +1,117 @@
+//! Golden pools that are changed a little: what OpenZFS made stays, and OpenZFS finds no fault.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::golden::Golden;
+use cenote_tests::manifest::Entries;
+use cenote_tests::pool;
+use cenote_tests::site::{self, Site};
+use cenote_tests::{mounted, test_golden_pools};
+use std::fs;
+use std::path::Path;
+
+/// File systems of a pool that are changed; the others only have to stay.
+const CHANGED_MAX: usize = 4;
+
+fn change(kind: &str) -> Result<()> {
+    let Some(golden) = Golden::find(kind)? else {
+        return Ok(());
+    };
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::new(&golden.manifest.pool)?;
+    golden.copy_to(site.devices())?;
+    site.import(if kind.starts_with("dirty") {
+        "-N -f"
+    } else {
+        "-N"
+    })?;
+    let directory = site.cenote().subdirectory("mount")?;
+    let datasets = file_systems(&golden);
+    let mut expected = Vec::new();
+    for dataset in &datasets {
+        pool::mount(site.cenote(), dataset)?;
+        let changed = change_files(&directory).with_context(|| dataset.clone());
+        pool::unmount(site.cenote(), &directory)?;
+        expected.push(changed?);
+    }
+    site.export()?;
+    site.import("-N")?;
+    for (dataset, before) in datasets.iter().zip(&expected) {
+        pool::mount(site.cenote(), dataset)?;
+        let after = mounted::walk(&directory);
+        pool::unmount(site.cenote(), &directory)?;
+        site::same(before, &after?).with_context(|| dataset.clone())?;
+    }
+    site.export()?;
+    match kind {
+        // A full check asks for all devices, one of which this pool has not had since it was made.
+        "mirror-offline" => site.judge_by("scrub"),
+        _ => site.judge(),
+    }
+}
+
+/// Pools that are only read so far are refused, and stay as they are.
+fn refuse(kind: &str) -> Result<()> {
+    let Some(golden) = Golden::find(kind)? else {
+        return Ok(());
+    };
+    let site = Site::new(&golden.manifest.pool)?;
+    golden.copy_to(site.devices())?;
+    let (devices, pool) = (site.devices().display(), &golden.manifest.pool);
+    let outcome = site.fails(&format!("zpool import -N -d {devices} {pool}"))?;
+    ensure!(outcome.stderr.contains("read-only"), "{}", outcome.report());
+    site.ok(&format!(
+        "zpool import -N -o readonly=on -d {devices} {pool}"
+    ))?;
+    site.export()
+}
+
+test_golden_pools! { refuse =>
+    refused_device_removal "device-removal", refused_version28 "version28",
+}
+
+/// File systems without keys, the first few of the manifest.
+fn file_systems(golden: &Golden) -> Vec<String> {
+    let keys = &golden.manifest.keys;
+    let is_open = |name: &str| {
+        let below = |root: &String| name == root || name.starts_with(&format!("{root}/"));
+        !name.contains('@') && !keys.keys().any(below)
+    };
+    let with_files = golden.manifest.datasets.iter();
+    let with_files = with_files.filter(|(name, set)| set.entries.is_some() && is_open(name));
+    let names = with_files.map(|(name, _)| name.clone());
+    names.take(CHANGED_MAX).collect()
+}
+
+/// Makes, changes and removes; what else was there must be the same afterwards.
+fn change_files(root: &Path) -> Result<Entries> {
+    let before = mounted::walk(root)?;
+    let new = root.join("cenote-was-here");
+    fs::create_dir(&new).context("mkdir")?;
+    for number in 0..20_usize {
+        let path = new.join(format!("file-{number}"));
+        fs::write(&path, vec![number as u8; number * 9_000]).context("write")?;
+    }
+    fs::rename(new.join("file-3"), new.join("file-4")).context("rename")?;
+    fs::remove_file(new.join("file-5")).context("unlink")?;
+    std::os::unix::fs::symlink("file-6", new.join("link")).context("symlink")?;
+    let after = mounted::walk(root)?;
+    for (name, entry) in &before {
+        // The root's times changed with its names.
+        let is_same = name == "." || after.get(name) == Some(entry);
+        ensure!(is_same, "{name} changed to {:?}", after.get(name));
+    }
+    ensure!(after.len() == before.len() + 20, "{} entries", after.len());
+    Ok(after)
+}
+
+test_golden_pools! { change =>
+    raidz1_3 "raidz1-3", mirror_offline "mirror-offline", names_folding "names-folding",
+    quotas "quotas", block_cloning "block-cloning", dedup_legacy "dedup-legacy",
+    single_default "single-default", special_vdev "special-vdev", draid2 "draid2",
+    snapshots_clones "snapshots-clones", encryption "encryption",
+    raidz_expanded "raidz-expanded", ashift13 "ashift13",
+    large_dnodes "large-dnodes", legacy_features_off "legacy-features-off", dedup "dedup",
+    recordsizes "recordsizes", zvol "zvol", compression "compression",
+}
