@@ -388,7 +388,12 @@ impl Content {
             WriteData::SizeOnly => {}
             WriteData::Immediate(bytes) => {
                 memory.pay(PIECE_SIZE + length)?;
-                self.write(offset, length, Source::Bytes(Arc::new(bytes.to_vec().into())), 0);
+                self.write(
+                    offset,
+                    length,
+                    Source::Bytes(Arc::new(bytes.to_vec().into())),
+                    0,
+                );
             }
             WriteData::Indirect(pointer) => {
                 memory.pay(PIECE_SIZE + BLOCK_POINTER_SIZE as u64)?;
