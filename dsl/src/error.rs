@@ -129,6 +129,12 @@ pub enum DslError {
         /// The dataset.
         name: DatasetName,
     },
+    /// The dataset has an intent log, which only its replay frees.
+    #[error("'{name}' has an intent log; mounted once by OpenZFS, it can be destroyed")]
+    HasIntentLog {
+        /// The dataset.
+        name: DatasetName,
+    },
     /// The dataset is in use.
     #[error("'{name}': dataset is busy")]
     Busy {

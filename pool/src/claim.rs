@@ -55,7 +55,7 @@ pub(crate) fn claim_logs(
         let dataset = pool.dsl().dataset_of(dataset)?;
         let head = pool.dsl().open_for_writing(&dataset, gate);
         let head = head.map_err(|error| match error {
-            DslError::KeyNotLoaded { name } => refusal(format!(
+            DslError::KeyRequired { name } => refusal(format!(
                 "{name} has an intent log that was not replayed, and its key is not loaded"
             )),
             error => error.into(),

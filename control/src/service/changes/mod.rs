@@ -157,6 +157,7 @@ pub(super) fn of_change(error: DslError) -> ControlError {
             reason: "cannot move encrypted child outside of its encryption root".to_owned(),
         },
         DslError::RootDataset { .. }
+        | DslError::HasIntentLog { .. }
         | DslError::KeyRequired { .. }
         | DslError::KeyRefused { .. }
         | DslError::LimitReached { .. }
