@@ -205,7 +205,7 @@ fn nothing_is_written() -> Result<()> {
         format!("zfs create {pool}/new"),
         format!("zfs snapshot {pool}@new"),
         format!("zfs set compression=off {pool}"),
-        format!("zfs destroy {pool}/q"),
+        format!("zfs destroy {pool}/q/refq"),
         format!("zpool scrub {pool}"),
     ] {
         let words: Vec<&str> = line.split(' ').collect();
