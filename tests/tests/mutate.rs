@@ -107,7 +107,8 @@ fn every_pool_has_mutants() -> Result<()> {
             log_blocks > 0 || !kind.starts_with("dirty"),
             "{kind}: {log_blocks}"
         );
-        ensure!(blocks > Some(100), "{kind}: {blocks:?} blocks");
+        // Deduplicated indirect blocks are entered once, so one kind has only 90.
+        ensure!(blocks > Some(80), "{kind}: {blocks:?} blocks");
         for number in 0..8 {
             let mutant = cenote_tests::zoo::mutant(&devices, structure.as_ref(), &kind, 1, number)
                 .with_context(|| format!("{kind} mutant {number}"))?;
