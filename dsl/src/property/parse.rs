@@ -49,6 +49,8 @@ pub enum SettingError {
     NameTooLong(String),
     #[error("'{0}' can only be set at creation time")]
     OnlyAtCreation(String),
+    #[error("setting '{0}' is not available in this version")]
+    NotAvailable(String),
     #[error("'{0}' property cannot be inherited")]
     NotInherited(String),
 }
@@ -92,6 +94,9 @@ pub fn parse_setting(name: &str, text: &str, purpose: Purpose) -> Result<Setting
     if info.class == Class::AtCreation && !purpose.at_creation {
         return Err(SettingError::OnlyAtCreation(name.to_owned()));
     }
+    if is_stored_elsewhere(info.property) {
+        return Err(SettingError::NotAvailable(name.to_owned()));
+    }
     let value = match info.format {
         Format::Index(table) => Stored::Number(parse_index(info, table, text)?),
         Format::Number => Stored::Number(parse_number(info, text)?),
@@ -120,6 +125,20 @@ pub fn inherit_setting(name: &str) -> Result<Setting, SettingError> {
         name: name.to_owned(),
         value: None,
     })
+}
+
+/// Properties of the contents, which no table of properties holds and nobody changes yet.
+fn is_stored_elsewhere(property: Property) -> bool {
+    matches!(
+        property,
+        Property::VolumeSize
+            | Property::DefaultUserQuota
+            | Property::DefaultGroupQuota
+            | Property::DefaultProjectQuota
+            | Property::DefaultUserObjQuota
+            | Property::DefaultGroupObjQuota
+            | Property::DefaultProjectObjQuota
+    )
 }
 
 fn parse_index(info: &PropertyInfo, table: Words, text: &str) -> Result<u64, SettingError> {
@@ -284,6 +303,12 @@ mod tests {
         assert_eq!(error.to_string(), "'atime' must be one of 'off | on'");
         assert!(parse_setting("mountpoint", "relative", FILESYSTEM).is_err());
         assert!(parse_setting("normalization", "formD", FILESYSTEM).is_err());
+        let volume = Purpose {
+            kinds: Kinds::VOLUME,
+            at_creation: false,
+        };
+        let error = parse_setting("volsize", "1G", volume).expect_err("stored elsewhere");
+        assert_eq!(error, SettingError::NotAvailable("volsize".into()));
     }
 
     #[test]

@@ -63,6 +63,9 @@ impl SyncTask for CreateDataset {
         let parent = self.parent(context)?;
         context.check_limits(parent.id(), 1, 0)?;
         context.plan_encryption(&self.name, Some(&parent), &self.encryption)?;
+        for setting in &self.properties {
+            context.check_feature(setting)?;
+        }
         let room = parent.available()?;
         let reserved = self.properties.iter().filter_map(|setting| {
             let is_reservation = matches!(setting.name.as_str(), "reservation" | "refreservation");

@@ -13,6 +13,7 @@ use crate::property::stored::Stored;
 use crate::property::table::Property;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapValue;
+use cenote_ondisk::features;
 
 const INHERIT: &str = "$inherit";
 const RECEIVED: &str = "$recvd";
@@ -68,9 +69,48 @@ fn number_of(setting: &Setting, default: u64) -> u64 {
     }
 }
 
+/// The feature that blocks need which are written by a setting (format/3a 1).
+fn feature_needed(setting: &Setting) -> Option<&'static str> {
+    const OLD_RECORD_SIZE_MAX: u64 = 128 << 10;
+    const DEDUP_VERIFY: u64 = 0x100;
+    let Some(Stored::Number(value)) = setting.value else {
+        return None;
+    };
+    let of_checksum = |number: u64| match number {
+        11 => Some("org.illumos:sha512"),
+        12 => Some("org.illumos:skein"),
+        13 => Some("org.illumos:edonr"),
+        14 => Some("org.openzfs:blake3"),
+        _ => None,
+    };
+    match setting.name.as_str() {
+        "compression" if value == 15 => Some("org.illumos:lz4_compress"),
+        "compression" if value & 0x7f == 16 => Some("org.freebsd:zstd_compress"),
+        "recordsize" if value > OLD_RECORD_SIZE_MAX => Some("org.open-zfs:large_blocks"),
+        "dnodesize" if value != 0 => Some("org.zfsonlinux:large_dnode"),
+        "longname" if value != 0 => Some("org.zfsonlinux:longname"),
+        "checksum" => of_checksum(value),
+        "dedup" => of_checksum(value & !DEDUP_VERIFY),
+        _ => None,
+    }
+}
+
 impl SyncContext<'_> {
+    /// Refuses values whose blocks the pool's features do not allow.
+    pub(crate) fn check_feature(&self, setting: &Setting) -> Result<(), DslError> {
+        match feature_needed(setting) {
+            Some(guid) if self.dsl.features().get(guid).is_none() => {
+                let feature = features::by_guid(guid).map_or(guid, |feature| feature.name);
+                let feature = feature.to_owned();
+                Err(DslError::FeatureDisabled { feature })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses limits that contradict each other or what is used (format/3c 3).
     fn check_setting(&self, dataset: &Dataset, setting: &Setting) -> Result<(), DslError> {
+        self.check_feature(setting)?;
         let directory = dataset.directory().phys();
         let value = number_of(setting, 0);
         let too_large = |available| {
@@ -248,5 +288,31 @@ impl crate::dsl::Dsl {
             head.set_policy(HeadPolicy::of(&dataset)?);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block that the pool's features do not allow once suspended the pool in its sync.
+    #[test]
+    fn values_name_the_feature_that_their_blocks_need() {
+        let needed = |name: &str, number| {
+            feature_needed(&Setting {
+                name: name.to_owned(),
+                value: Some(Stored::Number(number)),
+            })
+        };
+        let zstd_19 = 16 | 19 << 7;
+        let zstd = Some("org.freebsd:zstd_compress");
+        assert_eq!(needed("compression", zstd_19), zstd);
+        assert_eq!(needed("compression", 1), None);
+        let large = Some("org.open-zfs:large_blocks");
+        assert_eq!(needed("recordsize", 256 << 10), large);
+        assert_eq!(needed("recordsize", 128 << 10), None);
+        let edonr = Some("org.illumos:edonr");
+        assert_eq!(needed("dedup", 13 | 0x100), edonr);
+        assert_eq!(needed("quota", 14), None);
     }
 }

@@ -200,7 +200,13 @@ fn creation(
     let encryption = new_encryption(&name, parent.as_deref(), &mut settings, secret, env)?;
     let (kind, format) = match new.volume {
         Some(volume) => {
-            let format = volume_format(volume)?;
+            // The object's block size is the property: no table holds it.
+            let named = take_number(&mut settings, "volblocksize");
+            let block_size = volume.block_size.or(named);
+            let format = volume_format(NewVolume {
+                block_size,
+                ..volume
+            })?;
             if !volume.sparse {
                 let reserved = Setting {
                     name: "refreservation".to_owned(),

@@ -128,9 +128,14 @@ impl Engine {
         &self,
         datasets: &[String],
         property: &str,
-        (recursive, _received): (bool, bool),
+        (recursive, received): (bool, bool),
         by: &By<'_>,
     ) -> Result<Response, ControlError> {
+        if received {
+            return Err(ControlError::Unsupported {
+                what: "going back to received values".to_owned(),
+            });
+        }
         let taken_away = inherit_setting(property);
         let taken_away = taken_away.map_err(|error| bad_setting(property, &error))?;
         let mut failures = Vec::new();

@@ -20,7 +20,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     if let Err(reason) = check_new_pool_name(&name) {
         return failed(format!("{what}: {reason}\npool name may have been omitted"));
     }
-    let vdevs = vdev_spec::parse(words, &context.directory).map_err(Stop::Failed)?;
+    let vdevs = vdev_spec::parse(words).map_err(Stop::Failed)?;
     let mut pool = NewPool {
         name: name.clone(),
         temporary_name: parsed.last("t").map(str::to_owned),

@@ -7,7 +7,7 @@ use cenote_control::model::{NewVdev, NewVdevKind, NewVdevRole};
 use std::path::Path;
 
 /// Reads a layout; devices must be absolute paths, or names in `/dev`.
-pub fn parse(words: &[String], directory: &Path) -> Result<Vec<NewVdev>, String> {
+pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
     let mut vdevs: Vec<NewVdev> = Vec::new();
     let mut role = NewVdevRole::Normal;
     let mut words = words.iter().peekable();
@@ -22,7 +22,7 @@ pub fn parse(words: &[String], directory: &Path) -> Result<Vec<NewVdev>, String>
             continue;
         }
         let Some(kind) = kind_of(word)? else {
-            let devices = vec![device(word, directory)?];
+            let devices = vec![device(word)?];
             let kind = NewVdevKind::Disk;
             vdevs.push(NewVdev {
                 role,
@@ -37,7 +37,7 @@ pub fn parse(words: &[String], directory: &Path) -> Result<Vec<NewVdev>, String>
             if role_of(next).is_some() || kind_of(next)?.is_some() {
                 break;
             }
-            devices.push(device(next, directory)?);
+            devices.push(device(next)?);
             words.next();
         }
         check_count(word, &kind, devices.len())?;
@@ -141,7 +141,7 @@ fn check_count(word: &str, kind: &NewVdevKind, count: usize) -> Result<(), Strin
     }
 }
 
-fn device(word: &str, directory: &Path) -> Result<String, String> {
+fn device(word: &str) -> Result<String, String> {
     if word.starts_with('/') {
         return Ok(word.to_owned());
     }
@@ -150,7 +150,6 @@ fn device(word: &str, directory: &Path) -> Result<String, String> {
         return Ok(in_dev.display().to_string());
     }
     // A relative path is refused, as the reference does, although it could be found.
-    let _ = directory;
     Err(format!(
         "cannot open '{word}': no such device in /dev\nmust be a full path or shorthand device name"
     ))
@@ -162,7 +161,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<NewVdev>, String> {
         let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        parse(&words, Path::new("/"))
+        parse(&words)
     }
 
     #[test]
