@@ -33,6 +33,35 @@ fn checkpoint_rewound() -> Result<()> {
     compare_imported(&golden, &import, &wanted)
 }
 
+/// What an import with `-T` says it went back to is when that group was written.
+#[test]
+fn rewind_names_the_time_of_the_state() -> Result<()> {
+    let Some(golden) = Golden::find("checkpoint")? else {
+        return Ok(());
+    };
+    let cenote = Cenote::new()?;
+    let device = golden.devices()?;
+    let device = device.display();
+    let listed = cenote.ok(&format!(
+        "cenote inspect uberblocks --json -d {device} gold_checkpoint"
+    ))?;
+    let states: Vec<serde_json::Value> = listed
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()?;
+    let older = states.get(3).context("the label holds older states")?;
+    let (_, clock) = older["time"]
+        .as_str()
+        .and_then(|time| time.split_once(' '))
+        .context("the state has a date and a time")?;
+    let options = format!("-N -o readonly=on -T {} -d {device}", older["txg"]);
+    let report = cenote.ok(&format!("zpool import {options} gold_checkpoint"))?;
+    cenote.ok("zpool export gold_checkpoint")?;
+    let wanted = format!("{clock} 2026.");
+    assert!(report.contains(&wanted), "{wanted} is not in: {report}");
+    Ok(())
+}
+
 /// Inside a directory of a project with limits `df` shows these, as with OpenZFS: the kernel asks
 /// at the file that the caller named.
 #[test]

@@ -47,6 +47,17 @@ pub enum Rewind {
     Txg(u64),
 }
 
+/// An older state that an import went back to, on request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewound {
+    /// Its transaction group.
+    pub txg: u64,
+    /// When that was written, in seconds since 1970.
+    pub time: u64,
+    /// Seconds from then to the newest state: what is discarded.
+    pub lost_seconds: u64,
+}
+
 /// How to import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportOptions {

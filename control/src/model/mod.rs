@@ -40,7 +40,8 @@ pub use diff::{DiffChange, DiffRecord};
 pub use error::{ControlError, NameFault};
 pub use history::{Event, HistoryBody, HistoryRecord};
 pub use import::{
-    Diagnosis, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick, Rewind, Search,
+    Diagnosis, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick, Rewind, Rewound,
+    Search,
 };
 pub use inspect::{DaemonStatus, PoolActivity};
 pub use opened::{LoadedKey, OpenedPool};

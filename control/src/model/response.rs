@@ -51,8 +51,8 @@ pub enum Response {
         pools: Vec<String>,
         /// Name and reason of those that are not.
         failures: Vec<(String, ControlError)>,
-        /// The transaction group gone back to, and how many seconds were discarded.
-        rewound: Option<(u64, u64)>,
+        /// The state gone back to, when that is not the newest.
+        rewound: Option<super::Rewound>,
         /// What is wrong with devices that could be done without.
         diagnoses: Vec<super::Diagnosis>,
         /// Intent logs of which the replay in memory stopped early.

@@ -2,7 +2,7 @@
 
 use crate::model::{
     ControlError, Diagnosis, Fault, FeatureName, ImportOptions, ImportPick, MountOptions, Response,
-    Rewind, Search,
+    Rewind, Rewound, Search,
 };
 use cenote_base::Txg;
 use cenote_pool::{ImportError, MissingVdev, Pool, PoolCandidate, import};
@@ -107,7 +107,8 @@ impl Engine {
             self.memory.divide(&self.registry.all());
             refusal(candidate, error)
         })?;
-        let rewound = rewound(candidate, &pool);
+        let asked = options.rewind != Rewind::Never;
+        let rewound = asked.then(|| rewound(candidate, &pool)).flatten();
         let diagnoses = diagnoses_in(candidate, pool.vdev_tree());
         if options.rewind_dry_run {
             self.memory.divide(&self.registry.all());
@@ -184,7 +185,7 @@ impl Engine {
 
 struct Outcome {
     imported: Option<Arc<Imported>>,
-    rewound: Option<(u64, u64)>,
+    rewound: Option<Rewound>,
     diagnoses: Vec<Diagnosis>,
 }
 
@@ -201,12 +202,16 @@ fn check_properties(properties: &[(String, String)]) -> Result<(), ControlError>
     Ok(())
 }
 
-/// The transaction group gone back to and the seconds that this discards.
-fn rewound(candidate: &PoolCandidate, pool: &Pool) -> Option<(u64, u64)> {
+/// The state gone back to and the seconds that this discards.
+fn rewound(candidate: &PoolCandidate, pool: &Pool) -> Option<Rewound> {
     let newest = candidate.uberblocks().into_iter().next()?;
     let opened = pool.uberblock();
     let lost = newest.timestamp.saturating_sub(opened.timestamp);
-    (opened.txg < newest.txg).then_some((opened.txg.0, lost))
+    (opened.txg < newest.txg).then_some(Rewound {
+        txg: opened.txg.0,
+        time: opened.timestamp,
+        lost_seconds: lost,
+    })
 }
 
 fn missing_diagnosis(missing: &MissingVdev) -> Diagnosis {

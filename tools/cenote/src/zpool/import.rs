@@ -5,7 +5,7 @@ use std::path::Path;
 use cenote_control::model::properties::{self, POOL, VDEV};
 use cenote_control::model::{
     ControlError, ImportOptions, ImportPick, IntentLogReport, MountOptions, Request, Response,
-    Rewind, Search,
+    Rewind, Rewound, Search,
 };
 
 use super::import_list::candidate_text;
@@ -233,8 +233,8 @@ fn import(
             }
         };
     }
-    if let Some((_, lost)) = rewound {
-        report_rewind(&pools, named.as_deref(), lost, dry_run, context);
+    if let Some(rewound) = rewound {
+        report_rewind(&pools, named.as_deref(), &rewound, dry_run, context);
     }
     let mut code = u8::from(!failures.is_empty());
     if parsed.has("l") {
@@ -264,7 +264,7 @@ fn cut_short_line(log: &IntentLogReport) -> String {
 fn report_rewind(
     pools: &[String],
     named: Option<&str>,
-    lost: u64,
+    rewound: &Rewound,
     dry_run: bool,
     context: &mut Context,
 ) {
@@ -273,8 +273,8 @@ fn report_rewind(
         .map(String::as_str)
         .or(named)
         .unwrap_or("pool");
-    let when = context.now.saturating_sub(lost);
-    let when = date(when, Form::Ctime, &context.zone);
+    let when = date(rewound.time, Form::Ctime, &context.zone);
+    let lost = rewound.lost_seconds;
     let verb = if dry_run {
         format!("Would be able to return {pool} to its state as of {when}.")
     } else {

@@ -8,6 +8,7 @@ use crate::direct::session::find_devices;
 use crate::direct::show::Clock;
 use cenote_device::Opener;
 use cenote_ondisk::Uberblock;
+use cenote_ondisk::uberblock::{Multihost, RaidzReflow, ReflowScratch};
 use cenote_vdev::{DeviceLabels, Label};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -192,13 +193,45 @@ pub fn uberblock_node(uberblock: &Uberblock, clock: &Clock) -> Members {
     if uberblock.checkpoint_txg.0 != 0 {
         members.put("checkpoint_txg", uberblock.checkpoint_txg.0);
     }
-    if uberblock.raidz_reflow_word != 0 {
-        members.put("raidz_reflow", format!("{:?}", uberblock.raidz_reflow()));
+    if let Some(reflow) = uberblock.raidz_reflow() {
+        members.put("raidz_reflow", reflow_node(&reflow));
     }
     if let Some(multihost) = &uberblock.multihost {
-        members.put("multihost", format!("{multihost:?}"));
+        members.put("multihost", multihost_node(multihost));
     }
     members
+}
+
+fn reflow_node(reflow: &RaidzReflow) -> Node {
+    let mut members = Members::new();
+    members.put("offset", reflow.offset);
+    let scratch = match reflow.scratch {
+        ReflowScratch::None => "none".to_owned(),
+        ReflowScratch::Valid => "valid".to_owned(),
+        ReflowScratch::InvalidSynced => "synced".to_owned(),
+        ReflowScratch::InvalidSyncedOnImport => "synced on import".to_owned(),
+        ReflowScratch::InvalidSyncedReflow => "synced, reflow went on".to_owned(),
+        ReflowScratch::Unknown(word) => format!("unknown state {word}"),
+    };
+    members.put("scratch", scratch);
+    members.into()
+}
+
+/// What is not recorded is left out.
+fn multihost_node(multihost: &Multihost) -> Node {
+    let mut members = Members::new();
+    members.put("delay_ns", multihost.delay_ns);
+    let recorded = [
+        ("interval_ms", multihost.interval_ms),
+        ("sequence", multihost.sequence.map(u64::from)),
+        ("fail_intervals", multihost.fail_intervals.map(u64::from)),
+    ];
+    for (name, value) in recorded {
+        if let Some(value) = value {
+            members.put(name, value);
+        }
+    }
+    members.into()
 }
 
 /// `inspect uberblocks DEVICE...`: the best first, each once with the places where it stands.

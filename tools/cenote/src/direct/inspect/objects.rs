@@ -10,6 +10,7 @@ use crate::format::number::nicebytes;
 use cenote_base::{BlockId, ObjectId};
 use cenote_dmu::zap::{ZapKey, ZapValue};
 use cenote_dmu::{Object, ObjectSet};
+use cenote_ondisk::block_pointer::Protection;
 use cenote_ondisk::object_type::ByteswapClass;
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
 use cenote_posix::SymlinkPolicy;
@@ -270,7 +271,13 @@ fn pointer_node(level: u8, block: u64, pointer: &BlockPointer) -> Members {
             "big"
         },
     );
-    members.put("protection", format!("{:?}", pointer.protection()));
+    let protection = match pointer.protection() {
+        Protection::None => "none",
+        Protection::Encrypted => "encrypted",
+        Protection::Authenticated => "authenticated",
+        Protection::IndirectMac => "mac of children",
+    };
+    members.put("protection", protection);
     let checksum = pointer
         .checksum()
         .map(|word| Node::Text(format!("{word:016x}")));
