@@ -6,17 +6,18 @@
 //! a whole or not at all.
 
 use crate::create::{
-    CreateError, NewVdev, VdevZaps, devices_by_guid, distributed_spares, new_space, top,
+    CLASSES_FEATURE, CreateError, DRAID_FEATURE, NewLeaf, NewVdev, VdevShape, VdevZaps,
+    add_auxiliary, auxiliary, devices_by_guid, distributed_spares, found, new_space, top,
 };
-use crate::mos::packed_list;
 use crate::pool::Pool;
-use crate::sync::{Actor, Syncer, store_packed};
+use crate::sync::{Actor, Syncer};
 use cenote_base::{Guid, VdevId};
 use cenote_device::Device;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, directory_keys as keys};
-use cenote_ondisk::config_encode::Place;
-use cenote_ondisk::{NvList, NvValue, VdevConfig};
+use cenote_ondisk::VdevConfig;
+use cenote_ondisk::features::by_guid;
+use cenote_ondisk::pool_config::PoolState;
 use cenote_vdev::{AllocationClass, OpenOptions, format_labels};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ struct AddVdevs {
     tops: Vec<(VdevConfig, AllocationClass)>,
     devices: HashMap<Guid, Arc<dyn Device>>,
     spares: Vec<VdevConfig>,
+    cache_devices: Vec<VdevConfig>,
 }
 
 impl SyncTask for AddVdevs {
@@ -65,41 +67,60 @@ impl SyncTask for AddVdevs {
         config.config.vdev_tree = Some(root);
         config.touch();
         drop(config);
-        add_spares(context, &self.spares)
+        add_auxiliary(context, keys::SPARES, &self.spares)?;
+        add_auxiliary(context, keys::CACHE_DEVICES, &self.cache_devices)
     }
 }
 
-/// Appends to the list of spares.
-fn add_spares(context: &SyncContext<'_>, spares: &[VdevConfig]) -> Result<(), DslError> {
-    if spares.is_empty() {
-        return Ok(());
+/// What is to be added to a pool.
+#[derive(Clone, Debug, Default)]
+pub struct AddRequest {
+    /// Top-level vdevs.
+    pub vdevs: Vec<NewVdev>,
+    /// Hot spares.
+    pub spares: Vec<NewLeaf>,
+    /// Cache devices.
+    pub cache_devices: Vec<NewLeaf>,
+    /// log2 of the allocation unit; `None` to choose by the devices.
+    pub ashift: Option<u32>,
+}
+
+/// The features that vdevs need, which the pool must have.
+fn features_needed(request: &AddRequest) -> Vec<&'static str> {
+    let mut needed = Vec::new();
+    for vdev in &request.vdevs {
+        if matches!(
+            vdev.class,
+            AllocationClass::Special | AllocationClass::Dedup
+        ) {
+            needed.push(CLASSES_FEATURE);
+        }
+        if matches!(vdev.shape, VdevShape::Draid { .. }) {
+            needed.push(DRAID_FEATURE);
+        }
     }
-    let found = context.dsl.object_directory().object(keys::SPARES)?;
-    let mut lists: Vec<NvList> = Vec::new();
-    if let Some(object) = found {
-        let list = packed_list(context.mos(), object)?;
-        lists.extend_from_slice(list.get_list_array(keys::SPARES).unwrap_or_default());
-    }
-    lists.extend(spares.iter().map(|spare| spare.encode(Place::Mos)));
-    let mut list = NvList::new();
-    list.set(keys::SPARES, NvValue::ListArray(lists));
-    let object = store_packed(context, found, &list)?;
-    context.set_directory_number(keys::SPARES, object.0)
+    needed
 }
 
 impl Pool {
-    /// Adds top-level vdevs. The contents of their devices are lost.
+    /// Adds vdevs. The contents of their devices are lost.
     ///
     /// # Errors
     /// If the layout is impossible, a device cannot be written, or the pool takes no changes.
     pub fn add(
         &self,
-        new: &[NewVdev],
-        ashift: Option<u32>,
+        request: &AddRequest,
         actor: &Actor,
         command: &str,
     ) -> Result<(), CreateError> {
         let syncer = Arc::clone(self.writer()?);
+        for guid in features_needed(request) {
+            if syncer.dsl.features().get(guid).is_none() {
+                let feature = by_guid(guid).map_or(guid, |feature| feature.name);
+                let feature = feature.to_owned();
+                return Err(DslError::FeatureDisabled { feature }.into());
+            }
+        }
         let first = {
             let config = syncer.config();
             let tree = config.config.vdev_tree.as_ref();
@@ -108,27 +129,38 @@ impl Pool {
         let env = self.env().as_ref();
         let txg = syncer.gate.open_txg();
         let mut tops = Vec::new();
-        for (index, vdev) in new.iter().enumerate() {
+        for (index, vdev) in request.vdevs.iter().enumerate() {
             let id = VdevId(first + index as u64);
-            tops.push(top(vdev, id, ashift, env, txg)?);
+            tops.push(top(vdev, id, request.ashift, env, txg)?);
         }
-        let devices = devices_by_guid(&tops, new);
+        let devices = devices_by_guid(&tops, &request.vdevs);
         for (_, device) in &devices {
             format_labels(device.as_ref(), None)?;
         }
-        let mut spares = Vec::new();
+        let auxiliaries = |new: &[NewLeaf], state| {
+            let configs = new.iter().map(|new| auxiliary(new, state, env));
+            configs.collect::<Result<Vec<_>, _>>()
+        };
+        let mut spares = auxiliaries(&request.spares, PoolState::Spare)?;
+        let cache_devices = auxiliaries(&request.cache_devices, PoolState::CacheDevice)?;
+        let leaves = request.vdevs.iter().flat_map(|vdev| &vdev.leaves);
+        let mut known = found(tops.iter().flat_map(VdevConfig::leaves), leaves);
+        known.extend(found(&spares, &request.spares));
+        known.extend(found(&cache_devices, &request.cache_devices));
         for top in &tops {
             spares.extend(distributed_spares(top, env, txg)?);
         }
-        let classes = new.iter().map(|vdev| vdev.class);
+        let classes = request.vdevs.iter().map(|vdev| vdev.class);
         let task = AddVdevs {
             syncer: Arc::clone(&syncer),
             tops: tops.into_iter().zip(classes).collect(),
             devices: devices.into_iter().collect(),
             spares,
+            cache_devices,
         };
         self.run_command(task, actor, command)?;
         self.renew_config();
+        self.note_devices(known);
         Ok(())
     }
 }

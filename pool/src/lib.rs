@@ -10,6 +10,7 @@ mod add;
 mod allocation;
 mod candidate;
 mod claim;
+mod clones;
 mod commands;
 mod create;
 mod dedup;
@@ -26,6 +27,7 @@ mod sync;
 pub mod verify;
 mod view;
 
+pub use add::AddRequest;
 pub use allocation::RangeConflict;
 pub use candidate::{PoolCandidate, assemble};
 pub use create::{

@@ -16,7 +16,7 @@ use cenote_ondisk::{VdevConfig, features};
 use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What a top-level vdev's space is and how much of it is taken, in bytes of its address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Pool {
     env: Arc<dyn Env>,
     metaslabs: Vec<Metaslabs>,
     space: BTreeMap<VdevId, VdevSpace>,
-    found: BTreeMap<Guid, FoundDevice>,
+    found: Mutex<BTreeMap<Guid, FoundDevice>>,
     syncer: Option<Arc<Syncer>>,
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
@@ -172,7 +172,7 @@ impl Pool {
             env: Arc::clone(env),
             metaslabs: tables.metaslabs,
             space: tables.space,
-            found: found_devices(candidate),
+            found: Mutex::new(found_devices(candidate)),
             syncer: None,
             hold: None,
         })
@@ -201,7 +201,7 @@ impl Pool {
             env: Arc::clone(&self.env),
             metaslabs: tables.metaslabs,
             space: tables.space,
-            found: self.found.clone(),
+            found: Mutex::new(self.found_devices()),
             syncer: None,
             hold,
         })
@@ -228,7 +228,7 @@ impl Pool {
             env: Arc::clone(env),
             metaslabs: Vec::new(),
             space: syncer.space.figures(),
-            found: BTreeMap::new(),
+            found: Mutex::default(),
             syncer: Some(syncer),
             hold: None,
         }
@@ -335,8 +335,16 @@ impl Pool {
 
     /// The devices that were found, by guid, with spares and cache devices: which of those are
     /// the pool's, and which others it has, its dataset layer knows.
-    pub fn found_devices(&self) -> &BTreeMap<Guid, FoundDevice> {
-        &self.found
+    pub fn found_devices(&self) -> BTreeMap<Guid, FoundDevice> {
+        let found = self.found.lock();
+        found.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes devices that became the pool's after it was opened.
+    pub(crate) fn note_devices(&self, devices: impl IntoIterator<Item = (Guid, FoundDevice)>) {
+        let found = self.found.lock();
+        let mut found = found.unwrap_or_else(PoisonError::into_inner);
+        found.extend(devices);
     }
 
     pub(crate) fn metaslabs(&self) -> &[Metaslabs] {

@@ -150,7 +150,11 @@ fn additions() {
     ];
     for (shape, class, count) in additions {
         let vdev = bench.vdev(shape, class, count);
-        pool.add(&[vdev], None, &actor, "zpool add").expect("added");
+        let request = AddRequest {
+            vdevs: vec![vdev],
+            ..AddRequest::default()
+        };
+        pool.add(&request, &actor, "zpool add").expect("added");
         for round in 0..6 {
             common::change(&pool, round).expect("written");
         }

@@ -88,6 +88,21 @@ pub struct NewPool {
     pub key: Option<Secret>,
 }
 
+/// Vdevs to be added to a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedVdevs {
+    /// The pool.
+    pub pool: String,
+    /// Its new devices, in order.
+    pub vdevs: Vec<NewVdev>,
+    /// `ashift` (`-o`).
+    pub properties: Vec<Pair>,
+    /// Take devices that are in use or do not fit (`-f`).
+    pub force: bool,
+    /// Only check (`-n`).
+    pub dry_run: bool,
+}
+
 /// A volume's own facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewVolume {
@@ -124,6 +139,8 @@ pub struct NewDataset {
 pub enum Change {
     /// Make a pool and import it. Answer: `Done`.
     CreatePool(Box<NewPool>),
+    /// Add vdevs to a pool. Answer: `Done`.
+    AddVdevs(Box<AddedVdevs>),
     /// Destroy a pool. Answer: `Done`.
     DestroyPool {
         /// The pool.

@@ -33,7 +33,9 @@ pub use activity::{
     ScanKind,
 };
 pub use bytes::RawName;
-pub use change::{Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume, Pair};
+pub use change::{
+    AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume, Pair,
+};
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
 pub use diff::{DiffChange, DiffRecord};

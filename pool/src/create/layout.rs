@@ -1,6 +1,7 @@
 //! From the devices of a new pool, or of new vdevs, to their configuration.
 
 use super::{CreateError, NewLeaf, NewVdev, VdevShape};
+use crate::pool::FoundDevice;
 use cenote_base::{Env, Guid, Txg, VdevId};
 use cenote_device::{Device, DeviceKind};
 use cenote_ondisk::vdev_config::{DraidConfig, LeafState};
@@ -191,4 +192,17 @@ pub(crate) fn devices_by_guid(
         guids.zip(devices).collect::<Vec<_>>()
     });
     pairs.collect()
+}
+
+/// What to remember of new devices, by the guids that their vdevs got.
+pub(crate) fn found<'a>(
+    configs: impl IntoIterator<Item = &'a VdevConfig>,
+    new: impl IntoIterator<Item = &'a NewLeaf>,
+) -> Vec<(Guid, FoundDevice)> {
+    let pairs = configs.into_iter().zip(new);
+    let found = pairs.map(|(config, new)| {
+        let (path, size) = (new.path.clone(), new.device.size());
+        (config.guid, FoundDevice { path, size })
+    });
+    found.collect()
 }

@@ -7,8 +7,8 @@
 mod layout;
 mod task;
 
-pub(crate) use layout::{devices_by_guid, distributed_spares, leaf, random_guid, top};
-pub(crate) use task::VdevZaps;
+pub(crate) use layout::{devices_by_guid, distributed_spares, found, leaf, random_guid, top};
+pub(crate) use task::{CLASSES_FEATURE, DRAID_FEATURE, VdevZaps, add_auxiliary, auxiliary};
 
 use crate::allocation::{Metaslab, Space, TopSpace};
 use crate::options::ImportOptions;
@@ -184,6 +184,10 @@ impl PoolServices for Bare {
         Ok(())
     }
 
+    fn share(&self, _: &BlockPointer) {
+        unreachable!("a pool without files has no blocks to clone");
+    }
+
     fn pipeline(&self) -> &Arc<Pipeline> {
         &self.pipeline
     }
@@ -291,11 +295,18 @@ pub fn create(
     let tops = root.children.clone();
     let config = pool_config(&request, root, options.hostid);
     let syncer = bare_pool(&request, config, &vdevs, options, &env)?;
+    let leaves = request.vdevs.iter().flat_map(|vdev| &vdev.leaves);
+    let mut known = found(tops.iter().flat_map(VdevConfig::leaves), leaves);
+    let others = (request.spares.clone(), request.cache_devices.clone());
     let pending = syncer.queue(task::Populate::new(request, &tops, env.as_ref())?)?;
     syncer.start().map_err(CreateError::Thread)?;
     syncer.gate.request_sync();
-    pending.wait()?;
-    Ok(Pool::of_syncer(syncer, options, &env))
+    let populated = pending.wait()?;
+    known.extend(found(&populated.spares, &others.0));
+    known.extend(found(&populated.cache_devices, &others.1));
+    let pool = Pool::of_syncer(syncer, options, &env);
+    pool.note_devices(known);
+    Ok(pool)
 }
 
 /// The layers of a pool whose metadata is in memory only, ready for its first group.

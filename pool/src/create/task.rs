@@ -1,6 +1,7 @@
 //! What the first transaction group of a pool puts into it, beside the space maps.
 
 use super::{CreateError, CreateRequest, NewLeaf, distributed_spares, leaf};
+use crate::mos::packed_list;
 use crate::sync::{Actor, log_command, store_packed};
 use cenote_base::{Env, ObjectId, Txg};
 use cenote_dmu::zap::{NewZap, ZapValue};
@@ -19,8 +20,8 @@ use std::os::unix::ffi::OsStrExt;
 const METADATA_ZAP: ObjectType = ObjectType(0xC4);
 const POOL_PROPERTIES: ObjectType = ObjectType(31);
 const ROOT_ZAP_FEATURE: &str = "com.klarasystems:vdev_zaps_v2";
-const CLASSES_FEATURE: &str = "org.zfsonlinux:allocation_classes";
-const DRAID_FEATURE: &str = "org.openzfs:draid";
+pub(crate) const CLASSES_FEATURE: &str = "org.zfsonlinux:allocation_classes";
+pub(crate) const DRAID_FEATURE: &str = "org.openzfs:draid";
 const BIAS: &str = "org.zfsonlinux:allocation_bias";
 
 /// Gives vdevs their ZAPs (format/1c.8).
@@ -129,8 +130,16 @@ pub(crate) fn set_pool_properties(
     Ok(())
 }
 
-/// Writes the labels of a spare or cache device, which belong to no txg (format/1a.4).
-fn label(new: &NewLeaf, config: &VdevConfig, state: PoolState) -> Result<(), CreateError> {
+/// The configuration of a spare or cache device, whose labels are written: they belong to no txg
+/// (format/1a.4).
+pub(crate) fn auxiliary(
+    new: &NewLeaf,
+    state: PoolState,
+    env: &dyn Env,
+) -> Result<VdevConfig, CreateError> {
+    let mut config = leaf(new, env, Txg(0))?;
+    config.is_spare = state == PoolState::Spare;
+    config.ashift = Some(natural_ashift([new.device.as_ref()]));
     let mut list = NvList::new();
     list.set_u64("version", VERSION_FEATURES);
     list.set_u64("state", state.number());
@@ -139,7 +148,30 @@ fn label(new: &NewLeaf, config: &VdevConfig, state: PoolState) -> Result<(), Cre
         list.set_u64("ashift", config.ashift.map_or(0, u64::from));
     }
     list.set_str("path", new.path.as_os_str().as_bytes());
-    Ok(format_labels(new.device.as_ref(), Some(&list))?)
+    format_labels(new.device.as_ref(), Some(&list))?;
+    Ok(config)
+}
+
+/// Appends to the pool's list of spares or cache devices.
+pub(crate) fn add_auxiliary(
+    context: &SyncContext<'_>,
+    key: &'static str,
+    vdevs: &[VdevConfig],
+) -> Result<(), DslError> {
+    if vdevs.is_empty() {
+        return Ok(());
+    }
+    let found = context.dsl.object_directory().object(key)?;
+    let mut lists: Vec<NvList> = Vec::new();
+    if let Some(object) = found {
+        let list = packed_list(context.mos(), object)?;
+        lists.extend_from_slice(list.get_list_array(key).unwrap_or_default());
+    }
+    lists.extend(vdevs.iter().map(|vdev| vdev.encode(Place::Mos)));
+    let mut list = NvList::new();
+    list.set(key, NvValue::ListArray(lists));
+    let object = store_packed(context, found, &list)?;
+    context.set_directory_number(key, object.0)
 }
 
 /// Makes the root dataset and everything else of a new pool that is not hidden.
@@ -148,8 +180,8 @@ pub(super) struct Populate {
     encryption: Encryption,
     format: Option<Format>,
     properties: Vec<(String, Stored)>,
-    spares: Vec<VdevConfig>,
-    cache_devices: Vec<VdevConfig>,
+    pub spares: Vec<VdevConfig>,
+    pub cache_devices: Vec<VdevConfig>,
     command: Option<String>,
     actor: Actor,
 }
@@ -160,21 +192,12 @@ impl Populate {
         tops: &[VdevConfig],
         env: &dyn Env,
     ) -> Result<Self, CreateError> {
-        let mut spares = Vec::new();
-        for new in &request.spares {
-            let mut spare = leaf(new, env, Txg(0))?;
-            spare.is_spare = true;
-            spare.ashift = Some(natural_ashift([new.device.as_ref()]));
-            label(new, &spare, PoolState::Spare)?;
-            spares.push(spare);
-        }
-        let mut cache_devices = Vec::new();
-        for new in &request.cache_devices {
-            let mut cache = leaf(new, env, Txg(0))?;
-            cache.ashift = Some(natural_ashift([new.device.as_ref()]));
-            label(new, &cache, PoolState::CacheDevice)?;
-            cache_devices.push(cache);
-        }
+        let spares = request.spares.iter();
+        let spares = spares.map(|new| auxiliary(new, PoolState::Spare, env));
+        let mut spares = spares.collect::<Result<Vec<_>, _>>()?;
+        let caches = request.cache_devices.iter();
+        let caches = caches.map(|new| auxiliary(new, PoolState::CacheDevice, env));
+        let cache_devices = caches.collect::<Result<Vec<_>, _>>()?;
         for top in tops {
             spares.extend(distributed_spares(top, env, TXG_INITIAL)?);
         }
@@ -188,21 +211,6 @@ impl Populate {
             command: request.command,
             actor: request.actor,
         })
-    }
-
-    fn store_auxiliary(
-        context: &SyncContext<'_>,
-        key: &'static str,
-        vdevs: &[VdevConfig],
-    ) -> Result<(), DslError> {
-        if vdevs.is_empty() {
-            return Ok(());
-        }
-        let lists = vdevs.iter().map(|vdev| vdev.encode(Place::Mos)).collect();
-        let mut list = NvList::new();
-        list.set(key, NvValue::ListArray(lists));
-        let object = store_packed(context, None, &list)?;
-        context.set_directory_number(key, object.0)
     }
 }
 
@@ -223,8 +231,8 @@ impl SyncTask for Populate {
         let format = self.format.take();
         context.format_head(head, ObjsetKind::Zfs, keys.transpose()?, format)?;
         set_pool_properties(context, &self.properties)?;
-        Self::store_auxiliary(context, keys::SPARES, &self.spares)?;
-        Self::store_auxiliary(context, keys::CACHE_DEVICES, &self.cache_devices)?;
+        add_auxiliary(context, keys::SPARES, &self.spares)?;
+        add_auxiliary(context, keys::CACHE_DEVICES, &self.cache_devices)?;
         if let Some(command) = &self.command {
             log_command(context, &self.actor, command)?;
         }

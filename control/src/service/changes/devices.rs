@@ -1,8 +1,10 @@
-//! Devices of a new pool: opened, and judged before anything on them is lost.
+//! Devices of new vdevs: opened, and judged before anything on them is lost.
 
-use crate::model::{ControlError, NewPool, NewVdev, NewVdevKind, NewVdevRole};
+use crate::model::{ControlError, NewVdev, NewVdevKind, NewVdevRole};
 use crate::service::Engine;
+use cenote_base::Guid;
 use cenote_device::{Device, DeviceError, Opener, SystemOpener};
+use cenote_dsl::directory_keys as keys;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_pool::{NewLeaf, VdevShape};
 use cenote_vdev::{AllocationClass, DeviceLabels};
@@ -24,16 +26,21 @@ pub(super) struct Devices {
 }
 
 impl Engine {
-    /// Opens all devices of a new pool.
+    /// Opens all devices of new vdevs. `mismatch` is what speaks against their layout.
     ///
     /// # Errors
     /// A line about each device that cannot be used, and whether force would help.
-    pub(super) fn open_devices(&self, new: &NewPool) -> Result<Devices, ControlError> {
+    pub(super) fn open_devices(
+        &self,
+        new: &[NewVdev],
+        mismatch: Option<String>,
+        force: bool,
+    ) -> Result<Devices, ControlError> {
         let mut seen = HashSet::new();
         let mut problems = Vec::new();
         let mut overridable = Vec::new();
         let mut devices = Devices::default();
-        for vdev in &new.vdevs {
+        for vdev in new {
             let mut leaves = Vec::new();
             for path in &vdev.devices {
                 if !seen.insert(real(path)) {
@@ -60,8 +67,8 @@ impl Engine {
                 by_force: false,
             });
         }
-        if !new.force {
-            overridable.extend(mismatch(&new.vdevs));
+        if !force {
+            overridable.extend(mismatch);
             if !overridable.is_empty() {
                 return Err(ControlError::DevicesRefused {
                     devices: overridable,
@@ -78,11 +85,8 @@ impl Engine {
         if !place.exists() {
             return Err(format!("cannot resolve path '{path}'"));
         }
-        let opener = SystemOpener::default();
-        let device = opener.open_writable(place).map_err(|error| match error {
-            DeviceError::InUse { .. } => format!("{path} is in use by another process"),
-            error => error.to_string(),
-        })?;
+        let device = SystemOpener::default().open_writable(place);
+        let device = device.map_err(|error| self.why_closed(path, &error))?;
         if device.size() < SIZE_MIN {
             return Err(format!(
                 "{path}: one or more devices is less than the minimum size (64M)"
@@ -97,11 +101,23 @@ impl Engine {
         Ok((leaf, in_use))
     }
 
+    /// Why a device cannot be opened: if it is in use, perhaps by which pool.
+    fn why_closed(&self, path: &str, error: &DeviceError) -> String {
+        if !matches!(error, DeviceError::InUse { .. }) {
+            return error.to_string();
+        }
+        let device = SystemOpener::default().open(Path::new(path));
+        let owner = device.ok().and_then(|device| self.owner_of(path, &device));
+        owner.unwrap_or_else(|| format!("{path} is in use by another process"))
+    }
+
     /// Which pool's labels a device has.
     fn owner_of(&self, path: &str, device: &Arc<dyn Device>) -> Option<String> {
         let labels = DeviceLabels::read(device.as_ref());
         let label = labels.newest_config()?;
-        let guid = label.pool_guid()?;
+        let Some(guid) = label.pool_guid() else {
+            return self.auxiliary_owner(path, label.config.as_ref()?.guid?);
+        };
         let config = label.config.as_ref()?;
         let name = config.name.clone().unwrap_or_else(|| guid.to_string());
         let what = match (self.registry.has_guid(guid.0), config.state) {
@@ -111,6 +127,26 @@ impl Engine {
             (false, _) => "potentially active",
         };
         Some(format!("{path} is part of {what} pool '{name}'"))
+    }
+}
+
+impl Engine {
+    /// Which imported pool has a spare or cache device.
+    fn auxiliary_owner(&self, path: &str, guid: Guid) -> Option<String> {
+        self.registry.all().iter().find_map(|imported| {
+            let has = |key| {
+                let vdevs = imported.dsl().auxiliary_vdevs(key).unwrap_or_default();
+                vdevs.iter().any(|vdev| vdev.guid == guid)
+            };
+            let name = imported.name();
+            match (has(keys::CACHE_DEVICES), has(keys::SPARES)) {
+                (true, _) => Some(format!("{path} is part of active pool '{name}'")),
+                (_, true) => Some(format!(
+                    "{path} is reserved as a hot spare for pool '{name}'"
+                )),
+                _ => None,
+            }
+        })
     }
 }
 
@@ -182,35 +218,4 @@ fn shape(kind: &NewVdevKind, count: usize) -> Result<VdevShape, ControlError> {
             }
         }
     })
-}
-
-/// How many devices may be lost without loss of data.
-fn redundancy(vdev: &NewVdev) -> (&'static str, usize) {
-    match &vdev.kind {
-        NewVdevKind::Disk => ("disk", 0),
-        NewVdevKind::Mirror => ("mirror", vdev.devices.len() - 1),
-        NewVdevKind::Raidz { parity } => ("raidz", usize::from(*parity)),
-        NewVdevKind::Draid { parity, .. } => ("draid", usize::from(*parity)),
-    }
-}
-
-/// A layout whose vdevs do not protect alike is most likely a mistake.
-fn mismatch(vdevs: &[NewVdev]) -> Option<String> {
-    let data = vdevs.iter().filter(|vdev| vdev.role == NewVdevRole::Normal);
-    let mut levels = data.map(redundancy);
-    let first = levels.next()?;
-    let other = levels.find(|level| *level != first)?;
-    let text = match first.0 == other.0 {
-        true => format!(
-            "mismatched replication level: both {}-way and {}-way {} vdevs are present",
-            first.1 + 1,
-            other.1 + 1,
-            first.0
-        ),
-        false => format!(
-            "mismatched replication level: pool uses {} and new vdev is {}",
-            first.0, other.0
-        ),
-    };
-    Some(text)
 }

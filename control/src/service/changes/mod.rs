@@ -3,12 +3,14 @@
 //! Every change of a pool is a task that its syncing thread carries out; when the answer goes out,
 //! the change is on disk. Successful commands are noted in the pool's history.
 
+mod add;
 mod datasets;
 mod devices;
 mod encryption;
 mod files;
 mod pools;
 mod properties;
+mod replication;
 
 pub(super) use files::OpenHeads;
 
@@ -39,6 +41,7 @@ impl Engine {
         match change {
             Change::CreatePool(new) => self.create_pool(&new, &by),
             Change::DestroyPool { pool, force } => self.destroy_pool(&pool, force),
+            Change::AddVdevs(added) => self.add_vdevs(&added, &by),
             Change::SyncPools { pools } => self.sync_pools(&pools),
             Change::SetPoolProperty {
                 pool,
@@ -157,7 +160,7 @@ pub(super) fn of_change(error: DslError) -> ControlError {
             reason: "cannot move encrypted child outside of its encryption root".to_owned(),
         },
         DslError::RootDataset { .. }
-        | DslError::HasIntentLog { .. }
+        | DslError::IntentLog(_)
         | DslError::KeyRequired { .. }
         | DslError::KeyRefused { .. }
         | DslError::LimitReached { .. }

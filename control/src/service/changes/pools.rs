@@ -3,6 +3,7 @@
 use super::datasets::file_system_format;
 use super::encryption::new_encryption;
 use super::properties::setting;
+use super::replication::mismatch_within;
 use super::{By, of_change, of_sync};
 use crate::model::{ControlError, MountOptions, NewPool, Pair, Response};
 use crate::service::Engine;
@@ -36,7 +37,8 @@ struct Properties {
 
 impl Engine {
     pub(super) fn create_pool(&self, new: &NewPool, by: &By<'_>) -> Result<Response, ControlError> {
-        let devices = self.open_devices(new)?;
+        let mismatch = mismatch_within(&new.vdevs);
+        let devices = self.open_devices(&new.vdevs, mismatch, new.force)?;
         let name = new.temporary_name.as_ref().unwrap_or(&new.name);
         if self.registry.pool(name).is_ok() {
             return Err(ControlError::Exists { name: name.clone() });
@@ -148,7 +150,7 @@ impl Engine {
     }
 }
 
-fn of_create(error: CreateError) -> ControlError {
+pub(super) fn of_create(error: CreateError) -> ControlError {
     match error {
         CreateError::Dsl(error) => of_change(error),
         error => ControlError::BadValue {
@@ -188,17 +190,7 @@ impl Properties {
             return Ok(());
         }
         match name {
-            "ashift" => match parse_size(value) {
-                Ok(0) => {}
-                Ok(shift @ 9..=16) => self.ashift = u32::try_from(shift).ok(),
-                _ => {
-                    let text = format!(
-                        "property '{name}' number '{value}' is invalid; \
-                         only values between 9 and 16 are allowed"
-                    );
-                    return Err(bad(text));
-                }
-            },
+            "ashift" => self.ashift = ashift(name, value)?,
             "cachefile" => self.cache_file = Some(value.to_owned()),
             "comment" if value.len() > COMMENT_LENGTH_MAX => {
                 return Err(bad("comment must not exceed 32 characters".to_owned()));
@@ -211,6 +203,21 @@ impl Properties {
             }
         }
         Ok(())
+    }
+}
+
+/// log2 of an allocation unit, from a command's property; `None` to choose by the devices.
+pub(super) fn ashift(name: &str, value: &str) -> Result<Option<u32>, ControlError> {
+    match parse_size(value) {
+        Ok(0) => Ok(None),
+        Ok(shift @ 9..=16) => Ok(u32::try_from(shift).ok()),
+        _ => Err(ControlError::BadValue {
+            name: name.to_owned(),
+            reason: format!(
+                "property '{name}' number '{value}' is invalid; \
+                 only values between 9 and 16 are allowed"
+            ),
+        }),
     }
 }
 

@@ -1,11 +1,11 @@
 //! `zpool create` and `zpool destroy`.
 
-use super::vdev_spec;
+use super::{layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, OptionError, Parsed};
 use crate::texts::{cannot_open, check_new_pool_name, with_context};
 use cenote_control::model::{
-    Change, ControlError, NewPool, NewVdev, NewVdevKind, NewVdevRole, Request, Response,
+    Change, ControlError, NewPool, NewVdevRole, Request, Response, VdevNaming,
 };
 
 /// `zpool create [-fnd] [-o P=V]… [-O P=V]… [-m MOUNTPOINT] [-R ROOT] [-t NAME] POOL VDEV…`
@@ -21,6 +21,10 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         return failed(format!("{what}: {reason}\npool name may have been omitted"));
     }
     let vdevs = vdev_spec::parse(words).map_err(Stop::Failed)?;
+    if !vdevs.iter().any(|vdev| vdev.role == NewVdevRole::Normal) {
+        let text = "invalid vdev specification: at least one toplevel vdev must be specified";
+        return failed(text);
+    }
     let mut pool = NewPool {
         name: name.clone(),
         temporary_name: parsed.last("t").map(str::to_owned),
@@ -37,18 +41,13 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         let pair = ("mountpoint".to_owned(), path.to_owned());
         pool.dataset_properties.push(pair);
     }
-    if pool.dry_run {
-        context.line(&format!(
-            "would create '{name}' with the following layout:\n"
-        ));
-        for line in layout(&name, &pool.vdevs) {
-            context.line(&line);
-        }
-    }
     if wants_key(&pool) {
         let properties = &pool.dataset_properties;
         pool.key = crate::zfs::new_key(&name, properties, context)?;
     }
+    let preview = pool
+        .dry_run
+        .then(|| layout::lines(&name, None, &pool.vdevs, VdevNaming::default()));
     let command = command_line("zpool create", arguments);
     let change = Change::CreatePool(Box::new(pool));
     match context.ask(Request::Change { change, command }) {
@@ -58,7 +57,14 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
             }
             Ok(u8::from(!failures.is_empty()))
         }
-        Ok(_) => Ok(0),
+        Ok(_) => {
+            if let Some(lines) = preview {
+                let lead = format!("would create '{name}' with the following layout:\n");
+                context.line(&lead);
+                lines.iter().for_each(|line| context.line(line));
+            }
+            Ok(0)
+        }
         Err(error) => failed(refusal(&what, &error)),
     }
 }
@@ -71,7 +77,7 @@ fn wants_key(pool: &NewPool) -> bool {
     given("encryption") || given("keyformat")
 }
 
-fn refusal(what: &str, error: &ControlError) -> String {
+pub fn refusal(what: &str, error: &ControlError) -> String {
     match error {
         ControlError::DevicesRefused { devices, by_force } => {
             let lead = match by_force {
@@ -86,7 +92,7 @@ fn refusal(what: &str, error: &ControlError) -> String {
 }
 
 /// The pairs of an option that takes `property=value`.
-fn pairs(parsed: &Parsed, option: &str) -> Result<Vec<(String, String)>, Stop> {
+pub fn pairs(parsed: &Parsed, option: &str) -> Result<Vec<(String, String)>, Stop> {
     let mut pairs = Vec::new();
     for word in parsed.all(option) {
         let Some((name, value)) = word.split_once('=') else {
@@ -105,41 +111,6 @@ pub fn command_line(command: &str, arguments: &[String]) -> String {
         line.push_str(word);
     }
     line
-}
-
-/// The layout as `-n` shows it.
-fn layout(name: &str, vdevs: &[NewVdev]) -> Vec<String> {
-    let mut lines = vec![format!("\t{name}")];
-    let roles = [
-        (NewVdevRole::Normal, None),
-        (NewVdevRole::Dedup, Some("dedup")),
-        (NewVdevRole::Special, Some("special")),
-        (NewVdevRole::Log, Some("logs")),
-        (NewVdevRole::Cache, Some("cache")),
-        (NewVdevRole::Spare, Some("spares")),
-    ];
-    for (role, title) in roles {
-        let of_role: Vec<&NewVdev> = vdevs.iter().filter(|vdev| vdev.role == role).collect();
-        if let Some(title) = title.filter(|_| !of_role.is_empty()) {
-            lines.push(format!("\t{title}"));
-        }
-        for vdev in of_role {
-            let group = match &vdev.kind {
-                NewVdevKind::Disk => None,
-                NewVdevKind::Mirror => Some("mirror".to_owned()),
-                NewVdevKind::Raidz { parity } => Some(format!("raidz{parity}")),
-                NewVdevKind::Draid { parity, .. } => Some(format!("draid{parity}")),
-            };
-            let indent = if group.is_some() { "    " } else { "  " };
-            lines.extend(group.map(|group| format!("\t  {group}")));
-            let leaf = |path: &String| match path.strip_prefix("/dev/") {
-                Some(short) => format!("\t{indent}{short}"),
-                None => format!("\t{indent}{path}"),
-            };
-            lines.extend(vdev.devices.iter().map(leaf));
-        }
-    }
-    lines
 }
 
 /// `zpool destroy [-f] POOL`

@@ -1,5 +1,6 @@
 //! `zpool`: which subcommand, its usage, its exit code.
 
+mod add;
 mod create;
 mod events;
 mod export;
@@ -8,6 +9,7 @@ mod history;
 mod import;
 mod import_list;
 mod iostat;
+mod layout;
 mod list;
 mod names;
 mod status;
@@ -119,6 +121,7 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "export" => export::run(arguments, context),
         "history" => history::run(arguments, context),
         "events" => events::run(arguments, context),
+        "add" => add::run(arguments, context),
         "create" => create::create(arguments, context),
         "destroy" => create::destroy(arguments, context),
         "set" => create::set(arguments, context),

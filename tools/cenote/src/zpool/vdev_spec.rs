@@ -47,11 +47,6 @@ pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
             devices,
         });
     }
-    if !vdevs.iter().any(|vdev| vdev.role == NewVdevRole::Normal) && !vdevs.is_empty() {
-        return Err(
-            "invalid vdev specification: at least one toplevel vdev must be specified".into(),
-        );
-    }
     Ok(vdevs)
 }
 
@@ -201,14 +196,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        for wrong in [
-            "mirror /a",
-            "raidz3 /a /b /c",
-            "raidz4 /a",
-            "log",
-            "/a log",
-            "log /a",
-        ] {
+        for wrong in ["mirror /a", "raidz3 /a /b /c", "raidz4 /a", "log", "/a log"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
         let error = read("relative").expect_err("no such device");

@@ -38,13 +38,6 @@ const POOL: &[&str] = &["missing pool name argument"];
 const POOL_DEVICE: &[&str] = &["missing pool name", "missing device name"];
 
 const WRITES: &[Write] = &[
-    write(
-        "add",
-        "afgLno:P",
-        &["missing pool name argument", "missing vdev specification"],
-        "cannot add to 'POOL'",
-        1,
-    ),
     write("remove", "npsw", POOL_DEVICE, "cannot remove DEV", 1),
     write(
         "checkpoint",

@@ -1,0 +1,48 @@
+//! Vdevs added to a pool.
+
+use super::By;
+use super::pools::{ashift, of_create};
+use super::replication::mismatch_with;
+use crate::model::{AddedVdevs, ControlError, Response};
+use crate::service::Engine;
+use cenote_pool::AddRequest;
+
+impl Engine {
+    pub(super) fn add_vdevs(
+        &self,
+        new: &AddedVdevs,
+        by: &By<'_>,
+    ) -> Result<Response, ControlError> {
+        let imported = self.registry.pool(&new.pool)?;
+        if !imported.pool.is_writable() {
+            let pool = new.pool.clone();
+            return Err(ControlError::PoolReadOnly { pool });
+        }
+        let mut shift = None;
+        for (name, value) in &new.properties {
+            if name != "ashift" {
+                return Err(ControlError::BadValue {
+                    name: name.clone(),
+                    reason: format!("property '{name}' is not a valid pool or vdev property"),
+                });
+            }
+            shift = ashift(name, value)?;
+        }
+        let tops = &imported.pool.vdev_tree().children;
+        let mismatch = mismatch_with(tops, &new.vdevs);
+        let devices = self.open_devices(&new.vdevs, mismatch, new.force)?;
+        if new.dry_run {
+            return Ok(Response::Done);
+        }
+        let request = AddRequest {
+            vdevs: devices.vdevs,
+            spares: devices.spares,
+            cache_devices: devices.caches,
+            ashift: shift,
+        };
+        let added = imported.pool.add(&request, &by.actor, by.command);
+        added.map_err(of_create)?;
+        self.events.post("sysevent.fs.zfs.vdev_add", &imported);
+        Ok(Response::Done)
+    }
+}
