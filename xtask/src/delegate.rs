@@ -20,6 +20,11 @@ pub fn model(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "model", arguments)
 }
 
+/// Runs programs that people use on a mount.
+pub fn clients(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "clients", arguments)
+}
+
 /// Has Cenote and OpenZFS write to one pool in turns.
 pub fn pingpong(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "pingpong", arguments)

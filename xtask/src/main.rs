@@ -23,6 +23,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   model [SEED] [--operations N] [--reopen N]
                               random operations on a mount, beside a model in memory
   pingpong [SEED] [--rounds N] Cenote and OpenZFS take turns to write to one pool
+  clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
+                              git, builds, PostgreSQL, SQLite, rsync, tar and fio on a mount
   fuzz NAME|all [--minutes N] [--input FILE]
                               fuzz targets, one per decoder, or one input again
   bench NAME [ARGUMENT...]    measurements beside the machine's ceiling and the rival
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         "zoo" => delegate::zoo(rest),
         "model" => delegate::model(rest),
         "pingpong" => delegate::pingpong(rest),
+        "clients" => delegate::clients(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => delegate::bench(rest),
         "help" | "-h" | "--help" => {

@@ -1,0 +1,171 @@
+//! Programs that people use, on a mount: what they do must come out right, and stay.
+//!
+//! A client is a script that works in a new file system and compares by means of its own: `git
+//! fsck`, the sums that fio writes into its blocks, PostgreSQL's checksums. After it everything is
+//! hashed, the pool is exported, OpenZFS judges it, and after an import the hashes have to come
+//! again. Each client has a pool of its own, so that a failure names one program.
+//!
+//! Deliberately absent: the network. What is cloned, built and copied lies on the machine.
+
+use crate::golden;
+use crate::site::{self, Site};
+use anyhow::{Context, Result, ensure};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The end of a client's output, in messages.
+const SHOWN_LINES: usize = 30;
+
+/// A program, and the script that uses it.
+struct Client {
+    name: &'static str,
+    /// What has to be installed.
+    programs: &'static [&'static str],
+    script: &'static str,
+    needs_root: bool,
+    /// Options of `zfs create`.
+    properties: &'static str,
+}
+
+const fn client(
+    name: &'static str,
+    programs: &'static [&'static str],
+    script: &'static str,
+) -> Client {
+    Client {
+        name,
+        programs,
+        script,
+        needs_root: false,
+        properties: "",
+    }
+}
+
+const CLIENTS: [Client; 7] = [
+    client("git", &["git", "tar", "diff"], include_str!("git.sh")),
+    client("build", &["cc", "make", "ar"], include_str!("build.sh")),
+    Client {
+        needs_root: true,
+        ..client(
+            "postgresql",
+            &["setpriv", "/usr/lib/postgresql"],
+            include_str!("postgresql.sh"),
+        )
+    },
+    client("sqlite", &["sqlite3"], include_str!("sqlite.sh")),
+    Client {
+        needs_root: true,
+        properties: "-o acltype=posix",
+        ..client(
+            "rsync",
+            &["rsync", "setfacl", "getfattr"],
+            include_str!("rsync.sh"),
+        )
+    },
+    client("tar", &["tar", "gzip", "diff"], include_str!("tar.sh")),
+    client("fio", &["fio"], include_str!("fio.sh")),
+];
+
+/// The names of all clients.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    CLIENTS.iter().map(|client| client.name)
+}
+
+/// How clients are run.
+pub struct Options {
+    /// The pool's layout, by [`site::layouts`].
+    pub layout: String,
+    /// Options of `zpool create`.
+    pub properties: String,
+    /// The size of each device in MiB.
+    pub device_mebibytes: u64,
+    /// Seconds instead of minutes.
+    pub is_small: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            layout: "raidz1".into(),
+            properties: "-O compression=lz4".into(),
+            device_mebibytes: 3072,
+            is_small: false,
+        }
+    }
+}
+
+/// Runs one client, and everything that has to hold after it. `None` with a notice where a
+/// program is missing; otherwise how long the client itself took.
+pub fn run(name: &str, options: &Options) -> Result<Option<Duration>> {
+    let known = CLIENTS.iter().find(|client| client.name == name);
+    let client = known.with_context(|| {
+        let names: Vec<&str> = names().collect();
+        format!("no client '{name}'; there are: {}", names.join(", "))
+    })?;
+    if let Some(missing) = missing(client) {
+        eprintln!("skipped {name}: {missing} is not here");
+        return Ok(None);
+    }
+    let site = Site::create(
+        &options.layout,
+        options.device_mebibytes,
+        &options.properties,
+    )?;
+    let dataset = format!("tank/{name}");
+    site.ok(&format!("zfs create {} {dataset}", client.properties))?;
+    // Another user may be on the way to the mount.
+    fs::set_permissions(site.cenote().directory(), Permissions::from_mode(0o755))?;
+    let start = Instant::now();
+    script(client, &site, options.is_small).with_context(|| name.to_string())?;
+    let elapsed = start.elapsed();
+    site.ok("zpool sync tank")?;
+    let before = site.walk(&dataset)?;
+    site.export()?;
+    site.judge()?;
+    site.import("")?;
+    let after = site.walk(&dataset)?;
+    site::same(&before, &after).with_context(|| format!("{name} after an import"))?;
+    site.finish()?;
+    Ok(Some(elapsed))
+}
+
+fn missing(client: &Client) -> Option<&'static str> {
+    if client.needs_root && !rustix::process::geteuid().is_root() {
+        return Some("root");
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &str| {
+        Path::new(program).is_absolute() && Path::new(program).exists()
+            || std::env::split_paths(&path).any(|place| place.join(program).exists())
+    };
+    let mut programs = client.programs.iter();
+    programs.find(|program| !is_there(program)).copied()
+}
+
+fn script(client: &Client, site: &Site, is_small: bool) -> Result<()> {
+    let scratch = site.cenote().subdirectory("scratch")?;
+    fs::set_permissions(&scratch, Permissions::from_mode(0o755))?;
+    let log = site.cenote().directory().join("client.log");
+    let output = File::create(&log)?;
+    let status = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", client.script])
+        .current_dir(site.path("tank").join(client.name))
+        .env("SCRATCH", &scratch)
+        .env("SOURCE", golden::workspace_root())
+        .env("SIZE", if is_small { "small" } else { "full" })
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .status()
+        .context("bash")?;
+    let said = fs::read_to_string(log)?;
+    let lines: Vec<&str> = said.lines().collect();
+    let tail = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
+    ensure!(status.success(), "{status}\n{tail}");
+    // What it wrote besides the mount can be large.
+    fs::remove_dir_all(scratch).context("scratch")
+}
