@@ -12,6 +12,7 @@
 
 mod accounting;
 mod allocate;
+mod clone;
 mod error;
 mod live;
 mod object;
@@ -29,6 +30,7 @@ pub use accounting::{Owner, OwnerHook};
 pub use allocate::{CreateParams, INDIRECT_SHIFT, NewObject};
 pub use cenote_cache::{Block, BlockBuffer, BlockCache, CacheLimits};
 pub use cenote_io::{BlockSink, WritePolicy, WriteRequest};
+pub use clone::{StoredBlock, clone_of};
 pub use error::DmuError;
 pub use object::{Object, Segment};
 pub use object_set::{ObjectSet, Objects, SpecialObject};

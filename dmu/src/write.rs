@@ -24,6 +24,9 @@ const SPILL_SIZE_MAX: usize = 128 << 10;
 /// Blocks that [`Object::free_some`] frees at once: 64 indirect blocks of the usual size.
 const FREE_BLOCKS_MAX: u64 = 64 << 10;
 
+/// What a cloned block counts for in the throttle: its pointer, and what counting it takes.
+const CLONED_BLOCK_BYTES: u64 = 512;
+
 /// What the freeing of a block counts for in the throttle.
 const FREED_BLOCK_BYTES: u64 = 256;
 
@@ -532,7 +535,7 @@ fn resized(contents: &[u8], length: usize) -> Block {
 fn bytes_of(dirty: &Dirty) -> u64 {
     match dirty {
         Dirty::Contents(contents) => contents.len() as u64,
-        Dirty::Pointer(_) => BLOCK_POINTER_SIZE as u64,
+        Dirty::Pointer(_) => CLONED_BLOCK_BYTES,
     }
 }
 

@@ -16,10 +16,14 @@ use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::dsl_dir::DslDir;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The version with feature flags, to which all later pools keep.
 pub const FEATURE_VERSION: u64 = 5000;
+
+/// The feature of cloned blocks.
+const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
 
 /// Names of directories found by their number that are remembered.
 const NAMES_MAX: usize = 16 << 10;
@@ -46,6 +50,8 @@ pub struct Dsl {
     keys: KeyStore,
     /// What dedup and cloning save, once somebody asked.
     saved: Mutex<Option<u64>>,
+    /// Whether blocks were cloned since the pool was opened.
+    has_cloned: AtomicBool,
     /// Names of directories that were looked up by number.
     names: Mutex<HashMap<ObjectId, DatasetName>>,
 }
@@ -80,6 +86,7 @@ impl Dsl {
             heads: Heads::default(),
             keys: KeyStore::default(),
             saved: Mutex::default(),
+            has_cloned: AtomicBool::new(false),
             names: Mutex::default(),
         };
         dsl.origin_snapshot = dsl.find_origin_snapshot()?;
@@ -192,6 +199,21 @@ impl Dsl {
     /// Computes anew what dedup and cloning save, when somebody asks: their tables changed.
     pub fn forget_saved_space(&self) {
         *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether blocks may be cloned: the pool has the feature. To be asked in the transaction
+    /// that clones, for from then on what is freed may have been cloned.
+    pub fn begin_cloning(&self) -> bool {
+        let is_enabled = self.features().get(BLOCK_CLONING).is_some();
+        if is_enabled {
+            self.has_cloned.store(true, Ordering::Release);
+        }
+        is_enabled
+    }
+
+    /// Whether blocks may have been cloned since the pool was opened.
+    pub fn has_cloned(&self) -> bool {
+        self.has_cloned.load(Ordering::Acquire)
     }
 
     /// `$ORIGIN@$ORIGIN`, if the pool has it.

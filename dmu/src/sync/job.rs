@@ -282,8 +282,12 @@ impl Job {
     }
 }
 
+/// Whether a block was written in the place of another of this very group. A clone of a block
+/// that takes the place of an older clone has its address, too, but another birth.
 fn same_address(one: &BlockPointer, two: &BlockPointer) -> bool {
-    one.dva(0).vdev() == two.dva(0).vdev() && one.dva(0).word1 == two.dva(0).word1
+    one.dva(0).vdev() == two.dva(0).vdev()
+        && one.dva(0).word1 == two.dva(0).word1
+        && one.logical_birth() == two.logical_birth()
 }
 
 /// An indirect block of equal pointers.

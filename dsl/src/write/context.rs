@@ -21,6 +21,10 @@ pub trait PoolServices: std::fmt::Debug + Send + Sync {
     /// If the block is a gang whose members cannot be read.
     fn free(&self, txg: Txg, pointer: &BlockPointer) -> Result<(), DslError>;
 
+    /// Notes one more reference to a block: it was cloned. Until all datasets of the group are
+    /// written nothing that is freed may be gone, so this only takes note.
+    fn share(&self, pointer: &BlockPointer);
+
     /// The pipeline that writes blocks.
     fn pipeline(&self) -> &Arc<Pipeline>;
 

@@ -6,6 +6,7 @@
 
 use super::accounting::{Part, SpaceChange, changed, signed};
 use super::context::SyncContext;
+use super::log::EndingLogs;
 use super::policy::HeadPolicy;
 use crate::dataset::fields;
 use crate::deadlist::SpaceTriple;
@@ -39,6 +40,7 @@ pub struct Head {
     policy: RwLock<Arc<HeadPolicy>>,
     /// Features that the layers above began to use and that the next sync notes.
     used_features: Mutex<BTreeSet<&'static str>>,
+    pub(super) ending_logs: EndingLogs,
 }
 
 impl Head {
@@ -54,6 +56,7 @@ impl Head {
             set,
             policy: RwLock::new(Arc::new(policy)),
             used_features: Mutex::default(),
+            ending_logs: EndingLogs::default(),
         })
     }
 
@@ -104,6 +107,7 @@ impl Head {
         let root = self.set.sync(context.txg(), &sink, &*policy)?;
         let sums = sink.finish()?;
         self.account(context, phys, root, &sums)?;
+        self.free_logs(context)?;
         let mut features = std::mem::take(&mut *self.features());
         features.extend(sums.features);
         for guid in features {
@@ -321,6 +325,18 @@ impl BlockSink for HeadSink<'_> {
         results
     }
 
+    fn adopt(&self, txg: Txg, pointer: &BlockPointer) {
+        let space = self.context.dsl.space_of_block(pointer);
+        let mut sums = self.sums();
+        sums.born = sums.born.plus(SpaceChange::from(space));
+        sums.features.extend(features_of(pointer));
+        drop(sums);
+        // What was written for this very place has no other reference yet.
+        if !pointer.is_embedded() && pointer.physical_birth() != txg {
+            self.context.pool.share(pointer);
+        }
+    }
+
     fn free(&self, _: Txg, pointer: &BlockPointer) {
         if pointer.is_hole() || pointer.is_redacted() {
             return;
@@ -346,6 +362,7 @@ fn takes_over(replaced: &BlockPointer, pointer: &BlockPointer) -> bool {
         && !pointer.is_hole()
         && !pointer.is_embedded()
         && replaced.physical_birth() == pointer.physical_birth()
+        && replaced.logical_birth() == pointer.logical_birth()
         && replaced.words[..2] == pointer.words[..2]
 }
 

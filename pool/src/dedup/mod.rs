@@ -106,6 +106,25 @@ impl DedupTables {
         })
     }
 
+    /// Counts one more reference to a block that was cloned; whether the table knows the block.
+    pub(crate) fn share(&self, pointer: &BlockPointer) -> Result<bool, DslError> {
+        let Some(kind) = pointer.checksum_kind() else {
+            return Ok(false);
+        };
+        self.with(kind, |table, mos| {
+            if !table.exists && table.changed.is_empty() {
+                return Ok(false);
+            }
+            let changed = table.entry(mos, DdtKey::of(pointer))?;
+            let Some(slot) = slot_of(&mut changed.entry, pointer) else {
+                return Ok(false);
+            };
+            slot.references = slot.references.saturating_add(1);
+            table.is_dirty = true;
+            Ok(true)
+        })
+    }
+
     /// Stores all changed entries and hands blocks without references to `free`.
     pub(crate) fn settle(
         &self,
@@ -235,6 +254,7 @@ impl DedupTables {
         if histograms.is_empty() {
             return Ok(());
         }
+        context.dsl.forget_saved_space();
         let known = self
             .dsl()
             .object_directory()

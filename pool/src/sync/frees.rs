@@ -22,7 +22,7 @@ impl Syncer {
             return Ok(());
         }
         if self.may_be_shared(pointer) {
-            self.shared().push(*pointer);
+            self.shared().lost.push(*pointer);
             return Ok(());
         }
         self.free_now(pointer)

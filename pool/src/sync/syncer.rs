@@ -4,6 +4,7 @@ use super::config::LiveConfig;
 use super::error::SyncError;
 use super::mos_sink::{MosPolicy, MosSink};
 use super::record::Recorder;
+use super::shared::Shared;
 use super::tasks::{Outcome, Pending, Queued, TaskQueue, Ticket};
 use crate::allocation::Space;
 use crate::dedup::DedupTables;
@@ -62,8 +63,8 @@ pub(crate) struct Syncer {
     tasks: TaskQueue,
     pass: AtomicU32,
     deferred: Mutex<Vec<BlockPointer>>,
-    /// Freed blocks that may have other references.
-    shared: Mutex<Vec<BlockPointer>>,
+    /// Blocks that may have other references.
+    shared: Mutex<Shared>,
     has_background_work: AtomicBool,
     /// Groups that may still be written only to let freed space go.
     settling: AtomicU32,
@@ -78,6 +79,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl PoolServices for Syncer {
     fn free(&self, _txg: Txg, pointer: &BlockPointer) -> Result<(), DslError> {
         self.free_block(pointer)
+    }
+
+    fn share(&self, pointer: &BlockPointer) {
+        self.shared().gained.push(*pointer);
     }
 
     fn pipeline(&self) -> &Arc<Pipeline> {
@@ -139,7 +144,7 @@ impl Syncer {
         lock(&self.deferred)
     }
 
-    pub(super) fn shared(&self) -> MutexGuard<'_, Vec<BlockPointer>> {
+    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
         lock(&self.shared)
     }
 

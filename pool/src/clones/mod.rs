@@ -1,0 +1,101 @@
+//! Blocks with several references: clones, and their tables (format/2c 1 and 6).
+//!
+//! A cloned block stands in the table of its vdev with the number of references beyond the first.
+//! While a group's datasets are written, references that are gained and lost are only gathered.
+//! Then the gained are counted, and the lost: a block goes when it loses a reference and has no
+//! further one. In this order a block may be cloned and its original be freed in one group.
+//! Blocks that are deduplicated have their references counted where the others of theirs are.
+
+mod table;
+
+use crate::sync::SyncError;
+use cenote_base::VdevId;
+use cenote_dsl::DslError;
+use cenote_dsl::write::SyncContext;
+use cenote_ondisk::BlockPointer;
+use std::collections::BTreeMap;
+use table::CloneTable;
+
+pub(crate) const CLONING: &str = "com.fudosecurity:block_cloning";
+
+/// What the tables ask of the pool.
+pub(crate) trait Referrer {
+    /// Counts one more reference to a deduplicated block; false if its table does not know it.
+    fn refer(&self, pointer: &BlockPointer) -> Result<bool, DslError>;
+
+    /// Gives up a reference to a deduplicated block; false if its table does not know it.
+    fn give_up(&self, pointer: &BlockPointer) -> Result<bool, DslError>;
+
+    /// Frees a block that has no reference left.
+    fn free(&self, pointer: &BlockPointer) -> Result<(), DslError>;
+
+    /// Bytes of space that a block is counted with.
+    fn deflated_size(&self, pointer: &BlockPointer) -> u64;
+
+    /// Bytes of a vdev.
+    fn vdev_size(&self, vdev: VdevId) -> u64;
+}
+
+/// Counts the references that were gained, then those that were lost, and frees blocks without.
+///
+/// # Errors
+/// If a table is damaged or cannot be read.
+pub(crate) fn settle(
+    context: &SyncContext<'_>,
+    pool: &dyn Referrer,
+    gained: &[BlockPointer],
+    lost: &[BlockPointer],
+) -> Result<(), SyncError> {
+    let mut tables = Tables {
+        context,
+        open: BTreeMap::new(),
+    };
+    for pointer in gained {
+        // One that the table does not know, since that was pruned, is like any other.
+        if pointer.is_dedup() && pool.refer(pointer)? {
+            continue;
+        }
+        let (vdev, offset) = place(pointer);
+        tables.of(vdev)?.gain(offset, pool.deflated_size(pointer))?;
+    }
+    for pointer in lost {
+        if pointer.is_dedup() && pool.give_up(pointer)? {
+            continue;
+        }
+        let (vdev, offset) = place(pointer);
+        if !tables.of(vdev)?.lose(offset, pool.deflated_size(pointer))? {
+            pool.free(pointer)?;
+        }
+    }
+    let mut has_changed = false;
+    for (vdev, table) in tables.open {
+        has_changed |= table.store(context, pool.vdev_size(vdev))?;
+    }
+    if has_changed {
+        context.dsl.forget_saved_space();
+    }
+    Ok(())
+}
+
+/// What identifies a block in the tables.
+fn place(pointer: &BlockPointer) -> (VdevId, u64) {
+    let dva = pointer.dva(0);
+    (dva.vdev(), dva.offset())
+}
+
+/// The tables that a batch needs.
+struct Tables<'a> {
+    context: &'a SyncContext<'a>,
+    open: BTreeMap<VdevId, CloneTable>,
+}
+
+impl Tables<'_> {
+    fn of(&mut self, vdev: VdevId) -> Result<&mut CloneTable, SyncError> {
+        Ok(match self.open.entry(vdev) {
+            std::collections::btree_map::Entry::Occupied(found) => found.into_mut(),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                place.insert(CloneTable::open(self.context, vdev)?)
+            }
+        })
+    }
+}
