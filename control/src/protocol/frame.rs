@@ -27,6 +27,9 @@ pub enum FrameError {
     /// The other side closed the connection between frames.
     #[error("the connection was closed")]
     Closed,
+    /// The other side left without having read what we sent: it cannot have acted on it.
+    #[error("the connection was closed before anything was read from it")]
+    Unread,
     /// The socket failed, or was closed within a frame.
     #[error("socket: {0}")]
     Io(#[from] std::io::Error),
@@ -84,14 +87,23 @@ pub(super) fn send<T: Serialize>(
         let flags = SendFlags::NOSIGNAL;
         match rustix::net::sendmsg(stream, &slices, &mut control, flags) {
             Err(rustix::io::Errno::INTR) => continue,
-            result => break result.map_err(std::io::Error::from)?,
+            result => break result.map_err(|errno| unread_or_failed(errno.into()))?,
         }
     };
     let header_rest = header.get(sent..).unwrap_or_default();
-    stream.write_all(header_rest)?;
+    stream.write_all(header_rest).map_err(unread_or_failed)?;
     let body_rest = body.get(sent.saturating_sub(header.len())..);
-    stream.write_all(body_rest.unwrap_or_default())?;
-    Ok(())
+    let rest = body_rest.unwrap_or_default();
+    stream.write_all(rest).map_err(unread_or_failed)
+}
+
+/// A local socket is reset, instead of closed, when something in it was not read.
+fn unread_or_failed(error: std::io::Error) -> FrameError {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match error.kind() {
+        BrokenPipe | ConnectionReset => FrameError::Unread,
+        _ => FrameError::Io(error),
+    }
 }
 
 /// Receives one frame and the descriptors beside it.
@@ -142,7 +154,7 @@ fn receive_first(
         let flags = RecvFlags::CMSG_CLOEXEC;
         match rustix::net::recvmsg(stream, &mut slices, &mut control, flags) {
             Err(rustix::io::Errno::INTR) => continue,
-            result => break result.map_err(std::io::Error::from)?,
+            result => break result.map_err(|errno| unread_or_failed(errno.into()))?,
         }
     };
     let mut descriptors = Vec::new();
@@ -187,6 +199,24 @@ mod tests {
         sender.join().expect("no panic").expect("a send");
         let ended = receive::<String>(&right);
         assert!(matches!(ended, Err(FrameError::Closed)));
+    }
+
+    #[test]
+    fn a_request_that_nobody_read_is_told_from_one_without_an_answer() {
+        let (left, right) = UnixStream::pair().expect("a socket pair");
+        send(&left, &"unread", &[]).expect("a send");
+        drop(right);
+        let ended = receive::<String>(&left);
+        assert!(matches!(ended, Err(FrameError::Unread)), "{ended:?}");
+        let ended = send(&left, &"too late", &[]);
+        assert!(matches!(ended, Err(FrameError::Unread)), "{ended:?}");
+
+        let (left, right) = UnixStream::pair().expect("a socket pair");
+        send(&left, &"read", &[]).expect("a send");
+        receive::<String>(&right).expect("a receive");
+        drop(right);
+        let ended = receive::<String>(&left);
+        assert!(matches!(ended, Err(FrameError::Closed)), "{ended:?}");
     }
 
     #[test]

@@ -19,6 +19,9 @@ const START_WAIT: Duration = Duration::from_secs(10);
 /// How long a daemon that another command started may take to listen, once ours has left.
 const RIVAL_WAIT: Duration = Duration::from_millis(500);
 
+/// How long a daemon that is leaving may still take connections that it does not serve.
+const LEAVE_WAIT: Duration = Duration::from_secs(10);
+
 /// How the daemon opened a pool, by name or guid; `None` if it has not, or is not running.
 pub fn opened(pool: &str) -> Option<OpenedPool> {
     let pool = pool.to_owned();
@@ -110,7 +113,8 @@ impl Daemon for Connection {
         on_part: &mut dyn FnMut(Part) -> Interrupt,
     ) -> Result<Response, CallError> {
         let start = needs_daemon(&request);
-        for first in [true, false] {
+        let deadline = Instant::now() + LEAVE_WAIT;
+        loop {
             let fresh = self.client.is_none();
             let Some(client) = self.connect(start)? else {
                 return without_daemon(request).map_err(CallError::Refused);
@@ -118,8 +122,9 @@ impl Daemon for Connection {
             let answer = client.call(request.clone(), &[], on_part);
             match answer {
                 // It was about to leave when we came: nobody read the request.
-                Err(CallError::Frame(FrameError::Closed)) if first && fresh => {
+                Err(CallError::Frame(FrameError::Unread)) if fresh && Instant::now() < deadline => {
                     self.client = None;
+                    std::thread::sleep(Duration::from_millis(10));
                 }
                 Err(CallError::Frame(_) | CallError::Interrupted) => {
                     self.client = None;
@@ -128,7 +133,6 @@ impl Daemon for Connection {
                 _ => return answer,
             }
         }
-        Err(CallError::NotRunning)
     }
 }
 

@@ -21,6 +21,21 @@ use std::process::{Command, Output, Stdio};
 /// The helper's names, in order of preference.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
+/// The helper's settings, by the system's administrator (fusermount3(1)).
+const SETTINGS: &str = "/etc/fuse.conf";
+
+/// Of these settings, the one that lets users open their mounts to others.
+const OTHERS_SETTING: &str = "user_allow_other";
+
+/// Whether a user's mount may be open to others, which mounts inside that mount need: the helper
+/// runs as root, whom a mount for its owner alone keeps out.
+pub(super) fn lets_others_in() -> bool {
+    let settings = std::fs::read_to_string(SETTINGS).unwrap_or_default();
+    settings
+        .lines()
+        .any(|line| line.trim_end() == OTHERS_SETTING)
+}
+
 /// Mounts at `mount_point` and returns the connection; `None` when no helper is installed.
 pub(super) fn mount(
     mount_point: &Path,
@@ -79,7 +94,21 @@ fn judge(output: &Output) -> Result<(), MountError> {
     if message.contains("busy") {
         return Err(MountError::Busy);
     }
-    Err(MountError::HelperRefused { message })
+    Err(MountError::HelperRefused {
+        message: with_advice(message),
+    })
+}
+
+/// Adds what to do when the mount point lies in another mount of the same user.
+fn with_advice(message: String) -> String {
+    if !message.contains("failed to access mountpoint") || lets_others_in() {
+        return message;
+    }
+    format!(
+        "{message}; if it lies in another FUSE mount, a line '{OTHERS_SETTING}' in {SETTINGS} lets \
+         the helper in there, and 'unshare --user --map-root-user --mount' makes a shell that \
+         needs no helper"
+    )
 }
 
 /// The `-o` argument. Commas and backslashes inside the source's name are escaped.

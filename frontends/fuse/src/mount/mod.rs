@@ -147,13 +147,14 @@ pub struct MountOptions {
 }
 
 impl MountOptions {
-    /// A read-only mount of `source`, open to all users if root makes it.
+    /// A read-only mount of `source`, open to all users if root makes it or `/etc/fuse.conf` lets
+    /// users do so.
     pub fn new(source: impl Into<OsString>) -> Self {
         let processors = std::thread::available_parallelism().map_or(2, |count| count.get());
         MountOptions {
             source: source.into(),
             read_only: true,
-            allow_other: rustix::process::geteuid().is_root(),
+            allow_other: rustix::process::geteuid().is_root() || helper::lets_others_in(),
             check_permissions: true,
             set_user_id: true,
             devices: true,
