@@ -11,6 +11,7 @@ mod env;
 mod ids;
 mod memory;
 pub mod metrics;
+pub mod settings;
 
 pub use bookmark::Bookmark;
 pub use env::{Env, RealEnv};

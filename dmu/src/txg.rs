@@ -15,7 +15,7 @@
 
 use crate::error::DmuError;
 use crate::object_set::ObjectSet;
-use cenote_base::Txg;
+use cenote_base::{Txg, settings};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,19 +41,57 @@ pub struct ThrottleLimits {
 }
 
 impl ThrottleLimits {
-    /// The limits of a machine with `bytes` of memory: a tenth of it, at most 4 GiB.
+    /// The limits of a machine with `bytes` of memory, whatever the settings say: a tenth of it,
+    /// at most 4 GiB.
     pub fn of_memory(bytes: u64) -> Self {
         Self {
             dirty_bytes_max: (bytes / 10).clamp(16 << 20, 4 << 30),
-            delay_percent_min: 60,
-            sync_percent: 20,
-            delay_scale_ns: 500_000,
+            delay_percent_min: settings::DELAY_MIN_DIRTY_PERCENT.default,
+            sync_percent: settings::DIRTY_DATA_SYNC_PERCENT.default,
+            delay_scale_ns: settings::DELAY_SCALE.default,
         }
+    }
+
+    /// What the settings say now.
+    pub fn in_force() -> Self {
+        Self {
+            dirty_bytes_max: settings::dirty_bytes_max(),
+            delay_percent_min: settings::DELAY_MIN_DIRTY_PERCENT.get(),
+            sync_percent: settings::DIRTY_DATA_SYNC_PERCENT.get(),
+            delay_scale_ns: settings::DELAY_SCALE.get(),
+        }
+    }
+
+    /// The time that lies between two transactions while `dirty` bytes are dirty.
+    ///
+    /// Nothing up to the share from which transactions are delayed; then
+    /// `scale * (dirty - from) / (max - dirty)`, which is the scale in the middle of the range and
+    /// grows without bound towards its end, up to [`DELAY_MAX`].
+    fn delay(&self, dirty: u64) -> Duration {
+        let max = self.dirty_bytes_max;
+        let from = share(max, self.delay_percent_min);
+        if dirty <= from {
+            return Duration::ZERO;
+        }
+        let left = max.saturating_sub(dirty);
+        let scaled = u128::from(self.delay_scale_ns) * u128::from(dirty - from);
+        let nanoseconds = scaled.checked_div(u128::from(left)).unwrap_or(u128::MAX);
+        let nanoseconds = u64::try_from(nanoseconds).unwrap_or(u64::MAX);
+        Duration::from_nanos(nanoseconds).min(DELAY_MAX)
     }
 }
 
-/// No transaction is delayed for longer than this.
+/// `percent` of `bytes`.
+fn share(bytes: u64, percent: u64) -> u64 {
+    let share = u128::from(bytes) * u128::from(percent) / 100;
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// No transaction is delayed for longer than this behind the one before it.
 const DELAY_MAX: Duration = Duration::from_millis(100);
+
+/// Whoever waits looks so often whether settings have changed.
+const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why the syncing thread was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,12 +126,15 @@ struct State {
     reserved: u64,
     dirty_sets: Vec<Arc<ObjectSet>>,
     suspended: Option<Arc<str>>,
+    /// When the transaction that was delayed last goes on.
+    last_wakeup: Option<Instant>,
 }
 
 /// The gate of one pool.
 #[derive(Debug)]
 pub struct TxgGate {
-    limits: Mutex<ThrottleLimits>,
+    /// Limits that hold whatever the settings say.
+    fixed: Option<ThrottleLimits>,
     state: Mutex<State>,
     /// Bytes dirty in all object sets, both generations.
     dirty: AtomicU64,
@@ -106,8 +147,9 @@ pub struct TxgGate {
 }
 
 impl TxgGate {
-    /// A gate whose first open group follows the last one on disk.
-    pub fn new(last_synced: Txg, limits: ThrottleLimits) -> Arc<Self> {
+    /// A gate whose first open group follows the last one on disk; without `limits`, those of
+    /// the settings hold.
+    pub fn new(last_synced: Txg, limits: impl Into<Option<ThrottleLimits>>) -> Arc<Self> {
         let state = State {
             open: Txg(last_synced.0 + 1),
             synced: last_synced,
@@ -117,9 +159,10 @@ impl TxgGate {
             reserved: 0,
             dirty_sets: Vec::new(),
             suspended: None,
+            last_wakeup: None,
         };
         Arc::new(Self {
-            limits: Mutex::new(limits),
+            fixed: limits.into(),
             state: Mutex::new(state),
             dirty: AtomicU64::new(0),
             enter: Condvar::new(),
@@ -134,13 +177,7 @@ impl TxgGate {
 
     /// The limits in force.
     pub fn limits(&self) -> ThrottleLimits {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the limits.
-    pub fn set_limits(&self, limits: ThrottleLimits) {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
-        self.enter.notify_all();
+        self.fixed.unwrap_or_else(ThrottleLimits::in_force)
     }
 
     /// The group that transactions enter now.
@@ -164,16 +201,30 @@ impl TxgGate {
         !state.dirty_sets.is_empty() || state.wanted >= state.open
     }
 
-    /// Enters the open group; waits while too much is dirty.
+    /// How urgent it is that changes are written, in percent: the share of what may be dirty that
+    /// is, or everything while somebody waits for a group to be on disk.
+    pub fn write_load(&self) -> u64 {
+        let state = self.lock();
+        if state.wanted > state.synced {
+            return 100;
+        }
+        drop(state);
+        let max = self.limits().dirty_bytes_max.max(1);
+        self.dirty_bytes().saturating_mul(100) / max
+    }
+
+    /// Enters the open group. Waits while too much is dirty, and a little before that.
     pub fn begin(self: &Arc<Self>, cost: TxCost) -> Result<Transaction, DmuError> {
-        self.delay(cost);
-        let limit = self.limits().dirty_bytes_max;
+        if cost.dirty_bytes > 0 {
+            self.delay();
+        }
         let mut state = self.lock();
         loop {
             if let Some(cause) = &state.suspended {
                 return Err(suspended(cause));
             }
             let used = self.dirty_bytes() + state.reserved;
+            let limit = self.limits().dirty_bytes_max;
             // A transaction larger than the limit may go alone.
             let fits = used == 0 || used.saturating_add(cost.dirty_bytes) <= limit;
             if fits && !state.quiescing {
@@ -184,10 +235,7 @@ impl TxgGate {
                 state.wanted = state.wanted.max(open);
                 self.work.notify_all();
             }
-            state = self
-                .enter
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.wait_to_enter(state);
         }
         state.holders += 1;
         state.reserved += cost.dirty_bytes;
@@ -201,22 +249,31 @@ impl TxgGate {
         })
     }
 
-    /// Holds a transaction up in proportion to what is dirty.
-    fn delay(&self, cost: TxCost) {
+    /// Waits until something changed, or a second is over: settings may change meanwhile.
+    fn wait_to_enter<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let woken = self.enter.wait_timeout(state, SETTINGS_INTERVAL);
+        woken.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Holds a transaction up by what is dirty, all that come one after the other: together they
+    /// slow down to the pace of the disks, however many threads they are.
+    fn delay(&self) {
         let limits = self.limits();
-        let max = limits.dirty_bytes_max;
-        let min = max / 100 * limits.delay_percent_min;
         let dirty = self.dirty_bytes();
-        if dirty / 100 > max / 10_000 * limits.sync_percent {
+        if dirty >= share(limits.dirty_bytes_max, limits.sync_percent) {
             self.work.notify_all();
         }
-        if dirty <= min || cost.dirty_bytes == 0 || dirty >= max {
+        let delay = limits.delay(dirty);
+        if delay.is_zero() || dirty >= limits.dirty_bytes_max {
             return;
         }
-        let nanoseconds =
-            u128::from(limits.delay_scale_ns) * u128::from(dirty - min) / u128::from(max - dirty);
-        let nanoseconds = u64::try_from(nanoseconds).unwrap_or(u64::MAX);
-        std::thread::sleep(Duration::from_nanos(nanoseconds).min(DELAY_MAX));
+        let now = Instant::now();
+        let mut state = self.lock();
+        let after_last = state.last_wakeup.map_or(now, |last| last + delay);
+        let wakeup = after_last.max(now + delay);
+        state.last_wakeup = Some(wakeup);
+        drop(state);
+        std::thread::sleep(wakeup.saturating_duration_since(now));
     }
 
     /// Freezes the open group and opens the next, once all transactions in it have ended.
@@ -289,12 +346,21 @@ impl TxgGate {
 
     /// The syncing thread's wait: until `timeout` is over or a sync is due before.
     pub fn wait_for_work(&self, timeout: Duration) -> SyncReason {
-        let end = Instant::now() + timeout;
+        self.wait_until(|| timeout)
+    }
+
+    /// As [`Self::wait_for_work`], for as long as `zfs_txg_timeout` says.
+    pub fn wait_for_group(&self) -> SyncReason {
+        self.wait_until(|| Duration::from_secs(settings::TXG_TIMEOUT.get()))
+    }
+
+    fn wait_until(&self, timeout: impl Fn() -> Duration) -> SyncReason {
+        let started = Instant::now();
         let mut state = self.lock();
         loop {
             let limits = self.limits();
-            let threshold = limits.dirty_bytes_max / 100 * limits.sync_percent;
-            let left = end.saturating_duration_since(Instant::now());
+            let threshold = share(limits.dirty_bytes_max, limits.sync_percent);
+            let left = timeout().saturating_sub(started.elapsed());
             match () {
                 () if state.suspended.is_some() => return SyncReason::Suspended,
                 () if state.wanted >= state.open => return SyncReason::Requested,
@@ -302,7 +368,7 @@ impl TxgGate {
                 () if left.is_zero() => return SyncReason::Timeout,
                 () => {}
             }
-            let woken = self.work.wait_timeout(state, left);
+            let woken = self.work.wait_timeout(state, left.min(SETTINGS_INTERVAL));
             (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -387,5 +453,26 @@ impl Drop for Hold {
         if self.reserved > 0 {
             self.gate.enter.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_grows_evenly_and_without_bound() {
+        let limits = ThrottleLimits {
+            dirty_bytes_max: 1000,
+            ..ThrottleLimits::of_memory(0)
+        };
+        let microseconds = |dirty| limits.delay(dirty).as_micros();
+        let found = [0, 600, 700, 800, 900, 960].map(microseconds);
+        assert_eq!(found, [0, 0, 166, 500, 1500, 4500]);
+        assert_eq!(
+            [999, 1000, 2000].map(microseconds),
+            [100_000; 3],
+            "the most"
+        );
     }
 }

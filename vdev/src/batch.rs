@@ -11,17 +11,23 @@ use crate::leaf::{Fitness, Place};
 use crate::read::Request;
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot};
-use cenote_base::Txg;
+use cenote_base::{Txg, settings};
 use cenote_device::{AlignedBuf, BlockBuffer, DIRECT_ALIGNMENT};
 use cenote_ondisk::Dva;
 use cenote_ondisk::label::DATA_OFFSET;
 use std::io::IoSliceMut;
 
 /// Extents on a leaf that are this near are read at once.
-const GAP_MAX: u64 = 64 << 10;
-/// Bytes of one request at most, unless a single extent has more: 4 MiB with what widening adds,
-/// which is the largest buffer that is kept for reuse.
-const CHUNK_MAX: u64 = (4 << 20) - 2 * DIRECT_ALIGNMENT as u64;
+fn gap_max() -> u64 {
+    settings::READ_GAP_LIMIT.get()
+}
+
+/// Bytes of one request at most, unless a single extent has more: by default 4 MiB with what
+/// widening adds, which is the largest buffer that is kept for reuse.
+fn chunk_max() -> u64 {
+    (4 * settings::AGGREGATION_LIMIT.get()).saturating_sub(2 * DIRECT_ALIGNMENT as u64)
+}
+
 /// Smaller extents are copied out of a larger buffer: that costs less than a piece of a transfer.
 const IN_PLACE_MIN: usize = 16 << 10;
 /// Pieces of memory that the kernel fills at once.
@@ -200,7 +206,7 @@ impl Shape {
         reads: &[BatchRead],
         blocks: &mut [Option<BlockBuffer>],
     ) -> Option<()> {
-        let mut gaps = AlignedBuf::take(usize::try_from(GAP_MAX).ok()?);
+        let mut gaps = AlignedBuf::take(usize::try_from(gap_max()).ok()?);
         // Each gap needs memory for itself, though nobody looks at it.
         let mut gap_rest: &mut [u8] = &mut gaps;
         let mut taken: Vec<BlockBuffer> = chunk
@@ -284,7 +290,7 @@ fn goes_in_place(chunk: &[Extent]) -> bool {
     if chunk.len() > SLICES_MAX / 2 || !chunk.iter().all(large) || !chunk.windows(2).all(apart) {
         return false;
     }
-    if gaps.fold(0, u64::saturating_add) > GAP_MAX {
+    if gaps.fold(0, u64::saturating_add) > gap_max() {
         return false;
     }
     let mut reads: Vec<usize> = chunk.iter().map(|extent| extent.read).collect();
@@ -300,8 +306,8 @@ fn chunk_length(extents: &[Extent]) -> usize {
     for extent in &extents[1..] {
         let joins = extent.leaf == first.leaf
             && extent.place.in_scratch == first.place.in_scratch
-            && extent.place.offset <= end.saturating_add(GAP_MAX)
-            && extent.end().saturating_sub(first.place.offset) <= CHUNK_MAX;
+            && extent.place.offset <= end.saturating_add(gap_max())
+            && extent.end().saturating_sub(first.place.offset) <= chunk_max();
         if !joins {
             break;
         }
@@ -327,9 +333,9 @@ mod tests {
 
     #[test]
     fn chunks_end_at_gaps_leaves_and_limits() {
-        let near = [extent(0, 0, 4096), extent(0, 4096 + GAP_MAX, 4096)];
+        let near = [extent(0, 0, 4096), extent(0, 4096 + gap_max(), 4096)];
         assert_eq!(chunk_length(&near), 2);
-        let far = [extent(0, 0, 4096), extent(0, 4097 + GAP_MAX, 4096)];
+        let far = [extent(0, 0, 4096), extent(0, 4097 + gap_max(), 4096)];
         assert_eq!(chunk_length(&far), 1);
         let other_leaf = [extent(0, 0, 4096), extent(1, 4096, 4096)];
         assert_eq!(chunk_length(&other_leaf), 1);

@@ -2,21 +2,14 @@
 
 use crate::geometry::draid::Draid;
 use crate::geometry::raidz::Raidz;
+use cenote_base::settings::{self, Setting};
 use cenote_device::{Device, DeviceKind};
 use cenote_ondisk::label::{
     ASHIFT_MAX, ASHIFT_MIN, DEVICE_SIZE_MIN, allocatable_size, usable_size,
 };
 
-/// log2 of the metaslab size that a vdev of medium size gets: 512 MiB.
-const METASLAB_SHIFT_DEFAULT: u32 = 29;
 /// No metaslab is smaller than the largest block: 16 MiB.
 const METASLAB_SHIFT_MIN: u32 = 24;
-const METASLAB_SHIFT_MAX: u32 = 34;
-const METASLABS_MIN: u64 = 16;
-const METASLABS_USUAL_MAX: u64 = 200;
-const METASLABS_MAX: u64 = 131_072;
-/// The physical sector size that is believed at most: some devices claim nonsense.
-const SECTOR_SHIFT_MAX: u32 = 14;
 
 /// A layout of children in a new top-level vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,16 +38,22 @@ pub enum NewLayout {
 
 /// log2 of the allocation unit that fits all of these devices, as OpenZFS chooses it.
 pub fn natural_ashift<'a>(devices: impl IntoIterator<Item = &'a dyn Device>) -> u32 {
+    let bound = |setting: &Setting| u32::try_from(setting.get()).unwrap_or(ASHIFT_MAX);
+    // A device may claim nonsense about its sectors, but not about what it takes.
+    let believed_max = bound(&settings::AUTO_ASHIFT_MAX);
     let sector_shift = |device: &dyn Device| {
         if device.nature().kind != DeviceKind::Block {
             return ASHIFT_MIN;
         }
         let logical = device.nature().logical_block_size.max(1).ilog2();
         let physical = device.physical_block_size().max(1).ilog2();
-        logical.max(physical.min(SECTOR_SHIFT_MAX))
+        logical.max(physical.min(believed_max))
     };
     let shifts = devices.into_iter().map(sector_shift);
-    shifts.max().unwrap_or(0).clamp(ASHIFT_MIN, ASHIFT_MAX)
+    let natural = shifts.max().unwrap_or(0);
+    natural
+        .max(bound(&settings::AUTO_ASHIFT_MIN))
+        .clamp(ASHIFT_MIN, ASHIFT_MAX)
 }
 
 /// Allocatable bytes of a device; `None` if it is too small for a pool.
@@ -98,20 +97,28 @@ pub fn top_asize(layout: NewLayout, child_asize: u64, ashift: u32) -> Option<u64
 /// log2 of the metaslab size of a new top-level vdev (format/1d 1).
 pub fn metaslab_shift(asize: u64) -> u32 {
     let bits = |value: u64| u64::BITS - value.leading_zeros();
-    let count = asize >> METASLAB_SHIFT_DEFAULT;
-    let shift = if count < METASLABS_MIN {
-        bits(asize / METASLABS_MIN)
-    } else if count > METASLABS_USUAL_MAX {
-        bits(asize / METASLABS_USUAL_MAX)
+    let shift_of = |setting: &Setting| u32::try_from(setting.get()).unwrap_or(u32::MAX);
+    let shift_default = shift_of(&settings::METASLAB_SHIFT_DEFAULT);
+    let shift_max = shift_of(&settings::METASLAB_SHIFT_MAX);
+    let usual_max = settings::METASLAB_COUNT_DEFAULT.get();
+    let (least, most) = (
+        settings::METASLAB_COUNT_MIN.get(),
+        settings::METASLAB_COUNT_LIMIT.get(),
+    );
+    let count = asize >> shift_default;
+    let shift = if count < least {
+        bits(asize / least)
+    } else if count > usual_max {
+        bits(asize / usual_max)
     } else {
-        METASLAB_SHIFT_DEFAULT
+        shift_default
     };
-    if shift <= METASLAB_SHIFT_MAX {
+    if shift <= shift_max {
         return shift.max(METASLAB_SHIFT_MIN);
     }
-    match asize >> METASLAB_SHIFT_MAX {
-        count if count > METASLABS_MAX => bits(asize / METASLABS_MAX),
-        _ => METASLAB_SHIFT_MAX,
+    match asize >> shift_max {
+        count if count > most => bits(asize / most),
+        _ => shift_max,
     }
 }
 

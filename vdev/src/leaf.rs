@@ -6,12 +6,14 @@ use crate::queue::{self, Queue};
 use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
 use cenote_base::metrics::Counter;
+use cenote_base::settings;
 use cenote_device::{Device, DeviceError};
 use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// What a vdev did and suffered since it was opened.
 #[derive(Debug, Default)]
@@ -30,13 +32,29 @@ pub struct VdevCounters {
     pub write_errors: Counter,
     /// Reads that gave other bytes than were written.
     pub checksum_errors: Counter,
-    /// Errors of each kind, in the order above, that were cleared.
-    cleared: [AtomicU64; 3],
+    /// Requests that took longer than `zio_slow_io_ms`.
+    pub slow_operations: Counter,
+    /// Errors of each kind and slow requests, in the order above, that were cleared.
+    cleared: [AtomicU64; 4],
 }
 
 impl VdevCounters {
-    fn errors(&self) -> [u64; 3] {
-        [&self.read_errors, &self.write_errors, &self.checksum_errors].map(Counter::get)
+    fn errors(&self) -> [u64; 4] {
+        [
+            &self.read_errors,
+            &self.write_errors,
+            &self.checksum_errors,
+            &self.slow_operations,
+        ]
+        .map(Counter::get)
+    }
+
+    /// Notes how long a request took that began at `started`.
+    pub(crate) fn note_duration(&self, started: Instant) {
+        let limit = settings::SLOW_IO_MS.get();
+        if limit != 0 && started.elapsed() > Duration::from_millis(limit) {
+            self.slow_operations.add(1);
+        }
     }
 
     /// Starts counting errors anew.
@@ -46,8 +64,9 @@ impl VdevCounters {
         }
     }
 
-    /// Failed reads, failed writes and wrong checksums since they were last cleared.
-    pub(crate) fn new_errors(&self) -> [u64; 3] {
+    /// Failed reads, failed writes, wrong checksums and slow requests since they were last
+    /// cleared.
+    pub(crate) fn new_errors(&self) -> [u64; 4] {
         let errors = self.errors();
         std::array::from_fn(|kind| {
             errors[kind].saturating_sub(self.cleared[kind].load(Ordering::Relaxed))
@@ -229,7 +248,9 @@ impl Leaf {
         };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let admitted = self.queue.enter(queue::read_class());
+        let started = Instant::now();
         let result = read(device.as_ref());
+        self.counters.note_duration(started);
         drop(admitted);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.counters.read_operations.add(1);

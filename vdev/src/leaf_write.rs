@@ -12,6 +12,7 @@ use cenote_base::Txg;
 use cenote_device::{Device, DeviceError};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Writes that may fail in a row before the leaf is given up.
 const WRITE_FAILURES_MAX: u32 = 10;
@@ -128,18 +129,23 @@ impl Leaf {
         }
     }
 
-    /// Writes `slices`, which belong to `txg`, one after the other from `place` on.
+    /// Writes `slices`, which belong to `txg`, one after the other from `place` on, while `load`
+    /// percent of what may be dirty is dirty.
     pub(crate) fn write(
         &self,
         place: Place,
         slices: &[IoSlice<'_>],
         txg: Txg,
+        load: u64,
     ) -> Result<(), LeafProblem> {
         let device = self.writable_device()?;
         self.written.begin(txg);
         self.counters.write_operations.add(1);
-        let _admitted = self.queue.enter(IoClass::AsyncWrite);
-        self.judge(device.write_vectored(place.on_device(), slices))?;
+        let _admitted = self.queue.enter_writing(load);
+        let started = Instant::now();
+        let result = device.write_vectored(place.on_device(), slices);
+        self.counters.note_duration(started);
+        self.judge(result)?;
         let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         self.counters.write_bytes.add(bytes);
         Ok(())
@@ -151,7 +157,10 @@ impl Leaf {
         self.written.begin(txg);
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter(IoClass::SyncWrite);
-        self.judge(device.write_at(at, bytes))?;
+        let started = Instant::now();
+        let result = device.write_at(at, bytes);
+        self.counters.note_duration(started);
+        self.judge(result)?;
         self.counters.write_bytes.add(bytes.len() as u64);
         Ok(())
     }
@@ -213,13 +222,13 @@ mod tests {
         let opened = Some(Arc::clone(&device) as Arc<dyn Device>);
         let leaf = Leaf::new(0, opened, VdevState::Healthy, VdevAux::None);
         assert!(
-            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(5))
+            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(5), 100)
                 .is_ok()
         );
         assert!(leaf.flush().is_ok());
         for _ in 0..WRITE_FAILURES_MAX {
             assert!(!leaf.written.is_hopeless());
-            let beyond = leaf.write(Place::at(1 << 30), &[IoSlice::new(&[1; 512])], Txg(6));
+            let beyond = leaf.write(Place::at(1 << 30), &[IoSlice::new(&[1; 512])], Txg(6), 100);
             assert!(beyond.is_err());
         }
         assert!(leaf.written.is_hopeless());
@@ -232,7 +241,7 @@ mod tests {
         assert!(!leaf.written.take_missed_changed());
         assert!(leaf.written.set_faulted());
         assert!(
-            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(8))
+            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(8), 100)
                 .is_err()
         );
         assert_eq!(leaf.live_state().0, VdevState::Faulted);

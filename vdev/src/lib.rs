@@ -35,6 +35,7 @@ mod tree;
 mod trim;
 mod vdevs;
 mod write;
+mod write_load;
 mod write_plan;
 
 pub use batch::BatchRead;
@@ -46,9 +47,7 @@ pub use labels_write::{
     LabelPhase, UberblockScope, clear_labels, format_labels, write_device_labels,
 };
 pub use leaf::VdevCounters;
-pub use queue::{
-    ClassLimits, IoClass, QueueLimits, queue_limits, set_queue_limits, with_read_class,
-};
+pub use queue::{IoClass, read_class, with_read_class};
 pub use scan::{Member, Scan, scan};
 pub use state::{VdevAux, VdevState};
 pub use trim::FreeSpaceAction;

@@ -9,8 +9,10 @@
 //!
 //! The queue only admits: requests are made by the threads that want them.
 
+use cenote_base::settings::{self, Setting};
 use std::cell::Cell;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What a request is for, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,74 +64,81 @@ impl IoClass {
 
 /// Limits of one class on one leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClassLimits {
+struct ClassLimits {
     /// Requests that go before other classes' surplus.
-    pub min_active: u32,
+    min_active: u32,
     /// Requests at once at most.
-    pub max_active: u32,
+    max_active: u32,
 }
 
-/// The limits of every leaf's queue.
+/// The limits of a leaf's queue: at the moment, for they are settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueLimits {
+struct QueueLimits {
     classes: [ClassLimits; CLASSES],
     /// Requests of all classes at once at most (`zfs_vdev_max_active`).
-    pub max_active: u32,
+    max_active: u32,
 }
 
-impl Default for QueueLimits {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
-
-const fn limits(min_active: u32, max_active: u32) -> ClassLimits {
-    ClassLimits {
-        min_active,
-        max_active,
-    }
-}
+/// The settings of each class, in the classes' order.
+static CLASS_SETTINGS: [[&Setting; 2]; CLASSES] = [
+    [
+        &settings::SYNC_READ_MIN_ACTIVE,
+        &settings::SYNC_READ_MAX_ACTIVE,
+    ],
+    [
+        &settings::SYNC_WRITE_MIN_ACTIVE,
+        &settings::SYNC_WRITE_MAX_ACTIVE,
+    ],
+    [
+        &settings::ASYNC_READ_MIN_ACTIVE,
+        &settings::ASYNC_READ_MAX_ACTIVE,
+    ],
+    [
+        &settings::ASYNC_WRITE_MIN_ACTIVE,
+        &settings::ASYNC_WRITE_MAX_ACTIVE,
+    ],
+    [&settings::SCRUB_MIN_ACTIVE, &settings::SCRUB_MAX_ACTIVE],
+    [&settings::TRIM_MIN_ACTIVE, &settings::TRIM_MAX_ACTIVE],
+    [
+        &settings::INITIALIZING_MIN_ACTIVE,
+        &settings::INITIALIZING_MAX_ACTIVE,
+    ],
+];
 
 impl QueueLimits {
-    /// OpenZFS's defaults.
-    pub const DEFAULT: Self = Self {
-        classes: [
-            limits(10, 10),
-            limits(10, 10),
-            limits(1, 3),
-            limits(2, 10),
-            limits(1, 3),
-            limits(1, 2),
-            limits(1, 1),
-        ],
-        max_active: 1000,
-    };
-
-    /// The limits of a class.
-    pub fn class(&self, class: IoClass) -> ClassLimits {
-        self.classes[class as usize]
-    }
-
-    /// Sets the limits of a class; none is less than one request.
-    pub fn set_class(&mut self, class: IoClass, limits: ClassLimits) {
-        self.classes[class as usize] = ClassLimits {
-            min_active: limits.min_active.clamp(1, limits.max_active.max(1)),
-            max_active: limits.max_active.max(1),
-        };
+    /// The limits in force while `load` percent of what may be dirty is dirty.
+    fn now(load: u64) -> Self {
+        let number = |setting: &Setting| u32::try_from(setting.get()).unwrap_or(u32::MAX);
+        let mut classes = CLASS_SETTINGS.map(|settings| {
+            let [min_active, max_active] = settings.map(number);
+            ClassLimits {
+                min_active: min_active.min(max_active),
+                max_active,
+            }
+        });
+        let writes = &mut classes[IoClass::AsyncWrite as usize];
+        writes.max_active = writes_at_once(*writes, load);
+        Self {
+            classes,
+            max_active: number(&settings::VDEV_MAX_ACTIVE),
+        }
     }
 }
 
-/// The limits in force: like OpenZFS's, they hold for all pools of the process.
-static LIMITS: RwLock<QueueLimits> = RwLock::new(QueueLimits::DEFAULT);
-
-/// The limits in force.
-pub fn queue_limits() -> QueueLimits {
-    *LIMITS.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Changes the limits of all leaves' queues, from the next request on.
-pub fn set_queue_limits(limits: QueueLimits) {
-    *LIMITS.write().unwrap_or_else(PoisonError::into_inner) = limits;
+/// How many writes of transaction groups may be under way: few while little is dirty, so that
+/// they disturb nobody, and the more the closer writers are to being held up.
+fn writes_at_once(limits: ClassLimits, load: u64) -> u32 {
+    let from = settings::ASYNC_WRITE_MIN_DIRTY_PERCENT.get();
+    let to = settings::ASYNC_WRITE_MAX_DIRTY_PERCENT.get();
+    if load >= to {
+        return limits.max_active;
+    }
+    if load <= from {
+        return limits.min_active;
+    }
+    let range = u64::from(limits.max_active - limits.min_active);
+    let more = range * (load - from) / (to - from);
+    limits.min_active + u32::try_from(more).expect("less than the range, which is 32 bits wide")
 }
 
 thread_local! {
@@ -147,7 +156,7 @@ pub fn with_read_class<T>(class: IoClass, work: impl FnOnce() -> T) -> T {
 }
 
 /// The class of this thread's reads.
-pub(crate) fn read_class() -> IoClass {
+pub fn read_class() -> IoClass {
     READS_FOR.get()
 }
 
@@ -185,6 +194,8 @@ impl Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     counts: Mutex<Counts>,
+    /// How much was dirty, in percent, when a write of a transaction group came last.
+    load: AtomicU64,
     /// One for each class, so that only those who may go are woken.
     turns: [Condvar; CLASSES],
 }
@@ -201,11 +212,22 @@ impl Queue {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn limits(&self) -> QueueLimits {
+        QueueLimits::now(self.load.load(Ordering::Relaxed))
+    }
+
+    /// Waits for a place among the writes of transaction groups, while `load` percent of what may
+    /// be dirty is dirty.
+    pub(crate) fn enter_writing(&self, load: u64) -> Admitted<'_> {
+        self.load.store(load, Ordering::Relaxed);
+        self.enter(IoClass::AsyncWrite)
+    }
+
     /// Waits for a place in the class.
     pub(crate) fn enter(&self, class: IoClass) -> Admitted<'_> {
         let class = class as usize;
         let mut counts = self.lock();
-        if counts.has_room(class, &queue_limits()) {
+        if counts.has_room(class, &self.limits()) {
             counts.active[class] += 1;
         } else {
             counts.waiting[class] += 1;
@@ -228,7 +250,7 @@ impl Queue {
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        let limits = queue_limits();
+        let limits = self.queue.limits();
         let mut counts = self.queue.lock();
         counts.active[self.class] -= 1;
         while let Some(class) = counts.next(&limits) {
@@ -247,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_least_of_each_class_goes_first() {
-        let limits = QueueLimits::default();
+        let limits = QueueLimits::now(100);
         let mut counts = Counts::default();
         assert_eq!(counts.next(&limits), None, "nobody waits");
         counts.waiting = [5; CLASSES];
@@ -280,7 +302,7 @@ mod tests {
                     for _ in 0..200 {
                         let admitted = queue.enter(class);
                         let now = inside[class as usize].fetch_add(1, Ordering::SeqCst) + 1;
-                        let most = QueueLimits::default().class(class).max_active;
+                        let most = QueueLimits::now(100).classes[class as usize].max_active;
                         assert!(now <= most, "{class:?}: {now}");
                         std::thread::yield_now();
                         inside[class as usize].fetch_sub(1, Ordering::SeqCst);
@@ -308,17 +330,12 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_never_nothing() {
-        let mut limits = QueueLimits::default();
-        let none = ClassLimits {
-            min_active: 0,
-            max_active: 0,
+    fn more_writes_go_at_once_the_more_is_dirty() {
+        let limits = ClassLimits {
+            min_active: 2,
+            max_active: 10,
         };
-        limits.set_class(IoClass::Scrub, none);
-        let one = ClassLimits {
-            min_active: 1,
-            max_active: 1,
-        };
-        assert_eq!(limits.class(IoClass::Scrub), one);
+        let at_once = [0, 30, 31, 45, 59, 60, 100, 1000].map(|load| writes_at_once(limits, load));
+        assert_eq!(at_once, [2, 2, 2, 6, 9, 10, 10, 10]);
     }
 }

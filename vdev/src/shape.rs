@@ -5,6 +5,7 @@ use crate::geometry::deflate_ratio;
 use crate::state::{VdevAux, VdevState};
 use crate::tree::{self, Layout, Top, Tree};
 use crate::vdevs::{AllocationClass, OpenOptions, VdevFigures, VdevStatus};
+use crate::write_load::WriteLoad;
 use cenote_base::{BLOCK_SIZE_MAX, Guid, Txg, VdevId};
 use cenote_device::Device;
 use cenote_ondisk::VdevConfig;
@@ -16,6 +17,8 @@ use std::sync::{Arc, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) tree: Tree,
+    /// How urgent writing is.
+    pub(crate) load: Arc<WriteLoad>,
 }
 
 impl Shape {
@@ -29,7 +32,8 @@ impl Shape {
         options: &OpenOptions,
     ) -> Result<Self, VdevError> {
         let tree = tree::build(root, opened, options)?;
-        Ok(Self { tree })
+        let load = Arc::default();
+        Ok(Self { tree, load })
     }
 
     /// The tree below `root` after a change: what is known of vdevs that were there already, by
@@ -72,7 +76,8 @@ impl Shape {
                 top.go_on(old);
             }
         }
-        Ok(Self { tree })
+        let load = Arc::clone(&self.load);
+        Ok(Self { tree, load })
     }
 
     /// Top-level vdevs, with holes and removed ones.

@@ -9,7 +9,7 @@ use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::{Leaf, Place};
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot, Source, Top};
-use cenote_base::{SECTOR_SIZE, VdevId};
+use cenote_base::{Guid, SECTOR_SIZE, VdevId};
 use cenote_ondisk::Dva;
 use std::ops::Range;
 
@@ -38,37 +38,114 @@ impl Shape {
         range: Range<u64>,
         action: FreeSpaceAction,
     ) -> Result<(), VdevError> {
+        let top = self.top_with(vdev, &range)?;
+        for (index, place) in self.leaf_ranges(top, range) {
+            if self.tree.leaves[index].is_writable() && !place.is_empty() {
+                self.treat(vdev, index, place, action)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same to one leaf, and only behind the first `from` bytes of its allocatable area.
+    /// Returns the bytes of the leaf that were treated.
+    ///
+    /// # Errors
+    /// As [`Self::treat_free_space`], and if the leaf cannot be written to.
+    pub(crate) fn treat_leaf_space(
+        &self,
+        vdev: VdevId,
+        leaf: Guid,
+        range: Range<u64>,
+        from: u64,
+        action: FreeSpaceAction,
+    ) -> Result<u64, VdevError> {
+        let places = self.places_on(vdev, leaf, range, from)?;
+        let mut bytes = 0;
+        for (index, place) in places {
+            bytes += place.end - place.start;
+            self.treat(vdev, index, place, action)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Where on one leaf, behind the first `from` bytes of its allocatable area, a range of a
+    /// top-level vdev's space lies: bytes, and the end of the last of them.
+    pub(crate) fn leaf_extent(
+        &self,
+        vdev: VdevId,
+        leaf: Guid,
+        range: Range<u64>,
+        from: u64,
+    ) -> Result<(u64, u64), VdevError> {
+        let places = self.places_on(vdev, leaf, range, from)?;
+        let bytes = places.iter().map(|(_, place)| place.end - place.start);
+        let end = places.iter().map(|(_, place)| place.end).max();
+        Ok((bytes.sum(), end.unwrap_or(from)))
+    }
+
+    /// Whether a leaf's device takes note of discards; `None` if it is not open.
+    pub(crate) fn can_discard(&self, leaf: Guid) -> Option<bool> {
+        let mut leaves = self.tree.leaves.iter();
+        let leaf = leaves.find(|other| self.tree.nodes[other.node].guid == leaf)?;
+        Some(leaf.device.as_ref()?.can_discard())
+    }
+
+    fn places_on(
+        &self,
+        vdev: VdevId,
+        leaf: Guid,
+        range: Range<u64>,
+        from: u64,
+    ) -> Result<Vec<(usize, Range<u64>)>, VdevError> {
+        let top = self.top_with(vdev, &range)?;
+        let mut places = self.leaf_ranges(top, range);
+        places.retain_mut(|(index, place)| {
+            place.start = place.start.max(from);
+            let node = self.tree.leaves[*index].node;
+            self.tree.nodes[node].guid == leaf && place.start < place.end
+        });
+        Ok(places)
+    }
+
+    /// The top-level vdev, which must have all of `range`.
+    fn top_with(&self, vdev: VdevId, range: &Range<u64>) -> Result<&Top, VdevError> {
         let Some(top) = self.top(vdev) else {
             let vdevs = self.tree.tops.len();
             let dva = Dva::default();
             return Err(VdevError::NoSuchVdev { dva, vdevs });
         };
-        let dva = Dva::new(vdev, range.start / SECTOR_SIZE * SECTOR_SIZE, SECTOR_SIZE);
         if range.end > top.asize || range.start > range.end {
+            let dva = place_of(vdev, range.start);
             let (size, asize) = (0, top.asize);
             return Err(VdevError::OutOfRange { dva, size, asize });
         }
-        for (index, place) in self.leaf_ranges(top, range) {
-            let leaf = &self.tree.leaves[index];
-            if !leaf.is_writable() || place.is_empty() {
-                continue;
+        Ok(top)
+    }
+
+    fn treat(
+        &self,
+        vdev: VdevId,
+        index: usize,
+        place: Range<u64>,
+        action: FreeSpaceAction,
+    ) -> Result<(), VdevError> {
+        let leaf = &self.tree.leaves[index];
+        let start = place.start;
+        let done = match action {
+            FreeSpaceAction::Discard => leaf.discard(start, place.end - start),
+            FreeSpaceAction::Initialize(word) => fill(leaf, place, word),
+        };
+        done.map_err(|problem| {
+            let mut failures = LeafFailures::default();
+            self.note(&mut failures, index, problem);
+            let (dva, size) = (place_of(vdev, start), 0);
+            VdevError::Unwritten {
+                dva,
+                size,
+                failures,
             }
-            let done = match action {
-                FreeSpaceAction::Discard => leaf.discard(place.start, place.end - place.start),
-                FreeSpaceAction::Initialize(word) => fill(leaf, place, word),
-            };
-            if let Err(problem) = done {
-                let mut failures = LeafFailures::default();
-                self.note(&mut failures, index, problem);
-                let size = 0;
-                return Err(VdevError::Unwritten {
-                    dva,
-                    size,
-                    failures,
-                });
-            }
-        }
-        Ok(())
+        })
     }
 
     /// The ranges of leaves that hold nothing but this range of a top-level vdev.
@@ -106,6 +183,11 @@ impl Shape {
         }
         ranges
     }
+}
+
+/// An address, for messages.
+fn place_of(vdev: VdevId, start: u64) -> Dva {
+    Dva::new(vdev, start / SECTOR_SIZE * SECTOR_SIZE, SECTOR_SIZE)
 }
 
 /// Writes `word` all over a range of a leaf.

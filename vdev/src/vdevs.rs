@@ -58,11 +58,13 @@ pub struct VdevFigures {
     pub write_bytes: u64,
     pub write_errors: u64,
     pub checksum_errors: u64,
+    /// Requests that took longer than `zio_slow_io_ms`.
+    pub slow_operations: u64,
 }
 
 impl From<&VdevCounters> for VdevFigures {
     fn from(counters: &VdevCounters) -> Self {
-        let [read_errors, write_errors, checksum_errors] = counters.new_errors();
+        let [read_errors, write_errors, checksum_errors, slow_operations] = counters.new_errors();
         Self {
             read_operations: counters.read_operations.get(),
             read_bytes: counters.read_bytes.get(),
@@ -71,6 +73,7 @@ impl From<&VdevCounters> for VdevFigures {
             write_bytes: counters.write_bytes.get(),
             write_errors,
             checksum_errors,
+            slow_operations,
         }
     }
 }
@@ -180,6 +183,12 @@ impl Vdevs {
 
     fn shape(&self) -> Arc<Shape> {
         Arc::clone(&self.shape.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets whom to ask how much of what may be dirty is dirty, in percent; only the first call
+    /// counts. The more, the more writes of transaction groups go at once.
+    pub fn set_write_load(&self, ask: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.shape().load.set(ask);
     }
 
     /// A way to write many blocks at once.
@@ -396,6 +405,43 @@ impl Vdevs {
         action: FreeSpaceAction,
     ) -> Result<(), VdevError> {
         self.shape().treat_free_space(vdev, range, action)
+    }
+
+    /// The same to one leaf, and only behind the first `from` bytes of its allocatable area.
+    /// Returns the bytes of the leaf that were treated.
+    ///
+    /// # Errors
+    /// As [`Self::treat_free_space`], and if the leaf cannot be written to.
+    pub fn treat_leaf_space(
+        &self,
+        vdev: VdevId,
+        leaf: Guid,
+        range: Range<u64>,
+        from: u64,
+        action: FreeSpaceAction,
+    ) -> Result<u64, VdevError> {
+        self.shape()
+            .treat_leaf_space(vdev, leaf, range, from, action)
+    }
+
+    /// What of a range of a top-level vdev's space lies on one leaf behind the first `from` bytes
+    /// of its allocatable area: how many bytes, and where the last of them ends.
+    ///
+    /// # Errors
+    /// If the range is not within the vdev.
+    pub fn leaf_extent(
+        &self,
+        vdev: VdevId,
+        leaf: Guid,
+        range: Range<u64>,
+        from: u64,
+    ) -> Result<(u64, u64), VdevError> {
+        self.shape().leaf_extent(vdev, leaf, range, from)
+    }
+
+    /// Whether a leaf's device takes note of discards; `None` if it is not open.
+    pub fn can_discard(&self, leaf: Guid) -> Option<bool> {
+        self.shape().can_discard(leaf)
     }
 
     /// Gives a removed vdev the mapping of its space, from the MOS, in any order of vdevs.

@@ -9,14 +9,11 @@ use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::Place;
 use crate::shape::Shape;
 use crate::write::{Bytes, Fragment, PreparedWrite};
-use cenote_base::Txg;
+use cenote_base::{Txg, settings};
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-
-/// Bytes that a chunk has at most, unless a single fragment has more.
-const CHUNK_MAX: u64 = 1 << 20;
 
 /// Writes on their way.
 #[derive(Debug)]
@@ -51,13 +48,14 @@ fn end_of(fragment: &Fragment) -> u64 {
 /// The fragments of the first chunk in a sorted list.
 fn chunk_length(fragments: &[(usize, Fragment)]) -> usize {
     let first = fragments[0].1;
+    let chunk_max = settings::AGGREGATION_LIMIT.get();
     let mut end = end_of(&first);
     let mut count = 1;
     for (_, fragment) in &fragments[1..] {
         let joins = fragment.leaf == first.leaf
             && fragment.place.in_scratch == first.place.in_scratch
             && fragment.place.offset == end
-            && end_of(fragment) - first.place.offset <= CHUNK_MAX;
+            && end_of(fragment) - first.place.offset <= chunk_max;
         if !joins {
             break;
         }
@@ -152,9 +150,10 @@ impl Shape {
         txg: Txg,
     ) -> Result<(), LeafProblem> {
         let leaf_written = &self.tree.leaves[leaf];
+        let load = self.load.percent();
         let result = leaf_written
-            .write(place, slices, txg)
-            .or_else(|_| leaf_written.write(place, slices, txg));
+            .write(place, slices, txg, load)
+            .or_else(|_| leaf_written.write(place, slices, txg, load));
         if result.is_err() && leaf_written.written.is_hopeless() {
             self.give_up(leaf);
         }

@@ -1,0 +1,53 @@
+//! Settings that depend on how much memory there is.
+
+use super::table;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Memory taken for granted until somebody tells how much there is.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// Less could not hold a transaction of the largest block.
+const DIRTY_BYTES_MIN: u64 = 16 << 20;
+
+static MEMORY: AtomicU64 = AtomicU64::new(MEMORY_BYTES);
+static IS_SHORT: AtomicBool = AtomicBool::new(false);
+
+/// The memory of which percentages are taken, in bytes.
+pub fn memory_bytes() -> u64 {
+    MEMORY.load(Ordering::Relaxed)
+}
+
+/// Says how much memory there is.
+pub fn set_memory_bytes(bytes: u64) {
+    MEMORY.store(bytes, Ordering::Relaxed);
+}
+
+/// Whether less than `zfs_arc_lotsfree_percent` of the memory is available.
+pub fn is_memory_short() -> bool {
+    IS_SHORT.load(Ordering::Relaxed)
+}
+
+/// Says whether memory is short: while it is, a quarter of the usual bytes may be dirty.
+pub fn set_memory_short(is_short: bool) {
+    IS_SHORT.store(is_short, Ordering::Relaxed);
+}
+
+/// Bytes that may be dirty in a pool: `zfs_dirty_data_max`, or if that is 0 the share of memory
+/// of `zfs_dirty_data_max_percent`, at most `zfs_dirty_data_max_max`.
+pub fn dirty_bytes_max() -> u64 {
+    let memory = memory_bytes();
+    let share = |percent: u64| memory / 100 * percent;
+    let most = match table::DIRTY_DATA_MAX_MAX.get() {
+        0 => share(table::DIRTY_DATA_MAX_MAX_PERCENT.get()).min(4 << 30),
+        bytes => bytes,
+    };
+    let bytes = match table::DIRTY_DATA_MAX.get() {
+        0 => share(table::DIRTY_DATA_MAX_PERCENT.get()).min(most),
+        bytes => bytes,
+    };
+    let bytes = match is_memory_short() {
+        true => bytes / 4,
+        false => bytes,
+    };
+    bytes.max(DIRTY_BYTES_MIN)
+}

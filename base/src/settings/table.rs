@@ -1,0 +1,144 @@
+//! The settings that have an effect.
+//!
+//! Each is a static that whoever it binds reads. The numbers in brackets are default, least and
+//! most. Limits of requests of one class never let it starve: none is below one.
+
+use super::Setting;
+use super::Unit::{Bytes, Count, Milliseconds, Nanoseconds, Percent, Seconds, Shift, Switch};
+
+macro_rules! settings {
+    ($($place:ident = $name:literal, $unit:ident, $range:expr, $effect:literal;)*) => {
+        $(
+            #[doc = $effect]
+            pub static $place: Setting = Setting::new($name, $unit, $range, $effect);
+        )*
+
+        /// All settings that have an effect.
+        pub static TABLE: &[&Setting] = &[$(&$place),*];
+    };
+}
+
+/// The largest number of a setting that is a 32-bit number in OpenZFS.
+const WORD: u64 = u32::MAX as u64;
+/// As many bytes as nobody has.
+const BYTES: u64 = 1 << 60;
+/// More requests than any device takes at once.
+const QUEUE: u64 = 1 << 16;
+
+settings! {
+    ARC_MAX = "zfs_arc_max", Bytes, [0, 0, BYTES],
+        "Bytes that the caches of all pools have at most; 0 is what the daemon's memory limit \
+         leaves to them. Holds at once; a limit given to the daemon is never exceeded.";
+    ARC_MIN = "zfs_arc_min", Bytes, [0, 0, BYTES],
+        "Bytes that the caches keep when memory runs short; 0 is a sixteenth of their most.";
+    ARC_SYS_FREE = "zfs_arc_sys_free", Bytes, [0, 0, BYTES],
+        "While fewer bytes of the machine's memory are available, the caches shrink; 0 is a \
+         thirty-second of it.";
+    ARC_SHRINK_SHIFT = "zfs_arc_shrink_shift", Shift, [2, 1, 20],
+        "Each second that memory is short, the caches give back this power of two's part.";
+    ARC_LOTSFREE_PERCENT = "zfs_arc_lotsfree_percent", Percent, [10, 0, 100],
+        "While a smaller share of the machine's memory is available, only a quarter of \
+         zfs_dirty_data_max may be dirty; 0 for never.";
+    PREFETCH_DISABLE = "zfs_prefetch_disable", Switch, [0, 0, 1],
+        "1: nothing is read ahead of readers that go forward.";
+    FETCH_STREAMS_MAX = "zfetch_max_streams", Count, [16, 1, 1024],
+        "Readers going forward that are remembered for each dataset.";
+    FETCH_DISTANCE_MIN = "zfetch_min_distance", Bytes, [256 << 10, 4 << 10, 1 << 30],
+        "Bytes read ahead of a reader that has just begun to go forward.";
+    FETCH_DISTANCE_MAX = "zfetch_max_distance", Bytes, [16 << 20, 4 << 10, 1 << 30],
+        "Bytes read ahead of a reader at most.";
+    TXG_TIMEOUT = "zfs_txg_timeout", Seconds, [5, 1, WORD],
+        "Changes wait for company for so long before they are written.";
+    DIRTY_DATA_MAX = "zfs_dirty_data_max", Bytes, [0, 0, BYTES],
+        "Bytes of changes that a pool has in memory at most; beyond them writers wait. 0 is \
+         zfs_dirty_data_max_percent of the memory. Never less than 16 MiB.";
+    DIRTY_DATA_MAX_PERCENT = "zfs_dirty_data_max_percent", Percent, [10, 1, 100],
+        "Share of the memory that zfs_dirty_data_max is unless it is set.";
+    DIRTY_DATA_MAX_MAX = "zfs_dirty_data_max_max", Bytes, [0, 0, BYTES],
+        "What zfs_dirty_data_max is at most when it follows the memory; 0 is \
+         zfs_dirty_data_max_max_percent of the memory, at most 4 GiB.";
+    DIRTY_DATA_MAX_MAX_PERCENT = "zfs_dirty_data_max_max_percent", Percent, [25, 1, 100],
+        "Share of the memory that zfs_dirty_data_max_max is unless it is set.";
+    DIRTY_DATA_SYNC_PERCENT = "zfs_dirty_data_sync_percent", Percent, [20, 1, 99],
+        "Share of zfs_dirty_data_max at which a transaction group is written before its time.";
+    DELAY_MIN_DIRTY_PERCENT = "zfs_delay_min_dirty_percent", Percent, [60, 0, 100],
+        "Share of zfs_dirty_data_max from which writers are delayed.";
+    DELAY_SCALE = "zfs_delay_scale", Nanoseconds, [500_000, 1, 100_000_000],
+        "Time between transactions when half of the range in which they are delayed is used; \
+         it grows without bound towards the end of the range, to 100 ms.";
+    VDEV_MAX_ACTIVE = "zfs_vdev_max_active", Count, [1000, 1, QUEUE],
+        "Requests of all classes that a device has at once at most.";
+    SYNC_READ_MIN_ACTIVE = "zfs_vdev_sync_read_min_active", Count, [10, 1, QUEUE],
+        "Reads that somebody waits for: so many go before other classes' surplus.";
+    SYNC_READ_MAX_ACTIVE = "zfs_vdev_sync_read_max_active", Count, [10, 1, QUEUE],
+        "Reads that somebody waits for: so many at once at most.";
+    SYNC_WRITE_MIN_ACTIVE = "zfs_vdev_sync_write_min_active", Count, [10, 1, QUEUE],
+        "Writes that somebody waits for: so many go before other classes' surplus.";
+    SYNC_WRITE_MAX_ACTIVE = "zfs_vdev_sync_write_max_active", Count, [10, 1, QUEUE],
+        "Writes that somebody waits for: so many at once at most.";
+    ASYNC_READ_MIN_ACTIVE = "zfs_vdev_async_read_min_active", Count, [1, 1, QUEUE],
+        "Reads ahead of need: so many go before other classes' surplus.";
+    ASYNC_READ_MAX_ACTIVE = "zfs_vdev_async_read_max_active", Count, [3, 1, QUEUE],
+        "Reads ahead of need: so many at once at most.";
+    ASYNC_WRITE_MIN_ACTIVE = "zfs_vdev_async_write_min_active", Count, [2, 1, QUEUE],
+        "Writes of transaction groups: so many go before other classes' surplus, and so many at \
+         once while little is dirty.";
+    ASYNC_WRITE_MAX_ACTIVE = "zfs_vdev_async_write_max_active", Count, [10, 1, QUEUE],
+        "Writes of transaction groups: so many at once at most.";
+    SCRUB_MIN_ACTIVE = "zfs_vdev_scrub_min_active", Count, [1, 1, QUEUE],
+        "Reads that verify: so many go before other classes' surplus.";
+    SCRUB_MAX_ACTIVE = "zfs_vdev_scrub_max_active", Count, [3, 1, QUEUE],
+        "Reads that verify: so many at once at most.";
+    TRIM_MIN_ACTIVE = "zfs_vdev_trim_min_active", Count, [1, 1, QUEUE],
+        "Discards of free space: so many go before other classes' surplus.";
+    TRIM_MAX_ACTIVE = "zfs_vdev_trim_max_active", Count, [2, 1, QUEUE],
+        "Discards of free space: so many at once at most.";
+    INITIALIZING_MIN_ACTIVE = "zfs_vdev_initializing_min_active", Count, [1, 1, QUEUE],
+        "Writes that initialize free space: so many go before other classes' surplus.";
+    INITIALIZING_MAX_ACTIVE = "zfs_vdev_initializing_max_active", Count, [1, 1, QUEUE],
+        "Writes that initialize free space: so many at once at most.";
+    ASYNC_WRITE_MIN_DIRTY_PERCENT = "zfs_vdev_async_write_active_min_dirty_percent", Percent,
+        [30, 0, 100],
+        "Up to this share of zfs_dirty_data_max, zfs_vdev_async_write_min_active holds, unless \
+         somebody waits for the transaction group.";
+    ASYNC_WRITE_MAX_DIRTY_PERCENT = "zfs_vdev_async_write_active_max_dirty_percent", Percent,
+        [60, 0, 100],
+        "From this share of zfs_dirty_data_max on, zfs_vdev_async_write_max_active holds; \
+         between the two shares the limit grows evenly.";
+    AGGREGATION_LIMIT = "zfs_vdev_aggregation_limit", Bytes, [1 << 20, 0, 16 << 20],
+        "Neighbouring writes to a device are joined up to so many bytes, neighbouring reads up \
+         to four times as many; 0 joins none.";
+    READ_GAP_LIMIT = "zfs_vdev_read_gap_limit", Bytes, [64 << 10, 0, 1 << 20],
+        "Reads are joined over gaps of up to so many bytes.";
+    AUTO_ASHIFT_MIN = "zfs_vdev_min_auto_ashift", Shift, [9, 9, 16],
+        "The least ashift that a new vdev gets when none is given.";
+    AUTO_ASHIFT_MAX = "zfs_vdev_max_auto_ashift", Shift, [14, 9, 16],
+        "What is believed of a device at most when none is given: some claim nonsense.";
+    METASLAB_COUNT_DEFAULT = "zfs_vdev_default_ms_count", Count, [200, 16, 1 << 17],
+        "A new vdev has about so many metaslabs, if neither the sizes nor the other counts \
+         forbid that.";
+    METASLAB_SHIFT_DEFAULT = "zfs_vdev_default_ms_shift", Shift, [29, 24, 34],
+        "The least size of metaslabs, as a power of two, on new vdevs that have enough of them.";
+    METASLAB_SHIFT_MAX = "zfs_vdev_max_ms_shift", Shift, [34, 24, 44],
+        "The most size of metaslabs, as a power of two, unless that makes too many.";
+    METASLAB_COUNT_MIN = "zfs_vdev_min_ms_count", Count, [16, 1, 1 << 17],
+        "A new vdev has at least so many metaslabs.";
+    METASLAB_COUNT_LIMIT = "zfs_vdev_ms_count_limit", Count, [131_072, 16, 1 << 20],
+        "A new vdev has at most so many metaslabs.";
+    METASLAB_ALIQUOT = "metaslab_aliquot", Bytes, [1 << 20, 4 << 10, 1 << 30],
+        "Bytes put on a vdev, for each of its children, before the next one's turn.";
+    SLOP_SHIFT = "spa_slop_shift", Shift, [5, 1, 31],
+        "A pool keeps back one part in this power of two, so that something can always be freed.";
+    ASYNC_FREE_BLOCKS_MAX = "zfs_async_block_max_blocks", Count, [100_000, 1, WORD],
+        "Blocks of destroyed datasets that a transaction group frees at most.";
+    SLOW_IO_MS = "zio_slow_io_ms", Milliseconds, [30_000, 0, WORD],
+        "A request to a device that takes longer counts as slow (zpool status -s); 0 counts none.";
+    SALT_USES_MAX = "zfs_key_max_salt_uses", Count, [400_000_000, 1, 400_000_000],
+        "Blocks encrypted with keys of one salt before the next salt is drawn.";
+    ZSTD_EARLY_ABORT = "zstd_earlyabort_pass", Switch, [1, 0, 1],
+        "1: faster compression is tried first, and zstd only if that saved something.";
+    ZSTD_CUTOFF_LEVEL = "zstd_cutoff_level", Count, [3, 1, 19],
+        "The lowest level of zstd for which faster compression is tried first.";
+    ZSTD_ABORT_SIZE = "zstd_abort_size", Bytes, [128 << 10, 512, 16 << 20],
+        "The smallest block for which faster compression is tried first.";
+}

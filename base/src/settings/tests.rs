@@ -1,0 +1,93 @@
+//! The table and the ways to set what it has.
+
+use super::*;
+
+#[test]
+fn no_name_is_listed_twice() {
+    let states = list();
+    assert!(states.windows(2).all(|pair| pair[0].name < pair[1].name));
+    assert!(
+        states
+            .iter()
+            .all(|state| state.name.len() < 64 && !state.effect.is_empty())
+    );
+}
+
+#[test]
+fn a_value_out_of_range_or_no_number_is_refused_by_name() {
+    let text = |name: &str, value: &str| {
+        let refused = Assignment::new(name, value).expect_err("it is refused");
+        refused.to_string()
+    };
+    assert_eq!(
+        text("zfs_txg_timeout", "0"),
+        "zfs_txg_timeout: 0 is not between 1 and 4294967295"
+    );
+    assert_eq!(
+        text("zfs_arc_max", "much"),
+        "zfs_arc_max: 'much' is not a number"
+    );
+    let long = "x".repeat(VALUE_LENGTH_MAX + 1);
+    assert!(text("l2arc_headroom", &long).starts_with("l2arc_headroom: the value has more"));
+    assert!(TXG_TIMEOUT.set(0).is_err());
+}
+
+#[test]
+fn an_unknown_name_gets_near_ones() {
+    let near = |name: &str| match get(name) {
+        Err(SettingError::Unknown { near, .. }) => near,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(near("zfs_arc_mx")[0], "zfs_arc_max");
+    assert!(near("async_read_max_active").contains(&"zfs_vdev_async_read_max_active"));
+    assert!(near("zzzzzzzz").is_empty());
+    assert!(near(&"z".repeat(1 << 20)).is_empty());
+    assert!(near("").is_empty());
+}
+
+#[test]
+fn what_has_no_meaning_is_kept_and_says_why() {
+    let assignment = Assignment::new("l2arc_write_max", "anything").expect("accepted");
+    assert!(
+        assignment
+            .note()
+            .is_some_and(|note| note.contains("Cache devices"))
+    );
+    let state = assignment.apply();
+    assert_eq!(
+        (state.value.as_str(), state.has_effect()),
+        ("anything", false)
+    );
+    let back = Assignment::new("l2arc_write_max", "default").expect("accepted");
+    assert_eq!(back.apply().value, "");
+}
+
+#[test]
+fn values_are_set_and_go_back_to_their_default() {
+    let set = |value: &str| {
+        let assignment = Assignment::new("zstd_abort_size", value).expect("valid");
+        assert_eq!(assignment.note(), None);
+        assignment.apply().value
+    };
+    assert_eq!(set("64K"), "65536");
+    assert_eq!(ZSTD_ABORT_SIZE.get(), 64 << 10);
+    assert_eq!(set("default"), "131072");
+}
+
+#[test]
+fn dirty_bytes_follow_the_memory_unless_they_are_set() {
+    let memory = memory_bytes();
+    set_memory_bytes(10 << 30);
+    assert_eq!(dirty_bytes_max(), (10 << 30) / 100 * 10);
+    set_memory_bytes(1 << 40);
+    assert_eq!(dirty_bytes_max(), 4 << 30, "never more by itself");
+    DIRTY_DATA_MAX.set(8 << 30).expect("in range");
+    assert_eq!(dirty_bytes_max(), 8 << 30);
+    set_memory_short(true);
+    assert_eq!(dirty_bytes_max(), 2 << 30);
+    set_memory_short(false);
+    DIRTY_DATA_MAX.set(1).expect("in range");
+    assert_eq!(dirty_bytes_max(), 16 << 20, "enough for the largest block");
+    DIRTY_DATA_MAX.reset();
+    set_memory_bytes(memory);
+}
