@@ -22,12 +22,17 @@ const BUSY_TRIES: usize = 40;
 
 /// Devices and pool configurations by name, as words of `zpool create`; `N` stands for the
 /// number of a file.
-const LAYOUTS: [(&str, &str); 6] = [
+const LAYOUTS: [(&str, &str); 11] = [
     ("single", "0"),
     ("mirror", "mirror 0 1"),
     ("raidz1", "raidz1 0 1 2"),
     ("raidz2", "raidz2 0 1 2 3"),
+    ("raidz3", "raidz3 0 1 2 3 4 5"),
+    ("draid1", "draid1:2d:4c:0s 0 1 2 3"),
+    ("draid2", "draid2:3d:7c:1s 0 1 2 3 4 5 6"),
     ("stripe", "0 mirror 1 2"),
+    ("mirrors", "mirror 0 1 2 mirror 3 4"),
+    ("tables", "mirror 0 1 dedup 2 special 3 log mirror 4 5"),
     ("classes", "raidz2 0 1 2 3 special mirror 4 5 log 6"),
 ];
 

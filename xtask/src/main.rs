@@ -22,7 +22,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               damaged pools: no panic, no hang, no unbounded memory
   model [SEED] [--operations N] [--reopen N]
                               random operations on a mount, beside a model in memory
-  pingpong [SEED] [--rounds N] Cenote and OpenZFS take turns to write to one pool
+  pingpong [SEED] [--rounds N] [--seeds N|--layouts] [--operations N] [--foreign N] [--vm]
+                              Cenote and OpenZFS (with --vm its kernel module) write in turns
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
                               git, builds, PostgreSQL, SQLite, rsync, tar and fio on a mount
   fuzz NAME|all [--minutes N] [--input FILE]

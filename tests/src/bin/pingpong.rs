@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
-use cenote_tests::pingpong::{self, Options};
+use cenote_tests::pingpong::{self, GuestOptions, Options};
+use cenote_tests::random::Random;
+use cenote_tests::site;
 use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    match options().and_then(|options| run(&options)) {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pingpong: {error:#}");
@@ -17,12 +19,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn options() -> Result<Options> {
-    let mut options = Options {
-        seed: 1,
-        rounds: 3,
-        operations: 300,
-        foreign_operations: 40,
+/// Properties of the file system that both sides share.
+const PROPERTIES: [&str; 5] = [
+    "-o compression=zstd",
+    "-o recordsize=16K -o compression=off",
+    "-o encryption=aes-256-gcm -o compression=lz4",
+    "-o dedup=on",
+    "-o recordsize=1M -o copies=2 -o dnodesize=auto",
+];
+
+struct Arguments {
+    run: Options,
+    /// How many seeds, one after the other.
+    seeds: u64,
+    with_guest: bool,
+}
+
+fn arguments() -> Result<Arguments> {
+    let mut parsed = Arguments {
+        run: Options {
+            seed: 1,
+            rounds: 3,
+            operations: 300,
+            foreign_operations: 40,
+        },
+        seeds: 1,
+        with_guest: false,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -33,23 +55,66 @@ fn options() -> Result<Options> {
             value.parse().with_context(|| format!("{argument} {value}"))
         };
         match argument.as_str() {
-            "--rounds" => options.rounds = number()?,
-            "--operations" => options.operations = number()?,
-            "--foreign" => options.foreign_operations = number()?,
+            "--rounds" => parsed.run.rounds = number()?,
+            "--operations" => parsed.run.operations = number()?,
+            "--foreign" => parsed.run.foreign_operations = number()?,
+            "--seeds" => parsed.seeds = number()?,
+            "--layouts" => parsed.seeds = pingpong::layout_count(),
+            "--vm" => parsed.with_guest = true,
             _ if argument.starts_with('-') => bail!("unknown option {argument}"),
-            _ => options.seed = argument.parse().context("a seed is a number")?,
+            _ => parsed.run.seed = argument.parse().context("a seed is a number")?,
         }
     }
-    Ok(options)
+    Ok(parsed)
 }
 
-fn run(options: &Options) -> Result<()> {
+fn run() -> Result<()> {
+    let mut arguments = arguments()?;
+    for _ in 0..arguments.seeds {
+        match arguments.with_guest {
+            true => run_guest(&arguments.run)?,
+            false => run_seed(&arguments.run)?,
+        }
+        arguments.run.seed += 1;
+    }
+    Ok(())
+}
+
+fn run_seed(options: &Options) -> Result<()> {
     let (seed, rounds) = (options.seed, options.rounds);
     let start = Instant::now();
-    let again = || format!("again: cargo xtask pingpong {seed} --rounds {rounds}");
+    let (ours, theirs) = (options.operations, options.foreign_operations);
+    let again = || {
+        format!(
+            "again: cargo xtask pingpong {seed} --rounds {rounds} --operations {ours} \
+             --foreign {theirs}"
+        )
+    };
     if let Some(chosen) = pingpong::run(options).with_context(again)? {
         println!(
             "seed {seed}: {rounds} rounds on a pool by {chosen} in {:.0?}",
+            start.elapsed()
+        );
+    }
+    Ok(())
+}
+
+fn run_guest(options: &Options) -> Result<()> {
+    let (seed, rounds) = (options.seed, options.rounds);
+    let layouts: Vec<&str> = site::layouts().collect();
+    let layout = layouts[usize::try_from(seed)? % layouts.len()];
+    let properties = *Random::new(seed).choose(&PROPERTIES);
+    let guest = GuestOptions {
+        seed,
+        rounds,
+        layout: layout.into(),
+        properties: properties.into(),
+    };
+    let start = Instant::now();
+    let again = || format!("again: cargo xtask pingpong {seed} --vm --rounds {rounds}");
+    if pingpong::run_guest(&guest).with_context(again)? {
+        println!(
+            "seed {seed}: {rounds} rounds with the kernel on {layout} {properties} in {:.0?}",
             start.elapsed()
         );
     }

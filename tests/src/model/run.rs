@@ -61,6 +61,7 @@ pub struct Session {
     handles: Vec<(File, NodeId)>,
     made: u64,
     is_noisy: bool,
+    is_encrypted: bool,
     report: Report,
 }
 
@@ -85,8 +86,11 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
+/// Keys of encrypted file systems, in hex.
+const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
 fn properties(random: &mut Random) -> String {
-    let choices: [(&str, &[&str]); 7] = [
+    let choices: [(&str, &[&str]); 9] = [
         (
             "compression",
             &["off", "lz4", "zstd-1", "gzip-1", "zle", "lzjb"],
@@ -97,6 +101,11 @@ fn properties(random: &mut Random) -> String {
         ("dnodesize", &["legacy", "auto", "1k"]),
         ("copies", &["1", "1", "2"]),
         ("atime", &["on", "off"]),
+        ("dedup", &["off", "off", "on", "sha256,verify"]),
+        (
+            "encryption",
+            &["off", "off", "off", "aes-256-gcm", "aes-128-ccm"],
+        ),
     ];
     let mut words = Vec::new();
     for (name, values) in choices {
@@ -127,7 +136,14 @@ impl Session {
     /// Makes the file system `dataset`, its properties by chance.
     pub fn new(site: Site, dataset: &str, mut random: Random) -> Result<Self> {
         let properties = properties(&mut random);
-        site.ok(&format!("zfs create {properties} {dataset}"))?;
+        let key = site.cenote().directory().join("key");
+        fs::write(&key, KEY)?;
+        let is_encrypted = !properties.contains("encryption=off");
+        let encrypted = match is_encrypted {
+            true => format!("-o keyformat=hex -o keylocation=file://{}", key.display()),
+            false => String::new(),
+        };
+        site.ok(&format!("zfs create {properties} {encrypted} {dataset}"))?;
         let root = site.path(dataset);
         fs::set_permissions(&root, fs::Permissions::from_mode(0o755))?;
         Ok(Self {
@@ -139,6 +155,7 @@ impl Session {
             handles: Vec::new(),
             made: 0,
             is_noisy: false,
+            is_encrypted,
             report: Report {
                 setup: properties,
                 ..Report::default()
@@ -163,6 +180,16 @@ impl Session {
         Ok(())
     }
 
+    /// What was chosen.
+    pub fn setup(&self) -> &str {
+        &self.report.setup
+    }
+
+    /// The key in hex, if the file system is encrypted.
+    pub fn key(&self) -> Option<&'static str> {
+        self.is_encrypted.then_some(KEY)
+    }
+
     /// Where it works.
     pub fn site(&self) -> &Site {
         &self.site
@@ -181,6 +208,9 @@ impl Session {
     /// Imports the pool, and compares everything.
     pub fn open(&mut self) -> Result<()> {
         self.site.import("-N")?;
+        if self.is_encrypted {
+            self.site.ok(&format!("zfs load-key {}", self.dataset))?;
+        }
         self.site.ok(&format!("zfs mount {}", self.dataset))?;
         self.report.reopened += 1;
         let compared = compare::tree(&self.model, &self.root);

@@ -1,0 +1,124 @@
+//! Cenote and OpenZFS write to one pool in turns, and each finds what the other left.
+//!
+//! Cenote's turn is a stretch of the random operations of [`crate::model`], whose model is
+//! compared at both ends of it, and changes to the clones and copies that OpenZFS made. OpenZFS's
+//! turn verifies what its earlier turns wrote, checks the whole pool, reads Cenote's files, and
+//! then writes, snapshots, bookmarks and clones at random, and takes or drops a checkpoint. What
+//! a snapshot, a clone or a volume of OpenZFS's holds is known, and looked at before and after
+//! Cenote's changes ([`kept`]).
+//!
+//! The layouts follow each other with the seeds, so that as many seeds as there are layouts
+//! cover all of them; everything else is drawn from the seed.
+
+mod foreign;
+mod guest;
+mod kept;
+
+use crate::model::Session;
+use crate::random::Random;
+use crate::site::{self, Site};
+use anyhow::{Context, Result};
+use foreign::Foreign;
+use kept::Kept;
+
+pub use guest::{Options as GuestOptions, run as run_guest};
+
+/// The file system that Cenote writes to.
+const DATASET: &str = "tank/model";
+
+/// OpenZFS's layouts, as `openzfs-ref create` takes them.
+const FOREIGN_LAYOUTS: [&str; 9] = [
+    "single",
+    "mirror:2",
+    "raidz1:3",
+    "raidz2:5",
+    "raidz3:6",
+    "draid1:2d:4c",
+    "draid2:3d:8c:1s",
+    "raidz1:3,log=single,special=mirror:2",
+    "mirror:2,mirror:2,dedup=single,spare=1",
+];
+
+/// A run.
+pub struct Options {
+    /// Chooses everything.
+    pub seed: u64,
+    /// Turns of each side.
+    pub rounds: u64,
+    /// Operations in each of Cenote's turns.
+    pub operations: u64,
+    /// Operations in each of OpenZFS's turns.
+    pub foreign_operations: u64,
+}
+
+/// How many seeds it takes to see each layout.
+pub fn layout_count() -> u64 {
+    (site::layouts().count() + FOREIGN_LAYOUTS.len()) as u64
+}
+
+/// Runs all rounds; returns what was chosen, or `None` where OpenZFS is missing.
+pub fn run(options: &Options) -> Result<Option<String>> {
+    if site::referee_path().is_none() {
+        eprintln!("skipped: the referee is not here");
+        return Ok(None);
+    }
+    let mut random = Random::new(options.seed);
+    let (site, chosen) = make(options.seed)?;
+    let session = Session::new(site, DATASET, Random::new(random.next_u64()));
+    let mut session = session.with_context(|| chosen.clone())?;
+    session.avoid_embedded_spills();
+    let chosen = format!("{chosen}, {}", session.setup());
+    let mut foreign = Foreign::default();
+    let mut kept = Kept::default();
+    for round in 0..options.rounds {
+        let place = || format!("round {round} of a pool by {chosen}");
+        let ours = our_turn(&mut session, options, &mut kept, &mut random);
+        let files = ours.with_context(place)?;
+        let turn = foreign.turn(&session, options, &mut random, &files);
+        let made = turn.with_context(|| format!("OpenZFS in {}", place()))?;
+        let Some(made) = made else {
+            eprintln!("ends after {round} rounds: OpenZFS cannot send an embedded spill block");
+            return Ok(Some(chosen));
+        };
+        kept.add(&made, DATASET, &files).with_context(place)?;
+        session.open().with_context(place)?;
+    }
+    kept.check(session.site())?;
+    session.close()?;
+    session.site().judge()?;
+    Ok(Some(format!("{chosen}; {}", kept.summary())))
+}
+
+/// Works on everything; returns the files that OpenZFS has to find.
+fn our_turn(
+    session: &mut Session,
+    options: &Options,
+    kept: &mut Kept,
+    random: &mut Random,
+) -> Result<crate::manifest::Entries> {
+    kept.check(session.site())
+        .context("what OpenZFS left, before any change")?;
+    session.work(options.operations)?;
+    kept.change(session.site(), random)?;
+    kept.check(session.site()).context("after Cenote's turn")?;
+    let files = session.site().walk(DATASET)?;
+    session.close()?;
+    Ok(files)
+}
+
+fn make(seed: u64) -> Result<(Site, String)> {
+    let layouts: Vec<&str> = site::layouts().collect();
+    let index = usize::try_from(seed % layout_count())?;
+    if let Some(layout) = layouts.get(index) {
+        let site = Site::create(layout, 512, "-O canmount=off")?;
+        return Ok((site, format!("Cenote, {layout}")));
+    }
+    let layout = FOREIGN_LAYOUTS[index - layouts.len()];
+    let site = Site::new("tank")?;
+    let devices = site.devices().display().to_string();
+    foreign::ask(&[
+        "create", &devices, "tank", "--layout", layout, "--size", "512M",
+    ])?;
+    site.import("-N")?;
+    Ok((site, format!("OpenZFS, {layout}")))
+}
