@@ -1,0 +1,143 @@
+//! OpenZFS's turn.
+
+use super::{DATASET, Options};
+use crate::manifest::Entries;
+use crate::model::Session;
+use crate::random::Random;
+use crate::site;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How OpenZFS aborts when it copies a file system with a spill block that is embedded in its
+/// pointer: its stream says that this is data before the file's beginning.
+const EMBEDDED_SPILL: &str = "dbuf_whichblock() offset < dn->dn_datablksz (0xffffffff";
+
+/// What OpenZFS did so far.
+#[derive(Default)]
+pub struct Foreign {
+    manifests: Vec<PathBuf>,
+    has_checkpoint: bool,
+}
+
+impl Foreign {
+    /// Judges what Cenote left, then writes; returns the manifest of what it made, `None` if it
+    /// hit upon what it cannot do.
+    pub fn turn(
+        &mut self,
+        session: &Session,
+        options: &Options,
+        random: &mut Random,
+        files: &Entries,
+    ) -> Result<Option<Value>> {
+        let site = session.site();
+        let devices = site.devices().display().to_string();
+        for manifest in &self.manifests {
+            ask(&["verify", &devices, "tank", &manifest.display().to_string()])?;
+        }
+        let mut list = vec!["ls", &devices, DATASET, "-R", "--sha256", "--json"];
+        if let Some(key) = session.key() {
+            list.extend(["--key", key]);
+        }
+        let listed = ask(&list)?;
+        let listed = serde_json::from_str(&listed).context("the listing of OpenZFS")?;
+        same_files(files, &listed).context("OpenZFS reads other files")?;
+        ask(&["check", &devices, "tank"])?;
+        if self.has_checkpoint {
+            ask(&["checkpoint", "--discard", &devices, "tank"])?;
+            self.has_checkpoint = false;
+        }
+        let number = self.manifests.len();
+        let manifest = site
+            .cenote()
+            .directory()
+            .join(format!("round-{number}.json"));
+        let seed = (random.next_u64() % 1_000_000).to_string();
+        let operations = options.foreign_operations.to_string();
+        let shown = manifest.display().to_string();
+        let mut churn = vec!["churn", &devices, "tank", "--seed", &seed];
+        churn.extend(["--ops", &operations, "--manifest", &shown]);
+        if random.below(2) == 0 {
+            churn.push("--encrypt");
+        }
+        match ask(&churn) {
+            Err(error) if error.to_string().contains(EMBEDDED_SPILL) => return Ok(None),
+            result => result?,
+        };
+        let made = serde_json::from_str(&std::fs::read_to_string(&manifest)?)?;
+        self.manifests.push(manifest);
+        if random.below(3) == 0 {
+            ask(&["checkpoint", &devices, "tank"])?;
+            self.has_checkpoint = true;
+        }
+        Ok(Some(made))
+    }
+}
+
+/// Runs the referee, which is known to be there.
+pub fn ask(arguments: &[&str]) -> Result<String> {
+    site::referee(arguments)?.context("the referee was there")?
+}
+
+/// Whether OpenZFS's listing is what a mount showed.
+fn same_files(files: &Entries, listed: &Value) -> Result<()> {
+    let rows = listed.as_array().context("a list of files")?;
+    let mut found = BTreeMap::new();
+    for row in rows {
+        let path = row["path"].as_str().context("a path")?;
+        let path = match path.trim_start_matches('/') {
+            "" => ".",
+            path => path,
+        };
+        found.insert(path.to_string(), row);
+    }
+    let names = |count: usize| format!("{count} files");
+    ensure!(
+        files.keys().eq(found.keys()),
+        "{}, not {}",
+        names(found.len()),
+        names(files.len())
+    );
+    for (path, wanted) in files {
+        let row = found[path];
+        let mode = row["mode"].as_u64().context("a mode")?;
+        let seconds = wanted["mtime"]
+            .as_i64()
+            .map(|time| time.div_euclid(1_000_000_000));
+        let pairs = [
+            (
+                "mode",
+                Value::from(format!("{:04o}", mode & 0o7777)),
+                wanted["mode"].clone(),
+            ),
+            ("uid", row["uid"].clone(), wanted["uid"].clone()),
+            ("gid", row["gid"].clone(), wanted["gid"].clone()),
+            ("object", row["object"].clone(), wanted["ino"].clone()),
+            ("mtime", row["mtime"].clone(), seconds.into()),
+        ];
+        for (what, have, want) in pairs {
+            ensure!(have == want, "{path}: {what} {have}, not {want}");
+        }
+        for (theirs, ours) in [
+            ("size", "size"),
+            ("sha256", "sha256"),
+            ("symlink", "target"),
+            ("links", "nlink"),
+        ] {
+            let Some(want) = wanted.get(ours) else {
+                continue;
+            };
+            let have = &row[theirs];
+            ensure!(have == want, "{path}: {theirs} {have}, not {want}");
+        }
+        let count =
+            |value: Option<&Value>| value.and_then(Value::as_object).map_or(0, |map| map.len());
+        let (have, want) = (count(row.get("xattrs")), count(wanted.get("xattrs")));
+        ensure!(
+            have == want,
+            "{path}: {have} extended attributes, not {want}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+# A turn of OpenZFS's kernel module: guest.sh SEED. The shared directory holds devices and scripts.
+set -eu
+seed=$1
+share=/mnt/share
+root=/mnt/tank
+mkdir -p $root
+zpool import -N -R $root -d $share/devices tank
+for key in $share/key; do [ -e "$key" ] && zfs load-key -L file://$key tank/shared || true; done
+zfs mount tank/shared
+where=$root/tank/shared
+python3 $share/guest.py list $where >$share/theirs-before
+for snapshot in $(zfs list -H -o name -t snapshot tank/shared 2>/dev/null | cut -d@ -f2); do
+    python3 $share/guest.py list $where/.zfs/snapshot/$snapshot >$share/theirs-$snapshot
+done
+zfs snapshot tank/shared@turn-$seed
+zfs bookmark tank/shared@turn-$seed tank/shared#mark-$seed
+[ $((seed % 2)) = 0 ] && zfs hold kept tank/shared@turn-$seed || true
+if [ $((seed % 3)) = 0 ]; then
+    zfs clone -o canmount=noauto tank/shared@turn-$seed tank/clone-$seed
+fi
+python3 $share/guest.py change $where $seed
+sync
+python3 $share/guest.py list $where >$share/theirs-after
+zpool scrub -w tank
+zpool status -v tank >$share/status
+zpool export tank
