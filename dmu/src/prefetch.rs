@@ -12,16 +12,11 @@
 //! up behind the reader, and the memory that they were in, still warm, takes the next ones.
 
 use crate::object::Object;
-use cenote_base::{BlockId, ObjectId};
+use cenote_base::{BlockId, ObjectId, settings};
+use cenote_io::{IoClass, with_read_class};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Streams remembered per object set.
-const STREAMS_MAX: usize = 16;
-/// A stream starts with this much ahead, in bytes.
-const AHEAD_BYTES_MIN: u64 = 256 << 10;
-/// And ends with this much: enough to keep a disk's queue full for some milliseconds.
-const AHEAD_BYTES_MAX: u64 = 16 << 20;
 /// Bytes that one job reads ahead.
 const JOB_BYTES: u64 = 1 << 20;
 /// Never more than a quarter of the decoded cache, or reading ahead would push out itself.
@@ -63,7 +58,7 @@ pub(crate) struct Streams {
 impl Streams {
     /// Notes a read of `first..=last` and reads ahead if it continues a stream.
     pub(crate) fn read_ahead(&self, object: &Object, first: BlockId, last: BlockId) {
-        if object.dnode().block_id_max.0 == 0 {
+        if object.dnode().block_id_max.0 == 0 || settings::PREFETCH_DISABLE.is_on() {
             return;
         }
         let advance = self.advance(object, first.0, last.0);
@@ -75,9 +70,11 @@ impl Streams {
             let object = object.clone();
             move || {
                 // An error here will meet the reader itself, if it ever comes so far.
-                if let Ok(pointers) = object.data_pointers(BlockId(from), BlockId(to)) {
-                    object.fetch(&pointers, from);
-                }
+                with_read_class(IoClass::AsyncRead, || {
+                    if let Ok(pointers) = object.data_pointers(BlockId(from), BlockId(to)) {
+                        object.fetch(&pointers, from);
+                    }
+                });
             }
         };
         let step = blocks_per_job(object.dnode().data_block_size);
@@ -105,10 +102,10 @@ impl Streams {
         let continues =
             |s: &Stream| s.object == object.id() && (s.next == first || s.next == first + 1);
         let Some(position) = streams.iter().position(continues) else {
-            if streams.len() == STREAMS_MAX {
-                streams.remove(0);
-            }
-            let (next, distance) = (last + 1, AHEAD_BYTES_MIN / 2);
+            let streams_max = usize::try_from(settings::FETCH_STREAMS_MAX.get());
+            let surplus = (streams.len() + 1).saturating_sub(streams_max.unwrap_or(usize::MAX));
+            streams.drain(..surplus);
+            let (next, distance) = (last + 1, settings::FETCH_DISTANCE_MIN.get() / 2);
             streams.push(Stream {
                 object: object.id(),
                 next,
@@ -119,7 +116,9 @@ impl Streams {
             return Advance::default();
         };
         let mut stream = streams.remove(position);
-        let limit = AHEAD_BYTES_MAX.min(object.set().cache().decoded_limit() / CACHE_SHARE);
+        let limit = settings::FETCH_DISTANCE_MAX
+            .get()
+            .min(object.set().cache().decoded_limit() / CACHE_SHARE);
         if last + 1 > stream.next {
             stream.distance = (stream.distance * 2).min(limit);
         }

@@ -16,8 +16,9 @@
 use crate::error::DmuError;
 use crate::object::Object;
 use crate::object_set::{ObjectSet, slots_of};
-use cenote_base::{BlockId, Bookmark, ObjectId};
+use cenote_base::{BlockId, Bookmark, ObjectId, settings};
 use cenote_cache::Block;
+use cenote_io::{IoClass, with_read_class};
 use cenote_ondisk::dnode::DNODE_SIZE;
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -203,7 +204,8 @@ impl ObjectSet {
     }
 
     fn read_dnodes_ahead(self: &Arc<Self>, meta: &Object, blocks: &[u64]) {
-        if self.cache().decoded_limit() < DECODED_LIMIT_MIN {
+        let is_off = settings::PREFETCH_DISABLE.is_on();
+        if is_off || self.cache().decoded_limit() < DECODED_LIMIT_MIN {
             return;
         }
         for region in self.scans.note(blocks) {
@@ -211,7 +213,7 @@ impl ObjectSet {
             if self
                 .cache()
                 .workers()
-                .offer(move || read_region(&meta, region))
+                .offer(move || with_read_class(IoClass::AsyncRead, || read_region(&meta, region)))
                 .is_err()
             {
                 return;

@@ -6,6 +6,7 @@ use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::object_directory::keys;
 use crate::property::table::Property;
+use cenote_base::settings;
 use cenote_ondisk::bpobj::BpobjHeader;
 
 const MIB: u64 = 1 << 20;
@@ -15,12 +16,10 @@ const GIB: u64 = 1 << 30;
 const SLOP_MAX: u64 = 128 * GIB;
 /// The reserve is at least this, or half of a pool that is smaller than twice this.
 const SLOP_MIN: u64 = 128 * MIB;
-/// The reserve is a 32nd of the pool.
-const SLOP_SHIFT: u32 = 5;
 
 /// The part of `space` that only the system may use: so that a full pool can still be freed.
 pub fn slop(normal: u64, embedded_log: u64) -> u64 {
-    let slop = (normal >> SLOP_SHIFT).min(SLOP_MAX);
+    let slop = (normal >> settings::SLOP_SHIFT.get()).min(SLOP_MAX);
     let slop = slop - embedded_log.min(slop / 2);
     slop.max(SLOP_MIN.min(normal / 2))
 }

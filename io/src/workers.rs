@@ -4,6 +4,7 @@
 //! most of them wait for devices. A full queue makes the asker do the work itself, so that
 //! nobody ever waits for room and no job can wait for a job behind it.
 
+use cenote_vdev::{read_class, with_read_class};
 use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -101,7 +102,8 @@ impl Workers {
         }
     }
 
-    /// Runs `job` on a worker if the queue has room; gives it back otherwise.
+    /// Runs `job` on a worker if the queue has room; gives it back otherwise. What it reads is of
+    /// the class that the asker's reads have.
     pub fn offer<F: FnOnce() + Send + 'static>(&self, job: F) -> Result<(), Job> {
         if self.threads == 0 {
             return Err(Box::new(job));
@@ -110,6 +112,8 @@ impl Workers {
         if waiting.jobs.len() >= QUEUE_LENGTH {
             return Err(Box::new(job));
         }
+        let class = read_class();
+        let job = move || with_read_class(class, job);
         waiting.jobs.push_back(Box::new(job));
         let is_anyone_idle = waiting.idle > 0;
         drop(waiting);

@@ -68,8 +68,8 @@ pub struct ImportOptions {
     pub opener: Arc<dyn Opener>,
     /// This system's name, which the labels of a pool that is written to get.
     pub hostname: String,
-    /// How much may be dirty in a pool that is written to.
-    pub throttle: ThrottleLimits,
+    /// How much may be dirty in a pool that is written to, if not what the settings say.
+    pub throttle: Option<ThrottleLimits>,
 }
 
 impl Default for ImportOptions {
@@ -89,7 +89,7 @@ impl Default for ImportOptions {
             buffers: Buffers::new(128 << 20),
             opener: Arc::new(SystemOpener::default()),
             hostname: String::new(),
-            throttle: ThrottleLimits::of_memory(1 << 30),
+            throttle: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::context::SyncContext;
 use crate::deadlist::SpaceTriple;
 use crate::error::DslError;
 use crate::object_directory::keys;
-use cenote_base::{BlockId, Bookmark, Level, ObjectId, ObjsetId, Txg};
+use cenote_base::{BlockId, Bookmark, Level, ObjectId, ObjsetId, Txg, settings};
 use cenote_cache::Block;
 use cenote_io::ReadContext;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
@@ -21,8 +21,6 @@ use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
 const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
 const BPTREE: ObjectType = ObjectType(0xC3);
 
-/// Blocks freed in one transaction group: some seconds of work at most.
-const BLOCKS_PER_TXG: usize = 100_000;
 /// Blocks taken from the list of single blocks at a time.
 const LIST_BATCH: usize = 1024;
 /// In a resume bookmark: the dataset is destroyed and has no number any more.
@@ -44,7 +42,8 @@ impl SyncContext<'_> {
     /// # Errors
     /// If the pool's metadata or a destroyed dataset's cannot be read.
     pub fn free_in_background(&self) -> Result<bool, DslError> {
-        let mut left = BLOCKS_PER_TXG;
+        let most = settings::ASYNC_FREE_BLOCKS_MAX.get();
+        let mut left = usize::try_from(most).unwrap_or(usize::MAX);
         let mut worked = self.free_listed(&mut left)?;
         while left > 0 && self.free_queued(&mut left)? {
             worked = true;

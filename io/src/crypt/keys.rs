@@ -1,5 +1,6 @@
 //! The keys of one encrypted object set, as long as they are loaded.
 
+use cenote_base::settings;
 use cenote_codec::cipher::{
     BlockKey, HmacKey, KeyIdentity, MasterKey, NONCE_LENGTH, WrappedKeys, WrappingKey, wrap_keys,
 };
@@ -9,9 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A new salt comes with each key load and each 400 million blocks (format/2d 3), so a dataset
 /// has few; a pool made to have many only loses the benefit of the cache.
 const BLOCK_KEYS_MAX: usize = 1024;
-
-/// Blocks that are written with one salt at most (format/2d 3).
-const SALT_USES_MAX: u64 = 400_000_000;
 
 /// An unwrapped master key and HMAC key, with the block keys derived so far.
 ///
@@ -65,7 +63,7 @@ impl ObjsetKeys {
     ) -> Result<[u8; 8], E> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (salt, uses) = match *writing {
-            Some((salt, uses)) if uses < SALT_USES_MAX => (salt, uses + 1),
+            Some((salt, uses)) if uses < settings::SALT_USES_MAX.get() => (salt, uses + 1),
             _ => (draw()?, 1),
         };
         *writing = Some((salt, uses));

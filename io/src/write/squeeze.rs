@@ -1,5 +1,6 @@
 //! Compressing a block, if that saves anything (format/2a 4.2 and 4.6).
 
+use cenote_base::settings;
 use cenote_codec::compress::{self, Compression};
 use cenote_device::{AlignedBuf, BlockBuffer};
 use cenote_ondisk::CompressionKind;
@@ -8,10 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The level that "zstd" without a number means.
 const ZSTD_LEVEL_DEFAULT: i32 = 3;
-/// From this level on, cheaper functions are asked first whether a block compresses at all.
-const ZSTD_ABORT_LEVEL_MIN: i32 = 3;
-/// Smaller blocks are not worth asking twice.
-const ZSTD_ABORT_SIZE_MIN: usize = 128 << 10;
 
 /// The allocation units of the pool's ordinary vdevs, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,8 +146,9 @@ pub(super) fn squeeze(
     };
     let is_dear = kind == Compression::Zstd
         && !is_promising
-        && level >= ZSTD_ABORT_LEVEL_MIN
-        && data.len() >= ZSTD_ABORT_SIZE_MIN;
+        && settings::ZSTD_EARLY_ABORT.is_on()
+        && i64::from(level) >= settings::ZSTD_CUTOFF_LEVEL.get().cast_signed()
+        && data.len() as u64 >= settings::ZSTD_ABORT_SIZE.get();
     if is_dear
         && compress::compress(Compression::Lz4, 0, data, limit, &mut out).is_none()
         && compress::compress(Compression::Zstd, 1, data, limit, &mut out).is_none()

@@ -19,10 +19,7 @@ use cenote_vdev::Vdevs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// How long changes wait for company before they are written (`zfs_txg_timeout`).
-const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 /// Writing the metadata settles within a few passes; more than this is a fault of ours.
 const PASSES_MAX: u32 = 64;
 
@@ -101,6 +98,9 @@ impl PoolServices for Syncer {
 impl Syncer {
     pub fn new(parts: Parts) -> Arc<Self> {
         parts.pipeline.set_env(Arc::clone(&parts.env));
+        let gate = Arc::downgrade(&parts.gate);
+        let load = move || gate.upgrade().map_or(100, |gate| gate.write_load());
+        parts.vdevs.set_write_load(load);
         let allocator = Arc::clone(&parts.space);
         parts.pipeline.set_allocator(allocator);
         let dedup = Arc::new(DedupTables::new(&parts.mos, &parts.dsl, &parts.vdevs));
@@ -197,7 +197,7 @@ impl Syncer {
 
     fn run(&self) {
         loop {
-            let reason = self.gate.wait_for_work(TXG_TIMEOUT);
+            let reason = self.gate.wait_for_group();
             let stops = self.stop.load(Ordering::Acquire);
             if reason == SyncReason::Suspended {
                 break;

@@ -21,6 +21,7 @@ pub use state::StateError;
 use crate::error::ImportError;
 use crate::pool::Pool;
 use cenote_base::Txg;
+use cenote_io::{IoClass, with_read_class};
 use claims::{Claims, VdevClaims};
 use segment_map::SegmentMap;
 use state::Identity;
@@ -70,7 +71,7 @@ pub fn verify(
     loop {
         let due =
             || options.state_file.is_some() && pool.env().monotonic() - saved.get() >= SAVE_EVERY;
-        let pause = walk.run(&engine, watcher, &due);
+        let pause = with_read_class(IoClass::Scrub, || walk.run(&engine, watcher, &due));
         match (pause, &options.state_file) {
             (Pause::Finished, _) => break,
             (_, Some(path)) => state::save(path, &walk, identity)?,
@@ -150,7 +151,7 @@ pub(crate) fn recent_metadata_is_good(pool: &Pool, since: Txg) -> Result<bool, I
         root.since = root.since.max(since);
     }
     let engine = Engine::new(pool, VerifyOptions::default());
-    let pause = walk.run(&engine, &Unwatched, &|| false);
+    let pause = with_read_class(IoClass::Scrub, || walk.run(&engine, &Unwatched, &|| false));
     assert_eq!(pause, Pause::Finished, "nobody cancels and no state is due");
     Ok(walk.report.damaged.is_empty() && walk.report.space.is_empty())
 }
