@@ -1,35 +1,37 @@
-//! `cargo xtask bench write [--directory DIR] [--data FILE] [--size MIB] [LAYOUT|COMPRESSION...]`.
+//! `cargo xtask bench write [PART...] [--size MIB] [--rounds N] [--json FILE]`.
 
-use cenote_bench::write::{self, Layout, Options};
+use cenote_bench::write::{self, Options};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: bench write [--directory DIR] [--data FILE] [--size MIB] [LAYOUT|COMPRESSION...]
-layouts: single raidz2:6   compressions: off lz4 zstd-N noise-off noise-zstd-N";
+usage: bench write [PART...] [--directory DIR] [--size MIB] [--rounds N] [--files N] [--json FILE]
+parts: sequential incompressible readback files overwrite million pipeline";
 
 fn parse() -> Result<Options, String> {
     let mut options = Options {
+        parts: Vec::new(),
         directory: cenote_bench::workspace_root().join("target/bench/write"),
-        data: None,
-        mebibytes: 1024,
-        layouts: Vec::new(),
-        compressions: Vec::new(),
+        mebibytes: 512,
+        rounds: 3,
+        files: 1_000_000,
+        json: None,
     };
     let mut arguments = std::env::args_os().skip(1);
     while let Some(word) = arguments.next() {
-        match word.to_str().ok_or(USAGE)? {
-            "--directory" => options.directory = arguments.next().ok_or(USAGE)?.into(),
-            "--data" => options.data = Some(arguments.next().ok_or(USAGE)?.into()),
-            "--size" => {
-                let size = arguments.next().ok_or(USAGE)?;
-                let size = size.to_str().and_then(|size| size.parse().ok());
-                options.mebibytes = size.ok_or(USAGE)?;
-            }
+        let word = word.to_str().ok_or(USAGE)?.to_owned();
+        let mut value = || arguments.next().ok_or_else(|| USAGE.to_owned());
+        let number = |value: std::ffi::OsString| {
+            let number = value.to_str().and_then(|value| value.parse::<usize>().ok());
+            number.filter(|n| *n > 0).ok_or_else(|| USAGE.to_owned())
+        };
+        match word.as_str() {
+            "--directory" => options.directory = value()?.into(),
+            "--json" => options.json = Some(value()?.into()),
+            "--size" => options.mebibytes = number(value()?)?,
+            "--rounds" => options.rounds = number(value()?)?,
+            "--files" => options.files = number(value()?)? as u64,
             option if option.starts_with('-') => return Err(USAGE.to_owned()),
-            word => match Layout::ALL.iter().find(|layout| layout.name() == word) {
-                Some(layout) => options.layouts.push(*layout),
-                None => options.compressions.push(word.to_owned()),
-            },
+            part => options.parts.push(part.to_owned()),
         }
     }
     Ok(options)
@@ -44,7 +46,8 @@ fn main() -> ExitCode {
         }
     };
     match write::run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("bench: {error:#}");
             ExitCode::FAILURE

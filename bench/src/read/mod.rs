@@ -6,12 +6,12 @@
 
 mod codecs;
 mod listing;
-mod machine;
+pub(crate) mod machine;
 mod memory;
-mod mounted;
-mod product;
+pub(crate) mod mounted;
+pub(crate) mod product;
 mod random;
-mod rivals;
+pub(crate) mod rivals;
 mod stream;
 mod verify;
 

@@ -1,6 +1,7 @@
 //! The write pipeline on files, with an allocator that only goes forward.
 
-use super::{Options, machine};
+use super::report::{Figures, Report};
+use super::{Options, machine, rivals};
 use anyhow::{Context, Result, bail, ensure};
 use cenote_base::{BlockId, Bookmark, Guid, Level, MemoryBudget, ObjectId, ObjsetId, Txg, VdevId};
 use cenote_device::{BlockBuffer, Device, Opener, SystemOpener};
@@ -45,15 +46,6 @@ impl Layout {
             Self::Raidz2 => 6,
         }
     }
-}
-
-/// What a run took.
-#[derive(Debug)]
-pub struct Figures {
-    pub megabytes_per_second: f64,
-    pub cpu_seconds_per_gib: f64,
-    pub stored_ratio: f64,
-    pub requests: u64,
 }
 
 #[derive(Debug)]
@@ -112,7 +104,7 @@ fn open(options: &Options, layout: Layout) -> Result<Arc<Vdevs>> {
     Ok(Arc::new(vdevs))
 }
 
-fn noise(length: usize) -> Vec<u8> {
+pub(super) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
         state ^= state << 13;
@@ -125,23 +117,9 @@ fn noise(length: usize) -> Vec<u8> {
 
 /// The records to write, repeated if there are fewer than are wanted.
 fn records(options: &Options, compression: &str) -> Result<Vec<Arc<BlockBuffer>>> {
-    let bytes = match &options.data {
-        _ if compression.starts_with("noise") => noise(32 * MIB),
-        Some(path) => {
-            let file = std::fs::File::open(path)?;
-            let size = file.metadata()?.len().min((options.mebibytes * MIB) as u64);
-            let mut bytes = vec![0; size as usize];
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0)?;
-            bytes
-        }
-        None => {
-            let mut bytes = noise(32 * MIB);
-            for chunk in bytes.chunks_mut(64) {
-                let half = chunk.len() / 2;
-                chunk[half..].fill(b'x');
-            }
-            bytes
-        }
+    let bytes = match compression.starts_with("noise") {
+        true => noise(32 * MIB),
+        false => rivals::data(options)?,
     };
     ensure!(bytes.len() >= RECORD, "too little data");
     let records = bytes.chunks_exact(RECORD);
@@ -169,7 +147,7 @@ fn policy(compression: &str) -> Result<WritePolicy> {
 }
 
 /// Writes the data once and says what that took.
-pub fn measure(options: &Options, layout: Layout, compression: &str) -> Result<Figures> {
+fn measure(options: &Options, layout: Layout, compression: &str) -> Result<Figures> {
     let vdevs = open(options, layout)?;
     let pipeline = Pipeline::new(Arc::clone(&vdevs), MemoryBudget::new(1 << 30));
     let next = Mutex::new(0);
@@ -201,19 +179,29 @@ pub fn measure(options: &Options, layout: Layout, compression: &str) -> Result<F
     vdevs.flush()?;
     let (wall, cpu) = (began.elapsed().as_secs_f64(), machine::cpu_seconds() - cpu);
     let bytes = (count * RECORD) as f64;
-    let status = vdevs.status();
-    let top = &status.children[0];
-    let leaves = match layout {
-        Layout::Single => std::slice::from_ref(top),
-        Layout::Raidz2 => top.children.as_slice(),
-    };
     Ok(Figures {
-        megabytes_per_second: bytes / 1e6 / wall,
-        cpu_seconds_per_gib: cpu / bytes * (1 << 30) as f64,
-        stored_ratio: pipeline.counters().bytes_written.get() as f64 / bytes,
-        requests: leaves
-            .iter()
-            .map(|leaf| leaf.figures.write_operations)
-            .sum(),
+        rate: bytes / 1e6 / wall,
+        cpu: Some(cpu / bytes * (1 << 30) as f64),
+        cpu_all: None,
+        stored: Some(pipeline.counters().bytes_written.get() as f64 / bytes),
     })
+}
+
+/// Writes through the pipeline alone, in every layout.
+pub fn run(options: &Options) -> Result<Report> {
+    let mut report = Report::default();
+    let ceiling = machine::direct_write_rate(&options.directory.join("ceiling"), 512)?;
+    let disk = Figures {
+        rate: ceiling,
+        ..Figures::default()
+    };
+    report.add("", "disk, O_DIRECT", disk);
+    for layout in Layout::ALL {
+        for compression in ["off", "lz4", "zstd-3", "noise-off", "noise-zstd-3"] {
+            let figures = measure(options, layout, compression)?;
+            let case = format!("{} {compression}", layout.name());
+            report.add(&case, "pipeline", figures);
+        }
+    }
+    Ok(report)
 }

@@ -1,6 +1,7 @@
 //! The disk's own figure, and CPU time.
 
-use anyhow::Result;
+use super::report::Figures;
+use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -44,4 +45,82 @@ pub fn fill(path: &Path, mebibytes: usize) -> Result<()> {
     }
     file.sync_all()?;
     Ok(())
+}
+
+/// Readings of processor time, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// This process and, if there is one, the server.
+    pub processes: Option<f64>,
+    /// Everything on the machine, the kernel's threads too.
+    pub machine: f64,
+}
+
+impl Clocks {
+    /// The clocks now. Without a server only the machine's tell who did the work.
+    pub fn now(server: Option<u32>) -> Result<Self> {
+        let processes = match server {
+            Some(process) => Some(cpu_seconds() + cpu_seconds_of(process)?),
+            None => None,
+        };
+        let machine = machine_seconds()?;
+        Ok(Self { processes, machine })
+    }
+
+    /// What was spent since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        let processes = self.processes.zip(before.processes);
+        Self {
+            processes: processes.map(|(now, before)| now - before),
+            machine: self.machine - before.machine,
+        }
+    }
+
+    /// Figures of writing or reading `bytes` at a rate.
+    pub fn per_gib(&self, rate: f64, bytes: usize) -> Figures {
+        let per_gib = |seconds: f64| seconds / bytes as f64 * (1_u64 << 30) as f64;
+        Figures {
+            rate,
+            cpu: Some(per_gib(self.processes.unwrap_or(self.machine))),
+            cpu_all: Some(per_gib(self.machine)),
+            stored: None,
+        }
+    }
+
+    /// Figures of so many operations at a rate.
+    pub fn per_ten_thousand(&self, rate: f64, operations: u64) -> Figures {
+        let each = |seconds: f64| seconds / operations as f64 * 1e4;
+        Figures {
+            rate,
+            cpu: Some(each(self.processes.unwrap_or(self.machine))),
+            cpu_all: Some(each(self.machine)),
+            stored: None,
+        }
+    }
+}
+
+/// The kernel counts processor time for others in hundredths of a second.
+const TICKS: f64 = 100.0;
+
+/// CPU seconds that a process has used, in the kernel too.
+fn cpu_seconds_of(process: u32) -> Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name in brackets may hold anything, spaces too.
+    let (_, behind) = stat.rsplit_once(')').context("no name in /proc")?;
+    let field = |index: usize| behind.split_whitespace().nth(index).map(str::parse::<f64>);
+    let ticks = field(11).context("no utime")?? + field(12).context("no stime")??;
+    Ok(ticks / TICKS)
+}
+
+/// CPU seconds that all processors were not idle.
+fn machine_seconds() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().next().context("/proc/stat is empty")?;
+    let fields: Vec<f64> = line
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    // user nice system idle iowait irq softirq
+    let busy = [0, 1, 2, 5, 6].map(|index| fields.get(index).copied().unwrap_or(0.0));
+    Ok(busy.iter().sum::<f64>() / TICKS)
 }

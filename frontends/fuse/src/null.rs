@@ -2,11 +2,13 @@
 //!
 //! It answers everything without looking anything up, so a benchmark on it measures the kernel,
 //! the protocol and the worker threads alone. The root holds `data`, one huge file of zeros, and
-//! files named by decimal numbers below a chosen count.
+//! files named by decimal numbers below a chosen count. What is made, written or removed is
+//! accepted and forgotten.
 
 use crate::filesystem::{
-    Attr, Context, DeviceNumber, Entry, Errno, FileKind, FileSystem, FileSystemStatus, Handle,
-    Lifetime, Lookup, NodeId, SeekTarget, Timestamp,
+    Attr, AttrChanges, Context, DeviceNumber, Entry, Errno, Features, FileKind, FilePlace,
+    FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened, SeekTarget,
+    Timestamp,
 };
 use crate::payload::{DirectoryReply, Payload};
 
@@ -16,6 +18,9 @@ pub const DATA_SIZE: u64 = 1 << 40;
 const DATA: NodeId = NodeId(2);
 /// File N has the node id `FIRST_FILE + N`.
 const FIRST_FILE: u64 = 16;
+/// What is made gets a node id from here on, by the hash of its name.
+const MADE_FILES: u64 = 1 << 60;
+const MADE_DIRECTORIES: u64 = 1 << 61;
 
 /// The null server.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +36,8 @@ impl NullFileSystem {
         let (kind, mode, size) = match node {
             NodeId::ROOT => (FileKind::Directory, 0o755, self.files + 3),
             DATA => (FileKind::Regular, 0o444, DATA_SIZE),
+            NodeId(made) if made >= MADE_DIRECTORIES => (FileKind::Directory, 0o755, 0),
+            NodeId(made) if made >= MADE_FILES => (FileKind::Regular, 0o644, 0),
             NodeId(file) if file >= FIRST_FILE && file - FIRST_FILE < self.files => {
                 (FileKind::Regular, 0o444, 4096)
             }
@@ -75,7 +82,62 @@ impl NullFileSystem {
     }
 }
 
+/// A number for a name, below 2^60.
+fn hash_of(name: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+    name.iter().fold(0xCBF2_9CE4_8422_2325, step) >> 4
+}
+
 impl FileSystem for NullFileSystem {
+    fn features(&self) -> Features {
+        Features {
+            writable: true,
+            ..Features::default()
+        }
+    }
+
+    fn open(&self, _: &Context<'_>, _: NodeId, _: u32) -> Result<Opened, Errno> {
+        Ok(Opened::default())
+    }
+
+    fn create(
+        &self,
+        _: &Context<'_>,
+        _: NodeId,
+        name: &[u8],
+        _: NewMode,
+        _: u32,
+    ) -> Result<(Entry, Opened), Errno> {
+        let entry = self.entry(NodeId(MADE_FILES + hash_of(name)))?;
+        Ok((entry, Opened::default()))
+    }
+
+    fn mkdir(&self, _: &Context<'_>, _: NodeId, name: &[u8], _: NewMode) -> Result<Entry, Errno> {
+        self.entry(NodeId(MADE_DIRECTORIES + hash_of(name)))
+    }
+
+    fn write(&self, _: &Context<'_>, _: FilePlace, _: &[u8], _: bool) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn setattr(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Option<Handle>,
+        _: &AttrChanges,
+    ) -> Result<(Attr, Lifetime), Errno> {
+        Ok((self.attr(node)?, self.lifetime))
+    }
+
+    fn unlink(&self, _: &Context<'_>, _: NodeId, _: &[u8]) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn rmdir(&self, _: &Context<'_>, _: NodeId, _: &[u8]) -> Result<(), Errno> {
+        Ok(())
+    }
+
     fn lookup(&self, _: &Context<'_>, _: NodeId, name: &[u8]) -> Result<Lookup, Errno> {
         if name == b"data" {
             return Ok(Lookup::Found(self.entry(DATA)?));

@@ -66,6 +66,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         enter_namespace()?;
     }
     let mut options = MountOptions::new("null");
+    options.read_only = false;
     if let Some(device) = arguments.device {
         options.device = device;
     }
