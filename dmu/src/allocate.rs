@@ -202,13 +202,13 @@ impl ObjectSet {
         self.note_dirty(tx, None)
     }
 
-    /// Replaces the intent log's header.
+    /// Replaces the intent log's header with the transaction's group: no other group writes it.
     pub fn set_intent_log_header(
         self: &Arc<Self>,
         tx: &Transaction,
         header: [u8; INTENT_LOG_HEADER_SIZE],
     ) -> Result<(), DmuError> {
-        lock(&self.live_or_refuse()?.header).intent_log_header = Some(header);
+        lock(&self.live_or_refuse()?.header).set_intent_log_header(tx.txg(), header);
         self.note_dirty(tx, None)
     }
 

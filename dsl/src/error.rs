@@ -4,6 +4,7 @@ use crate::key_material::KeyMaterialError;
 use crate::name::{DatasetName, NameError};
 use cenote_base::{ObjectId, ObjsetId};
 use cenote_dmu::DmuError;
+use cenote_intent_log::IntentLogError;
 use cenote_ondisk::DecodeError;
 
 /// A request about datasets cannot be fulfilled; every variant names the dataset or object.
@@ -129,12 +130,9 @@ pub enum DslError {
         /// The dataset.
         name: DatasetName,
     },
-    /// The dataset has an intent log, which only its replay frees.
-    #[error("'{name}' has an intent log; mounted once by OpenZFS, it can be destroyed")]
-    HasIntentLog {
-        /// The dataset.
-        name: DatasetName,
-    },
+    /// A dataset's intent log cannot be read.
+    #[error(transparent)]
+    IntentLog(#[from] IntentLogError),
     /// The dataset is in use.
     #[error("'{name}': dataset is busy")]
     Busy {

@@ -73,34 +73,51 @@ impl ChainBlock {
         Ok(Records::new(&self.bytes[self.records.clone()]))
     }
 
-    /// The pointers to blocks of data that records hold: of indirect writes, and of clones.
-    /// They are in clear, so that a claim needs no key.
-    ///
-    /// A claim marks the first kind allocated, unless it was born before the claim, and counts
-    /// one reference more to each of the second (format/2e 4).
-    pub fn data_pointers(&self) -> DataPointers {
-        let mut pointers = DataPointers::default();
+    /// The records' headers, each with the bytes of the record. Pointers in those are in clear,
+    /// so that a claim needs no key.
+    fn raw_records(&self) -> impl Iterator<Item = (RecordHeader, &[u8])> {
         let mut bytes = &self.bytes[self.records.clone()];
-        for header in self.headers() {
+        self.headers().map(move |header| {
             let length = usize::try_from(header.length).expect("within the block");
             let (record, rest) = bytes.split_at(length);
             bytes = rest;
-            let decode = |bytes: &[u8]| {
-                let pointer = BlockPointer::decode(bytes).expect("a pointer's bytes");
-                Some(pointer).filter(|pointer| !pointer.is_hole())
-            };
-            match header.record_type {
-                record_type::WRITE if length == WRITE_DATA => {
-                    pointers.writes.extend(decode(&record[WRITE_POINTER..]));
-                }
-                record_type::CLONE_RANGE if length >= CLONE_POINTERS => {
-                    let stored = record[CLONE_POINTERS..].chunks_exact(BLOCK_POINTER_SIZE);
-                    pointers.clones.extend(stored.filter_map(decode));
-                }
-                _ => {}
-            }
-        }
-        pointers
+            (header, record)
+        })
+    }
+
+    /// The numbers of the records in order, each with the block that a write was put in, if that
+    /// is beside the record.
+    pub fn indirect_writes(&self) -> impl Iterator<Item = (u64, Option<BlockPointer>)> {
+        self.raw_records().map(|(header, record)| {
+            let is_indirect =
+                header.record_type == record_type::WRITE && record.len() == WRITE_DATA;
+            let pointer = is_indirect.then(|| BlockPointer::decode(&record[WRITE_POINTER..]));
+            let pointer = pointer.and_then(Result::ok);
+            (
+                header.sequence,
+                pointer.filter(|pointer| !pointer.is_hole()),
+            )
+        })
+    }
+
+    /// The blocks that writes were put in: a claim marks them allocated, unless they were born
+    /// before it (format/2e 4).
+    pub fn written_blocks(&self) -> impl Iterator<Item = BlockPointer> {
+        self.indirect_writes().filter_map(|(_, pointer)| pointer)
+    }
+
+    /// The blocks of clone records of `txg_min` and later groups: those of earlier ones are in
+    /// the pool. The log holds a reference to each.
+    pub fn cloned_blocks(&self, txg_min: Txg) -> impl Iterator<Item = BlockPointer> {
+        let clones = self.raw_records().filter(move |(header, record)| {
+            header.record_type == record_type::CLONE_RANGE
+                && header.txg >= txg_min
+                && record.len() >= CLONE_POINTERS
+        });
+        let stored = clones
+            .flat_map(|(_, record)| record[CLONE_POINTERS..].chunks_exact(BLOCK_POINTER_SIZE));
+        let decoded = stored.map(BlockPointer::decode).filter_map(Result::ok);
+        decoded.filter(|pointer| !pointer.is_hole() && !pointer.is_embedded())
     }
 
     /// An error about a record of this block.
@@ -111,15 +128,6 @@ impl ChainBlock {
             source,
         }
     }
-}
-
-/// Blocks that the records of a log block point to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DataPointers {
-    /// Blocks that writes were put in.
-    pub writes: Vec<BlockPointer>,
-    /// Blocks that were cloned.
-    pub clones: Vec<BlockPointer>,
 }
 
 /// What is in clear of each record.

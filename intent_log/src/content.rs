@@ -260,14 +260,35 @@ fn zeros(length: usize) -> Option<Segment> {
     })
 }
 
+/// A block that a record points to belongs to no tree yet; its place is that of the object's
+/// first block.
+fn place_of(set: &Arc<ObjectSet>, object: ObjectId) -> Bookmark {
+    Bookmark::data(set.id(), object, BlockId(0))
+}
+
+/// The contents of a block that a record about `object` points to.
+///
+/// # Errors
+/// If the block cannot be read, or its key is not loaded.
+pub fn read_pointed(
+    set: &Arc<ObjectSet>,
+    object: ObjectId,
+    pointer: &BlockPointer,
+) -> Result<Block, DmuError> {
+    let context = ReadContext {
+        bookmark: place_of(set, object),
+        keys: set.keys().map(AsRef::as_ref),
+    };
+    Ok(set.cache().read(pointer, context)?)
+}
+
 fn read_piece(
     below: Below<'_>,
     source: &Source,
     start: u64,
     length: usize,
 ) -> Result<Segment, DmuError> {
-    // The block belongs to no tree yet; its place is that of the object's first block.
-    let bookmark = Bookmark::data(below.set.id(), below.id, BlockId(0));
+    let bookmark = place_of(below.set, below.id);
     let block = match source {
         Source::Zeros => {
             return Ok(Segment {
@@ -277,13 +298,7 @@ fn read_piece(
             });
         }
         Source::Bytes(bytes) => Block::clone(bytes),
-        Source::Pointer(pointer) => {
-            let context = ReadContext {
-                bookmark,
-                keys: below.set.keys().map(AsRef::as_ref),
-            };
-            below.set.cache().read(pointer, context)?
-        }
+        Source::Pointer(pointer) => read_pointed(below.set, below.id, pointer)?,
     };
     let start = usize::try_from(start).unwrap_or(usize::MAX);
     if start

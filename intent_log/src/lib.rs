@@ -12,7 +12,7 @@
 //! are right, and, in an encrypted dataset, that is authentic. Walking takes one block of memory
 //! and ends on any input, since the number of a block is part of what its checksum covers.
 //!
-//! Deliberately absent so far: claiming and writing.
+//! Deliberately absent so far: writing. Claiming is `pool`'s part, for it allocates.
 
 #![forbid(unsafe_code)]
 
@@ -20,9 +20,13 @@ mod chain;
 mod content;
 mod error;
 mod log;
+mod owned;
 
 pub use cenote_ondisk::intent_log::IntentLogHeader;
-pub use chain::{Chain, ChainBlock, DataPointers, RecordHeader, RecordHeaders};
-pub use content::{ApplyError, Below, Content, ReplayMemory, Source, stored_data, stored_hole};
+pub use chain::{Chain, ChainBlock, RecordHeader, RecordHeaders};
+pub use content::{
+    ApplyError, Below, Content, ReplayMemory, Source, read_pointed, stored_data, stored_hole,
+};
 pub use error::IntentLogError;
 pub use log::{IntentLog, LogSummary, ReplayWindow};
+pub use owned::OwnedBlocks;

@@ -5,13 +5,13 @@
 
 use crate::allocation;
 use crate::candidate::PoolCandidate;
-use crate::claim::claim_logs;
+use crate::claim::{claim_logs, discard_logs};
 use crate::error::ImportError;
 use crate::mos::directory_words;
 use crate::options::ImportOptions;
 use crate::pool::Pool;
 use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, log_event};
-use cenote_base::{Guid, Txg};
+use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::Device;
 use cenote_dmu::{ObjectSet, TxgGate};
 use cenote_dsl::write::{SyncContext, SyncTask};
@@ -132,9 +132,12 @@ impl Pool {
         let logs = allocation::logs(&committed)?;
         let last = first_txg(candidate, uberblock.txg);
         let gate = TxgGate::new(last, options.throttle);
-        if last == uberblock.txg {
-            claim_logs(&self, &space, &gate, last)?;
-        }
+        // Where the logs are not those of the state that was opened, or not to be had.
+        let discards = last > uberblock.txg || self.lacks_logs();
+        let log_headers = match discards {
+            true => discard_logs(&self, uberblock.txg)?,
+            false => claim_logs(&self, &space, last)?,
+        };
         let checkpoint = directory_words(self.mos(), "com.delphix:zpool_checkpoint")?;
         let mut config = self.config().clone();
         config.state = PoolState::Active;
@@ -170,8 +173,27 @@ impl Pool {
             .queue(noted)
             .map_err(|error| refusal(error.to_string()))?;
         syncer.start().map_err(ImportError::Thread)?;
+        if !log_headers.is_empty() {
+            // The headers go with the first group, as the claimed space does.
+            if let Err(error) = syncer.run_task(log_headers) {
+                // What is to be said is said already.
+                let _ = syncer.stop();
+                return Err(refusal(error.to_string()));
+            }
+        }
         self.set_syncer(syncer);
+        self.resume_treatments();
         Ok(self)
+    }
+
+    /// Whether a log device is missing, with which an import goes on if it is told to.
+    fn lacks_logs(&self) -> bool {
+        let tops = self.vdev_tree().children.iter();
+        let mut ids = tops.enumerate().filter(|(_, top)| top.is_log);
+        ids.any(|(id, _)| {
+            let state = self.vdevs().top_state(VdevId(id as u64));
+            !state.is_some_and(|(state, _)| state.is_readable())
+        })
     }
 }
 

@@ -291,6 +291,11 @@ impl Pool {
     }
 
     /// The txg that the pool was opened at, or the last that was written since.
+    /// The state that was opened, whatever was written since.
+    pub fn opened_uberblock(&self) -> &Uberblock {
+        &self.uberblock
+    }
+
     pub fn txg(&self) -> Txg {
         self.uberblock().txg
     }

@@ -114,6 +114,11 @@ impl FuidTable {
         self.domains.entry(index).or_insert(domain);
     }
 
+    /// Whether the table has a domain of this index.
+    pub fn has(&self, index: u32) -> bool {
+        self.domains.contains_key(&index)
+    }
+
     /// The form to show of `fuid`. An unknown domain shows as its index.
     pub fn owner(&self, fuid: Fuid) -> Owner {
         let relative_id = fuid.relative_id();

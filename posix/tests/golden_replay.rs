@@ -211,12 +211,15 @@ fn blocks_that_records_point_to_are_found_without_keys() {
     // The large writes of this dataset, with logbias=throughput, went to blocks of the pool.
     let log = IntentLog::open(&pool.object_set("gold_dirtyzil/log2")).expect("readable");
     let blocks = log.expect("is there").chain();
-    let pointers = blocks.flat_map(|block| block.expect("valid").data_pointers().writes);
+    let pointers = blocks.flat_map(|block| {
+        let block = block.expect("valid");
+        block.written_blocks().collect::<Vec<_>>()
+    });
     let bytes: u64 = pointers.map(|pointer| pointer.logical_size()).sum();
     assert!(bytes >= 150_000, "{bytes} bytes");
     let log = IntentLog::open(&pool.object_set("gold_dirtyzil/enc")).expect("readable");
     for block in log.expect("is there").chain() {
-        for pointer in block.expect("valid").data_pointers().writes {
+        for pointer in block.expect("valid").written_blocks() {
             assert!(pointer.check().is_ok() && pointer.uses_crypt());
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! A volume is an object set with two objects: number 1 holds the data in blocks of one size,
 //! number 2 says how large the volume is. Missing blocks read as zeros. What an intent log holds
-//! after a crash is replayed in memory by [`Volume::open_replayed`].
+//! after a crash is replayed in memory by [`Volume::open_replayed`], or for good by
+//! [`Volume::replay_log`] in a pool that is written to.
 //!
 //! Deliberately absent: serving it to a kernel or over a network, which is the frontends'.
 
@@ -10,6 +11,7 @@
 
 mod error;
 mod format;
+mod replay;
 mod volume;
 
 pub use cenote_dmu::Segment;

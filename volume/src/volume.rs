@@ -11,7 +11,7 @@ use cenote_ondisk::objset::ObjsetKind;
 use std::sync::Arc;
 
 /// The object with the data.
-const DATA: ObjectId = ObjectId(1);
+pub(crate) const DATA: ObjectId = ObjectId(1);
 /// The ZAP with the size.
 const PROPERTIES: ObjectId = ObjectId(2);
 

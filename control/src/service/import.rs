@@ -47,6 +47,8 @@ impl Engine {
                     rewound = rewound.or(outcome.rewound);
                     found.extend(outcome.diagnoses);
                     if let Some(imported) = outcome.imported {
+                        imported.intent_logs();
+                        failures.extend(imported.replay_volumes());
                         failures.extend(self.mount_after_import(&imported, options));
                         cut_short.extend(imported.logs_cut_short());
                         pools.push(imported.name().to_owned());

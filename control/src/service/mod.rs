@@ -28,6 +28,7 @@ mod mounts;
 mod opened;
 mod pool_properties;
 mod registry;
+mod replays;
 mod secrets;
 #[cfg(test)]
 mod share_tests;

@@ -5,7 +5,7 @@ use cenote_dsl::{Dataset, DatasetName, DatasetType, Dsl, NameKind};
 use cenote_intent_log::IntentLog;
 use cenote_pool::Pool;
 use cenote_posix::{FileSystem, ReplayOptions, ReplayReport, Timestamp};
-use cenote_volume::Volume;
+use cenote_volume::{Volume, VolumeReplay};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -39,17 +39,29 @@ pub(super) struct Imported {
     intent_logs: OnceLock<Vec<IntentLogReport>>,
     /// How the replay of each dataset's log went when it was opened last.
     replays: Mutex<BTreeMap<String, Replayed>>,
+    /// Held while a log is replayed for good.
+    replaying: Mutex<()>,
 }
 
 /// What a replay did: records applied, and where and why it stopped early.
-#[derive(Clone, Debug)]
-struct Replayed {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Replayed {
     applied: u64,
     stopped: Option<String>,
 }
 
 impl From<ReplayReport> for Replayed {
     fn from(report: ReplayReport) -> Self {
+        let stopped = report.stopped;
+        Self {
+            applied: report.applied,
+            stopped: stopped.map(|(record, error)| format!("record {record}: {error}")),
+        }
+    }
+}
+
+impl From<VolumeReplay> for Replayed {
+    fn from(report: VolumeReplay) -> Self {
         let stopped = report.stopped;
         Self {
             applied: report.applied,
@@ -72,6 +84,7 @@ impl Imported {
             heads: OpenHeads::default(),
             intent_logs: OnceLock::new(),
             replays: Mutex::default(),
+            replaying: Mutex::default(),
         }
     }
 
@@ -90,6 +103,7 @@ impl Imported {
 
     /// The files of a dataset, after its log's replay if that was asked for.
     pub fn files(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
+        self.replay(dataset)?;
         if self.can_change(dataset)? {
             return self.heads.open(self, dataset);
         }
@@ -103,7 +117,7 @@ impl Imported {
                 synced_at: Timestamp::from_stored((seconds, 0)),
             };
             FileSystem::open_replayed(set, options).map(|(files, report)| {
-                self.replay_results().insert(name.to_owned(), report.into());
+                self.note_replay(name, report.into());
                 files
             })
         } else {
@@ -113,12 +127,24 @@ impl Imported {
         Ok(Arc::new(files))
     }
 
+    /// Held by whoever replays a log for good.
+    pub(super) fn replaying(&self) -> MutexGuard<'_, ()> {
+        self.replaying
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers how the replay of a dataset's log went.
+    pub(super) fn note_replay(&self, dataset: &str, replayed: Replayed) {
+        self.replay_results().insert(dataset.to_owned(), replayed);
+    }
+
     fn replay_results(&self) -> MutexGuard<'_, BTreeMap<String, Replayed>> {
         self.replays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a crash left in the datasets' intent logs, which are looked at once, and how the
-    /// replays went so far.
+    /// replays went so far. Logs that were replayed for good are told of only if that stopped.
     pub fn intent_logs(&self) -> Vec<IntentLogReport> {
         let found = self.intent_logs.get_or_init(|| {
             let mut reports = Vec::new();
@@ -134,12 +160,28 @@ impl Imported {
             }
             report
         });
-        with_result.collect()
+        let is_told = |report: &IntentLogReport| {
+            !self.pool.is_writable() || report.stopped.is_some() || self.still_waits(report)
+        };
+        with_result.filter(is_told).collect()
+    }
+
+    /// Whether the log is still there.
+    fn still_waits(&self, report: &IntentLogReport) -> bool {
+        let name = DatasetName::parse(&report.dataset).ok();
+        let dataset = name.and_then(|name| self.dsl().dataset(&name).ok());
+        report.applied.is_none()
+            && dataset.is_some_and(|dataset| self.intent_log(&dataset).is_some())
     }
 
     /// The logs of which the replay stops early; those of datasets that nobody opened yet are
     /// replayed to find out. Datasets without their keys are left out.
     pub fn logs_cut_short(&self) -> Vec<IntentLogReport> {
+        if self.pool.is_writable() {
+            let mut logs = self.intent_logs();
+            logs.retain(|log| log.stopped.is_some());
+            return logs;
+        }
         if !self.replays() {
             return Vec::new();
         }
@@ -162,13 +204,7 @@ impl Imported {
     fn replay_volume(&self, dataset: &Dataset) -> Option<()> {
         let set = dataset.object_set().ok()?;
         let (_, report) = Volume::open_replayed(set, self.pool.txg()).ok()?;
-        let stopped = report.stopped;
-        let result = Replayed {
-            applied: report.applied,
-            stopped: stopped.map(|(record, error)| format!("record {record}: {error}")),
-        };
-        let name = dataset.name().as_str().to_owned();
-        self.replay_results().insert(name, result);
+        self.note_replay(dataset.name().as_str(), report.into());
         Some(())
     }
 

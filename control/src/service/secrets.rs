@@ -19,10 +19,14 @@ impl Engine {
         key: &Secret,
         dry_run: bool,
     ) -> Result<Response, ControlError> {
-        let (_, found) = self.registry.dataset(&parse_name(dataset)?)?;
+        let (imported, found) = self.registry.dataset(&parse_name(dataset)?)?;
         let dsl = found.dsl();
         dsl.load_key(found.directory(), key.expose(), dry_run)?;
-        Ok(Response::Done)
+        // The key is there, whatever becomes of the volumes that waited for it.
+        match imported.replay_volumes().into_iter().next() {
+            Some((_, error)) if !dry_run => Err(error),
+            _ => Ok(Response::Done),
+        }
     }
 
     pub(super) fn unload_key(&self, dataset: &str) -> Result<Response, ControlError> {

@@ -60,7 +60,23 @@ pub(crate) struct LiveSet {
 #[derive(Debug, Default)]
 pub(crate) struct HeaderChange {
     pub(crate) flags: Option<u64>,
-    pub(crate) intent_log_header: Option<[u8; 192]>,
+    /// With the group that it is of: a replay notes in each how far it has come.
+    pub(crate) intent_log_headers: Vec<(Txg, [u8; 192])>,
+}
+
+impl HeaderChange {
+    /// Puts a header in the place of an earlier one of the same group.
+    pub(crate) fn set_intent_log_header(&mut self, txg: Txg, header: [u8; 192]) {
+        self.intent_log_headers.retain(|(of, _)| *of != txg);
+        self.intent_log_headers.push((txg, header));
+    }
+
+    /// The header that is to be written with `txg`.
+    pub(crate) fn take_intent_log_header(&mut self, txg: Txg) -> Option<[u8; 192]> {
+        let headers = &mut self.intent_log_headers;
+        let place = headers.iter().position(|(of, _)| *of == txg)?;
+        Some(headers.swap_remove(place).1)
+    }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

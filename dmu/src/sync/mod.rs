@@ -118,7 +118,7 @@ impl Writer<'_> {
         if let Some(flags) = change.flags.take() {
             header.flags = flags;
         }
-        if let Some(log) = change.intent_log_header.take() {
+        if let Some(log) = change.take_intent_log_header(self.txg) {
             header.intent_log_header = log;
         }
     }

@@ -16,7 +16,6 @@ use cenote_base::ObjectId;
 use cenote_dmu::NewObject;
 use cenote_ondisk::bptree::{BptreeEntry, BptreeHeader, ENTRY_SIZE};
 use cenote_ondisk::crypto_key::entries;
-use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::{ObjectType, features};
 
 const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
@@ -49,9 +48,6 @@ impl SyncTask for DestroyDataset {
         if !head.snapshots()?.is_empty() {
             return Err(DslError::HasSnapshots { name: name() });
         }
-        if has_intent_log(&head)? {
-            return Err(DslError::HasIntentLog { name: name() });
-        }
         if context.dsl.features().get(ASYNC_DESTROY).is_none() {
             let feature = features::by_guid(ASYNC_DESTROY).map_or(ASYNC_DESTROY, |f| f.name);
             let feature = feature.to_owned();
@@ -69,17 +65,6 @@ impl SyncTask for DestroyDataset {
     }
 }
 
-/// Whether a head's object set leads to blocks of an intent log, which the queue would not free.
-fn has_intent_log(head: &Dataset) -> Result<bool, DslError> {
-    if head.phys().block_pointer.is_hole() {
-        return Ok(false);
-    }
-    let set = head.object_set()?;
-    let header = IntentLogHeader::decode(&set.header().intent_log_header);
-    let header = header.map_err(|source| DslError::decode(head.id(), source))?;
-    Ok(!header.log.is_hole())
-}
-
 impl SyncContext<'_> {
     fn destroy_head(&self, head: &Dataset) -> Result<(), DslError> {
         let directory = head.directory().id();
@@ -90,6 +75,8 @@ impl SyncContext<'_> {
         self.use_space(directory, Part::Refreservation, returned)?;
         self.forget_dataset_features(head)?;
         self.destroy_deadlist(phys.deadlist)?;
+        // The queue frees what the object set's tree leads to, and the log is beside it.
+        self.free_log_of(head)?;
         self.queue_for_freeing(head)?;
         if let Some(origin) = phys.previous_snapshot {
             self.unlink_clone(origin, head.id())?;

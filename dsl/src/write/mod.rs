@@ -19,6 +19,7 @@ mod freeing;
 mod head;
 mod heads;
 mod limits;
+mod log;
 mod metadata;
 mod new_pool;
 mod policy;

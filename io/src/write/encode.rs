@@ -202,7 +202,10 @@ impl Encoder {
             is_dedup: self.wants_dedup(request),
         };
         let mut pointer = pointer::stored(&properties, self.txg, request.fill);
-        if policy.encrypt {
+        // Without keys only what no MAC covers of an object set can have changed, the header of
+        // its intent log: it keeps the MACs that it has (format/2d 8).
+        let keeps_macs = request.keys.is_none() && request.object_type == ObjectType::OBJSET;
+        if policy.encrypt && !keeps_macs {
             let keys = request.keys.as_deref();
             let keys = keys.ok_or(IoError::KeyNotLoaded { bookmark })?;
             let random = || self.state.random();

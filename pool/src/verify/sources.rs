@@ -153,7 +153,8 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
         let Ok(Some(log)) = IntentLog::open(&set) else {
             continue;
         };
-        // Blocks of later txgs are not in the space maps before the log is claimed.
+        // Blocks of later txgs are not in the space maps before the log is claimed, as those of
+        // all logs are when a pool is opened for writing.
         let mut chain = log.chain();
         let mut pointers = Vec::new();
         for block in chain.by_ref().map_while(Result::ok) {
@@ -161,13 +162,15 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
             // What claimed records point to is allocated until the log is replayed.
             if log.is_claimed() {
                 let claimed = log.header().claim_txg;
-                let writes = block.data_pointers().writes.into_iter();
+                let writes = block.written_blocks();
                 pointers.extend(writes.filter(|pointer| pointer.logical_birth() >= claimed));
             }
         }
         // The block after the last written one is allocated, too.
         pointers.push(*chain.end());
-        for pointer in pointers.iter().filter(|p| p.physical_birth() <= pool.txg()) {
+        let all_count = log.is_claimed() || pool.is_writable();
+        let counts = |pointer: &&BlockPointer| all_count || pointer.physical_birth() <= pool.txg();
+        for pointer in pointers.iter().filter(counts) {
             claim_loose(claims, pointer);
         }
     }

@@ -87,7 +87,8 @@ impl World {
         Arc::new(Self::of(vec![vec![0; size]; count]))
     }
 
-    fn of(images: Vec<Vec<u8>>) -> Self {
+    /// Disks with these contents.
+    pub fn of(images: Vec<Vec<u8>>) -> Self {
         let log = Arc::new(Mutex::new(None));
         let disk = |(number, bytes)| {
             Arc::new(Disk {

@@ -6,6 +6,7 @@ use crate::acl::StoredAcl;
 use crate::attributes::{Attributes, FLAG_PROJECT_ID};
 use crate::error::PosixError;
 use crate::fuid::Fuid;
+use crate::time::Timestamp;
 use cenote_base::ObjectId;
 use cenote_ondisk::acl::{self, Ace, FLAG_INHERIT_ONLY, TYPE_ALLOW, TYPE_DENY, Who};
 use cenote_ondisk::intent_log::record::{AclBody, ExtendedAttributes, SetAttributes};
@@ -52,13 +53,13 @@ const MASK_LINUX: u64 = 1 | 64 | 1 << 31;
 const MASK_OTHERS: u64 = 0x80 | 0x100 | 0x200 | 0x400 | 0x1_0000;
 
 /// Whether Linux wrote a setattr record.
-fn is_of_linux(mask: u64) -> bool {
+pub(crate) fn is_of_linux(mask: u64) -> bool {
     mask & MASK_LINUX != 0 || mask & MASK_OTHERS == 0
 }
 
 /// The three bits of `mode` that each class of users has, by the list (format/3b 8): the first
 /// entry that speaks of a bit decides it.
-fn access_of(aces: &[Ace], attributes: &Attributes) -> u64 {
+pub(crate) fn access_of(aces: &[Ace], attributes: &Attributes) -> u64 {
     let mut seen = 0;
     let mut mode = 0;
     for ace in aces.iter().filter(|ace| ace.flags & FLAG_INHERIT_ONLY == 0) {
@@ -81,6 +82,40 @@ fn access_of(aces: &[Ace], attributes: &Attributes) -> u64 {
         seen |= bits;
     }
     mode & ACCESS_BITS
+}
+
+/// A znode's flags after an extended attribute block.
+pub(crate) fn flags_after(flags: u64, extended: &ExtendedAttributes) -> u64 {
+    let mut flags = flags;
+    let mut set_flag = |flag: u64, value: bool| match value {
+        true => flags |= flag,
+        false => flags &= !flag,
+    };
+    for (bit, flag) in FLAG_TABLE {
+        if extended.requested & bit != 0 {
+            set_flag(flag, extended.values & u64::from(bit) != 0);
+        }
+    }
+    if extended.requested & REQUEST_OPAQUE != 0 {
+        set_flag(FLAG_OPAQUE, extended.values & VALUE_OPAQUE != 0);
+    }
+    if extended.requested & REQUEST_PROJECT != 0 {
+        set_flag(FLAG_PROJECT_ID, true);
+    }
+    flags
+}
+
+/// The creation time that an extended attribute block sets.
+pub(crate) fn created_by(extended: &ExtendedAttributes) -> Option<Timestamp> {
+    let is_set = extended.requested & REQUEST_CREATION_TIME != 0;
+    is_set.then(|| time_of(extended.crtime))
+}
+
+/// The project that an extended attribute block sets.
+pub(crate) fn project_of(extended: &ExtendedAttributes) -> Option<u64> {
+    let is_set = extended.requested & REQUEST_PROJECT != 0;
+    let project = wire::u64_le(&extended.scanstamp, 0, "project id");
+    is_set.then(|| project.expect("the stamp has 32 bytes"))
 }
 
 impl Replay<'_> {
@@ -144,25 +179,12 @@ impl Replay<'_> {
         extended: &ExtendedAttributes,
     ) -> Result<(), PosixError> {
         let attributes = &mut self.node(object)?.attributes;
-        let mut set_flag = |flag: u64, value: bool| match value {
-            true => attributes.flags |= flag,
-            false => attributes.flags &= !flag,
-        };
-        for (bit, flag) in FLAG_TABLE {
-            if extended.requested & bit != 0 {
-                set_flag(flag, extended.values & u64::from(bit) != 0);
-            }
+        attributes.flags = flags_after(attributes.flags, extended);
+        if let Some(created) = created_by(extended) {
+            attributes.created = created;
         }
-        if extended.requested & REQUEST_OPAQUE != 0 {
-            set_flag(FLAG_OPAQUE, extended.values & VALUE_OPAQUE != 0);
-        }
-        if extended.requested & REQUEST_CREATION_TIME != 0 {
-            attributes.created = time_of(extended.crtime);
-        }
-        if extended.requested & REQUEST_PROJECT != 0 {
-            let project = wire::u64_le(&extended.scanstamp, 0, "project id");
-            attributes.project = project.expect("the stamp has 32 bytes");
-            attributes.flags |= FLAG_PROJECT_ID;
+        if let Some(project) = project_of(extended) {
+            attributes.project = project;
         }
         Ok(())
     }

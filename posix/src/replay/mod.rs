@@ -11,8 +11,8 @@
 //! its kind may be logged out of order and its object is gone, which is normal.
 
 mod apply;
-mod attributes;
-mod names;
+pub(crate) mod attributes;
+pub(crate) mod names;
 mod state;
 #[cfg(test)]
 mod tests;

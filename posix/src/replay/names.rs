@@ -15,7 +15,7 @@ use cenote_ondisk::intent_log::record::{Create, Record, RecordBody, Whiteout, re
 const XATTR_DIRECTORY_MODE: u64 = 0o041_777;
 
 /// From the two words of a record.
-pub(super) fn time_of(words: (u64, u64)) -> Timestamp {
+pub(crate) fn time_of(words: (u64, u64)) -> Timestamp {
     Timestamp::from_stored((words.0.cast_signed(), words.1.cast_signed()))
 }
 

@@ -16,6 +16,7 @@ use cenote_dmu::{NewObject, Object, Transaction, Zap};
 use cenote_ondisk::objset::FLAG_PROJECT_QUOTA_COMPLETE;
 use cenote_ondisk::system_attributes::Attribute;
 use cenote_ondisk::{NvList, NvValue, ObjectType};
+use cenote_ondisk::dnode::DNODE_SLOTS_MAX;
 use std::sync::Arc;
 
 /// The list only repeats the mode.
@@ -287,20 +288,25 @@ impl FileSystem {
         placed: &Placed,
     ) -> Result<Object, PosixError> {
         let attributes = self.new_attributes(tx, parent, links, new, placed)?;
-        self.allocate(tx, new.kind, &attributes)
+        self.allocate(tx, new.kind, &attributes, None)
     }
 
-    /// Allocates an object for a file with these attributes.
+    /// Allocates an object for a file with these attributes; `place` names its number and the
+    /// slots of its dnode, if they are given.
     pub(super) fn allocate(
         &self,
         tx: &Transaction,
         kind: FileKind,
         attributes: &Changes,
+        place: Option<(ObjectId, usize)>,
     ) -> Result<Object, PosixError> {
         if self.tables().is_none() {
             return Err(PosixError::NotSupported);
         }
-        let slots = self.write_settings()?.dnode_slots;
+        let slots = match place {
+            Some((_, slots)) => slots.clamp(1, DNODE_SLOTS_MAX),
+            None => self.write_settings()?.dnode_slots,
+        };
         let (bonus, spill) = self.new_buffers(tx, attributes, slots)?;
         let is_directory = kind == FileKind::Directory;
         let object_type = match is_directory {
@@ -310,7 +316,10 @@ impl FileSystem {
         let mut new = NewObject::new(object_type, BLOCK_SIZE_MIN)
             .with_bonus(ObjectType::SYSTEM_ATTRIBUTES, bonus);
         new.slots = slots;
-        let object = self.set().allocate(tx, new)?;
+        let object = match place {
+            Some((id, _)) => self.set().allocate_at(tx, id, new)?,
+            None => self.set().allocate(tx, new)?,
+        };
         if spill.is_some() {
             object.set_spill(tx, spill)?;
         }

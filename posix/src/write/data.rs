@@ -148,7 +148,7 @@ impl FileSystem {
     }
 
     /// Enlarges the only block of a file that is to reach to `end`.
-    fn grow_block(
+    pub(super) fn grow_block(
         &self,
         tx: &Transaction,
         object: &Object,
@@ -186,12 +186,24 @@ impl FileSystem {
             true => writer.begin(cost)?,
             false => writer.begin_freeing(cost)?,
         };
-        let object = self.newest(id)?;
-        let mut changes = modified(writer, attributes).word(Attribute::Size, size);
+        self.resize(&tx, &file, size)
+    }
+
+    /// Sets the size of a file, whose lock is held.
+    pub(super) fn resize(
+        &self,
+        tx: &Transaction,
+        file: &Znode,
+        size: u64,
+    ) -> Result<(), PosixError> {
+        let attributes = file.attributes();
+        let object = self.newest(file.id())?;
+        let changes = modified(self.require_writer()?, attributes);
+        let mut changes = changes.word(Attribute::Size, size);
         if size > attributes.size {
-            self.grow_block(&tx, &object, attributes.size, size)?;
+            self.grow_block(tx, &object, attributes.size, size)?;
         } else if size < attributes.size {
-            object.free_range(&tx, size, u64::MAX)?;
+            object.free_range(tx, size, u64::MAX)?;
         }
         if size == 0 {
             let flags = (attributes.flags | FLAGS_MODIFIED) & !FLAG_SPARSE;
@@ -241,12 +253,16 @@ impl FileSystem {
             self.grow_block(&tx, &object, attributes.size, end)?;
             changes = changes.word(Attribute::Size, end);
         }
-        self.change(&tx, id, &changes)
+        self.change(tx, file.id(), &changes)
     }
 }
 
 /// Clears from `offset` to the end of the object's last block.
-fn free_to_end(tx: &Transaction, object: &Object, offset: u64) -> Result<(), PosixError> {
+pub(super) fn free_to_end(
+    tx: &Transaction,
+    object: &Object,
+    offset: u64,
+) -> Result<(), PosixError> {
     let dnode = object.dnode();
     let blocks = dnode.block_id_max.0.saturating_add(1);
     let end = blocks.saturating_mul(dnode.data_block_size);
@@ -254,7 +270,7 @@ fn free_to_end(tx: &Transaction, object: &Object, offset: u64) -> Result<(), Pos
 }
 
 /// The changes that every change of contents makes.
-fn modified(writer: &Writer, attributes: &Attributes) -> Changes {
+pub(super) fn modified(writer: &Writer, attributes: &Attributes) -> Changes {
     let now = writer.now();
     let changes = Changes::new()
         .time(Attribute::Mtime, now)

@@ -22,6 +22,7 @@ mod quota;
 mod rename;
 mod store;
 mod xattr;
+mod replay;
 
 pub use attributes::SetAttributes;
 pub use create::NewFile;

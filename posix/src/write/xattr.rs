@@ -256,7 +256,7 @@ impl FileSystem {
 }
 
 /// Stores a list; an empty one is not stored at all.
-fn with_list(changes: Changes, list: &NvList) -> Changes {
+pub(super) fn with_list(changes: Changes, list: &NvList) -> Changes {
     match list.is_empty() {
         true => changes.absent(Attribute::Dxattr),
         false => changes.bytes(Attribute::Dxattr, list.encode_xdr()),

@@ -71,6 +71,11 @@ impl OpenHeads {
             return Ok(());
         }
         imported.pool.sync()?;
+    /// Whether a head is open.
+    pub fn is_open(&self, id: ObjectId) -> bool {
+        self.lock().contains_key(&id)
+    }
+
         imported.dsl().close_head(id);
         Ok(())
     }
@@ -95,15 +100,11 @@ impl OpenHeads {
 
 impl Imported {
     /// Whether a dataset's files can be changed.
-    ///
-    /// Not those of one whose intent log holds what a crash left: changes would come before what
-    /// the log has to say, and the log, once outdated, could never be replayed.
     pub(in crate::service) fn can_change(&self, dataset: &Dataset) -> Result<bool, ControlError> {
         if !self.pool.is_writable() || dataset.is_snapshot() {
             return Ok(false);
         }
-        let is_read_only = dataset.stored_number(Property::ReadOnly)? != 0;
-        Ok(!is_read_only && self.intent_log(dataset).is_none())
+        Ok(dataset.stored_number(Property::ReadOnly)? == 0)
     }
 
     /// Lets open file systems go by the properties as they are now.
@@ -143,7 +144,7 @@ impl Imported {
 }
 
 /// The properties that writing goes by.
-fn settings_of(dataset: &Dataset) -> Result<WriteSettings, ControlError> {
+pub(in crate::service) fn settings_of(dataset: &Dataset) -> Result<WriteSettings, ControlError> {
     let number = |property| dataset.stored_number(property);
     let slots = match number(Property::DnodeSize)? {
         0 => 1,
@@ -167,6 +168,11 @@ fn settings_of(dataset: &Dataset) -> Result<WriteSettings, ControlError> {
 /// What was known of a dataset's room, and what was written since.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
+        access_times: match (number(Property::Atime)?, number(Property::Relatime)?) {
+            (0, _) => AccessTimes::Off,
+            (_, 0) => AccessTimes::Strict,
+            _ => AccessTimes::Relative,
+        },
     at: Duration,
     left: u64,
     written: u64,

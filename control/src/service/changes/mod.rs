@@ -12,7 +12,7 @@ mod pools;
 mod properties;
 mod replication;
 
-pub(super) use files::OpenHeads;
+pub(super) use files::{OpenHeads, settings_of};
 
 use super::Engine;
 use super::registry::Imported;

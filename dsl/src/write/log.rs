@@ -1,0 +1,114 @@
+//! Intent logs of heads: their headers change when they are claimed, replayed and destroyed
+//! (format/2e 4).
+//!
+//! The blocks of a log are nobody's space: no dataset is charged for them. They are freed in the
+//! very group that clears the header, so that a crash finds a log with its blocks or neither.
+
+use super::context::SyncContext;
+use super::head::Head;
+use super::policy::HeadPolicy;
+use crate::dataset::Dataset;
+use crate::dsl::Dsl;
+use crate::error::DslError;
+use cenote_base::{ObjectId, Txg};
+use cenote_dmu::{ObjectSet, Transaction};
+use cenote_intent_log::{IntentLog, OwnedBlocks};
+use cenote_ondisk::intent_log::IntentLogHeader;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Counted for a dataset while it has a chain with records of this kind (format/2e 3).
+const SA_XATTR_LOG: &str = "org.openzfs:zilsaxattr";
+
+/// Logs that end with a group that is not written yet.
+#[derive(Debug, Default)]
+pub(super) struct EndingLogs(Mutex<Vec<(Txg, OwnedBlocks)>>);
+
+impl EndingLogs {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Txg, OwnedBlocks)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What ends with `txg`.
+    fn take(&self, txg: Txg) -> Vec<OwnedBlocks> {
+        let ending = self
+            .lock()
+            .extract_if(.., |(of, _)| *of == txg)
+            .collect::<Vec<_>>();
+        ending.into_iter().map(|(_, owned)| owned).collect()
+    }
+}
+
+impl Head {
+    /// Ends the head's log with the transaction's group: the header is cleared and the blocks
+    /// that the log owned are freed.
+    ///
+    /// # Errors
+    /// If the head's object set is not open for writing.
+    pub fn destroy_log(&self, tx: &Transaction, owned: OwnedBlocks) -> Result<(), DslError> {
+        self.ending_logs.lock().push((tx.txg(), owned));
+        let empty = IntentLogHeader::default().encode();
+        Ok(self.set().set_intent_log_header(tx, empty)?)
+    }
+
+    /// Frees what the logs owned that end with the context's group.
+    pub(super) fn free_logs(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        for owned in self.ending_logs.take(context.txg()) {
+            context.free_log(&owned)?;
+            context.forget_dataset_feature(self.id(), SA_XATTR_LOG)?;
+        }
+        Ok(())
+    }
+}
+
+impl SyncContext<'_> {
+    /// Stores the header of a head's intent log. The head may be encrypted and without its key:
+    /// the header is in clear, and no MAC covers it.
+    ///
+    /// # Errors
+    /// If the head is open for writing, or cannot be read.
+    pub fn store_log_header(&self, id: ObjectId, header: &IntentLogHeader) -> Result<(), DslError> {
+        let dataset = self.dsl.dataset_of(id)?;
+        if self.dsl.open_head(id).is_some() {
+            let name = dataset.name().clone();
+            return Err(DslError::Busy { name });
+        }
+        let cache = Arc::clone(self.mos().cache());
+        let keys = self.dsl.objset_keys(dataset.directory())?;
+        let root = dataset.phys().block_pointer;
+        let set = ObjectSet::open_writable(cache, dataset.objset_id(), root, keys, None)?;
+        set.set_intent_log_header(self.tx, header.encode())?;
+        let head = Head::new(id, dataset.directory().id(), set, HeadPolicy::of(&dataset)?);
+        head.sync(self)?;
+        self.dsl.objsets.forget(id);
+        Ok(())
+    }
+
+    /// Frees all that a log owned.
+    pub fn free_log(&self, owned: &OwnedBlocks) -> Result<(), DslError> {
+        owned.iter().try_for_each(|pointer| self.release(pointer))
+    }
+
+    /// Frees the log of a head that is about to be destroyed.
+    pub(super) fn free_log_of(&self, head: &Dataset) -> Result<(), DslError> {
+        if head.phys().block_pointer.is_hole() {
+            return Ok(());
+        }
+        match IntentLog::open(&head.object_set()?)? {
+            Some(log) => self.free_log(&log.owned_blocks()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that a dataset does not use a feature any more.
+    fn forget_dataset_feature(&self, id: ObjectId, guid: &str) -> Result<(), DslError> {
+        let object = self.mos().object(id)?;
+        let Some(zap) = Dsl::extension(&object)? else {
+            return Ok(());
+        };
+        if zap.lookup(guid.as_bytes())?.is_some() {
+            self.remove_entry(id, guid.as_bytes())?;
+            self.feature_changed(guid, -1)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! What a log owns: the blocks that go when it goes (format/2e 4).
+//!
+//! A log's blocks belong to no object, so nothing but the chain itself leads to them. Before its
+//! header is cleared they are listed, and whoever clears it frees them with the same transaction
+//! group: at no moment does a crash find the one without the other.
+
+use crate::error::IntentLogError;
+use crate::log::IntentLog;
+use cenote_ondisk::BlockPointer;
+use cenote_ondisk::intent_log::block::sequence;
+use std::collections::HashSet;
+
+/// The blocks of a chain that was claimed, or of one that is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnedBlocks {
+    /// Blocks of the chain, the last of them perhaps never written.
+    pub chain: Vec<BlockPointer>,
+    /// Blocks that writes were put in.
+    pub writes: Vec<BlockPointer>,
+    /// Cloned blocks: the log holds one reference to each.
+    pub clones: Vec<BlockPointer>,
+}
+
+impl OwnedBlocks {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &BlockPointer> {
+        self.chain.iter().chain(&self.writes).chain(&self.clones)
+    }
+}
+
+impl IntentLog {
+    /// The blocks to free when the log is destroyed.
+    ///
+    /// Works without keys. Of a chain that nobody claimed only the blocks themselves count: those
+    /// that its records point to were never marked allocated.
+    ///
+    /// # Errors
+    /// If a block of the chain cannot be read for another reason than that it was never written.
+    pub fn owned_blocks(&self) -> Result<OwnedBlocks, IntentLogError> {
+        let header = self.header();
+        let last = match self.is_claimed() {
+            true => header.claim_block_sequence,
+            false => u64::MAX,
+        };
+        let mut owned = OwnedBlocks::default();
+        let mut seen = HashSet::new();
+        let mut chain = self.chain();
+        while sequence(chain.end()) <= last {
+            let Some(block) = chain.next() else {
+                break;
+            };
+            let block = block?;
+            owned.chain.push(block.pointer);
+            if !self.is_claimed() {
+                continue;
+            }
+            let claimed = header.claim_txg;
+            let is_own = |pointer: &BlockPointer| pointer.logical_birth() >= claimed;
+            for pointer in block.written_blocks().filter(is_own) {
+                if !pointer.is_embedded() && seen.insert([pointer.words[0], pointer.words[1]]) {
+                    owned.writes.push(pointer);
+                }
+            }
+            owned.clones.extend(block.cloned_blocks(claimed));
+        }
+        let end = *chain.end();
+        if !end.is_hole() && sequence(&end) <= last {
+            owned.chain.push(end);
+        }
+        Ok(owned)
+    }
+}

@@ -1,0 +1,283 @@
+//! Repeating the operations of an intent log for good.
+//!
+//! A crash leaves in the log what was promised to last and is in no transaction group yet. When
+//! the dataset is opened for writing, before anybody sees it, each record becomes a transaction of
+//! its own, and the log's header notes in the same transaction which record it was. So a crash in
+//! the middle of a replay is like any other: the groups that were written hold the records up to
+//! the one that their header names, and the next replay goes on behind it. A record that takes
+//! more than one transaction can be repeated as often as one likes.
+//!
+//! Nothing is refused here that was not refused when it was done first: neither quotas nor flags
+//! of files count. Objects get the numbers and times that the records name; where records name no
+//! time a clock does that starts at the pool's last sync and moves on with those times, as for
+//! replays in memory ([`crate::ReplayOptions`]). A record that contradicts the file system ends
+//! the replay, as it does in OpenZFS.
+
+mod attributes;
+mod contents;
+mod names;
+
+use super::WriterParams;
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::replay::ReplayReport;
+use crate::time::Timestamp;
+use cenote_base::{Env, ObjectId};
+use cenote_dmu::{DmuError, ObjectSet, Transaction};
+use cenote_intent_log::{IntentLog, ReplayWindow};
+use cenote_ondisk::intent_log::IntentLogHeader;
+use cenote_ondisk::intent_log::record::{Record, RecordBody};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Files whose last block is remembered to be cleared behind their end: beyond that many, the
+/// blocks stay as the log has them.
+const TAILS_MAX: usize = 1 << 20;
+
+/// The clock of a replay.
+#[derive(Debug)]
+struct ReplayClock {
+    env: Arc<dyn Env>,
+    now: Mutex<Duration>,
+}
+
+impl ReplayClock {
+    /// A record says that it was this late.
+    fn advance(&self, time: Timestamp) {
+        let seconds = u64::try_from(time.seconds).unwrap_or(0);
+        let time = Duration::new(seconds, time.nanoseconds);
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        *now = now.max(time);
+    }
+}
+
+impl Env for ReplayClock {
+    fn wall_clock(&self) -> Duration {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.env.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.env.sleep(duration);
+    }
+
+    fn fill_random(&self, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.env.fill_random(buffer)
+    }
+}
+
+/// A replay under way.
+struct LogReplay<'a> {
+    files: &'a FileSystem,
+    clock: Arc<ReplayClock>,
+    header: &'a IntentLogHeader,
+    /// The record being applied.
+    sequence: AtomicU64,
+    /// Files with bytes behind their end in their last block.
+    tails: Mutex<BTreeSet<ObjectId>>,
+}
+
+impl FileSystem {
+    /// Applies the records of a claimed log to the file system in `set`, which must be open for
+    /// writing and which nobody else uses. `since` is when the pool was synced last before the
+    /// log was written.
+    ///
+    /// The log stays; its header notes what was applied. Whoever destroys it then does so in a
+    /// later transaction.
+    ///
+    /// # Errors
+    /// If the log or the file system cannot be read, or the pool cannot be written. The replay can
+    /// then be tried again.
+    pub fn replay_log(
+        set: Arc<ObjectSet>,
+        log: &IntentLog,
+        params: WriterParams,
+        since: Timestamp,
+    ) -> Result<ReplayReport, PosixError> {
+        let seconds = u64::try_from(since.seconds).unwrap_or(0);
+        let clock = Arc::new(ReplayClock {
+            env: Arc::clone(&params.env),
+            now: Mutex::new(Duration::new(seconds, since.nanoseconds)),
+        });
+        let params = WriterParams {
+            env: Arc::clone(&clock) as Arc<dyn Env>,
+            space: None,
+            ..params
+        };
+        let files = Self::open_writable(set, params)?;
+        // What lost its last name before the crash must be gone: its number may be taken again.
+        files.drain_delete_queue()?;
+        let replay = LogReplay {
+            files: &files,
+            clock,
+            header: log.header(),
+            sequence: AtomicU64::new(0),
+            tails: Mutex::default(),
+        };
+        let mut report = ReplayReport::default();
+        if let Some(window) = log.replay_window(cenote_base::Txg(0)) {
+            replay.run(log, window, &mut report)?;
+            replay.clear_tails()?;
+        }
+        Ok(report)
+    }
+}
+
+impl LogReplay<'_> {
+    fn run(
+        &self,
+        log: &IntentLog,
+        window: ReplayWindow,
+        report: &mut ReplayReport,
+    ) -> Result<(), PosixError> {
+        let mut chain = log.chain();
+        for block in &mut chain {
+            let block = block?;
+            for record in block.records()? {
+                let record = record.map_err(|source| block.bad_record(source))?;
+                if !window.contains(record.txg, record.sequence) {
+                    continue;
+                }
+                self.sequence.store(record.sequence, Ordering::Relaxed);
+                match self.apply_patiently(&record) {
+                    Ok(()) => report.applied += 1,
+                    Err(PosixError::NoSuchZnode { .. }) if record.is_out_of_order() => {
+                        report.skipped += 1;
+                    }
+                    Err(error) if is_final(&error) => {
+                        report.stopped = Some((record.sequence, error));
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(log.check_end(&chain)?)
+    }
+
+    /// Applies a record; once more after a sync if it fails, since what it needs may be in the
+    /// way only until then.
+    fn apply_patiently(&self, record: &Record<'_>) -> Result<(), PosixError> {
+        match self.apply(record) {
+            Err(error) if is_final(&error) && !record.is_out_of_order() => {
+                self.files.sync()?;
+                self.apply(record)
+            }
+            result => result,
+        }
+    }
+
+    fn apply(&self, record: &Record<'_>) -> Result<(), PosixError> {
+        let folds = record.case_insensitive;
+        match &record.body {
+            RecordBody::Create(create) => self.create(record, create),
+            RecordBody::Remove { directory, name } => self.remove(*directory, name, folds),
+            RecordBody::Link {
+                directory,
+                object,
+                name,
+            } => self.link(*directory, *object, name, folds),
+            RecordBody::Rename { .. } => self.rename(record),
+            RecordBody::Write {
+                object,
+                offset,
+                length,
+                data,
+            } => self.write(*object, *offset, *length, data),
+            RecordBody::CloneRange {
+                object,
+                offset,
+                length,
+                block_size,
+                pointers,
+            } => self.clone_range(*object, (*offset, *length), *block_size, pointers),
+            RecordBody::Truncate {
+                object,
+                offset,
+                length,
+            } => self.free_range(*object, *offset, *length),
+            RecordBody::SetAttributes(set) => self.set_attributes(set),
+            RecordBody::Acl {
+                object,
+                acl,
+                is_old,
+                ..
+            } => self.set_acl(*object, acl, *is_old),
+            RecordBody::SetXattr {
+                object,
+                name,
+                value,
+            } => self.set_xattr(*object, name, *value),
+        }
+    }
+
+    /// Begins a transaction that may make about `bytes` dirty.
+    fn begin(&self, bytes: u64) -> Result<Transaction, PosixError> {
+        self.files.require_writer()?.begin_freeing(bytes)
+    }
+
+    /// Notes with the transaction that the record is applied.
+    fn note(&self, tx: &Transaction) -> Result<(), PosixError> {
+        let header = IntentLogHeader {
+            replay_sequence: self.sequence.load(Ordering::Relaxed),
+            ..self.header.clone()
+        };
+        Ok(self
+            .files
+            .set()
+            .set_intent_log_header(tx, header.encode())?)
+    }
+
+    /// An error about the record being applied.
+    fn bad(&self, problem: &'static str) -> PosixError {
+        PosixError::Replay {
+            sequence: self.sequence.load(Ordering::Relaxed),
+            problem,
+        }
+    }
+
+    /// A block of data reaches beyond the end of this file.
+    fn remember_tail(&self, file: ObjectId) {
+        let mut tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
+        if tails.len() < TAILS_MAX {
+            tails.insert(file);
+        }
+    }
+
+    /// Clears what lies behind the ends of files: it was written, but nobody was promised that.
+    fn clear_tails(&self) -> Result<(), PosixError> {
+        let mut tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in std::mem::take(&mut *tails) {
+            let file = match self.files.znode(id) {
+                Err(PosixError::NoSuchZnode { .. }) => continue,
+                file => file?,
+            };
+            let tx = self.begin(0)?;
+            let object = self.files.set().object(id)?;
+            object.free_range(&tx, file.attributes().size, u64::MAX)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error says that a record does not fit the file system, so that trying again later
+/// would not help.
+fn is_final(error: &PosixError) -> bool {
+    match error {
+        PosixError::Dmu(error) => matches!(
+            error,
+            DmuError::BadChange { .. } | DmuError::EntryExists { .. }
+        ),
+        PosixError::IntentLog(_)
+        | PosixError::Memory(_)
+        | PosixError::KeyNotLoaded { .. }
+        | PosixError::ReadOnly
+        | PosixError::NotSupported => false,
+        _ => true,
+    }
+}

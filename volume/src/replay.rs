@@ -1,0 +1,196 @@
+//! Repeating the operations of an intent log for good (format/2e 3, 4).
+//!
+//! Each record becomes a transaction, in which the log's header notes the record: a crash in the
+//! middle leaves the records up to the one that the header names, and the next replay goes on
+//! behind it.
+
+use crate::error::VolumeError;
+use crate::volume::{DATA, Volume, VolumeReplay};
+use cenote_dmu::{Object, ObjectSet, Transaction, TxCost, TxgGate};
+use cenote_intent_log::{IntentLog, read_pointed};
+use cenote_ondisk::BlockPointer;
+use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::intent_log::IntentLogHeader;
+use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData};
+use std::sync::Arc;
+
+/// The most bytes written in one transaction.
+const CHUNK: usize = 4 << 20;
+
+/// A replay under way.
+struct LogReplay<'a> {
+    volume: &'a Volume,
+    data: Object,
+    header: &'a IntentLogHeader,
+    gate: &'a Arc<TxgGate>,
+}
+
+impl Volume {
+    /// Applies the records of a claimed log to the volume in `set`, which must be open for
+    /// writing. The log stays; its header notes what was applied.
+    ///
+    /// A record that does not fit the volume ends the replay, as in OpenZFS.
+    ///
+    /// # Errors
+    /// If the log or the volume cannot be read, or the pool cannot be written. The replay can then
+    /// be tried again.
+    pub fn replay_log(
+        set: Arc<ObjectSet>,
+        log: &IntentLog,
+        gate: &Arc<TxgGate>,
+    ) -> Result<VolumeReplay, VolumeError> {
+        let mut outcome = VolumeReplay::default();
+        let Some(window) = log.replay_window(cenote_base::Txg(0)) else {
+            return Ok(outcome);
+        };
+        let volume = Self::open(set)?;
+        let replay = LogReplay {
+            data: volume.set().object(DATA)?,
+            volume: &volume,
+            header: log.header(),
+            gate,
+        };
+        let mut chain = log.chain();
+        for block in &mut chain {
+            let block = block?;
+            for record in block.records()? {
+                let record = record.map_err(|source| block.bad_record(source))?;
+                if !window.contains(record.txg, record.sequence) {
+                    continue;
+                }
+                match replay.apply(&record) {
+                    Ok(()) => outcome.applied += 1,
+                    Err(error @ VolumeError::BadRecord { .. }) => {
+                        outcome.stopped = Some((record.sequence, error));
+                        return Ok(outcome);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        log.check_end(&chain)?;
+        Ok(outcome)
+    }
+}
+
+impl LogReplay<'_> {
+    fn apply(&self, record: &Record<'_>) -> Result<(), VolumeError> {
+        let bad = || VolumeError::BadRecord {
+            objset: self.volume.set().id(),
+            sequence: record.sequence,
+        };
+        let (object, offset, length) = match record.body {
+            RecordBody::Write {
+                object,
+                offset,
+                length,
+                ..
+            }
+            | RecordBody::CloneRange {
+                object,
+                offset,
+                length,
+                ..
+            }
+            | RecordBody::Truncate {
+                object,
+                offset,
+                length,
+            } => (object, offset, length),
+            _ => return Err(bad()),
+        };
+        let fits = |end| end <= self.volume.size();
+        if object != DATA || !offset.checked_add(length).is_some_and(fits) {
+            return Err(bad());
+        }
+        match &record.body {
+            RecordBody::Write { data, .. } => match data {
+                WriteData::SizeOnly => {}
+                WriteData::Immediate(bytes) => self.put(offset, bytes)?,
+                WriteData::Indirect(pointer) => {
+                    let block_size = pointer.logical_size();
+                    let (start, length) = match length < block_size {
+                        true => (offset - offset % block_size, block_size),
+                        false => (offset, length),
+                    };
+                    if !start.checked_add(length).is_some_and(fits) {
+                        return Err(bad());
+                    }
+                    self.put_block(start, length, pointer)?.ok_or_else(bad)?;
+                }
+            },
+            RecordBody::CloneRange {
+                block_size,
+                pointers,
+                ..
+            } => self.put_clones((offset, length), *block_size, pointers)?.ok_or_else(bad)?,
+            _ => {
+                let tx = self.begin(2 * self.volume.block_size())?;
+                self.data.free_range(&tx, offset, length)?;
+            }
+        }
+        let header = IntentLogHeader {
+            replay_sequence: record.sequence,
+            ..self.header.clone()
+        };
+        // Contents may be put there again without harm, should this come too late.
+        let tx = self.begin(0)?;
+        Ok(self.volume.set().set_intent_log_header(&tx, header.encode())?)
+    }
+
+    fn begin(&self, dirty_bytes: u64) -> Result<Transaction, VolumeError> {
+        Ok(self.gate.begin(TxCost { dirty_bytes })?)
+    }
+
+    fn put(&self, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
+        let mut at = offset;
+        for piece in bytes.chunks(CHUNK) {
+            let edges = 2 * self.volume.block_size();
+            let tx = self.begin(piece.len() as u64 + edges)?;
+            self.data.write(&tx, at, piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Puts `length` bytes of a block; `None` if it does not have as many.
+    fn put_block(
+        &self,
+        offset: u64,
+        length: u64,
+        pointer: &BlockPointer,
+    ) -> Result<Option<()>, VolumeError> {
+        if pointer.is_hole() {
+            let tx = self.begin(2 * self.volume.block_size())?;
+            self.data.free_range(&tx, offset, length)?;
+            return Ok(Some(()));
+        }
+        let block = read_pointed(self.volume.set(), DATA, pointer)?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let bytes = block.get(..length);
+        bytes.map(|bytes| self.put(offset, bytes)).transpose()
+    }
+
+    /// Puts the contents of cloned blocks; `None` if they are not what the range needs.
+    fn put_clones(
+        &self,
+        (offset, length): (u64, u64),
+        block_size: u64,
+        pointers: &[u8],
+    ) -> Result<Option<()>, VolumeError> {
+        let count = (pointers.len() / BLOCK_POINTER_SIZE) as u64;
+        if block_size == 0 || count != length.div_ceil(block_size) {
+            return Ok(None);
+        }
+        let mut at = offset;
+        for bytes in pointers.chunks_exact(BLOCK_POINTER_SIZE) {
+            let pointer = BlockPointer::decode(bytes).expect("a chunk of a pointer's size");
+            let piece = block_size.min(offset + length - at);
+            if self.put_block(at, piece, &pointer)?.is_none() {
+                return Ok(None);
+            }
+            at += piece;
+        }
+        Ok(Some(()))
+    }
+}
