@@ -23,6 +23,7 @@ pub mod properties;
 mod request;
 mod response;
 mod secret;
+mod setting;
 mod space;
 mod value;
 mod vdev;
@@ -51,6 +52,7 @@ pub use pool::{DataError, DataErrorPlace, DedupSummary, PoolHealth, PoolRow, Poo
 pub use request::{Depth, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;
+pub use setting::SettingRow;
 pub use space::{AccountKind, AccountOwner, Hold, SpaceAccount};
 pub use value::{Property, Source, Value};
 pub use vdev::{

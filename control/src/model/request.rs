@@ -217,6 +217,16 @@ pub enum Request {
         /// The command line, for the pool's history.
         command: String,
     },
+    /// Settings. Answer: `Settings`.
+    SettingsList {
+        /// Which; empty means all, in alphabetical order.
+        names: Vec<String>,
+    },
+    /// Set all of these settings, or none. Answer: `Settings`, as they are then.
+    SettingsSet {
+        /// Names and values; `default` is the default.
+        values: Vec<(String, String)>,
+    },
     /// The daemon about itself. Answer: `Status`.
     DaemonStatus,
     /// Export everything and leave. Answer: `Done`.

@@ -107,6 +107,11 @@ pub enum Response {
         /// The report.
         report: Box<VerifyReport>,
     },
+    /// Settings.
+    Settings {
+        /// In the order asked for.
+        settings: Vec<super::SettingRow>,
+    },
     /// The daemon about itself.
     Status {
         /// The figures.

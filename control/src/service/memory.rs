@@ -10,6 +10,7 @@
 //! When the system runs out of memory, which it shows by tasks that wait for it, the caches give
 //! back a quarter at each look, down to a floor, and grow again slowly when it is over.
 
+use cenote_base::settings;
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_pool::Buffers;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ use super::registry::Imported;
 pub const MEMORY_MIN: u64 = 64 << 20;
 /// What a daemon has that was not told.
 const MEMORY_DEFAULT: u64 = 256 << 20;
+/// Caches that have less are none.
+const CACHES_MIN: u64 = 1 << 20;
 /// Two blocks of 16 MiB and something beside.
 const READS_MIN: u64 = 40 << 20;
 
@@ -41,8 +44,13 @@ pub trait MemoryGauge: Send + Sync {
     /// For how long tasks have waited for memory, since any point in time.
     fn stalled(&self) -> Duration;
 
-    /// Whether hardly any memory is left.
+    /// Whether hardly any memory is left: less than `zfs_arc_sys_free`.
     fn is_short(&self) -> bool;
+
+    /// The share of the machine's memory that is available, in percent, if that is known.
+    fn available_percent(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A system whose memory is never short.
@@ -61,9 +69,10 @@ impl MemoryGauge for AmpleMemory {
 
 /// The daemon's memory.
 pub(super) struct Memory {
-    limit: u64,
-    /// What the caches may have in calm times.
+    /// What the caches may have in calm times, unless `zfs_arc_max` says otherwise.
     caches: u64,
+    /// Whether that is also the most.
+    is_given: bool,
     buffers: Buffers,
     gauge: Box<dyn MemoryGauge>,
     state: Mutex<State>,
@@ -88,22 +97,27 @@ struct Reader {
 }
 
 impl Memory {
-    /// With `limit` bytes for everything.
-    pub fn new(limit: Option<u64>, gauge: Box<dyn MemoryGauge>, now: Duration) -> Self {
+    /// With `limit` bytes for everything, which is not to be exceeded if it `is_given`.
+    pub fn new(
+        limit: Option<u64>,
+        is_given: bool,
+        gauge: Box<dyn MemoryGauge>,
+        now: Duration,
+    ) -> Self {
         let limit = limit.unwrap_or(MEMORY_DEFAULT).max(MEMORY_MIN);
         let reads = (limit / 9 * 2).max(READS_MIN);
         let buffers = Buffers::new(reads);
         let caches = limit.saturating_sub(reads + buffers.scans.limit());
         let stalled = gauge.stalled();
         Self {
-            limit,
-            caches: caches.max(1 << 20),
+            caches: caches.max(CACHES_MIN),
+            is_given,
             buffers,
             gauge,
             state: Mutex::new(State {
                 looked: now,
                 stalled,
-                allowance: caches.max(1 << 20),
+                allowance: caches.max(CACHES_MIN),
                 readers: BTreeMap::new(),
             }),
         }
@@ -115,14 +129,30 @@ impl Memory {
 
     /// The limit in bytes.
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.caches_max(0) + self.buffers.reads.limit() + self.buffers.scans.limit()
+    }
+
+    /// What the caches may have in calm times while `dirty` bytes are not on disk yet.
+    ///
+    /// A limit that was given holds for those too, so that the caches make room for them.
+    fn caches_max(&self, dirty: u64) -> u64 {
+        let most = match (settings::ARC_MAX.get(), self.is_given) {
+            (0, _) => self.caches,
+            (bytes, true) => bytes.min(self.caches),
+            (bytes, false) => bytes,
+        };
+        let left = match self.is_given {
+            true => most.min(self.caches.saturating_sub(dirty)),
+            false => most,
+        };
+        left.max(CACHES_MIN)
     }
 
     /// Bytes in use.
     pub fn used(&self, pools: &[Arc<Imported>]) -> u64 {
         let cached = |pool: &Arc<Imported>| pool.pool.cache().bytes().iter().sum::<u64>();
         let buffers = self.buffers.reads.leased() + self.buffers.scans.leased();
-        pools.iter().map(cached).sum::<u64>() + buffers
+        pools.iter().map(cached).sum::<u64>() + buffers + dirty(pools)
     }
 
     /// Makes room for one pool more than `pools`, and says what it may have.
@@ -148,6 +178,13 @@ impl Memory {
         apply(&state, pools);
     }
 
+    /// Goes over to what the settings say now, at once.
+    pub fn settle(&self, pools: &[Arc<Imported>]) {
+        let mut state = self.lock();
+        state.allowance = self.caches_max(dirty(pools));
+        apply(&state, pools);
+    }
+
     /// Looks at who reads and how the system fares, if it is time.
     pub fn look(&self, pools: &[Arc<Imported>], now: Duration) {
         let mut state = self.lock();
@@ -161,8 +198,12 @@ impl Memory {
         let waited = stalled.saturating_sub(state.stalled);
         state.stalled = stalled;
         let pressed = waited * STALLED_PART > elapsed || self.gauge.is_short();
+        let available = self.gauge.available_percent();
+        let wanted = settings::ARC_LOTSFREE_PERCENT.get();
+        settings::set_memory_short(available.is_some_and(|available| available < wanted));
         let cached = self.used(pools);
-        state.allowance = allowance(self.caches, before, pressed.then_some(cached));
+        let most = self.caches_max(dirty(pools));
+        state.allowance = allowance(most, before, pressed.then_some(cached));
         let mut any_read = false;
         for imported in pools {
             let pipeline = imported.pool.cache().pipeline();
@@ -183,7 +224,15 @@ impl Memory {
 /// What the caches may have next: less under pressure, when they hold `pressed` bytes.
 fn allowance(most: u64, now: u64, pressed: Option<u64>) -> u64 {
     match pressed {
-        Some(cached) => (now.min(cached) / 4 * 3).max(most / FLOOR_PART),
+        Some(cached) => {
+            let kept = match settings::ARC_MIN.get() {
+                0 => most / FLOOR_PART,
+                bytes => bytes,
+            };
+            let has = now.min(cached);
+            let back = (has >> settings::ARC_SHRINK_SHIFT.get()).max(1);
+            has.saturating_sub(back).max(kept).min(most)
+        }
         None => now.saturating_add(most / GROWTH_PART).min(most),
     }
 }
@@ -201,6 +250,12 @@ fn shares(total: u64, needs: &[u64]) -> Vec<u64> {
         equal + u64::try_from(part).expect("at most half of the total")
     };
     needs.iter().map(part).collect()
+}
+
+/// Bytes of changes that are not on disk yet.
+fn dirty(pools: &[Arc<Imported>]) -> u64 {
+    let of = |pool: &Arc<Imported>| pool.pool.gate().map_or(0, |gate| gate.dirty_bytes());
+    pools.iter().map(of).sum()
 }
 
 fn total(cache: &BlockCache) -> u64 {
@@ -274,7 +329,7 @@ mod tests {
     #[test]
     fn a_small_limit_still_holds_the_largest_blocks() {
         for limit in [0, MEMORY_MIN, 512 << 20, 16 << 30] {
-            let memory = Memory::new(Some(limit), Box::new(AmpleMemory), Duration::ZERO);
+            let memory = Memory::new(Some(limit), true, Box::new(AmpleMemory), Duration::ZERO);
             let (share, buffers) = memory.admit(&[]);
             assert!(buffers.reads.limit() >= 2 * (16 << 20));
             let all = share + buffers.reads.limit() + buffers.scans.limit();

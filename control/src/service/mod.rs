@@ -30,6 +30,7 @@ mod pool_properties;
 mod registry;
 mod replays;
 mod secrets;
+mod settings;
 #[cfg(test)]
 mod share_tests;
 mod status;
@@ -42,6 +43,7 @@ mod verify;
 pub use damage::DamageLog;
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounter::{MountJob, MountSwitches, Mounted, Mounter, NoMounter};
+pub use settings::settings_list;
 
 use crate::model::{ControlError, DaemonStatus, PoolActivity, Request, Response};
 use crate::protocol::{Peer, Reply, Service};
@@ -62,6 +64,8 @@ pub struct EngineSettings {
     pub auto: bool,
     /// Bytes for caches and buffers of all pools together; not set, 256 MiB.
     pub memory: Option<u64>,
+    /// Whether `zfs_arc_max` may not exceed that.
+    pub memory_is_given: bool,
     /// Tells when the system's memory runs short; not set, it never does.
     pub gauge: Option<Box<dyn MemoryGauge>>,
 }
@@ -88,7 +92,12 @@ impl Engine {
             mounts: Mounts::default(),
             mounter,
             events: Events::new(Arc::clone(&env)),
-            memory: Memory::new(settings.memory, gauge, env.monotonic()),
+            memory: Memory::new(
+                settings.memory,
+                settings.memory_is_given,
+                gauge,
+                env.monotonic(),
+            ),
             version: settings.version,
             auto: settings.auto,
             started: env.monotonic(),
@@ -164,6 +173,8 @@ impl Engine {
             Request::MountList => Ok(self.mount_list()),
             Request::Events { pool, follow } => self.events(pool.as_deref(), follow, reply),
             Request::EventsClear => Ok(self.events_clear()),
+            Request::SettingsList { names } => self.settings_list(&names),
+            Request::SettingsSet { values } => self.settings_set(&values),
             Request::DaemonStatus => Ok(self.daemon_status()),
             Request::DaemonStop { force } => {
                 self.shutdown(force)?;

@@ -86,6 +86,7 @@ fn join(
         read_errors: status.figures.read_errors,
         write_errors: status.figures.write_errors,
         checksum_errors: status.figures.checksum_errors,
+        slow_ios: status.figures.slow_operations,
         read_operations: status.figures.read_operations,
         read_bytes: status.figures.read_bytes,
         write_operations: status.figures.write_operations,

@@ -213,7 +213,9 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::LoadKey { dataset, .. }
         | Request::UnloadKey { dataset }
         | Request::UserSpace { dataset, .. } => no_dataset(dataset),
-        Request::DaemonStatus
+        Request::SettingsList { .. }
+        | Request::SettingsSet { .. }
+        | Request::DaemonStatus
         | Request::Change { .. }
         | Request::DaemonStop { .. }
         | Request::ImportSearch { .. }

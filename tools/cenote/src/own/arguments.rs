@@ -88,7 +88,7 @@ pub const POOL_FLAGS: &[Flag] = &[
 
 /// Options of every command.
 pub const COMMON_FLAGS: &[Flag] = &[
-    flag(None, "json", "print JSON"),
+    flag(Some('j'), "json", "print JSON"),
     flag(None, "help", "print this help"),
 ];
 
@@ -204,6 +204,12 @@ impl Arguments {
     /// Whether an option was given.
     pub fn has(&self, long: &str) -> bool {
         self.given.iter().any(|(name, _)| *name == long)
+    }
+
+    /// All values of an option, in order.
+    pub fn all(&self, long: &str) -> Vec<&OsStr> {
+        let found = self.given.iter().filter(|(name, _)| *name == long);
+        found.map(|(_, value)| value.as_os_str()).collect()
     }
 
     /// The last value of an option.

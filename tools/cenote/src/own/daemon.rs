@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Command;
 use super::arguments::{Arguments, flag, option};
-use super::engine;
+use super::{engine, settings_files};
 use crate::context::{Context, Outcome, failed, usage};
 use crate::format::json::{Json, Object};
 use crate::format::number::{duration, nicebytes};
@@ -32,6 +32,14 @@ pub const COMMAND: Command = Command {
             "SIZE",
             "run: use at most so much memory for caches and buffers of\n\
              all pools; 3/8 of the machine's",
+        ),
+        option(
+            None,
+            "settings",
+            "FILE",
+            "run: read settings from this file, not from $CENOTE_SETTINGS,\n\
+             /etc/modprobe.d/zfs.conf and /etc/cenote/settings.conf\n\
+             (may be repeated)",
         ),
         flag(Some('f'), "force", "stop: although file systems are busy"),
     ],
@@ -61,6 +69,10 @@ fn serve(arguments: &Arguments) -> Outcome {
     if arguments.memory.is_some_and(|memory| memory < MEMORY_MIN) {
         let least = nicebytes(MEMORY_MIN);
         return failed(format!("--memory: {least} is the least that can work"));
+    }
+    match settings_files::load(arguments.all("settings")) {
+        Ok(notes) => notes.iter().for_each(|note| eprintln!("cenote: {note}")),
+        Err(message) => return failed(message),
     }
     let server = match Server::bind(&socket()) {
         Ok(server) => server,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cenote_base::RealEnv;
+use cenote_base::{RealEnv, settings};
 use cenote_control::protocol::Service;
 use cenote_control::service::{Engine, EngineSettings, MEMORY_MIN};
 
@@ -25,10 +25,12 @@ pub fn service(memory: Option<u64>, auto: bool) -> Arc<dyn Service> {
         Err(error) => eprintln!("cenote: dead mounts were not looked for: {error}"),
     }
     let version = env!("CARGO_PKG_VERSION").to_owned();
+    settings::set_memory_bytes(memory.or_else(memory_total).unwrap_or(MEMORY_FALLBACK));
     let settings = EngineSettings {
         version,
         auto,
         memory: Some(memory.unwrap_or_else(default_memory)),
+        memory_is_given: memory.is_some(),
         gauge: Some(Box::new(SystemMemory::new())),
     };
     Arc::new(Engine::new(

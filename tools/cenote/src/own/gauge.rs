@@ -4,6 +4,7 @@ use std::fs::read_to_string;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cenote_base::settings;
 use cenote_control::service::MemoryGauge;
 
 /// Less than one part in so many available is short.
@@ -43,7 +44,19 @@ impl MemoryGauge for SystemMemory {
         };
         let total = meminfo(&text, "MemTotal:");
         let available = meminfo(&text, "MemAvailable:");
-        matches!((total, available), (Some(total), Some(left)) if left < total / SHORT_PART)
+        let wanted = match (settings::ARC_SYS_FREE.get(), total) {
+            (0, Some(total)) => total / SHORT_PART,
+            (0, None) => return false,
+            (bytes, _) => bytes,
+        };
+        available.is_some_and(|left| left < wanted)
+    }
+
+    fn available_percent(&self) -> Option<u64> {
+        let text = read_to_string("/proc/meminfo").ok()?;
+        let total = meminfo(&text, "MemTotal:")?;
+        let available = meminfo(&text, "MemAvailable:")?;
+        available.saturating_mul(100).checked_div(total)
     }
 }
 

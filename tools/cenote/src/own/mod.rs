@@ -12,6 +12,8 @@ mod gauge;
 mod install_links;
 mod mount;
 mod mounter;
+mod settings;
+mod settings_files;
 mod spec;
 mod unmount;
 mod version;
@@ -41,7 +43,12 @@ pub struct Command {
 }
 
 /// Commands that talk to the daemon, before those that read pools themselves.
-const DAEMON_COMMANDS: [&Command; 3] = [&mount::COMMAND, &unmount::COMMAND, &daemon::COMMAND];
+const DAEMON_COMMANDS: [&Command; 4] = [
+    &mount::COMMAND,
+    &unmount::COMMAND,
+    &daemon::COMMAND,
+    &settings::COMMAND,
+];
 /// Commands about the program itself.
 const OWN_COMMANDS: [&Command; 2] = [&install_links::COMMAND, &version::COMMAND];
 

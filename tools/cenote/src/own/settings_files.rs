@@ -1,0 +1,143 @@
+//! The files that settings are read from when the daemon starts.
+//!
+//! Without being told, the daemon reads what an administrator of OpenZFS has, and after that its
+//! own file. The first belongs to another program: what is wrong in it is told and left out. What
+//! is wrong in a file that is meant for us ends the start.
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use cenote_base::settings::{self, Assignment};
+
+/// The file of the kernel's module.
+const MODULE_FILE: &str = "/etc/modprobe.d/zfs.conf";
+/// Our own.
+const OWN_FILE: &str = "/etc/cenote/settings.conf";
+/// The variable that names other files, separated by colons.
+const VARIABLE: &str = "CENOTE_SETTINGS";
+
+/// A file to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Source {
+    path: PathBuf,
+    /// Whether it must be there.
+    is_wanted: bool,
+    /// Whether all of it must be right.
+    is_ours: bool,
+}
+
+/// The files to read: those that were `given`, else those of the `variable`, else the usual ones.
+fn sources(given: Vec<&OsStr>, variable: Option<OsString>) -> Vec<Source> {
+    let source = |path: PathBuf, is_wanted, is_ours| Source {
+        path,
+        is_wanted,
+        is_ours,
+    };
+    if !given.is_empty() {
+        let paths = given.into_iter().map(PathBuf::from);
+        return paths.map(|path| source(path, true, true)).collect();
+    }
+    if let Some(list) = variable {
+        let paths = std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty());
+        return paths.map(|path| source(path, true, true)).collect();
+    }
+    vec![
+        source(PathBuf::from(MODULE_FILE), false, false),
+        source(PathBuf::from(OWN_FILE), false, true),
+    ]
+}
+
+/// Sets what the files say; returns a line about everything that was left out or has no effect.
+///
+/// # Errors
+/// A line about the first file, meant for us, that cannot be read or has a fault; then nothing
+/// of that file was set.
+pub fn load(given: Vec<&OsStr>) -> Result<Vec<String>, String> {
+    let mut notes = Vec::new();
+    for source in sources(given, std::env::var_os(VARIABLE)) {
+        let text = match read(&source.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound && !source.is_wanted => continue,
+            Err(error) => return Err(format!("{}: {error}", source.path.display())),
+        };
+        notes.extend(apply(&source, &text)?);
+    }
+    Ok(notes)
+}
+
+/// A file's text; a byte that is none is shown as such, and can only be in a faulty value.
+fn read(path: &Path) -> std::io::Result<String> {
+    let bytes = std::fs::read(path)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn apply(source: &Source, text: &str) -> Result<Vec<String>, String> {
+    let place = source.path.display();
+    let (mut notes, mut assignments): (Vec<String>, Vec<Assignment>) = Default::default();
+    for parsed in settings::parse_file(text) {
+        match parsed {
+            Ok(assignment) => assignments.push(assignment),
+            Err(error) if source.is_ours => return Err(format!("{place}: {error}")),
+            Err(error) => notes.push(format!("{place}: {error}")),
+        }
+    }
+    for assignment in assignments {
+        if let Some(reason) = assignment.note() {
+            notes.push(format!(
+                "{place}: {} has no effect: {reason}",
+                assignment.name()
+            ));
+        }
+        assignment.apply();
+    }
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(is_ours: bool) -> Source {
+        Source {
+            path: PathBuf::from("/f"),
+            is_wanted: true,
+            is_ours,
+        }
+    }
+
+    #[test]
+    fn files_given_come_before_the_variable_and_that_before_the_usual_ones() {
+        let paths = |given: Vec<&OsStr>, variable: Option<&str>| -> Vec<PathBuf> {
+            let found = sources(given, variable.map(OsString::from));
+            found.into_iter().map(|source| source.path).collect()
+        };
+        let given = OsStr::new("/a");
+        assert_eq!(paths(vec![given], Some("/b")), [PathBuf::from("/a")]);
+        assert_eq!(
+            paths(vec![], Some("/b:/c")),
+            ["/b", "/c"].map(PathBuf::from)
+        );
+        assert_eq!(paths(vec![], Some("")), Vec::<PathBuf>::new());
+        assert_eq!(
+            paths(vec![], None),
+            [MODULE_FILE, OWN_FILE].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn faults_end_the_start_only_in_our_own_files() {
+        let text = "options zfs nosuch=1 l2arc_headroom=8";
+        let refused = apply(&source(true), text).expect_err("it is ours");
+        assert!(
+            refused.starts_with("/f: line 1: there is no setting 'nosuch'"),
+            "{refused}"
+        );
+        let notes = apply(&source(false), text).expect("it is another's");
+        assert_eq!(notes.len(), 2);
+        assert!(
+            notes[1].starts_with("/f: l2arc_headroom has no effect: "),
+            "{notes:?}"
+        );
+    }
+}
