@@ -6,6 +6,7 @@
 //! many short bursts: whatever else the machine does disturbs a short burst least, and one
 //! undisturbed burst is enough.
 
+use crate::read::PageBuffer;
 use cenote_codec::parity::{self, Kernel};
 use cenote_codec::{Endian, checksum, cipher};
 use std::hint::black_box;
@@ -190,6 +191,13 @@ pub fn parity_with(kernel: Kernel, seconds: f64) -> Vec<Rate> {
     rates
 }
 
+/// A column on whole pages, as those of `raidz_test -B` and of pools are.
+fn column_of(length: usize, seed: u64) -> PageBuffer {
+    let mut column = PageBuffer::new(length);
+    column.get().copy_from_slice(&noise(length, seed));
+    column
+}
+
 fn parity_rate(
     kernel: Kernel,
     budget: Duration,
@@ -198,28 +206,27 @@ fn parity_rate(
     lost: &[usize],
 ) -> f64 {
     let length = block_bytes / data_columns;
-    let mut columns: Vec<Vec<u8>> = (0..parity_count + data_columns)
-        .map(|column| noise(length, column as u64))
+    let mut columns: Vec<PageBuffer> = (0..parity_count + data_columns)
+        .map(|column| column_of(length, column as u64))
         .collect();
-    let (parity, data) = columns.split_at_mut(parity_count);
-    let data_slices: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-    let mut parity_slices: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+    let mut slices: Vec<&mut [u8]> = columns.iter_mut().map(PageBuffer::get).collect();
+    let (parity_slices, data_slices) = slices.split_at_mut(parity_count);
+    let data_slices: Vec<&[u8]> = data_slices.iter().map(|data| &**data).collect();
     if lost.is_empty() {
         return best_rate(budget, block_bytes, || {
             parity::generate_with(
                 kernel,
-                black_box(&mut parity_slices),
+                black_box(&mut *parity_slices),
                 black_box(&data_slices),
             );
         });
     }
-    parity::generate_with(kernel, &mut parity_slices, &data_slices);
+    parity::generate_with(kernel, parity_slices, &data_slices);
     let wanted: Vec<usize> = lost
         .iter()
         .copied()
         .filter(|column| *column >= parity_count)
         .collect();
-    let mut slices: Vec<&mut [u8]> = columns.iter_mut().map(Vec::as_mut_slice).collect();
     best_rate(budget, block_bytes, || {
         let result =
             parity::reconstruct_with(kernel, parity_count, black_box(&mut slices), lost, &wanted);

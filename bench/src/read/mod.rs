@@ -15,6 +15,8 @@ pub(crate) mod rivals;
 mod stream;
 mod verify;
 
+pub use machine::PageBuffer;
+
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 

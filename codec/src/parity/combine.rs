@@ -94,6 +94,19 @@ impl Kernel {
         Self::Portable
     }
 
+    /// Copies `source` to outputs of its length.
+    pub(super) fn copy(self, source: &[u8], outputs: &mut [&mut [u8]]) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Gfni => kernel_x86::copy_avx512(source, outputs),
+            _ => {
+                for output in outputs {
+                    output.copy_from_slice(source);
+                }
+            }
+        }
+    }
+
     fn run(self, sources: &[Source<'_>], outputs: &mut [Output<'_>], all_ones: bool) {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -74,6 +74,54 @@ pub(super) fn combine_avx2(sources: &[Source<'_>], outputs: &mut [Output<'_>], p
     unsafe { select!(avx2_columns, sources, outputs, plain, length) }
 }
 
+/// Copies one column to all outputs of its length: each vector is loaded once.
+pub(super) fn copy_avx512(source: &[u8], outputs: &mut [&mut [u8]]) {
+    assert!(
+        has_avx512_gfni(),
+        "the caller dispatches on the CPU's features"
+    );
+    assert!(
+        outputs.iter().all(|output| output.len() == source.len()),
+        "cut to one length"
+    );
+    // SAFETY: the features have just been checked, and so has that all columns have one length.
+    unsafe {
+        match outputs {
+            [p] => p.copy_from_slice(source),
+            [p, q] => copy_columns(source, [p, q]),
+            [p, q, r] => copy_columns(source, [p, q, r]),
+            _ => unreachable!("raidz has 1 to 3 parity columns"),
+        }
+    }
+}
+
+/// # Safety
+/// Every output has as many bytes as the source.
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn copy_columns<const COUNT: usize>(source: &[u8], outputs: [&mut [u8]; COUNT]) {
+    const STEP: usize = 256;
+    let (from, length) = (source.as_ptr(), source.len());
+    let to = outputs.map(<[u8]>::as_mut_ptr);
+    let whole = length - length % STEP;
+    for at in (0..whole).step_by(STEP) {
+        // SAFETY: the step's bytes from `at` on are below `whole`, within each column.
+        unsafe {
+            let vectors: [__m512i; STEP / 64] =
+                std::array::from_fn(|lane| _mm512_loadu_si512(from.add(at + 64 * lane).cast()));
+            for to in to {
+                for (lane, vector) in vectors.iter().enumerate() {
+                    _mm512_storeu_si512(to.add(at + 64 * lane).cast(), *vector);
+                }
+            }
+        }
+    }
+    for to in to {
+        // SAFETY: the rest is within both columns, which are different memory: one is borrowed
+        // mutably.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), length - whole) };
+    }
+}
+
 /// # Safety
 /// Every source and output has at least `length` bytes, and there are `XORS + PRODUCTS` outputs.
 #[target_feature(enable = "avx512f,avx512bw,gfni")]

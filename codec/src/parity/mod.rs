@@ -77,6 +77,10 @@ pub fn generate_with(kernel: Kernel, parity_columns: &mut [&mut [u8]], data_colu
     );
     if let [data] = data_columns {
         // Every factor is 1: blocks of one sector, frequent and small, are simply mirrored.
+        if data.len() == length {
+            kernel.copy(data, parity_columns);
+            return;
+        }
         for column in parity_columns {
             let (front, rest) = column.split_at_mut(data.len());
             front.copy_from_slice(data);
