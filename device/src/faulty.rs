@@ -142,6 +142,10 @@ impl Device for FaultyDevice {
         self.inner.discard(offset, length)
     }
 
+    fn can_discard(&self) -> bool {
+        self.inner.can_discard()
+    }
+
     fn nature(&self) -> Nature {
         self.inner.nature()
     }

@@ -108,13 +108,18 @@ fn open_unadvised(path: &Path) -> Option<File> {
 
 /// Whether the kernel says that the block device `device_number` has moving parts.
 fn is_rotational(device_number: u64) -> Option<bool> {
+    Some(queue_attribute(device_number, "rotational")? == "1")
+}
+
+/// What the kernel says of the queue of a block device.
+fn queue_attribute(device_number: u64, name: &str) -> Option<String> {
     let major = rustix::fs::major(device_number);
     let minor = rustix::fs::minor(device_number);
     // A partition has no queue of its own, its parent directory is the disk.
     ["queue", "../queue"].iter().find_map(|queue| {
-        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/rotational");
+        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/{name}");
         let text = std::fs::read_to_string(path).ok()?;
-        Some(text.trim() == "1")
+        Some(text.trim().to_owned())
     })
 }
 
@@ -423,6 +428,15 @@ impl Device for FileDevice {
             path: self.path.clone(),
             source,
         })
+    }
+
+    fn can_discard(&self) -> bool {
+        if self.nature.kind != DeviceKind::Block {
+            return true;
+        }
+        let number = self.file.metadata().map(|metadata| metadata.rdev());
+        let limit = number.ok().and_then(|number| queue_attribute(number, "discard_max_bytes"));
+        limit.is_some_and(|limit| limit != "0")
     }
 
     /// Punches a hole. A file system or device that cannot is left alone without an error.

@@ -76,6 +76,11 @@ pub trait Device: Debug + Send + Sync {
     /// Says that a range's contents no longer matter. What it reads as afterwards is unspecified.
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError>;
 
+    /// Whether discarding a range has an effect.
+    fn can_discard(&self) -> bool {
+        true
+    }
+
     /// Lets others open the device for writing; nothing is written to it here any more.
     fn unlock(&self) {}
 

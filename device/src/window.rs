@@ -85,6 +85,10 @@ impl Device for WindowDevice {
         self.inner.discard(self.translate(offset, length)?, length)
     }
 
+    fn can_discard(&self) -> bool {
+        self.inner.can_discard()
+    }
+
     fn nature(&self) -> Nature {
         self.inner.nature()
     }

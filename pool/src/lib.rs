@@ -24,6 +24,7 @@ mod options;
 mod pool;
 mod space;
 mod sync;
+mod treatment;
 pub mod verify;
 mod view;
 
@@ -38,3 +39,6 @@ pub use import::import;
 pub use options::{Buffers, ImportOptions, Rewind};
 pub use pool::{FoundDevice, Pool, VdevSpace};
 pub use sync::{Actor, SyncError};
+pub use treatment::{
+    TreatmentCommand, TreatmentKind, TreatmentRefusal, TreatmentState, TreatmentStatus,
+};

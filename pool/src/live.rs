@@ -68,9 +68,16 @@ impl Pool {
     /// # Errors
     /// If that cannot be written.
     pub fn close(&self) -> Result<(), SyncError> {
+        self.stop_treatments();
         match self.syncer() {
             Some(syncer) => syncer.stop(),
             None => Ok(()),
+        }
+    }
+
+    fn stop_treatments(&self) {
+        if let Some(treatments) = self.treatment_slot().get() {
+            treatments.stop();
         }
     }
 
@@ -78,6 +85,7 @@ impl Pool {
         let Some(syncer) = self.syncer() else {
             return Ok(());
         };
+        self.stop_treatments();
         {
             let mut config = syncer.config();
             config.config.state = state;

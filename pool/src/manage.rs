@@ -131,8 +131,28 @@ impl Pool {
         actor: &Actor,
         command: &str,
     ) -> Result<(), SyncError> {
-        let features = with_dependencies(feature);
-        let task = EnableFeatures { features };
+        self.enable_features(&[feature], actor, command)
+    }
+
+    /// Enables features, and those that they build on.
+    ///
+    /// # Errors
+    /// If the pool takes no changes.
+    pub fn enable_features(
+        &self,
+        features: &[&'static Feature],
+        actor: &Actor,
+        command: &str,
+    ) -> Result<(), SyncError> {
+        let enabled = self.dsl().features();
+        let mut wanted: Vec<&'static Feature> = Vec::new();
+        for feature in features.iter().flat_map(|one| with_dependencies(one)) {
+            let is_known = wanted.iter().any(|other| other.guid == feature.guid);
+            if !is_known && enabled.get(feature.guid).is_none() {
+                wanted.push(feature);
+            }
+        }
+        let task = EnableFeatures { features: wanted };
         self.run_command(task, actor, command).map(|_| ())
     }
 

@@ -5,6 +5,7 @@ use crate::error::ImportError;
 use crate::options::ImportOptions;
 use crate::space::{self, Metaslabs};
 use crate::sync::Syncer;
+use crate::treatment::Treatments;
 use crate::view::Hold;
 use cenote_base::{Env, Guid, Txg, VdevId};
 use cenote_cache::BlockCache;
@@ -48,6 +49,7 @@ pub struct Pool {
     space: BTreeMap<VdevId, VdevSpace>,
     found: Mutex<BTreeMap<Guid, FoundDevice>>,
     syncer: Option<Arc<Syncer>>,
+    treatments: OnceLock<Arc<Treatments>>,
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
     hold: Option<Hold>,
@@ -174,6 +176,7 @@ impl Pool {
             space: tables.space,
             found: Mutex::new(found_devices(candidate)),
             syncer: None,
+            treatments: OnceLock::new(),
             hold: None,
         })
     }
@@ -203,6 +206,7 @@ impl Pool {
             space: tables.space,
             found: Mutex::new(self.found_devices()),
             syncer: None,
+            treatments: OnceLock::new(),
             hold,
         })
     }
@@ -230,6 +234,7 @@ impl Pool {
             space: syncer.space.figures(),
             found: Mutex::default(),
             syncer: Some(syncer),
+            treatments: OnceLock::new(),
             hold: None,
         }
     }
@@ -240,6 +245,10 @@ impl Pool {
 
     pub(crate) fn syncer(&self) -> Option<&Arc<Syncer>> {
         self.syncer.as_ref()
+    }
+
+    pub(crate) fn treatment_slot(&self) -> &OnceLock<Arc<Treatments>> {
+        &self.treatments
     }
 
     /// The name that the pool was imported under.
@@ -282,6 +291,11 @@ impl Pool {
             .expect("import put the trusted tree here")
     }
 
+    /// The state that was opened, whatever was written since.
+    pub fn opened_uberblock(&self) -> &Uberblock {
+        &self.uberblock
+    }
+
     /// The uberblock that the pool was opened at, or the last that was written since.
     pub fn uberblock(&self) -> Uberblock {
         match &self.syncer {
@@ -291,11 +305,6 @@ impl Pool {
     }
 
     /// The txg that the pool was opened at, or the last that was written since.
-    /// The state that was opened, whatever was written since.
-    pub fn opened_uberblock(&self) -> &Uberblock {
-        &self.uberblock
-    }
-
     pub fn txg(&self) -> Txg {
         self.uberblock().txg
     }

@@ -3,8 +3,12 @@
 //! Each test ends with an export, and OpenZFS's judgement of the pool where it is installed.
 
 use anyhow::{Result, ensure};
+use cenote_tests::pool;
+use cenote_tests::random::Random;
 use cenote_tests::site::Site;
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
 
 /// A file for a device beside those of the site.
 fn device(site: &Site, name: &str) -> Result<String> {
@@ -82,5 +86,175 @@ fn vdevs_that_need_features_are_refused_without() -> Result<()> {
         fs::metadata(&b)?.len() == 128 << 20,
         "the device is untouched"
     );
+    site.finish()
+}
+
+/// Mebibytes that a device's file takes.
+fn stored(site: &Site, name: &str) -> Result<u64> {
+    let blocks = fs::metadata(site.devices().join(name))?.blocks();
+    Ok(blocks * 512 >> 20)
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !is_so()? {
+        ensure!(start.elapsed() < Duration::from_secs(60), "never {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// A file of bytes that do not compress comes and goes.
+fn fill_and_empty(site: &Site, mebibytes: usize) -> Result<()> {
+    let mut bytes = vec![0; mebibytes << 20];
+    Random::new(1).fill(&mut bytes);
+    let path = site.path("tank/file");
+    fs::write(&path, bytes)?;
+    site.ok("zpool sync tank")?;
+    fs::remove_file(path)?;
+    for _ in 0..4 {
+        site.ok("zpool sync tank")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn free_space_is_trimmed_and_initialized() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    for (layout, devices) in [("mirror", 2), ("raidz1", 3)] {
+        let site = Site::create(layout, 192, "")?;
+        fill_and_empty(&site, 64)?;
+        let names: Vec<String> = (0..devices)
+            .map(|number| format!("d{number}.img"))
+            .collect();
+        for name in &names {
+            ensure!(stored(&site, name)? > 20, "{name} has no data");
+        }
+        site.ok("zpool trim -w tank")?;
+        for name in &names {
+            ensure!(stored(&site, name)? < 8, "{layout}: {name} was not trimmed");
+        }
+        let status = site.ok("zpool status -t tank")?;
+        ensure!(
+            status.matches("(100% trimmed, completed at").count() == devices,
+            "{status}"
+        );
+        let first = site.devices().join(&names[0]).display().to_string();
+        site.ok(&format!("zpool initialize -w tank {first}"))?;
+        ensure!(stored(&site, &names[0])? > 150, "{layout}: not initialized");
+        site.export()?;
+        site.import("")?;
+        let status = site.ok("zpool status -i tank")?;
+        has(&status, "(100% initialized, completed at")?;
+        site.ok(&format!("zpool initialize -u tank {first}"))?;
+        ensure!(
+            !site.ok("zpool status -i tank")?.contains("100%"),
+            "{layout}: reset"
+        );
+        site.finish()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_trim_can_be_suspended_and_goes_on_after_an_import() -> Result<()> {
+    let site = Site::create("single", 192, "")?;
+    site.fails("zpool trim -s tank")?;
+    site.ok("zpool trim -r 1M tank")?;
+    let running = site.fails("zpool trim tank")?;
+    has(&running.stderr, "currently trimming")?;
+    ensure!(running.code == Some(255), "{}", running.report());
+    site.export()?;
+    site.import("")?;
+    has(&site.ok("zpool status tank")?, "(trimming)")?;
+    site.ok("zpool trim -s tank")?;
+    has(
+        &site.ok("zpool status -t tank")?,
+        "trimmed, suspended, started at",
+    )?;
+    site.ok("zpool trim -w tank")?;
+    has(&site.ok("zpool status -t tank")?, "100% trimmed")?;
+    site.fails("zpool trim -c tank")?;
+    site.finish()
+}
+
+#[test]
+fn freed_space_is_trimmed_by_itself() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("mirror", 192, "-o autotrim=on")?;
+    fill_and_empty(&site, 64)?;
+    wait_until("trimmed", || {
+        Ok(stored(&site, "d0.img")? < 8 && stored(&site, "d1.img")? < 8)
+    })?;
+    site.ok("zpool set autotrim=off tank")?;
+    fill_and_empty(&site, 64)?;
+    ensure!(stored(&site, "d0.img")? > 50, "trimmed all the same");
+    site.ok("zpool set autotrim=on tank")?;
+    fill_and_empty(&site, 32)?;
+    site.export()?;
+    site.import("")?;
+    fill_and_empty(&site, 64)?;
+    wait_until("trimmed", || Ok(stored(&site, "d1.img")? < 50))?;
+    site.finish()
+}
+
+#[test]
+fn labels_guids_and_features_change() -> Result<()> {
+    let site = Site::new("tank")?;
+    let (a, b) = (device(&site, "a")?, device(&site, "b")?);
+    site.ok(&format!("zpool create -d -O mountpoint=none tank {a}"))?;
+    site.ok(&format!("zpool create -O mountpoint=none other {b}"))?;
+    let listed = site.ok("zpool upgrade")?;
+    has(
+        &listed,
+        "POOL  FEATURE\n---------------\ntank\n      async_destroy\n",
+    )?;
+    ensure!(!listed.contains("other"), "{listed}");
+    has(
+        &site.ok("zpool upgrade -v")?,
+        "27   Improved snapshot creation performance",
+    )?;
+    has(
+        &site.ok("zpool upgrade tank")?,
+        "Enabled the following features on 'tank':\n  async",
+    )?;
+    has(&site.ok("zpool upgrade tank")?, "already has all supported")?;
+    ensure!(
+        site.ok("zpool get -Hovalue feature@zstd_compress tank")?
+            .trim()
+            == "enabled"
+    );
+    let guid = site.ok("zpool get -Hpovalue guid tank")?;
+    site.ok("zpool reguid tank")?;
+    ensure!(
+        site.ok("zpool get -Hpovalue guid tank")? != guid,
+        "the same guid"
+    );
+    site.ok("zpool reguid -g 4711 tank")?;
+    ensure!(site.ok("zpool get -Hpovalue guid tank")?.trim() == "4711");
+    let history = history(&site)?;
+    for command in [
+        "zpool upgrade tank",
+        "zpool reguid tank",
+        "zpool reguid -g 4711 tank",
+    ] {
+        ensure!(history.iter().any(|line| line == command), "{history:?}");
+    }
+    let active = site.fails(&format!("zpool labelclear -f {b}"))?;
+    has(&active.stderr, "is a member (ACTIVE) of pool \"other\"")?;
+    site.ok("zpool export other")?;
+    let exported = site.fails(&format!("zpool labelclear {b}"))?;
+    has(
+        &exported.stderr,
+        "use '-f' to override the following error:\n",
+    )?;
+    has(&exported.stderr, "is a member of exported pool \"other\"")?;
+    site.ok(&format!("zpool labelclear -f {b}"))?;
+    site.fails(&format!("zpool labelclear -f {b}"))?;
+    fs::remove_file(&b)?;
     site.finish()
 }

@@ -145,6 +145,43 @@ pub struct RaidzExpand {
     pub waiting_for_resilver: bool,
 }
 
+/// What is done once to all free space of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TreatmentKind {
+    /// The device is told that it holds nothing.
+    Trim,
+    /// It is written all over.
+    Initialize,
+}
+
+/// How far that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TreatmentState {
+    /// Under way.
+    Active,
+    /// Given up.
+    Canceled,
+    /// Waits to be started again where it was.
+    Suspended,
+    /// Done.
+    Complete,
+}
+
+/// The last or running trim, or initialization, of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Treatment {
+    /// How far.
+    pub state: TreatmentState,
+    /// When it was started, or ended, in seconds.
+    pub time: u64,
+    /// Bytes of the device that were treated.
+    pub done: u64,
+    /// Bytes of the device that are to be treated; 0 if unknown.
+    pub total: u64,
+}
+
 /// Records that a crash left in one dataset's intent log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntentLogReport {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::{Secret, TreatmentKind};
 
 /// A kind of group of devices in a new pool's layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +133,23 @@ pub struct NewDataset {
     pub key: Option<Secret>,
 }
 
+/// What is wanted of a trim or initialization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "wanted", rename_all = "snake_case")]
+pub enum TreatmentCommand {
+    /// Begin, or go on after a suspension.
+    Start {
+        /// Bytes a second; 0 for no limit.
+        rate: u64,
+    },
+    /// Give it up (`-c`).
+    Cancel,
+    /// Stop for now (`-s`).
+    Suspend,
+    /// Forget that it was done (`-u`).
+    Reset,
+}
+
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
@@ -168,6 +185,29 @@ pub enum Change {
         pool: String,
         /// The guid; not set, a random one.
         guid: Option<u64>,
+    },
+    /// Enable all features that are wanted. Answer: `Names` of those that were not enabled.
+    UpgradePool {
+        /// The pool.
+        pool: String,
+    },
+    /// Trim or initialize devices. Answer: `Failures`, by device; a name of "" stands for all.
+    Treat {
+        /// The pool.
+        pool: String,
+        /// Names of devices; empty means all.
+        devices: Vec<String>,
+        /// What is done.
+        kind: TreatmentKind,
+        /// What is wanted of it.
+        command: TreatmentCommand,
+    },
+    /// Take a pool's labels off a device. Answer: `Done`.
+    ClearLabels {
+        /// Its path.
+        device: String,
+        /// Although the pool may be imported later.
+        force: bool,
     },
     /// Make a dataset and mount it. Answer: `Done`.
     CreateDataset(Box<NewDataset>),

@@ -31,11 +31,12 @@ mod verify;
 
 pub use activity::{
     CheckpointState, IntentLogReport, RaidzExpand, Rebuild, RemovalActivity, RunState, Scan,
-    ScanKind,
+    ScanKind, Treatment, TreatmentKind, TreatmentState,
 };
 pub use bytes::RawName;
 pub use change::{
     AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume, Pair,
+    TreatmentCommand,
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};

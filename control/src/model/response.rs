@@ -40,6 +40,11 @@ pub enum Response {
         /// How many were done.
         done: u64,
     },
+    /// Names of what was changed.
+    Names {
+        /// In their order.
+        names: Vec<String>,
+    },
     /// Pools that could be imported.
     Candidates {
         /// In the order they were found.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Property;
+use super::{Property, Treatment};
 
 /// What a vdev is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -283,6 +283,15 @@ pub struct Vdev {
     /// It waits for the next resilver.
     #[serde(default)]
     pub resilver_deferred: bool,
+    /// Its last or running initialization.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialize: Option<Treatment>,
+    /// Its last or running trim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trim: Option<Treatment>,
+    /// The device takes no note of discards.
+    #[serde(default)]
+    pub trim_unsupported: bool,
     /// For spares, what it is doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare: Option<SpareUse>,
@@ -325,6 +334,9 @@ impl Vdev {
             no_allocation: false,
             scan_processed: 0,
             resilver_deferred: false,
+            initialize: None,
+            trim: None,
+            trim_unsupported: false,
             spare: None,
             children: Vec::new(),
         }

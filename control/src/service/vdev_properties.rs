@@ -69,7 +69,7 @@ fn display_name(vdev: &Vdev) -> String {
 }
 
 /// Whether a user may mean the vdev by this name.
-fn answers_to(vdev: &Vdev, name: &str) -> bool {
+pub(super) fn answers_to(vdev: &Vdev, name: &str) -> bool {
     let is_root = vdev.kind == VdevKind::Root;
     (is_root && matches!(name, "root" | "root-0"))
         || display_name(vdev) == name
@@ -174,6 +174,10 @@ fn property(
             }
         }
         "raidz_expanding" => Property::read_only(name, word(expanding(pool, vdev))),
+        "trim_support" if vdev.kind.is_leaf() => {
+            let word = if vdev.trim_unsupported { "off" } else { "on" };
+            Property::read_only(name, word)
+        }
         "trim_support" => Property::read_only(name, "off"),
         name if name.ends_with("_ops") || name.ends_with("_bytes") => figures(pool, vdev, name),
         "initialize_errors" | "trim_errors" => Property::read_only(name, 0),

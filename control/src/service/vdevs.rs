@@ -1,13 +1,16 @@
 //! The vdev tree of a pool in the clients' terms: configuration, state and figures joined by guid.
 
 use crate::model::{
-    AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevState, VdevTree,
+    AllocationClass, Counters, Space, SpareUse, Treatment, TreatmentState, Vdev, VdevAux, VdevKind,
+    VdevState, VdevTree,
 };
 use cenote_base::{Guid, VdevId};
 use cenote_dsl::directory_keys;
 use cenote_ondisk::VdevConfig;
 use cenote_ondisk::VdevKind as ConfigKind;
-use cenote_pool::Pool;
+use cenote_pool::{
+    Pool, TreatmentKind as EngineKind, TreatmentState as EngineTreatment, TreatmentStatus,
+};
 use cenote_vdev::AllocationClass as EngineClass;
 use cenote_vdev::VdevAux as EngineAux;
 use cenote_vdev::VdevState as EngineState;
@@ -27,12 +30,48 @@ pub(super) fn vdev_tree(pool: &Pool) -> VdevTree {
         ashift: pool.vdevs().ashift(id).map_or(0, u64::from),
     });
     root.guid = pool.guid().0;
+    add_treatments(&mut root, pool);
     root.space = root_space(&root.children);
     VdevTree {
         cache: auxiliary(pool, directory_keys::CACHE_DEVICES),
         spares: auxiliary(pool, directory_keys::SPARES),
         root,
     }
+}
+
+/// What is or was done to the free space of each device.
+fn add_treatments(root: &mut Vdev, pool: &Pool) {
+    let all = pool.treatment_status();
+    let mut stack = vec![root];
+    while let Some(vdev) = stack.pop() {
+        if vdev.kind.is_leaf() {
+            let of = |kind| {
+                let mut found = all.iter();
+                let found = found.find(|status| status.leaf.0 == vdev.guid && status.kind == kind);
+                found.and_then(treatment)
+            };
+            let (trim, initialize) = (of(EngineKind::Trim), of(EngineKind::Initialize));
+            (vdev.trim, vdev.initialize) = (trim, initialize);
+            vdev.trim_unsupported = pool.vdevs().can_discard(Guid(vdev.guid)) == Some(false);
+        }
+        stack.extend(vdev.children.iter_mut());
+    }
+}
+
+fn treatment(status: &TreatmentStatus) -> Option<Treatment> {
+    let state = match status.state {
+        EngineTreatment::None => return None,
+        EngineTreatment::Active => TreatmentState::Active,
+        EngineTreatment::Canceled => TreatmentState::Canceled,
+        EngineTreatment::Suspended => TreatmentState::Suspended,
+        EngineTreatment::Complete => TreatmentState::Complete,
+    };
+    Some(Treatment {
+        state,
+        time: status.time,
+        done: status.done,
+        total: status.total,
+    })
 }
 
 /// Sizes of the pool: sums over the classes that hold data.

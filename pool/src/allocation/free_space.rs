@@ -54,6 +54,11 @@ impl FreeSpace {
         self.ranges.iter()
     }
 
+    /// The first free range that ends after `from`.
+    pub fn next_from(&self, from: u64) -> Option<Range<u64>> {
+        self.ranges.iter_from(from).next()
+    }
+
     fn note(&mut self, change: RangeChange) {
         for range in change.gone.into_iter().flatten() {
             self.by_size.remove(&(range.end - range.start, range.start));

@@ -43,6 +43,8 @@ pub(crate) struct Metaslab {
     /// Freed in the txg being synced, and recorded or never to be.
     pub freed: RangeSet,
     pub deferred: [RangeSet; DEFER_TXGS],
+    /// Free, but not to be handed out just now.
+    pub held: RangeSet,
 }
 
 impl Metaslab {
@@ -72,6 +74,30 @@ impl Metaslab {
             freeing: RangeSet::default(),
             freed: RangeSet::default(),
             deferred: Default::default(),
+            held: RangeSet::default(),
+        }
+    }
+
+    /// Holds back the first free space behind `from`, at most `length` bytes of it; the metaslab
+    /// must be loaded.
+    pub fn hold(&mut self, from: u64, length: u64) -> Option<Range<u64>> {
+        let free = self.free.as_mut()?;
+        let found = free.next_from(from)?;
+        let start = found.start.max(from);
+        let range = start..found.end.min(start.saturating_add(length));
+        free.take(&range);
+        self.held
+            .add(range.clone())
+            .expect("free space is not held");
+        Some(range)
+    }
+
+    /// Ends what [`Self::hold`] began.
+    pub fn release_hold(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
+        self.held.remove(range.clone())?;
+        match &mut self.free {
+            Some(free) => free.add(range),
+            None => Ok(()),
         }
     }
 
@@ -155,7 +181,8 @@ impl Metaslab {
                 free.add(range)?;
             }
         }
-        let held = self.deferred.iter().chain([&self.freed, &self.allocating]);
+        let held = self.deferred.iter();
+        let held = held.chain([&self.freed, &self.allocating, &self.held]);
         for range in held.flat_map(RangeSet::iter) {
             free.take(&range);
         }
@@ -199,7 +226,11 @@ impl Metaslab {
         }
         let overlaps = |set: &RangeSet| set.overlaps(&range);
         let is_free = self.free.as_ref().is_some_and(|free| free.overlaps(&range));
-        if is_free || overlaps(&self.freed) || self.deferred.iter().any(overlaps) {
+        if is_free
+            || overlaps(&self.freed)
+            || overlaps(&self.held)
+            || self.deferred.iter().any(overlaps)
+        {
             return Err(RangeConflict { range });
         }
         self.freeing.add(range).map(|_| ())
@@ -250,7 +281,8 @@ impl Metaslab {
     /// unless the metaslab is loaded.
     pub fn recorded_ranges(&self) -> Option<Vec<Range<u64>>> {
         let mut free = self.free.clone()?;
-        let held = self.deferred.iter().chain([&self.freed, &self.allocating]);
+        let held = self.deferred.iter();
+        let held = held.chain([&self.freed, &self.allocating, &self.held]);
         for range in held.flat_map(RangeSet::iter) {
             free.add(range).ok()?;
         }
@@ -262,7 +294,7 @@ impl Metaslab {
     pub fn histogram(&self, ashift: u32) -> Option<[u64; HISTOGRAM_BUCKETS]> {
         let free = self.free.as_ref()?;
         let mut histogram = [0; HISTOGRAM_BUCKETS];
-        let held = self.deferred.iter().chain([&self.freed]);
+        let held = self.deferred.iter().chain([&self.freed, &self.held]);
         for range in free.iter().chain(held.flat_map(RangeSet::iter)) {
             count_range(&mut histogram, range.end - range.start, ashift);
         }

@@ -7,6 +7,7 @@
 //! txg is on disk.
 
 mod free_space;
+mod hold;
 mod load;
 mod metaslab;
 mod range_set;
@@ -20,7 +21,8 @@ pub(crate) use top::{MapReader, TopSpace};
 
 use crate::pool::VdevSpace;
 use crate::space;
-use cenote_base::{ObjectId, Txg, VdevId};
+use crate::treatment::FreedRanges;
+use cenote_base::{ObjectId, Txg, VdevId, settings};
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_io::{Allocation, AllocationRequest, Allocator, NoSpace};
 use cenote_ondisk::Dva;
@@ -29,14 +31,14 @@ use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-
-/// Bytes that a vdev gets for each of its devices before the next one has its turn: so much that
-/// neighbours join to large writes.
-const TURN_BYTES: u64 = 1 << 20;
 
 /// Freed space that waits is hurried once it is more than this part of what is free.
 const WAITING_SHARE: u64 = 64;
+
+/// Times that an allocation waits for space that is held.
+const HOLD_WAITS_MAX: u32 = 60;
 
 /// Whose turn it is in a class.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,6 +58,10 @@ pub(crate) struct Space {
     committed: RwLock<Option<Arc<ObjectSet>>>,
     /// Those who need that no freed space is used again.
     holds: AtomicUsize,
+    /// Free ranges that nobody gets for a moment.
+    range_holds: hold::Holds,
+    /// Who is told of space that became free.
+    pub(crate) freed_to: Mutex<Option<SyncSender<FreedRanges>>>,
     /// The first contradiction between what is freed and what is allocated.
     conflict: Mutex<Option<(VdevId, RangeConflict)>>,
 }
@@ -110,6 +116,8 @@ impl Space {
             rotors: Default::default(),
             committed: RwLock::new(committed),
             holds: AtomicUsize::new(0),
+            range_holds: hold::Holds::default(),
+            freed_to: Mutex::default(),
             conflict: Mutex::default(),
         }
     }
@@ -229,10 +237,21 @@ impl Space {
             .committed
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Some(mos);
-        tops.iter_mut().try_for_each(|top| {
+        let freed_to = lock(&self.freed_to);
+        let mut freed = FreedRanges::new();
+        for top in &mut tops {
             let vdev = top.vdev;
-            top.committed(is_held).map_err(|conflict| (vdev, conflict))
-        })
+            if freed_to.is_some() && !is_held {
+                top.becoming_free(|range| freed.push((vdev, range)));
+            }
+            top.committed(is_held)
+                .map_err(|conflict| (vdev, conflict))?;
+        }
+        if let Some(freed_to) = freed_to.as_ref().filter(|_| !freed.is_empty()) {
+            // Who does not keep up is not waited for.
+            let _ = freed_to.try_send(freed);
+        }
+        Ok(())
     }
 
     /// Lets go of the meta object set. That reads through the pipeline, which asks this for
@@ -240,6 +259,7 @@ impl Space {
     pub fn close(&self) {
         let committed = self.committed.write();
         *committed.unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.freed_to) = None;
     }
 
     /// From now on no freed space is used again.
@@ -302,7 +322,7 @@ impl Space {
             // Between a quarter of and four times the usual turn, by free space.
             let percent = u128::from(shares[rotor.next]) * 100 / u128::from(average);
             let percent = u64::try_from(percent).unwrap_or(400).clamp(25, 400);
-            rotor.left = (TURN_BYTES * width / 100 * percent).max(size);
+            rotor.left = (settings::METASLAB_ALIQUOT.get() * width / 100 * percent).max(size);
         }
         rotor.left -= size;
         rotor.next.min(members.len() - 1)
@@ -383,15 +403,11 @@ impl Space {
     }
 }
 
-impl Allocator for Space {
-    fn allocate(&self, txg: Txg, request: AllocationRequest) -> Result<Allocation, NoSpace> {
-        assert!(
-            (1..=3).contains(&request.copies),
-            "a block has one to three copies"
-        );
+impl Space {
+    fn try_allocate(&self, txg: Txg, request: &AllocationRequest) -> Result<Allocation, NoSpace> {
         let mut best: Vec<Dva> = Vec::new();
         for class in class_order(request.class) {
-            let dvas = self.allocate_in(*class, txg, &request);
+            let dvas = self.allocate_in(*class, txg, request);
             let (keep, drop) = match dvas.len() > best.len() {
                 true => (dvas, best),
                 false => (best, dvas),
@@ -406,9 +422,26 @@ impl Allocator for Space {
         // gang are counted copy by copy.
         if best.is_empty() || request.for_gang {
             self.undo_all(&best);
-            return Err(self.refusal(&request));
+            return Err(self.refusal(request));
         }
         Ok(Allocation::new(&best))
+    }
+}
+
+impl Allocator for Space {
+    fn allocate(&self, txg: Txg, request: AllocationRequest) -> Result<Allocation, NoSpace> {
+        assert!(
+            (1..=3).contains(&request.copies),
+            "a block has one to three copies"
+        );
+        let mut tries = 0;
+        loop {
+            match self.try_allocate(txg, &request) {
+                // What is held is free: it comes back soon.
+                Err(_) if tries < HOLD_WAITS_MAX && self.range_holds.wait() => tries += 1,
+                done => return done,
+            }
+        }
     }
 
     fn undo(&self, _txg: Txg, allocation: &Allocation) {

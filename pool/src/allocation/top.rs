@@ -269,6 +269,15 @@ impl TopSpace {
         Ok(())
     }
 
+    /// Calls `each` with the space that [`Self::committed`] lets go.
+    pub fn becoming_free(&self, mut each: impl FnMut(Range<u64>)) {
+        for index in &self.waiting {
+            self.metaslabs[*index].deferred[0]
+                .iter()
+                .for_each(&mut each);
+        }
+    }
+
     /// The txg is on disk. While something `is_held`, no freed space becomes free.
     pub fn committed(&mut self, is_held: bool) -> Result<(), RangeConflict> {
         let waiting = std::mem::take(&mut self.waiting);

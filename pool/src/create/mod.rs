@@ -306,6 +306,7 @@ pub fn create(
     known.extend(found(&populated.cache_devices, &others.1));
     let pool = Pool::of_syncer(syncer, options, &env);
     pool.note_devices(known);
+    pool.resume_treatments();
     Ok(pool)
 }
 

@@ -14,6 +14,7 @@ mod direct;
 mod format;
 mod getopt;
 mod own;
+mod program;
 #[cfg(test)]
 mod reference;
 mod texts;

@@ -2,7 +2,6 @@
 
 use crate::model::{ControlError, NewVdev, NewVdevKind, NewVdevRole};
 use crate::service::Engine;
-use cenote_base::Guid;
 use cenote_device::{Device, DeviceError, Opener, SystemOpener};
 use cenote_dsl::directory_keys as keys;
 use cenote_ondisk::pool_config::PoolState;
@@ -116,7 +115,7 @@ impl Engine {
         let labels = DeviceLabels::read(device.as_ref());
         let label = labels.newest_config()?;
         let Some(guid) = label.pool_guid() else {
-            return self.auxiliary_owner(path, label.config.as_ref()?.guid?);
+            return self.auxiliary_owner(path, &labels);
         };
         let config = label.config.as_ref()?;
         let name = config.name.clone().unwrap_or_else(|| guid.to_string());
@@ -132,7 +131,8 @@ impl Engine {
 
 impl Engine {
     /// Which imported pool has a spare or cache device.
-    fn auxiliary_owner(&self, path: &str, guid: Guid) -> Option<String> {
+    pub(super) fn auxiliary_owner(&self, path: &str, labels: &DeviceLabels) -> Option<String> {
+        let guid = labels.newest_config()?.config.as_ref()?.guid?;
         self.registry.all().iter().find_map(|imported| {
             let has = |key| {
                 let vdevs = imported.dsl().auxiliary_vdevs(key).unwrap_or_default();

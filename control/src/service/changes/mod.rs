@@ -8,9 +8,11 @@ mod datasets;
 mod devices;
 mod encryption;
 mod files;
+mod maintenance;
 mod pools;
 mod properties;
 mod replication;
+mod treat;
 
 pub(super) use files::{OpenHeads, settings_of};
 
@@ -49,6 +51,14 @@ impl Engine {
                 value,
             } => self.set_pool_property(&pool, &property, &value, &by),
             Change::ReguidPool { pool, guid } => self.reguid_pool(&pool, guid, &by),
+            Change::UpgradePool { pool } => self.upgrade_pool(&pool, &by),
+            Change::Treat {
+                pool,
+                devices,
+                kind,
+                command,
+            } => self.treat(&pool, &devices, (kind, command), &by),
+            Change::ClearLabels { device, force } => self.clear_labels(&device, force),
             Change::CreateDataset(new) => self.create_dataset(&new, &by),
             Change::DestroyDataset {
                 dataset,

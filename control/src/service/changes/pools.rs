@@ -268,22 +268,32 @@ fn chosen_features(
     none: bool,
     properties: &Properties,
 ) -> Result<Vec<&'static Feature>, ControlError> {
-    let mut features = match (none, properties.compatibility.as_deref()) {
-        (true, _) | (_, Some("legacy")) => Vec::new(),
-        (false, None | Some("off")) => default_features(),
-        (false, Some(files)) => {
-            let mut features = default_features();
-            for file in files.split(',') {
-                let names = compatible(file)?;
-                features.retain(|feature| names.iter().any(|name| name == feature.name));
-            }
-            features
-        }
+    let mut features = match none {
+        true => Vec::new(),
+        false => wanted_features(properties.compatibility.as_deref())?,
     };
     for (feature, on) in &properties.enabled {
         features.retain(|known| known.guid != feature.guid);
         if *on {
             features.push(feature);
+        }
+    }
+    Ok(features)
+}
+
+/// The features that pools with this `compatibility` property are to have.
+pub(super) fn wanted_features(
+    compatibility: Option<&str>,
+) -> Result<Vec<&'static Feature>, ControlError> {
+    let mut features = default_features();
+    match compatibility {
+        None | Some("off") => {}
+        Some("legacy") => features.clear(),
+        Some(files) => {
+            for file in files.split(',') {
+                let names = compatible(file)?;
+                features.retain(|feature| names.iter().any(|name| name == feature.name));
+            }
         }
     }
     Ok(features)

@@ -199,9 +199,12 @@ impl Engine {
         }
         let task = SetPoolProperty {
             name: property.to_owned(),
-            value: parsed,
+            value: parsed.clone(),
         };
         run(&imported, task, by)?;
+        if property == "autotrim" {
+            imported.pool.set_autotrim(parsed == Stored::Number(1));
+        }
         Ok(Response::Done)
     }
 }
@@ -236,20 +239,4 @@ fn set_in_configuration(
     };
     let done = set.map_err(|error| super::of_sync(imported.name(), error));
     Some(done.map(|()| Response::Done))
-}
-
-impl Engine {
-    /// Gives a pool another guid.
-    pub(super) fn reguid_pool(
-        &self,
-        pool: &str,
-        guid: Option<u64>,
-        by: &By<'_>,
-    ) -> Result<Response, ControlError> {
-        let imported = self.registry.pool(pool)?;
-        let guid = guid.map(cenote_base::Guid);
-        let done = imported.pool.reguid(guid, &by.actor, by.command);
-        done.map_err(|error| super::of_sync(pool, error))?;
-        Ok(Response::Done)
-    }
 }

@@ -18,7 +18,8 @@ mod writes;
 
 pub use keys::{load_below as load_keys_below, read_key};
 
-use crate::context::{Context, Outcome, Stop};
+use crate::context::{Context, Outcome};
+use crate::program::Program;
 use crate::version;
 
 pub use change::new_key;
@@ -30,41 +31,19 @@ const ALIASES: [(&str, &str); 3] = [
     ("umount", "unmount"),
 ];
 
+/// The command.
+const PROGRAM: Program = Program {
+    name: "zfs",
+    groups: synopsis::GROUPS,
+    aliases: &ALIASES,
+    below_all: usage::BELOW_ALL,
+    below_one: usage::below_one,
+    dispatch,
+};
+
 /// Runs `zfs` with its arguments (the command's own name left out).
 pub fn run(arguments: &[String], context: &mut Context) -> u8 {
-    let Some(command) = arguments.first() else {
-        context.complain("missing command");
-        usage::overview_on_error(context);
-        return 2;
-    };
-    let rest = &arguments[1..];
-    match command.as_str() {
-        "-?" | "--help" => return usage::overview(context),
-        "help" => return usage::help(rest, context),
-        "-V" | "--version" => return version::print("zfs", context),
-        _ => {}
-    }
-    let alias = ALIASES.iter().find(|(alias, _)| alias == command);
-    let command = alias.map_or(command.as_str(), |(_, name)| name);
-    if !usage::is_subcommand(command) {
-        context.complain(&format!("unrecognized command '{command}'"));
-        usage::overview_on_error(context);
-        return 2;
-    }
-    match dispatch(command, rest, context) {
-        Ok(code) | Err(Stop::Code(code)) => code,
-        Err(Stop::Failed(message)) => {
-            context.complain(&message);
-            1
-        }
-        Err(Stop::Usage(message)) => {
-            if !message.is_empty() {
-                context.complain(&message);
-            }
-            usage::subcommand(command, context);
-            2
-        }
-    }
+    PROGRAM.run(arguments, context)
 }
 
 fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outcome {

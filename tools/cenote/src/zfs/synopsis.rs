@@ -1,7 +1,6 @@
 //! The synopsis of each zfs subcommand.
 
-/// A subcommand's name and the lines of its synopsis.
-type Synopsis = (&'static str, &'static [&'static str]);
+use crate::program::Synopsis;
 
 /// The subcommands, in groups.
 #[rustfmt::skip]

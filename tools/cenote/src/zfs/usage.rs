@@ -1,86 +1,27 @@
-//! Usage texts of `zfs`.
+//! What stands below the usage of `zfs` and of its subcommands.
 
 use cenote_control::model::properties::{ACCOUNTING, DATASET, PropertyInfo};
 
-use super::synopsis::GROUPS;
-use crate::context::Context;
-
-/// Whether there is such a subcommand.
-pub fn is_subcommand(name: &str) -> bool {
-    lines_of(name).is_some()
-}
-
-fn lines_of(name: &str) -> Option<&'static [&'static str]> {
-    let mut all = GROUPS.iter().flat_map(|group| group.iter());
-    all.find(|(command, _)| *command == name)
-        .map(|(_, lines)| *lines)
-}
-
-const TOPICS: &str = "\nFor the property list, run: zfs set|get\n\
+const TOPICS: &str = "\n\nFor the property list, run: zfs set|get\n\
                       \nFor the delegated permission list, run: zfs allow|unallow\n\
                       \nFor further help on a command or topic, run: zfs help [<topic>]";
 
-/// All subcommands.
-fn text() -> String {
-    let mut text =
-        String::from("usage: zfs command args ...\nwhere 'command' is one of the following:\n\n");
-    for group in GROUPS {
-        for line in group.iter().flat_map(|(_, lines)| lines.iter()) {
-            text.push_str(&format!("\t{line}\n"));
-        }
-        text.push('\n');
+/// Below the list of all subcommands.
+pub const BELOW_ALL: &str = "Each dataset is of the form: pool/[dataset/]*dataset[@name]\n\n\
+                             For the property list, run: zfs set|get\n\
+                             \nFor the delegated permission list, run: zfs allow|unallow\n\
+                             \nFor further help on a command or topic, run: zfs help [<topic>]";
+
+/// Below the synopsis of one.
+pub fn below_one(name: &str) -> String {
+    match name {
+        "get" | "set" | "list" | "inherit" => property_table(),
+        _ => TOPICS.to_owned(),
     }
-    text.push_str("Each dataset is of the form: pool/[dataset/]*dataset[@name]\n");
-    text.push_str(TOPICS);
-    text
-}
-
-/// Help was asked for: standard output, 0.
-pub fn overview(context: &mut Context) -> u8 {
-    context.line(&text());
-    0
-}
-
-/// The command line is wrong: standard error.
-pub fn overview_on_error(context: &mut Context) {
-    context.complain(&text());
-}
-
-/// `zfs help [TOPIC]`.
-pub fn help(topics: &[String], context: &mut Context) -> u8 {
-    let Some(topic) = topics.first() else {
-        return overview(context);
-    };
-    let Some(lines) = lines_of(topic) else {
-        context.complain(&format!("no help on '{topic}'"));
-        return 1;
-    };
-    context.line(&subcommand_text(topic, lines));
-    0
-}
-
-/// The usage of one subcommand, on standard error.
-pub fn subcommand(name: &str, context: &mut Context) {
-    if let Some(lines) = lines_of(name) {
-        context.complain(&subcommand_text(name, lines));
-    }
-}
-
-fn subcommand_text(name: &str, lines: &[&str]) -> String {
-    let mut text = String::from("usage:\n");
-    for line in lines {
-        text.push_str(&format!("\t{line}\n"));
-    }
-    if matches!(name, "get" | "set" | "list" | "inherit") {
-        text.push_str(&property_table());
-    } else {
-        text.push_str(TOPICS);
-    }
-    text
 }
 
 fn property_table() -> String {
-    let mut text = String::from("\nThe following properties are supported:\n\n");
+    let mut text = String::from("\n\nThe following properties are supported:\n\n");
     text.push_str("\tPROPERTY              EDIT  INHERIT   VALUES\n\n");
     let mut shown: Vec<&PropertyInfo> = DATASET.iter().filter(|p| !p.values.is_empty()).collect();
     // What can be set or only at creation comes after what can only be read.

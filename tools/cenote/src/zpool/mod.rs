@@ -1,5 +1,6 @@
 //! `zpool`: which subcommand, its usage, its exit code.
 
+mod activity;
 mod add;
 mod create;
 mod events;
@@ -11,18 +12,21 @@ mod import_list;
 mod iostat;
 mod layout;
 mod list;
+mod maintain;
 mod names;
 mod status;
 mod status_json;
 mod status_scan;
 mod status_texts;
+mod status_treatment;
 mod synopsis;
 mod usage;
 mod vdev_rows;
 mod vdev_spec;
 mod writes;
 
-use crate::context::{Context, Outcome, Stop};
+use crate::context::{Context, Outcome};
+use crate::program::Program;
 use crate::version;
 
 pub use create::command_line;
@@ -77,39 +81,19 @@ const FEATURES: &[&str] = &[
     "large_microzap",
 ];
 
+/// The command.
+const PROGRAM: Program = Program {
+    name: "zpool",
+    groups: synopsis::GROUPS,
+    aliases: &[],
+    below_all: usage::BELOW_ALL,
+    below_one: usage::below_one,
+    dispatch,
+};
+
 /// Runs `zpool` with its arguments (the command's own name left out).
 pub fn run(arguments: &[String], context: &mut Context) -> u8 {
-    let Some(command) = arguments.first() else {
-        context.complain("missing command");
-        usage::overview_on_error(context);
-        return 2;
-    };
-    let rest = &arguments[1..];
-    match command.as_str() {
-        "-?" | "--help" => return usage::overview(context),
-        "help" => return usage::help(rest, context),
-        "-V" | "--version" => return version::print("zpool", context),
-        _ => {}
-    }
-    if !usage::is_subcommand(command) {
-        context.complain(&format!("unrecognized command '{command}'"));
-        usage::overview_on_error(context);
-        return 2;
-    }
-    match dispatch(command, rest, context) {
-        Ok(code) | Err(Stop::Code(code)) => code,
-        Err(Stop::Failed(message)) => {
-            context.complain(&message);
-            1
-        }
-        Err(Stop::Usage(message)) => {
-            if !message.is_empty() {
-                context.complain(&message);
-            }
-            usage::subcommand(command, context);
-            2
-        }
-    }
+    PROGRAM.run(arguments, context)
 }
 
 fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
@@ -126,6 +110,12 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "destroy" => create::destroy(arguments, context),
         "set" => create::set(arguments, context),
         "sync" => create::sync(arguments, context),
+        "trim" => activity::trim(arguments, context),
+        "initialize" => activity::initialize(arguments, context),
+        "wait" => activity::wait(arguments, context),
+        "labelclear" => maintain::labelclear(arguments, context),
+        "reguid" => maintain::reguid(arguments, context),
+        "upgrade" => maintain::upgrade(arguments, context),
         "iostat" => iostat::run(arguments, context),
         "version" => version::run("zpool", arguments, context),
         _ => writes::run(command, arguments, context),

@@ -7,6 +7,7 @@ use cenote_control::model::{
 use super::names::{self, JSON, Schedule};
 use super::status_scan::{self, Clock};
 use super::status_texts::{article, paragraph, status};
+use super::status_treatment;
 use super::vdev_rows::{
     Row, Section, aux_words, healthy, rows, shown_in_status, spare_word, state_word,
 };
@@ -16,6 +17,7 @@ use crate::format::number::{nicebytes, nicenum};
 use crate::format::property::Style;
 use crate::getopt::Grammar;
 use crate::texts::{cannot_open, with_context};
+use jiff::tz::TimeZone;
 
 /// The narrowest name column.
 const NAME_WIDTH_MIN: usize = 10;
@@ -36,6 +38,7 @@ pub struct Options {
     pub key_guid: bool,
     pub naming: VdevNaming,
     pub style: Style,
+    pub zone: TimeZone,
 }
 
 /// `zpool status`.
@@ -65,6 +68,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         key_guid: parsed.has("json-pool-key-guid"),
         naming: names::naming(&parsed, context),
         style: names::style(&parsed, context),
+        zone: context.zone.clone(),
     };
     let mut report = |context: &mut Context, _| report(&parsed.operands, &options, context);
     Ok(schedule.repeat(context, &mut report))
@@ -327,11 +331,9 @@ fn notes(vdev: &Vdev, spare: bool, pool: &PoolStatus, options: &Options) -> Stri
         }
     }
     if vdev.children.is_empty() && vdev.kind.is_leaf() {
-        if options.initialize {
-            note("(uninitialized)");
-        }
-        if options.trim {
-            note("(untrimmed)");
+        let details = (options.initialize, options.trim);
+        for words in status_treatment::notes(vdev, details, &options.zone) {
+            note(&words);
         }
     }
     text

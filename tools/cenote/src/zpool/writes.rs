@@ -94,29 +94,8 @@ const WRITES: &[Write] = &[
         "Unable to split POOL",
         1,
     ),
-    write(
-        "initialize",
-        "csuw",
-        &["missing pool name argument"],
-        "cannot initialize 'POOL'",
-        255,
-    ),
     write("resilver", "", POOL, "cannot restart resilver on POOL", 1),
     write("scrub", "espCwSET", POOL, "cannot scrub POOL", 1),
-    write(
-        "trim",
-        "dr:cswa",
-        &["missing pool name argument"],
-        "cannot trim 'POOL'",
-        255,
-    ),
-    write(
-        "reguid",
-        "g:",
-        &["missing pool name"],
-        "cannot reguid 'POOL'",
-        1,
-    ),
     write(
         "ddtprune",
         "d:p:",
@@ -130,12 +109,6 @@ const LONG: &[(&str, &str, bool)] = &[("power", "power", false)];
 
 /// Runs one of them.
 pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
-    match command {
-        "upgrade" => return upgrade(arguments, context),
-        "wait" => return nothing_to_wait_for(command, arguments, context),
-        "labelclear" => return labelclear(arguments),
-        _ => {}
-    }
     let Some(write) = WRITES.iter().find(|write| write.name == command) else {
         return failed(format!("zpool {command} is not available in this version"));
     };
@@ -183,69 +156,4 @@ fn require_pool(pool: &str, context: &mut Context) -> Result<(), String> {
         Ok(_) => Err(with_context("cannot list pools", &mismatch())),
         Err(error) => Err(with_context("cannot list pools", &error)),
     }
-}
-
-fn nothing_to_wait_for(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: if command == "wait" { "HpT:t:" } else { "" },
-        long: LONG,
-    };
-    let parsed = grammar.parse(arguments)?;
-    if command == "wait" && parsed.operands.is_empty() {
-        return usage("missing 'pool' argument");
-    }
-    // A pool that only reads has nothing in flight.
-    for pool in &parsed.operands {
-        if command == "wait" && pool.parse::<f64>().is_ok() {
-            continue;
-        }
-        if let Err(text) = require_pool(pool, context) {
-            return failed(text);
-        }
-    }
-    Ok(0)
-}
-
-fn labelclear(arguments: &[String]) -> Outcome {
-    let parsed = Grammar::letters("f").parse(arguments)?;
-    match parsed.operands.as_slice() {
-        [] => usage("missing vdev name"),
-        [device] => failed(format!(
-            "failed to clear label for {device}: this version only reads devices"
-        )),
-        _ => usage("too many arguments"),
-    }
-}
-
-fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("avV:").parse(arguments)?;
-    if parsed.has("v") && (parsed.has("a") || !parsed.operands.is_empty()) {
-        return usage("too many arguments");
-    }
-    if let Some(pool) = parsed.operands.first() {
-        if let Err(text) = require_pool(pool, context) {
-            return failed(text);
-        }
-        let reason = unavailable(pool, context);
-        return failed(format!("cannot upgrade '{pool}': {reason}"));
-    }
-    context.line("This system supports ZFS pool feature flags.\n");
-    if parsed.has("v") {
-        context.line("The following features are supported:\n");
-        context.line("FEAT DESCRIPTION");
-        context.line(&"-".repeat(61));
-        for feature in super::FEATURES {
-            context.line(feature);
-        }
-        context.line("\nThe following legacy versions are also supported:\n");
-        context.line("VER  DESCRIPTION");
-        context.line("---  --------------------------------------------------------");
-        for version in 1..=28 {
-            context.line(&format!("{version:2}   readable"));
-        }
-        context.line("");
-    } else {
-        context.line("All pools are formatted using feature flags.\n");
-    }
-    Ok(0)
 }

@@ -1,0 +1,94 @@
+//! Free space that is held back for a moment, while something is done to it on the devices.
+//!
+//! Who trims or initializes takes one free range at a time, so that nobody writes there, and
+//! gives it back. Whoever finds no space meanwhile waits for that.
+
+use super::{Space, lock};
+use cenote_base::VdevId;
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long at a time somebody waits for held space.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// The ranges that are held.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    count: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl Holds {
+    /// Waits until a range was given back; false if none is held.
+    pub fn wait(&self) -> bool {
+        let count = lock(&self.count);
+        if *count == 0 {
+            return false;
+        }
+        let waited = self.ended.wait_timeout(count, WAIT);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        true
+    }
+}
+
+/// A free range of one metaslab that nobody gets as long as this lives.
+#[derive(Debug)]
+pub(crate) struct HeldRange<'a> {
+    space: &'a Space,
+    vdev: VdevId,
+    index: usize,
+    /// Bytes of the vdev's space.
+    pub range: Range<u64>,
+}
+
+impl Drop for HeldRange<'_> {
+    fn drop(&mut self) {
+        if let Some(top) = self.space.top(self.vdev) {
+            let released = lock(&top).metaslabs[self.index].release_hold(self.range.clone());
+            if let Err(conflict) = released {
+                self.space.note_conflict(self.vdev, conflict);
+            }
+        }
+        *lock(&self.space.range_holds.count) -= 1;
+        self.space.range_holds.ended.notify_all();
+    }
+}
+
+impl Space {
+    /// Holds the first free range behind `from` of a vdev's metaslab, at most `length` bytes of
+    /// it; `None` if there is none more, or the metaslab is damaged.
+    pub fn hold_range(
+        &self,
+        vdev: VdevId,
+        index: usize,
+        from: u64,
+        length: u64,
+    ) -> Option<HeldRange<'_>> {
+        let top = self.top(vdev)?;
+        let mut top = lock(&top);
+        if index >= top.metaslabs.len() || !self.load(&mut top, index) {
+            return None;
+        }
+        let range = top.metaslabs[index].hold(from, length)?;
+        *lock(&self.range_holds.count) += 1;
+        Some(HeldRange {
+            space: self,
+            vdev,
+            index,
+            range,
+        })
+    }
+
+    /// The metaslabs of a vdev with the bytes that are free in each.
+    pub fn metaslabs_of(&self, vdev: VdevId) -> Vec<(Range<u64>, u64)> {
+        let Some(top) = self.top(vdev) else {
+            return Vec::new();
+        };
+        let top = lock(&top);
+        let metaslabs = top.metaslabs.iter();
+        metaslabs
+            .map(|metaslab| (metaslab.range.clone(), metaslab.available()))
+            .collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! Autotrim: devices are told of space once it may be used again.
+//!
+//! Freed ranges wait their two groups like always. What became free then is collected here, and
+//! a thread holds it, as far as it is still free, and has all leaves of the vdev discard it.
+//! Nobody waits for that, and what does not fit the list is left to `zpool trim`.
+
+use crate::sync::Syncer;
+use cenote_base::VdevId;
+use cenote_vdev::FreeSpaceAction;
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Smaller ranges are not worth a trim (`zfs_trim_extent_bytes_min`).
+const RANGE_MIN: u64 = 32 << 10;
+/// Groups of freed ranges that may wait.
+const GROUPS_MAX: usize = 64;
+/// How often a thread without work looks whether its pool is still there.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Space that became free in one group.
+pub(crate) type FreedRanges = Vec<(VdevId, Range<u64>)>;
+
+/// The thread, if the property is on.
+#[derive(Debug, Default)]
+pub(super) struct Autotrim {
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Autotrim {
+    /// Begins or ends it.
+    pub fn set(&self, syncer: &Arc<Syncer>, is_on: bool) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_on {
+            syncer.space.report_freed(None);
+        } else if thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            let (sender, receiver) = sync_channel(GROUPS_MAX);
+            let syncer_of_thread = Arc::downgrade(syncer);
+            let started = std::thread::Builder::new()
+                .name("vdev_autotrim".to_owned())
+                .spawn(move || run(&syncer_of_thread, &receiver));
+            // Without a thread nothing is trimmed, which harms nobody.
+            if let Ok(started) = started {
+                *thread = Some(started);
+                syncer.space.report_freed(Some(sender));
+            }
+        }
+    }
+
+    /// Ends it; the sender must be gone, or the pool's space.
+    pub fn stop(&self) {
+        drop(
+            self.thread
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+    }
+}
+
+fn run(syncer: &Weak<Syncer>, receiver: &Receiver<FreedRanges>) {
+    loop {
+        let freed = match receiver.recv_timeout(IDLE) {
+            Ok(freed) => freed,
+            Err(RecvTimeoutError::Timeout) if syncer.strong_count() > 0 => continue,
+            Err(_) => return,
+        };
+        for (vdev, range) in freed {
+            let Some(syncer) = syncer.upgrade() else {
+                return;
+            };
+            trim(&syncer, vdev, &range);
+        }
+    }
+}
+
+/// Trims what is still free of a range.
+fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>) {
+    if range.end - range.start < RANGE_MIN {
+        return;
+    }
+    let metaslabs = syncer.space.metaslabs_of(vdev);
+    let holds = |(metaslab, _): &(Range<u64>, u64)| {
+        metaslab.start <= range.start && range.end <= metaslab.end
+    };
+    let Some(index) = metaslabs.iter().position(holds) else {
+        return;
+    };
+    let mut cursor = range.start;
+    while cursor < range.end {
+        let held = syncer
+            .space
+            .hold_range(vdev, index, cursor, range.end - cursor);
+        let Some(held) = held.filter(|held| held.range.start < range.end) else {
+            return;
+        };
+        cursor = held.range.end;
+        // A device that fails here fails elsewhere too, where somebody listens.
+        let _ = syncer
+            .vdevs
+            .treat_free_space(vdev, held.range.clone(), FreeSpaceAction::Discard);
+    }
+}
+
+impl crate::allocation::Space {
+    /// From now on tells of space that became free, or no more.
+    pub fn report_freed(&self, to: Option<SyncSender<FreedRanges>>) {
+        let mut reporter = self.freed_to.lock().unwrap_or_else(PoisonError::into_inner);
+        *reporter = to;
+    }
+}

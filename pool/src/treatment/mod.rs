@@ -1,0 +1,417 @@
+//! Trimming and initializing: something done once to all free space of leaves (format/1d.10).
+//!
+//! Each treated leaf has a thread that goes through the metaslabs of its top-level vdev in order,
+//! holds one free range at a time so that nobody is given it, and treats what of it lies on the
+//! leaf. How far that is goes to the leaf's ZAP every few seconds: after an import it goes on
+//! from there, here or in OpenZFS.
+//!
+//! *Autotrim* tells devices of space soon after it was freed; see [`auto`].
+
+mod auto;
+mod record;
+mod work;
+
+pub(crate) use auto::FreedRanges;
+pub use record::{TreatmentKind, TreatmentState};
+
+use crate::pool::Pool;
+use crate::sync::{Actor, SyncError, Syncer, log_event};
+use auto::Autotrim;
+use cenote_base::{Guid, ObjectId, VdevId};
+use cenote_dsl::DslError;
+use cenote_dsl::write::{SyncContext, SyncTask};
+use record::Record;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use work::Worker;
+
+/// What a command wants of a treatment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreatmentCommand {
+    /// Begin, or go on after a suspension.
+    Start {
+        /// Bytes a second; 0 for no limit.
+        rate: u64,
+    },
+    /// Give it up.
+    Cancel,
+    /// Stop for now.
+    Suspend,
+    /// Forget that it was ever done.
+    Reset,
+}
+
+/// Why a leaf is not treated as wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreatmentRefusal {
+    /// The pool has no such leaf, or it cannot be written to.
+    Unavailable,
+    /// It is under way already.
+    Running,
+    /// It is not under way.
+    NotRunning,
+    /// The device takes no note of discards.
+    NotSupported,
+}
+
+/// A leaf's treatment as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreatmentStatus {
+    /// The leaf.
+    pub leaf: Guid,
+    /// What is done to it.
+    pub kind: TreatmentKind,
+    /// How far it is.
+    pub state: TreatmentState,
+    /// When it was started or ended, in seconds.
+    pub time: u64,
+    /// Bytes of the leaf that were treated.
+    pub done: u64,
+    /// Bytes of the leaf that are to be treated.
+    pub total: u64,
+}
+
+/// One treatment of one leaf.
+#[derive(Debug, Default)]
+struct Entry {
+    record: Record,
+    done: u64,
+    total: u64,
+    /// The state that the thread is to leave behind.
+    wanted: Option<TreatmentState>,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Key = (Guid, TreatmentKind);
+
+/// All treatments of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Treatments {
+    entries: Mutex<BTreeMap<Key, Entry>>,
+    changed: Condvar,
+    /// Held with a range: what another leaf's thread holds is not free to look at.
+    turns: Mutex<BTreeMap<VdevId, Arc<Mutex<()>>>>,
+    autotrim: Autotrim,
+}
+
+/// Where a leaf is.
+#[derive(Clone, Copy, Debug)]
+struct LeafPlace {
+    leaf: Guid,
+    top: VdevId,
+    zap: Option<ObjectId>,
+}
+
+/// Stores records, and notes in the history what was begun or ended.
+struct StoreRecords {
+    records: Vec<(ObjectId, TreatmentKind, Record)>,
+    events: Vec<(Actor, &'static str, String)>,
+}
+
+impl SyncTask for StoreRecords {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        for (zap, kind, record) in &self.records {
+            record.store(context, *zap, *kind)?;
+        }
+        for (actor, event, detail) in &self.events {
+            log_event(context, actor, event, detail)?;
+        }
+        Ok(())
+    }
+}
+
+impl Treatments {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose holder may hold a range of a vdev.
+    fn turn(&self, vdev: VdevId) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.entry(vdev).or_default())
+    }
+
+    /// Has all threads stop where they are; what the disk says stays.
+    pub fn stop(&self) {
+        self.autotrim.stop();
+        self.stop_some(|_| true, TreatmentState::Active);
+    }
+
+    /// Has the threads of some treatments leave a state behind, and waits for them.
+    fn stop_some(&self, is_meant: impl Fn(&Key) -> bool, state: TreatmentState) {
+        let mut threads = Vec::new();
+        for (key, entry) in self.lock().iter_mut().filter(|(key, _)| is_meant(key)) {
+            if let Some(thread) = entry.thread.take() {
+                entry.wanted = Some(state);
+                threads.push((*key, thread));
+            }
+        }
+        self.changed.notify_all();
+        for (key, thread) in threads {
+            // A thread that failed says so in its record.
+            let _ = thread.join();
+            if let Some(entry) = self.lock().get_mut(&key) {
+                entry.wanted = None;
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// The treatments, with what the disk says of those before the import.
+    fn treatments(&self) -> &Arc<Treatments> {
+        self.treatment_slot().get_or_init(|| {
+            let treatments = Treatments::default();
+            let kinds = [TreatmentKind::Trim, TreatmentKind::Initialize];
+            for place in self.leaf_places() {
+                for kind in kinds {
+                    let record = place
+                        .zap
+                        .and_then(|zap| Record::read(self.mos(), zap, kind));
+                    let Some(record) = record else { continue };
+                    let (done, total) = self.figures_of(place, record.offset);
+                    let entry = Entry {
+                        record,
+                        done,
+                        total,
+                        ..Entry::default()
+                    };
+                    treatments.lock().insert((place.leaf, kind), entry);
+                }
+            }
+            Arc::new(treatments)
+        })
+    }
+
+    /// Bytes of free space on a leaf before `offset`, and in all.
+    fn figures_of(&self, place: LeafPlace, offset: u64) -> (u64, u64) {
+        match self.syncer() {
+            Some(syncer) => work::figures(syncer, place, offset),
+            None => (0, 0),
+        }
+    }
+
+    fn leaf_places(&self) -> Vec<LeafPlace> {
+        let mut places = Vec::new();
+        for top in self
+            .vdev_tree()
+            .children
+            .iter()
+            .filter(|top| top.kind.is_concrete())
+        {
+            for leaf in top.leaves().filter(|leaf| leaf.is_leaf_device()) {
+                places.push(LeafPlace {
+                    leaf: leaf.guid,
+                    top: top.id.unwrap_or_default(),
+                    zap: leaf.leaf_zap,
+                });
+            }
+        }
+        places
+    }
+
+    /// What is done, or was last, to the free space of each leaf; nothing of leaves to which
+    /// nothing was ever done.
+    pub fn treatment_status(&self) -> Vec<TreatmentStatus> {
+        let entries = self.treatments().lock();
+        let status = entries.iter().map(|((leaf, kind), entry)| TreatmentStatus {
+            leaf: *leaf,
+            kind: *kind,
+            state: entry.record.state,
+            time: entry.record.time,
+            done: entry.done,
+            total: entry.total,
+        });
+        status
+            .filter(|status| status.state != TreatmentState::None)
+            .collect()
+    }
+
+    /// Goes on with what was under way when the pool was open last, and with autotrim.
+    pub(crate) fn resume_treatments(&self) {
+        let Some(syncer) = self.syncer() else { return };
+        let treatments = self.treatments();
+        for place in self.leaf_places() {
+            for kind in [TreatmentKind::Trim, TreatmentKind::Initialize] {
+                let mut entries = treatments.lock();
+                if let Some(entry) = entries.get_mut(&(place.leaf, kind))
+                    && entry.record.state == TreatmentState::Active
+                {
+                    // Without a thread it stays as it is, for the next import.
+                    entry.thread = Worker::start(syncer, treatments, place, kind).ok();
+                }
+            }
+        }
+        let properties = self.dsl().pool_properties().unwrap_or_default();
+        let is_on = properties.get("autotrim") == Some(&cenote_dsl::Stored::Number(1));
+        self.set_autotrim(is_on);
+    }
+
+    /// Begins or ends telling devices of space that was freed.
+    pub fn set_autotrim(&self, is_on: bool) {
+        if let Some(syncer) = self.syncer() {
+            self.treatments().autotrim.set(syncer, is_on);
+        }
+    }
+
+    /// Begins, suspends or gives up a treatment of leaves. Those that are refused come back with
+    /// the reason; the others are done with when this returns, or under way.
+    ///
+    /// # Errors
+    /// If the pool takes no changes.
+    pub fn treat(
+        &self,
+        kind: TreatmentKind,
+        leaves: &[Guid],
+        wanted: TreatmentCommand,
+        (actor, command): (&Actor, &str),
+    ) -> Result<Vec<(Guid, TreatmentRefusal)>, SyncError> {
+        let syncer = self.writer()?;
+        let treatments = self.treatments();
+        let places = self.leaf_places();
+        let (mut refused, mut meant) = (Vec::new(), Vec::new());
+        for leaf in leaves {
+            let place = places.iter().find(|place| place.leaf == *leaf);
+            let refusal = match place {
+                None => Some(TreatmentRefusal::Unavailable),
+                Some(_) => self.treatment_refusal(*leaf, kind, wanted),
+            };
+            match (place, refusal) {
+                (Some(place), None) => meant.push(*place),
+                (_, refusal) => {
+                    refused.push((*leaf, refusal.unwrap_or(TreatmentRefusal::Unavailable)));
+                }
+            }
+        }
+        if meant.is_empty() {
+            return Ok(refused);
+        }
+        let state = match wanted {
+            TreatmentCommand::Start { .. } => TreatmentState::Active,
+            TreatmentCommand::Cancel => TreatmentState::Canceled,
+            TreatmentCommand::Suspend => TreatmentState::Suspended,
+            TreatmentCommand::Reset => TreatmentState::None,
+        };
+        let is_meant = |key: &Key| key.1 == kind && meant.iter().any(|place| place.leaf == key.0);
+        treatments.stop_some(is_meant, state);
+        let mut task = StoreRecords {
+            records: Vec::new(),
+            events: Vec::new(),
+        };
+        for place in &meant {
+            let record = self.next_record((place.leaf, kind), wanted, state);
+            let figures = self.figures_of(*place, record.offset);
+            let mut entries = treatments.lock();
+            let entry = entries.entry((place.leaf, kind)).or_default();
+            entry.record = record;
+            (entry.done, entry.total) = figures;
+            task.records
+                .extend(place.zap.map(|zap| (zap, kind, record)));
+            task.events.push(self.event(actor, *place, kind, state));
+        }
+        self.run_command(task, actor, command)?;
+        if state == TreatmentState::Active {
+            for place in meant {
+                let thread = Worker::start(syncer, treatments, place, kind);
+                let thread = thread.map_err(|error| SyncError::Stopped {
+                    cause: error.to_string(),
+                })?;
+                if let Some(entry) = treatments.lock().get_mut(&(place.leaf, kind)) {
+                    entry.thread = Some(thread);
+                }
+            }
+        }
+        Ok(refused)
+    }
+
+    fn treatment_refusal(
+        &self,
+        leaf: Guid,
+        kind: TreatmentKind,
+        wanted: TreatmentCommand,
+    ) -> Option<TreatmentRefusal> {
+        let entries = self.treatments().lock();
+        let state = entries.get(&(leaf, kind)).map(|entry| entry.record.state);
+        let is_running = state == Some(TreatmentState::Active);
+        match (wanted, self.vdevs().can_discard(leaf)) {
+            (TreatmentCommand::Start { .. }, None) => Some(TreatmentRefusal::Unavailable),
+            (TreatmentCommand::Start { .. }, Some(false)) if kind == TreatmentKind::Trim => {
+                Some(TreatmentRefusal::NotSupported)
+            }
+            (TreatmentCommand::Start { .. }, _) if is_running => Some(TreatmentRefusal::Running),
+            (TreatmentCommand::Reset, _) if is_running => Some(TreatmentRefusal::Running),
+            (TreatmentCommand::Suspend, _) if !is_running => Some(TreatmentRefusal::NotRunning),
+            (TreatmentCommand::Cancel, _)
+                if !is_running && state != Some(TreatmentState::Suspended) =>
+            {
+                Some(TreatmentRefusal::NotRunning)
+            }
+            _ => None,
+        }
+    }
+
+    /// What is to be kept of a treatment after a command.
+    fn next_record(&self, key: Key, wanted: TreatmentCommand, state: TreatmentState) -> Record {
+        let entries = self.treatments().lock();
+        let before = entries.get(&key).map(|entry| entry.record);
+        let before = before.unwrap_or_default();
+        let goes_on = before.state == TreatmentState::Suspended;
+        let keeps = matches!(state, TreatmentState::Suspended | TreatmentState::Canceled);
+        Record {
+            state,
+            offset: match keeps || goes_on {
+                true => before.offset,
+                false => 0,
+            },
+            time: match state == TreatmentState::Active && goes_on {
+                true => before.time,
+                false => self.env().wall_clock().as_secs(),
+            },
+            rate: match wanted {
+                TreatmentCommand::Start { rate } => rate,
+                _ => before.rate,
+            },
+        }
+    }
+
+    fn event(
+        &self,
+        actor: &Actor,
+        place: LeafPlace,
+        kind: TreatmentKind,
+        state: TreatmentState,
+    ) -> (Actor, &'static str, String) {
+        let mut leaves = self.vdev_tree().walk();
+        let path = leaves.find(|leaf| leaf.guid == place.leaf);
+        let path = path.and_then(|leaf| leaf.path.as_ref());
+        let path = path.map_or_else(String::new, |path| path.display().to_string());
+        let event = match kind {
+            TreatmentKind::Trim => "trim",
+            TreatmentKind::Initialize => "initialize",
+        };
+        let word = match state {
+            TreatmentState::Active => "activated",
+            TreatmentState::Canceled => "canceled",
+            TreatmentState::Suspended => "suspended",
+            TreatmentState::Complete => "complete",
+            TreatmentState::None => "reset",
+        };
+        (actor.clone(), event, format!("vdev={path} {word}"))
+    }
+}
+
+/// Stores one record, where the leaf has a place for it.
+fn store(syncer: &Syncer, place: LeafPlace, kind: TreatmentKind, record: Record) {
+    let Some(zap) = place.zap else { return };
+    let task = StoreRecords {
+        records: vec![(zap, kind, record)],
+        events: Vec::new(),
+    };
+    // A pool that stopped says so to everybody; the record is the one before.
+    let _ = syncer.run_task(task);
+}
