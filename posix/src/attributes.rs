@@ -14,6 +14,14 @@ use std::sync::Arc;
 
 /// The file is, or belongs to, extended attributes (`ZFS_XATTR`, format/3b 3).
 pub const FLAG_XATTR: u64 = 0x1;
+/// The file does not change at all (`ZFS_IMMUTABLE`).
+pub const FLAG_IMMUTABLE: u64 = 0x10_0000_0000;
+/// The file keeps its names (`ZFS_NOUNLINK`).
+pub const FLAG_NO_UNLINK: u64 = 0x20_0000_0000;
+/// The file only grows (`ZFS_APPENDONLY`).
+pub const FLAG_APPEND_ONLY: u64 = 0x40_0000_0000;
+/// `dump(8)` passes the file over (`ZFS_NODUMP`).
+pub const FLAG_NO_DUMP: u64 = 0x80_0000_0000;
 /// What is made in the directory belongs to its project (`ZFS_PROJINHERIT`).
 pub const FLAG_PROJECT_INHERIT: u64 = 0x4000_0000_0000;
 /// The file has a project id (`ZFS_PROJID`).

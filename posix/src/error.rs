@@ -167,6 +167,9 @@ pub enum PosixError {
     /// A quota of the dataset, or of an owner, is used up.
     #[error("a quota is used up")]
     QuotaExceeded,
+    /// The pool's metadata cannot be read, so nobody knows what space there is.
+    #[error("the space that is left cannot be determined")]
+    SpaceUnknown,
     /// A name is taken.
     #[error("object {directory} has '{}' already", show(name))]
     Exists {
@@ -294,6 +297,7 @@ impl PosixError {
             Self::FileTooLarge { .. } => errno::EFBIG,
             Self::AttributesTooLarge => errno::E2BIG,
             Self::NotSupported => errno::ENOTSUP,
+            Self::SpaceUnknown => errno::EIO,
             Self::Dmu(_) | Self::IntentLog(_) | Self::Malformed { .. } => errno::EIO,
             Self::Inconsistent { .. } | Self::NoPath { .. } | Self::Replay { .. } => errno::EIO,
             Self::NotFileSystem { .. } => errno::EINVAL,

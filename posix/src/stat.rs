@@ -126,7 +126,9 @@ impl FileSystem {
         };
         let object = newest.as_ref().or(znode.object());
         let dnode = object.map(|object| object.dnode());
-        Stat::new(znode.id(), znode.kind(), znode.attributes(), dnode)
+        let mut stat = Stat::new(znode.id(), znode.kind(), znode.attributes(), dnode);
+        stat.accessed = self.last_read(znode);
+        stat
     }
 
     /// What `stat` shows of several objects; what must be read for them is read in batches.

@@ -23,6 +23,8 @@ pub struct MountSwitches {
     pub setuid: bool,
     /// Access times are kept.
     pub atime: bool,
+    /// The mount does not note reads, whatever the properties say.
+    pub noatime: bool,
     /// Extended attributes are shown.
     pub xattr: bool,
     /// POSIX ACLs are shown.

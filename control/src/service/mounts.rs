@@ -490,6 +490,10 @@ fn switches(imported: &Imported, dataset: &Dataset, options: &MountOptions) -> M
         devices: chosen("dev", "nodev", Property::Devices),
         setuid: chosen("suid", "nosuid", Property::Setuid),
         atime: chosen("atime", "noatime", Property::Atime),
+        noatime: given
+            .iter()
+            .rfind(|word| ["atime", "noatime"].contains(word))
+            .is_some_and(|word| *word == "noatime"),
         xattr: chosen("xattr", "noxattr", Property::Xattr),
         posix_acl: is(Property::AclType, "posix"),
         snapdir_visible: is(Property::SnapDir, "visible"),

@@ -6,6 +6,7 @@
 //! A panic in the file system is a bug of ours that must not take other requests along: it is
 //! caught, counted, and answered with EIO.
 
+mod ioctl;
 mod modify;
 
 use crate::filesystem::{
@@ -164,6 +165,7 @@ impl<'a> Worker<'a> {
             }
             Operation::Flush | Operation::Sync { .. } | Operation::Unknown => Err(Errno::NOSYS),
             Operation::Destroy => Ok(Answer::Fixed(Body::EMPTY)),
+            Operation::Ioctl => self.ioctl(&context, node, arguments),
             Operation::Modify if !file_system.features().writable => Err(Errno::ROFS),
             Operation::Modify => self.modify(&context, header, arguments),
             bulk => self.dispatch_bulk(&context, node, bulk),

@@ -277,6 +277,21 @@ pub struct NewMode {
     pub umask: u32,
 }
 
+/// Flags of a file that `chattr` changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileFlags {
+    /// It does not change at all.
+    pub immutable: bool,
+    /// It only grows.
+    pub append_only: bool,
+    /// `dump(8)` passes it over.
+    pub no_dump: bool,
+    /// What is made in the directory belongs to its project.
+    pub project_inherit: bool,
+    /// The project that its space is counted for; `None` leaves it.
+    pub project: Option<u32>,
+}
+
 /// A place in an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilePlace {
@@ -596,6 +611,29 @@ pub trait FileSystem: Send + Sync {
     fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &[u8]) -> Result<(), Errno> {
         let _ = (context, node, name);
         Err(Errno::ROFS)
+    }
+
+    /// The flags and the project of a file; `ENOTTY` where files have none.
+    fn file_flags(&self, context: &Context<'_>, node: NodeId) -> Result<FileFlags, Errno> {
+        let _ = (context, node);
+        Err(Errno::NOTTY)
+    }
+
+    /// Changes flags and project. The kernel has checked who may.
+    fn set_file_flags(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        flags: &FileFlags,
+    ) -> Result<(), Errno> {
+        let _ = (context, node, flags);
+        Err(Errno::ROFS)
+    }
+
+    /// What tells successive files apart that reuse one inode number; `ENOTTY` where nothing does.
+    fn generation(&self, context: &Context<'_>, node: NodeId) -> Result<u64, Errno> {
+        let _ = (context, node);
+        Err(Errno::NOTTY)
     }
 
     /// Returns when all changes of a file or directory made so far survive a power cut.

@@ -30,8 +30,8 @@ mod transport;
 
 pub use dataset::{ControlDirectory, DatasetFiles, DatasetOptions, ErrorSink};
 pub use filesystem::{
-    Attr, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileKind, FileSystem,
-    FileSystemStatus, Handle, Lifetime, Lookup, NodeId, Opened, SeekTarget, Timestamp,
+    Attr, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags, FileKind,
+    FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NodeId, Opened, SeekTarget, Timestamp,
 };
 pub use memory_tree::MemoryTree;
 pub use metrics::SessionMetrics;

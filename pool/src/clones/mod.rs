@@ -32,7 +32,8 @@ pub(crate) trait Referrer {
     /// Bytes of space that a block is counted with.
     fn deflated_size(&self, pointer: &BlockPointer) -> u64;
 
-    /// Bytes of a vdev.
+    /// Bytes of a vdev in whole metaslabs: the most that its table may cover. (OpenZFS refuses
+    /// a pool whose table covers more.)
     fn vdev_size(&self, vdev: VdevId) -> u64;
 }
 

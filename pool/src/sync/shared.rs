@@ -70,6 +70,10 @@ impl Referrer for Syncer {
 
     fn vdev_size(&self, vdev: VdevId) -> u64 {
         let mut config = self.config();
-        config.top_mut(vdev).map_or(0, |top| top.asize)
+        config.top_mut(vdev).map_or(0, |top| {
+            // What does not make a whole metaslab does not count.
+            let unit = 1_u64.checked_shl(top.metaslab_shift).unwrap_or(1);
+            top.asize / unit * unit
+        })
     }
 }

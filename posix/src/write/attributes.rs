@@ -1,9 +1,9 @@
 //! Changing modes, owners, times, flags and projects.
 
 use super::access_list::{change_mode, trivial};
-use super::create::{FLAG_ACL_TRIVIAL, FLAG_APPEND_ONLY, FLAG_NO_EXECS_DENIED};
+use super::create::{FLAG_ACL_TRIVIAL, FLAG_NO_EXECS_DENIED};
 use super::store::Changes;
-use crate::attributes::{Attributes, FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT};
+use crate::attributes::{FLAG_APPEND_ONLY, FLAG_IMMUTABLE, FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT};
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 const PERMISSIONS: u64 = 0o7777;
 const ALL_EXECUTE: u64 = 0o111;
-const FLAG_IMMUTABLE: u64 = 0x10_0000_0000;
 /// The flags that a caller may set: those of DOS, those that forbid, and inheritance of projects.
 const FLAGS_SETTABLE: u64 = 0xFF_0000_0000 | FLAG_PROJECT_INHERIT;
 
@@ -43,6 +42,8 @@ pub struct SetAttributes {
     pub flags: Option<u64>,
     /// Project.
     pub project: Option<u64>,
+    /// The times are those of the request: everybody who may write to the file may set these.
+    pub is_touch: bool,
 }
 
 impl SetAttributes {
@@ -60,6 +61,18 @@ impl SetAttributes {
             ..*self
         };
         rest == Self::default()
+    }
+
+    /// Whether a file that only grows takes it.
+    fn is_allowed_when_growing(&self) -> bool {
+        let rest = Self {
+            accessed: None,
+            modified: None,
+            changed: None,
+            is_touch: false,
+            ..*self
+        };
+        self.is_touch && rest == Self::default()
     }
 
     /// Whether a file that may not change takes it: the flag itself, and the time of a read.
@@ -84,7 +97,11 @@ impl FileSystem {
         let held = writer.lock(&[id]);
         let file = self.znode(id)?;
         if !set.is_allowed_when_immutable() {
-            file.require_unlocked(FLAG_IMMUTABLE | FLAG_APPEND_ONLY)?;
+            let is_touch = set.is_allowed_when_growing();
+            file.require_unlocked(match is_touch {
+                true => FLAG_IMMUTABLE,
+                false => FLAG_IMMUTABLE | FLAG_APPEND_ONLY,
+            })?;
         }
         self.check_owner_change(&file, set)?;
         if let Some(size) = set.size {
@@ -180,33 +197,6 @@ impl FileSystem {
         list.set(POSIX_ACL_ACCESS, cenote_ondisk::NvValue::ByteArray(changed));
         Ok(changes.bytes(Attribute::Dxattr, list.encode_xdr()))
     }
-
-    /// Notes that a file was read, if that is worth it by the rules of `relatime`: when it was
-    /// changed since, or a day has gone by.
-    pub fn touch_relative(&self, id: ObjectId) -> Result<(), PosixError> {
-        let writer = self.require_writer()?;
-        let now = writer.now();
-        let file = self.znode(id)?;
-        match is_worth_it(file.attributes(), now) {
-            true => self.touch(id),
-            false => Ok(()),
-        }
-    }
-
-    /// Notes that a file was read.
-    pub fn touch(&self, id: ObjectId) -> Result<(), PosixError> {
-        let set = SetAttributes::accessed(self.require_writer()?.now());
-        self.set_attributes(id, &set).map(drop)
-    }
-}
-
-const DAY: i64 = 24 * 60 * 60;
-
-fn is_worth_it(attributes: &Attributes, now: Timestamp) -> bool {
-    let read = attributes.accessed;
-    read <= attributes.modified
-        || read <= attributes.changed
-        || now.seconds.saturating_sub(read.seconds) >= DAY
 }
 
 /// The flags that follow from a mode.

@@ -4,7 +4,10 @@ use super::access_list::{Inherited, inherit, trivial};
 use super::format::directory_normflags;
 use super::store::Changes;
 use super::{WriteSettings, XattrStorage};
-use crate::attributes::{FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT, FLAG_XATTR};
+use crate::attributes::{
+    FLAG_APPEND_ONLY, FLAG_IMMUTABLE, FLAG_NO_UNLINK, FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT,
+    FLAG_XATTR,
+};
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::{DeviceNumber, FileKind};
@@ -13,10 +16,10 @@ use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::NewZap;
 use cenote_dmu::{NewObject, Object, Transaction, Zap};
+use cenote_ondisk::dnode::DNODE_SLOTS_MAX;
 use cenote_ondisk::objset::FLAG_PROJECT_QUOTA_COMPLETE;
 use cenote_ondisk::system_attributes::Attribute;
 use cenote_ondisk::{NvList, NvValue, ObjectType};
-use cenote_ondisk::dnode::DNODE_SLOTS_MAX;
 use std::sync::Arc;
 
 /// The list only repeats the mode.
@@ -26,9 +29,6 @@ const FLAG_ACL_AUTO_INHERIT: u64 = 0x40;
 pub(super) const FLAG_NO_EXECS_DENIED: u64 = 0x100;
 /// What a change of contents sets: to be archived, to be scanned.
 pub(super) const FLAGS_MODIFIED: u64 = 0x8_0000_0000 | 0x400_0000_0000;
-const FLAG_IMMUTABLE: u64 = 0x10_0000_0000;
-const FLAG_NO_UNLINK: u64 = 0x20_0000_0000;
-pub(super) const FLAG_APPEND_ONLY: u64 = 0x40_0000_0000;
 
 const SETGID: u64 = 0o2000;
 const ALL_EXECUTE: u64 = 0o111;
@@ -332,6 +332,7 @@ impl FileSystem {
         }
         // Another object may have had the number.
         self.forget(object.id());
+        self.forget_read(object.id());
         Ok(object)
     }
 

@@ -5,9 +5,9 @@
 //! zeros in the last block: truncation clears them.
 
 use super::Writer;
-use super::create::{FLAG_APPEND_ONLY, FLAGS_MODIFIED};
+use super::create::FLAGS_MODIFIED;
 use super::store::Changes;
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, FLAG_APPEND_ONLY};
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
@@ -68,13 +68,37 @@ fn grown_block(block_size: u64, record_size: u64, size: u64, end: u64) -> Option
 
 impl Writer {
     /// Bytes that a write of `length` may make dirty: its blocks' edges come on top.
-    fn data_cost(&self, length: u64) -> u64 {
+    pub(super) fn data_cost(&self, length: u64) -> u64 {
         length + 2 * self.settings().record_size
     }
 }
 
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    /// To write.
+    pub writes: bool,
+    /// Only at the end.
+    pub appends: bool,
+    /// And emptied at once.
+    pub truncates: bool,
+}
+
 impl FileSystem {
-    fn file_to_change(&self, id: ObjectId) -> Result<Arc<Znode>, PosixError> {
+    /// Refuses to open a file for what its flags forbid.
+    pub fn check_open(&self, id: ObjectId, mode: OpenMode) -> Result<(), PosixError> {
+        if !mode.writes && !mode.truncates {
+            return Ok(());
+        }
+        let file = self.znode(id)?;
+        file.require_mutable()?;
+        match mode.appends && !mode.truncates {
+            true => Ok(()),
+            false => file.require_unlocked(FLAG_APPEND_ONLY),
+        }
+    }
+
+    pub(super) fn file_to_change(&self, id: ObjectId) -> Result<Arc<Znode>, PosixError> {
         let file = self.znode(id)?;
         match file.kind() {
             FileKind::Regular => {}
@@ -209,7 +233,7 @@ impl FileSystem {
             let flags = (attributes.flags | FLAGS_MODIFIED) & !FLAG_SPARSE;
             changes = changes.word(Attribute::Flags, flags);
         }
-        self.change(&tx, id, &changes)
+        self.change(tx, file.id(), &changes)
     }
 
     /// Allocates, zeroes or punches `[offset, offset + length)`.
@@ -253,7 +277,7 @@ impl FileSystem {
             self.grow_block(&tx, &object, attributes.size, end)?;
             changes = changes.word(Attribute::Size, end);
         }
-        self.change(tx, file.id(), &changes)
+        self.change(&tx, id, &changes)
     }
 }
 

@@ -5,7 +5,7 @@
 //! waits for nobody.
 
 use cenote_base::ObjectId;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Locks; operations on different objects rarely meet.
 const LOCKS: usize = 1024;
@@ -32,13 +32,24 @@ impl Locks {
         }
     }
 
+    /// Takes the lock of one object, if nobody has it.
+    pub(super) fn try_lock(&self, object: ObjectId) -> Option<Held<'_>> {
+        let guard = match self.locks[place_of(object)].try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let mut guards = [const { None }; HELD_MAX];
+        guards[0] = Some(guard);
+        Some(Held { _guards: guards })
+    }
+
     /// Takes the locks of these objects, at most four.
     pub(super) fn lock(&self, objects: &[ObjectId]) -> Held<'_> {
         assert!(objects.len() <= HELD_MAX);
         let mut places = [usize::MAX; HELD_MAX];
         for (place, object) in places.iter_mut().zip(objects) {
-            let spread = object.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-            *place = usize::try_from(spread).expect("32 bits") % LOCKS;
+            *place = place_of(*object);
         }
         places.sort_unstable();
         let mut guards = [const { None }; HELD_MAX];
@@ -53,6 +64,12 @@ impl Locks {
         }
         Held { _guards: guards }
     }
+}
+
+/// The lock of an object.
+fn place_of(object: ObjectId) -> usize {
+    let spread = object.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    usize::try_from(spread).expect("32 bits") % LOCKS
 }
 
 #[cfg(test)]
@@ -76,5 +93,9 @@ mod tests {
             }
         });
         drop(locks.lock(&[]));
+        let held = locks.try_lock(ObjectId(7)).expect("free");
+        assert!(locks.try_lock(ObjectId(7)).is_none());
+        drop(held);
+        assert!(locks.try_lock(ObjectId(7)).is_some());
     }
 }

@@ -10,7 +10,9 @@
 //! file system sound (names, kinds, loops) and what its attributes and quotas forbid.
 
 mod access_list;
+mod access_time;
 mod attributes;
+mod clone;
 mod create;
 mod data;
 mod delete_queue;
@@ -20,13 +22,15 @@ mod names;
 mod owner;
 mod quota;
 mod rename;
+mod replay;
 mod store;
 mod xattr;
-mod replay;
 
+pub use access_time::AccessTimes;
 pub use attributes::SetAttributes;
+pub use clone::CopySource;
 pub use create::NewFile;
-pub use data::{FallocateMode, WriteOptions};
+pub use data::{FallocateMode, OpenMode, WriteOptions};
 pub use format::{FormatParams, format_new};
 pub use owner::PosixOwnerHook;
 pub use rename::RenameMode;
@@ -37,6 +41,7 @@ use crate::file_system::FileSystem;
 use crate::master::QuotaObjects;
 use crate::time::Timestamp;
 use crate::znode::Znode;
+use access_time::Reads;
 use cenote_base::{Env, ObjectId};
 use cenote_dmu::{Object, ObjectSet, Transaction, TxCost, TxgGate};
 use locks::{Held, Locks};
@@ -72,6 +77,8 @@ pub struct WriteSettings {
     pub posix_acls: bool,
     /// The feature `longname` and its property are on.
     pub long_names: bool,
+    /// `atime` and `relatime`.
+    pub access_times: AccessTimes,
 }
 
 impl Default for WriteSettings {
@@ -82,6 +89,7 @@ impl Default for WriteSettings {
             xattrs: XattrStorage::default(),
             posix_acls: false,
             long_names: false,
+            access_times: AccessTimes::default(),
         }
     }
 }
@@ -93,12 +101,31 @@ pub enum SpaceRefusal {
     NoSpace,
     /// A quota of a dataset is reached.
     Quota,
+    /// Nobody can tell: the pool's metadata cannot be read.
+    Unknown,
+}
+
+impl From<SpaceRefusal> for PosixError {
+    fn from(refusal: SpaceRefusal) -> Self {
+        match refusal {
+            SpaceRefusal::NoSpace => Self::NoSpace,
+            SpaceRefusal::Quota => Self::QuotaExceeded,
+            SpaceRefusal::Unknown => Self::SpaceUnknown,
+        }
+    }
 }
 
 /// Says whether the dataset may grow: the dataset layer's quotas and reservations.
 pub trait SpaceGuard: std::fmt::Debug + Send + Sync {
     /// Whether about so many bytes more may be written.
     fn check(&self, bytes: u64) -> Result<(), SpaceRefusal>;
+
+    /// Whether the dataset may refer to so many bytes of blocks that are stored already. Asked in
+    /// the transaction that does so.
+    fn may_share(&self, bytes: u64) -> Result<bool, SpaceRefusal> {
+        let _ = bytes;
+        Ok(false)
+    }
 
     /// The first name of more than 255 bytes is made, which needs a feature of the dataset.
     fn use_long_names(&self) {}
@@ -134,6 +161,7 @@ pub(crate) struct Writer {
     /// Objects in use beyond their names, and how often.
     holds: Mutex<HashMap<ObjectId, u64>>,
     quotas: RwLock<[QuotaObjects; 3]>,
+    reads: Reads,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -164,6 +192,7 @@ impl FileSystem {
             queue: Mutex::default(),
             holds: Mutex::default(),
             quotas,
+            reads: Reads::default(),
         };
         Ok(file_system.with_writer(writer))
     }
@@ -200,6 +229,7 @@ impl FileSystem {
     /// Waits until everything that was changed before is on disk.
     pub fn sync(&self) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
+        self.store_access_times()?;
         let txg = writer.gate.request_sync();
         writer.gate.wait_synced(txg)?;
         Ok(())
@@ -244,12 +274,17 @@ impl Writer {
     /// Begins a transaction that makes the dataset larger by about `bytes`.
     fn begin(&self, bytes: u64) -> Result<Transaction, PosixError> {
         if let Some(space) = &self.space {
-            space.check(bytes).map_err(|refusal| match refusal {
-                SpaceRefusal::NoSpace => PosixError::NoSpace,
-                SpaceRefusal::Quota => PosixError::QuotaExceeded,
-            })?;
+            space.check(bytes)?;
         }
         self.begin_freeing(bytes)
+    }
+
+    /// Whether the dataset may refer to so many bytes of stored blocks.
+    fn may_share(&self, bytes: u64) -> Result<bool, PosixError> {
+        match &self.space {
+            Some(space) => Ok(space.may_share(bytes)?),
+            None => Ok(false),
+        }
     }
 
     /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.

@@ -16,6 +16,26 @@ use cenote_ondisk::ObjectType;
 use cenote_ondisk::zap::hex_key;
 use std::sync::PoisonError;
 
+/// What belongs to no project belongs to this one, which has no limits.
+const DEFAULT_PROJECT: u64 = 0;
+
+/// Which limits are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limits {
+    /// Of bytes: a file that is there gets more contents.
+    Space,
+    /// Of objects, too: somebody gets one more file.
+    All,
+}
+
+fn owners(uid: u64, gid: u64, project: u64) -> [(AccountKind, u64); 3] {
+    [
+        (AccountKind::User, uid),
+        (AccountKind::Group, gid),
+        (AccountKind::Project, project),
+    ]
+}
+
 impl QuotaObjects {
     fn is_none(&self) -> bool {
         *self == Self::default()
@@ -39,16 +59,13 @@ impl FileSystem {
 
     /// Refuses a new file of these owners if a limit of theirs is reached.
     pub(super) fn check_quotas(&self, uid: u64, gid: u64, project: u64) -> Result<(), PosixError> {
-        self.check_each(&[
-            (AccountKind::User, uid),
-            (AccountKind::Group, gid),
-            (AccountKind::Project, project),
-        ])
+        self.check_each(&owners(uid, gid, project), Limits::All)
     }
 
     /// Refuses more contents of a file whose owners' limits are reached.
     pub(super) fn check_quotas_of(&self, attributes: &Attributes) -> Result<(), PosixError> {
-        self.check_quotas(attributes.uid.0, attributes.gid.0, attributes.project)
+        let owners = owners(attributes.uid.0, attributes.gid.0, attributes.project);
+        self.check_each(&owners, Limits::Space)
     }
 
     /// Checks the limits of those owners only that a file does not have yet.
@@ -69,20 +86,20 @@ impl FileSystem {
                 changed.push((kind, new));
             }
         }
-        self.check_each(&changed)
+        self.check_each(&changed, Limits::All)
     }
 
-    fn check_each(&self, owners: &[(AccountKind, u64)]) -> Result<(), PosixError> {
+    fn check_each(&self, owners: &[(AccountKind, u64)], limits: Limits) -> Result<(), PosixError> {
         let quotas = self.require_writer()?.quotas();
         for (kind, id) in owners {
-            if quotas[*kind as usize].is_none() {
+            let is_default = *kind == AccountKind::Project && *id == DEFAULT_PROJECT;
+            if is_default || quotas[*kind as usize].is_none() {
                 continue;
             }
             let account = self.account(*kind, Fuid(*id))?;
             let reached = |used: u64, limit: u64| limit != 0 && used >= limit;
-            if reached(account.used, account.quota)
-                || reached(account.objects_used, account.objects_quota)
-            {
+            let is_full = reached(account.objects_used, account.objects_quota);
+            if reached(account.used, account.quota) || (limits == Limits::All && is_full) {
                 return Err(PosixError::QuotaExceeded);
             }
         }

@@ -79,6 +79,11 @@ impl Changes {
         self
     }
 
+    /// Whether they set this attribute.
+    pub(super) fn sets(&self, attribute: Attribute) -> bool {
+        self.0.iter().any(|(changed, _)| *changed == attribute)
+    }
+
     /// The NFSv4 list.
     pub(super) fn access_list(self, aces: &[Ace]) -> Self {
         self.word(Attribute::DaclCount, aces.len() as u64)
@@ -94,6 +99,13 @@ impl FileSystem {
         id: ObjectId,
         changes: &Changes,
     ) -> Result<(), PosixError> {
+        let mut with_read;
+        let mut changes = changes;
+        if let Some(read) = self.take_read(id, changes) {
+            with_read = changes.clone();
+            with_read = with_read.time(Attribute::Atime, read);
+            changes = &with_read;
+        }
         let object = self.newest(id)?;
         let result = match object.dnode().bonus_type {
             ObjectType::SYSTEM_ATTRIBUTES => self.change_system(tx, &object, changes),

@@ -10,6 +10,7 @@ use super::access_list::mode_of;
 use super::attributes::mode_flags;
 use super::create::exists;
 use super::store::Changes;
+use crate::attributes::{FLAG_APPEND_ONLY, FLAG_IMMUTABLE};
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
@@ -95,7 +96,7 @@ impl FileSystem {
             return Err(PosixError::NotSupported);
         }
         let file = self.znode(id)?;
-        file.require_mutable()?;
+        file.require_unlocked(FLAG_IMMUTABLE | FLAG_APPEND_ONLY)?;
         Ok(file)
     }
 

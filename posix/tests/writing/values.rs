@@ -4,9 +4,12 @@ use super::{World, check, errno, settings};
 use cenote_dmu::{NewObject, TxCost};
 use cenote_ondisk::ObjectType;
 use cenote_posix::write::{
-    FormatParams, NewFile, SetAttributes, SetXattr, WriteOptions, WriteSettings, XattrStorage,
+    AccessTimes, FormatParams, NewFile, SetAttributes, SetXattr, WriteOptions, WriteSettings,
+    XattrStorage,
 };
-use cenote_posix::{AccountKind, FileKind, POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, Timestamp};
+use cenote_posix::{
+    AccountKind, FileKind, FileSystem, POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, Timestamp,
+};
 use std::collections::BTreeMap;
 
 #[test]
@@ -240,12 +243,101 @@ fn quotas_hold() {
         .expect("sets");
     world.reopened();
     assert_eq!(errno(fs.create(root, b"h", &new)), 122);
+    // Files that are there may grow: there is no limit of bytes in sight.
+    fs.set_quota(AccountKind::User, 1000, 0, false)
+        .expect("sets");
+    world.write(file, 0, b"more");
+    let other = world.file(root, "of-root");
+    let give = SetAttributes {
+        uid: Some(1000),
+        ..SetAttributes::default()
+    };
+    assert_eq!(errno(fs.set_attributes(other, &give)), 122, "one more file");
     fs.set_quota(AccountKind::User, 1000, 0, true)
         .expect("sets");
     world.make(root, "h", &new);
     let again = world.reopened();
     assert!(again.master().quotas(AccountKind::User).space.is_some());
     check(&again);
+}
+
+/// What belongs to no project has no limit, whatever somebody set for its number.
+#[test]
+fn quotas_of_groups_and_projects_hold() {
+    let world = World::new();
+    let (fs, root) = (&world.fs, world.root());
+    let new = NewFile::new(FileKind::Regular, 0o644).owned_by(1000, 2000);
+    let file = world.make(root, "f", &new);
+    world.write(file, 0, &[1; 100_000]);
+    let project = SetAttributes {
+        project: Some(77),
+        ..SetAttributes::default()
+    };
+    fs.set_attributes(file, &project).expect("sets");
+    world.reopened();
+    let write = || errno(fs.write(file, 0, b"x", WriteOptions::default()));
+    for (kind, id) in [(AccountKind::Group, 2000), (AccountKind::Project, 77)] {
+        fs.set_quota(kind, id, 50_000, false).expect("sets");
+        assert_eq!(write(), 122, "{kind:?}");
+        fs.set_quota(kind, id, 0, false).expect("sets");
+        assert_eq!(write(), 0, "{kind:?}");
+    }
+    fs.set_quota(AccountKind::Project, 0, 1, false)
+        .expect("sets");
+    let free = world.file(root, "free");
+    world.write(free, 0, &[1; 10_000]);
+    world.reopened();
+    world.write(free, 0, &[2; 10_000]);
+    check(&world.reopened());
+}
+
+/// Reads cost no transaction, show at once, and are on disk after a sync.
+#[test]
+fn reads_are_noted_by_the_rules() {
+    let with = |access_times| WriteSettings {
+        access_times,
+        ..settings()
+    };
+    let world = World::with(&FormatParams::default(), with(AccessTimes::Strict));
+    let (fs, root) = (&world.fs, world.root());
+    let file = world.file(root, "f");
+    let read = |fs: &FileSystem| fs.stat(&fs.znode(file).expect("exists")).accessed;
+    let note = || fs.note_read(&fs.znode(file).expect("exists"));
+    let stored = read(fs);
+    let before = world.gate.dirty_bytes();
+    note();
+    let noted = read(fs);
+    assert!(noted > stored && world.gate.dirty_bytes() == before);
+    assert_eq!(read(&world.reopened()), stored, "not on disk yet");
+    fs.store_access_times().expect("stores");
+    assert_eq!(read(&world.reopened()), noted);
+    // A change takes a mark along, unless it sets the time itself.
+    note();
+    let noted = read(fs);
+    world.write(file, 0, b"x");
+    assert_eq!(read(&world.reopened()), noted);
+    note();
+    let early = cenote_posix::Timestamp {
+        seconds: 5,
+        nanoseconds: 0,
+    };
+    let set = SetAttributes::accessed(early);
+    fs.set_attributes(file, &set).expect("sets");
+    assert_eq!(read(fs), early);
+    for (rule, counts) in [
+        (AccessTimes::Off, false),
+        (AccessTimes::Relative, true),
+        (AccessTimes::Relative, false),
+    ] {
+        fs.set_write_settings(with(rule)).expect("writable");
+        let before = read(fs);
+        note();
+        assert_eq!(read(fs) > before, counts, "{rule:?}");
+    }
+    // The number of a file that is gone may be another's.
+    fs.unlink(root, b"f").expect("removes");
+    fs.store_access_times().expect("stores");
+    check(&world.reopened());
 }
 
 /// File systems that were upgraded have files with the fixed structure of before.

@@ -8,10 +8,12 @@ use crate::service::errors::of_files;
 use crate::service::registry::Imported;
 use cenote_base::ObjectId;
 use cenote_dmu::TxgGate;
-use cenote_dsl::{Dataset, Dsl, Property};
+use cenote_dsl::{Dataset, Dsl, DslError, Property};
 use cenote_pool::SyncError;
 use cenote_posix::FileSystem;
-use cenote_posix::write::{SpaceGuard, SpaceRefusal, WriteSettings, WriterParams, XattrStorage};
+use cenote_posix::write::{
+    AccessTimes, SpaceGuard, SpaceRefusal, WriteSettings, WriterParams, XattrStorage,
+};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,6 +24,10 @@ const SPACE_AGE_MAX: Duration = Duration::from_millis(200);
 const DIRTY_OVERHEAD: u64 = 8;
 /// Writes that together take less than this share of the space that was left need not ask again.
 const SPACE_SHARE: u64 = 64;
+
+/// Groups that somebody waits for before a lack of space is believed: what was freed can be used
+/// again three groups later.
+const SPACE_WAITS_MAX: u32 = 4;
 
 /// Open file systems by their dataset.
 #[derive(Debug, Default)]
@@ -65,17 +71,17 @@ impl OpenHeads {
         Ok(files)
     }
 
+    /// Whether a head is open.
+    pub fn is_open(&self, id: ObjectId) -> bool {
+        self.lock().contains_key(&id)
+    }
+
     /// Writes a head's changes to disk and closes it.
     pub fn close(&self, imported: &Imported, id: ObjectId) -> Result<(), SyncError> {
         if self.lock().remove(&id).is_none() {
             return Ok(());
         }
         imported.pool.sync()?;
-    /// Whether a head is open.
-    pub fn is_open(&self, id: ObjectId) -> bool {
-        self.lock().contains_key(&id)
-    }
-
         imported.dsl().close_head(id);
         Ok(())
     }
@@ -162,17 +168,17 @@ pub(in crate::service) fn settings_of(dataset: &Dataset) -> Result<WriteSettings
         },
         posix_acls: number(Property::AclType)? == 1,
         long_names: number(Property::LongName)? == 1,
+        access_times: match (number(Property::Atime)?, number(Property::Relatime)?) {
+            (0, _) => AccessTimes::Off,
+            (_, 0) => AccessTimes::Strict,
+            _ => AccessTimes::Relative,
+        },
     })
 }
 
 /// What was known of a dataset's room, and what was written since.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-        access_times: match (number(Property::Atime)?, number(Property::Relatime)?) {
-            (0, _) => AccessTimes::Off,
-            (_, 0) => AccessTimes::Strict,
-            _ => AccessTimes::Relative,
-        },
     at: Duration,
     left: u64,
     written: u64,
@@ -200,47 +206,77 @@ impl Room {
         }
     }
 
-    fn ask(&self) -> Option<Known> {
-        let dataset = self.dsl.dataset_of(self.id).ok()?;
+    fn ask(&self) -> Result<Known, DslError> {
+        let dataset = self.dsl.dataset_of(self.id)?;
         // What is dirty is not accounted yet, and brings metadata along.
         let dirty = self.gate.dirty_bytes();
         let dirty = dirty.saturating_add(dirty / DIRTY_OVERHEAD);
-        let left = dataset.available().ok()?.saturating_sub(dirty);
-        let root = self
-            .dsl
-            .root()
-            .ok()?
-            .available()
-            .ok()?
-            .saturating_sub(dirty);
-        Some(Known {
+        let left = dataset.available()?.saturating_sub(dirty);
+        let root = self.dsl.root()?.available()?.saturating_sub(dirty);
+        Ok(Known {
             at: self.env.monotonic(),
             left,
             written: 0,
             is_quota: left < root,
         })
     }
+
+    /// What is known of the room, fresh enough to take `bytes` more.
+    fn known(&self, bytes: u64) -> Result<Known, SpaceRefusal> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.env.monotonic();
+        let is_good = |known: &Known| {
+            let written = known.written.saturating_add(bytes);
+            now.saturating_sub(known.at) < SPACE_AGE_MAX && written < known.left / SPACE_SHARE
+        };
+        let mut now = match known.filter(is_good) {
+            Some(known) => known,
+            None => self.ask().map_err(|_| SpaceRefusal::Unknown)?,
+        };
+        now.written = now.written.saturating_add(bytes);
+        *known = Some(now);
+        Ok(now)
+    }
+
+    /// Space that the next groups may give back: what is dirty may replace something, and what
+    /// was freed is not free yet.
+    fn is_space_coming(&self, known: &Known) -> bool {
+        let deferred = match known.is_quota {
+            true => 0,
+            false => self.dsl.space().deferred,
+        };
+        self.gate.dirty_bytes() > 0 || deferred > 0
+    }
 }
 
 impl SpaceGuard for Room {
     fn check(&self, bytes: u64) -> Result<(), SpaceRefusal> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.env.monotonic();
-        let is_good = known.is_some_and(|known| {
-            let written = known.written.saturating_add(bytes);
-            now.saturating_sub(known.at) < SPACE_AGE_MAX && written < known.left / SPACE_SHARE
-        });
-        if !is_good {
-            *known = self.ask();
+        for tries in 0.. {
+            let known = self.known(bytes)?;
+            if bytes == 0 || known.left >= bytes {
+                return Ok(());
+            }
+            let may_wait = tries < SPACE_WAITS_MAX && self.is_space_coming(&known);
+            // A pool that is suspended gives nothing back; it says so itself.
+            if !may_wait || self.gate.wait_synced(self.gate.request_sync()).is_err() {
+                return Err(match known.is_quota {
+                    true => SpaceRefusal::Quota,
+                    false => SpaceRefusal::NoSpace,
+                });
+            }
         }
-        let Some(known) = known.as_mut() else {
-            return Ok(());
-        };
-        known.written = known.written.saturating_add(bytes);
-        match (bytes > 0 && known.left < bytes, known.is_quota) {
-            (false, _) => Ok(()),
-            (true, true) => Err(SpaceRefusal::Quota),
-            (true, false) => Err(SpaceRefusal::NoSpace),
+        unreachable!("the number of tries is bounded");
+    }
+
+    fn may_share(&self, bytes: u64) -> Result<bool, SpaceRefusal> {
+        if !self.dsl.begin_cloning() {
+            return Ok(false);
+        }
+        // It takes no space of the pool, and counts for quotas.
+        let known = self.known(0)?;
+        match known.is_quota && known.left < bytes {
+            true => Err(SpaceRefusal::Quota),
+            false => Ok(true),
         }
     }
 

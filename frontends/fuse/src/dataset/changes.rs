@@ -11,7 +11,7 @@ use crate::filesystem::{
 };
 use cenote_base::ObjectId;
 use cenote_posix::write::{
-    FallocateMode, NewFile, RenameMode, SetAttributes, SetXattr, WriteOptions,
+    CopySource, FallocateMode, NewFile, OpenMode, RenameMode, SetAttributes, SetXattr, WriteOptions,
 };
 use std::sync::Arc;
 
@@ -38,13 +38,11 @@ mod xattr_flag {
 }
 
 const O_TRUNC: u32 = 0o1000;
+const O_APPEND: u32 = 0o2000;
 const ACCESS_MASK: u32 = 3;
 const SETUID: u64 = 0o4000;
 const SETGID: u64 = 0o2000;
 const GROUP_EXECUTE: u64 = 0o010;
-
-/// Bytes copied between files at a time.
-const COPY_PIECE: u64 = 1 << 20;
 
 impl DatasetFiles {
     pub(super) fn is_writable(&self) -> bool {
@@ -52,7 +50,7 @@ impl DatasetFiles {
     }
 
     /// The head's object that a node stands for, if it can be changed.
-    fn target(&self, node: NodeId) -> Result<(&PosixFiles, ObjectId), Errno> {
+    pub(super) fn target(&self, node: NodeId) -> Result<(&PosixFiles, ObjectId), Errno> {
         match self.node(node) {
             Node::Object { tree: 0, object } => Ok((self.trees.head(), object)),
             _ => Err(Errno::ROFS),
@@ -86,6 +84,10 @@ impl DatasetFiles {
             accessed: changes.accessed.map(time),
             modified: changes.modified.map(time),
             changed: changes.changed.map(stored),
+            is_touch: [changes.accessed, changes.modified]
+                .into_iter()
+                .flatten()
+                .all(|change| change == TimeChange::Now),
             ..SetAttributes::default()
         };
         if changes.kill_suid_gid && set.mode.is_none() {
@@ -173,6 +175,13 @@ impl DatasetFiles {
             Err(errno) if flags & ACCESS_MASK != 0 => return Err(errno),
             Err(_) => return Ok(opened()),
         };
+        let mode = OpenMode {
+            writes: flags & ACCESS_MASK != 0,
+            appends: flags & O_APPEND != 0,
+            truncates: flags & O_TRUNC != 0,
+        };
+        let checked = files.check_open(object, mode);
+        checked.map_err(|error| self.errno(error))?;
         files.hold(object).map_err(|error| self.errno(error))?;
         if flags & O_TRUNC != 0
             && let Err(error) = files.truncate(object, 0)
@@ -271,7 +280,7 @@ impl DatasetFiles {
         done.map_err(|error| self.errno(error))
     }
 
-    /// Copies block by block; holes stay holes.
+    /// Copies, by sharing blocks where that can be.
     pub(super) fn copy_data(
         &self,
         context: &Context<'_>,
@@ -282,30 +291,15 @@ impl DatasetFiles {
         let (tree, source) = self.object(from.node)?;
         let source_files = self.trees.get(tree)?;
         let (files, target) = self.target(to.node)?;
-        let size = source.attributes().size;
-        let length = length.min(size.saturating_sub(from.offset));
-        let mut copied = 0;
-        while copied < length {
-            if context.interrupt.is_raised() && copied > 0 {
-                break;
-            }
-            let piece = usize::try_from((length - copied).min(COPY_PIECE)).unwrap_or(0);
-            let mut buffer = Vec::with_capacity(piece);
-            let read = source_files.read_segments(&source, from.offset + copied, piece);
-            for segment in read.map_err(|error| self.errno(error))? {
-                match segment.bytes() {
-                    Some(bytes) => buffer.extend_from_slice(bytes),
-                    None => buffer.resize(buffer.len() + segment.length, 0),
-                }
-            }
-            let options = WriteOptions::default();
-            let written = files.write(target, to.offset + copied, &buffer, options);
-            written.map_err(|error| self.errno(error))?;
-            copied += buffer.len() as u64;
-            if buffer.is_empty() {
-                break;
-            }
-        }
+        let place = CopySource {
+            files: &source_files,
+            id: source.id(),
+            offset: from.offset,
+        };
+        let stop = || context.interrupt.is_raised();
+        let copied = files.copy_range(place, target, to.offset, length, &stop);
+        let copied = copied.map_err(|error| self.errno(error))?;
+        self.note_read(tree, &source_files, &source);
         Ok(copied)
     }
 

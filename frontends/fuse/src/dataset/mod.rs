@@ -8,17 +8,19 @@
 mod changes;
 mod control;
 mod convert;
+mod flags;
 mod node;
 mod trees;
 
 use crate::filesystem::{
-    Attr, AttrChanges, Context, DataCache, DeviceNumber, Entry, Errno, Features, FilePlace,
-    FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened, SeekTarget,
+    Attr, AttrChanges, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags,
+    FilePlace, FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened,
+    SeekTarget,
 };
 use crate::payload::{DirectoryReply, Payload};
 use cenote_base::ObjectId;
 use cenote_dsl::Dataset;
-use cenote_posix::{DatasetSpace, PosixError, Stat, Znode};
+use cenote_posix::{CaseSensitivity, DatasetSpace, PosixError, Stat, Znode};
 use convert::{attr_of, kind_of};
 use node::Node;
 use std::sync::Arc;
@@ -49,6 +51,9 @@ pub struct DatasetOptions {
     pub posix_acl: bool,
     /// The property `xattr` is not `off`.
     pub xattr: bool,
+    /// Reads may be noted, as far as the properties `atime` and `relatime` want that: the mount
+    /// was not made with `noatime`.
+    pub access_times: bool,
     /// For `statfs`.
     pub space: DatasetSpace,
 }
@@ -169,8 +174,28 @@ impl DatasetFiles {
             node: Node::Object { tree, object }.encode(self.root()),
             generation: stat.generation,
             attr: self.attr_of_stat(files, tree, stat),
-            entry_lifetime: Lifetime::FOREVER,
+            entry_lifetime: self.name_lifetime(),
             attr_lifetime: Lifetime::FOREVER,
+        }
+    }
+
+    /// How long a name may be taken to mean a file, or nothing.
+    ///
+    /// Where several spellings are one name, the kernel takes each for a name of its own: what it
+    /// remembers of one is wrong once the file was made or removed by another.
+    fn name_lifetime(&self) -> Lifetime {
+        let rules = self.trees.head().master().names;
+        let is_exact = rules.case == CaseSensitivity::Sensitive && rules.normalization == 0;
+        match is_exact || !self.is_writable() {
+            true => Lifetime::FOREVER,
+            false => Lifetime::NONE,
+        }
+    }
+
+    /// Notes that a file of the head was read.
+    fn note_read(&self, tree: usize, files: &cenote_posix::FileSystem, znode: &Znode) {
+        if tree == 0 && self.options.access_times {
+            files.note_read(znode);
         }
     }
 
@@ -200,7 +225,7 @@ impl DatasetFiles {
             .lookup(&directory, name)
             .map_err(|error| self.errno(error))?;
         let Some(target) = found else {
-            return Ok(Lookup::Absent(Lifetime::FOREVER));
+            return Ok(Lookup::Absent(self.name_lifetime()));
         };
         let znode = self.znode(tree, target.object)?;
         Ok(Lookup::Found(self.entry(tree, &znode)?))
@@ -342,11 +367,9 @@ impl FileSystem for DatasetFiles {
 
     fn readlink(&self, _: &Context<'_>, node: NodeId, target: &mut Payload) -> Result<(), Errno> {
         let (tree, link) = self.object(node)?;
-        let path = self
-            .trees
-            .get(tree)?
-            .read_link(&link)
-            .map_err(|error| self.errno(error))?;
+        let files = self.trees.get(tree)?;
+        let path = files.read_link(&link).map_err(|error| self.errno(error))?;
+        self.note_read(tree, &files, &link);
         if path.len() > LINK_LENGTH_MAX {
             return Err(Errno::NAMETOOLONG);
         }
@@ -389,6 +412,7 @@ impl FileSystem for DatasetFiles {
                 None => data.push_zeros(segment.length),
             }
         }
+        self.note_read(tree, &files, &file);
         Ok(())
     }
 
@@ -424,6 +448,9 @@ impl FileSystem for DatasetFiles {
             return self.list_control(node, cookie, reply);
         };
         let directory = self.znode(tree, object)?;
+        if cookie == 0 {
+            self.note_read(tree, self.trees.head(), &directory);
+        }
         let mut cookie = cookie;
         let lists_control = self.options.control_directory == ControlDirectory::Visible;
         if lists_control && self.has_control && self.is_root(node) && cookie <= control::COOKIE {
@@ -663,7 +690,33 @@ impl FileSystem for DatasetFiles {
         self.remove_extended(node, name)
     }
 
+    fn file_flags(&self, _: &Context<'_>, node: NodeId) -> Result<FileFlags, Errno> {
+        self.flags_of_file(node)
+    }
+
+    fn set_file_flags(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        flags: &FileFlags,
+    ) -> Result<(), Errno> {
+        self.change_flags(node, flags)
+    }
+
+    fn generation(&self, _: &Context<'_>, node: NodeId) -> Result<u64, Errno> {
+        self.generation_of_file(node)
+    }
+
     fn fsync(&self, _: &Context<'_>, _: NodeId) -> Result<(), Errno> {
         self.make_durable()
+    }
+
+    fn destroy(&self) {
+        if self.is_writable()
+            && let Err(error) = self.trees.head().store_access_times()
+        {
+            // Nobody waits for an answer; the times of some reads are lost.
+            (self.errors)(&error);
+        }
     }
 }

@@ -146,6 +146,13 @@ impl Body {
         })
     }
 
+    /// `fuse_ioctl_out` and what the operation gives, at most [`STATX_SIZE`] bytes in all.
+    pub fn ioctl(output: &[u8]) -> Body {
+        Body::build(|writer| {
+            writer.u32(0).u32(0).u32(0).u32(0).raw(output);
+        })
+    }
+
     /// `fuse_getxattr_out`: the size of a value or list.
     pub fn xattr_size(size: usize) -> Body {
         // The payload's limit keeps sizes far below 2^32.

@@ -102,6 +102,8 @@ pub(crate) enum Operation<'a> {
         is_directory: bool,
     },
     Destroy,
+    /// An `ioctl`, whose arguments its dispatcher reads.
+    Ioctl,
     /// An operation that changes something: [`super::modification`] reads its arguments.
     Modify,
     /// An operation this crate does not implement.
@@ -184,6 +186,7 @@ impl<'a> Operation<'a> {
                 is_directory: code == opcode::FSYNCDIR,
             },
             opcode::DESTROY => Operation::Destroy,
+            opcode::IOCTL => Operation::Ioctl,
             code if modifies(code) => Operation::Modify,
             _ => Operation::Unknown,
         })
@@ -341,6 +344,6 @@ mod tests {
         ] {
             assert_eq!(Operation::decode(code, &[]), Ok(Operation::Modify));
         }
-        assert_eq!(Operation::decode(39, &[]), Ok(Operation::Unknown));
+        assert_eq!(Operation::decode(40, &[]), Ok(Operation::Unknown));
     }
 }

@@ -48,6 +48,7 @@ fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
         },
         posix_acl: switches.posix_acl,
         xattr: switches.xattr,
+        access_times: !switches.noatime,
         space: DatasetSpace {
             referenced: job.dataset.phys().referenced_bytes,
             available: job.available,

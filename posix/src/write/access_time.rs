@@ -1,0 +1,229 @@
+//! Times of last reads (format/3b 5).
+//!
+//! A read costs no transaction. It is marked in memory, by the rules of the properties `atime`
+//! and `relatime`, and shown from there; marks go to disk many at a time: when there are many,
+//! when the oldest is a minute old and somebody reads again, with the next change of the file,
+//! and before a sync or the end of a mount. A crash may lose the reads of the last minutes, as it
+//! does with OpenZFS.
+
+use super::lock;
+use super::store::Changes;
+use crate::attributes::Attributes;
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::time::Timestamp;
+use crate::znode::Znode;
+use cenote_base::ObjectId;
+use cenote_ondisk::system_attributes::Attribute;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+/// When a read is noted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// Never: `atime=off`.
+    #[default]
+    Off,
+    /// When the file was changed since its last noted read, or that is a day ago: `relatime=on`.
+    Relative,
+    /// Always: `relatime=off`.
+    Strict,
+}
+
+const DAY: i64 = 24 * 60 * 60;
+const SHARDS: usize = 16;
+/// Marks that are kept at most; some 100 bytes each.
+const MARKS_MAX: usize = 4096;
+/// Seconds after which marks go to disk.
+const AGE_MAX: i64 = 60;
+/// Marks that go to disk in one transaction.
+const STORED_AT_ONCE: usize = 64;
+
+/// Reads that are not on disk yet.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    shards: [Mutex<HashMap<ObjectId, Timestamp>>; SHARDS],
+    count: AtomicUsize,
+    /// When the oldest mark was made, in seconds.
+    since: AtomicI64,
+}
+
+impl Reads {
+    fn shard(&self, id: ObjectId) -> &Mutex<HashMap<ObjectId, Timestamp>> {
+        &self.shards[usize::try_from(id.0 % SHARDS as u64).expect("below 16")]
+    }
+
+    /// Marks a read; whether it is time to store marks.
+    fn mark(&self, id: ObjectId, now: Timestamp) -> bool {
+        if lock(self.shard(id)).insert(id, now).is_some() {
+            return self.is_due(now);
+        }
+        if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.since.store(now.seconds, Ordering::Relaxed);
+        }
+        self.is_due(now)
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        let age = now
+            .seconds
+            .saturating_sub(self.since.load(Ordering::Relaxed));
+        self.count.load(Ordering::Relaxed) >= MARKS_MAX || age >= AGE_MAX
+    }
+
+    fn get(&self, id: ObjectId) -> Option<Timestamp> {
+        match self.count.load(Ordering::Relaxed) {
+            0 => None,
+            _ => lock(self.shard(id)).get(&id).copied(),
+        }
+    }
+
+    fn take(&self, id: ObjectId) -> Option<Timestamp> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let taken = lock(self.shard(id)).remove(&id);
+        if taken.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    fn ids(&self) -> Vec<ObjectId> {
+        let of = |shard: &Mutex<HashMap<ObjectId, Timestamp>>| -> Vec<ObjectId> {
+            lock(shard).keys().copied().collect()
+        };
+        let mut ids: Vec<ObjectId> = self.shards.iter().flat_map(of).collect();
+        // In order, since neighbours share blocks of dnodes.
+        ids.sort_unstable();
+        ids
+    }
+}
+
+/// Whether `relatime` notes a read.
+fn is_worth_it(attributes: &Attributes, read: Timestamp, now: Timestamp) -> bool {
+    read <= attributes.modified
+        || read <= attributes.changed
+        || now.seconds.saturating_sub(read.seconds) >= DAY
+}
+
+impl FileSystem {
+    /// Notes that a file, directory or link was read, if the properties want that.
+    pub fn note_read(&self, file: &Znode) {
+        let Some(writer) = self.writer() else {
+            return;
+        };
+        let rule = writer.settings().access_times;
+        if rule == AccessTimes::Off {
+            return;
+        }
+        let now = writer.now();
+        let attributes = file.attributes();
+        if rule == AccessTimes::Relative {
+            let last = self.last_read(file);
+            if !is_worth_it(attributes, last, now) {
+                return;
+            }
+        }
+        if writer.reads.mark(file.id(), now) {
+            // Nobody waits for it. What cannot be stored now, as the pool is suspended, is lost.
+            drop(self.store_access_times());
+        }
+    }
+
+    /// When the file was last read.
+    pub(crate) fn last_read(&self, file: &Znode) -> Timestamp {
+        let marked = self.writer().and_then(|writer| writer.reads.get(file.id()));
+        marked.unwrap_or(file.attributes().accessed)
+    }
+
+    /// Forgets that an object was read.
+    pub(super) fn forget_read(&self, id: ObjectId) {
+        if let Some(writer) = self.writer() {
+            writer.reads.take(id);
+        }
+    }
+
+    /// Adds a read that is not on disk yet to the changes of a file, unless they set its time.
+    pub(super) fn take_read(&self, id: ObjectId, changes: &Changes) -> Option<Timestamp> {
+        let read = self.writer()?.reads.take(id)?;
+        (!changes.sets(Attribute::Atime)).then_some(read)
+    }
+
+    /// Puts all noted reads to disk with the open transaction group.
+    pub fn store_access_times(&self) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        if writer.reads.count.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        writer
+            .reads
+            .since
+            .store(writer.now().seconds, Ordering::Relaxed);
+        for ids in writer.reads.ids().chunks(STORED_AT_ONCE) {
+            let tx = writer.begin_freeing(0)?;
+            for id in ids {
+                // A lock is waited for in no transaction: who has it changes the file, and takes
+                // the mark along.
+                let Some(_held) = writer.locks.try_lock(*id) else {
+                    continue;
+                };
+                if self.znode(*id).is_err() {
+                    // It was removed meanwhile.
+                    writer.reads.take(*id);
+                    continue;
+                }
+                if writer.reads.get(*id).is_some() {
+                    self.change(&tx, *id, &Changes::new())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp {
+            seconds,
+            nanoseconds: 0,
+        }
+    }
+
+    #[test]
+    fn relatime_notes_the_first_read_after_a_change() {
+        let attributes = Attributes {
+            modified: at(1000),
+            changed: at(2000),
+            ..Attributes::default()
+        };
+        assert!(
+            is_worth_it(&attributes, at(1500), at(2001)),
+            "changed since"
+        );
+        assert!(is_worth_it(&attributes, at(2000), at(2001)));
+        assert!(!is_worth_it(&attributes, at(2001), at(2002)));
+        assert!(is_worth_it(&attributes, at(2001), at(2001 + DAY)), "a day");
+    }
+
+    #[test]
+    fn marks_are_counted_once_and_grow_old() {
+        let reads = Reads::default();
+        assert!(!reads.mark(ObjectId(5), at(100)));
+        assert!(!reads.mark(ObjectId(5), at(110)));
+        assert!(!reads.mark(ObjectId(21), at(110)));
+        assert_eq!(reads.get(ObjectId(5)), Some(at(110)));
+        assert_eq!(reads.ids(), [ObjectId(5), ObjectId(21)]);
+        assert!(reads.mark(ObjectId(5), at(100 + AGE_MAX)));
+        assert!(reads.take(ObjectId(5)).is_some() && reads.take(ObjectId(5)).is_none());
+        assert_eq!(reads.count.load(Ordering::Relaxed), 1);
+        let many = (100..)
+            .take(MARKS_MAX - 1)
+            .map(|id| reads.mark(ObjectId(id), at(120)));
+        assert!(many.last().expect("some"), "many");
+    }
+}
