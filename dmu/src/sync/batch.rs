@@ -8,7 +8,7 @@ use super::job::{Job, SPILL};
 use crate::error::DmuError;
 use crate::live::{Dirty, LiveObject};
 use crate::policy::BlockKind;
-use cenote_base::{BlockId, Bookmark, Level};
+use cenote_base::{BlockId, Bookmark, Level, settings};
 use cenote_cache::Block;
 use cenote_io::WriteRequest;
 use cenote_ondisk::{BlockPointer, ObjectType};
@@ -16,10 +16,21 @@ use std::sync::Arc;
 
 /// Contents of data in one call: the sink is idle for a moment between two, so they are few.
 const BATCH_BYTES: usize = 128 << 20;
+/// Data becomes clean a call at a time, and writers that are held up go on in as long steps: a call
+/// has at most so small a part of what may be dirty.
+const BATCH_PART: u64 = 16;
+/// Shorter calls would keep nobody busy.
+const BATCH_BYTES_MIN: usize = 4 << 20;
 /// Contents of metadata in one call, which are made for it.
 const BATCH_BYTES_METADATA: usize = 16 << 20;
 /// Blocks in one call, which bounds the overhead of many small ones.
 const BATCH_BLOCKS: usize = 8192;
+
+fn batch_bytes() -> usize {
+    let part = usize::try_from(settings::dirty_bytes_max() / BATCH_PART);
+    part.unwrap_or(BATCH_BYTES)
+        .clamp(BATCH_BYTES_MIN, BATCH_BYTES)
+}
 
 /// A block on its way.
 struct Entry {
@@ -91,7 +102,7 @@ impl<'a, 'w> Batch<'a, 'w> {
         });
         let bytes_max = match self.live.is_empty() {
             true => BATCH_BYTES_METADATA,
-            false => BATCH_BYTES,
+            false => batch_bytes(),
         };
         if self.bytes >= bytes_max || self.entries.len() >= BATCH_BLOCKS {
             self.flush(jobs)?;
