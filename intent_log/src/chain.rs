@@ -85,39 +85,48 @@ impl ChainBlock {
         })
     }
 
-    /// The numbers of the records in order, each with the block that a write was put in, if that
-    /// is beside the record.
-    pub fn indirect_writes(&self) -> impl Iterator<Item = (u64, Option<BlockPointer>)> {
+    /// What the records point to, record by record. Pointers are in clear, so that a claim needs
+    /// no key.
+    pub fn pointing_records(&self) -> impl Iterator<Item = PointingRecord> {
         self.raw_records().map(|(header, record)| {
-            let is_indirect =
-                header.record_type == record_type::WRITE && record.len() == WRITE_DATA;
-            let pointer = is_indirect.then(|| BlockPointer::decode(&record[WRITE_POINTER..]));
-            let pointer = pointer.and_then(Result::ok);
-            (
-                header.sequence,
-                pointer.filter(|pointer| !pointer.is_hole()),
-            )
+            let mut pointing = PointingRecord {
+                sequence: header.sequence,
+                txg: header.txg,
+                write: None,
+                clones: Vec::new(),
+            };
+            let decode = |bytes| BlockPointer::decode(bytes).ok();
+            match header.record_type {
+                record_type::WRITE if record.len() == WRITE_DATA => {
+                    let pointer = decode(&record[WRITE_POINTER..]);
+                    pointing.write = pointer.filter(|pointer| !pointer.is_hole());
+                }
+                record_type::CLONE_RANGE if record.len() >= CLONE_POINTERS => {
+                    let stored = record[CLONE_POINTERS..].chunks_exact(BLOCK_POINTER_SIZE);
+                    let is_block =
+                        |pointer: &BlockPointer| !pointer.is_hole() && !pointer.is_embedded();
+                    pointing
+                        .clones
+                        .extend(stored.filter_map(decode).filter(is_block));
+                }
+                _ => {}
+            }
+            pointing
         })
     }
 
     /// The blocks that writes were put in: a claim marks them allocated, unless they were born
     /// before it (format/2e 4).
     pub fn written_blocks(&self) -> impl Iterator<Item = BlockPointer> {
-        self.indirect_writes().filter_map(|(_, pointer)| pointer)
+        self.pointing_records().filter_map(|record| record.write)
     }
 
     /// The blocks of clone records of `txg_min` and later groups: those of earlier ones are in
     /// the pool. The log holds a reference to each.
     pub fn cloned_blocks(&self, txg_min: Txg) -> impl Iterator<Item = BlockPointer> {
-        let clones = self.raw_records().filter(move |(header, record)| {
-            header.record_type == record_type::CLONE_RANGE
-                && header.txg >= txg_min
-                && record.len() >= CLONE_POINTERS
-        });
-        let stored = clones
-            .flat_map(|(_, record)| record[CLONE_POINTERS..].chunks_exact(BLOCK_POINTER_SIZE));
-        let decoded = stored.map(BlockPointer::decode).filter_map(Result::ok);
-        decoded.filter(|pointer| !pointer.is_hole() && !pointer.is_embedded())
+        let records = self.pointing_records();
+        let counted = records.filter(move |record| record.txg >= txg_min);
+        counted.flat_map(|record| record.clones)
     }
 
     /// An error about a record of this block.
@@ -128,6 +137,19 @@ impl ChainBlock {
             source,
         }
     }
+}
+
+/// What a record points to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PointingRecord {
+    /// The record's number.
+    pub sequence: u64,
+    /// The txg that the operation belongs to.
+    pub txg: Txg,
+    /// The block that a write was put in, if that is beside the record.
+    pub write: Option<BlockPointer>,
+    /// The blocks that were cloned.
+    pub clones: Vec<BlockPointer>,
 }
 
 /// What is in clear of each record.

@@ -23,7 +23,7 @@ mod log;
 mod owned;
 
 pub use cenote_ondisk::intent_log::IntentLogHeader;
-pub use chain::{Chain, ChainBlock, RecordHeader, RecordHeaders};
+pub use chain::{Chain, ChainBlock, PointingRecord, RecordHeader, RecordHeaders};
 pub use content::{
     ApplyError, Below, Content, ReplayMemory, Source, read_pointed, stored_data, stored_hole,
 };

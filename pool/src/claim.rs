@@ -13,7 +13,7 @@
 use crate::allocation::Space;
 use crate::error::ImportError;
 use crate::pool::Pool;
-use cenote_base::{Bookmark, ObjectId, ObjsetId, Txg};
+use cenote_base::{Bookmark, ObjectId, ObjsetId, Txg, VdevId};
 use cenote_dmu::ObjectSet;
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
@@ -26,17 +26,24 @@ use cenote_ondisk::{BlockPointer, ObjectType};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Stores the headers of logs after their claim, and frees what was discarded.
+/// Stores the headers of logs after their claim, counts their references to clones, and frees
+/// what was discarded.
 #[derive(Debug, Default)]
 pub(crate) struct StoreLogHeaders {
     headers: Vec<(ObjectId, IntentLogHeader)>,
     discarded: OwnedBlocks,
+    cloned: Vec<BlockPointer>,
 }
 
 impl StoreLogHeaders {
     /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         self.headers.is_empty()
+    }
+
+    /// The heads whose logs' headers change.
+    pub fn heads(&self) -> Vec<ObjectId> {
+        self.headers.iter().map(|(head, _)| *head).collect()
     }
 }
 
@@ -48,6 +55,9 @@ impl SyncTask for StoreLogHeaders {
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         for (dataset, header) in &self.headers {
             context.store_log_header(*dataset, header)?;
+        }
+        for pointer in &self.cloned {
+            context.pool.share(pointer);
         }
         context.free_log(&self.discarded)
     }
@@ -77,9 +87,11 @@ pub(crate) fn claim_logs(
             space,
             synced,
             seen: HashSet::new(),
+            cloned: Vec::new(),
         };
         if let Some(header) = claim.claim(&log)? {
             store.headers.push((dataset, header));
+            store.cloned.extend(claim.cloned);
         }
     }
     Ok(store)
@@ -93,24 +105,22 @@ pub(crate) fn discard_logs(pool: &Pool, synced: Txg) -> Result<StoreLogHeaders, 
     let mut store = StoreLogHeaders::default();
     let is_here = |pointer: &BlockPointer| {
         let mut vdevs = pointer.dvas().map(|dva| dva.vdev());
-        vdevs.all(|vdev| {
-            let state = pool.vdevs().top_state(vdev);
-            state.is_some_and(|(state, _)| state.is_readable())
-        })
+        vdevs.all(|vdev| is_readable(pool, vdev))
     };
     for (dataset, log) in logs(pool)? {
         let empty = IntentLogHeader::default();
         store.headers.push((dataset, empty));
         // The maps know blocks of groups up to the last. They do not lead beyond what cannot be
         // read, as the log does not either: then a part of its device's space stays taken.
-        let owned = log.owned_blocks().unwrap_or_else(|_| OwnedBlocks {
-            chain: vec![log.header().log],
+        let first = log.header().log;
+        let owned = is_here(&first).then(|| log.owned_blocks().ok()).flatten();
+        let owned = owned.unwrap_or_else(|| OwnedBlocks {
+            chain: vec![first],
             ..OwnedBlocks::default()
         });
         let is_known = |pointer: &BlockPointer| pointer.physical_birth() <= synced;
         let known = |blocks: Vec<BlockPointer>| {
-            let blocks = blocks.into_iter();
-            let kept = blocks.filter(|pointer| is_known(pointer) && is_here(pointer));
+            let kept = blocks.into_iter().filter(is_known);
             kept.collect::<Vec<_>>()
         };
         store.discarded.chain.extend(known(owned.chain));
@@ -118,6 +128,12 @@ pub(crate) fn discard_logs(pool: &Pool, synced: Txg) -> Result<StoreLogHeaders, 
         store.discarded.clones.extend(known(owned.clones));
     }
     Ok(store)
+}
+
+/// Whether anything can be read from a top-level vdev.
+pub(crate) fn is_readable(pool: &Pool, vdev: VdevId) -> bool {
+    let state = pool.vdevs().top_state(vdev);
+    state.is_some_and(|(state, _)| state.is_readable())
 }
 
 /// The logs of all heads, opened without keys.
@@ -146,6 +162,8 @@ struct Claim<'a> {
     synced: Txg,
     /// Places of blocks of data that were claimed: several records may name one.
     seen: HashSet<[u64; 2]>,
+    /// Blocks to which the log holds references.
+    cloned: Vec<BlockPointer>,
 }
 
 impl Claim<'_> {
@@ -188,19 +206,22 @@ impl Claim<'_> {
         block: &ChainBlock,
         header: &mut IntentLogHeader,
     ) -> Result<Option<u64>, ImportError> {
-        if block.cloned_blocks(Txg(self.synced.0 + 1)).next().is_some() {
-            let reason = "an intent log that was not replayed clones blocks".to_owned();
-            return Err(refusal(reason));
-        }
         let mut records = 0;
-        for (sequence, write) in block.indirect_writes() {
-            if let Some(pointer) = &write
+        for record in block.pointing_records() {
+            if let Some(pointer) = &record.write
                 && !self.claim_write(log, pointer)?
             {
                 return Ok(None);
             }
+            if record.txg > self.synced {
+                // What was cloned was on disk already; anything else is no clone.
+                if record.clones.iter().any(|pointer| self.is_new(pointer)) {
+                    return Ok(None);
+                }
+                self.cloned.extend(record.clones);
+            }
             records += 1;
-            header.claim_record_sequence = header.claim_record_sequence.max(sequence);
+            header.claim_record_sequence = header.claim_record_sequence.max(record.sequence);
         }
         Ok(Some(records))
     }

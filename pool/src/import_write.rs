@@ -5,7 +5,7 @@
 
 use crate::allocation;
 use crate::candidate::PoolCandidate;
-use crate::claim::{claim_logs, discard_logs};
+use crate::claim::{claim_logs, discard_logs, is_readable};
 use crate::error::ImportError;
 use crate::mos::directory_words;
 use crate::options::ImportOptions;
@@ -138,6 +138,10 @@ impl Pool {
             true => discard_logs(&self, uberblock.txg)?,
             false => claim_logs(&self, &space, last)?,
         };
+        // The logs of a pool that was exported say nothing.
+        if discards && candidate.config.state != PoolState::Exported {
+            self.set_discarded_logs(log_headers.heads());
+        }
         let checkpoint = directory_words(self.mos(), "com.delphix:zpool_checkpoint")?;
         let mut config = self.config().clone();
         config.state = PoolState::Active;
@@ -190,10 +194,7 @@ impl Pool {
     fn lacks_logs(&self) -> bool {
         let tops = self.vdev_tree().children.iter();
         let mut ids = tops.enumerate().filter(|(_, top)| top.is_log);
-        ids.any(|(id, _)| {
-            let state = self.vdevs().top_state(VdevId(id as u64));
-            !state.is_some_and(|(state, _)| state.is_readable())
-        })
+        ids.any(|(id, _)| !is_readable(self, VdevId(id as u64)))
     }
 }
 

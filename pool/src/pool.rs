@@ -7,7 +7,7 @@ use crate::space::{self, Metaslabs};
 use crate::sync::Syncer;
 use crate::treatment::Treatments;
 use crate::view::Hold;
-use cenote_base::{Env, Guid, Txg, VdevId};
+use cenote_base::{Env, Guid, ObjectId, Txg, VdevId};
 use cenote_cache::BlockCache;
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_dsl::{Dsl, EnabledFeature, FeatureTable, PoolFacts, SpaceFacts};
@@ -50,6 +50,7 @@ pub struct Pool {
     found: Mutex<BTreeMap<Guid, FoundDevice>>,
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
+    discarded_logs: Vec<ObjectId>,
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
     hold: Option<Hold>,
@@ -177,6 +178,7 @@ impl Pool {
             found: Mutex::new(found_devices(candidate)),
             syncer: None,
             treatments: OnceLock::new(),
+            discarded_logs: Vec::new(),
             hold: None,
         })
     }
@@ -207,6 +209,7 @@ impl Pool {
             found: Mutex::new(self.found_devices()),
             syncer: None,
             treatments: OnceLock::new(),
+            discarded_logs: Vec::new(),
             hold,
         })
     }
@@ -235,6 +238,7 @@ impl Pool {
             found: Mutex::default(),
             syncer: Some(syncer),
             treatments: OnceLock::new(),
+            discarded_logs: Vec::new(),
             hold: None,
         }
     }
@@ -289,6 +293,15 @@ impl Pool {
             .vdev_tree
             .as_ref()
             .expect("import put the trusted tree here")
+    }
+
+    /// Heads whose intent logs were discarded by the import, and may have held something.
+    pub fn discarded_logs(&self) -> &[ObjectId] {
+        &self.discarded_logs
+    }
+
+    pub(crate) fn set_discarded_logs(&mut self, heads: Vec<ObjectId>) {
+        self.discarded_logs = heads;
     }
 
     /// The state that was opened, whatever was written since.

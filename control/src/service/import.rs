@@ -51,6 +51,7 @@ impl Engine {
                         failures.extend(imported.replay_volumes());
                         failures.extend(self.mount_after_import(&imported, options));
                         cut_short.extend(imported.logs_cut_short());
+                        cut_short.extend(imported.discarded_logs());
                         pools.push(imported.name().to_owned());
                     }
                 }

@@ -9,7 +9,7 @@ use super::changes::of_sync;
 use super::datasets::walk_heads;
 use super::errors::of_files;
 use super::registry::{Imported, Replayed};
-use crate::model::ControlError;
+use crate::model::{ControlError, IntentLogReport};
 use cenote_dmu::{TxCost, TxgGate};
 use cenote_dsl::write::Head;
 use cenote_dsl::{Dataset, DatasetType, DslError, KeyStatus};
@@ -91,6 +91,23 @@ impl Imported {
         let tx = gate.begin(TxCost::default()).map_err(DslError::from)?;
         head.destroy_log(&tx, owned)?;
         Ok(replayed)
+    }
+
+    /// Logs that were discarded by the import.
+    pub(in crate::service) fn discarded_logs(&self) -> Vec<IntentLogReport> {
+        let heads = self.pool.discarded_logs().iter();
+        let named = heads.filter_map(|head| self.dsl().dataset_of(*head).ok());
+        let report = |head: Dataset| IntentLogReport {
+            dataset: head.name().as_str().to_owned(),
+            records: 0,
+            blocks: 0,
+            bytes: 0,
+            replayed: false,
+            applied: None,
+            stopped: None,
+            broken: Some("it was discarded".to_owned()),
+        };
+        named.map(report).collect()
     }
 
     /// Replays the logs of all volumes whose keys are there; what failed.
