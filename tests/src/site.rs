@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ pub fn layouts() -> impl Iterator<Item = &'static str> {
 /// A pool on files, and the daemon that works on it.
 pub struct Site {
     cenote: Cenote,
-    daemon: Option<Child>,
+    daemon: Mutex<Option<Child>>,
     pool: String,
     devices: PathBuf,
     root: PathBuf,
@@ -56,9 +57,9 @@ impl Site {
         let cenote = Cenote::new()?;
         let devices = cenote.subdirectory("devices")?;
         let root = cenote.subdirectory("root")?;
-        let mut site = Self {
+        let site = Self {
             cenote,
-            daemon: None,
+            daemon: Mutex::new(None),
             pool: pool.into(),
             devices,
             root,
@@ -118,7 +119,7 @@ impl Site {
     }
 
     /// Starts a daemon.
-    pub fn start(&mut self) -> Result<()> {
+    pub fn start(&self) -> Result<()> {
         let mut command = self.cenote.command("cenote", &["daemon", "run"]);
         let log = File::options()
             .create(true)
@@ -128,7 +129,8 @@ impl Site {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        self.daemon = Some(command.spawn()?);
+        let daemon = command.spawn()?;
+        *self.daemon() = Some(daemon);
         let start = Instant::now();
         while std::os::unix::net::UnixStream::connect(self.cenote.socket()).is_err() {
             ensure!(
@@ -141,11 +143,22 @@ impl Site {
     }
 
     /// Kills the daemon as a crash would, and starts another.
-    pub fn crash(&mut self) -> Result<()> {
-        let mut daemon = self.daemon.take().context("a daemon")?;
+    pub fn crash(&self) -> Result<()> {
+        self.kill()?;
+        self.start()
+    }
+
+    /// Kills the daemon.
+    pub fn kill(&self) -> Result<()> {
+        let mut daemon = self.daemon().take().context("a daemon")?;
         daemon.kill()?;
         daemon.wait()?;
-        self.start()
+        Ok(())
+    }
+
+    fn daemon(&self) -> MutexGuard<'_, Option<Child>> {
+        // A child is there or not, whatever happened to who looked last.
+        self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Exports the pool.
@@ -222,7 +235,8 @@ impl Drop for Site {
         if let Err(error) = stop.and_then(Outcome::success) {
             eprintln!("cannot stop the daemon: {error:#}");
         }
-        if let Some(mut daemon) = self.daemon.take() {
+        let daemon = self.daemon().take();
+        if let Some(mut daemon) = daemon {
             // Whether it ended by itself or not, nothing of it may stay.
             let _ = daemon.kill();
             let _ = daemon.wait();

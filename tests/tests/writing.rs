@@ -224,7 +224,7 @@ fn a_killed_daemon_loses_nothing_synced() -> Result<()> {
     if !pool::can_mount() {
         return Ok(());
     }
-    let mut site = Site::create("raidz1", 192, "-O compression=lz4")?;
+    let site = Site::create("raidz1", 192, "-O compression=lz4")?;
     let root = site.path("tank");
     for round in 0..3_u64 {
         let directory = root.join(format!("round-{round}"));
@@ -311,6 +311,25 @@ fn random_operations() -> Result<()> {
         seed: 2,
         operations: 600,
         reopen_interval: 300,
+        workers: 1,
+        kills: 0,
+    })?;
+    assert_eq!(report.reopened, 2);
+    Ok(())
+}
+
+/// Workers on common file systems, properties that change, and a daemon that is killed twice.
+#[test]
+fn random_operations_and_crashes() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let report = cenote_tests::model::run(&cenote_tests::model::Options {
+        seed: 5,
+        operations: 900,
+        reopen_interval: 450,
+        workers: 3,
+        kills: 2,
     })?;
     assert_eq!(report.reopened, 2);
     Ok(())

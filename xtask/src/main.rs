@@ -20,8 +20,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   golden [KIND...]            compare pools made by OpenZFS with what Cenote reads from them
   zoo [--from N] [--mutants N] [--seed S] [--keep] [KIND...]
                               damaged pools: no panic, no hang, no unbounded memory
-  model [SEED] [--operations N] [--reopen N]
-                              random operations on a mount, beside a model in memory
+  model [SEED] [--operations N] [--reopen N] [--workers N] [--kills N]
+                              random operations on mounts, beside a model in memory
   pingpong [SEED] [--rounds N] [--seeds N|--layouts] [--operations N] [--foreign N] [--vm]
                               Cenote and OpenZFS (with --vm its kernel module) write in turns
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]

@@ -386,10 +386,13 @@ impl Engine {
         imported: &Arc<Imported>,
         name: &DatasetName,
     ) -> Result<(), ControlError> {
-        if self.unmount_below(name.as_str(), false)?.is_empty() {
+        let unmounted = self.unmount_below(name.as_str(), false);
+        if unmounted.as_ref().is_ok_and(Vec::is_empty) {
             return Ok(());
         }
+        // Where one was busy, what lies below it may be unmounted already, and comes back.
         let (failures, _) = self.mount_below(imported, Some(name), &MountOptions::default());
+        unmounted?;
         match failures.into_iter().next() {
             Some((_, error)) => Err(error),
             None => Ok(()),

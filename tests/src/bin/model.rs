@@ -22,6 +22,8 @@ fn options() -> Result<Options> {
         seed: 1,
         operations: 10_000,
         reopen_interval: 2_500,
+        workers: 1,
+        kills: 0,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -34,6 +36,8 @@ fn options() -> Result<Options> {
         match argument.as_str() {
             "--operations" => options.operations = number()?,
             "--reopen" => options.reopen_interval = number()?.max(1),
+            "--workers" => options.workers = usize::try_from(number()?.max(1))?,
+            "--kills" => options.kills = number()?,
             _ if argument.starts_with('-') => bail!("unknown option {argument}"),
             _ => options.seed = argument.parse().context("a seed is a number")?,
         }
@@ -45,8 +49,13 @@ fn run(options: &Options) -> Result<()> {
     let (seed, operations) = (options.seed, options.operations);
     let start = Instant::now();
     let interval = options.reopen_interval;
-    let again =
-        || format!("again: cargo xtask model {seed} --operations {operations} --reopen {interval}");
+    let (workers, kills) = (options.workers, options.kills);
+    let again = || {
+        format!(
+            "again: cargo xtask model {seed} --operations {operations} --reopen {interval} \
+             --workers {workers} --kills {kills}"
+        )
+    };
     let report = model::run(options).with_context(again)?;
     println!(
         "seed {seed}: {operations} operations and {} imports on {} in {:.0?}; {} errors as they \

@@ -1,10 +1,11 @@
 //! What a mount shows, beside what the model says.
 
 use super::tree::{Kind, Model, NodeId, ROOT};
+use crate::sparse;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// Everything below `root`.
@@ -51,6 +52,11 @@ fn compare(model: &Model, id: NodeId, path: &Path) -> Result<()> {
             let found = fs::read_link(path)?;
             ensure!(found == Path::new(target), "target {}", found.display());
         }
+        Kind::Device(numbers) => {
+            ensure!(metadata.file_type().is_char_device(), "no device");
+            let found = metadata.rdev();
+            ensure!(found == *numbers, "device {found:#x}, not {numbers:#x}");
+        }
         Kind::File(_) => {
             ensure!(links == node.names, "{links} links, not {}", node.names);
             contents(model, id, &File::open(path)?)?;
@@ -60,7 +66,10 @@ fn compare(model: &Model, id: NodeId, path: &Path) -> Result<()> {
         let found = metadata.mtime();
         ensure!(found == seconds, "modified at {found}, not {seconds}");
     }
-    if !matches!(node.kind, Kind::Link(_)) {
+    if matches!(node.kind, Kind::File(_) | Kind::Directory(_)) {
+        let acl = acl(path)?;
+        let wanted = node.acl.map(|acl| acl.encode(node.mode));
+        ensure!(acl == wanted, "ACL {acl:?}, not {wanted:?}");
         let found = xattrs(path)?;
         let lengths = |map: &BTreeMap<String, Vec<u8>>| -> Vec<(String, usize)> {
             let pairs = map.iter().map(|(name, value)| (name.clone(), value.len()));
@@ -83,6 +92,20 @@ pub fn contents(model: &Model, id: NodeId, file: &File) -> Result<()> {
     ensure!(size == length as u64, "{size} bytes, not {length}");
     let mut found = vec![0; length];
     file.read_exact_at(&mut found, 0).context("read")?;
+    let mut end = 0;
+    for (start, next) in sparse::segments(file)? {
+        let hole = &wanted[end.min(length)..(start as usize).min(length)];
+        ensure!(
+            hole.iter().all(|byte| *byte == 0),
+            "data in a hole before {start}"
+        );
+        end = next as usize;
+    }
+    let hole = &wanted[end.min(length)..];
+    ensure!(
+        hole.iter().all(|byte| *byte == 0),
+        "data in a hole after {end}"
+    );
     let different = (0..length).find(|index| found[*index] != wanted[*index]);
     if let Some(first) = different {
         let last = (0..length).rfind(|index| found[*index] != wanted[*index]);
@@ -93,7 +116,36 @@ pub fn contents(model: &Model, id: NodeId, file: &File) -> Result<()> {
     Ok(())
 }
 
-fn xattrs(path: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+/// What was synced before a crash.
+pub fn synced(model: &Model, root: &Path) -> Result<()> {
+    let whole = |directory: &NodeId| model.is_path_synced(*directory);
+    for directory in model.directories().iter().filter(|id| whole(id)) {
+        let place = root.join(model.path(*directory));
+        for (name, id) in model.names(*directory) {
+            let path = place.join(name);
+            if model.is_synced(*id) && !matches!(model.node(*id).kind, Kind::Directory(_)) {
+                node(model, *id, &path)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The attribute with the ACL; `None` where there is none or cannot be any.
+pub fn acl(path: &Path) -> Result<Option<Vec<u8>>> {
+    let mut value = vec![0_u8; 1024];
+    match rustix::fs::lgetxattr(path, "system.posix_acl_access", &mut value) {
+        Ok(length) => {
+            value.truncate(length);
+            Ok(Some(value))
+        }
+        Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(None),
+        Err(error) => Err(error).context("reading the ACL"),
+    }
+}
+
+/// The attributes of the user namespace.
+pub fn xattrs(path: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut names = vec![0_u8; 64 << 10];
     let length = rustix::fs::llistxattr(path, &mut names).context("listxattr")?;
     let mut found = BTreeMap::new();

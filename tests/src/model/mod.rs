@@ -1,14 +1,23 @@
 //! A file system in memory, to compare a mounted one with under random operations.
 //!
-//! The model knows what POSIX says of names, links, contents, modes and extended attributes, and
-//! nothing of how they are stored. [`Model`] holds the tree and judges an operation before it is
-//! made: which error it must give, or what it changes. [`run`] draws operations and makes them on
-//! both sides; a difference in any result is a failure at once, and everything is compared after
-//! each remount. A seed gives its operations again.
+//! The model knows what POSIX says of names, links, contents, modes, ACLs and extended attributes,
+//! and nothing of how they are stored. [`Model`] holds the tree and judges an operation before it
+//! is made: which error it must give, or what it changes. A [`Session`] draws operations and makes
+//! them on both sides; a difference in any result is a failure at once, and everything is compared
+//! after each remount. [`run`] has several of them work at once, on file systems of their own and
+//! on a common one, while properties change.
+//!
+//! When the daemon is killed in the middle, what was synced before must be there; the model knows
+//! what that is, and takes over whatever else is there.
 
+mod adopt;
 mod compare;
+mod data;
+mod names;
 mod run;
+mod session;
 mod tree;
 
-pub use run::{Options, Report, Session, run};
-pub use tree::{Kind, Model, Node, NodeId};
+pub use run::{Options, Report, run};
+pub use session::Session;
+pub use tree::{Acl, Kind, Model, Node, NodeId};

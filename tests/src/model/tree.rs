@@ -1,7 +1,7 @@
 //! The tree itself: nodes by number, directories with names, and what operations do to them.
 
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A file's number in the model; numbers are not given twice.
 pub type NodeId = u64;
@@ -18,6 +18,53 @@ pub enum Kind {
     File(Vec<u8>),
     /// A symbolic link and its target.
     Link(String),
+    /// A character device and its numbers; 0 is a whiteout.
+    Device(u64),
+}
+
+/// An ACL with entries for one user; the owner's, the mask and the others' are the mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acl {
+    /// The user.
+    pub user: u32,
+    /// What that user may do.
+    pub user_permissions: u16,
+    /// What the owning group may do.
+    pub group_permissions: u16,
+}
+
+impl Acl {
+    /// As the attribute `system.posix_acl_access` holds it, for a file of this mode.
+    pub fn encode(&self, mode: u32) -> Vec<u8> {
+        const NOBODY: u32 = u32::MAX;
+        let bits = |shift: u32| ((mode >> shift) & 7) as u16;
+        let entries = [
+            (0x01_u16, bits(6), NOBODY),
+            (0x02, self.user_permissions, self.user),
+            (0x04, self.group_permissions, NOBODY),
+            (0x10, bits(3), NOBODY),
+            (0x20, bits(0), NOBODY),
+        ];
+        let mut bytes = 2_u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend(permissions.to_le_bytes());
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The same, read; `None` of an ACL with other entries.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let entry =
+            |index: usize| -> Option<&[u8; 8]> { bytes.get(4 + index * 8..)?.first_chunk() };
+        let (user, group) = (entry(1)?, entry(2)?);
+        Some(Self {
+            user: u32::from_le_bytes([user[4], user[5], user[6], user[7]]),
+            user_permissions: u16::from_le_bytes([user[2], user[3]]),
+            group_permissions: u16::from_le_bytes([group[2], group[3]]),
+        })
+    }
 }
 
 /// A file, directory or symbolic link.
@@ -29,6 +76,8 @@ pub struct Node {
     pub mode: u32,
     /// Extended attributes of the user namespace, without `user.`.
     pub xattrs: BTreeMap<String, Vec<u8>>,
+    /// Its ACL, if it has one.
+    pub acl: Option<Acl>,
     /// Where a directory is; 0 of other nodes.
     pub parent: NodeId,
     /// How many names a file or symbolic link has.
@@ -44,6 +93,10 @@ pub struct Node {
 pub struct Model {
     nodes: BTreeMap<NodeId, Node>,
     next: NodeId,
+    /// Nodes that were changed since they were synced.
+    touched: BTreeSet<NodeId>,
+    /// Directories whose names were.
+    touched_names: BTreeSet<NodeId>,
 }
 
 /// How `rename` treats what has the new name.
@@ -55,6 +108,8 @@ pub enum Renaming {
     NoReplace,
     /// It gets the old name.
     Exchange,
+    /// It goes away, and the old name is that of a whiteout.
+    Whiteout,
 }
 
 impl Default for Model {
@@ -62,6 +117,8 @@ impl Default for Model {
         let mut model = Self {
             nodes: BTreeMap::new(),
             next: ROOT,
+            touched: BTreeSet::new(),
+            touched_names: BTreeSet::new(),
         };
         model.add(Kind::Directory(BTreeMap::new()), 0o755, ROOT);
         model
@@ -74,6 +131,7 @@ impl Model {
             kind,
             mode,
             xattrs: BTreeMap::new(),
+            acl: None,
             parent,
             names: 0,
             handles: 0,
@@ -82,6 +140,7 @@ impl Model {
         let id = self.next;
         self.next += 1;
         self.nodes.insert(id, node);
+        self.touched.insert(id);
         id
     }
 
@@ -92,7 +151,44 @@ impl Model {
 
     /// The same, to change it.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        self.touched.insert(id);
         self.nodes.get_mut(&id).expect("ids come from the model")
+    }
+
+    /// The node is about to be changed.
+    pub fn touch(&mut self, id: NodeId) {
+        self.touched.insert(id);
+    }
+
+    /// Everything is on disk.
+    pub fn synced(&mut self) {
+        self.touched.clear();
+        self.touched_names.clear();
+    }
+
+    /// A file was synced: ZFS puts all changes of names on disk with it.
+    pub fn synced_file(&mut self, id: NodeId) {
+        self.touched.remove(&id);
+        self.touched_names.clear();
+    }
+
+    /// Whether a node is on disk as it is.
+    pub fn is_synced(&self, id: NodeId) -> bool {
+        !self.touched.contains(&id)
+    }
+
+    /// Whether a directory's names, and those of all above it, are on disk as they are.
+    pub fn is_path_synced(&self, directory: NodeId) -> bool {
+        let mut at = directory;
+        loop {
+            if self.touched_names.contains(&at) {
+                return false;
+            }
+            if at == ROOT {
+                return true;
+            }
+            at = self.node(at).parent;
+        }
     }
 
     /// How many nodes there are.
@@ -121,6 +217,7 @@ impl Model {
     }
 
     fn names_mut(&mut self, directory: NodeId) -> &mut BTreeMap<String, NodeId> {
+        self.touched_names.insert(directory);
         match &mut self.node_mut(directory).kind {
             Kind::Directory(names) => names,
             _ => unreachable!("only directories are asked for names"),
@@ -294,6 +391,9 @@ impl Model {
                 }
             },
             None => {}
+        }
+        if renaming == Renaming::Whiteout {
+            self.create(from, old, Kind::Device(0), 0)?;
         }
         Ok(())
     }

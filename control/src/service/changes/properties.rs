@@ -1,5 +1,6 @@
 //! Setting and inheriting properties of datasets and pools.
 
+use super::contents::{automatic_reservation, set_contents, split};
 use super::encryption::check_location;
 use super::{By, run};
 use crate::model::{ControlError, Pair, Response};
@@ -32,12 +33,15 @@ const OF_MOUNTS: [&str; 12] = [
     "overlay",
 ];
 
+/// Those of them that a mount follows at once; mounting anew makes it show them.
+const LIVE: [&str; 3] = ["atime", "relatime", "xattr"];
+
 /// A value that a user gave, in the clients' terms if it is none.
 pub(super) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
     parse_setting(&pair.0, &pair.1, purpose).map_err(|error| bad_setting(&pair.0, &error))
 }
 
-fn bad_setting(name: &str, error: &SettingError) -> ControlError {
+pub(super) fn bad_setting(name: &str, error: &SettingError) -> ControlError {
     match error {
         SettingError::Unknown(property) => ControlError::NoSuchProperty {
             property: property.clone(),
@@ -87,7 +91,7 @@ impl Engine {
         by: &By<'_>,
     ) -> Result<(), ControlError> {
         let name = parse_name(name)?;
-        let (_, dataset) = self.registry.dataset(&name)?;
+        let (imported, dataset) = self.registry.dataset(&name)?;
         let purpose = purpose_of(&dataset)?;
         if dataset.is_snapshot() && properties.iter().any(|(name, _)| !name.contains(':')) {
             return Err(ControlError::BadValue {
@@ -95,9 +99,18 @@ impl Engine {
                 reason: "this property can not be modified for snapshots".to_owned(),
             });
         }
-        let settings = properties.iter().map(|pair| setting(pair, purpose));
+        let (pairs, contents) = split(properties)?;
+        let settings = pairs.iter().map(|pair| match (pair.0.as_str(), pair.1.as_str()) {
+            ("refreservation", "auto") => {
+                let bytes = automatic_reservation(&imported, &dataset, None)?;
+                setting(&(pair.0.clone(), bytes.to_string()), purpose)
+            }
+            _ => setting(pair, purpose),
+        });
         let settings = settings.collect::<Result<Vec<_>, _>>()?;
         check_location(&dataset, &settings)?;
+        set_contents(&imported, &dataset, &contents, by)?;
+        // The task notes the command, although there may be nothing left to set.
         self.apply(&name, settings, unmounted, by)
     }
 
@@ -112,15 +125,21 @@ impl Engine {
         let (imported, _) = self.registry.dataset(name)?;
         let is_of_mounts = |setting: &Setting| OF_MOUNTS.contains(&setting.name.as_str());
         let remounts = !unmounted && settings.iter().any(is_of_mounts);
+        let is_live = settings
+            .iter()
+            .all(|setting| LIVE.contains(&setting.name.as_str()));
         let task = SetProperties {
             name: name.clone(),
             settings,
         };
         run(&imported, task, by)?;
         imported.refresh_settings();
-        match remounts {
-            true => self.remount_below(&imported, name),
-            false => Ok(()),
+        if !remounts {
+            return Ok(());
+        }
+        match self.remount_below(&imported, name) {
+            Err(ControlError::DatasetBusy { .. }) if is_live => Ok(()),
+            result => result,
         }
     }
 
