@@ -207,6 +207,8 @@ impl Cenote {
         let mut command = Command::new(self.directory.path().join("bin").join(program));
         command.args(arguments);
         command.env("CENOTE_SOCKET", self.socket());
+        // The machine's own files are not part of a test.
+        command.env("CENOTE_SETTINGS", "");
         command
             .env("RUST_BACKTRACE", "1")
             .env("TZ", "UTC")

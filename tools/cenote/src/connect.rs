@@ -102,8 +102,8 @@ fn why_it_left(child: std::process::Child) -> CallError {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    let detail = format!("the daemon did not start: {text}");
-    CallError::Refused(ControlError::Internal { detail })
+    let reason = format!("it did not start: {text}");
+    CallError::Refused(ControlError::Unreachable { reason })
 }
 
 impl Daemon for Connection {
