@@ -42,5 +42,6 @@ pub use mount::{
 pub use notify::Notifier;
 pub use null::{DATA_SIZE as NULL_DATA_SIZE, NullFileSystem};
 pub use payload::{DirectoryReply, Payload, SharedBytes};
+pub use protocol::check_request;
 pub use protocol::init::Negotiated;
 pub use session::{HandshakeError, Interrupt};

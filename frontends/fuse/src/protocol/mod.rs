@@ -5,11 +5,14 @@
 //! structure is ever laid over the bytes. Kernels from 7.31 (Linux 5.4) on are supported: fields
 //! that came later are read only if the request is long enough to hold them.
 
+mod check;
 pub(crate) mod init;
 pub(crate) mod modification;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod wire;
+
+pub use check::check_request;
 
 /// Operation codes, `enum fuse_opcode`.
 pub(crate) mod opcode {
