@@ -18,11 +18,13 @@ use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored};
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::pool_config::PoolState;
+use cenote_ondisk::uberblock::VERSION_FEATURES;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The only version of pools that are written to.
-const VERSION_FEATURES: u64 = 5000;
+/// Versions of pools that are written to: the last before there were features, and that of
+/// features. What lies between never was anybody's.
+const VERSIONS_KEPT: [u64; 2] = [28, 5000];
 /// Features whose upkeep this software does not know, once they are in use.
 const UNKEPT: [&str; 4] = [
     "com.delphix:device_removal",
@@ -66,7 +68,7 @@ pub(crate) fn writable_devices(
 
 /// Refuses pools with something in use that cannot be kept up.
 fn check_features(pool: &Pool) -> Result<(), ImportError> {
-    if pool.uberblock().version != VERSION_FEATURES {
+    if !VERSIONS_KEPT.contains(&pool.uberblock().version) {
         let version = pool.uberblock().version;
         return Err(refusal(format!("pools of version {version} are only read")));
     }
@@ -151,7 +153,8 @@ impl Pool {
         // What the labels say of features is kept up; before the first of them they say nothing.
         let features = config.features_for_read.take();
         let features = features.or_else(|| candidate.config.features_for_read.clone());
-        config.features_for_read = Some(features.unwrap_or_default());
+        let has_features = uberblock.version >= VERSION_FEATURES;
+        config.features_for_read = has_features.then(|| features.unwrap_or_default());
         let mut config = LiveConfig::new(config);
         config.touch();
         let syncer = Syncer::new(Parts {

@@ -28,7 +28,7 @@ impl Syncer {
         self.vdevs.flush()?;
         let uberblock = Uberblock {
             little_endian: true,
-            version: before.version.max(VERSION_FEATURES),
+            version: before.version,
             txg,
             guid_sum: tree_sum,
             timestamp: self.env.wall_clock().as_secs(),
