@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_block_goes_with_its_last_reference() {
         let mut table = table();
-        let mut lose = |table: &mut CloneTable| table.lose(4096, 512).expect("no disk is read");
+        let lose = |table: &mut CloneTable| table.lose(4096, 512).expect("no disk is read");
         table.gain(4096, 512).expect("no disk is read");
         table.gain(4096, 512).expect("no disk is read");
         assert!(lose(&mut table) && lose(&mut table), "two clones");

@@ -6,6 +6,7 @@
 //! and before a sync or the end of a mount. A crash may lose the reads of the last minutes, as it
 //! does with OpenZFS.
 
+use super::Writer;
 use super::lock;
 use super::store::Changes;
 use crate::attributes::Attributes;
@@ -47,6 +48,8 @@ pub(super) struct Reads {
     count: AtomicUsize,
     /// When the oldest mark was made, in seconds.
     since: AtomicI64,
+    /// Held while marks are stored: one does it for all.
+    storing: Mutex<()>,
 }
 
 impl Reads {
@@ -126,9 +129,11 @@ impl FileSystem {
                 return;
             }
         }
-        if writer.reads.mark(file.id(), now) {
+        if writer.reads.mark(file.id(), now)
+            && let Ok(_storing) = writer.reads.storing.try_lock()
+        {
             // Nobody waits for it. What cannot be stored now, as the pool is suspended, is lost.
-            drop(self.store_access_times());
+            drop(self.store_marks(writer));
         }
     }
 
@@ -157,6 +162,11 @@ impl FileSystem {
         if writer.reads.count.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
+        let _storing = lock(&writer.reads.storing);
+        self.store_marks(writer)
+    }
+
+    fn store_marks(&self, writer: &Writer) -> Result<(), PosixError> {
         writer
             .reads
             .since

@@ -90,7 +90,9 @@ impl DatasetFiles {
                 .all(|change| change == TimeChange::Now),
             ..SetAttributes::default()
         };
-        if changes.kill_suid_gid && set.mode.is_none() {
+        // A new owner gets no rights of the old one; the kernel leaves that to us.
+        let has_new_owner = set.uid.is_some() || set.gid.is_some();
+        if (changes.kill_suid_gid || has_new_owner) && set.mode.is_none() {
             set.mode = self.without_privileges(object)?;
         }
         let changed = files.set_attributes(object, &set);
@@ -106,8 +108,9 @@ impl DatasetFiles {
         if mode & GROUP_EXECUTE != 0 {
             clean &= !SETGID;
         }
-        let is_file = znode.kind() == cenote_posix::FileKind::Regular;
-        Ok((is_file && clean != mode).then_some(clean))
+        use cenote_posix::FileKind as Kind;
+        let keeps = matches!(znode.kind(), Kind::Directory | Kind::Symlink);
+        Ok((!keeps && clean != mode).then_some(clean))
     }
 
     pub(super) fn make(

@@ -20,7 +20,7 @@ use crate::filesystem::{
 use crate::payload::{DirectoryReply, Payload};
 use cenote_base::ObjectId;
 use cenote_dsl::Dataset;
-use cenote_posix::{CaseSensitivity, DatasetSpace, PosixError, Stat, Znode};
+use cenote_posix::{CaseSensitivity, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Znode};
 use convert::{attr_of, kind_of};
 use node::Node;
 use std::sync::Arc;
@@ -192,6 +192,12 @@ impl DatasetFiles {
         }
     }
 
+    fn name_length_max(&self) -> usize {
+        let settings = self.trees.head().write_settings();
+        let is_long = settings.map_or(self.options.space.long_names, |set| set.long_names);
+        if is_long { NAME_LENGTH_MAX } else { 255 }
+    }
+
     /// Notes that a file of the head was read.
     fn note_read(&self, tree: usize, files: &cenote_posix::FileSystem, znode: &Znode) {
         if tree == 0 && self.options.access_times {
@@ -225,7 +231,11 @@ impl DatasetFiles {
             .lookup(&directory, name)
             .map_err(|error| self.errno(error))?;
         let Some(target) = found else {
-            return Ok(Lookup::Absent(self.name_lifetime()));
+            // What can have no such name is told apart from what merely has none.
+            return match name.len() > self.name_length_max() {
+                true => Err(Errno::NAMETOOLONG),
+                false => Ok(Lookup::Absent(self.name_lifetime())),
+            };
         };
         let znode = self.znode(tree, target.object)?;
         Ok(Lookup::Found(self.entry(tree, &znode)?))
