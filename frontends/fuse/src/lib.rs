@@ -18,6 +18,7 @@
 mod dataset;
 mod dispatch;
 mod filesystem;
+mod follow;
 mod memory_tree;
 mod metrics;
 mod mount;

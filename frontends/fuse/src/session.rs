@@ -12,6 +12,7 @@
 
 use crate::dispatch::Worker;
 use crate::filesystem::{Errno, FileSystem};
+use crate::follow::{Binding, Callers};
 use crate::metrics::SessionMetrics;
 use crate::protocol::init::{self, Negotiated, Offer, Wishes};
 use crate::protocol::request::RequestHeader;
@@ -109,6 +110,7 @@ pub(crate) struct Session {
     slots: Box<[Interrupt]>,
     free_slots: Mutex<Vec<usize>>,
     waiting: AtomicUsize,
+    callers: Callers,
     running: Mutex<usize>,
     all_ended: Condvar,
 }
@@ -140,6 +142,7 @@ impl Session {
             slots,
             free_slots,
             waiting: AtomicUsize::new(0),
+            callers: Callers::default(),
             running: Mutex::new(0),
             all_ended: Condvar::new(),
         }))
@@ -225,8 +228,10 @@ impl Session {
     fn work(self: &Arc<Self>, device: &Device, slot: usize) {
         let mut buffer = vec![0; self.receive_size()];
         let mut worker = Worker::new(self, device, &self.slots[slot]);
+        let mut binding = Binding::default();
         let mut surplus = 0;
         loop {
+            binding.follow(&self.callers);
             self.waiting.fetch_add(1, Ordering::AcqRel);
             let received = device.receive(&mut buffer);
             let waiting_before = self.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -242,7 +247,9 @@ impl Session {
                 // The others serve on; the next such moment tries again.
                 self.metrics.channel_errors.add(1);
             }
+            let under_way = self.callers.enter(&buffer[..length]);
             worker.serve(&buffer[..length]);
+            drop(under_way);
             if self.waiting.load(Ordering::Acquire) < self.config.threads_min {
                 surplus = 0;
             } else {
