@@ -25,4 +25,5 @@ pub mod program;
 pub mod random;
 pub mod site;
 pub mod sparse;
+pub mod words;
 pub mod zoo;

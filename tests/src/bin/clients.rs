@@ -2,37 +2,27 @@
 
 #![forbid(unsafe_code)]
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use cenote_tests::clients::{self, Options};
+use cenote_tests::words::{self, Words};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match arguments().and_then(|(names, options)| run(&names, &options)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("clients: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let outcome = arguments().and_then(|(names, options)| run(&names, &options));
+    words::end("clients", outcome)
 }
 
 fn arguments() -> Result<(Vec<String>, Options)> {
     let mut options = Options::default();
     let mut names = Vec::new();
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut value = || {
-            let value = arguments.next();
-            value.with_context(|| format!("{argument} needs a value"))
-        };
+    let mut words = Words::of_process();
+    while let Some(argument) = words.next() {
         match argument.as_str() {
             "--small" => options.is_small = true,
-            "--layout" => options.layout = value()?,
-            "--properties" => options.properties = value()?,
-            "--size" => options.device_mebibytes = value()?.parse().context("a size in MiB")?,
-            _ if argument.starts_with('-') => bail!("unknown option {argument}"),
-            _ => names.push(argument),
+            "--layout" => options.layout = words.value()?,
+            "--properties" => options.properties = words.value()?,
+            "--size" => options.device_mebibytes = words.value()?,
+            _ => names.push(words.word()?),
         }
     }
     if names.is_empty() {

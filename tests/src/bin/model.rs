@@ -2,19 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cenote_tests::model::{self, Options};
+use cenote_tests::words::{self, Words};
 use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    match options().and_then(|options| run(&options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("model: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let outcome = options().and_then(|options| run(&options));
+    words::end("model", outcome.map(|()| true))
 }
 
 fn options() -> Result<Options> {
@@ -25,21 +21,14 @@ fn options() -> Result<Options> {
         workers: 1,
         kills: 0,
     };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut number = || -> Result<u64> {
-            let value = arguments
-                .next()
-                .with_context(|| format!("{argument} needs a number"))?;
-            value.parse().with_context(|| format!("{argument} {value}"))
-        };
+    let mut words = Words::of_process();
+    while let Some(argument) = words.next() {
         match argument.as_str() {
-            "--operations" => options.operations = number()?,
-            "--reopen" => options.reopen_interval = number()?.max(1),
-            "--workers" => options.workers = usize::try_from(number()?.max(1))?,
-            "--kills" => options.kills = number()?,
-            _ if argument.starts_with('-') => bail!("unknown option {argument}"),
-            _ => options.seed = argument.parse().context("a seed is a number")?,
+            "--operations" => options.operations = words.value()?,
+            "--reopen" => options.reopen_interval = words.value::<u64>()?.max(1),
+            "--workers" => options.workers = words.value::<usize>()?.max(1),
+            "--kills" => options.kills = words.value()?,
+            _ => options.seed = words.seed()?,
         }
     }
     Ok(options)

@@ -2,21 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cenote_tests::pingpong::{self, GuestOptions, Options};
 use cenote_tests::random::Random;
 use cenote_tests::site;
+use cenote_tests::words::{self, Words};
 use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pingpong: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    words::end("pingpong", run().map(|()| true))
 }
 
 /// Properties of the file system that both sides share.
@@ -46,23 +41,16 @@ fn arguments() -> Result<Arguments> {
         seeds: 1,
         with_guest: false,
     };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut number = || -> Result<u64> {
-            let value = arguments
-                .next()
-                .with_context(|| format!("{argument} needs a number"))?;
-            value.parse().with_context(|| format!("{argument} {value}"))
-        };
+    let mut words = Words::of_process();
+    while let Some(argument) = words.next() {
         match argument.as_str() {
-            "--rounds" => parsed.run.rounds = number()?,
-            "--operations" => parsed.run.operations = number()?,
-            "--foreign" => parsed.run.foreign_operations = number()?,
-            "--seeds" => parsed.seeds = number()?,
+            "--rounds" => parsed.run.rounds = words.value()?,
+            "--operations" => parsed.run.operations = words.value()?,
+            "--foreign" => parsed.run.foreign_operations = words.value()?,
+            "--seeds" => parsed.seeds = words.value()?,
             "--layouts" => parsed.seeds = pingpong::layout_count(),
             "--vm" => parsed.with_guest = true,
-            _ if argument.starts_with('-') => bail!("unknown option {argument}"),
-            _ => parsed.run.seed = argument.parse().context("a seed is a number")?,
+            _ => parsed.run.seed = words.seed()?,
         }
     }
     Ok(parsed)

@@ -2,8 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use cenote_tests::golden;
+use cenote_tests::words::{self, Words};
 use cenote_tests::zoo::{self, Summary};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,14 +28,8 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match options().and_then(|options| run(&options)) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("zoo: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let outcome = options().and_then(|options| run(&options));
+    words::end("zoo", outcome.map(|broken| broken == 0))
 }
 
 fn options() -> Result<Options> {
@@ -44,25 +39,18 @@ fn options() -> Result<Options> {
         kinds: Vec::new(),
         only_keep: false,
     };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut number = || -> Result<u64> {
-            let value = arguments
-                .next()
-                .with_context(|| format!("{argument} needs a number"))?;
-            value.parse().with_context(|| format!("{argument} {value}"))
-        };
+    let mut words = Words::of_process();
+    while let Some(argument) = words.next() {
         match argument.as_str() {
             "--keep" => options.only_keep = true,
-            "--mutants" => options.numbers.end = number()?,
+            "--mutants" => options.numbers.end = words.value()?,
             "--mutant" => {
-                let number = number()?;
+                let number: u64 = words.value()?;
                 options.numbers = number..number + 1;
             }
-            "--from" => options.numbers.start = number()?,
-            "--seed" => options.seed = number()?,
-            _ if argument.starts_with('-') => bail!("unknown option {argument}"),
-            _ => options.kinds.push(argument),
+            "--from" => options.numbers.start = words.value()?,
+            "--seed" => options.seed = words.value()?,
+            _ => options.kinds.push(words.word()?),
         }
     }
     if options.kinds.is_empty() {
