@@ -8,6 +8,7 @@ use crate::kind::FileKind;
 use crate::master::MasterNode;
 use crate::name_index::NameIndex;
 use crate::overlay::Overlay;
+use crate::viewers::Viewers;
 use crate::write::Writer;
 use crate::znode::{Znode, ZnodeAbsent, bonus_attributes};
 use cenote_base::ObjectId;
@@ -28,6 +29,7 @@ pub struct FileSystem {
     overlay: Overlay,
     name_index: NameIndex,
     writer: Option<Box<Writer>>,
+    viewers: Viewers,
 }
 
 impl FileSystem {
@@ -59,6 +61,7 @@ impl FileSystem {
             overlay: Overlay::default(),
             name_index: NameIndex::default(),
             writer: None,
+            viewers: Viewers::default(),
         };
         let root = file_system.znode(file_system.master.root)?;
         if root.kind() != FileKind::Directory {
@@ -197,6 +200,10 @@ impl FileSystem {
     pub(crate) fn with_writer(mut self, writer: Writer) -> Self {
         self.writer = Some(Box::new(writer));
         self
+    }
+
+    pub(crate) fn viewers(&self) -> &Viewers {
+        &self.viewers
     }
 
     pub(crate) fn writer(&self) -> Option<&Writer> {

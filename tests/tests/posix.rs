@@ -664,3 +664,37 @@ fn limits_are_kept_and_give_way() -> Result<()> {
     }
     site.finish()
 }
+
+/// A file system that is mounted twice shows the same in both places.
+#[test]
+fn two_mounts_agree() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 128, "")?;
+    site.ok("zfs create tank/twice")?;
+    let one = site.path("tank/twice");
+    fs::write(one.join("before"), "1")?;
+    ensure!(!one.join("later").exists() && one.join("before").exists());
+    let two = pool::mount(site.cenote(), "tank/twice")?;
+    for (number, (here, there)) in [(&one, &two), (&two, &one)].into_iter().enumerate() {
+        let later = format!("later-{number}");
+        ensure!(!there.join(&later).exists(), "not yet");
+        fs::write(here.join(&later), "contents")?;
+        ensure!(
+            fs::read(there.join(&later))? == b"contents",
+            "made elsewhere"
+        );
+        fs::write(here.join("before"), "longer and longer".repeat(number + 1))?;
+        let expected = fs::read(here.join("before"))?;
+        let length = fs::metadata(there.join("before"))?.len();
+        ensure!(length == expected.len() as u64, "{length} bytes");
+        ensure!(fs::read(there.join("before"))? == expected);
+        fs::remove_file(here.join(&later))?;
+        ensure!(!there.join(&later).exists(), "removed elsewhere");
+        let listed = fs::read_dir(there)?.count();
+        ensure!(listed == 1, "{listed} entries");
+    }
+    pool::unmount(site.cenote(), &two)?;
+    site.finish()
+}

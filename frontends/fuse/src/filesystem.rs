@@ -14,6 +14,7 @@
 //! A file system that only reads implements no changing operation: their defaults say `EROFS`, and
 //! so does the session by itself unless [`Features::writable`] is set.
 
+use crate::notify::Notifier;
 use crate::payload::{DirectoryReply, Payload};
 use crate::session::Interrupt;
 pub use rustix::io::Errno;
@@ -335,6 +336,12 @@ pub struct Context<'a> {
 /// Permissions are the kernel's business (`default_permissions`): a method that is reached is
 /// allowed. Errors are errno values; whatever the cause was is for the implementation to log.
 pub trait FileSystem: Send + Sync {
+    /// The mount is there, and `kernel` can be told to forget. Called once, before or while the
+    /// first requests are served.
+    fn attach(&self, kernel: Notifier) {
+        drop(kernel);
+    }
+
     /// Choices for the whole mount.
     fn features(&self) -> Features {
         Features::default()

@@ -6,7 +6,7 @@ use crate::protocol::reply;
 use crate::protocol::wire::Writer;
 use crate::session::Session;
 use std::io::IoSlice;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Bytes of `fuse_out_header`.
 const HEADER_SIZE: usize = reply::HEADER_SIZE;
@@ -17,7 +17,8 @@ const HEADER_SIZE: usize = reply::HEADER_SIZE;
 /// wait for a request under way before it lets go of a page or name.
 #[derive(Clone)]
 pub struct Notifier {
-    session: Arc<Session>,
+    /// Weak, since the file system that a session serves may keep a notifier.
+    session: Weak<Session>,
 }
 
 impl std::fmt::Debug for Notifier {
@@ -27,8 +28,10 @@ impl std::fmt::Debug for Notifier {
 }
 
 impl Notifier {
-    pub(crate) fn new(session: Arc<Session>) -> Self {
-        Notifier { session }
+    pub(crate) fn new(session: &Arc<Session>) -> Self {
+        Notifier {
+            session: Arc::downgrade(session),
+        }
     }
 
     /// Drops the attributes of `node` and its cached data or listing.
@@ -69,7 +72,10 @@ impl Notifier {
         let mut pieces = Vec::with_capacity(4);
         pieces.push(IoSlice::new(&header));
         pieces.extend_from_slice(body);
-        match self.session.device.notify(&pieces) {
+        let Some(session) = self.session.upgrade() else {
+            return Ok(());
+        };
+        match session.device.notify(&pieces) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error),
         }

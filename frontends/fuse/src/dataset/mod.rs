@@ -17,13 +17,16 @@ use crate::filesystem::{
     FilePlace, FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened,
     SeekTarget,
 };
+use crate::notify::Notifier;
 use crate::payload::{DirectoryReply, Payload};
 use cenote_base::ObjectId;
 use cenote_dsl::Dataset;
-use cenote_posix::{CaseSensitivity, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Znode};
+use cenote_posix::{
+    CaseSensitivity, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode,
+};
 use convert::{attr_of, kind_of};
 use node::Node;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use trees::Trees;
 
 /// The longest path that a symbolic link may hold (`PATH_MAX` less the NUL).
@@ -67,6 +70,8 @@ pub struct DatasetFiles {
     options: DatasetOptions,
     has_control: bool,
     errors: ErrorSink,
+    /// This mount among the head's viewers.
+    viewer: OnceLock<Arc<dyn Viewer>>,
 }
 
 impl std::fmt::Debug for DatasetFiles {
@@ -92,6 +97,7 @@ impl DatasetFiles {
             options,
             has_control,
             errors,
+            viewer: OnceLock::new(),
         }
     }
 
@@ -175,7 +181,15 @@ impl DatasetFiles {
             generation: stat.generation,
             attr: self.attr_of_stat(files, tree, stat),
             entry_lifetime: self.name_lifetime(),
-            attr_lifetime: Lifetime::FOREVER,
+            attr_lifetime: self.attr_lifetime(),
+        }
+    }
+
+    /// How long attributes hold.
+    fn attr_lifetime(&self) -> Lifetime {
+        match self.trees.head().has_several_viewers() && self.is_writable() {
+            true => Lifetime::NONE,
+            false => Lifetime::FOREVER,
         }
     }
 
@@ -187,7 +201,7 @@ impl DatasetFiles {
         let rules = self.trees.head().master().names;
         let is_exact = rules.case == CaseSensitivity::Sensitive && rules.normalization == 0;
         match is_exact || !self.is_writable() {
-            true => Lifetime::FOREVER,
+            true => self.attr_lifetime(),
             false => Lifetime::NONE,
         }
     }
@@ -343,7 +357,26 @@ impl DatasetFiles {
     }
 }
 
+/// A mount's kernel, as one who remembers.
+#[derive(Debug)]
+struct KernelView(Notifier);
+
+impl Viewer for KernelView {
+    fn forget(&self) {
+        // Kernels before 6.16 cannot; there a second mount shows what was cached before it.
+        let _ = self.0.invalidate_all_entries();
+        let _ = self.0.invalidate_node(NodeId::ROOT);
+    }
+}
+
 impl FileSystem for DatasetFiles {
+    fn attach(&self, kernel: Notifier) {
+        let viewer: Arc<dyn Viewer> = Arc::new(KernelView(kernel));
+        self.trees
+            .head()
+            .add_viewer(self.viewer.get_or_init(|| viewer));
+    }
+
     fn features(&self) -> Features {
         Features {
             posix_acl: self.options.posix_acl,
@@ -372,7 +405,7 @@ impl FileSystem for DatasetFiles {
             Node::Object { tree, object } => self.attr(tree, &*self.znode(tree, object)?)?,
             control => self.control_entry(control)?.attr,
         };
-        Ok((attr, Lifetime::FOREVER))
+        Ok((attr, self.attr_lifetime()))
     }
 
     fn readlink(&self, _: &Context<'_>, node: NodeId, target: &mut Payload) -> Result<(), Errno> {
@@ -722,6 +755,9 @@ impl FileSystem for DatasetFiles {
     }
 
     fn destroy(&self) {
+        if let Some(viewer) = self.viewer.get() {
+            self.trees.head().remove_viewer(viewer);
+        }
         if self.is_writable()
             && let Err(error) = self.trees.head().store_access_times()
         {

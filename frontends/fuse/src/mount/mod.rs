@@ -270,6 +270,7 @@ impl Mount {
                 return Err(error);
             }
         };
+        session.file_system.attach(Notifier::new(&session));
         let identity = find_identity(&mount_point);
         if let (Some(size), Some((_, device))) = (options.read_ahead_kib, identity) {
             set_read_ahead(device, size);
@@ -303,7 +304,7 @@ impl Mount {
 
     /// For telling the kernel about changes that it did not make.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(Arc::clone(&self.session))
+        Notifier::new(&self.session)
     }
 
     /// Whether the kernel may still send requests.

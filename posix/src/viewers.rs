@@ -1,0 +1,59 @@
+//! Those who show a file system and remember what they saw of it: mounts.
+//!
+//! A mount that is the only one knows of every change, since all come through it, and may keep
+//! what it learned. Once there is a second, neither does; and whoever changes a file system as a
+//! whole tells all of them to forget.
+
+use crate::file_system::FileSystem;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Somebody who remembers names and attributes.
+pub trait Viewer: std::fmt::Debug + Send + Sync {
+    /// Everything may have changed.
+    fn forget(&self);
+}
+
+/// The viewers of one file system.
+#[derive(Debug, Default)]
+pub(crate) struct Viewers {
+    list: Mutex<Vec<Arc<dyn Viewer>>>,
+    count: AtomicUsize,
+}
+
+impl Viewers {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Viewer>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FileSystem {
+    /// Adds a viewer. The others forget what they remember, and none may remember from now on.
+    pub fn add_viewer(&self, viewer: &Arc<dyn Viewer>) {
+        let mut list = self.viewers().lock();
+        let others = list.clone();
+        list.push(Arc::clone(viewer));
+        // Before the others forget: they must not learn again for longer than a moment.
+        self.viewers().count.store(list.len(), Ordering::Release);
+        drop(list);
+        others.iter().for_each(|other| other.forget());
+    }
+
+    /// Removes a viewer.
+    pub fn remove_viewer(&self, viewer: &Arc<dyn Viewer>) {
+        let mut list = self.viewers().lock();
+        list.retain(|other| !Arc::ptr_eq(other, viewer));
+        self.viewers().count.store(list.len(), Ordering::Release);
+    }
+
+    /// Whether there are several viewers, so that each of them misses changes.
+    pub fn has_several_viewers(&self) -> bool {
+        self.viewers().count.load(Ordering::Acquire) > 1
+    }
+
+    /// Has all viewers forget: the file system changed as a whole.
+    pub fn forget_views(&self) {
+        let viewers = self.viewers().lock().clone();
+        viewers.iter().for_each(|viewer| viewer.forget());
+    }
+}
