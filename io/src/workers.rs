@@ -180,6 +180,7 @@ fn work(jobs: &Queue) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_vdev::IoClass;
 
     #[test]
     fn results_keep_the_order_of_items() {
@@ -187,6 +188,15 @@ mod tests {
         let squares = workers.map((0..1000_u64).collect(), |n| n * n);
         assert_eq!(squares, (0..1000).map(|n| n * n).collect::<Vec<_>>());
         assert!(workers.map(Vec::<u64>::new(), |n| n).is_empty());
+    }
+
+    #[test]
+    fn what_workers_read_is_of_the_asker_s_class() {
+        let workers = Workers::new(4);
+        let ask = || workers.map((0..100).collect::<Vec<u32>>(), |_| read_class());
+        let classes = with_read_class(IoClass::Scrub, ask);
+        assert!(classes.iter().all(|class| *class == IoClass::Scrub));
+        assert!(ask().iter().all(|class| *class == IoClass::SyncRead));
     }
 
     #[test]

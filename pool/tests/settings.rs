@@ -10,6 +10,7 @@ use cenote_device::{Device, DeviceError, DeviceKind, Nature};
 use cenote_dmu::{NewObject, Object, Owner, OwnerHook, TxCost};
 use cenote_dsl::write::Head;
 use cenote_ondisk::ObjectType;
+use cenote_pool::verify::{self, VerifyOptions, VerifyProgress, Watcher};
 use cenote_pool::{NewLeaf, NewVdev, Pool, VdevShape};
 use cenote_vdev::AllocationClass::Normal;
 use common::Bench;
@@ -201,6 +202,7 @@ fn settings_bind_a_pool_in_use() {
     let site = Site::new();
     groups_follow_the_timeout(&site);
     queues_follow_the_limits(&site);
+    reads_have_the_class_of_their_purpose(&site);
     slow_requests_are_counted(&site);
     writers_slow_down_evenly(&site);
     site.set_rate(u64::MAX);
@@ -274,6 +276,54 @@ fn queues_follow_the_limits(site: &Site) {
     caches.set_limits(limits);
     settings::PREFETCH_DISABLE.reset();
     settings::SYNC_READ_MAX_ACTIVE.reset();
+}
+
+struct Nobodys;
+
+impl Watcher for Nobodys {
+    fn progress(&self, _: &VerifyProgress) {}
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// What is read ahead and what is verified keeps to limits of its own.
+fn reads_have_the_class_of_their_purpose(site: &Site) {
+    let verify = || {
+        let report = verify::verify(&site.pool, &VerifyOptions::default(), &Nobodys);
+        assert!(report.expect("readable").damaged.is_empty());
+    };
+    set(&settings::SCRUB_MAX_ACTIVE, 1);
+    assert_eq!(site.most_active(verify), 1);
+    set(&settings::SCRUB_MAX_ACTIVE, 3);
+    let most = site.most_active(verify);
+    assert!((2..=3).contains(&most), "{most} verifying reads at once");
+    settings::SCRUB_MAX_ACTIVE.reset();
+    let read = || {
+        let limits = site.pool.cache().limits();
+        let none = cenote_cache::CacheLimits {
+            stored: 0,
+            decoded: 0,
+        };
+        site.pool.cache().set_limits(none);
+        site.pool.cache().set_limits(limits);
+        let mut buffer = vec![0; BLOCK as usize];
+        for block in 0..400 {
+            let read = site.object.read(block * BLOCK, &mut buffer);
+            read.expect("readable");
+        }
+    };
+    set(&settings::PREFETCH_DISABLE, 1);
+    assert_eq!(site.most_active(read), 1, "nothing is read ahead");
+    settings::PREFETCH_DISABLE.reset();
+    set(&settings::ASYNC_READ_MAX_ACTIVE, 1);
+    let most = site.most_active(read);
+    assert!(
+        most <= 2,
+        "{most} reads at once: the reader's and one ahead"
+    );
+    settings::ASYNC_READ_MAX_ACTIVE.reset();
 }
 
 fn slow_requests_are_counted(site: &Site) {
