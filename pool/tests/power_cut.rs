@@ -83,6 +83,7 @@ fn cut(shape: VdevShape, count: usize, seed: u64) {
     assert!(flushes >= 2 * ROUNDS as usize, "groups are flushed");
     let step = (log.len() / 60).max(1);
     let mut random = seed;
+    let mut last = None;
     for at in (0..=log.len()).step_by(step) {
         let done = committed
             .iter()
@@ -101,9 +102,13 @@ fn cut(shape: VdevShape, count: usize, seed: u64) {
                 pool.close().expect("written");
                 drop(pool);
                 judge(&image, 1003..=1003, &what);
+                last = Some(image);
             }
         }
     }
+    let last = last.expect("some images were written to");
+    last.save(bench.dir.path());
+    bench.check();
 }
 
 #[test]
@@ -148,4 +153,7 @@ fn verified_while_it_changes() {
         assert!(rounds > 1, "verified while it changed");
     });
     pool.close().expect("written");
+    drop(pool);
+    world.save(bench.dir.path());
+    bench.check();
 }

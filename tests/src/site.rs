@@ -2,6 +2,9 @@
 //!
 //! A [`Site`] is used as a person would use a machine: `zpool` and `zfs` by their command lines,
 //! files by system calls below its root. The daemon is a child, so that it can be killed.
+//!
+//! OpenZFS judges what a test leaves behind: a test ends with [`Site::finish`], and a site that
+//! goes away without it is judged then.
 
 use crate::golden;
 use crate::manifest::Entries;
@@ -11,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,6 +50,8 @@ pub fn layouts() -> impl Iterator<Item = &'static str> {
 pub struct Site {
     cenote: Cenote,
     daemon: Mutex<Option<Child>>,
+    /// Whether the pool was written to since OpenZFS judged it.
+    is_unjudged: AtomicBool,
     pool: String,
     devices: PathBuf,
     root: PathBuf,
@@ -60,6 +66,7 @@ impl Site {
         let site = Self {
             cenote,
             daemon: Mutex::new(None),
+            is_unjudged: AtomicBool::new(false),
             pool: pool.into(),
             devices,
             root,
@@ -85,6 +92,7 @@ impl Site {
         }
         let (root, vdevs) = (site.root.display(), vdevs.join(" "));
         site.ok(&format!("zpool create -f -R {root} {options} tank {vdevs}"))?;
+        site.is_unjudged.store(true, Ordering::Relaxed);
         Ok(site)
     }
 
@@ -178,6 +186,9 @@ impl Site {
     pub fn import(&self, options: &str) -> Result<()> {
         let (root, devices) = (self.root.display(), self.devices.display());
         let pool = &self.pool;
+        if !options.contains("readonly=on") {
+            self.is_unjudged.store(true, Ordering::Relaxed);
+        }
         self.ok(&format!(
             "zpool import -R {root} -d {devices} {options} {pool}"
         ))?;
@@ -215,8 +226,26 @@ impl Site {
         self.judge_by("check")
     }
 
+    /// The pool is damaged on purpose: nobody judges it.
+    pub fn abandon(self) {
+        self.is_unjudged.store(false, Ordering::Relaxed);
+    }
+
+    /// For a test that did not have the pool judged, whether it failed or has nothing to say.
+    fn judge_at_last(&self) -> Result<()> {
+        if self.cenote.run("zpool", &["list", &self.pool])?.code == Some(0)
+            && let Err(error) = self.export()
+        {
+            // A test that failed may leave files open; its own error is what counts.
+            eprintln!("not judged: {error:#}");
+            return Ok(());
+        }
+        self.judge()
+    }
+
     /// The same by one of the referee's other commands.
     pub fn judge_by(&self, command: &str) -> Result<()> {
+        self.is_unjudged.store(false, Ordering::Relaxed);
         let devices = self.devices.display().to_string();
         match referee(&[command, &devices, &self.pool])? {
             Some(outcome) => outcome.map(|_| ()),
@@ -227,6 +256,8 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
+        let is_judge_wanted = !thread::panicking() && self.is_unjudged.load(Ordering::Relaxed);
+        let judged = is_judge_wanted.then(|| self.judge_at_last());
         let log = fs::read_to_string(self.cenote.directory().join("daemon.log"));
         if let Some(log) = log.ok().filter(|log| !log.is_empty()) {
             eprintln!("the daemon said: {log}");
@@ -240,6 +271,9 @@ impl Drop for Site {
             // Whether it ended by itself or not, nothing of it may stay.
             let _ = daemon.kill();
             let _ = daemon.wait();
+        }
+        if let Some(Err(error)) = judged {
+            panic!("what the test left is not sound: {error:#}");
         }
     }
 }

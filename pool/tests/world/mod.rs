@@ -119,6 +119,14 @@ impl World {
         self.disks.iter().map(leaf).collect()
     }
 
+    /// Writes the disks into files, for others to look at.
+    pub fn save(&self, directory: &Path) {
+        for disk in &self.disks {
+            let path = directory.join(format!("{}.img", disk.path.display()));
+            std::fs::write(path, &*disk.bytes.read().expect("sound")).expect("room");
+        }
+    }
+
     /// Begins to remember.
     pub fn record(&self) {
         let images = self

@@ -18,6 +18,9 @@ const TURN: &str = include_str!("guest.sh");
 /// How long a guest may take: it boots, and it has no acceleration on many machines.
 const TIMEOUT_SECONDS: &str = "900";
 
+/// How often a guest is started for one turn.
+const ATTEMPTS_MAX: u32 = 4;
+
 /// A run.
 pub struct Options {
     /// Chooses the changes.
@@ -87,18 +90,27 @@ fn guest_path() -> Option<PathBuf> {
     place.exists().then_some(place)
 }
 
+/// Runs the guest's turn. A guest that does not come up, as on a machine with too much to do, is
+/// started again: the pool was not touched.
 fn guest(program: &Path, share: &Path, seed: u64) -> Result<()> {
-    let output = Command::new(program)
-        .args(["run", "--timeout", TIMEOUT_SECONDS, "--share"])
-        .arg(share)
-        .arg("--script")
-        .arg(share.join("guest.sh"))
-        .args(["--", &seed.to_string()])
-        .output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}\n{said}{errors}", output.status);
-    Ok(())
+    let begun = share.join("begun");
+    for attempt in 1.. {
+        let output = Command::new(program)
+            .args(["run", "--timeout", TIMEOUT_SECONDS, "--share"])
+            .arg(share)
+            .arg("--script")
+            .arg(share.join("guest.sh"))
+            .args(["--", &seed.to_string()])
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() || begun.exists() || attempt == ATTEMPTS_MAX {
+            ensure!(output.status.success(), "{}\n{said}{errors}", output.status);
+            break;
+        }
+        eprintln!("the guest did not come up, attempt {attempt}");
+    }
+    fs::remove_file(begun).context("the guest's turn left no trace")
 }
 
 fn script(share: &Path, arguments: &[&str]) -> Result<String> {

@@ -4,6 +4,7 @@ seed=$1
 share=/mnt/share
 root=/mnt/tank
 mkdir -p $root
+: >$share/begun
 zpool import -N -R $root -d $share/devices tank
 for key in $share/key; do [ -e "$key" ] && zfs load-key -L file://$key tank/shared || true; done
 zfs mount tank/shared
