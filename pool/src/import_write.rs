@@ -26,9 +26,7 @@ use std::sync::Arc;
 /// features. What lies between never was anybody's.
 const VERSIONS_KEPT: [u64; 2] = [28, 5000];
 /// Features whose upkeep this software does not know, once they are in use.
-const UNKEPT: [&str; 4] = [
-    "com.delphix:device_removal",
-    "com.delphix:obsolete_counts",
+const UNKEPT: [&str; 2] = [
     "com.klarasystems:dynamic_gang_header",
     "com.truenas:physical_rewrite",
 ];
@@ -88,6 +86,7 @@ fn check_features(pool: &Pool) -> Result<(), ImportError> {
             "features are in use that are only read: {list}"
         )));
     }
+    check_removals(pool)?;
     let multihost = pool.dsl().pool_properties()?;
     if multihost.get("multihost") == Some(&Stored::Number(1)) {
         return Err(refusal(
@@ -103,6 +102,30 @@ fn check_features(pool: &Pool) -> Result<(), ImportError> {
         true => Err(refusal("a raidz vdev is being expanded")),
         false => Ok(()),
     }
+}
+
+/// Refuses pools whose removed vdevs are still being worked on.
+fn check_removals(pool: &Pool) -> Result<(), ImportError> {
+    const UNDER_WAY: u64 = 1;
+    let state = directory_words(pool.mos(), "com.delphix:removing")?;
+    if state.and_then(|words| words.first().copied()) == Some(UNDER_WAY) {
+        return Err(refusal("a vdev is being removed"));
+    }
+    for (key, reason) in [
+        (
+            "com.delphix:condensing_indirect",
+            "the mapping of a removed vdev is being condensed",
+        ),
+        (
+            "com.delphix:obsolete_bpobj",
+            "blocks of a removed vdev were remapped",
+        ),
+    ] {
+        if directory_words(pool.mos(), key)?.is_some() {
+            return Err(refusal(reason));
+        }
+    }
+    Ok(())
 }
 
 /// Notes in the history that the pool was opened for writing, as OpenZFS does.

@@ -12,6 +12,7 @@ use crate::shape::Shape;
 use crate::tree::{Layout, Slot, Top};
 use cenote_base::{SECTOR_SIZE, VdevId};
 use cenote_ondisk::Dva;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 /// Look-ups for one block: twice the sectors of the largest block leaves room for chains.
@@ -294,6 +295,39 @@ impl Shape {
                 }
             }
         }
+    }
+
+    /// Where a range of a removed vdev's space was copied to, by one step of its mapping, in
+    /// order; `None` if the vdev was not removed.
+    pub(crate) fn mapped(
+        &self,
+        vdev: VdevId,
+        range: Range<u64>,
+    ) -> Result<Option<Vec<IndirectEntry>>, VdevError> {
+        let position = usize::try_from(vdev.0).unwrap_or(usize::MAX);
+        let top = self.tree.tops.get(position);
+        let Some(Layout::Indirect(mapping)) = top.map(|top| &top.layout) else {
+            return Ok(None);
+        };
+        let mapping = mapping.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found = Vec::with_capacity(1);
+        let mut at = range.start;
+        while at < range.end {
+            let entry = mapping.as_ref().and_then(|mapping| mapping.find(at));
+            let Some(entry) = entry else {
+                let problem = "space in use has no mapping";
+                return Err(VdevError::BadMapping { vdev, problem });
+            };
+            let skip = at - entry.source;
+            let length = (entry.target.asize() - skip).min(range.end - at);
+            let (target, offset) = (entry.target.vdev(), entry.target.offset());
+            found.push(IndirectEntry {
+                source: at,
+                target: Dva::new(target, offset.saturating_add(skip), length),
+            });
+            at += length;
+        }
+        Ok(Some(found))
     }
 
     /// Gives a removed vdev the mapping of its space, from the MOS, in any order of vdevs.

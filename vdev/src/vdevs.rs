@@ -444,6 +444,19 @@ impl Vdevs {
         self.shape().can_discard(leaf)
     }
 
+    /// Where a range of a removed vdev's space was copied to, in order and by one step: a target
+    /// may have been removed later. `None` if the vdev was not removed.
+    ///
+    /// # Errors
+    /// If the mapping does not cover the range.
+    pub fn mapped(
+        &self,
+        vdev: VdevId,
+        range: Range<u64>,
+    ) -> Result<Option<Vec<IndirectEntry>>, VdevError> {
+        self.shape().mapped(vdev, range)
+    }
+
     /// Gives a removed vdev the mapping of its space, from the MOS, in any order of vdevs.
     pub fn set_indirect_mapping(
         &self,

@@ -5,13 +5,23 @@ use crate::allocation::RangeConflict;
 use cenote_base::{Bookmark, ObjsetId, Txg, VdevId};
 use cenote_dsl::DslError;
 use cenote_io::IoError;
-use cenote_ondisk::BlockPointer;
+use cenote_ondisk::{BlockPointer, Dva};
 
 /// A piece of a vdev that a block takes.
 struct Piece {
     vdev: VdevId,
     offset: u64,
     bytes: u64,
+}
+
+impl Piece {
+    fn at(dva: Dva) -> Self {
+        Self {
+            vdev: dva.vdev(),
+            offset: dva.offset(),
+            bytes: dva.asize(),
+        }
+    }
 }
 
 impl Syncer {
@@ -36,12 +46,26 @@ impl Syncer {
         }
         let pieces = self.pieces(pointer).map_err(cenote_dmu::DmuError::from)?;
         let only_checkpoint = pointer.physical_birth() <= self.checkpoint_txg;
-        for piece in pieces {
+        let mut stack = pieces;
+        while let Some(piece) = stack.pop() {
             let Piece {
                 vdev,
                 offset,
                 bytes,
             } = piece;
+            let range = offset..offset.saturating_add(bytes);
+            match self.vdevs.mapped(vdev, range.clone()) {
+                Ok(None) => {}
+                Ok(Some(targets)) => {
+                    self.obsolete().entry(vdev).or_default().push(range);
+                    stack.extend(targets.iter().map(|entry| Piece::at(entry.target)));
+                    continue;
+                }
+                Err(_) => {
+                    self.note_conflict(vdev, RangeConflict { range });
+                    continue;
+                }
+            }
             let freed = match only_checkpoint {
                 true => self.space.checkpoint(vdev, offset, bytes),
                 false => self.space.free(vdev, offset, bytes),
@@ -62,12 +86,7 @@ impl Syncer {
     fn pieces(&self, pointer: &BlockPointer) -> Result<Vec<Piece>, IoError> {
         let whole = |pointer: &BlockPointer| {
             let dvas = pointer.dvas();
-            let pieces = dvas.map(|dva| Piece {
-                vdev: dva.vdev(),
-                offset: dva.offset(),
-                bytes: dva.asize(),
-            });
-            pieces.collect::<Vec<_>>()
+            dvas.map(Piece::at).collect::<Vec<_>>()
         };
         if !pointer.is_gang() {
             return Ok(whole(pointer));

@@ -16,6 +16,7 @@ mod frees;
 mod history;
 mod missed;
 mod mos_sink;
+mod obsolete;
 mod record;
 mod shared;
 mod syncer;

@@ -61,7 +61,7 @@ pub(crate) struct Recorded {
     pub arrays: Vec<NewArray>,
 }
 
-fn map_object(
+pub(super) fn map_object(
     context: &SyncContext<'_>,
     block_size: u64,
 ) -> Result<(Object, SpaceMapHeader), SyncError> {
@@ -83,7 +83,7 @@ fn map_object(
     Ok((object, header))
 }
 
-fn append(
+pub(super) fn append(
     context: &SyncContext<'_>,
     object: &Object,
     header: &SpaceMapHeader,

@@ -3,6 +3,7 @@
 use super::config::LiveConfig;
 use super::error::SyncError;
 use super::mos_sink::{MosPolicy, MosSink};
+use super::obsolete::Obsolete;
 use super::record::Recorder;
 use super::shared::Shared;
 use super::tasks::{Outcome, Pending, Queued, TaskQueue, Ticket};
@@ -60,6 +61,8 @@ pub(crate) struct Syncer {
     tasks: TaskQueue,
     pass: AtomicU32,
     deferred: Mutex<Vec<BlockPointer>>,
+    /// What was freed of removed vdevs.
+    obsolete: Mutex<Obsolete>,
     /// Blocks that may have other references.
     shared: Mutex<Shared>,
     has_background_work: AtomicBool,
@@ -121,6 +124,7 @@ impl Syncer {
             tasks: TaskQueue::default(),
             pass: AtomicU32::new(1),
             deferred: Mutex::default(),
+            obsolete: Mutex::default(),
             shared: Mutex::default(),
             has_background_work: AtomicBool::new(true),
             settling: AtomicU32::new(0),
@@ -138,6 +142,10 @@ impl Syncer {
     pub fn uberblock(&self) -> Uberblock {
         let uberblock = self.uberblock.read();
         uberblock.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn obsolete(&self) -> MutexGuard<'_, Obsolete> {
+        lock(&self.obsolete)
     }
 
     pub(super) fn deferred(&self) -> MutexGuard<'_, Vec<BlockPointer>> {
@@ -339,6 +347,7 @@ impl Syncer {
         for pass in 1..=PASSES_MAX {
             self.pass.store(pass, Ordering::Relaxed);
             self.store_missed(context)?;
+            self.store_obsolete(context)?;
             self.config().update_features(&self.dsl);
             self.config().store(context)?;
             if !self.mos.is_dirty_in(txg) && !self.has_unrecorded() {
@@ -370,6 +379,9 @@ impl Syncer {
     }
 
     fn has_unrecorded(&self) -> bool {
-        !self.deferred().is_empty() || !self.shared().is_empty() || self.space.has_unrecorded()
+        !self.deferred().is_empty()
+            || !self.shared().is_empty()
+            || !self.obsolete().is_empty()
+            || self.space.has_unrecorded()
     }
 }

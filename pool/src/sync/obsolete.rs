@@ -1,0 +1,78 @@
+//! What is freed of the space of removed vdevs (format/1c 6).
+//!
+//! The space itself is where the removal copied it to, and is freed there. On the removed vdev the
+//! range is noted as obsolete, in a space map in units of bytes: whoever condenses the mapping
+//! later counts by it how much of each segment is still needed. A range of a vdev may lead to
+//! another one that was removed later, and is then obsolete there as well.
+
+use super::error::SyncError;
+use super::record::{append, map_object};
+use super::syncer::Syncer;
+use cenote_base::{ObjectId, VdevId};
+use cenote_dmu::zap::ZapValue;
+use cenote_dsl::write::{PoolServices, SyncContext};
+use cenote_ondisk::space_map::{Action, SpaceMapHeader};
+use cenote_ondisk::space_map_writer::SpaceMapWriter;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+const OBSOLETE_MAP: &str = "com.delphix:indirect_obsolete_sm";
+/// The vdev's counts are right, and must stay so.
+const ARE_PRECISE: &str = "com.delphix:obsolete_counts_are_precise";
+const TWO_WORDS: &str = "com.delphix:spacemap_v2";
+const BLOCK_SIZE: u64 = 128 << 10;
+
+/// Ranges that became obsolete and are not noted on disk yet, by vdev.
+pub(super) type Obsolete = BTreeMap<VdevId, Vec<Range<u64>>>;
+
+impl Syncer {
+    /// Notes on disk what became obsolete.
+    pub(super) fn store_obsolete(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
+        for (vdev, ranges) in std::mem::take(&mut *self.obsolete()) {
+            let zap = {
+                let config = self.config();
+                let tree = config.config.vdev_tree.as_ref();
+                let mut tops = tree.into_iter().flat_map(|tree| &tree.children);
+                tops.find(|top| top.id == Some(vdev))
+                    .and_then(|top| top.top_zap)
+            };
+            if let Some(zap) = zap {
+                record(context, zap, &ranges, self.pass())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn record(
+    context: &SyncContext<'_>,
+    zap: ObjectId,
+    ranges: &[Range<u64>],
+    pass: u32,
+) -> Result<(), SyncError> {
+    let zap = context.mos().zap(zap)?;
+    if zap.lookup_u64(ARE_PRECISE)?.unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    let object = match zap.lookup_u64(OBSOLETE_MAP)? {
+        Some(map) => context.mos().object(ObjectId(map))?,
+        None => {
+            let (object, _) = map_object(context, BLOCK_SIZE)?;
+            let value = ZapValue::from_u64(object.id().0);
+            zap.update(context.tx, OBSOLETE_MAP.as_bytes(), &value)?;
+            object
+        }
+    };
+    let mut header = SpaceMapHeader::decode(&object.dnode().bonus)?;
+    let at = header.length;
+    let two_words = context.dsl.features().is_active(TWO_WORDS);
+    let mut writer = SpaceMapWriter::new(0, 0, object.dnode().data_block_size, at, two_words);
+    writer.debug(Action::Alloc, u64::from(pass), context.txg());
+    for range in ranges {
+        let length = range.end - range.start;
+        writer.range(Action::Alloc, VdevId(0), range.start, length);
+        header.allocated += i64::try_from(length).unwrap_or(i64::MAX);
+    }
+    header.length = writer.length();
+    append(context, &object, &header, at, &writer.into_bytes())
+}
