@@ -18,7 +18,7 @@ fn nice(number: u64, unit: Unit) -> String {
         (1 << 20, "M"),
         (1 << 10, "K"),
     ];
-    let fits = |(size, _): &&(u64, &str)| number >= *size && number % size == 0;
+    let fits = |(size, _): &&(u64, &str)| number >= *size && number.is_multiple_of(*size);
     match units.iter().find(fits) {
         Some((size, letter)) if unit == Unit::Bytes => format!("{}{letter}", number / size),
         _ => number.to_string(),

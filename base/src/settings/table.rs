@@ -60,7 +60,8 @@ settings! {
     DIRTY_DATA_MAX_MAX_PERCENT = "zfs_dirty_data_max_max_percent", Percent, [25, 1, 100],
         "Share of the memory that zfs_dirty_data_max_max is unless it is set.";
     DIRTY_DATA_SYNC_PERCENT = "zfs_dirty_data_sync_percent", Percent, [20, 1, 99],
-        "Share of zfs_dirty_data_max at which a transaction group is written before its time.";
+        "Share of zfs_dirty_data_max at which a transaction group is written before its time, \
+         which it is at 128 MiB in any case.";
     DELAY_MIN_DIRTY_PERCENT = "zfs_delay_min_dirty_percent", Percent, [60, 0, 100],
         "Share of zfs_dirty_data_max from which writers are delayed.";
     DELAY_SCALE = "zfs_delay_scale", Nanoseconds, [500_000, 1, 100_000_000],
@@ -131,6 +132,19 @@ settings! {
         "A pool keeps back one part in this power of two, so that something can always be freed.";
     ASYNC_FREE_BLOCKS_MAX = "zfs_async_block_max_blocks", Count, [100_000, 1, WORD],
         "Blocks of destroyed datasets that a transaction group frees at most.";
+    TRIM_EXTENT_MAX = "zfs_trim_extent_bytes_max", Bytes, [128 << 20, 1 << 20, 1 << 30],
+        "Bytes of a vdev's free space that are discarded at a time at most.";
+    TRIM_EXTENT_MIN = "zfs_trim_extent_bytes_min", Bytes, [32 << 10, 0, 1 << 30],
+        "Smaller ranges of free space are not discarded.";
+    INITIALIZE_CHUNK_SIZE = "zfs_initialize_chunk_size", Bytes, [4 << 20, 64 << 10, 64 << 20],
+        "Bytes of a vdev's free space that are initialized at a time at most.";
+    INITIALIZE_VALUE = "zfs_initialize_value", Count, [0xdead_beef_dead_beee, 0, u64::MAX],
+        "The word that initializing fills free space with.";
+    CLONE_ENABLED = "zfs_bclone_enabled", Switch, [1, 0, 1],
+        "0: copies of ranges of files never share blocks.";
+    CLONE_WAIT_DIRTY = "zfs_bclone_wait_dirty", Switch, [1, 0, 1],
+        "1: a copy of blocks that are not on disk yet waits until they are, to share them; 0: it \
+         copies them.";
     SLOW_IO_MS = "zio_slow_io_ms", Milliseconds, [30_000, 0, WORD],
         "A request to a device that takes longer counts as slow (zpool status -s); 0 counts none.";
     SALT_USES_MAX = "zfs_key_max_salt_uses", Count, [400_000_000, 1, 400_000_000],

@@ -310,12 +310,8 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "Trimming and initializing take the sizes that the devices like.",
+        "Trimming goes over each metaslab, and over all that is free in it.",
         &[
-            "zfs_initialize_chunk_size",
-            "zfs_initialize_value",
-            "zfs_trim_extent_bytes_max",
-            "zfs_trim_extent_bytes_min",
             "zfs_trim_metaslab_skip",
             "zfs_trim_queue_limit",
             "zfs_trim_txg_batch",
@@ -338,8 +334,6 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
             "zfs_dedup_log_mem_max_percent",
             "zfs_dedup_log_txg_max",
             "zfs_dedup_prefetch",
-            "zfs_bclone_enabled",
-            "zfs_bclone_wait_dirty",
             "brt_zap_default_bs",
             "brt_zap_default_ibs",
             "brt_zap_prefetch",

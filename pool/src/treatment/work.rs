@@ -3,20 +3,13 @@
 use super::record::Record;
 use super::{Key, LeafPlace, TreatmentKind, TreatmentState, Treatments, store};
 use crate::sync::Syncer;
+use cenote_base::settings;
 use cenote_vdev::FreeSpaceAction;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Bytes of a vdev's space that are trimmed at a time (`zfs_trim_extent_bytes_max`).
-const TRIM_MAX: u64 = 128 << 20;
-/// Smaller ranges are not worth a trim (`zfs_trim_extent_bytes_min`).
-const TRIM_MIN: u64 = 32 << 10;
-/// Bytes of a vdev's space that are written to at a time.
-const INITIALIZE_MAX: u64 = 4 << 20;
-/// What initializing writes (`zfs_initialize_value`).
-const PATTERN: u64 = 0xdead_beef_dead_beee;
 /// Between two notes on disk of how far it is.
 const STORE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -161,8 +154,11 @@ impl Worker {
         cursor: u64,
     ) -> Result<Option<u64>, TreatmentState> {
         let (length, action) = match self.kind {
-            TreatmentKind::Trim => (TRIM_MAX, FreeSpaceAction::Discard),
-            TreatmentKind::Initialize => (INITIALIZE_MAX, FreeSpaceAction::Initialize(PATTERN)),
+            TreatmentKind::Trim => (settings::TRIM_EXTENT_MAX.get(), FreeSpaceAction::Discard),
+            TreatmentKind::Initialize => (
+                settings::INITIALIZE_CHUNK_SIZE.get(),
+                FreeSpaceAction::Initialize(settings::INITIALIZE_VALUE.get()),
+            ),
         };
         let LeafPlace { leaf, top, .. } = self.place;
         let turn = self.treatments.turn(top);
@@ -176,7 +172,8 @@ impl Worker {
             .vdevs
             .leaf_extent(top, leaf, range.clone(), self.from);
         let (bytes, end) = extent.map_err(|_| TreatmentState::Suspended)?;
-        let is_worth_it = self.kind == TreatmentKind::Initialize || bytes >= TRIM_MIN;
+        let least = settings::TRIM_EXTENT_MIN.get();
+        let is_worth_it = self.kind == TreatmentKind::Initialize || bytes >= least;
         if bytes > 0 && is_worth_it {
             let done = syncer
                 .vdevs

@@ -11,7 +11,7 @@ use crate::attributes::FLAG_APPEND_ONLY;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::znode::Znode;
-use cenote_base::{BlockId, ObjectId};
+use cenote_base::{BlockId, ObjectId, settings};
 use cenote_dmu::{StoredBlock, Transaction, clone_of};
 use cenote_ondisk::system_attributes::Attribute;
 use std::sync::Arc;
@@ -85,9 +85,14 @@ impl FileSystem {
                 offset: offset + done,
                 length: length - done,
             };
-            done += match self.share(&range)? {
+            let sharing = match settings::CLONE_ENABLED.is_on() {
+                true => self.share(&range)?,
+                false => Sharing::Copy(range.length),
+            };
+            let may_wait = !has_waited && settings::CLONE_WAIT_DIRTY.is_on();
+            done += match sharing {
                 Sharing::Shared(bytes) => bytes,
-                Sharing::Dirty(_) if !has_waited && range.length >= WAIT_MIN => {
+                Sharing::Dirty(_) if may_wait && range.length >= WAIT_MIN => {
                     self.sync()?;
                     has_waited = true;
                     0
