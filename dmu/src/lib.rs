@@ -15,6 +15,7 @@ mod allocate;
 mod clone;
 mod error;
 mod live;
+mod memo;
 mod object;
 mod object_set;
 mod policy;

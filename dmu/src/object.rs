@@ -137,7 +137,7 @@ impl Object {
         if block > self.dnode.block_id_max {
             return Ok(None);
         }
-        let pointer = self.block_pointer(0, block)?;
+        let pointer = self.data_pointer(block)?;
         if pointer.is_hole() {
             return Ok(None);
         }

@@ -66,6 +66,7 @@ pub struct ObjectSet {
     pub(crate) live: Option<LiveSet>,
     pub(crate) streams: crate::prefetch::Streams,
     pub(crate) scans: crate::scan::DnodeScans,
+    pub(crate) memo: crate::memo::IndirectMemo,
 }
 
 impl ObjectSet {
@@ -136,6 +137,7 @@ impl ObjectSet {
             live,
             streams: Default::default(),
             scans: Default::default(),
+            memo: Default::default(),
         })
     }
 

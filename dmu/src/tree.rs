@@ -142,6 +142,40 @@ impl Object {
         Ok((pointer, at_level))
     }
 
+    /// The indirect block of level 1 above the data blocks from `block << fanout` on, of an
+    /// object with one; `None` in a hole. Answered from memory where it was wanted lately.
+    fn lowest_indirect(&self, block: u64) -> Result<Option<Block>, DmuError> {
+        let index = self.dnode().top_index(1, BlockId(block));
+        let top = index.map(|index| &self.dnode().block_pointers[index]);
+        let memo = &self.set().memo;
+        if let Some(found) = top.and_then(|top| memo.get(self.id(), block, top)) {
+            return Ok(Some(found));
+        }
+        let parent = self.block_pointer(1, BlockId(block))?;
+        if parent.is_hole() {
+            return Ok(None);
+        }
+        let indirect = self.read_pointer(&parent, 1, BlockId(block))?;
+        if let Some(top) = top {
+            memo.note(self.id(), block, top, &indirect);
+        }
+        Ok(Some(indirect))
+    }
+
+    /// The pointer to data block `block`; [`BlockPointer::HOLE`] where there is none.
+    pub(crate) fn data_pointer(&self, block: BlockId) -> Result<BlockPointer, DmuError> {
+        if self.dnode().levels == 1 {
+            return self.block_pointer(0, block);
+        }
+        let fanout = self.dnode().indirect_fanout_shift();
+        let Some(indirect) = self.lowest_indirect(block.0 >> fanout)? else {
+            return Ok(BlockPointer::HOLE);
+        };
+        let pointer = entry_of(&indirect, block.0 & ((1 << fanout) - 1));
+        self.check_place(&pointer, 0, block)?;
+        Ok(pointer)
+    }
+
     /// The pointers to the data blocks `first..=last`, holes included.
     pub(crate) fn data_pointers(
         &self,
@@ -159,17 +193,16 @@ impl Object {
         let fanout = self.dnode().indirect_fanout_shift();
         let mut id = first.0;
         while id <= last.0 {
-            let parent = self.block_pointer(1, BlockId(id >> fanout))?;
             let end = last.0.min(id | ((1 << fanout) - 1));
-            if parent.is_hole() {
+            let Some(indirect) = self.lowest_indirect(id >> fanout)? else {
                 pointers.extend((id..=end).map(|_| BlockPointer::HOLE));
-            } else {
-                let indirect = self.read_pointer(&parent, 1, BlockId(id >> fanout))?;
-                for child in id..=end {
-                    let pointer = entry_of(&indirect, child & ((1 << fanout) - 1));
-                    self.check_place(&pointer, 0, BlockId(child))?;
-                    pointers.push(pointer);
-                }
+                id = end + 1;
+                continue;
+            };
+            for child in id..=end {
+                let pointer = entry_of(&indirect, child & ((1 << fanout) - 1));
+                self.check_place(&pointer, 0, BlockId(child))?;
+                pointers.push(pointer);
             }
             id = end + 1;
         }

@@ -3,8 +3,10 @@
 //! Each worker loops on its own descriptor: receive, dispatch, answer. Work is synchronous, so the
 //! number of workers bounds the number of requests under way. A few of them always wait; when the
 //! last waiting one gets a request it starts another, up to the maximum, because all the others
-//! may be blocked on slow disks. A worker that finds more than enough others waiting, many times
-//! in a row, leaves: its buffers may have grown by a MiB.
+//! may be blocked on slow disks. Or they may only wait for a processor, which looks the same: so
+//! one at a time is started, and after many requests in a row that found more than enough
+//! workers waiting, one leaves. The kernel wakes waiting workers in turns; with few of them what
+//! each needs is still in the processor's caches.
 //!
 //! The kernel cancels a request by a second one, INTERRUPT, which names the first one's number.
 //! Every worker publishes the number it works on in a slot; raising the interrupt means storing
@@ -21,12 +23,12 @@ use crate::protocol::{opcode, reply};
 use crate::transport::{Device, Received};
 use std::io::IoSlice;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// After so many requests in a row with waiting workers to spare, a worker leaves.
-const SURPLUS_MAX: u32 = 1000;
+/// After so many requests in a row with waiting workers to spare, one worker leaves.
+const SURPLUS_MAX: usize = 2000;
 
 /// The smallest buffer the kernel accepts for a request (`FUSE_MIN_READ_BUFFER`).
 const RECEIVE_SIZE_MIN: usize = 8192;
@@ -111,6 +113,10 @@ pub(crate) struct Session {
     free_slots: Mutex<Vec<usize>>,
     waiting: AtomicUsize,
     callers: Callers,
+    /// A worker was started and does not wait yet.
+    starting: AtomicBool,
+    /// Requests since there were no workers to spare, or one left.
+    surplus: AtomicUsize,
     running: Mutex<usize>,
     all_ended: Condvar,
 }
@@ -143,6 +149,8 @@ impl Session {
             free_slots,
             waiting: AtomicUsize::new(0),
             callers: Callers::default(),
+            starting: AtomicBool::new(false),
+            surplus: AtomicUsize::new(0),
             running: Mutex::new(0),
             all_ended: Condvar::new(),
         }))
@@ -192,15 +200,27 @@ impl Session {
         unique != 0 && self.slots.iter().any(|slot| slot.raise(unique))
     }
 
-    fn spawn_worker(self: &Arc<Self>) -> std::io::Result<()> {
+    /// Starts one more worker, if there may be more.
+    fn add_worker(self: &Arc<Self>) {
+        match self.spawn_worker() {
+            Ok(true) => return,
+            Ok(false) => {}
+            // The others serve on; the next such moment tries again.
+            Err(_) => self.metrics.channel_errors.add(1),
+        }
+        self.starting.store(false, Ordering::Release);
+    }
+
+    /// Whether another worker was started; there are never more than there may be.
+    fn spawn_worker(self: &Arc<Self>) -> std::io::Result<bool> {
         let Some(slot) = lock(&self.free_slots).pop() else {
-            return Ok(());
+            return Ok(false);
         };
         let outcome = self.try_spawn(slot);
         if outcome.is_err() {
             lock(&self.free_slots).push(slot);
         }
-        outcome
+        outcome.map(|()| true)
     }
 
     fn try_spawn(self: &Arc<Self>, slot: usize) -> std::io::Result<()> {
@@ -228,8 +248,8 @@ impl Session {
     fn work(self: &Arc<Self>, device: &Device, slot: usize) {
         let mut buffer = vec![0; self.receive_size()];
         let mut worker = Worker::new(self, device, &self.slots[slot]);
+        self.starting.store(false, Ordering::Release);
         let mut binding = Binding::default();
-        let mut surplus = 0;
         loop {
             binding.follow(&self.callers);
             self.waiting.fetch_add(1, Ordering::AcqRel);
@@ -243,22 +263,30 @@ impl Session {
                     return;
                 }
             };
-            if waiting_before == 1 && self.spawn_worker().is_err() {
-                // The others serve on; the next such moment tries again.
-                self.metrics.channel_errors.add(1);
+            if waiting_before == 1 && !self.starting.swap(true, Ordering::AcqRel) {
+                self.add_worker();
             }
             let under_way = self.callers.enter(&buffer[..length]);
             worker.serve(&buffer[..length]);
             drop(under_way);
-            if self.waiting.load(Ordering::Acquire) < self.config.threads_min {
-                surplus = 0;
-            } else {
-                surplus += 1;
-            }
-            if surplus > SURPLUS_MAX {
+            if self.is_surplus() {
                 return;
             }
         }
+    }
+
+    /// Notes how many workers wait after a request; whether its worker is to leave.
+    fn is_surplus(&self) -> bool {
+        if self.waiting.load(Ordering::Acquire) <= self.config.threads_min {
+            self.surplus.store(0, Ordering::Relaxed);
+            return false;
+        }
+        // Exactly one worker sees the number that is too high.
+        let before = self.surplus.fetch_add(1, Ordering::Relaxed);
+        if before == SURPLUS_MAX {
+            self.surplus.store(0, Ordering::Relaxed);
+        }
+        before == SURPLUS_MAX
     }
 
     /// Publishes that `slot` works on `unique` until the guard is dropped.
