@@ -96,7 +96,7 @@ fn bytes(round: u64, file: u64, length: usize) -> Vec<u8> {
         word ^= word << 13;
         word ^= word >> 7;
         word ^= word << 17;
-        let piece = if file % 3 == 0 { round } else { word };
+        let piece = if file.is_multiple_of(3) { round } else { word };
         bytes.extend_from_slice(&piece.to_le_bytes());
     }
     bytes.truncate(length);
