@@ -134,10 +134,11 @@ fn same_files(files: &Entries, listed: &Value) -> Result<()> {
         let count =
             |value: Option<&Value>| value.and_then(Value::as_object).map_or(0, |map| map.len());
         let (have, want) = (count(row.get("xattrs")), count(wanted.get("xattrs")));
-        ensure!(
-            have == want,
-            "{path}: {have} extended attributes, not {want}"
-        );
+        // Of a file with attributes in both places, its own and a directory, the list has the
+        // former: those too large for it lie in the directory.
+        let has_directory = row["xattr"].as_u64().is_some_and(|object| object != 0);
+        let is_good = have == want || (has_directory && have < want);
+        ensure!(is_good, "{path}: {have} extended attributes, not {want}");
     }
     Ok(())
 }
