@@ -3,7 +3,7 @@
 use super::mounted::Btrfs;
 use super::product::Mounted;
 use super::rivals::output;
-use super::{Comparison, Options, machine, rivals};
+use super::{Comparison, Options, files, machine};
 use anyhow::{Result, ensure};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn median(rounds: &[Times], of: impl Fn(&Times) -> f64) -> f64 {
 
 /// Lists both in turns, so that what else the machine does meets both.
 pub fn run(options: &Options) -> Result<Vec<Comparison>> {
-    let image = rivals::files_image(&options.directory, options.files_image.as_deref())?;
+    let image = files::image(&options.directory, options.files_image.as_deref())?;
     let btrfs = {
         let source = Mounted::new(&image, "bf/many", "512M")?;
         Btrfs::new(&options.directory.join("btrfs.raw"), &source.path())?

@@ -1,10 +1,11 @@
 //! Reading pools beside OpenZFS, kernel btrfs, an empty FUSE server and the bare disk.
 //!
 //! Each part prints what was measured, the rival's figure from the same run, their ratio and the
-//! ratio that is wanted. Pools are made once by OpenZFS itself and kept below the build
-//! directory. Caches are dropped before what is called cold, which needs root.
+//! ratio that is wanted. Pools are made once, those of `verify` by OpenZFS itself, and kept
+//! below the build directory. Caches are dropped before what is called cold, which needs root.
 
 mod codecs;
+mod files;
 mod listing;
 pub(crate) mod machine;
 mod memory;
@@ -27,7 +28,7 @@ pub struct Options {
     pub parts: Vec<String>,
     /// Where pools are made and kept.
     pub directory: PathBuf,
-    /// An image with the pool of files that [`rivals::FILES_SCRIPT`] makes.
+    /// An image with the pool of files, as `files-pool.sh` makes it, to read instead of our own.
     pub files_image: Option<PathBuf>,
 }
 

@@ -41,13 +41,11 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Starts a daemon with cold caches and mounts `dataset` of the pool on `devices`.
-    pub fn new(devices: &Path, dataset: &str, memory: &str) -> Result<Self> {
+    /// Starts a daemon that may take so much memory, with no pool.
+    pub fn start(memory: &str) -> Result<Self> {
         let cenote = program("cenote", "cenote")?;
         let directory = tempfile::tempdir()?;
-        let mountpoint = directory.path().join("mount");
-        std::fs::create_dir(&mountpoint)?;
-        machine::drop_caches()?;
+        std::fs::create_dir(directory.path().join("mount"))?;
         let daemon = Command::new(&cenote)
             .args(["daemon", "run", "--memory", memory])
             .env("CENOTE_SOCKET", directory.path().join("socket"))
@@ -63,6 +61,14 @@ impl Mounted {
             ensure!(Instant::now() < limit, "the daemon does not start");
             std::thread::sleep(Duration::from_millis(20));
         }
+        Ok(mounted)
+    }
+
+    /// Starts a daemon with cold caches and mounts `dataset` of the pool on `devices`.
+    pub fn new(devices: &Path, dataset: &str, memory: &str) -> Result<Self> {
+        machine::drop_caches()?;
+        let mounted = Self::start(memory)?;
+        let mountpoint = mounted.path();
         let words = [OsStr::new("mount"), OsStr::new("-f"), OsStr::new("-d")];
         let mut all = words.to_vec();
         all.extend([

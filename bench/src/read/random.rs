@@ -8,7 +8,7 @@
 
 use super::mounted::NullServer;
 use super::product::Mounted;
-use super::{Comparison, Options, machine, rivals};
+use super::{Comparison, Options, files, machine};
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +48,7 @@ fn bind(process: u32, processors: &str) -> Result<()> {
 
 /// Random reads by one, two and four readers.
 pub fn run(options: &Options) -> Result<Vec<Comparison>> {
-    let image = rivals::files_image(&options.directory, options.files_image.as_deref())?;
+    let image = files::image(&options.directory, options.files_image.as_deref())?;
     let mounted = Mounted::new(&image, "bf/rec16", MEMORY)?;
     let ours = mounted.path().join("data.bin");
     machine::read_rate(&ours)?;

@@ -5,13 +5,6 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The script that makes the pool of files, inside a guest with the OpenZFS kernel module. It
-/// expects compressible data in `/mnt/share/data.bin` and an empty disk `/dev/vdb`.
-pub const FILES_SCRIPT: &str = include_str!("files-pool.sh");
-
-/// Bytes of the data file that the script copies.
-const DATA_BYTES: &str = "768M";
-
 /// A tool of the referee: from `CENOTE_REFEREE`, or beside the repository.
 pub fn tool(name: &str) -> Result<PathBuf> {
     let beside = crate::workspace_root().join("../shared/peer");
@@ -67,45 +60,4 @@ pub fn data_pool(directory: &Path, name: &str, layout: &str, size: &str) -> Resu
     output(&tool("openzfs-ref")?, &all)?;
     std::fs::write(done, "")?;
     Ok(pool)
-}
-
-/// The image of the pool of files; made in a guest, which takes about half an hour.
-pub fn files_image(directory: &Path, given: Option<&Path>) -> Result<PathBuf> {
-    if let Some(image) = given {
-        ensure!(image.exists(), "{} does not exist", image.display());
-        return Ok(image.to_owned());
-    }
-    let image = directory.join("files.raw");
-    let done = directory.join("files.made");
-    if done.exists() {
-        return Ok(image);
-    }
-    println!("  (making the pool of files in a guest: about half an hour, once)");
-    let share = directory.join("share");
-    std::fs::create_dir_all(&share)?;
-    let data = share.join("data.bin");
-    let arguments = ["bench-data", "--bytes", DATA_BYTES, "--compressible", "2.0"];
-    let mut all: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-    all.insert(1, data.as_os_str());
-    output(&tool("openzfs-ref")?, &all)?;
-    let script = share.join("make.sh");
-    std::fs::write(&script, FILES_SCRIPT)?;
-    std::fs::File::create(&image)?.set_len(8 << 30)?;
-    let words = [
-        "run",
-        "--udev",
-        "--mem",
-        "3G",
-        "--cpus",
-        "1",
-        "--timeout",
-        "5400",
-        "--disk",
-    ];
-    let mut all: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
-    all.extend([image.as_os_str(), OsStr::new("--share"), share.as_os_str()]);
-    all.extend([OsStr::new("--script"), script.as_os_str()]);
-    output(&tool("openzfs-vm")?, &all)?;
-    std::fs::write(done, "")?;
-    Ok(image)
 }

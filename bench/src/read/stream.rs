@@ -8,7 +8,7 @@
 
 use super::mounted::NullServer;
 use super::product::Mounted;
-use super::{Comparison, Options, codecs, machine, rivals};
+use super::{Comparison, Options, codecs, files, machine};
 use anyhow::Result;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -116,7 +116,7 @@ fn measure(image: &Path, compression: &str, null: &NullServer) -> Result<Vec<Com
 
 /// Sequential reads, uncompressed and compressed.
 pub fn sequential(options: &Options) -> Result<Vec<Comparison>> {
-    let image = rivals::files_image(&options.directory, options.files_image.as_deref())?;
+    let image = files::image(&options.directory, options.files_image.as_deref())?;
     let null = NullServer::new(0)?;
     let mut comparisons = Vec::new();
     for compression in ["off", "lz4", "zstd"] {
