@@ -36,6 +36,31 @@ fn the_cache_shrinks_at_once() -> Result<()> {
 }
 
 #[test]
+fn copies_share_blocks_unless_told_otherwise() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 256, "-O compression=off")?;
+    let root = site.path("tank");
+    fs::write(root.join("original"), vec![7; 8 << 20])?;
+    site.ok("zpool sync tank")?;
+    let copy = |name: &str| -> Result<u64> {
+        // The standard library copies by `copy_file_range`.
+        fs::copy(root.join("original"), root.join(name))?;
+        site.ok("zpool sync tank")?;
+        Ok(site
+            .ok("zpool get -Hp -o value bcloneused tank")?
+            .trim()
+            .parse()?)
+    };
+    site.ok("cenote settings set zfs_bclone_enabled=0")?;
+    ensure!(copy("whole")? == 0);
+    site.ok("cenote settings set zfs_bclone_enabled=1")?;
+    ensure!(copy("shared")? >= 8 << 20);
+    site.finish()
+}
+
+#[test]
 fn values_are_shown_and_set_and_faults_are_named() -> Result<()> {
     let site = Site::new("none")?;
     let shown = site.ok("cenote settings get -H zfs_txg_timeout")?;
