@@ -76,8 +76,8 @@ impl Pool {
     }
 
     fn stop_treatments(&self) {
-        if let Some(treatments) = self.treatment_slot().get() {
-            treatments.stop();
+        if let (Some(treatments), Some(syncer)) = (self.treatment_slot().get(), self.syncer()) {
+            treatments.stop(syncer);
         }
     }
 

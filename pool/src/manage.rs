@@ -61,7 +61,9 @@ impl Pool {
             change(&mut config.config);
             config.touch();
         }
-        self.run_command(Nothing, actor, command).map(|_| ())
+        self.run_command(Nothing, actor, command)?;
+        self.renew_config();
+        Ok(())
     }
 
     /// Gives the pool another guid: `guid`, or a random one. Returns it.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use cenote_pool::VdevShape;
+use cenote_pool::{AddRequest, VdevShape};
 use cenote_vdev::AllocationClass::{Dedup, Log, Normal, Special};
 use common::Bench;
 

@@ -258,3 +258,44 @@ fn labels_guids_and_features_change() -> Result<()> {
     fs::remove_file(&b)?;
     site.finish()
 }
+
+#[test]
+fn pools_are_found_by_their_cache_file() -> Result<()> {
+    let site = Site::new("tank")?;
+    let hidden = site.cenote().subdirectory("hidden")?;
+    let paths = ["a", "b"].map(|name| hidden.join(name));
+    for path in &paths {
+        File::create(path)?.set_len(128 << 20)?;
+    }
+    let [a, b] = paths.map(|path| path.display().to_string());
+    let cache = site.cenote().directory().join("zpool.cache");
+    let file = cache.display();
+    let bad = site.fails(&format!("zpool create -o cachefile=x tank {a}"))?;
+    has(&bad.stderr, "must be empty, an absolute path, or 'none'")?;
+    site.ok(&format!(
+        "zpool create -O mountpoint=none -o cachefile={file} tank {a}"
+    ))?;
+    site.ok(&format!("zpool add tank {b}"))?;
+    let saved = fs::read(&cache)?;
+    site.ok("zpool set cachefile=none tank")?;
+    ensure!(!cache.exists(), "no pool is in it any more");
+    site.ok(&format!("zpool set cachefile={file} tank"))?;
+    ensure!(fs::read(&cache)? == saved, "as it was");
+    site.export()?;
+    ensure!(!cache.exists(), "an exported pool is in none");
+    fs::write(&cache, saved)?;
+    has(&site.ok(&format!("zpool import -c {file}"))?, "pool: tank")?;
+    site.ok(&format!("zpool import -c {file} -o cachefile={file} tank"))?;
+    has(
+        &site.ok("zpool get -Ho value cachefile tank")?,
+        "zpool.cache",
+    )?;
+    ensure!(
+        !site.ok("zpool status tank")?.contains("UNAVAIL"),
+        "both devices"
+    );
+    fs::write(site.devices().join("garbage"), "no list")?;
+    let garbage = site.devices().join("garbage");
+    site.fails(&format!("zpool import -c {} tank", garbage.display()))?;
+    site.export()
+}

@@ -26,3 +26,20 @@ pub fn format_new(
     let zap = Zap::initialize(&properties, tx, NewZap::default())?;
     zap.insert(tx, SIZE, &ZapValue::from_u64(size))
 }
+
+/// Gives a volume of `before` bytes another size; what lies behind a smaller one is freed.
+///
+/// # Errors
+/// If its objects cannot be changed.
+pub fn resize(
+    set: &Arc<ObjectSet>,
+    tx: &Transaction,
+    before: u64,
+    size: u64,
+) -> Result<(), DmuError> {
+    if size < before {
+        set.object(DATA)?.free_range(tx, size, u64::MAX)?;
+    }
+    set.zap(PROPERTIES)?
+        .update(tx, SIZE, &ZapValue::from_u64(size))
+}

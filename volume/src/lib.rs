@@ -16,5 +16,5 @@ mod volume;
 
 pub use cenote_dmu::Segment;
 pub use error::VolumeError;
-pub use format::format_new;
+pub use format::{format_new, resize};
 pub use volume::{Volume, VolumeReplay};

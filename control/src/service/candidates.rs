@@ -43,12 +43,11 @@ impl Opener for OffsetOpener {
 
 /// Looks for devices of pools.
 pub(super) fn find(search: &Search) -> Result<Vec<PoolCandidate>, ControlError> {
-    if search.cache_file.is_some() {
-        return Err(ControlError::Unsupported {
-            what: "importing by a cache file".to_owned(),
-        });
-    }
     let paths: Vec<PathBuf> = match search.paths.is_empty() {
+        _ if search.cache_file.is_some() => {
+            let file = search.cache_file.as_deref().unwrap_or_default();
+            super::cache_file::places(Path::new(file))?
+        }
         false => search.paths.iter().map(PathBuf::from).collect(),
         true => {
             let places = PLACES.iter().map(PathBuf::from);

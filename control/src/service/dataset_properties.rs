@@ -174,7 +174,7 @@ fn adjust(engine: &Engine, imported: &Imported, dataset: &Dataset, property: &mu
         }
         "readonly"
             if property.value.text() == Some("off")
-                && engine.mounts.place_of(dataset.name().as_str()).is_some() =>
+                && engine.mounts.is_read_only(dataset.name().as_str()) =>
         {
             property.value = Value::from("on");
             property.source = Source::Temporary;

@@ -102,6 +102,13 @@ impl Engine {
             });
         }
         check_properties(&options.properties)?;
+        for (_, value) in options
+            .properties
+            .iter()
+            .filter(|(name, _)| name == "cachefile")
+        {
+            super::cache_file::check(value)?;
+        }
         let mut engine_options = self.engine_options(options);
         (engine_options.cache_bytes, engine_options.buffers) =
             self.memory.admit(&self.registry.all());
@@ -127,9 +134,10 @@ impl Engine {
         imported.mount_options = options.mount_options.clone();
         let mut given = options.properties.iter();
         let cache_file = given.find(|(name, _)| name == "cachefile");
-        imported.cache_file = cache_file.map(|(_, value)| value.clone());
+        imported.set_cache_file(cache_file.map(|(_, value)| value.clone()));
         let imported = self.registry.insert(imported)?;
         self.memory.divide(&self.registry.all());
+        self.note_in_cache_file(&imported);
         self.events.post("sysevent.fs.zfs.pool_import", &imported);
         Ok(Outcome {
             imported: Some(imported),
@@ -181,6 +189,7 @@ impl Engine {
         exported.map_err(|error| super::changes::of_sync(pool, error))?;
         self.registry.remove(pool);
         self.memory.divide(&self.registry.all());
+        self.note_in_cache_file(&imported);
         self.events.post("sysevent.fs.zfs.pool_export", &imported);
         Ok(Response::Done)
     }

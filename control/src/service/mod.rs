@@ -8,6 +8,7 @@
 //! goes through the pool's syncing thread, one change after the other.
 
 mod accounts;
+mod cache_file;
 mod candidates;
 mod changes;
 mod damage;

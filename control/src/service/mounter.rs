@@ -21,6 +21,8 @@ pub struct MountSwitches {
     pub devices: bool,
     /// Set-user-id bits work.
     pub setuid: bool,
+    /// Nothing is changed through the mount.
+    pub read_only: bool,
     /// Access times are kept.
     pub atime: bool,
     /// The mount does not note reads, whatever the properties say.

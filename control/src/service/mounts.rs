@@ -22,6 +22,7 @@ struct Entry {
     pool: String,
     dataset: String,
     own_place: bool,
+    read_only: bool,
     mounted: Arc<dyn Mounted>,
 }
 
@@ -48,6 +49,13 @@ impl Mounts {
         Some(entry.mounted.mount_point().to_owned())
     }
 
+    /// Whether a dataset is mounted, and so that nothing can be changed.
+    pub fn is_read_only(&self, dataset: &str) -> bool {
+        let entries = self.lock();
+        let mut found = entries.iter().filter(|entry| entry.dataset == dataset);
+        found.any(|entry| entry.read_only)
+    }
+
     /// Whether a dataset, or one below it, is mounted anywhere.
     pub fn is_used(&self, dataset: &str) -> bool {
         let within = |name: &str| {
@@ -55,6 +63,17 @@ impl Mounts {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
         };
         self.lock().iter().any(|entry| within(&entry.dataset))
+    }
+
+    /// The datasets from one downwards that are mounted at their own place.
+    fn names_below(&self, dataset: &str) -> Vec<String> {
+        let below = format!("{dataset}/");
+        let entries = self.lock();
+        let names = entries.iter().filter(|entry| entry.own_place);
+        let names = names.map(|entry| entry.dataset.clone());
+        names
+            .filter(|name| name == dataset || name.starts_with(&below))
+            .collect()
     }
 
     fn is_at_own_place(&self, dataset: &str) -> bool {
@@ -164,6 +183,17 @@ impl Engine {
         below: Option<&DatasetName>,
         options: &MountOptions,
     ) -> Outcomes {
+        let wanted = |head: &Dataset| self.mounts_by_itself(head);
+        self.mount_wanted(imported, below, options, &wanted)
+    }
+
+    fn mount_wanted(
+        &self,
+        imported: &Arc<Imported>,
+        below: Option<&DatasetName>,
+        options: &MountOptions,
+        wanted: &dyn Fn(&Dataset) -> bool,
+    ) -> Outcomes {
         let within = |name: &DatasetName| {
             below.is_none_or(|below| {
                 let rest = name.as_str().strip_prefix(below.as_str());
@@ -172,7 +202,7 @@ impl Engine {
         };
         let mut names = Vec::new();
         walk_heads(imported.dsl(), |head| {
-            if within(head.name()) && self.mounts_by_itself(head) {
+            if within(head.name()) && wanted(head) {
                 names.push(head.name().clone());
             }
         });
@@ -194,12 +224,16 @@ impl Engine {
 
     /// Whether `zfs mount -a` takes the dataset: others are passed over silently.
     fn mounts_by_itself(&self, head: &Dataset) -> bool {
-        let word = |property| text_of(head, property);
+        text_of(head, Property::CanMount).as_deref() == Some("on") && self.has_place(head)
+    }
+
+    /// Whether it is a file system that can be mounted at its own place and is not.
+    fn has_place(&self, head: &Dataset) -> bool {
         let locked = head.dsl().key_status(head.directory());
+        let place = text_of(head, Property::MountPoint);
         head.dataset_type()
             .is_ok_and(|kind| kind == DatasetType::Filesystem)
-            && word(Property::CanMount).as_deref() == Some("on")
-            && word(Property::MountPoint).is_some_and(|place| place.starts_with('/'))
+            && place.is_some_and(|place| place.starts_with('/'))
             && !head.is_inconsistent()
             && !head.is_redacted().unwrap_or(false)
             && !locked.is_ok_and(|status| status == KeyStatus::Unavailable)
@@ -233,11 +267,13 @@ impl Engine {
             options.overlay || text_of(&dataset, Property::Overlay).as_deref() == Some("on");
         prepare(&place, own_place, overlay)?;
         let files = imported.files(&dataset)?;
+        let switches = switches(imported, &dataset, options);
+        let read_only = switches.read_only || !files.is_writable();
         let job = MountJob {
             pool: Arc::clone(&imported.pool),
             files,
             mount_point: place,
-            switches: switches(imported, &dataset, options),
+            switches,
             record_size: dataset.stored_number(Property::RecordSize)?,
             available: available(&dataset)?,
             damage: Arc::clone(&imported.damage),
@@ -248,6 +284,7 @@ impl Engine {
             pool: imported.name().to_owned(),
             dataset: name,
             own_place,
+            read_only,
             mounted,
         });
         Ok(())
@@ -380,18 +417,28 @@ impl Engine {
         Ok(unmounted)
     }
 
-    /// Mounts a dataset and all below it anew, where they were mounted before.
+    /// Mounts what was mounted of a dataset and all below it anew, and with `others` what is to
+    /// be mounted by itself.
     pub(super) fn remount_below(
         &self,
         imported: &Arc<Imported>,
         name: &DatasetName,
+        others: bool,
     ) -> Result<(), ControlError> {
-        let unmounted = self.unmount_below(name.as_str(), false);
-        if unmounted.as_ref().is_ok_and(Vec::is_empty) {
+        let before = self.mounts.names_below(name.as_str());
+        if before.is_empty() && !others {
             return Ok(());
         }
+        let unmounted = self.unmount_below(name.as_str(), false);
         // Where one was busy, what lies below it may be unmounted already, and comes back.
-        let (failures, _) = self.mount_below(imported, Some(name), &MountOptions::default());
+        let wanted = |head: &Dataset| {
+            let was_mounted = before.iter().any(|name| name == head.name().as_str());
+            let is_noauto = text_of(head, Property::CanMount).as_deref() == Some("noauto");
+            (others || was_mounted) && self.mounts_by_itself(head)
+                || was_mounted && is_noauto && self.has_place(head)
+        };
+        let options = MountOptions::default();
+        let (failures, _) = self.mount_wanted(imported, Some(name), &options, &wanted);
         unmounted?;
         match failures.into_iter().next() {
             Some((_, error)) => Err(error),
@@ -493,6 +540,10 @@ fn switches(imported: &Imported, dataset: &Dataset, options: &MountOptions) -> M
         devices: chosen("dev", "nodev", Property::Devices),
         setuid: chosen("suid", "nosuid", Property::Setuid),
         atime: chosen("atime", "noatime", Property::Atime),
+        read_only: given
+            .iter()
+            .rfind(|word| ["ro", "rw"].contains(word))
+            .is_some_and(|word| *word == "ro"),
         noatime: given
             .iter()
             .rfind(|word| ["atime", "noatime"].contains(word))

@@ -225,8 +225,8 @@ fn import_property(imported: &Imported, name: &str) -> Option<Property> {
             }
             None => unset(),
         },
-        "cachefile" => match &imported.cache_file {
-            Some(file) => Property::new(name, file.as_str(), Source::Local),
+        "cachefile" => match imported.cache_file() {
+            Some(file) => Property::new(name, file, Source::Local),
             None => unset(),
         },
         "comment" => match &pool.remarks().0 {

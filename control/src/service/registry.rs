@@ -25,7 +25,7 @@ pub(super) struct Imported {
     /// Options of all mounts of this import.
     pub mount_options: Vec<String>,
     /// The cache file named at import.
-    pub cache_file: Option<String>,
+    cache_file: Mutex<Option<String>>,
     /// Where in each device the pool's begins, in bytes.
     pub offset: u64,
     /// When it was imported, by the pool's clock.
@@ -77,7 +77,7 @@ impl Imported {
             pool: Arc::new(pool),
             altroot,
             mount_options: Vec::new(),
-            cache_file: None,
+            cache_file: Mutex::default(),
             offset: 0,
             load_guid,
             damage: Arc::default(),
@@ -86,6 +86,20 @@ impl Imported {
             replays: Mutex::default(),
             replaying: Mutex::default(),
         }
+    }
+
+    /// The property `cachefile`; `None` if nobody set it.
+    pub fn cache_file(&self) -> Option<String> {
+        let file = self.cache_file.lock();
+        file.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_cache_file(&self, file: Option<String>) {
+        let mut own = self
+            .cache_file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *own = file;
     }
 
     pub fn name(&self) -> &str {

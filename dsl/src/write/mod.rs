@@ -37,5 +37,5 @@ pub use heads::Heads;
 pub use new_pool::{EnableFeatures, create_metadata};
 pub use policy::{HeadPolicy, RedundantMetadata};
 pub use pool_properties::SetPoolProperty;
-pub use properties::{SetProperties, Setting};
+pub use properties::{RevertProperty, SetProperties, Setting};
 pub use rename::RenameDataset;

@@ -61,6 +61,53 @@ impl SyncTask for SetProperties {
     }
 }
 
+/// Takes a dataset's own value of a property away, so that the one that came with a stream is in
+/// effect; without such a one this is what inheriting is.
+#[derive(Debug)]
+pub struct RevertProperty {
+    /// The dataset.
+    pub name: DatasetName,
+    /// The property's full name.
+    pub property: String,
+}
+
+impl RevertProperty {
+    /// What will be in effect.
+    fn received(&self, context: &SyncContext<'_>, dataset: &Dataset) -> Result<Setting, DslError> {
+        let table = context.directory(dataset.directory().id())?.properties;
+        let value = context.mos().zap(table)?;
+        let value = value.lookup(format!("{}{RECEIVED}", self.property).as_bytes())?;
+        let value = value.and_then(|value| match value.as_u64() {
+            Some(number) => Some(Stored::Number(number)),
+            None => value.as_str().map(|text| Stored::Text(text.to_owned())),
+        });
+        Ok(Setting {
+            name: self.property.clone(),
+            value,
+        })
+    }
+}
+
+impl SyncTask for RevertProperty {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let dataset = context.dsl.dataset(&self.name)?;
+        let setting = self.received(context, &dataset)?;
+        context.check_setting(&dataset, &setting)
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let dataset = context.dsl.dataset(&self.name)?;
+        let directory = dataset.directory().id();
+        let setting = self.received(context, &dataset)?;
+        context.account_setting(&dataset, &setting)?;
+        let table = context.directory(directory)?.properties;
+        for suffix in ["", NEWER_INDEX, INHERIT] {
+            context.remove_entry(table, format!("{}{suffix}", self.property).as_bytes())?;
+        }
+        context.dsl.refresh_policies()
+    }
+}
+
 /// The value of a setting that is a number; what is taken away becomes `default`.
 fn number_of(setting: &Setting, default: u64) -> u64 {
     match setting.value {

@@ -80,6 +80,11 @@ impl Space {
         })
     }
 
+    /// The metaslab of a vdev that a range lies in.
+    pub fn metaslab_of(&self, vdev: VdevId, range: &Range<u64>) -> Option<usize> {
+        lock(&*self.top(vdev)?).index_of(range).ok()
+    }
+
     /// The metaslabs of a vdev with the bytes that are free in each.
     pub fn metaslabs_of(&self, vdev: VdevId) -> Vec<(Range<u64>, u64)> {
         let Some(top) = self.top(vdev) else {

@@ -8,6 +8,7 @@ use crate::sync::Syncer;
 use cenote_base::VdevId;
 use cenote_vdev::FreeSpaceAction;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -27,6 +28,8 @@ pub(crate) type FreedRanges = Vec<(VdevId, Range<u64>)>;
 #[derive(Debug, Default)]
 pub(super) struct Autotrim {
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Nothing more is to be trimmed, not even what waits.
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Autotrim {
@@ -38,9 +41,11 @@ impl Autotrim {
         } else if thread.as_ref().is_none_or(JoinHandle::is_finished) {
             let (sender, receiver) = sync_channel(GROUPS_MAX);
             let syncer_of_thread = Arc::downgrade(syncer);
+            let is_stopped = Arc::clone(&self.is_stopped);
+            is_stopped.store(false, Ordering::Release);
             let started = std::thread::Builder::new()
                 .name("vdev_autotrim".to_owned())
-                .spawn(move || run(&syncer_of_thread, &receiver));
+                .spawn(move || run(&syncer_of_thread, &receiver, &is_stopped));
             // Without a thread nothing is trimmed, which harms nobody.
             if let Ok(started) = started {
                 *thread = Some(started);
@@ -49,18 +54,20 @@ impl Autotrim {
         }
     }
 
-    /// Ends it; the sender must be gone, or the pool's space.
-    pub fn stop(&self) {
-        drop(
-            self.thread
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+    /// Ends it, and returns once no device is told anything more: another system may use the
+    /// pool then.
+    pub fn stop(&self, syncer: &Syncer) {
+        self.is_stopped.store(true, Ordering::Release);
+        syncer.space.report_freed(None);
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            // A thread that failed trims nothing either.
+            let _ = thread.join();
+        }
     }
 }
 
-fn run(syncer: &Weak<Syncer>, receiver: &Receiver<FreedRanges>) {
+fn run(syncer: &Weak<Syncer>, receiver: &Receiver<FreedRanges>, is_stopped: &AtomicBool) {
     loop {
         let freed = match receiver.recv_timeout(IDLE) {
             Ok(freed) => freed,
@@ -71,25 +78,21 @@ fn run(syncer: &Weak<Syncer>, receiver: &Receiver<FreedRanges>) {
             let Some(syncer) = syncer.upgrade() else {
                 return;
             };
-            trim(&syncer, vdev, &range);
+            trim(&syncer, vdev, &range, is_stopped);
         }
     }
 }
 
 /// Trims what is still free of a range.
-fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>) {
+fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>, is_stopped: &AtomicBool) {
     if range.end - range.start < RANGE_MIN {
         return;
     }
-    let metaslabs = syncer.space.metaslabs_of(vdev);
-    let holds = |(metaslab, _): &(Range<u64>, u64)| {
-        metaslab.start <= range.start && range.end <= metaslab.end
-    };
-    let Some(index) = metaslabs.iter().position(holds) else {
+    let Some(index) = syncer.space.metaslab_of(vdev, range) else {
         return;
     };
     let mut cursor = range.start;
-    while cursor < range.end {
+    while cursor < range.end && !is_stopped.load(Ordering::Acquire) {
         let held = syncer
             .space
             .hold_range(vdev, index, cursor, range.end - cursor);

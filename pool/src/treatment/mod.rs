@@ -137,8 +137,8 @@ impl Treatments {
     }
 
     /// Has all threads stop where they are; what the disk says stays.
-    pub fn stop(&self) {
-        self.autotrim.stop();
+    pub fn stop(&self, syncer: &Syncer) {
+        self.autotrim.stop(syncer);
         self.stop_some(|_| true, TreatmentState::Active);
     }
 

@@ -15,6 +15,7 @@ mod attributes;
 mod clone;
 mod create;
 mod data;
+mod default_quota;
 mod delete_queue;
 mod format;
 mod locks;

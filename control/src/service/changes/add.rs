@@ -42,6 +42,7 @@ impl Engine {
         };
         let added = imported.pool.add(&request, &by.actor, by.command);
         added.map_err(of_create)?;
+        self.note_in_cache_file(&imported);
         self.events.post("sysevent.fs.zfs.vdev_add", &imported);
         Ok(Response::Done)
     }

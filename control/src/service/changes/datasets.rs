@@ -1,9 +1,10 @@
 //! Datasets made, renamed and destroyed.
 
+use super::contents::{set_contents, split, volume_reservation};
 use super::encryption::new_encryption;
 use super::properties::setting;
 use super::{By, of_change, run};
-use crate::model::{ControlError, MountOptions, NewDataset, NewVolume, Response};
+use crate::model::{ControlError, MountOptions, NewDataset, Response};
 use crate::service::Engine;
 use crate::service::errors::parse_name;
 use crate::service::registry::Imported;
@@ -11,7 +12,7 @@ use cenote_base::Env;
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{CreateDataset, DestroyDataset, Format, RenameDataset, Setting};
-use cenote_dsl::{DatasetName, Directory, DslError, Stored};
+use cenote_dsl::{DatasetName, Directory, DslError, Property, Stored};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_posix::write::{FormatParams, PosixOwnerHook, format_new};
 use cenote_posix::{CaseSensitivity, NameRules, Timestamp};
@@ -28,6 +29,8 @@ pub(super) struct Renaming {
 
 /// Blocks of a volume when nobody says otherwise.
 const VOLUME_BLOCK_SIZE: u64 = 16 << 10;
+/// Those that a volume can have.
+const VOLUME_BLOCK_SIZES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
 
 impl Engine {
     pub(super) fn create_dataset(
@@ -44,11 +47,19 @@ impl Engine {
         if new.parents {
             self.create_parents(&imported, &name, by)?;
         }
+        let (properties, contents) = split(&new.properties)?;
+        let new = &NewDataset {
+            properties,
+            ..new.clone()
+        };
         let task = self.creation(&imported, name.clone(), new)?;
         if new.dry_run {
             return Ok(Response::Done);
         }
         run(&imported, task, by)?;
+        let (_, dataset) = self.registry.dataset(&name)?;
+        set_contents(&imported, &dataset, &contents, by)?;
+        drop(dataset);
         if new.volume.is_some() || new.unmounted {
             return Ok(Response::Done);
         }
@@ -70,7 +81,7 @@ impl Engine {
             Some(parent) => imported.dsl().directory(&parent)?,
             None => None,
         };
-        creation(name, parent, new, self.env.as_ref())
+        creation(imported, name, parent, new, self.env.as_ref())
     }
 
     fn create_parents(
@@ -181,6 +192,7 @@ impl Engine {
 
 /// The task that makes a dataset.
 fn creation(
+    imported: &Imported,
     name: DatasetName,
     parent: Option<Arc<Directory>>,
     new: &NewDataset,
@@ -202,17 +214,19 @@ fn creation(
         Some(volume) => {
             // The object's block size is the property: no table holds it.
             let named = take_number(&mut settings, "volblocksize");
-            let block_size = volume.block_size.or(named);
-            let format = volume_format(NewVolume {
-                block_size,
-                ..volume
-            })?;
-            if !volume.sparse {
-                let reserved = Setting {
-                    name: "refreservation".to_owned(),
-                    value: Some(Stored::Number(volume.size)),
+            let block_size = volume.block_size.or(named).unwrap_or(VOLUME_BLOCK_SIZE);
+            let (size, format) = volume_format(volume.size, block_size)?;
+            let is_given = |name: &str| settings.iter().any(|one| one.name == name);
+            if !volume.sparse && !is_given("refreservation") {
+                let copies = match number_of(&settings, "copies") {
+                    Some(copies) => copies,
+                    None => inherited_copies(imported, &name)?,
                 };
-                settings.push(reserved);
+                let bytes = volume_reservation(imported, size, block_size, copies);
+                settings.push(Setting {
+                    name: "refreservation".to_owned(),
+                    value: Some(Stored::Number(bytes)),
+                });
             }
             (ObjsetKind::Volume, format)
         }
@@ -275,26 +289,44 @@ pub(super) fn file_system_format(
     }))
 }
 
-fn volume_format(volume: NewVolume) -> Result<Format, ControlError> {
-    let block_size = volume.block_size.unwrap_or(VOLUME_BLOCK_SIZE);
-    if !block_size.is_power_of_two() || !(512..=16 << 20).contains(&block_size) {
-        return Err(ControlError::BadValue {
-            name: "volblocksize".to_owned(),
-            reason: "'volblocksize' must be power of 2 from 512B to 16M".to_owned(),
-        });
+/// What fills a new volume, and its size: a whole number of blocks.
+fn volume_format(size: u64, block_size: u64) -> Result<(u64, Format), ControlError> {
+    let bad = |name: &str, reason: &str| ControlError::BadValue {
+        name: name.to_owned(),
+        reason: reason.to_owned(),
+    };
+    if !block_size.is_power_of_two() || !VOLUME_BLOCK_SIZES.contains(&block_size) {
+        let reason = "'volblocksize' must be power of 2 from 512B to 16M";
+        return Err(bad("volblocksize", reason));
     }
-    let size = volume.size.checked_next_multiple_of(block_size);
-    let size = size
-        .filter(|size| *size > 0)
-        .ok_or(ControlError::BadValue {
-            name: "volsize".to_owned(),
-            reason: "volume size cannot be 0".to_owned(),
-        })?;
-    Ok(Box::new(move |set, tx| {
+    let size = size.checked_next_multiple_of(block_size);
+    let size = size.filter(|size| *size > 0);
+    let size = size.ok_or_else(|| bad("volsize", "volume size cannot be 0"))?;
+    let format: Format = Box::new(move |set, tx| {
         cenote_volume::format_new(set, tx, size, block_size).map_err(|error| DslError::Format {
             reason: error.to_string(),
         })
-    }))
+    });
+    Ok((size, format))
+}
+
+fn number_of(settings: &[Setting], name: &str) -> Option<u64> {
+    let found = settings.iter().find(|setting| setting.name == name)?;
+    match found.value {
+        Some(Stored::Number(number)) => Some(number),
+        _ => None,
+    }
+}
+
+/// The copies of blocks that a dataset below its parent gets.
+fn inherited_copies(imported: &Imported, name: &DatasetName) -> Result<u64, ControlError> {
+    let Some(parent) = name.parent() else {
+        return Ok(1);
+    };
+    Ok(imported
+        .dsl()
+        .dataset(&parent)?
+        .stored_number(Property::Copies)?)
 }
 
 impl Imported {

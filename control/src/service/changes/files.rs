@@ -87,7 +87,7 @@ impl OpenHeads {
     }
 
     /// Closes a head that nobody uses any more; nobody can open it meanwhile.
-    fn close_if_idle(&self, imported: &Imported, id: ObjectId) -> Result<(), SyncError> {
+    pub(super) fn close_if_idle(&self, imported: &Imported, id: ObjectId) -> Result<(), SyncError> {
         let mut open = self.lock();
         let is_idle = |files: &Arc<FileSystem>| Arc::strong_count(files) == 1;
         if !open.get(&id).is_some_and(is_idle) {

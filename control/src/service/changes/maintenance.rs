@@ -33,6 +33,7 @@ impl Engine {
         }
         let done = imported.pool.reguid(guid.map(Guid), &by.actor, by.command);
         done.map_err(|error| of_sync(pool, error))?;
+        self.note_in_cache_file(&imported);
         Ok(Response::Done)
     }
 

@@ -4,6 +4,7 @@
 //! the change is on disk. Successful commands are noted in the pool's history.
 
 mod add;
+mod contents;
 mod datasets;
 mod devices;
 mod encryption;

@@ -88,10 +88,11 @@ impl Engine {
             of_create(error)
         })?;
         let altroot = new.altroot.as_ref().map(PathBuf::from);
-        let mut imported = Imported::new(pool, altroot, self.random());
-        imported.cache_file = properties.cache_file;
+        let imported = Imported::new(pool, altroot, self.random());
+        imported.set_cache_file(properties.cache_file);
         let imported = self.registry.insert(imported)?;
         self.memory.divide(&self.registry.all());
+        self.note_in_cache_file(&imported);
         self.events.post("sysevent.fs.zfs.pool_create", &imported);
         let (failures, done) = self.mount_below(&imported, None, &MountOptions::default());
         match failures.is_empty() {
@@ -133,6 +134,7 @@ impl Engine {
         destroyed.map_err(|error| of_sync(pool, error))?;
         self.registry.remove(pool);
         self.memory.divide(&self.registry.all());
+        self.note_in_cache_file(&imported);
         self.events.post("sysevent.fs.zfs.pool_destroy", &imported);
         Ok(Response::Done)
     }
@@ -191,7 +193,10 @@ impl Properties {
         }
         match name {
             "ashift" => self.ashift = ashift(name, value)?,
-            "cachefile" => self.cache_file = Some(value.to_owned()),
+            "cachefile" => {
+                crate::service::cache_file::check(value)?;
+                self.cache_file = Some(value.to_owned());
+            }
             "comment" if value.len() > COMMENT_LENGTH_MAX => {
                 return Err(bad("comment must not exceed 32 characters".to_owned()));
             }

@@ -10,7 +10,7 @@ use crate::service::errors::parse_name;
 use crate::service::registry::Imported;
 use cenote_dsl::property::parse::{Purpose, SettingError, inherit_setting, parse_setting};
 use cenote_dsl::property::table::Kinds;
-use cenote_dsl::write::{SetPoolProperty, SetProperties, Setting};
+use cenote_dsl::write::{RevertProperty, SetPoolProperty, SetProperties, Setting};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, Stored};
 use std::sync::Arc;
 
@@ -100,13 +100,15 @@ impl Engine {
             });
         }
         let (pairs, contents) = split(properties)?;
-        let settings = pairs.iter().map(|pair| match (pair.0.as_str(), pair.1.as_str()) {
-            ("refreservation", "auto") => {
-                let bytes = automatic_reservation(&imported, &dataset, None)?;
-                setting(&(pair.0.clone(), bytes.to_string()), purpose)
-            }
-            _ => setting(pair, purpose),
-        });
+        let settings = pairs
+            .iter()
+            .map(|pair| match (pair.0.as_str(), pair.1.as_str()) {
+                ("refreservation", "auto") => {
+                    let bytes = automatic_reservation(&imported, &dataset, None)?;
+                    setting(&(pair.0.clone(), bytes.to_string()), purpose)
+                }
+                _ => setting(pair, purpose),
+            });
         let settings = settings.collect::<Result<Vec<_>, _>>()?;
         check_location(&dataset, &settings)?;
         set_contents(&imported, &dataset, &contents, by)?;
@@ -123,8 +125,14 @@ impl Engine {
         by: &By<'_>,
     ) -> Result<(), ControlError> {
         let (imported, _) = self.registry.dataset(name)?;
-        let is_of_mounts = |setting: &Setting| OF_MOUNTS.contains(&setting.name.as_str());
+        // What may be mounted from now on is not mounted by that, nor unmounted.
+        let off = Some(Stored::Number(0));
+        let is_of_mounts = |setting: &Setting| match setting.name.as_str() {
+            "canmount" => setting.value == off,
+            name => OF_MOUNTS.contains(&name),
+        };
         let remounts = !unmounted && settings.iter().any(is_of_mounts);
+        let moves = settings.iter().any(|setting| setting.name == "mountpoint");
         let is_live = settings
             .iter()
             .all(|setting| LIVE.contains(&setting.name.as_str()));
@@ -137,7 +145,7 @@ impl Engine {
         if !remounts {
             return Ok(());
         }
-        match self.remount_below(&imported, name) {
+        match self.remount_below(&imported, name, moves) {
             Err(ControlError::DatasetBusy { .. }) if is_live => Ok(()),
             result => result,
         }
@@ -150,13 +158,14 @@ impl Engine {
         (recursive, received): (bool, bool),
         by: &By<'_>,
     ) -> Result<Response, ControlError> {
-        if received {
-            return Err(ControlError::Unsupported {
-                what: "going back to received values".to_owned(),
-            });
-        }
-        let taken_away = inherit_setting(property);
-        let taken_away = taken_away.map_err(|error| bad_setting(property, &error))?;
+        // Values that came with a stream are in effect where no others are, inheritable or not.
+        let taken_away = match (inherit_setting(property), received) {
+            (Err(SettingError::NotInherited(_)), true) => Setting {
+                name: property.to_owned(),
+                value: None,
+            },
+            (setting, _) => setting.map_err(|error| bad_setting(property, &error))?,
+        };
         let mut failures = Vec::new();
         let mut done = 0;
         for name in datasets {
@@ -168,13 +177,32 @@ impl Engine {
                 }
             };
             for name in names {
-                match self.apply(&name, vec![taken_away.clone()], false, by) {
+                let changed = match received {
+                    true => self.revert(&name, property, by),
+                    false => self.apply(&name, vec![taken_away.clone()], false, by),
+                };
+                match changed {
                     Ok(()) => done += 1,
                     Err(error) => failures.push((name.as_str().to_owned(), error)),
                 }
             }
         }
         Ok(Response::Failures { failures, done })
+    }
+
+    /// Goes back to the value that came with a stream, and lets mounts follow.
+    fn revert(&self, name: &DatasetName, property: &str, by: &By<'_>) -> Result<(), ControlError> {
+        let (imported, _) = self.registry.dataset(name)?;
+        let task = RevertProperty {
+            name: name.clone(),
+            property: property.to_owned(),
+        };
+        run(&imported, task, by)?;
+        imported.refresh_settings();
+        match OF_MOUNTS.contains(&property) {
+            true => self.remount_below(&imported, name, property == "mountpoint"),
+            false => Ok(()),
+        }
     }
 
     /// A dataset, and with `recursive` all heads below it, parents first.
@@ -207,6 +235,11 @@ impl Engine {
         by: &By<'_>,
     ) -> Result<Response, ControlError> {
         let imported = self.registry.pool(pool)?;
+        if property == "cachefile" {
+            // It belongs to the import, not to the pool: no history has it.
+            self.set_cache_file(&imported, value)?;
+            return Ok(Response::Done);
+        }
         if let Some(done) = set_in_configuration(&imported, property, value, by) {
             return done;
         }

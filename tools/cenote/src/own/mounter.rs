@@ -30,7 +30,7 @@ impl Mounter for FuseMounter {
 
 fn mount_options(name: &str, job: &MountJob) -> MountOptions {
     let mut options = MountOptions::new(name);
-    options.read_only = !job.files.is_writable();
+    options.read_only = job.switches.read_only || !job.files.is_writable();
     options.set_user_id = job.switches.setuid;
     options.devices = job.switches.devices;
     options.executables = job.switches.exec;

@@ -5,6 +5,7 @@
 
 use super::material;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use crate::format::number::nicebytes;
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_name, with_context};
 use crate::zpool::command_line;
@@ -178,7 +179,7 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
         ));
     }
     let (dry_run, recursive) = (parsed.has("n"), parsed.has("r") || parsed.has("R"));
-    let doomed = below(name, context)?;
+    let (doomed, used) = below(name, context)?;
     if !recursive && doomed.len() > 1 {
         let mut lines =
             format!("{what}: filesystem has children\nuse '-r' to destroy the following datasets:");
@@ -197,6 +198,12 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
             };
             context.line(&line);
         }
+        let line = match (parsed.has("p"), dry_run) {
+            (true, _) => format!("reclaim\t{used}"),
+            (false, true) => format!("would reclaim {}", nicebytes(used)),
+            (false, false) => format!("will reclaim {}", nicebytes(used)),
+        };
+        context.line(&line);
     }
     let change = Change::DestroyDataset {
         dataset: name.to_owned(),
@@ -216,13 +223,13 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
     }
 }
 
-/// A dataset and everything below it, snapshots included.
-fn below(name: &str, context: &mut Context) -> Result<Vec<String>, Stop> {
+/// A dataset and everything below it, and the bytes that all of it takes.
+fn below(name: &str, context: &mut Context) -> Result<(Vec<String>, u64), Stop> {
     let request = Request::DatasetList {
         roots: vec![name.to_owned()],
         depth: Depth::All,
         kinds: KindSet::HEADS,
-        properties: PropertySelection::Named(Vec::new()),
+        properties: PropertySelection::Named(vec!["used".to_owned()]),
     };
     let listing = match context.ask_datasets(request) {
         Ok(listing) => listing,
@@ -231,9 +238,11 @@ fn below(name: &str, context: &mut Context) -> Result<Vec<String>, Stop> {
     if let Some((name, error)) = listing.failures.first() {
         return failed(cannot_open(name, error));
     }
+    let used = listing.rows.iter().find(|row| row.name == name);
+    let used = used.and_then(|row| row.properties.first()?.value.number());
     let mut names: Vec<String> = listing.rows.into_iter().map(|row| row.name).collect();
     names.sort();
-    Ok(names)
+    Ok((names, used.unwrap_or(0)))
 }
 
 /// `zfs rename [-f] [-p] [-u] A B`

@@ -52,7 +52,6 @@ fn naming(parsed: &Parsed) -> VdevNaming {
         guid: parsed.has("g"),
         full_path: parsed.has("P"),
         follow_links: parsed.has("L"),
-        ..VdevNaming::default()
     }
 }
 

@@ -1,0 +1,46 @@
+//! Limits of all users, groups or projects that have none of their own (format/3b 2).
+
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::master::{AccountKind, MASTER_NODE};
+use std::sync::PoisonError;
+
+impl FileSystem {
+    /// Sets how many bytes, or objects, those may have who have no limit of their own; 0 takes
+    /// the limit away.
+    ///
+    /// # Errors
+    /// If the file system takes no changes.
+    pub fn set_default_quota(
+        &self,
+        kind: AccountKind,
+        limit: u64,
+        of_objects: bool,
+    ) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let _held = writer.lock(&[MASTER_NODE]);
+        let tx = writer.begin_freeing(0)?;
+        let who = match kind {
+            AccountKind::User => "user",
+            AccountKind::Group => "group",
+            AccountKind::Project => "project",
+        };
+        let what = if of_objects { "objquota" } else { "quota" };
+        let key = format!("default{who}{what}");
+        let master = self.set().zap(MASTER_NODE)?;
+        match limit {
+            0 => drop(master.remove(&tx, key.as_bytes())?),
+            _ => master.update_u64(&tx, &key, limit)?,
+        }
+        let mut quotas = writer
+            .quotas
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let quota = &mut quotas[kind as usize];
+        match of_objects {
+            true => quota.objects_default = limit,
+            false => quota.space_default = limit,
+        }
+        Ok(())
+    }
+}
