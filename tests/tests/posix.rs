@@ -665,6 +665,60 @@ fn limits_are_kept_and_give_way() -> Result<()> {
     site.finish()
 }
 
+/// Limits of users and groups, of bytes and of files, by whom the files belong to.
+#[test]
+fn limits_of_users_are_kept() -> Result<()> {
+    const USER: &str = "4242";
+    if !pool::can_mount() || !rustix::process::getuid().is_root() {
+        return Ok(());
+    }
+    let site = Site::create("single", 128, "-O compression=off")?;
+    site.ok("zfs create tank/users")?;
+    let root = site.path("tank/users");
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o777))?;
+    // By its working directory a user gets into the test's private one.
+    let by_user = |script: &str| -> Result<Option<String>> {
+        let ids = ["--reuid", USER, "--regid", USER, "--clear-groups"];
+        let mut command = Command::new("setpriv");
+        let command = command.args(ids).args(["--", "sh", "-c", script]);
+        let output = command.current_dir(&root).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok((!output.status.success()).then_some(errors))
+    };
+    let refused = |script: &str| -> Result<()> {
+        let errors = by_user(script)?.with_context(|| format!("{script}: allowed"))?;
+        ensure!(errors.contains("quota exceeded"), "{script}: {errors}");
+        Ok(())
+    };
+    let allowed = |script: &str| -> Result<()> {
+        let errors = by_user(script)?;
+        ensure!(errors.is_none(), "{script}: {errors:?}");
+        // Accounts are those of the last group.
+        Ok(File::open(&root)?.sync_all()?)
+    };
+    allowed("head -c 2000000 /dev/urandom > large; echo 1 > small")?;
+    for kind in ["userquota", "groupquota"] {
+        site.ok(&format!("zfs set {kind}@{USER}=1M tank/users"))?;
+        refused("/bin/echo more >> small")?;
+        refused("echo new > other")?;
+        fs::write(root.join("of-root"), "somebody else's")?;
+        site.ok(&format!("zfs set {kind}@{USER}=none tank/users"))?;
+        allowed("echo more >> small")?;
+    }
+    for kind in ["userobjquota", "groupobjquota"] {
+        site.ok(&format!("zfs set {kind}@{USER}=2 tank/users"))?;
+        refused("echo third > third")?;
+        allowed("echo still >> small")?;
+        site.ok(&format!("zfs set {kind}@{USER}=none tank/users"))?;
+        allowed("echo third > third; rm third")?;
+    }
+    site.ok(&format!("zfs set userquota@{USER}=1M tank/users"))?;
+    refused("/bin/echo more >> small")?;
+    allowed("truncate -s 1000 large")?;
+    allowed("echo more >> small; rm large small")?;
+    site.finish()
+}
+
 /// A file system that is mounted twice shows the same in both places.
 #[test]
 fn two_mounts_agree() -> Result<()> {
