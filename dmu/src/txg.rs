@@ -62,6 +62,12 @@ impl ThrottleLimits {
         }
     }
 
+    /// So much dirty makes a sync due before its time. On large machines the share alone would
+    /// keep processors and devices idle while the first half gigabyte comes in.
+    fn sync_bytes(&self) -> u64 {
+        share(self.dirty_bytes_max, self.sync_percent).min(SYNC_BYTES_MAX)
+    }
+
     /// The time that lies between two transactions while `dirty` bytes are dirty.
     ///
     /// Nothing up to the share from which transactions are delayed; then
@@ -92,6 +98,9 @@ const DELAY_MAX: Duration = Duration::from_millis(100);
 
 /// Whoever waits looks so often whether settings have changed.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A group of this size is written well with little overhead; more only waits.
+const SYNC_BYTES_MAX: u64 = 128 << 20;
 
 /// Why the syncing thread was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,7 +269,7 @@ impl TxgGate {
     fn delay(&self) {
         let limits = self.limits();
         let dirty = self.dirty_bytes();
-        if dirty >= share(limits.dirty_bytes_max, limits.sync_percent) {
+        if dirty >= limits.sync_bytes() {
             self.work.notify_all();
         }
         let delay = limits.delay(dirty);
@@ -359,7 +368,7 @@ impl TxgGate {
         let mut state = self.lock();
         loop {
             let limits = self.limits();
-            let threshold = share(limits.dirty_bytes_max, limits.sync_percent);
+            let threshold = limits.sync_bytes();
             let left = timeout().saturating_sub(started.elapsed());
             match () {
                 () if state.suspended.is_some() => return SyncReason::Suspended,
@@ -474,5 +483,12 @@ mod tests {
             [100_000; 3],
             "the most"
         );
+    }
+
+    #[test]
+    fn a_sync_is_due_by_share_on_small_machines_and_by_size_on_large_ones() {
+        let due = |memory: u64| ThrottleLimits::of_memory(memory).sync_bytes();
+        assert_eq!(due(1 << 30), share((1 << 30) / 10, 20));
+        assert_eq!(due(64 << 30), SYNC_BYTES_MAX);
     }
 }
