@@ -5,7 +5,7 @@
 //! is made: which error it must give, or what it changes. A [`Session`] draws operations and makes
 //! them on both sides; a difference in any result is a failure at once, and everything is compared
 //! after each remount. [`run`] has several of them work at once, on file systems of their own and
-//! on a common one, while properties change.
+//! on a common one, while properties change and quotas are hit.
 //!
 //! When the daemon is killed in the middle, what was synced before must be there; the model knows
 //! what that is, and takes over whatever else is there.
@@ -14,6 +14,7 @@ mod adopt;
 mod compare;
 mod data;
 mod names;
+mod quota;
 mod run;
 mod session;
 mod tree;

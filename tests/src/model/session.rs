@@ -161,6 +161,10 @@ impl Session {
         Ok([self, other])
     }
 
+    pub(super) fn dataset(&self) -> &str {
+        &self.dataset
+    }
+
     pub(super) fn is_first(&self) -> bool {
         self.is_first
     }
