@@ -34,13 +34,7 @@ impl Engine {
         command: &str,
         peer: Peer,
     ) -> Result<Response, ControlError> {
-        let by = By {
-            actor: Actor {
-                user: u64::from(peer.uid),
-                host: super::candidates::hostname(),
-            },
-            command,
-        };
+        let by = By::new(peer, command);
         match change {
             Change::CreatePool(new) => self.create_pool(&new, &by),
             Change::DestroyPool { pool, force } => self.destroy_pool(&pool, force),
@@ -105,6 +99,16 @@ impl Engine {
 struct By<'a> {
     actor: Actor,
     command: &'a str,
+}
+
+impl<'a> By<'a> {
+    fn new(peer: Peer, command: &'a str) -> Self {
+        let actor = Actor {
+            user: u64::from(peer.uid),
+            host: super::candidates::hostname(),
+        };
+        Self { actor, command }
+    }
 }
 
 /// Runs a task in a pool that can be written to, and notes the command.

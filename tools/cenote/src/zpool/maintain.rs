@@ -227,7 +227,8 @@ flags.\n\n\
 Note that setting a pool's 'compatibility' feature to 'legacy' will\n\
 inhibit upgrades.\n";
 
-const MISSING_LEAD: &str = "\nSome supported features are not enabled on the following pools. Once a\n\
+const MISSING_LEAD: &str = "\n\
+Some supported features are not enabled on the following pools. Once a\n\
 feature is enabled the pool may become incompatible with software\n\
 that does not support the feature. See zpool-features(7) for details.\n\n\
 Note that the pool 'compatibility' feature can be used to inhibit\n\
