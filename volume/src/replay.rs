@@ -123,7 +123,9 @@ impl LogReplay<'_> {
                 block_size,
                 pointers,
                 ..
-            } => self.put_clones((offset, length), *block_size, pointers)?.ok_or_else(bad)?,
+            } => self
+                .put_clones((offset, length), *block_size, pointers)?
+                .ok_or_else(bad)?,
             _ => {
                 let tx = self.begin(2 * self.volume.block_size())?;
                 self.data.free_range(&tx, offset, length)?;
@@ -135,7 +137,10 @@ impl LogReplay<'_> {
         };
         // Contents may be put there again without harm, should this come too late.
         let tx = self.begin(0)?;
-        Ok(self.volume.set().set_intent_log_header(&tx, header.encode())?)
+        Ok(self
+            .volume
+            .set()
+            .set_intent_log_header(&tx, header.encode())?)
     }
 
     fn begin(&self, dirty_bytes: u64) -> Result<Transaction, VolumeError> {
