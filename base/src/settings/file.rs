@@ -9,6 +9,9 @@ use super::{Assignment, SettingError};
 /// The longest file that is read, in bytes.
 const FILE_LENGTH_MAX: usize = 1 << 20;
 
+/// After so many faults the rest is not looked at: near names are dear to find.
+const FAULTS_MAX: usize = 100;
+
 /// A line of a settings file that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
@@ -28,6 +31,9 @@ pub enum FileError {
         /// The word.
         word: String,
     },
+    /// A file that is about something else.
+    #[error("{FAULTS_MAX} faults are enough: the rest was not read")]
+    TooMany,
     /// Nobody writes so much by hand.
     #[error("the file has more than {FILE_LENGTH_MAX} bytes")]
     TooLong,
@@ -42,6 +48,10 @@ pub fn parse_file(text: &str) -> Vec<Result<Assignment, FileError>> {
     let mut joined = String::new();
     let mut first = 1;
     for (index, line) in text.lines().enumerate() {
+        if too_many(&found) {
+            found.push(Err(FileError::TooMany));
+            return found;
+        }
         if joined.is_empty() {
             first = index + 1;
         }
@@ -58,7 +68,14 @@ pub fn parse_file(text: &str) -> Vec<Result<Assignment, FileError>> {
         }
     }
     parse_line(&joined, first, &mut found);
+    if too_many(&found) {
+        found.push(Err(FileError::TooMany));
+    }
     found
+}
+
+fn too_many(found: &[Result<Assignment, FileError>]) -> bool {
+    found.len() >= FAULTS_MAX && found.iter().filter(|parsed| parsed.is_err()).count() >= FAULTS_MAX
 }
 
 fn parse_line(text: &str, line: usize, found: &mut Vec<Result<Assignment, FileError>>) {
@@ -67,7 +84,7 @@ fn parse_line(text: &str, line: usize, found: &mut Vec<Result<Assignment, FileEr
         return;
     }
     for word in words {
-        if word.starts_with('#') {
+        if word.starts_with('#') || too_many(found) {
             return;
         }
         let parsed = match word.split_once('=') {
@@ -117,5 +134,7 @@ mod tests {
             ]
         );
         assert_eq!(parse_file(&"x".repeat(2 << 20)).len(), 1);
+        let many = parse_file(&"options zfs x=1\n".repeat(5000));
+        assert_eq!(many.len(), FAULTS_MAX + 1, "and a word about the rest");
     }
 }

@@ -54,4 +54,16 @@ mod tests {
         lookup[..4].copy_from_slice(&41_u32.to_le_bytes());
         assert!(!check_request(&lookup), "a name without its end");
     }
+
+    /// This used to panic: what was missing was computed when nothing was.
+    #[test]
+    fn a_value_with_bytes_behind_it_is_read() {
+        let mut request = vec![0; 40];
+        request[..4].copy_from_slice(&60_u32.to_le_bytes());
+        request[4..8].copy_from_slice(&opcode::SETXATTR.to_le_bytes());
+        request.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+        request.extend(b"user.a\0v and");
+        assert_eq!(request.len(), 60);
+        assert!(check_request(&request));
+    }
 }

@@ -258,7 +258,8 @@ fn piece(arguments: &[u8], start: usize, size: usize) -> Result<&[u8], Malformed
     let rest = arguments.get(start..).unwrap_or_default();
     rest.get(..size).ok_or(Malformed::Truncated {
         offset: start,
-        missing: size - rest.len(),
+        // Evaluated for what is long enough, too.
+        missing: size.saturating_sub(rest.len()),
     })
 }
 
