@@ -68,7 +68,7 @@ fn refuse(kind: &str) -> Result<()> {
 }
 
 test_golden_pools! { refuse =>
-    refused_device_removal "device-removal", refused_version28 "version28",
+    refused_raidz_expanding "raidz-expanding",
 }
 
 /// File systems without keys, the first few of the manifest.
@@ -114,4 +114,6 @@ test_golden_pools! { change =>
     raidz_expanded "raidz-expanded", ashift13 "ashift13",
     large_dnodes "large-dnodes", legacy_features_off "legacy-features-off", dedup "dedup",
     recordsizes "recordsizes", zvol "zvol", compression "compression",
+    device_removal "device-removal", version28 "version28",
+    dirty_zil "dirty-zil", dirty_zil_slog "dirty-zil-slog",
 }
