@@ -145,6 +145,9 @@ settings! {
     CLONE_WAIT_DIRTY = "zfs_bclone_wait_dirty", Switch, [1, 0, 1],
         "1: a copy of blocks that are not on disk yet waits until they are, to share them; 0: it \
          copies them.";
+    NOP_WRITE_ENABLED = "zfs_nopwrite_enabled", Switch, [1, 0, 1],
+        "1: a block that is overwritten with what it holds stays where it is, if it is compressed \
+         and its checksum is a cryptographic one.";
     SLOW_IO_MS = "zio_slow_io_ms", Milliseconds, [30_000, 0, WORD],
         "A request to a device that takes longer counts as slow (zpool status -s); 0 counts none.";
     SALT_USES_MAX = "zfs_key_max_salt_uses", Count, [400_000_000, 1, 400_000_000],

@@ -8,7 +8,7 @@ use super::{WriteRequest, WriteState};
 use crate::checksum;
 use crate::crypt::{self, SealError};
 use crate::error::IoError;
-use cenote_base::{BLOCK_SIZE_MAX, SECTOR_SIZE, Txg, VdevId};
+use cenote_base::{BLOCK_SIZE_MAX, SECTOR_SIZE, Txg, VdevId, settings};
 use cenote_codec::Endian;
 use cenote_codec::checksum::Salt;
 use cenote_codec::compress::Compression;
@@ -243,7 +243,8 @@ impl Encoder {
     fn same_block(&self, request: &WriteRequest, pointer: &BlockPointer) -> Option<BlockPointer> {
         let previous = request.previous?;
         let is_here = |dva: Dva| self.concrete.contains(&dva.vdev());
-        let is_comparable = request.level.0 == 0
+        let is_comparable = settings::NOP_WRITE_ENABLED.is_on()
+            && request.level.0 == 0
             && pointer.protection() == Protection::None
             && !previous.is_hole()
             && !previous.is_embedded()
