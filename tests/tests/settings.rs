@@ -60,6 +60,37 @@ fn copies_share_blocks_unless_told_otherwise() -> Result<()> {
     site.finish()
 }
 
+/// What is overwritten with itself is not written, when its checksum proves that it is the same.
+#[test]
+fn what_changes_nothing_stays_where_it_is_unless_told_otherwise() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 256, "-O compression=lz4 -O checksum=sha256")?;
+    let file = site.path("tank").join("file");
+    let contents: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(&file, &contents)?;
+    let number = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&file)?);
+    let first_block = || -> Result<String> {
+        site.ok("zpool sync tank")?;
+        let listed = site.ok(&format!("cenote inspect blocks tank {number}"))?;
+        let line = listed.lines().find(|line| line.starts_with("L0"));
+        Ok(line.context("a block of data")?.to_owned())
+    };
+    let again = || -> Result<()> {
+        let opened = fs::OpenOptions::new().write(true).open(&file)?;
+        std::os::unix::fs::FileExt::write_all_at(&opened, &contents, 0)?;
+        Ok(())
+    };
+    let before = first_block()?;
+    again()?;
+    ensure!(first_block()? == before, "the block was written again");
+    site.ok("cenote settings set zfs_nopwrite_enabled=0")?;
+    again()?;
+    ensure!(first_block()? != before, "the block was not written");
+    site.finish()
+}
+
 #[test]
 fn values_are_shown_and_set_and_faults_are_named() -> Result<()> {
     let site = Site::new("none")?;
