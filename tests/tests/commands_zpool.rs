@@ -92,7 +92,7 @@ fn vdevs_that_need_features_are_refused_without() -> Result<()> {
 /// Mebibytes that a device's file takes.
 fn stored(site: &Site, name: &str) -> Result<u64> {
     let blocks = fs::metadata(site.devices().join(name))?.blocks();
-    Ok(blocks * 512 >> 20)
+    Ok((blocks * 512) >> 20)
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {

@@ -369,7 +369,10 @@ fn a_killed_server_leaves_nothing_that_stays() {
 /// A copy of the server that nobody can run, and a directory that is nobody's.
 fn for_nobody(parent: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
     let (program, place) = (parent.join("server"), parent.join("place"));
-    fs::copy(SERVER, &program).unwrap();
+    // By another process: a test that forks at this moment would keep our copy open for writing,
+    // and what is open for writing cannot be run.
+    let copied = Command::new("cp").arg(SERVER).arg(&program).status();
+    assert!(copied.unwrap().success());
     fs::create_dir(&place).unwrap();
     std::os::unix::fs::chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
     (program, place)

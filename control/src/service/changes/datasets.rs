@@ -278,6 +278,9 @@ pub(super) fn file_system_format(
             seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: now.subsec_nanos(),
         },
+        // Whoever the daemon runs as: root's for root, and others can use what they made.
+        uid: rustix::process::geteuid().as_raw().into(),
+        gid: rustix::process::getegid().as_raw().into(),
         ..FormatParams::default()
     };
     Ok(Box::new(move |set, tx| {
