@@ -435,7 +435,9 @@ impl Device for FileDevice {
             return true;
         }
         let number = self.file.metadata().map(|metadata| metadata.rdev());
-        let limit = number.ok().and_then(|number| queue_attribute(number, "discard_max_bytes"));
+        let limit = number
+            .ok()
+            .and_then(|number| queue_attribute(number, "discard_max_bytes"));
         limit.is_some_and(|limit| limit != "0")
     }
 

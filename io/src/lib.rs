@@ -14,10 +14,10 @@ mod pipeline;
 mod workers;
 pub mod write;
 
+pub use cenote_vdev::{IoClass, with_read_class};
 pub use crypt::ObjsetKeys;
 pub use error::IoError;
 pub use pipeline::{Pipeline, PipelineCounters, ReadContext};
-pub use cenote_vdev::{IoClass, with_read_class};
 pub use workers::Workers;
 pub use write::{
     Allocation, AllocationRequest, Allocator, BlockSink, DedupError, DedupPolicy, DedupTable,
