@@ -101,13 +101,19 @@ fn judge(output: &Output) -> Result<(), MountError> {
 
 /// Adds what to do when the mount point lies in another mount of the same user.
 fn with_advice(message: String) -> String {
-    if !message.contains("failed to access mountpoint") || lets_others_in() {
+    let keeps_out = message.contains("failed to access mountpoint");
+    if !keeps_out && !message.contains("no write access to mountpoint") {
         return message;
     }
+    let setting = match keeps_out && !lets_others_in() {
+        true => {
+            format!("a line '{OTHERS_SETTING}' in {SETTINGS} lets the helper into your mounts; ")
+        }
+        false => String::new(),
+    };
     format!(
-        "{message}; if it lies in another FUSE mount, a line '{OTHERS_SETTING}' in {SETTINGS} lets \
-         the helper in there, and 'unshare --user --map-root-user --mount' makes a shell that \
-         needs no helper"
+        "{message}; {setting}a shell made by 'unshare --user --map-root-user --mount' needs no \
+         helper"
     )
 }
 
