@@ -3,12 +3,15 @@
 
 mod common;
 
-use cenote_base::RealEnv;
+use cenote_base::{ObjectId, RealEnv};
 use cenote_device::BlockBuffer;
-use cenote_dmu::{NewObject, Owner, OwnerHook, TxCost};
-use cenote_dsl::write::{DestroyDataset, Head, SetProperties, Setting};
-use cenote_dsl::{Stored, dedup_totals};
+use cenote_dmu::zap::{NewZap, ZapValue};
+use cenote_dmu::{NewObject, Owner, OwnerHook, TxCost, Zap};
+use cenote_dsl::write::{DestroyDataset, Head, SetProperties, Setting, SyncContext, SyncTask};
+use cenote_dsl::{DslError, Stored, dedup_totals};
 use cenote_ondisk::ObjectType;
+use cenote_ondisk::ddt::{DdtStatistics, HISTOGRAM_BUCKETS, histogram_to_words};
+use cenote_ondisk::zap::fat_header::{FLAG_HASH64, FLAG_PRE_HASHED_KEY, FLAG_UINT64_KEY};
 use cenote_pool::{Pool, VdevShape};
 use cenote_vdev::AllocationClass::Normal;
 use common::Bench;
@@ -71,7 +74,7 @@ fn record(seed: u64) -> BlockBuffer {
 }
 
 /// Makes an object with these contents.
-fn write(pool: &Pool, seeds: &[u64]) -> cenote_base::ObjectId {
+fn write(pool: &Pool, seeds: &[u64]) -> ObjectId {
     let head = head(pool);
     let tx = pool.gate().expect("writable").begin(TxCost::default());
     let tx = tx.expect("not suspended");
@@ -91,7 +94,7 @@ fn sync(pool: &Pool) {
     gate.wait_synced(gate.request_sync()).expect("on disk");
 }
 
-fn free(pool: &Pool, id: cenote_base::ObjectId) {
+fn free(pool: &Pool, id: ObjectId) {
     let head = head(pool);
     let tx = pool.gate().expect("writable").begin(TxCost::default());
     head.set()
@@ -154,6 +157,81 @@ fn equal_blocks_are_stored_once() {
         drop(pool);
         bench.check();
     }
+}
+
+const EMPTY: &str = "DDT-sha256-zap-duplicate";
+
+fn named(context: &SyncContext<'_>, name: &str) -> Result<Zap, DslError> {
+    let directory = context.mos().zap(ObjectId(1))?;
+    let id = directory.lookup_u64(name)?.expect("in the directory");
+    Ok(context.mos().zap(ObjectId(id))?)
+}
+
+/// Makes an empty table that has figures.
+struct MakeEmpty;
+
+impl SyncTask for MakeEmpty {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let mut new = NewObject::new(ObjectType(42), 1 << 15);
+        new.indirect_shift = 15;
+        let object = context.mos().allocate(context.tx, new)?;
+        let shape = NewZap {
+            normflags: 0,
+            flags: FLAG_HASH64 | FLAG_UINT64_KEY | FLAG_PRE_HASHED_KEY,
+            block_shift: 15,
+        };
+        Zap::initialize(&object, context.tx, shape)?;
+        let home = named(context, "DDT-sha256")?;
+        home.insert_u64(context.tx, EMPTY.as_bytes(), object.id().0)?;
+        let figures = histogram_to_words(&vec![DdtStatistics::default(); HISTOGRAM_BUCKETS]);
+        let figures = ZapValue::from_u64s(&figures);
+        named(context, "DDT-statistics")?.update(context.tx, EMPTY.as_bytes(), &figures)?;
+        Ok(())
+    }
+}
+
+/// A table that is not there has no figures.
+struct IsGone;
+
+impl SyncTask for IsGone {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        for place in ["DDT-sha256", "DDT-statistics"] {
+            let found = named(context, place)?.lookup(EMPTY.as_bytes())?;
+            assert!(found.is_none(), "still in {place}");
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+}
+
+/// OpenZFS leaves a table empty while another one of the same function has entries. Once its
+/// figures stayed when it was taken away, and OpenZFS aborted as it made the table anew.
+#[test]
+fn an_empty_table_goes_with_its_figures() {
+    let mut bench = Bench::new("emptytable");
+    let vdev = bench.vdev(VdevShape::Single, Normal, 1);
+    let pool = bench.create(vec![vdev]);
+    set(&pool, "dedup", ON);
+    write(&pool, &[1, 2]);
+    sync(&pool);
+    pool.run_task(MakeEmpty).expect("made");
+    pool.close().expect("written");
+    drop(pool);
+    let pool = import(bench.dir.path());
+    write(&pool, &[3]);
+    sync(&pool);
+    pool.run_task(IsGone).expect("gone");
+    assert_eq!(blocks(&pool), (3, 3));
+    pool.close().expect("written");
+    drop(pool);
+    bench.check();
 }
 
 /// Destroys datasets of pools that OpenZFS made, with tables of both forms.

@@ -251,7 +251,7 @@ impl DedupTables {
         histograms: Histograms,
         gone: &[String],
     ) -> Result<(), SyncError> {
-        if histograms.is_empty() {
+        if histograms.is_empty() && gone.is_empty() {
             return Ok(());
         }
         context.dsl.forget_saved_space();
@@ -268,9 +268,15 @@ impl DedupTables {
             }
         };
         let zap = self.mos().zap(id)?;
+        // Also of a table that was empty before, whose figures did not change now: OpenZFS makes
+        // the table anew later, and fails if its figures are there already.
+        for name in gone {
+            if zap.lookup(name.as_bytes())?.is_some() {
+                zap.remove(context.tx, name.as_bytes())?;
+            }
+        }
         for (name, buckets) in histograms {
             if gone.contains(&name) {
-                zap.remove(context.tx, name.as_bytes())?;
                 continue;
             }
             let value = ZapValue::from_u64s(&histogram_to_words(&buckets));
