@@ -1,6 +1,6 @@
 //! Reading the pool's own objects: the directory, packed lists, and tables of integers.
 
-use cenote_base::ObjectId;
+use cenote_base::{BlockId, ObjectId};
 use cenote_dmu::{DmuError, Object, ObjectSet};
 use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingEntry, MappingHeader};
 use cenote_ondisk::nvlist::NvList;
@@ -85,8 +85,8 @@ pub(crate) fn indirect_mapping(
 
 /// Calls `each` with records of `record` bytes from the first `length` bytes of an object.
 ///
-/// The object is read a mebibyte at a time, so that a length that the object does not have
-/// costs time in proportion to its holes only up to `length`, which the caller has bounded.
+/// The object is read a mebibyte at a time. Holes are passed over, records in them too, so that a
+/// length that the object does not have costs nothing.
 pub(crate) fn for_each_record<E: From<DmuError>>(
     object: &Object,
     length: u64,
@@ -97,7 +97,13 @@ pub(crate) fn for_each_record<E: From<DmuError>>(
     let chunk = (1 << 20) / record * record;
     let mut buffer = vec![0; chunk];
     let mut at = 0;
-    while at < length {
+    let block_size = object.dnode().data_block_size.max(1);
+    while let Some(data) = object.next_data_block(BlockId(at / block_size))? {
+        let start = data.0.saturating_mul(block_size);
+        at = at.max(start / record as u64 * record as u64);
+        if at >= length {
+            break;
+        }
         let wanted = usize::try_from(length - at).unwrap_or(chunk).min(chunk);
         let whole = wanted / record * record;
         if whole == 0 {
