@@ -279,7 +279,7 @@ fn attributes(root: &Path) -> Result<()> {
 /// Files without a name.
 fn unnamed(_: &Site, root: &Path) -> Result<()> {
     let make = |flags: OFlags| -> Result<File, Errno> {
-        let flags = flags | OFlags::TMPFILE | OFlags::RDWR;
+        let flags = flags | OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         Ok(rustix::fs::open(root, flags, Mode::from_raw_mode(0o640))?.into())
     };
     let file = make(OFlags::empty())?;

@@ -126,7 +126,7 @@ fn change_names(root: &Path) -> Result<()> {
     held.read_to_end(&mut bytes)?;
     ensure!(bytes == noise(2, 300_000), "a file that is open stays");
     drop(held);
-    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let unnamed: File = rustix::fs::open(root, flags, Mode::from_raw_mode(0o640))?.into();
     unnamed.write_all_at(b"named later", 0)?;
     let descriptor = format!("/proc/self/fd/{}", unnamed.as_raw_fd());

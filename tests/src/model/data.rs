@@ -269,7 +269,7 @@ impl Session {
         if self.random.below(3) == 0 {
             let directory = self.any_directory();
             let path = self.root.join(self.model.path(directory));
-            let flags = OFlags::RDWR | OFlags::TMPFILE;
+            let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
             let mode = Mode::RUSR | Mode::WUSR;
             let file = rustix::fs::open(&path, flags, mode).context("O_TMPFILE")?;
             let id = self.model.create_unnamed(0o600);
