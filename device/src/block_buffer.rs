@@ -32,6 +32,16 @@ impl BlockBuffer {
         Self { memory, length }
     }
 
+    /// A buffer of `length` zeros.
+    pub fn zeroed(length: usize) -> Self {
+        if length < PAGES_FROM {
+            return vec![0; length].into();
+        }
+        let mut buffer = Self::take(length);
+        buffer.fill(0);
+        buffer
+    }
+
     /// A buffer with these contents.
     pub fn copy_of(bytes: &[u8]) -> Self {
         if bytes.len() < PAGES_FROM {
@@ -48,6 +58,13 @@ impl BlockBuffer {
             Memory::Vector(vector) => vector.capacity(),
             Memory::Pages(pages) => pages.len(),
         }
+    }
+}
+
+impl Default for BlockBuffer {
+    /// No bytes, which take no memory.
+    fn default() -> Self {
+        Vec::new().into()
     }
 }
 
@@ -155,6 +172,9 @@ mod tests {
             let mut filled = BlockBuffer::take(length);
             filled.fill(3);
             assert!(filled.iter().all(|byte| *byte == 3));
+            drop(filled);
+            let zeroed = BlockBuffer::zeroed(length);
+            assert!(zeroed.len() == length && zeroed.iter().all(|byte| *byte == 0));
         }
     }
 }

@@ -27,6 +27,8 @@ const FREE_BLOCKS_MAX: u64 = 64 << 10;
 /// What a cloned block counts for in the throttle: its pointer, and what counting it takes.
 const CLONED_BLOCK_BYTES: u64 = 512;
 
+const TOO_FAR: &str = "a write would reach beyond the largest offset";
+
 /// What the freeing of a block counts for in the throttle.
 const FREED_BLOCK_BYTES: u64 = 256;
 
@@ -98,10 +100,64 @@ impl Object {
             }
             at = at
                 .checked_add(piece.len() as u64)
-                .ok_or_else(|| self.bad_change("a write would reach beyond the largest offset"))?;
+                .ok_or_else(|| self.bad_change(TOO_FAR))?;
             data = rest;
         }
         Ok(())
+    }
+
+    /// The size of the object's blocks now, in bytes.
+    pub fn block_size(&self) -> u64 {
+        self.newest_dnode().data_block_size
+    }
+
+    /// Writes the first `length` bytes of `buffers`, taken one after the other, at `offset`.
+    ///
+    /// A buffer that is a whole block of the object, or the first bytes of one that is a hole,
+    /// becomes that block: it is taken, and an empty one is left in its place. All others are
+    /// copied.
+    pub fn write_buffers(
+        &self,
+        tx: &Transaction,
+        offset: u64,
+        buffers: &mut [BlockBuffer],
+        length: usize,
+    ) -> Result<(), DmuError> {
+        let size = self.newest_dnode().data_block_size;
+        let (mut at, mut left) = (offset, length);
+        for buffer in buffers {
+            let piece = left.min(buffer.len());
+            if piece == 0 {
+                continue;
+            }
+            let is_block = at.is_multiple_of(size) && buffer.len() as u64 == size;
+            let block = BlockId(at / size);
+            if is_block && (piece == buffer.len() || self.is_plain_hole(block)?) {
+                let mut contents = std::mem::take(buffer);
+                contents[piece..].fill(0);
+                self.write_block(tx, block, Arc::new(contents))?;
+            } else {
+                self.write(tx, at, &buffer[..piece])?;
+            }
+            at = at
+                .checked_add(piece as u64)
+                .ok_or_else(|| self.bad_change(TOO_FAR))?;
+            left -= piece;
+        }
+        assert_eq!(left, 0, "the buffers hold as many bytes as are written");
+        Ok(())
+    }
+
+    /// Whether `block` is known to be a hole, without reading. That nobody else writes there is
+    /// the caller's matter.
+    fn is_plain_hole(&self, block: BlockId) -> Result<bool, DmuError> {
+        let (_, live) = self.writable()?;
+        let state = live.read();
+        Ok(match state.find(block.0) {
+            Place::Hole => true,
+            Place::Committed(dnode) => dnode.block_id_max < block,
+            Place::Contents(_) | Place::Pointer(_) => false,
+        })
     }
 
     /// Writes a whole block without copying it.
@@ -146,7 +202,7 @@ impl Object {
         let (set, _) = self.writable()?;
         let size = state.dnode().map_or(0, |dnode| dnode.data_block_size);
         if block.0.checked_mul(size).is_none() {
-            return Err(self.bad_change("a write would reach beyond the largest offset"));
+            return Err(self.bad_change(TOO_FAR));
         }
         let bytes = bytes_of(&dirty);
         let replaced = self.change(tx, state, |generation| {
@@ -189,14 +245,14 @@ impl Object {
             let size = usize::try_from(size).expect("at most 16 MiB");
             let mut contents = match (&place, read.take()) {
                 (Place::Contents(contents), _) => BlockBuffer::clone(contents),
-                (Place::Hole, _) => vec![0; size].into(),
+                (Place::Hole, _) => BlockBuffer::zeroed(size),
                 (_, Some((read_at, contents))) if place.is_same(&read_at) => contents,
                 _ => {
                     drop(state);
                     let contents = self.block(block)?;
                     let contents = match contents {
                         Some(contents) => BlockBuffer::clone(&contents),
-                        None => vec![0; size].into(),
+                        None => BlockBuffer::zeroed(size),
                     };
                     read = Some((place, contents));
                     continue;

@@ -13,7 +13,7 @@
 //! A frame is decoded in one call straight into the block, which needs no window of its own, so
 //! nothing that a frame claims makes the decoder allocate.
 
-use super::{Compression, DecompressError, lz4};
+use super::{Compression, DecompressError};
 use std::cell::RefCell;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 
@@ -22,10 +22,6 @@ const HEADER: usize = 8;
 const WINDOW_LOG_MAX: u32 = 24;
 /// An encoder that has grown beyond this, at a high level on a large block, is not kept.
 const ENCODER_KEPT: usize = 16 << 20;
-/// Levels from here on are worth a cheap trial first ([`compress`]).
-const TRIAL_LEVEL_MIN: i32 = 3;
-/// Blocks from this size on are worth a cheap trial first.
-const TRIAL_BYTES_MIN: usize = 128 << 10;
 
 /// The zstd level that a stored level byte means, if it is one of the format's.
 pub fn level_from_stored(byte: u8) -> Option<i32> {
@@ -103,17 +99,8 @@ fn encoder() -> Option<CCtx<'static>> {
     Some(context)
 }
 
-/// Encodes at `level`, after a cheap trial where the level is slow and the block large: if neither
-/// lz4 nor zstd-1 get it below the capacity, the data is taken for incompressible. That is the
-/// same early abort that OpenZFS does, so the same blocks end up uncompressed.
+/// Encodes at `level`. Whether that is worth its time is the caller's matter.
 pub(super) fn compress(level: i32, data: &[u8], out: &mut [u8]) -> Option<usize> {
-    if level >= TRIAL_LEVEL_MIN && data.len() >= TRIAL_BYTES_MIN {
-        lz4::compress(data, out).or_else(|| compress_frame(1, data, out))?;
-    }
-    compress_frame(level, data, out)
-}
-
-fn compress_frame(level: i32, data: &[u8], out: &mut [u8]) -> Option<usize> {
     thread_local! {
         static ENCODER: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
     }

@@ -40,7 +40,7 @@ impl Writer<'_> {
             }
             let mut contents = match old {
                 Some(contents) => BlockBuffer::clone(&contents),
-                None => vec![0; usize::try_from(size).expect("at most 16 MiB")].into(),
+                None => BlockBuffer::zeroed(usize::try_from(size).expect("at most 16 MiB")),
             };
             patch(&mut contents, group, block * per_block);
             let fill = dnodes_in(&contents);

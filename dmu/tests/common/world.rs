@@ -1,7 +1,7 @@
 //! Random changes to an object set and the model that they are compared with.
 
 use cenote_base::{BlockId, ObjectId};
-use cenote_dmu::{NewObject, Object, ObjectSet, Transaction};
+use cenote_dmu::{BlockBuffer, NewObject, Object, ObjectSet, Transaction};
 use cenote_ondisk::ObjectType;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,9 +156,32 @@ impl World {
             (offset, length) = (offset / block_size * block_size, block_size);
         }
         let data = self.bytes(length as usize);
-        object.write(tx, offset, &data).expect("it is written");
+        match self.random.below(2) {
+            0 => object.write(tx, offset, &data).expect("it is written"),
+            _ => self.write_buffers(object, tx, offset, &data),
+        }
         let model = self.model.get_mut(&object.id()).expect("in the model");
         model.write(offset, &data);
+    }
+
+    /// In pieces, which are blocks' size more often than not, with bytes behind the end.
+    fn write_buffers(&mut self, object: &Object, tx: &Transaction, offset: u64, data: &[u8]) {
+        let block_size = self.model[&object.id()].block_size;
+        let size = match self.random.below(4) {
+            0 => 1 + self.random.below(2 * block_size),
+            _ => block_size,
+        };
+        let mut padded = data.to_vec();
+        padded.resize(data.len().next_multiple_of(size as usize), 0xdd);
+        let pieces = padded.chunks(size as usize);
+        let mut buffers: Vec<_> = pieces.map(BlockBuffer::copy_of).collect();
+        let written = object.write_buffers(tx, offset, &mut buffers, data.len());
+        written.expect("it is written");
+        let is_block = size == block_size && offset.is_multiple_of(block_size);
+        let whole = data.len() / size as usize;
+        if is_block {
+            assert!(buffers[..whole].iter().all(|buffer| buffer.is_empty()));
+        }
     }
 
     fn free(&mut self, object: &Object, tx: &Transaction) {

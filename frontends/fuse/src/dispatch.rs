@@ -12,11 +12,13 @@ mod modify;
 use crate::filesystem::{
     Context, DataCache, Errno, FileSystem, Handle, Lookup, NodeId, Opened, SeekTarget,
 };
+use crate::follow::UnderWay;
 use crate::payload::{DirectoryReply, Payload};
 use crate::protocol::init::capability;
 use crate::protocol::open_flag;
 use crate::protocol::reply::{self, Body};
 use crate::protocol::request::{Operation, RequestHeader};
+use crate::receive::Request;
 use crate::session::{Interrupt, Session};
 use crate::transport::Device;
 use std::io::IoSlice;
@@ -73,35 +75,60 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Serves one request to its end.
-    pub fn serve(&mut self, request: &[u8]) {
+    /// Serves one request to its end. Returns the size of the file's blocks, if it is a write and
+    /// that is known.
+    pub fn serve(
+        &mut self,
+        request: Request<'_>,
+        under_way: Option<UnderWay<'_>>,
+    ) -> Option<usize> {
         let session = self.session;
-        let Ok((header, arguments)) = RequestHeader::decode(request) else {
+        let decoded = RequestHeader::decode_front(request.front(), request.length());
+        let Ok((header, arguments)) = decoded else {
             // Without a number nothing can be answered.
             session.metrics.malformed.add(1);
-            return;
+            return None;
         };
         session.metrics.count(header.opcode);
         let operation = match Operation::decode(header.opcode, arguments) {
             Ok(operation) => operation,
             Err(_) => {
                 session.metrics.malformed.add(1);
-                return self.answer(header.unique, Err(Errno::IO));
+                self.answer(header.unique, Err(Errno::IO));
+                return None;
             }
         };
+        let mut block_size = None;
         let outcome = {
             let _working = Session::working_on(self.slot, header.unique);
-            catch_unwind(AssertUnwindSafe(|| {
-                self.dispatch(&header, operation, arguments)
+            catch_unwind(AssertUnwindSafe(|| match request {
+                Request::Whole(_) => self.dispatch(&header, operation, arguments),
+                Request::Write { blocks, length, .. } => {
+                    let (answer, size) = self.write_blocks(&header, arguments, blocks, length)?;
+                    block_size = size;
+                    Ok(answer)
+                }
             }))
         };
         let outcome = outcome.unwrap_or_else(|_| {
             session.metrics.panics.add(1);
             Err(Errno::IO)
         });
+        // With the answer the caller may come with its next request before this one returns.
+        drop(under_way);
         self.answer(header.unique, outcome);
         // Blocks lent to the answer go back to their cache now, not at the next request.
         self.payload.reset(0);
+        block_size
+    }
+
+    fn context(&self, header: &RequestHeader) -> Context<'a> {
+        Context {
+            uid: header.uid,
+            gid: header.gid,
+            pid: header.pid,
+            interrupt: self.slot,
+        }
     }
 
     fn dispatch(
@@ -112,12 +139,7 @@ impl<'a> Worker<'a> {
     ) -> Outcome {
         let file_system: &dyn FileSystem = &*self.session.file_system;
         let node = NodeId(header.node);
-        let context = Context {
-            uid: header.uid,
-            gid: header.gid,
-            pid: header.pid,
-            interrupt: self.slot,
-        };
+        let context = self.context(header);
         match operation {
             Operation::Lookup { name } => {
                 let lookup: Lookup = file_system.lookup(&context, node, name)?;

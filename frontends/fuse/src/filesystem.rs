@@ -17,6 +17,7 @@
 use crate::notify::Notifier;
 use crate::payload::{DirectoryReply, Payload};
 use crate::session::Interrupt;
+use cenote_posix::BlockBuffer;
 pub use rustix::io::Errno;
 use std::time::Duration;
 
@@ -575,6 +576,30 @@ pub trait FileSystem: Send + Sync {
     ) -> Result<(), Errno> {
         let _ = (context, place, data, kill_suid_gid);
         Err(Errno::ROFS)
+    }
+
+    /// As [`Self::write`] of the first so many bytes of some buffers, taken one after the other.
+    /// A file system that keeps a buffer for its own leaves an empty one in its place. Returns the
+    /// size of the file's blocks, if it has such: the next write comes in buffers of that size.
+    fn write_blocks(
+        &self,
+        context: &Context<'_>,
+        place: FilePlace,
+        (blocks, length): (&mut [BlockBuffer], usize),
+        kill_suid_gid: bool,
+    ) -> Result<Option<usize>, Errno> {
+        let mut done = 0;
+        for block in blocks {
+            let piece = &block[..block.len().min(length - done)];
+            if piece.is_empty() {
+                continue;
+            }
+            let offset = place.offset.saturating_add(done as u64);
+            let at = FilePlace { offset, ..place };
+            self.write(context, at, piece, kill_suid_gid)?;
+            done += piece.len();
+        }
+        Ok(None)
     }
 
     /// Allocates or punches holes; `mode` is that of `fallocate(2)`.

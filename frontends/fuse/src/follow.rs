@@ -77,9 +77,10 @@ fn answer_size(header: &RequestHeader, arguments: &[u8]) -> usize {
 }
 
 impl Callers {
-    /// Takes note of a request; `None` if nobody waits for it.
-    pub fn enter(&self, request: &[u8]) -> Option<UnderWay<'_>> {
-        let (header, arguments) = RequestHeader::decode(request).ok()?;
+    /// Takes note of a request of `length` bytes, of which this is the front at least; `None` if
+    /// nobody waits for it.
+    pub fn enter(&self, front: &[u8], length: usize) -> Option<UnderWay<'_>> {
+        let (header, arguments) = RequestHeader::decode_front(front, length).ok()?;
         let is_awaited = !matches!(
             header.opcode,
             opcode::RELEASE
@@ -92,7 +93,7 @@ impl Callers {
             return None;
         }
         let others = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let bytes = (request.len() - HEADER_SIZE).max(answer_size(&header, arguments));
+        let bytes = (length - HEADER_SIZE).max(answer_size(&header, arguments));
         if others > 0 || bytes >= LARGE {
             self.streak.store(0, Ordering::Relaxed);
             self.home.store(NOWHERE, Ordering::Relaxed);
@@ -186,14 +187,14 @@ mod tests {
         let lookup = request(opcode::LOOKUP, std::process::id(), b"name\0");
         let home = || callers.home.load(Ordering::Relaxed);
         for _ in 0..STREAK_MIN {
-            drop(callers.enter(&lookup));
+            drop(callers.enter(&lookup, lookup.len()));
         }
         assert_eq!(home(), NOWHERE, "too early");
-        drop(callers.enter(&lookup));
+        drop(callers.enter(&lookup, lookup.len()));
         assert_ne!(home(), NOWHERE);
-        let one = callers.enter(&lookup);
+        let one = callers.enter(&lookup, lookup.len());
         assert_ne!(home(), NOWHERE);
-        let two = callers.enter(&lookup);
+        let two = callers.enter(&lookup, lookup.len());
         assert_eq!(home(), NOWHERE, "two at once");
         drop((one, two));
         assert_eq!(callers.under_way.load(Ordering::Relaxed), 0);
@@ -211,10 +212,10 @@ mod tests {
             request(opcode::WRITE, pid, &vec![0; LARGE]),
         ] {
             for _ in 0..=STREAK_MIN {
-                drop(callers.enter(&lookup));
+                drop(callers.enter(&lookup, lookup.len()));
             }
             assert_ne!(callers.home.load(Ordering::Relaxed), NOWHERE);
-            drop(callers.enter(&large));
+            drop(callers.enter(&large, large.len()));
             assert_eq!(callers.home.load(Ordering::Relaxed), NOWHERE);
         }
     }
@@ -222,9 +223,10 @@ mod tests {
     #[test]
     fn what_nobody_waits_for_does_not_count() {
         let callers = Callers::default();
-        assert!(callers.enter(&request(opcode::RELEASE, 1, &[])).is_none());
-        assert!(callers.enter(&request(opcode::LOOKUP, 0, b"x\0")).is_none());
-        assert!(callers.enter(b"short").is_none());
+        let is_noted = |request: &[u8]| callers.enter(request, request.len()).is_some();
+        assert!(!is_noted(&request(opcode::RELEASE, 1, &[])));
+        assert!(!is_noted(&request(opcode::LOOKUP, 0, b"x\0")));
+        assert!(!is_noted(b"short"));
     }
 
     #[test]

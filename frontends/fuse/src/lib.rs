@@ -26,9 +26,11 @@ mod notify;
 mod null;
 mod payload;
 mod protocol;
+mod receive;
 mod session;
 mod transport;
 
+pub use cenote_posix::BlockBuffer;
 pub use dataset::{ControlDirectory, DatasetFiles, DatasetOptions, ErrorSink};
 pub use filesystem::{
     Attr, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags, FileKind,

@@ -20,6 +20,7 @@ use crate::protocol::init::{self, Negotiated, Offer, Wishes};
 use crate::protocol::request::RequestHeader;
 use crate::protocol::wire::Malformed;
 use crate::protocol::{opcode, reply};
+use crate::receive::{RECEIVE_SIZE_MIN, Receiver};
 use crate::transport::{Device, Received};
 use std::io::IoSlice;
 use std::path::PathBuf;
@@ -29,12 +30,6 @@ use std::time::Duration;
 
 /// After so many requests in a row with waiting workers to spare, one worker leaves.
 const SURPLUS_MAX: usize = 2000;
-
-/// The smallest buffer the kernel accepts for a request (`FUSE_MIN_READ_BUFFER`).
-const RECEIVE_SIZE_MIN: usize = 8192;
-
-/// Room for the fixed part of any request before its data.
-const REQUEST_HEAD_MAX: usize = 4096;
 
 /// Whether the caller of a request was signalled and no longer wants the answer.
 #[derive(Debug, Default)]
@@ -164,12 +159,6 @@ impl Session {
         Ok(())
     }
 
-    /// Bytes of a receive buffer.
-    pub fn receive_size(&self) -> usize {
-        let data = self.config.wishes.write_size_max as usize;
-        (data + REQUEST_HEAD_MAX).max(RECEIVE_SIZE_MIN)
-    }
-
     /// Number of workers now.
     pub fn workers(&self) -> usize {
         *lock(&self.running)
@@ -246,14 +235,14 @@ impl Session {
     }
 
     fn work(self: &Arc<Self>, device: &Device, slot: usize) {
-        let mut buffer = vec![0; self.receive_size()];
+        let mut receiver = Receiver::new(self.config.wishes.write_size_max as usize);
         let mut worker = Worker::new(self, device, &self.slots[slot]);
         self.starting.store(false, Ordering::Release);
         let mut binding = Binding::default();
         loop {
             binding.follow(&self.callers);
             self.waiting.fetch_add(1, Ordering::AcqRel);
-            let received = device.receive(&mut buffer);
+            let received = receiver.receive(device);
             let waiting_before = self.waiting.fetch_sub(1, Ordering::AcqRel);
             let length = match received {
                 Ok(Received::Request(length)) => length,
@@ -263,12 +252,14 @@ impl Session {
                     return;
                 }
             };
-            if waiting_before == 1 && !self.starting.swap(true, Ordering::AcqRel) {
+            let request = receiver.request(length);
+            let is_last = waiting_before == 1 && !is_forget(request.front());
+            if is_last && !self.starting.swap(true, Ordering::AcqRel) {
                 self.add_worker();
             }
-            let under_way = self.callers.enter(&buffer[..length]);
-            worker.serve(&buffer[..length]);
-            drop(under_way);
+            let under_way = self.callers.enter(request.front(), length);
+            let block_size = worker.serve(request, under_way);
+            receiver.served(length, block_size);
             if self.is_surplus() {
                 return;
             }
@@ -324,6 +315,12 @@ impl Drop for Leaving {
             self.session.all_ended.notify_all();
         }
     }
+}
+
+/// Whether it is done with at once: it keeps no worker from the next request.
+fn is_forget(request: &[u8]) -> bool {
+    let code = RequestHeader::opcode_of(request);
+    matches!(code, Some(opcode::FORGET | opcode::BATCH_FORGET))
 }
 
 /// Receives INIT and answers it.

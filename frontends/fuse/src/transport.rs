@@ -1,6 +1,6 @@
 //! The channel to the kernel: `/dev/fuse`.
 //!
-//! One `read` receives one whole request, one `writev` sends one whole answer. A cloned descriptor
+//! One `read` or `readv` receives one whole request, one `writev` sends one whole answer. A cloned descriptor
 //! is a second door to the same connection; each worker has its own, so that answers do not
 //! contend on one descriptor's bookkeeping. A transport over io_uring will stand beside [`Device`].
 
@@ -11,7 +11,7 @@ pub(crate) use calls::unshare_user_and_mounts;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 
 /// What came from the kernel.
@@ -66,8 +66,20 @@ impl Device {
 
     /// Waits for the next request.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
+        self.receive_by(|descriptor| rustix::io::read(descriptor, &mut *buffer))
+    }
+
+    /// Waits for the next request, whose bytes go to `pieces`, one after the other.
+    pub fn receive_pieces(&self, pieces: &mut [IoSliceMut<'_>]) -> Result<Received, Errno> {
+        self.receive_by(|descriptor| rustix::io::readv(descriptor, pieces))
+    }
+
+    fn receive_by(
+        &self,
+        mut read: impl FnMut(&OwnedFd) -> Result<usize, Errno>,
+    ) -> Result<Received, Errno> {
         loop {
-            match rustix::io::read(&self.descriptor, &mut *buffer) {
+            match read(&self.descriptor) {
                 Ok(length) => return Ok(Received::Request(length)),
                 // ENOENT: the request was taken back before it reached us.
                 Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => continue,

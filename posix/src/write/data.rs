@@ -13,7 +13,7 @@ use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::znode::Znode;
 use cenote_base::{BLOCK_SIZE_MAX, ObjectId, SECTOR_SIZE};
-use cenote_dmu::{Object, Transaction};
+use cenote_dmu::{BlockBuffer, DmuError, Object, Transaction};
 use cenote_ondisk::system_attributes::Attribute;
 use std::sync::Arc;
 
@@ -119,6 +119,53 @@ impl FileSystem {
     ) -> Result<u64, PosixError> {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[id]);
+        let start = self.start_of_write(id, offset, data.len(), options)?;
+        let mut at = start;
+        let mut rest = data;
+        while !rest.is_empty() {
+            // Cut at a multiple of all block sizes, so that no block is written twice.
+            let to_boundary = CHUNK - usize::try_from(at % CHUNK as u64).expect("small");
+            let (piece, left) = rest.split_at(rest.len().min(to_boundary));
+            let tx = writer.begin(writer.data_cost(piece.len() as u64))?;
+            let end = at + piece.len() as u64;
+            self.write_piece(&tx, id, end, options, |object| object.write(&tx, at, piece))?;
+            at = end;
+            rest = left;
+        }
+        Ok(start)
+    }
+
+    /// As [`Self::write`] of the first `length` bytes of `buffers`, taken one after the other, in
+    /// one transaction. A buffer that is a whole block of the file is taken and not copied; an
+    /// empty one is left in its place. Returns the size of the file's blocks.
+    pub fn write_buffers(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        buffers: &mut [BlockBuffer],
+        length: usize,
+        options: WriteOptions,
+    ) -> Result<u64, PosixError> {
+        let writer = self.require_writer()?;
+        let _held = writer.lock(&[id]);
+        let start = self.start_of_write(id, offset, length, options)?;
+        let tx = writer.begin(writer.data_cost(length as u64))?;
+        let mut block_size = 0;
+        self.write_piece(&tx, id, start + length as u64, options, |object| {
+            block_size = object.block_size();
+            object.write_buffers(&tx, start, buffers, length)
+        })?;
+        Ok(block_size)
+    }
+
+    /// Where a write begins, if it may be done. The file's lock is held.
+    fn start_of_write(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        length: usize,
+        options: WriteOptions,
+    ) -> Result<u64, PosixError> {
         let file = self.file_to_change(id)?;
         let start = match options.append {
             true => file.attributes().size,
@@ -127,40 +174,29 @@ impl FileSystem {
         if start < file.attributes().size {
             file.require_unlocked(FLAG_APPEND_ONLY)?;
         }
-        let end = start.checked_add(data.len() as u64);
+        let end = start.checked_add(length as u64);
         if end.is_none_or(|end| end > SIZE_MAX) {
             return Err(PosixError::FileTooLarge { object: id });
         }
         self.check_quotas_of(file.attributes())?;
-        let mut at = start;
-        let mut rest = data;
-        while !rest.is_empty() {
-            // Cut at a multiple of all block sizes, so that no block is written twice.
-            let to_boundary = CHUNK - usize::try_from(at % CHUNK as u64).expect("small");
-            let (piece, left) = rest.split_at(rest.len().min(to_boundary));
-            let tx = writer.begin(writer.data_cost(piece.len() as u64))?;
-            self.write_piece(&tx, id, at, piece, options)?;
-            at += piece.len() as u64;
-            rest = left;
-        }
         Ok(start)
     }
 
+    /// Writes contents up to `end` by `store`, once the first block is as large as that takes.
     fn write_piece(
         &self,
         tx: &Transaction,
         id: ObjectId,
-        offset: u64,
-        data: &[u8],
+        end: u64,
         options: WriteOptions,
+        store: impl FnOnce(&Object) -> Result<(), DmuError>,
     ) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
         let file = self.znode(id)?;
         let attributes = file.attributes();
-        let end = offset + data.len() as u64;
         let object = self.newest(id)?;
         self.grow_block(tx, &object, attributes.size, end)?;
-        object.write(tx, offset, data)?;
+        store(&object)?;
         let mut changes = modified(writer, attributes);
         if end > attributes.size {
             changes = changes.word(Attribute::Size, end);

@@ -13,7 +13,7 @@ use cenote_ondisk::objset::ObjsetKind;
 use cenote_posix::write::{
     FormatParams, NewFile, WriteOptions, WriteSettings, WriterParams, format_new,
 };
-use cenote_posix::{FileKind, FileSystem, PosixError};
+use cenote_posix::{BlockBuffer, FileKind, FileSystem, PosixError};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -81,7 +81,17 @@ impl World {
     }
 
     pub fn write(&self, id: ObjectId, offset: u64, data: &[u8]) {
-        let written = self.fs.write(id, offset, data, WriteOptions::default());
+        let options = WriteOptions::default();
+        // Long ones in either way.
+        if data.len() > 20_000 && data.len() % 2 == 1 {
+            let mut buffers: Vec<_> = data.chunks(16 << 10).map(BlockBuffer::copy_of).collect();
+            let written = self
+                .fs
+                .write_buffers(id, offset, &mut buffers, data.len(), options);
+            assert!(written.expect("writes") > 0);
+            return;
+        }
+        let written = self.fs.write(id, offset, data, options);
         assert_eq!(written.expect("writes"), offset);
     }
 

@@ -10,6 +10,7 @@ use crate::filesystem::{
     Lifetime, NewMode, NodeId, Opened, TimeChange, Timestamp,
 };
 use cenote_base::ObjectId;
+use cenote_posix::BlockBuffer;
 use cenote_posix::write::{
     CopySource, FallocateMode, NewFile, OpenMode, RenameMode, SetAttributes, SetXattr, WriteOptions,
 };
@@ -262,6 +263,22 @@ impl DatasetFiles {
         };
         let written = files.write(object, place.offset, data, options);
         written.map(drop).map_err(|error| self.errno(error))
+    }
+
+    pub(super) fn write_owned(
+        &self,
+        place: FilePlace,
+        (blocks, length): (&mut [BlockBuffer], usize),
+        kill_privileges: bool,
+    ) -> Result<Option<usize>, Errno> {
+        let (files, object) = self.target(place.node)?;
+        let options = WriteOptions {
+            append: false,
+            kill_privileges,
+        };
+        let written = files.write_buffers(object, place.offset, blocks, length, options);
+        let block_size = written.map_err(|error| self.errno(error))?;
+        Ok(usize::try_from(block_size).ok())
     }
 
     pub(super) fn allocate_range(

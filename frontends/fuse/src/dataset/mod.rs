@@ -22,7 +22,7 @@ use crate::payload::{DirectoryReply, Payload};
 use cenote_base::ObjectId;
 use cenote_dsl::Dataset;
 use cenote_posix::{
-    CaseSensitivity, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode,
+    BlockBuffer, CaseSensitivity, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode,
 };
 use convert::{attr_of, kind_of};
 use node::Node;
@@ -444,8 +444,11 @@ impl FileSystem for DatasetFiles {
         size: usize,
         data: &mut Payload,
     ) -> Result<(), Errno> {
-        let (tree, file) = self.object(node)?;
+        let Node::Object { tree, object } = self.node(node) else {
+            return Err(Errno::ISDIR);
+        };
         let files = self.trees.get(tree)?;
+        let file = files.znode(object).map_err(|error| self.errno(error))?;
         let segments = files.read_segments(&file, offset, size);
         for segment in segments.map_err(|error| self.errno(error))? {
             match segment.block {
@@ -696,6 +699,16 @@ impl FileSystem for DatasetFiles {
         kill_suid_gid: bool,
     ) -> Result<(), Errno> {
         self.write_data(place, data, kill_suid_gid)
+    }
+
+    fn write_blocks(
+        &self,
+        _: &Context<'_>,
+        place: FilePlace,
+        data: (&mut [BlockBuffer], usize),
+        kill_suid_gid: bool,
+    ) -> Result<Option<usize>, Errno> {
+        self.write_owned(place, data, kill_suid_gid)
     }
 
     fn allocate(

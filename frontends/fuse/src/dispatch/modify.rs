@@ -2,9 +2,11 @@
 
 use super::{Answer, Outcome, Worker};
 use crate::filesystem::{Context, Errno, FilePlace, NewMode, NodeId};
-use crate::protocol::modification::Modification;
+use crate::protocol::modification::{Modification, WriteHead};
 use crate::protocol::reply::Body;
 use crate::protocol::request::RequestHeader;
+use crate::protocol::wire::Fields;
+use cenote_posix::BlockBuffer;
 
 /// `FUSE_WRITE_KILL_SUIDGID`: the writer may not keep setuid and setgid bits.
 const WRITE_KILL_SUID_GID: u32 = 1 << 2;
@@ -34,6 +36,36 @@ impl Worker<'_> {
             }
             _ => self.modify_names(context, node, modification),
         }
+    }
+
+    /// A WRITE whose data is in `blocks`; returns the size of the file's blocks with the answer.
+    pub(super) fn write_blocks(
+        &self,
+        header: &RequestHeader,
+        arguments: &[u8],
+        blocks: &mut [BlockBuffer],
+        received: usize,
+    ) -> Result<(Answer, Option<usize>), Errno> {
+        let file_system = &*self.session.file_system;
+        if !file_system.features().writable {
+            return Err(Errno::ROFS);
+        }
+        let head = WriteHead::decode(Fields::new(arguments));
+        let head = head.ok().filter(|head| head.size <= received);
+        let head = head.ok_or_else(|| {
+            self.session.metrics.malformed.add(1);
+            Errno::IO
+        })?;
+        let place = FilePlace {
+            node: NodeId(header.node),
+            handle: head.handle,
+            offset: head.offset,
+        };
+        let kill = head.flags & WRITE_KILL_SUID_GID != 0;
+        let context = self.context(header);
+        let block_size = file_system.write_blocks(&context, place, (blocks, head.size), kill)?;
+        self.session.metrics.bytes_written.add(head.size as u64);
+        Ok((Answer::Fixed(Body::written(head.size)), block_size))
     }
 
     fn modify_contents(

@@ -98,6 +98,31 @@ mod valid {
     pub const KILL_SUID_GID: u32 = 1 << 11;
 }
 
+/// Bytes of `struct fuse_write_in`.
+pub(crate) const WRITE_ARGUMENTS: usize = 40;
+
+/// What a WRITE says before its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WriteHead {
+    pub handle: Handle,
+    pub offset: u64,
+    /// Bytes of data.
+    pub size: usize,
+    pub flags: u32,
+}
+
+impl WriteHead {
+    /// Reads the arguments, which have [`WRITE_ARGUMENTS`] bytes.
+    pub fn decode(mut fields: Fields<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            handle: Handle(fields.u64()?),
+            offset: fields.u64()?,
+            size: fields.u32()? as usize,
+            flags: fields.u32()?,
+        })
+    }
+}
+
 impl<'a> Modification<'a> {
     /// Reads the arguments that follow the header; `None` if the operation changes nothing.
     pub fn decode(code: u32, arguments: &'a [u8]) -> Result<Option<Self>, Malformed> {
@@ -230,17 +255,18 @@ impl<'a> Modification<'a> {
         })
     }
 
-    fn decode_write(mut fields: Fields<'a>, arguments: &'a [u8]) -> Result<Self, Malformed> {
-        const FIXED: usize = 40;
-        let handle = Handle(fields.u64()?);
-        let offset = fields.u64()?;
-        let size = fields.u32()? as usize;
-        let flags = fields.u32()?;
+    fn decode_write(fields: Fields<'a>, arguments: &'a [u8]) -> Result<Self, Malformed> {
+        let WriteHead {
+            handle,
+            offset,
+            size,
+            flags,
+        } = WriteHead::decode(fields)?;
         Ok(Self::Write {
             handle,
             offset,
             flags,
-            data: piece(arguments, FIXED, size)?,
+            data: piece(arguments, WRITE_ARGUMENTS, size)?,
         })
     }
 

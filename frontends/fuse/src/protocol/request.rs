@@ -22,13 +22,18 @@ pub(crate) struct RequestHeader {
 impl RequestHeader {
     /// Splits a received request into header and arguments.
     pub fn decode(bytes: &[u8]) -> Result<(RequestHeader, &[u8]), Malformed> {
+        Self::decode_front(bytes, bytes.len())
+    }
+
+    /// As [`Self::decode`] of the front of a request, of which `received` bytes came.
+    pub fn decode_front(
+        bytes: &[u8],
+        received: usize,
+    ) -> Result<(RequestHeader, &[u8]), Malformed> {
         let mut fields = Fields::new(bytes);
-        let length = fields.u32()? as usize;
-        if length != bytes.len() {
-            return Err(Malformed::LengthMismatch {
-                stated: length,
-                received: bytes.len(),
-            });
+        let stated = fields.u32()? as usize;
+        if stated != received {
+            return Err(Malformed::LengthMismatch { stated, received });
         }
         let header = RequestHeader {
             opcode: fields.u32()?,
@@ -41,6 +46,12 @@ impl RequestHeader {
         // total_extlen and padding; extensions follow the arguments, which are read from the front.
         fields.u32()?;
         Ok((header, &bytes[HEADER_SIZE..]))
+    }
+
+    /// The operation of the request that `bytes` begin with.
+    pub fn opcode_of(bytes: &[u8]) -> Option<u32> {
+        let code = bytes.get(4..8)?.first_chunk()?;
+        Some(u32::from_le_bytes(*code))
     }
 }
 
