@@ -302,6 +302,17 @@ impl FileDevice {
             && (bytes.len() as u64).is_multiple_of(border)
             && (bytes.as_ptr().addr() as u64).is_multiple_of(memory)
     }
+
+    /// Whether direct I/O goes between `offset` and all these pieces of memory, one after the
+    /// other, without a copy.
+    pub(crate) fn takes_all_directly<'a>(
+        &self,
+        offset: u64,
+        mut pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> bool {
+        offset.is_multiple_of(self.alignment.offset)
+            && pieces.all(|piece| self.takes_directly(0, piece))
+    }
 }
 
 fn is_aligned(offset: u64, bytes: &[u8]) -> bool {
@@ -395,8 +406,7 @@ impl Device for FileDevice {
             Ok(length) => self.cached_file(offset, length),
             Err(_) => None,
         };
-        let fits = |buffer: &IoSliceMut<'_>| self.takes_directly(0, buffer);
-        let is_direct = self.takes_directly(offset, &[]) && buffers.iter().all(fits);
+        let is_direct = self.takes_all_directly(offset, buffers.iter().map(|buffer| &buffer[..]));
         let file = cached.or(is_direct.then_some(&self.file));
         let got = match file {
             Some(file) => retry(|| rustix::io::preadv(file, buffers, offset)).unwrap_or(0),
@@ -553,6 +563,22 @@ mod tests {
             let mut four = [0; 4];
             let mut slices = [IoSliceMut::new(&mut four)];
             assert!(device.read_vectored(size as u64 - 3, &mut slices).is_err());
+        }
+    }
+
+    /// The offset alone was once looked at by way of an empty slice, whose address is no border:
+    /// so nothing ever went in one request.
+    #[test]
+    fn aligned_pieces_go_in_one_request() {
+        let file = file_with(&pattern(1 << 20));
+        for device in all_ways(file.path()) {
+            let buffers = [131_072, 65_536].map(BlockBuffer::take);
+            let pieces = || buffers.iter().map(|buffer| &buffer[..]);
+            assert!(device.takes_all_directly(0, pieces()));
+            assert!(device.takes_all_directly(8192, pieces()));
+            assert!(!device.takes_all_directly(1, pieces()));
+            let cut = pieces().map(|piece| &piece[1..]);
+            assert!(!device.takes_all_directly(0, cut));
         }
     }
 

@@ -91,9 +91,8 @@ impl FileDevice {
     ) -> Result<(), DeviceError> {
         let length: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         self.check_writable(offset, length as u64)?;
-        let fits = |buffer: &IoSlice<'_>| self.takes_directly(0, buffer);
-        let goes_directly =
-            !self.is_direct() || (self.takes_directly(offset, &[]) && buffers.iter().all(fits));
+        let pieces = buffers.iter().map(|buffer| &buffer[..]);
+        let goes_directly = !self.is_direct() || self.takes_all_directly(offset, pieces);
         let mut at = offset;
         for group in buffers.chunks(VECTORS_MAX) {
             let bytes: usize = group.iter().map(|buffer| buffer.len()).sum();
