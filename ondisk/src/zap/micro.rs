@@ -91,13 +91,16 @@ impl<'a> MicroZap<'a> {
         Some((number + 1) * ENTRY_SIZE)
     }
 
-    /// The entry of exactly this name and its place in the block, in bytes.
+    /// The entry of exactly this name and its place in the block, in bytes. A damaged entry's name
+    /// may lack its NUL and fill the entry to the end: what is listed is found.
     pub fn find(&self, name: &[u8]) -> Option<(usize, MicroEntry<'a>)> {
         let end = NAME_OFFSET + name.len();
-        if name.is_empty() || name.len() > NAME_MAX {
+        if name.is_empty() || end > ENTRY_SIZE {
             return None;
         }
-        let is_it = |entry: &[u8]| entry[NAME_OFFSET..end] == *name && entry[end] == 0;
+        let is_it = |entry: &[u8]| {
+            entry[NAME_OFFSET..end] == *name && entry.get(end).is_none_or(|next| *next == 0)
+        };
         let mut numbered = (1..).zip(self.entries.chunks_exact(ENTRY_SIZE));
         let (number, entry) = numbered.find(|(_, entry)| is_it(entry))?;
         Some((number * ENTRY_SIZE, decode_entry(entry)))
@@ -220,5 +223,17 @@ mod tests {
         block[0] = 1;
         assert!(MicroZap::decode(&block).is_err());
         assert_eq!(encode_entry(&[b'x'; 50], 0, 0), None);
+    }
+
+    #[test]
+    fn a_name_without_its_nul_is_found_as_it_is_listed() {
+        let mut block = block();
+        block[64 + NAME_OFFSET..128].fill(b'x');
+        let zap = MicroZap::decode(&block).expect("valid");
+        let entry = zap.entries().next().expect("two of them");
+        assert_eq!(entry.name, [b'x'; NAME_MAX + 1]);
+        assert_eq!(zap.lookup(entry.name), Some(32));
+        assert_eq!(zap.lookup(&[b'x'; NAME_MAX]), None);
+        assert_eq!(zap.lookup(&[b'x'; NAME_MAX + 2]), None);
     }
 }
