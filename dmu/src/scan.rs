@@ -120,23 +120,47 @@ impl ObjectSet {
         self.dnodes_at(ids).into_iter().zip(ids).map(open).collect()
     }
 
-    /// The dnodes of several objects. Blocks that are not cached are read in one batch.
+    /// The dnodes of several objects, the newest of each. Blocks that are not cached are read in
+    /// one batch.
     pub fn dnodes_at(self: &Arc<Self>, ids: &[ObjectId]) -> Vec<Result<Dnode, DmuError>> {
-        if self.is_writable() {
-            self.fetch_dnodes(ids);
+        let mut dnodes: Vec<Option<Result<Dnode, DmuError>>> = Vec::new();
+        dnodes.resize_with(ids.len(), || None);
+        let Some(live) = &self.live else {
+            self.committed_dnodes_at(ids, &mut dnodes);
+            return dnodes.into_iter().flatten().collect();
+        };
+        // Those without an entry in the table are as they are on disk, unless the tree there is
+        // replaced meanwhile. None is put in: a listing looks at each once.
+        let epoch = live.epoch();
+        for (id, dnode) in ids.iter().zip(&mut dnodes) {
+            *dnode = live.get(*id).map(|object| {
+                let newest = object.read().dnode().map(|dnode| Dnode::clone(dnode));
+                newest.ok_or(self.absent(*id))
+            });
+        }
+        self.committed_dnodes_at(ids, &mut dnodes);
+        if epoch != live.epoch() {
             return ids.iter().map(|id| self.existing_dnode(*id)).collect();
         }
+        dnodes.into_iter().flatten().collect()
+    }
+
+    /// Fills in those of several dnodes that are not known yet, as they are on disk.
+    fn committed_dnodes_at(
+        self: &Arc<Self>,
+        ids: &[ObjectId],
+        dnodes: &mut [Option<Result<Dnode, DmuError>>],
+    ) {
         let meta = self.meta_object();
         let per_block = meta.dnode().data_block_size / DNODE_SIZE as u64;
-        let mut order: Vec<usize> = (0..ids.len()).collect();
+        let is_wanted = |index: &usize| dnodes[*index].is_none();
+        let mut order: Vec<usize> = (0..ids.len()).filter(is_wanted).collect();
         order.sort_unstable_by_key(|index| ids[*index]);
         let mut blocks: Vec<u64> = order.iter().map(|i| ids[*i].0 / per_block).collect();
         blocks.dedup();
         blocks.retain(|block| *block <= meta.dnode().block_id_max.0);
         self.read_dnodes_ahead(&meta, &blocks);
         fetch_missing(&meta, &blocks);
-        let mut dnodes: Vec<Option<Result<Dnode, DmuError>>> = Vec::new();
-        dnodes.resize_with(ids.len(), || None);
         let mut current: Option<(u64, Block)> = None;
         for index in order {
             let id = ids[index];
@@ -155,9 +179,6 @@ impl ObjectSet {
                 _ => self.existing_dnode(id),
             });
         }
-        let each = dnodes.into_iter();
-        each.map(|dnode| dnode.expect("the order names each index"))
-            .collect()
     }
 
     /// Reads the blocks of dnodes that are on disk and in no memory, in one batch.

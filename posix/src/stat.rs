@@ -134,19 +134,20 @@ impl FileSystem {
     /// What `stat` shows of several objects; what must be read for them is read in batches.
     pub fn stats(&self, ids: &[ObjectId]) -> Vec<Result<Stat, PosixError>> {
         let alone = |id: &ObjectId| Ok(self.stat(&*self.znode(*id)?));
-        if self.set().is_writable() {
-            return ids.iter().map(alone).collect();
-        }
-        let tables = self.tables();
         let dnodes = self.set().dnodes_at(ids);
+        // After the dnodes: what their attributes need is in the tables by then.
+        let tables = self.tables();
+        let stat_of = |id: ObjectId, dnode: &Dnode| {
+            let attributes = self.attributes_in(id, dnode, tables.as_deref())?;
+            let kind = attributes.kind(id)?;
+            let mut stat = Stat::new(id, kind, &attributes, Some(dnode));
+            stat.accessed = self.last_read_of(id, &attributes);
+            Ok(stat)
+        };
         let each = ids.iter().zip(dnodes);
         each.map(|(id, dnode)| match dnode {
             // Attributes may be in the spill block, or the log has newer ones.
-            Ok(dnode) if dnode.spill.is_none() && !self.is_overlaid(*id) => {
-                let attributes = self.attributes_in(*id, &dnode, tables.as_deref())?;
-                let kind = attributes.kind(*id)?;
-                Ok(Stat::new(*id, kind, &attributes, Some(&dnode)))
-            }
+            Ok(dnode) if dnode.spill.is_none() && !self.is_overlaid(*id) => stat_of(*id, &dnode),
             _ => alone(id),
         })
         .collect()

@@ -6,7 +6,7 @@
 
 use super::normalize::normalize;
 use super::write::{KeyRef, Mode, Store};
-use super::{Kind, Zap, ZapValue};
+use super::{Kind, Zap, ZapKey, ZapValue};
 use crate::error::DmuError;
 use crate::object::Object;
 use crate::txg::Transaction;
@@ -14,8 +14,8 @@ use cenote_base::BlockId;
 use cenote_cache::Block;
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::zap::fat_header::{FLAG_HASH64, FatHeader};
-use cenote_ondisk::zap::leaf::Geometry;
-use cenote_ondisk::zap::leaf_edit::{EntryPlace, LeafEditor, StoredKey, chunks_needed};
+use cenote_ondisk::zap::leaf::{Geometry, Leaf};
+use cenote_ondisk::zap::leaf_edit::{LeafEditor, StoredKey, chunks_needed};
 
 /// The largest collision differentiator with 28 bits of hash, and with 48.
 const CD_MAX: u32 = u32::MAX - 1;
@@ -182,16 +182,14 @@ impl FatEditor<'_> {
     ) -> Result<bool, DmuError> {
         let hash = self.hash(key);
         let leaf_id = self.leaf_of(hash)?;
-        let find = |leaf: &mut LeafEditor<'_>| leaf.find(hash, stored);
-        let place: Option<EntryPlace> = match self.peek(leaf_id, find)? {
-            None => return Ok(false),
-            place => place,
-        };
-        let remove = |leaf: &mut LeafEditor<'_>| match place {
+        // Only a look: a leaf that lacks the key is not changed.
+        if !self.has(leaf_id, hash, key)? {
+            return Ok(false);
+        }
+        self.edit(leaf_id, |leaf| match leaf.find(hash, stored)? {
             Some(place) => leaf.remove(place),
             None => Ok(()),
-        };
-        self.edit(leaf_id, remove)?;
+        })?;
         self.header.entries = self.header.entries.saturating_sub(1);
         self.finish()?;
         Ok(true)
@@ -233,15 +231,17 @@ impl FatEditor<'_> {
         result.map_err(|source| self.malformed(source))
     }
 
-    /// Looks into a copy of a leaf.
-    fn peek<R>(
-        &self,
-        leaf: BlockId,
-        look: impl FnOnce(&mut LeafEditor<'_>) -> Result<R, DecodeError>,
-    ) -> Result<R, DmuError> {
-        let mut block = self.block(leaf)?.to_vec();
-        let result = LeafEditor::open(&mut block).and_then(|mut leaf| look(&mut leaf));
-        result.map_err(|source| self.malformed(source))
+    /// Whether a leaf has a key.
+    fn has(&self, leaf: BlockId, hash: u64, key: KeyRef<'_>) -> Result<bool, DmuError> {
+        let block = self.block(leaf)?;
+        let found = Leaf::decode(&block, self.header.has_word_keys()).and_then(|leaf| {
+            let entry = match key {
+                KeyRef::Name(name) => leaf.lookup_name(hash, name)?,
+                KeyRef::Words(words) => leaf.lookup(hash, &ZapKey::Words(words.to_vec()))?,
+            };
+            Ok(entry.is_some())
+        });
+        found.map_err(|source| self.malformed(source))
     }
 
     /// Splits a leaf in two, for room for an entry of `hash`; doubles the table first if that

@@ -328,6 +328,18 @@ impl World {
             .collect();
         let expected: Vec<ObjectId> = self.model.keys().copied().collect();
         assert_eq!(listed, expected);
+        // Many at once, in another order and with numbers that are free: before they are opened
+        // one by one, after which all are in the table.
+        let last = expected.last().map_or(0, |id| id.0);
+        let asked: Vec<_> = (1..last + 40).rev().map(ObjectId).collect();
+        for (id, dnode) in asked.iter().zip(set.dnodes_at(&asked)) {
+            let bonus = dnode.ok().map(|dnode| dnode.bonus);
+            assert_eq!(
+                bonus,
+                self.model.get(id).map(|model| model.bonus.clone()),
+                "{id}"
+            );
+        }
         for id in expected {
             self.compare_object(&set.object(id).expect("it is there"));
         }

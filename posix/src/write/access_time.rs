@@ -139,8 +139,13 @@ impl FileSystem {
 
     /// When the file was last read.
     pub(crate) fn last_read(&self, file: &Znode) -> Timestamp {
-        let marked = self.writer().and_then(|writer| writer.reads.get(file.id()));
-        marked.unwrap_or(file.attributes().accessed)
+        self.last_read_of(file.id(), file.attributes())
+    }
+
+    /// As [`Self::last_read`], by a file's number and stored attributes.
+    pub(crate) fn last_read_of(&self, id: ObjectId, attributes: &Attributes) -> Timestamp {
+        let marked = self.writer().and_then(|writer| writer.reads.get(id));
+        marked.unwrap_or(attributes.accessed)
     }
 
     /// Forgets that an object was read.

@@ -168,12 +168,18 @@ impl FileSystem {
         let writer = self.require_writer()?;
         loop {
             let directory = self.znode(parent)?;
-            let (_, target) = self.find_entry(&directory, name)?;
+            let (mut spelling, target) = self.find_entry(&directory, name)?;
             let held = writer.lock(&[parent, target.object]);
+            let before = directory;
             let directory = self.live_directory(parent)?;
-            let (spelling, now) = self.find_entry(&directory, name)?;
-            if now.object != target.object {
-                continue;
+            // Whoever changes an entry changes its directory's attributes, and with them the
+            // znode that is kept: the same one again has the same entries.
+            if !Arc::ptr_eq(&before, &directory) {
+                let (now, target_now) = self.find_entry(&directory, name)?;
+                if target_now.object != target.object {
+                    continue;
+                }
+                spelling = now;
             }
             let file = self.znode(target.object)?;
             self.check_removal(&directory, &file, is_directory)?;
