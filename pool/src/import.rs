@@ -10,7 +10,7 @@
 
 use crate::candidate::PoolCandidate;
 use crate::error::{ImportError, MissingVdev};
-use crate::import_write::writable_devices;
+use crate::import_write::{check_features, writable_devices};
 use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
@@ -78,9 +78,10 @@ pub fn import(
                 if options.rewind == Rewind::Never
                     || verify::recent_metadata_is_good(&pool, since)? =>
             {
-                return match options.read_only {
-                    true => Ok(pool),
-                    false => pool.make_writable(candidate),
+                return match (options.read_only, options.dry_run) {
+                    (false, _) => pool.make_writable(candidate),
+                    (true, true) => check_features(&pool).map(|()| pool),
+                    (true, false) => Ok(pool),
                 };
             }
             Ok(pool) => {
@@ -100,7 +101,8 @@ fn check_use(
     env: &dyn Env,
 ) -> Result<(), ImportError> {
     let config = &candidate.config;
-    if options.read_only || options.force || config.state != PoolState::Active {
+    let only_reads = options.read_only && !options.dry_run;
+    if only_reads || options.force || config.state != PoolState::Active {
         return Ok(());
     }
     let hostname = config.hostname.clone().unwrap_or_default();
@@ -226,7 +228,9 @@ fn open_at(
     check_label_features(candidate, &uberblock)?;
     // What the labels tell of as missing is only refused once the trusted tree is known, but
     // when the MOS cannot be read for want of it, that is the reason to give.
-    let provisional = open_stack(&candidate.tree, devices, &uberblock, options, workers);
+    let mut tree = candidate.tree.clone();
+    set_paths(&mut tree, &devices.paths);
+    let provisional = open_stack(&tree, devices, &uberblock, options, workers);
     let provisional = provisional.map_err(|error| missing_or(candidate, devices, error))?;
     if options.rewind_to_checkpoint {
         uberblock = checkpoint(&provisional.mos, &uberblock)?;

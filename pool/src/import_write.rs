@@ -65,7 +65,7 @@ pub(crate) fn writable_devices(
 }
 
 /// Refuses pools with something in use that cannot be kept up.
-fn check_features(pool: &Pool) -> Result<(), ImportError> {
+pub(crate) fn check_features(pool: &Pool) -> Result<(), ImportError> {
     if !VERSIONS_KEPT.contains(&pool.uberblock().version) {
         let version = pool.uberblock().version;
         return Err(refusal(format!("pools of version {version} are only read")));
@@ -170,7 +170,11 @@ impl Pool {
         let checkpoint = directory_words(self.mos(), "com.delphix:zpool_checkpoint")?;
         let mut config = self.config().clone();
         config.state = PoolState::Active;
-        config.name = Some(self.name().to_owned());
+        let name = match options.temporary_name {
+            true => candidate.name(),
+            false => self.name(),
+        };
+        config.name = Some(name.to_owned());
         config.hostid = options.hostid;
         config.hostname = Some(options.hostname.clone());
         // What the labels say of features is kept up; before the first of them they say nothing.

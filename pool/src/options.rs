@@ -44,6 +44,9 @@ pub struct ImportOptions {
     pub force: bool,
     /// Import for reading only: then a pool that may be active elsewhere is not refused.
     pub read_only: bool,
+    /// With `read_only`: refuse what an import for writing would refuse, to find out whether that
+    /// would work (`-n`).
+    pub dry_run: bool,
     /// How far back to go.
     pub rewind: Rewind,
     /// The newest txg to look at (`-T`).
@@ -54,6 +57,8 @@ pub struct ImportOptions {
     pub rewind_to_checkpoint: bool,
     /// The name to import the pool under, if not its own.
     pub new_name: Option<String>,
+    /// `new_name` is for this import only: on its devices the pool keeps its own (`-t`).
+    pub temporary_name: bool,
     /// The directory below which all mount points are put.
     pub altroot: Option<PathBuf>,
     /// Show files as they are after the intent log's replay.
@@ -77,11 +82,13 @@ impl Default for ImportOptions {
         Self {
             force: false,
             read_only: true,
+            dry_run: false,
             rewind: Rewind::Never,
             txg: None,
             missing_logs: false,
             rewind_to_checkpoint: false,
             new_name: None,
+            temporary_name: false,
             altroot: None,
             replay_in_memory: false,
             hostid: 0,

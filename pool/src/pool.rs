@@ -223,7 +223,7 @@ impl Pool {
         let config = syncer.config().config.clone();
         let uberblock = syncer.uberblock();
         Self {
-            name: config.name.clone().unwrap_or_default(),
+            name: syncer.dsl.pool_name().to_string(),
             label_config: config.clone(),
             config: config.into(),
             uberblock,
@@ -315,6 +315,11 @@ impl Pool {
             Some(syncer) => syncer.uberblock(),
             None => self.uberblock.clone(),
         }
+    }
+
+    /// The uberblock that the pool was opened at.
+    pub fn opened_at(&self) -> &Uberblock {
+        &self.uberblock
     }
 
     /// The txg that the pool was opened at, or the last that was written since.

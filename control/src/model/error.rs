@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Diagnosis, FeatureName};
+use super::{Diagnosis, FeatureName, OlderState};
 
 /// What is wrong with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
@@ -343,8 +343,8 @@ pub enum ControlError {
         pool: String,
         /// The block or object that failed, in words.
         place: String,
-        /// A transaction group that could be rewound to, with the seconds that would be lost.
-        rewind: Option<(u64, u64)>,
+        /// Whether an older state can be.
+        older: OlderState,
     },
     /// There is no checkpoint to rewind to.
     #[error("checkpoint does not exist")]
@@ -352,11 +352,13 @@ pub enum ControlError {
         /// The pool.
         pool: String,
     },
-    /// Only read-only imports are possible.
-    #[error("only read-only imports are possible: use '-o readonly=on'")]
+    /// The pool can be read, and not written to.
+    #[error("the pool can only be imported read-only: {reason}")]
     ReadOnlyOnly {
         /// The pool.
         pool: String,
+        /// Why.
+        reason: String,
     },
     /// A read failed for good.
     #[error("I/O error: {place}")]

@@ -58,6 +58,24 @@ pub struct Rewound {
     pub lost_seconds: u64,
 }
 
+/// What is known of the states before one that cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OlderState {
+    /// Nobody looked.
+    #[default]
+    Unknown,
+    /// None can be read.
+    None,
+    /// This one can be read.
+    Found {
+        /// The newest of them.
+        state: Rewound,
+        /// It is too old for `-F` alone.
+        extreme: bool,
+    },
+}
+
 /// How to import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportOptions {

@@ -44,8 +44,8 @@ pub use diff::{DiffChange, DiffRecord};
 pub use error::{ControlError, NameFault};
 pub use history::{Event, HistoryBody, HistoryRecord};
 pub use import::{
-    Diagnosis, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick, Rewind, Rewound,
-    Search,
+    Diagnosis, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick, OlderState,
+    Rewind, Rewound, Search,
 };
 pub use inspect::{DaemonStatus, PoolActivity};
 pub use opened::{LoadedKey, OpenedPool};

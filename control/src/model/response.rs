@@ -56,6 +56,9 @@ pub enum Response {
         pools: Vec<String>,
         /// Name and reason of those that are not.
         failures: Vec<(String, ControlError)>,
+        /// Places that could not be looked at, and why, a line each.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unreadable: Vec<String>,
         /// The state gone back to, when that is not the newest.
         rewound: Option<super::Rewound>,
         /// What is wrong with devices that could be done without.

@@ -8,13 +8,15 @@ use cenote_base::{Env, Guid};
 use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
 use cenote_ondisk::VdevConfig;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_pool::{Buffers, Pool, PoolCandidate, assemble};
+use cenote_pool::{Buffers, ImportError, Pool, PoolCandidate, assemble};
 use cenote_vdev::{OpenOptions, Scan, Vdevs, scan};
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Engine;
+use super::refusal::feature_name;
 use super::vdevs::{state_of, tree_of, vdev_tree};
 
 /// Where devices are looked for when no place is named.
@@ -41,8 +43,16 @@ impl Opener for OffsetOpener {
     }
 }
 
+/// What a search came to.
+pub(super) struct Found {
+    /// The pools.
+    pub candidates: Vec<PoolCandidate>,
+    /// Places that could not be looked at, and why, a line each.
+    unreadable: Vec<String>,
+}
+
 /// Looks for devices of pools.
-pub(super) fn find(search: &Search) -> Result<Vec<PoolCandidate>, ControlError> {
+pub(super) fn find(search: &Search) -> Result<Found, ControlError> {
     let paths: Vec<PathBuf> = match search.paths.is_empty() {
         _ if search.cache_file.is_some() => {
             let file = search.cache_file.as_deref().unwrap_or_default();
@@ -59,22 +69,55 @@ pub(super) fn find(search: &Search) -> Result<Vec<PoolCandidate>, ControlError> 
         offset: search.offset,
     };
     let found: Scan = scan(&paths, &opener);
+    let unreadable = unreadable(search, &found.failures);
     let mut candidates = assemble(found);
     let destroyed = |candidate: &PoolCandidate| candidate.config.state == PoolState::Destroyed;
     candidates.retain(|candidate| destroyed(candidate) == search.destroyed);
-    Ok(candidates)
+    Ok(Found {
+        candidates,
+        unreadable,
+    })
+}
+
+/// Failures that a person should know of: of places that were named, and for want of permission.
+/// Drives without a medium and the like are passed over.
+fn unreadable(search: &Search, failures: &[DeviceError]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut denied = 0u64;
+    for failure in failures {
+        let (path, reason) = match failure {
+            DeviceError::Open { path, source } => (Some(path), source.kind()),
+            _ => (None, ErrorKind::Other),
+        };
+        let is_named = path.is_none_or(|path| {
+            let mut named = search.paths.iter();
+            named.any(|named| Path::new(named) == path)
+        });
+        match is_named && !search.paths.is_empty() {
+            true => lines.push(failure.to_string()),
+            false => denied += u64::from(reason == ErrorKind::PermissionDenied),
+        }
+    }
+    if denied > 0 {
+        lines.push(format!(
+            "{denied} devices cannot be opened: permission denied"
+        ));
+    }
+    lines
 }
 
 impl Engine {
     pub(super) fn import_search(&self, search: &Search) -> Result<Response, ControlError> {
-        let candidates = find(search)?;
-        let fresh = candidates
+        let found = find(search)?;
+        let fresh = found
+            .candidates
             .iter()
             .filter(|candidate| !self.registry.has_guid(candidate.guid.0));
         Ok(Response::Candidates {
             candidates: fresh
                 .map(|candidate| describe(candidate, &self.env))
                 .collect(),
+            unreadable: found.unreadable,
         })
     }
 }
@@ -83,17 +126,16 @@ impl Engine {
 const TRIAL_CACHE_BYTES: u64 = 8 << 20;
 const TRIAL_BUFFER_BYTES: u64 = 40 << 20;
 
-/// The pool as an import would open it, missing log devices or not; `None` if it would not.
-fn try_import(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> Option<Pool> {
-    let options = cenote_pool::ImportOptions {
+/// Options for a look at a pool, whoever uses it and whether or not log devices are missing.
+pub(super) fn trial() -> cenote_pool::ImportOptions {
+    cenote_pool::ImportOptions {
         read_only: true,
         force: true,
         missing_logs: true,
         cache_bytes: TRIAL_CACHE_BYTES,
         buffers: Buffers::new(TRIAL_BUFFER_BYTES),
         ..cenote_pool::ImportOptions::default()
-    };
-    cenote_pool::import(candidate, &options, Arc::clone(env)).ok()
+    }
 }
 
 /// The vdevs as an import listing shows them: by their paths, there or not.
@@ -142,20 +184,24 @@ fn set_found_paths(root: &mut Vdev, paths: &HashMap<Guid, PathBuf>) {
 
 fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     let best = candidate.uberblocks().into_iter().next();
-    let tried = try_import(candidate, env);
+    let tried = cenote_pool::import(candidate, &trial(), Arc::clone(env));
     let opened = match &tried {
-        Some(pool) => Some((Arc::clone(pool.vdevs()), tree_of_pool(pool))),
-        None => open_tree(candidate).map(|(vdevs, tree)| (Arc::new(vdevs), tree)),
+        Ok(pool) => Some((Arc::clone(pool.vdevs()), tree_of_pool(pool))),
+        Err(_) => open_tree(candidate).map(|(vdevs, tree)| (Arc::new(vdevs), tree)),
     };
-    let (health, vdevs) = match opened {
+    let (mut health, vdevs) = match opened {
         Some((vdevs, tree)) => (health_of(state_of(vdevs.state().0)), tree),
         None => (PoolHealth::Unavail, empty_tree(candidate)),
     };
+    let obstacle = tried.as_ref().err().and_then(obstacle);
+    if let Some((worse, _)) = &obstacle {
+        health = *worse;
+    }
     let config = &candidate.config;
     // The pool's own configuration knows all devices, a label only those of its top-level vdev.
     let diagnoses = match &tried {
-        Some(pool) => diagnoses_in(candidate, pool.vdev_tree()),
-        None => diagnoses_in(candidate, &candidate.tree),
+        Ok(pool) => diagnoses_in(candidate, pool.vdev_tree()),
+        Err(_) => diagnoses_in(candidate, &candidate.tree),
     };
     ImportCandidate {
         name: candidate.name().to_owned(),
@@ -167,9 +213,28 @@ fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
         hostid: Some(config.hostid).filter(|id| *id != 0),
         timestamp: best.as_ref().map_or(0, |best| best.timestamp),
         txg: best.as_ref().map_or(0, |best| best.txg.0),
-        condition: condition(candidate, health, &vdevs, &diagnoses),
+        condition: match obstacle {
+            Some((_, condition)) => Some(condition),
+            None => condition(candidate, health, &vdevs, &diagnoses),
+        },
         vdevs,
         diagnoses,
+    }
+}
+
+/// What keeps a pool from being opened although its devices are there.
+fn obstacle(error: &ImportError) -> Option<(PoolHealth, ImportCondition)> {
+    match error {
+        ImportError::Metadata(_) | ImportError::Config(_) | ImportError::Dsl(_) => {
+            Some((PoolHealth::Faulted, ImportCondition::CorruptPool))
+        }
+        ImportError::UnsupportedFeatures { features } => {
+            let features = features.iter().cloned().map(feature_name).collect();
+            let condition = ImportCondition::UnsupportedRead(features);
+            Some((PoolHealth::Unavail, condition))
+        }
+        ImportError::BadGuidSum { .. } => Some((PoolHealth::Unavail, ImportCondition::BadGuidSum)),
+        _ => None,
     }
 }
 

@@ -1,20 +1,18 @@
 //! Importing and exporting pools.
 
 use crate::model::{
-    ControlError, Diagnosis, Fault, FeatureName, ImportOptions, ImportPick, MountOptions, Response,
-    Rewind, Rewound, Search,
+    ControlError, Diagnosis, ImportOptions, ImportPick, MountOptions, Response, Rewind, Rewound,
+    Search,
 };
 use cenote_base::Txg;
-use cenote_pool::{ImportError, MissingVdev, Pool, PoolCandidate, import};
+use cenote_pool::{Pool, PoolCandidate, import};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Engine;
-use super::candidates::{diagnoses_in, find, hostid};
+use super::candidates::{diagnoses_in, find, hostid, hostname};
+use super::errors::name_fault;
 use super::registry::Imported;
-
-/// Levels at which a rewind is looked for when a pool does not open.
-const NO_REWIND: Option<(u64, u64)> = None;
 
 impl Engine {
     pub(super) fn import(
@@ -23,7 +21,7 @@ impl Engine {
         pick: &ImportPick,
         options: &ImportOptions,
     ) -> Result<Response, ControlError> {
-        let mut candidates = find(search)?;
+        let mut candidates = find(search)?.candidates;
         candidates.retain(|candidate| !self.registry.has_guid(candidate.guid.0));
         let picked: Vec<PoolCandidate> = match pick {
             ImportPick::All => candidates,
@@ -102,6 +100,7 @@ impl Engine {
             });
         }
         check_properties(&options.properties)?;
+        check_name(options.new_name.as_deref())?;
         for (_, value) in options
             .properties
             .iter()
@@ -115,7 +114,7 @@ impl Engine {
         let opened = import(candidate, &engine_options, Arc::clone(&self.env));
         let pool = opened.map_err(|error| {
             self.memory.divide(&self.registry.all());
-            refusal(candidate, error)
+            self.refusal(candidate, &engine_options, error)
         })?;
         let asked = options.rewind != Rewind::Never;
         let rewound = asked.then(|| rewound(candidate, &pool)).flatten();
@@ -149,7 +148,9 @@ impl Engine {
     fn engine_options(&self, options: &ImportOptions) -> cenote_pool::ImportOptions {
         cenote_pool::ImportOptions {
             force: options.force,
-            read_only: options.readonly,
+            // Nothing is written to find out whether an import would work.
+            read_only: options.readonly || options.rewind_dry_run,
+            dry_run: options.rewind_dry_run && !options.readonly,
             rewind: match options.rewind {
                 Rewind::Never => cenote_pool::Rewind::Never,
                 Rewind::Recent => cenote_pool::Rewind::Recent,
@@ -163,9 +164,11 @@ impl Engine {
             rewind_to_checkpoint: options.checkpoint_rewind,
             new_name: options.new_name.clone(),
             altroot: options.altroot.as_ref().map(PathBuf::from),
+            temporary_name: options.temporary_name,
             replay_in_memory: options.replay_in_memory,
             hostid: hostid(),
             ..cenote_pool::ImportOptions::default()
+            hostname: hostname(),
         }
     }
 
@@ -210,85 +213,27 @@ fn check_properties(properties: &[(String, String)]) -> Result<(), ControlError>
                 property: name.clone(),
             });
         }
+/// Refuses a new name that a pool cannot have.
+fn check_name(name: Option<&str>) -> Result<(), ControlError> {
+    let checked = name.map_or(Ok(()), cenote_dsl::check_pool_name);
+    checked.map_err(|error| ControlError::BadName {
+        name: name.unwrap_or_default().to_owned(),
+        fault: name_fault(error),
+    })
+}
+
     }
     Ok(())
 }
 
 /// The state gone back to and the seconds that this discards.
-fn rewound(candidate: &PoolCandidate, pool: &Pool) -> Option<Rewound> {
+pub(super) fn rewound(candidate: &PoolCandidate, pool: &Pool) -> Option<Rewound> {
     let newest = candidate.uberblocks().into_iter().next()?;
-    let opened = pool.uberblock();
+    let opened = pool.opened_at();
     let lost = newest.timestamp.saturating_sub(opened.timestamp);
     (opened.txg < newest.txg).then_some(Rewound {
         txg: opened.txg.0,
         time: opened.timestamp,
         lost_seconds: lost,
     })
-}
-
-fn missing_diagnosis(missing: &MissingVdev) -> Diagnosis {
-    let path = missing.last_path.as_ref();
-    Diagnosis {
-        vdev: missing.top.clone(),
-        guid: missing.guid.0,
-        last_path: path.map(|path| path.to_string_lossy().into_owned()),
-        found_path: None,
-        fault: Fault::NotFound,
-    }
-}
-
-/// Why an import failed, in the clients' terms.
-fn refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError {
-    let pool = candidate.name().to_owned();
-    match error {
-        ImportError::UnsupportedVersion { version } => {
-            ControlError::UnsupportedVersion { pool, version }
-        }
-        ImportError::UnsupportedFeatures { features } => ControlError::UnsupportedFeatures {
-            pool,
-            features: features.into_iter().map(feature_name).collect(),
-            readonly_works: false,
-        },
-        ImportError::MissingDevices { missing } => {
-            let mut diagnoses: Vec<_> = missing.iter().map(missing_diagnosis).collect();
-            // What the labels do not tell of is among the missing already.
-            let is_new = |known: &Diagnosis| {
-                known.guid != 0 && !missing.iter().any(|missing| missing.guid.0 == known.guid)
-            };
-            let others = diagnoses_in(candidate, &candidate.tree);
-            diagnoses.extend(others.into_iter().filter(is_new));
-            ControlError::DevicesUnavailable { pool, diagnoses }
-        }
-        ImportError::MissingLogs { missing } => ControlError::LogMissing {
-            pool,
-            devices: missing.iter().map(ToString::to_string).collect(),
-        },
-        ImportError::InUse {
-            hostname,
-            hostid,
-            timestamp,
-        } => ControlError::ForeignHost {
-            pool,
-            hostname,
-            hostid,
-            timestamp,
-        },
-        ImportError::ActiveElsewhere { hostname } => ControlError::ActiveElsewhere {
-            pool,
-            hostname,
-            hostid: candidate.config.hostid,
-        },
-        ImportError::NoCheckpoint => ControlError::NoCheckpoint { pool },
-        error => ControlError::PoolDamaged {
-            pool,
-            place: error.to_string(),
-            rewind: NO_REWIND,
-        },
-    }
-}
-
-fn feature_name(guid: String) -> FeatureName {
-    let known = cenote_ondisk::features::by_guid(&guid);
-    let description = known.map_or("", |known| known.description).to_owned();
-    FeatureName { guid, description }
 }

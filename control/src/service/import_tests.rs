@@ -49,7 +49,7 @@ fn candidate(engine: &Engine, directory: &Path) -> ImportCandidate {
         search: search_in(directory),
     };
     match ask(engine, request).expect("answered") {
-        (Response::Candidates { mut candidates }, _) => candidates.remove(0),
+        (Response::Candidates { mut candidates, .. }, _) => candidates.remove(0),
         other => panic!("{other:?}"),
     }
 }

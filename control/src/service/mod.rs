@@ -29,6 +29,7 @@ mod mounts;
 mod opened;
 mod pool_properties;
 mod registry;
+mod refusal;
 mod replays;
 mod secrets;
 mod settings;

@@ -6,7 +6,7 @@
 
 use crate::model::{ControlError, MountEntry, MountOptions, Response};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, KeyStatus, Property, PropertyValue};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Engine;
@@ -265,6 +265,9 @@ impl Engine {
         };
         let overlay =
             options.overlay || text_of(&dataset, Property::Overlay).as_deref() == Some("on");
+        if let (true, Some(root)) = (own_place, &imported.altroot) {
+            check_within(root, &place)?;
+        }
         prepare(&place, own_place, overlay)?;
         let files = imported.files(&dataset)?;
         let switches = switches(imported, &dataset, options);
@@ -500,6 +503,23 @@ fn own_mount_point(imported: &Imported, dataset: &Dataset) -> Result<PathBuf, Co
             Ok(imported.place(place))
         }
     }
+}
+
+/// Refuses a place that leads out of the alternative root: by dots in a property, or by a symbolic
+/// link, as a file system that is mounted above may hold. Where a pool comes from nobody knows.
+fn check_within(root: &Path, place: &Path) -> Result<(), ControlError> {
+    let mut at = root.to_owned();
+    for part in place.strip_prefix(root).unwrap_or(place).components() {
+        at.push(part);
+        let is_link = at.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        if is_link || !matches!(part, Component::Normal(_)) {
+            return Err(ControlError::MountpointFailed {
+                path: place.to_string_lossy().into_owned(),
+                reason: format!("'{}' leads out of '{}'", at.display(), root.display()),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Makes the directory, and refuses one with files unless they may be covered.

@@ -290,6 +290,17 @@ impl Registry {
         })
     }
 
+    /// The pool with this name, refused when it is only read.
+    pub fn writable_pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
+        let found = self.pool(name)?;
+        match found.pool.is_writable() {
+            true => Ok(found),
+            false => Err(ControlError::PoolReadOnly {
+                pool: name.to_owned(),
+            }),
+        }
+    }
+
     /// The pool with this name or guid.
     pub fn pool_or_guid(&self, pool: &str) -> Result<Arc<Imported>, ControlError> {
         let guid = pool.parse::<u64>().ok();

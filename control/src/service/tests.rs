@@ -510,7 +510,7 @@ fn pools_come_and_go() {
     ));
     let search = search_of(&golden);
     let (response, _) = ask(&engine, Request::ImportSearch { search }).expect("answered");
-    let Response::Candidates { candidates } = response else {
+    let Response::Candidates { candidates, .. } = response else {
         panic!("{response:?}");
     };
     assert_eq!(

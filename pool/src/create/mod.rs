@@ -337,7 +337,7 @@ fn bare_pool(
     let space = Arc::new(Space::new(Arc::clone(vdevs), spaces.collect(), None));
     let ratio = |id: u64| (id, vdevs.deflate_ratio(VdevId(id)).unwrap_or(512));
     let facts = || PoolFacts {
-        name: request.name.clone(),
+        name: options.new_name.as_ref().unwrap_or(&request.name).clone(),
         version: VERSION_FEATURES,
         space: crate::pool::space_facts(vdevs, &space.figures()),
         deflate_ratios: (0..tops.len() as u64).map(ratio).collect(),

@@ -224,3 +224,6 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         }),
     }
 }
+        Request::Unmount { target, .. } if target.starts_with('/') => {
+            Err(ControlError::NotMounted { target })
+        }

@@ -5,13 +5,14 @@
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cenote_control::model::{ControlError, Dataset, Part, Request, Response};
 use cenote_control::protocol::{CallError, Interrupt};
 use jiff::tz::TimeZone;
 
 use crate::getopt::OptionError;
+use crate::texts::harmless;
 
 /// Whoever answers requests.
 pub trait Daemon {
@@ -67,6 +68,8 @@ pub struct Context {
     pub variable: fn(&str) -> Option<String>,
     /// The directory that relative paths start at.
     pub directory: PathBuf,
+    /// Whether standard output is a terminal, which obeys what names on a disk may hold.
+    pub is_terminal: bool,
 }
 
 impl Context {
@@ -83,10 +86,28 @@ impl Context {
             directory: PathBuf::from("/"),
         }
     }
+            is_terminal: false,
+        }
+    }
+
+    /// A path that means the same in any directory, as OpenZFS names devices: without links and
+    /// dots on the way to it, though the last component may be a link (`/dev/disk/by-id/…`).
+    pub fn place(&self, path: &Path) -> PathBuf {
+        let path = self.directory.join(path);
+        if path.is_dir() {
+            return path.canonicalize().unwrap_or(path);
+        }
+        let above = path.parent().and_then(|above| above.canonicalize().ok());
+        match (above, path.file_name()) {
+            (Some(above), Some(name)) => above.join(name),
+            _ => path,
 
     /// Writes to standard output. The first failure is kept for the end.
     pub fn print(&mut self, text: &str) {
-        self.print_bytes(text.as_bytes());
+        match self.is_terminal {
+            true => self.print_bytes(harmless(text).as_bytes()),
+            false => self.print_bytes(text.as_bytes()),
+        }
     }
 
     /// Writes bytes to standard output.
@@ -108,7 +129,7 @@ impl Context {
     pub fn complain(&mut self, text: &str) {
         self.flush();
         // There is nowhere left to report a failure to write an error.
-        let _ = writeln!(self.err, "{text}");
+        let _ = writeln!(self.err, "{}", harmless(text));
         let _ = self.err.flush();
     }
 

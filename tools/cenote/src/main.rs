@@ -15,6 +15,7 @@ mod format;
 mod getopt;
 mod own;
 mod program;
+mod prompt;
 #[cfg(test)]
 mod reference;
 mod texts;
@@ -23,7 +24,7 @@ mod zfs;
 mod zpool;
 
 use std::ffi::OsString;
-use std::io::{BufWriter, stderr, stdout};
+use std::io::{BufWriter, IsTerminal, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -73,6 +74,7 @@ fn context() -> Context {
     let out = Box::new(BufWriter::new(stdout()));
     let daemon = Box::new(connect::Connection::new());
     let mut context = Context::new(out, Box::new(stderr()), daemon);
+    context.is_terminal = stdout().is_terminal();
     context.zone = jiff::tz::TimeZone::try_system().unwrap_or(jiff::tz::TimeZone::UTC);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     context.now = since.map_or(0, |time| time.as_secs());

@@ -1,8 +1,10 @@
 //! Refusals in OpenZFS's words (cli/contract-zfs.md 1, cli/contract-zpool.md 5).
 
+use std::borrow::Cow;
+
 use cenote_control::model::{
-    ControlError, Diagnosis, Fault, FeatureName, NameFault, PoolRow, PropertySelection, Request,
-    Response,
+    ControlError, Diagnosis, Fault, FeatureName, NameFault, OlderState, PoolRow, PropertySelection,
+    Request, Response,
 };
 use jiff::tz::TimeZone;
 
@@ -25,6 +27,15 @@ pub fn with_context(context: &str, error: &ControlError) -> String {
             format!("{context}: {error}\nuse mount(8) to mount this filesystem")
         }
         _ => format!("{context}: {error}"),
+    }
+}
+
+/// A text without control characters, which names on a disk may hold and a terminal obeys.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
+    match text.contains(is_harmful) {
+        true => text.replace(is_harmful, "?").into(),
+        false => text.into(),
     }
 }
 
@@ -80,20 +91,36 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
         } => unsupported_features(features, *readonly_works)
             .iter()
             .for_each(|line| more(line)),
-        ControlError::PoolDamaged { place, rewind, .. } => {
+        ControlError::ReadOnlyOnly { .. } => {
+            more("use 'zpool import -o readonly=on' to read its files.");
+        }
+        ControlError::PoolDamaged { place, older, .. } => {
             more(&format!("\tunreadable: {place}"));
-            if let Some((txg, seconds)) = rewind {
-                more(&format!(
-                    "\tRecovery is possible by discarding the last {seconds} seconds (back to \
-                     transaction group {txg}): use 'zpool import -F'."
-                ));
-            } else {
-                more("\tDestroy and re-create the pool from\n\ta backup source.");
-            }
+            older_state(older, zone).iter().for_each(|line| more(line));
         }
         _ => {}
     }
     text
+}
+
+/// What can be done where the newest state of a pool cannot be read.
+fn older_state(older: &OlderState, zone: &TimeZone) -> Vec<String> {
+    match older {
+        OlderState::Unknown => Vec::new(),
+        OlderState::None => vec!["No older state was found that can be read.".to_owned()],
+        OlderState::Found { state, extreme } => {
+            let option = if *extreme { "-FX" } else { "-F" };
+            let when = date(state.time, Form::Ctime, zone);
+            vec![
+                format!(
+                    "The state of {when} (txg {}) can be read; the newest is {} seconds younger.",
+                    state.txg, state.lost_seconds
+                ),
+                format!("To read it and change nothing: 'zpool import {option} -o readonly=on'."),
+                format!("To go back to it and lose what came after: 'zpool import {option}'."),
+            ]
+        }
+    }
 }
 
 /// The features that stand in the way of an import, and what is possible all the same.

@@ -27,7 +27,7 @@ impl Engine {
         guid: Option<u64>,
         by: &By<'_>,
     ) -> Result<Response, ControlError> {
-        let imported = self.registry.pool(pool)?;
+        let imported = self.registry.writable_pool(pool)?;
         if guid.is_some_and(|guid| guid == 0 || self.registry.has_guid(guid)) {
             return Err(refusal("a pool with that guid already exists"));
         }
@@ -39,11 +39,7 @@ impl Engine {
 
     /// Enables all features that a pool is wanted to have and lacks; answers with their names.
     pub(super) fn upgrade_pool(&self, pool: &str, by: &By<'_>) -> Result<Response, ControlError> {
-        let imported = self.registry.pool(pool)?;
-        if !imported.pool.is_writable() {
-            let pool = pool.to_owned();
-            return Err(ControlError::PoolReadOnly { pool });
-        }
+        let imported = self.registry.writable_pool(pool)?;
         if imported.pool.uberblock().version < FEATURE_VERSION {
             return Err(ControlError::Unsupported {
                 what: "upgrading pools with legacy version numbers".to_owned(),

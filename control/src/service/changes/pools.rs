@@ -75,6 +75,7 @@ impl Engine {
             format: Some(format),
             actor: by.actor.clone(),
             command: Some(by.command.to_owned()),
+            temporary_name: new.temporary_name.is_some(),
         };
         let mut options = ImportOptions {
             new_name: new.temporary_name.clone(),
@@ -127,7 +128,7 @@ impl Engine {
     }
 
     pub(super) fn destroy_pool(&self, pool: &str, force: bool) -> Result<Response, ControlError> {
-        let imported = self.registry.pool(pool)?;
+        let imported = self.registry.writable_pool(pool)?;
         self.unmount_pool(&imported, force)?;
         imported.close_all_heads()?;
         let destroyed = imported.pool.destroy();

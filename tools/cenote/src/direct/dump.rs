@@ -65,7 +65,7 @@ pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
     };
     dumper.dump(&mut target)?;
     dumper.progress.finish();
-    target.finish(volume.size())?;
+    target.finish()?;
     Ok(dumper.exit)
 }
 
@@ -77,6 +77,8 @@ enum Target {
     File {
         file: File,
         path: PathBuf,
+        /// The name that a new file gets when it is complete.
+        name: Option<PathBuf>,
         /// Whether what is not written is zeros already.
         is_blank: bool,
     },
@@ -88,7 +90,8 @@ impl Target {
         if path == OsStr::new("-") {
             return Ok(Self::Output(Box::new(Output::new())));
         }
-        let path = PathBuf::from(path);
+        let mut path = PathBuf::from(path);
+        let mut name = None;
         let mut options = OpenOptions::new();
         options.write(true);
         match std::fs::metadata(&path) {
@@ -100,7 +103,12 @@ impl Target {
             }
             Ok(metadata) if metadata.file_type().is_block_device() => {}
             Ok(_) => _ = options.truncate(true),
-            Err(_) => _ = options.create_new(true),
+            Err(_) => {
+                let mut partial = path.clone().into_os_string();
+                partial.push(".partial");
+                name = Some(std::mem::replace(&mut path, partial.into()));
+                options.create(true).truncate(true);
+            }
         }
         let file = options.open(&path).map_err(Failure::file(&path, "open"))?;
         let kind = file
@@ -115,6 +123,7 @@ impl Target {
         Ok(Self::File {
             file,
             path,
+            name,
             is_blank,
         })
     }
@@ -158,13 +167,22 @@ impl Target {
         Ok(())
     }
 
-    /// Makes the bytes last.
-    fn finish(self, _size: u64) -> Result<(), Failure> {
+    /// Makes the bytes last, and gives them their name.
+    fn finish(self) -> Result<(), Failure> {
         match self {
             Self::Output(mut output) => output.flush(),
-            Self::File { file, path, .. } => file
-                .sync_all()
-                .map_err(Failure::file(&path, "write it out")),
+            Self::File {
+                file, path, name, ..
+            } => {
+                let synced = file.sync_all();
+                synced.map_err(Failure::file(&path, "write it out"))?;
+                match name {
+                    Some(name) => {
+                        std::fs::rename(&path, &name).map_err(Failure::file(&name, "rename to"))
+                    }
+                    None => Ok(()),
+                }
+            }
         }
     }
 }

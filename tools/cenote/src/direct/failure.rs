@@ -207,15 +207,7 @@ impl Failure {
 /// Writes `cenote: MESSAGE` to standard error. Control characters, which names on a disk may
 /// hold, do not reach the terminal.
 pub fn complain(message: &str) {
-    let clean: String = message
-        .chars()
-        .map(|c| match c {
-            '\n' | '\t' => c,
-            c if c.is_control() => '?',
-            c => c,
-        })
-        .collect();
-    eprintln!("cenote: {clean}");
+    eprintln!("cenote: {}", crate::texts::harmless(message));
 }
 
 /// The words for a path's error: the usual ones where there are usual ones.

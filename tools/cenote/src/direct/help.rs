@@ -92,8 +92,8 @@ target are never followed. Files appear under their names when they are complete
                     owner (as root), mode, times to the nanosecond, holes, hard links,
                     symbolic links, devices, pipes, sockets, extended attributes, POSIX ACLs
   -r, --recursive   directories with all below, without owners, times and attributes
-  -k, --keep-going  go on after damage; blocks that cannot be read become zeros, and each
-                    is named on standard error
+  -k, --keep-going  copy damaged files too: blocks that cannot be read become zeros, and each
+                    is named on standard error; without -k damaged files are left out
   -q, --quiet       no progress bar
   -j, --json        progress as JSON on standard error, a summary as JSON at the end
 
@@ -155,7 +155,7 @@ const DUMP: &str = "\
 usage: cenote dump [OPTION]... POOL/VOLUME[@SNAPSHOT] FILE|-
 
 Copies a volume into a file, where its holes stay holes, onto a device, or to standard
-output.
+output. Until a new file is complete its name ends in '.partial'.
 
   -f, --force       write over a file that is there, or onto a device
   -k, --keep-going  go on after damage; blocks that cannot be read become zeros, and each

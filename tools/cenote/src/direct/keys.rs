@@ -8,7 +8,7 @@ use super::options::KeyOption;
 use cenote_control::model::LoadedKey;
 use cenote_dsl::{Dataset, DatasetName, Directory, Dsl, DslError};
 use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -145,24 +145,13 @@ fn read_material(dataset: &str, location: &str) -> Result<Zeroizing<Vec<u8>>, Fa
 /// Asks on the terminal, without showing what is typed; without a terminal reads a line.
 fn prompt(dataset: &str) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let stdin = std::io::stdin();
-    let is_terminal = stdin.is_terminal();
-    let before = match is_terminal {
-        true => Some(rustix::termios::tcgetattr(&stdin)?),
-        false => None,
-    };
-    if let Some(before) = &before {
-        eprint!("Enter key for '{dataset}': ");
-        std::io::stderr().flush()?;
-        let mut quiet = before.clone();
-        quiet.local_modes.remove(rustix::termios::LocalModes::ECHO);
-        rustix::termios::tcsetattr(&stdin, rustix::termios::OptionalActions::Flush, &quiet)?;
+    match stdin.is_terminal() {
+        true => crate::prompt::ask(
+            &format!("Enter key for '{dataset}': "),
+            MATERIAL_MAX as usize,
+        ),
+        false => read_line(&stdin),
     }
-    let line = read_line(&stdin);
-    if let Some(before) = &before {
-        rustix::termios::tcsetattr(&stdin, rustix::termios::OptionalActions::Flush, before)?;
-        eprintln!();
-    }
-    line
 }
 
 /// A line, byte by byte, so that what follows it is left for the next key.

@@ -20,6 +20,7 @@ mod version;
 
 use std::ffi::OsString;
 
+pub use arguments::size;
 use arguments::{Arguments, Flag};
 
 use crate::context::{Context, Outcome, Stop};

@@ -1,6 +1,6 @@
 //! `cenote mount`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cenote_control::model::{
     ControlError, ImportOptions, ImportPick, MountOptions, PropertySelection, Request, Response,
@@ -90,10 +90,7 @@ fn is_imported(pool: &str, context: &mut Context) -> Result<bool, Stop> {
 }
 
 fn import(pool: &str, arguments: &Arguments, context: &mut Context) -> Result<(), Stop> {
-    let absolute = |path: &std::path::PathBuf| {
-        let path = context.directory.join(path);
-        path.to_string_lossy().into_owned()
-    };
+    let absolute = |path: &PathBuf| context.place(path).to_string_lossy().into_owned();
     let search = Search {
         paths: arguments.devices.iter().map(absolute).collect(),
         offset: arguments.offset,

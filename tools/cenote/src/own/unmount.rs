@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use cenote_control::model::Request;
+use cenote_control::model::{ControlError, Request};
 
 use super::Command;
 use super::arguments::{Arguments, flag};
-use crate::context::{Context, Outcome, failed, usage};
+use crate::context::{Context, Outcome, Stop, failed, usage};
 
 /// The command.
 pub const COMMAND: Command = Command {
     name: "unmount",
     summary: "Unmount what is mounted at a directory",
     synopsis: "DIRECTORY...",
-    about: "",
+    about: "Also what a daemon left that was killed.",
     flags: &[flag(Some('f'), "force", "although files are open")],
     opens_pools: false,
     run,
@@ -32,9 +32,24 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             force: arguments.has("force"),
             unload_key: false,
         };
-        if let Err(error) = context.ask(request) {
-            return failed(format!("cannot unmount '{}': {error}", path.display()));
-        }
+        let error = match context.ask(request) {
+            Ok(_) => continue,
+            Err(ControlError::NotMounted { .. }) if clear(&path)? => continue,
+            Err(error) => error,
+        };
+        return failed(format!("cannot unmount '{}': {error}", path.display()));
     }
     Ok(0)
+}
+
+/// Takes away what a daemon that was killed left at `path`, and below it; whether it left something.
+fn clear(path: &Path) -> Result<bool, Stop> {
+    let left = match cenote_fuse::clear_stale_mounts(path) {
+        Ok(left) => left,
+        Err(error) => return failed(format!("cannot unmount '{}': {error}", path.display())),
+    };
+    match left.failed.into_iter().next() {
+        Some((place, error)) => failed(format!("cannot unmount '{}': {error}", place.display())),
+        None => Ok(!left.cleared.is_empty()),
+    }
 }

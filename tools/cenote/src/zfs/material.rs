@@ -1,9 +1,8 @@
 //! Where the bytes of a key come from: the terminal, standard input or a file.
 
-use std::io::{BufRead, IsTerminal, Read, Write};
+use std::io::{BufRead, IsTerminal, Read};
 
 use cenote_control::model::Secret;
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
 use super::select::reason;
@@ -117,23 +116,9 @@ fn prompt(dataset: &str, format: &str) -> Result<Secret, String> {
 }
 
 fn ask(question: &str, format: &str) -> Result<Secret, String> {
-    let failed = |error: std::io::Error| format!("Failed to read key: {}", reason(&error));
-    eprint!("{question}");
-    // The prompt is a courtesy; without it the answer can still be read.
-    let _ = std::io::stderr().flush();
-    let stdin = std::io::stdin();
-    let before = tcgetattr(&stdin).map_err(|errno| failed(errno.into()))?;
-    let mut quiet = before.clone();
-    quiet.local_modes.remove(LocalModes::ECHO);
-    quiet.local_modes.insert(LocalModes::ECHONL);
-    tcsetattr(&stdin, OptionalActions::Flush, &quiet).map_err(|errno| failed(errno.into()))?;
-    let mut line = Zeroizing::new(Vec::new());
-    let limit = u64::try_from(PASSPHRASE_MAX + 2).expect("fits");
-    let read = stdin.lock().take(limit).read_until(b'\n', &mut line);
-    let restored = tcsetattr(&stdin, OptionalActions::Flush, &before);
-    read.map_err(failed)?;
-    restored.map_err(|errno| failed(errno.into()))?;
-    check(without_newline(line), format)
+    let line = crate::prompt::ask(question, PASSPHRASE_MAX + 2);
+    let line = line.map_err(|error| format!("Failed to read key: {}", reason(&error)))?;
+    check(line, format)
 }
 
 #[cfg(test)]

@@ -66,8 +66,10 @@ fn check(parsed: &Parsed) -> Result<(), Stop> {
 
 /// A path as the daemon can use it, whatever directory that runs in.
 fn absolute(path: &str, context: &Context) -> String {
-    let path = context.directory.join(Path::new(path));
-    path.to_string_lossy().into_owned()
+    context
+        .place(Path::new(path))
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn search(parsed: &Parsed, context: &Context) -> Search {
@@ -143,9 +145,9 @@ fn option(word: &str, options: &mut ImportOptions, search: &mut Search) -> Resul
             "off" => options.replay_in_memory = false,
             _ => return bad(name, "must be one of 'memory | off'"),
         },
-        OFFSET => match value.parse::<u64>() {
-            Ok(offset) => search.offset = offset,
-            Err(_) => return bad(name, "must be a number of bytes"),
+        OFFSET => match crate::own::size(value) {
+            Some(offset) => search.offset = offset,
+            None => return bad(name, "must be a number of bytes"),
         },
         _ => {
             let known = properties::find(POOL, name).or_else(|| properties::find(VDEV, name));
@@ -163,8 +165,11 @@ fn option(word: &str, options: &mut ImportOptions, search: &mut Search) -> Resul
 
 fn list(search: Search, parsed: &Parsed, context: &mut Context) -> Outcome {
     let naming = names::naming(parsed, context);
-    let candidates = match context.ask(Request::ImportSearch { search }) {
-        Ok(Response::Candidates { candidates }) => candidates,
+    let (candidates, unreadable) = match context.ask(Request::ImportSearch { search }) {
+        Ok(Response::Candidates {
+            candidates,
+            unreadable,
+        }) => (candidates, unreadable),
         Ok(_) => return failed(with_context("cannot search for pools", &mismatch())),
         Err(error) => return failed(with_context("cannot search for pools", &error)),
     };
@@ -180,7 +185,22 @@ fn list(search: Search, parsed: &Parsed, context: &mut Context) -> Outcome {
     if first {
         context.complain("no pools available to import");
     }
+    warn_of(&unreadable, context);
     Ok(0)
+}
+
+fn warn_of(unreadable: &[String], context: &mut Context) {
+    for line in unreadable {
+        context.complain(&format!("warning: {line}"));
+    }
+}
+
+/// Where a pool was not found because nobody could look there.
+fn warn_of_search(search: Search, context: &mut Context) {
+    let answer = context.ask(Request::ImportSearch { search });
+    if let Ok(Response::Candidates { unreadable, .. }) = answer {
+        warn_of(&unreadable, context);
+    }
 }
 
 fn import(
@@ -193,7 +213,7 @@ fn import(
     let named = parsed.operands.first().cloned();
     let dry_run = options.rewind_dry_run;
     let request = Request::Import {
-        search,
+        search: search.clone(),
         pick,
         options,
     };
@@ -208,11 +228,20 @@ fn import(
         Ok(_) => return failed(with_context("cannot import", &mismatch())),
         Err(error) => {
             let name = named.unwrap_or_else(|| "all".to_owned());
-            return failed(cannot_import(&name, &error, &context.zone));
+            context.complain(&cannot_import(&name, &error, &context.zone));
+            if matches!(error, ControlError::NoSuchCandidate { .. }) {
+                warn_of_search(search, context);
+            }
+            return Ok(1);
         }
     };
     for (name, error) in &failures {
-        let text = cannot_import(name, error, &context.zone);
+        // Of a pool that is there it is file systems that are not.
+        let pool = name.split('/').next().unwrap_or(name);
+        let text = match pools.iter().any(|imported| imported == pool) {
+            true => with_context(&format!("cannot mount '{name}'"), error),
+            false => cannot_import(name, error, &context.zone),
+        };
         context.complain(&text);
     }
     for diagnosis in &diagnoses {
@@ -229,6 +258,7 @@ fn import(
             }
             None => {
                 context.complain("no pools available to import");
+                warn_of_search(search, context);
                 Ok(0)
             }
         };

@@ -375,6 +375,13 @@ fn intent_log_text(reports: &[IntentLogReport]) -> String {
     let width = reports.iter().map(|report| report.dataset.len()).max();
     let width = width.unwrap_or(0);
     for report in reports {
+        if let (0, Some(reason)) = (report.records, &report.broken) {
+            text.push_str(&format!(
+                "\t{:<width$}  unreadable: {reason}\n",
+                report.dataset
+            ));
+            continue;
+        }
         let state = match (report.replayed, report.applied) {
             (true, Some(_)) => "replayed in memory",
             (true, None) => "replayed in memory once it is opened",

@@ -27,7 +27,7 @@ const OPEN_MAX: usize = 64;
 pub struct Settings {
     /// Attributes too, not only contents.
     pub attributes: bool,
-    /// Go on after damage; what cannot be read becomes zeros.
+    /// Copy damaged files too; what cannot be read becomes zeros.
     pub keep_going: bool,
 }
 
@@ -127,11 +127,11 @@ impl<'a> Copier<'a> {
             match item {
                 Ok(item) if item.path.is_empty() => continue,
                 Ok(item) => self.item(&item)?,
-                Err(error) if self.settings.keep_going => {
+                // A directory that cannot be read, or an entry of one.
+                Err(error) => {
                     let problem = format!("{}: {}", self.open.name, posix_words(&error));
                     self.report.problem(self.progress, problem);
                 }
-                Err(error) => return Err(self.open.failure(b"", error)),
             }
             if self.is_stopped()? {
                 return Ok(());
@@ -435,13 +435,12 @@ impl<'a> Copier<'a> {
     fn troubled(&mut self, trouble: Trouble, path: &[u8]) -> Result<(), Failure> {
         match trouble {
             Trouble::Stopped => Ok(()),
-            Trouble::Source(error) if self.settings.keep_going => {
+            Trouble::Source(error) => {
                 let place = Place::new(&self.open.name, path);
-                let problem = format!("{place}: {}", posix_words(&error));
+                let problem = format!("{place}: {}; not copied", posix_words(&error));
                 self.report.problem(self.progress, problem);
                 Ok(())
             }
-            Trouble::Source(error) => Err(self.open.failure(path, error)),
             Trouble::Target(action, error) => {
                 let whole = self.shown.join(OsStr::from_bytes(path));
                 let failure = Failure::file(whole, action)(error);
