@@ -94,6 +94,11 @@ impl BlockCache {
         self.decoded.limit()
     }
 
+    /// Counts a block that was asked for and found by who had noted where it is.
+    pub fn note_hit(&self) {
+        self.decoded.counters.hits.add(1);
+    }
+
     /// Whether a block's contents would be had without reading or decoding, now or shortly.
     pub fn has(&self, pointer: &BlockPointer) -> bool {
         let id = id_of(pointer);

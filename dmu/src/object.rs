@@ -133,17 +133,6 @@ impl Object {
         }
     }
 
-    fn committed_block(&self, block: BlockId) -> Result<Option<Block>, DmuError> {
-        if block > self.dnode.block_id_max {
-            return Ok(None);
-        }
-        let pointer = self.data_pointer(block)?;
-        if pointer.is_hole() {
-            return Ok(None);
-        }
-        self.read_pointer(&pointer, 0, block).map(Some)
-    }
-
     /// The spill block's contents, if the object has one.
     pub fn spill(&self) -> Result<Option<Block>, DmuError> {
         let mut dnode = Arc::clone(&self.dnode);
@@ -191,6 +180,15 @@ impl Object {
         };
         let size = self.newest_dnode().data_block_size;
         let (first, last) = (offset / size, last_byte / size);
+        if first == last {
+            let block = self.read_block(BlockId(first))?;
+            let start = usize::try_from(offset % size).expect("at most 16 MiB");
+            return Ok(vec![Segment {
+                block,
+                start,
+                length,
+            }]);
+        }
         let blocks = self.read_layers(first, last)?;
         let mut segments = Vec::with_capacity(blocks.len());
         let mut left = length;
@@ -210,6 +208,33 @@ impl Object {
         }
         assert_eq!(left, 0, "the blocks cover the range");
         Ok(segments)
+    }
+
+    /// The newest contents of a block for a reader, who may go on to the next.
+    fn read_block(&self, block: BlockId) -> Result<Option<Block>, DmuError> {
+        let Some(live) = &self.live else {
+            return self.read_committed(block);
+        };
+        let dnode = {
+            let state = live.read();
+            let end = block.0.saturating_add(1);
+            let is_committed = state.is_committed(block.0, end);
+            is_committed.then(|| state.committed.clone()).flatten()
+        };
+        if let Some(dnode) = dnode
+            && let Ok(found) = self.committed(dnode).read_committed(block)
+        {
+            return Ok(found);
+        }
+        self.block(block)
+    }
+
+    /// Block `block` on disk for a reader; `None` for a hole.
+    fn read_committed(&self, block: BlockId) -> Result<Option<Block>, DmuError> {
+        if block <= self.dnode.block_id_max {
+            self.set.streams.read_ahead(self, block, block);
+        }
+        self.committed_block(block)
     }
 
     /// The newest contents of the blocks `first..=last`.
@@ -261,8 +286,7 @@ impl Object {
             return Ok(vec![None; count]);
         }
         if first == last {
-            self.set.streams.read_ahead(self, first, last);
-            return Ok(vec![self.committed_block(first)?]);
+            return Ok(vec![self.read_committed(first)?]);
         }
         let pointers = self.data_pointers(first, known_last)?;
         self.set.streams.read_ahead(self, first, known_last);

@@ -66,7 +66,7 @@ pub struct ObjectSet {
     pub(crate) live: Option<LiveSet>,
     pub(crate) streams: crate::prefetch::Streams,
     pub(crate) scans: crate::scan::DnodeScans,
-    pub(crate) memo: crate::memo::IndirectMemo,
+    pub(crate) memo: crate::memo::BlockMemo,
 }
 
 impl ObjectSet {

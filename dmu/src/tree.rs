@@ -2,6 +2,7 @@
 
 use crate::error::DmuError;
 use crate::live::{LiveObject, Place};
+use crate::memo::Place as MemoPlace;
 use crate::object::Object;
 use cenote_base::{BlockId, Bookmark, Level, Txg};
 use cenote_cache::Block;
@@ -145,10 +146,9 @@ impl Object {
     /// The indirect block of level 1 above the data blocks from `block << fanout` on, of an
     /// object with one; `None` in a hole. Answered from memory where it was wanted lately.
     fn lowest_indirect(&self, block: u64) -> Result<Option<Block>, DmuError> {
-        let index = self.dnode().top_index(1, BlockId(block));
-        let top = index.map(|index| &self.dnode().block_pointers[index]);
+        let place = self.memo_place(block);
         let memo = &self.set().memo;
-        if let Some(found) = top.and_then(|top| memo.get(self.id(), block, top)) {
+        if let Some(found) = place.and_then(|place| memo.indirect(place)) {
             return Ok(Some(found));
         }
         let parent = self.block_pointer(1, BlockId(block))?;
@@ -156,10 +156,50 @@ impl Object {
             return Ok(None);
         }
         let indirect = self.read_pointer(&parent, 1, BlockId(block))?;
-        if let Some(top) = top {
-            memo.note(self.id(), block, top, &indirect);
+        if let Some(place) = place {
+            memo.note_indirect(place, &indirect);
         }
         Ok(Some(indirect))
+    }
+
+    /// Where the memo has the indirect block `block` of level 1; `None` if the tree has none such.
+    fn memo_place(&self, block: u64) -> Option<MemoPlace<'_>> {
+        let index = self.dnode().top_index(1, BlockId(block))?;
+        Some(MemoPlace {
+            object: self.id(),
+            block,
+            top: &self.dnode().block_pointers[index],
+        })
+    }
+
+    /// Data block `block` as it is on disk; `None` for a hole. Answered from memory where it was
+    /// wanted lately.
+    pub(crate) fn committed_block(&self, block: BlockId) -> Result<Option<Block>, DmuError> {
+        if block > self.dnode().block_id_max {
+            return Ok(None);
+        }
+        let fanout = self.dnode().indirect_fanout_shift();
+        let place = match self.dnode().levels {
+            1 => None,
+            _ => self.memo_place(block.0 >> fanout),
+        };
+        let count = 1_usize << fanout;
+        let index = block.0 as usize & (count - 1);
+        let memo = &self.set().memo;
+        if let Some(found) = place.and_then(|place| memo.data(place, index)) {
+            self.set().cache().note_hit();
+            return Ok(Some(found));
+        }
+        let pointer = self.data_pointer(block)?;
+        if pointer.is_hole() {
+            return Ok(None);
+        }
+        let found = self.read_pointer(&pointer, 0, block)?;
+        // An embedded block has no other owner that would keep it.
+        if let Some(place) = place.filter(|_| !pointer.is_embedded()) {
+            memo.note_data(place, index, count, &found);
+        }
+        Ok(Some(found))
     }
 
     /// The pointer to data block `block`; [`BlockPointer::HOLE`] where there is none.
