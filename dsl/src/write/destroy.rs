@@ -2,7 +2,8 @@
 //!
 //! A dataset leaves the tree at once, and its blocks are freed behind its back: the root of its
 //! object set goes into a queue, the bptree, which is worked off a piece in each transaction
-//! group and survives a crash at any point.
+//! group and survives a crash at any point. A pool without the feature of that queue has none:
+//! there all blocks are freed in the group that destroys the dataset, however long it takes.
 
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
@@ -48,16 +49,12 @@ impl SyncTask for DestroyDataset {
         if !head.snapshots()?.is_empty() {
             return Err(DslError::HasSnapshots { name: name() });
         }
-        if context.dsl.features().get(ASYNC_DESTROY).is_none() {
-            let feature = features::by_guid(ASYNC_DESTROY).map_or(ASYNC_DESTROY, |f| f.name);
-            let feature = feature.to_owned();
-            return Err(DslError::FeatureDisabled { feature });
-        }
         Ok(())
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let head = context.dsl.dataset(&self.name)?;
+        context.forget_boot_file_system(head.id())?;
         context.destroy_head(&head)?;
         context.destroy_directory(&head)?;
         context.dsl.forget_names();
@@ -75,9 +72,9 @@ impl SyncContext<'_> {
         self.use_space(directory, Part::Refreservation, returned)?;
         self.forget_dataset_features(head)?;
         self.destroy_deadlist(phys.deadlist)?;
-        // The queue frees what the object set's tree leads to, and the log is beside it.
+        // The object set's tree does not lead to the log, which is beside it.
         self.free_log_of(head)?;
-        self.queue_for_freeing(head)?;
+        self.free_contents(head)?;
         if let Some(origin) = phys.previous_snapshot {
             self.unlink_clone(origin, head.id())?;
         }
@@ -108,8 +105,8 @@ impl SyncContext<'_> {
         Ok(())
     }
 
-    /// Hands a head's blocks to the queue and their space to `$FREE`.
-    fn queue_for_freeing(&self, head: &Dataset) -> Result<(), DslError> {
+    /// Frees a head's blocks, or has them freed by and by.
+    fn free_contents(&self, head: &Dataset) -> Result<(), DslError> {
         let directory = head.directory().id();
         let phys = self.directory(directory)?;
         let space = SpaceChange {
@@ -118,9 +115,16 @@ impl SyncContext<'_> {
             uncompressed: signed(phys.uncompressed_bytes),
         };
         self.use_space(directory, Part::Head, space.negated())?;
-        if head.phys().block_pointer.is_hole() {
-            return Ok(());
+        let phys = head.phys();
+        match self.dsl.features().get(ASYNC_DESTROY) {
+            _ if phys.block_pointer.is_hole() => Ok(()),
+            Some(_) => self.queue_for_freeing(head, space),
+            None => self.free_at_once(&phys.block_pointer, phys.previous_snapshot_txg),
         }
+    }
+
+    /// Hands a head's blocks to the queue and their space to `$FREE`.
+    fn queue_for_freeing(&self, head: &Dataset, space: SpaceChange) -> Result<(), DslError> {
         let free = self.hidden_directory("$FREE")?;
         self.use_space(free, Part::Head, space)?;
         let queue = match self.dsl.object_directory().object(keys::BPTREE)? {

@@ -51,6 +51,23 @@ impl SyncContext<'_> {
         Ok(worked)
     }
 
+    /// Frees all blocks below the root of a destroyed object set that were born after a txg.
+    pub(super) fn free_at_once(
+        &self,
+        root: &BlockPointer,
+        born_after: Txg,
+    ) -> Result<(), DslError> {
+        let mut walk = Walk {
+            context: self,
+            born_after,
+            resume: None,
+            left: usize::MAX,
+            freed: SpaceTriple::default(),
+            stack: Vec::new(),
+        };
+        walk.run(root).map(|_| ())
+    }
+
     /// Frees blocks of the pool's list of single blocks.
     fn free_listed(&self, left: &mut usize) -> Result<bool, DslError> {
         let Some(list) = self.dsl.object_directory().object(keys::FREE_BPOBJ)? else {

@@ -4,10 +4,28 @@ use super::context::{SyncContext, SyncTask};
 use crate::error::DslError;
 use crate::object_directory::keys;
 use crate::property::stored::Stored;
+use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapValue;
 use cenote_ondisk::ObjectType;
 
 const POOL_PROPERTIES: ObjectType = ObjectType(31);
+/// The property that names a dataset by its object.
+const BOOT_FILE_SYSTEM: &[u8] = b"bootfs";
+
+impl SyncContext<'_> {
+    /// A dataset goes: the pool is not booted from it any more.
+    pub(crate) fn forget_boot_file_system(&self, dataset: ObjectId) -> Result<(), DslError> {
+        let directory = self.dsl.object_directory();
+        let Some(table) = directory.object(keys::POOL_PROPERTIES)? else {
+            return Ok(());
+        };
+        let named = self.mos().zap(table)?.lookup(BOOT_FILE_SYSTEM)?;
+        match named.and_then(|value| value.as_u64()) {
+            Some(named) if named == dataset.0 => self.remove_entry(table, BOOT_FILE_SYSTEM),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// Sets a property that is stored in the pool's table.
 #[derive(Clone, Debug)]
