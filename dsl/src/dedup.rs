@@ -62,29 +62,49 @@ pub fn dedup_histograms(dsl: &Dsl) -> Result<Vec<(String, Vec<DdtStatistics>)>, 
 
 /// Bytes that the dedup tables take, their logs not included.
 pub fn dedup_table_size(dsl: &Dsl) -> Result<u64, DslError> {
-    let mos = dsl.mos();
     let mut size = 0u64;
-    let mut add = |id: ObjectId| -> Result<(), DslError> {
-        let used = mos.object(id)?.dnode().used_bytes();
+    for (_, id) in dedup_tables(dsl)? {
+        let used = dsl.mos().object(id)?.dnode().used_bytes();
         size = size.saturating_add(used);
-        Ok(())
+    }
+    Ok(size)
+}
+
+/// The names of dedup tables of which there are figures and nothing else.
+///
+/// OpenZFS takes a table away with its figures, and fails to make one whose figures are there.
+pub fn lost_dedup_figures(dsl: &Dsl) -> Result<Vec<String>, DslError> {
+    let Some(object) = dsl.object_directory().object(keys::DEDUP_STATISTICS)? else {
+        return Ok(Vec::new());
     };
+    let tables = dedup_tables(dsl)?;
+    let mut lost = Vec::new();
+    for entry in dsl.mos().zap(object)?.entries() {
+        let entry = entry?;
+        let name = entry.key.as_str().unwrap_or_default();
+        if is_table(name) && !tables.iter().any(|(table, _)| table == name) {
+            lost.push(name.to_owned());
+        }
+    }
+    Ok(lost)
+}
+
+/// All dedup tables by their names, which are those of their figures.
+fn dedup_tables(dsl: &Dsl) -> Result<Vec<(String, ObjectId)>, DslError> {
+    let mut tables = Vec::new();
     for (name, id) in tables_in(dsl.object_directory().zap())? {
         if is_table(&name) {
-            add(id)?;
+            tables.push((name, id));
             continue;
         }
         if is_log(&name) {
             continue;
         }
         // `DDT-sha256` is a directory of tables and logs.
-        for (name, id) in tables_in(&Zap::open(mos.object(id)?)?)? {
-            if is_table(&name) {
-                add(id)?;
-            }
-        }
+        let found = tables_in(&Zap::open(dsl.mos().object(id)?)?)?;
+        tables.extend(found.into_iter().filter(|(name, _)| is_table(name)));
     }
-    Ok(size)
+    Ok(tables)
 }
 
 fn is_table(name: &str) -> bool {

@@ -48,7 +48,7 @@ pub use dataset::{Dataset, DatasetType, SnapshotEntry};
 pub use deadlist::{Deadlist, DeadlistEntry, SpaceTriple};
 pub use dedup::{
     CloneTotals, clone_totals, dedup_histograms, dedup_ratio, dedup_saved, dedup_table_size,
-    dedup_totals,
+    dedup_totals, lost_dedup_figures,
 };
 pub use directory::{ChildEntry, Directory};
 pub use dsl::{Dsl, FEATURE_VERSION};

@@ -3,11 +3,13 @@
 //! The new vdevs become part of the tree in the midst of a group, so that the group may already
 //! write to them. The labels of all devices change with it, and until the uberblock is written
 //! the old ones are in force, which know nothing of the new devices: so an addition is there as
-//! a whole or not at all.
+//! a whole or not at all. They come behind all others; holes that removed logs left stay, as
+//! OpenZFS has it.
 
 use crate::create::{
     CLASSES_FEATURE, CreateError, DRAID_FEATURE, NewLeaf, NewVdev, VdevShape, VdevZaps,
-    add_auxiliary, auxiliary, devices_by_guid, distributed_spares, found, new_space, top,
+    add_auxiliary, auxiliary, devices_by_guid, distributed_spare_path, distributed_spares, found,
+    new_space, top,
 };
 use crate::pool::Pool;
 use crate::sync::{Actor, Syncer};
@@ -43,6 +45,7 @@ impl SyncTask for AddVdevs {
             return Ok(());
         };
         for (top, class) in &mut self.tops {
+            place(top, &mut self.spares, &root);
             top.create_txg = context.txg();
             zaps.top(top, *class)?;
             root.children.push(top.clone());
@@ -69,6 +72,19 @@ impl SyncTask for AddVdevs {
         drop(config);
         add_auxiliary(context, keys::SPARES, &self.spares)?;
         add_auxiliary(context, keys::CACHE_DEVICES, &self.cache_devices)
+    }
+}
+
+/// Gives a new top-level vdev its id below `root`, and its distributed spares their names.
+fn place(top: &mut VdevConfig, spares: &mut [VdevConfig], root: &VdevConfig) {
+    let id = VdevId(root.children.len() as u64);
+    top.id = Some(id);
+    for spare in spares {
+        if let Some((guid, index)) = spare.distributed_spare
+            && guid == top.guid
+        {
+            spare.path = Some(distributed_spare_path(top.parity, id, index));
+        }
     }
 }
 
@@ -121,17 +137,12 @@ impl Pool {
                 return Err(DslError::FeatureDisabled { feature }.into());
             }
         }
-        let first = {
-            let config = syncer.config();
-            let tree = config.config.vdev_tree.as_ref();
-            tree.map_or(0, |tree| tree.children.len() as u64)
-        };
         let env = self.env().as_ref();
         let txg = syncer.gate.open_txg();
         let mut tops = Vec::new();
-        for (index, vdev) in request.vdevs.iter().enumerate() {
-            let id = VdevId(first + index as u64);
-            tops.push(top(vdev, id, request.ashift, env, txg)?);
+        for vdev in &request.vdevs {
+            // Which place is free is known when it is put there.
+            tops.push(top(vdev, VdevId(0), request.ashift, env, txg)?);
         }
         let devices = devices_by_guid(&tops, &request.vdevs);
         for (_, device) in &devices {

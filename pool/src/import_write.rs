@@ -6,6 +6,7 @@
 use crate::allocation;
 use crate::candidate::PoolCandidate;
 use crate::claim::{claim_logs, discard_logs, is_readable};
+use crate::dedup::ForgetLostFigures;
 use crate::error::ImportError;
 use crate::mos::directory_words;
 use crate::options::ImportOptions;
@@ -15,7 +16,7 @@ use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::Device;
 use cenote_dmu::{ObjectSet, TxgGate};
 use cenote_dsl::write::{SyncContext, SyncTask};
-use cenote_dsl::{DslError, Stored};
+use cenote_dsl::{DslError, Stored, lost_dedup_figures};
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::VERSION_FEATURES;
@@ -199,13 +200,7 @@ impl Pool {
                 .and_then(|words| words.get(2).copied())
                 .map_or(Txg(0), Txg),
         });
-        let host = options.hostname.clone();
-        let actor = Actor { user: 0, host };
-        let noted = NoteOpening { actor };
-        // Nobody waits for it: the first group writes it with the labels.
-        syncer
-            .queue(noted)
-            .map_err(|error| refusal(error.to_string()))?;
+        self.queue_first_tasks(&syncer, &options.hostname)?;
         syncer.start().map_err(ImportError::Thread)?;
         if !log_headers.is_empty() {
             // The headers go with the first group, as the claimed space does.
@@ -218,6 +213,18 @@ impl Pool {
         self.set_syncer(syncer);
         self.resume_treatments();
         Ok(self)
+    }
+
+    /// Queues what the first group writes beside the labels; nobody waits for it.
+    fn queue_first_tasks(&self, syncer: &Syncer, hostname: &str) -> Result<(), ImportError> {
+        let host = hostname.to_owned();
+        let actor = Actor { user: 0, host };
+        let mut queued = syncer.queue(NoteOpening { actor }).map(drop);
+        // Who needs what cannot be read here will say so.
+        if lost_dedup_figures(self.dsl()).is_ok_and(|lost| !lost.is_empty()) {
+            queued = queued.and(syncer.queue(ForgetLostFigures).map(drop));
+        }
+        queued.map_err(|error| refusal(error.to_string()))
     }
 
     /// Whether a log device is missing, with which an import goes on if it is told to.

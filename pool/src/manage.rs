@@ -3,22 +3,30 @@
 
 use crate::create::random_guid;
 use crate::pool::Pool;
-use crate::sync::{Actor, SyncError};
+use crate::sync::{Actor, SyncError, Syncer};
 use cenote_base::Guid;
 use cenote_dsl::DslError;
 use cenote_dsl::write::{EnableFeatures, SyncContext, SyncTask};
 use cenote_ondisk::PoolConfig;
 use cenote_ondisk::features::{Feature, by_guid};
+use std::sync::Arc;
 
-/// A task that changes nothing itself: for commands whose change stands in the configuration.
-struct Nothing;
+/// Changes the configuration. That is for the syncing thread alone: the copy in the metadata, the
+/// labels and the sum of guids in the uberblock of one group must not be of different states.
+struct ChangeConfig<F> {
+    syncer: Arc<Syncer>,
+    change: F,
+}
 
-impl SyncTask for Nothing {
+impl<F: FnMut(&mut PoolConfig) + Send> SyncTask for ChangeConfig<F> {
     fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
         Ok(())
     }
 
     fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        let mut config = self.syncer.config();
+        (self.change)(&mut config.config);
+        config.touch();
         Ok(())
     }
 }
@@ -54,14 +62,11 @@ impl Pool {
         &self,
         actor: &Actor,
         command: &str,
-        change: impl FnOnce(&mut PoolConfig),
+        change: impl FnMut(&mut PoolConfig) + Send + 'static,
     ) -> Result<(), SyncError> {
-        {
-            let mut config = self.writer()?.config();
-            change(&mut config.config);
-            config.touch();
-        }
-        self.run_command(Nothing, actor, command)?;
+        let syncer = Arc::clone(self.writer()?);
+        let task = ChangeConfig { syncer, change };
+        self.run_command(task, actor, command)?;
         self.renew_config();
         Ok(())
     }
@@ -86,7 +91,7 @@ impl Pool {
             })
         };
         let guid = guid.map_or_else(random, Ok)?;
-        self.change_config(actor, command, |config| {
+        self.change_config(actor, command, move |config| {
             config.pool_guid = Some(guid);
             if let Some(root) = &mut config.vdev_tree {
                 root.guid = guid;
@@ -106,7 +111,9 @@ impl Pool {
         command: &str,
     ) -> Result<(), SyncError> {
         let comment = Some(comment.to_owned()).filter(|comment| !comment.is_empty());
-        self.change_config(actor, command, |config| config.comment = comment)
+        self.change_config(actor, command, move |config| {
+            config.comment.clone_from(&comment);
+        })
     }
 
     /// Changes the `compatibility` property; `off` for none.
@@ -120,7 +127,9 @@ impl Pool {
         command: &str,
     ) -> Result<(), SyncError> {
         let value = Some(value.to_owned()).filter(|value| !value.is_empty() && value != "off");
-        self.change_config(actor, command, |config| config.compatibility = value)
+        self.change_config(actor, command, move |config| {
+            config.compatibility.clone_from(&value);
+        })
     }
 
     /// Enables a feature, and those that it builds on.

@@ -8,7 +8,7 @@ use cenote_device::BlockBuffer;
 use cenote_dmu::zap::{NewZap, ZapValue};
 use cenote_dmu::{NewObject, Owner, OwnerHook, TxCost, Zap};
 use cenote_dsl::write::{DestroyDataset, Head, SetProperties, Setting, SyncContext, SyncTask};
-use cenote_dsl::{DslError, Stored, dedup_totals};
+use cenote_dsl::{DslError, Stored, dedup_totals, lost_dedup_figures};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::ddt::{DdtStatistics, HISTOGRAM_BUCKETS, histogram_to_words};
 use cenote_ondisk::zap::fat_header::{FLAG_HASH64, FLAG_PRE_HASHED_KEY, FLAG_UINT64_KEY};
@@ -229,6 +229,47 @@ fn an_empty_table_goes_with_its_figures() {
     sync(&pool);
     pool.run_task(IsGone).expect("gone");
     assert_eq!(blocks(&pool), (3, 3));
+    pool.close().expect("written");
+    drop(pool);
+    bench.check();
+}
+
+/// Figures of a table that is not there.
+struct MakeLost;
+
+const LOST: &str = "DDT-skein-zap-unique";
+
+impl SyncTask for MakeLost {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let mut figures = vec![DdtStatistics::default(); HISTOGRAM_BUCKETS];
+        figures[0].blocks = 7;
+        let figures = ZapValue::from_u64s(&histogram_to_words(&figures));
+        named(context, "DDT-statistics")?.update(context.tx, LOST.as_bytes(), &figures)?;
+        Ok(())
+    }
+}
+
+/// Pools that were written before have such figures: they go with the next import.
+#[test]
+fn lost_figures_are_forgotten_at_import() {
+    let mut bench = Bench::new("lostfigures");
+    let vdev = bench.vdev(VdevShape::Single, Normal, 1);
+    let pool = bench.create(vec![vdev]);
+    set(&pool, "dedup", ON);
+    write(&pool, &[1, 2, 2]);
+    sync(&pool);
+    pool.run_task(MakeLost).expect("made");
+    assert_eq!(blocks(&pool).0, 2 + 7);
+    pool.close().expect("written");
+    drop(pool);
+    let pool = import(bench.dir.path());
+    sync(&pool);
+    assert_eq!(lost_dedup_figures(pool.dsl()).expect("read").len(), 0);
+    assert_eq!(blocks(&pool), (2, 3));
     pool.close().expect("written");
     drop(pool);
     bench.check();

@@ -10,6 +10,7 @@ use cenote_vdev::AllocationClass;
 use cenote_vdev::create::{
     NewLayout, draid_groups, leaf_asize, metaslab_shift, natural_ashift, top_asize,
 };
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A random number that is not 0.
@@ -160,6 +161,11 @@ fn shape(new: &NewVdev, children: usize) -> Result<Shape, CreateError> {
     })
 }
 
+/// The name of a distributed spare of the draid vdev `id`.
+pub(crate) fn distributed_spare_path(parity: u64, id: VdevId, index: u64) -> PathBuf {
+    format!("draid{parity}-{id}-{index}").into()
+}
+
 /// The distributed spares of a draid vdev, as they stand in the list of spares.
 pub(crate) fn distributed_spares(
     top: &VdevConfig,
@@ -170,8 +176,7 @@ pub(crate) fn distributed_spares(
     let id = top.id.unwrap_or_default();
     let spare = |index: u64| {
         let mut config = blank(VdevKind::DistributedSpare, random_guid(env)?, txg);
-        let path = format!("draid{}-{id}-{index}", top.parity);
-        config.path = Some(path.into());
+        config.path = Some(distributed_spare_path(top.parity, id, index));
         config.distributed_spare = Some((top.guid, index));
         config.whole_disk = Some(true);
         config.is_spare = true;

@@ -7,7 +7,9 @@
 mod layout;
 mod task;
 
-pub(crate) use layout::{devices_by_guid, distributed_spares, found, leaf, random_guid, top};
+pub(crate) use layout::{
+    devices_by_guid, distributed_spare_path, distributed_spares, found, leaf, random_guid, top,
+};
 pub(crate) use task::{CLASSES_FEATURE, DRAID_FEATURE, VdevZaps, add_auxiliary, auxiliary};
 
 use crate::allocation::{Metaslab, Space, TopSpace};

@@ -5,7 +5,10 @@
 //! again when the metadata gave up blocks, [`DedupTables::settle`] puts the entries into the
 //! table of their class, frees blocks that nobody refers to any more, and keeps the statistics.
 
+mod lost;
 mod table;
+
+pub(crate) use lost::ForgetLostFigures;
 
 use crate::sync::SyncError;
 use cenote_base::Txg;
@@ -86,28 +89,20 @@ impl DedupTables {
 
     /// Gives up one reference; whether the table knows the block, so that it is not to be freed.
     pub(crate) fn give_up(&self, pointer: &BlockPointer) -> Result<bool, DslError> {
-        let Some(kind) = pointer.checksum_kind() else {
-            return Ok(false);
-        };
-        self.with(kind, |table, mos| {
-            if !table.exists && table.changed.is_empty() {
-                return Ok(false);
-            }
-            let changed = table.entry(mos, DdtKey::of(pointer))?;
-            let Some(slot) = slot_of(&mut changed.entry, pointer) else {
-                return Ok(false);
-            };
-            let Some(references) = slot.references.checked_sub(1) else {
-                return Ok(false);
-            };
-            slot.references = references;
-            table.is_dirty = true;
-            Ok(true)
-        })
+        self.count_anew(pointer, |references| references.checked_sub(1))
     }
 
     /// Counts one more reference to a block that was cloned; whether the table knows the block.
     pub(crate) fn share(&self, pointer: &BlockPointer) -> Result<bool, DslError> {
+        self.count_anew(pointer, |references| Some(references.saturating_add(1)))
+    }
+
+    /// Changes the number of references to a block; whether the table knows it and they could be.
+    fn count_anew(
+        &self,
+        pointer: &BlockPointer,
+        change: impl FnOnce(u64) -> Option<u64>,
+    ) -> Result<bool, DslError> {
         let Some(kind) = pointer.checksum_kind() else {
             return Ok(false);
         };
@@ -119,7 +114,10 @@ impl DedupTables {
             let Some(slot) = slot_of(&mut changed.entry, pointer) else {
                 return Ok(false);
             };
-            slot.references = slot.references.saturating_add(1);
+            let Some(references) = change(slot.references) else {
+                return Ok(false);
+            };
+            slot.references = references;
             table.is_dirty = true;
             Ok(true)
         })

@@ -14,15 +14,15 @@ impl Syncer {
     /// Makes `root` the pool's state. A group that changed nothing leaves no trace.
     pub(super) fn commit(&self, txg: Txg, root: BlockPointer) -> Result<(), SyncError> {
         let before = self.uberblock();
-        let (is_config_new, tree_sum) = {
-            let config = self.config();
+        // Whoever changes the configuration from now on gets labels with the next group.
+        let (labels, tree_sum) = {
+            let mut config = self.config();
+            let is_new = std::mem::take(&mut config.are_labels_stale);
             let tree = config.config.vdev_tree.as_ref();
-            (
-                config.are_labels_stale,
-                tree.map_or(0, VdevConfig::guid_sum),
-            )
+            let sum = tree.map_or(0, VdevConfig::guid_sum);
+            (is_new.then(|| config.labels(txg)), sum)
         };
-        if root == before.root && !is_config_new {
+        if root == before.root && labels.is_none() {
             return Ok(());
         }
         self.vdevs.flush()?;
@@ -43,13 +43,11 @@ impl Syncer {
             checkpoint_txg: Txg(0),
             raidz_reflow_word: before.raidz_reflow_word,
         };
-        if is_config_new {
-            let labels = self.config().labels(txg);
+        if let Some(labels) = labels {
             self.vdevs.write_labels(&labels, LabelPhase::Even, txg)?;
             self.vdevs
                 .write_uberblock(&uberblock, UberblockScope::All, false)?;
             self.vdevs.write_labels(&labels, LabelPhase::Odd, txg)?;
-            self.config().are_labels_stale = false;
         } else {
             let first = usize::try_from(txg.0).unwrap_or(0);
             let scope = UberblockScope::Some(first);

@@ -1,0 +1,32 @@
+//! Figures of tables that are no more.
+//!
+//! A table goes with its figures. Where these stayed, the pool's totals count blocks that are not
+//! there, and OpenZFS cannot make a table of that name again: whoever opens such a pool for
+//! writing takes them away.
+
+use cenote_dsl::directory_keys as keys;
+use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_dsl::{DslError, lost_dedup_figures};
+
+/// Takes away all figures without a table.
+#[derive(Debug)]
+pub(crate) struct ForgetLostFigures;
+
+impl SyncTask for ForgetLostFigures {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let directory = context.dsl.object_directory();
+        let Some(figures) = directory.object(keys::DEDUP_STATISTICS)? else {
+            return Ok(());
+        };
+        let figures = context.mos().zap(figures)?;
+        for name in lost_dedup_figures(context.dsl)? {
+            figures.remove(context.tx, name.as_bytes())?;
+        }
+        context.dsl.forget_saved_space();
+        Ok(())
+    }
+}
