@@ -28,6 +28,7 @@ pub mod dsl_dataset;
 pub mod dsl_dir;
 pub mod embedded_checksum;
 mod error;
+pub mod feature_sets;
 pub mod features;
 pub mod history;
 pub mod intent_log;

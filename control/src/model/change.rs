@@ -209,7 +209,7 @@ pub enum Change {
         /// Although the pool may be imported later.
         force: bool,
     },
-    /// Make a dataset and mount it. Answer: `Done`.
+    /// Make a dataset and mount it. Answer: `Done`, or `Planned` if it is only checked.
     CreateDataset(Box<NewDataset>),
     /// Destroy a dataset. Answer: `Failures`, each name with its reason.
     DestroyDataset {

@@ -217,6 +217,14 @@ pub enum Request {
         /// The command line, for the pool's history.
         command: String,
     },
+    /// Carry out a request that is no change and yet belongs into the history: an import, an
+    /// export, a key that is loaded or unloaded. Answer: that request's.
+    Noted {
+        /// The request.
+        asked: Box<Request>,
+        /// The command line, for the histories of the pools that it is about.
+        command: String,
+    },
     /// Settings. Answer: `Settings`.
     SettingsList {
         /// Which; empty means all, in alphabetical order.

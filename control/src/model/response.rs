@@ -45,10 +45,20 @@ pub enum Response {
         /// In their order.
         names: Vec<String>,
     },
+    /// What a dataset would be made with, beside what was asked for.
+    Planned {
+        /// Bytes of a volume: whole blocks.
+        volume_size: Option<u64>,
+        /// Bytes that are reserved for a volume because nobody said otherwise.
+        reserved: Option<u64>,
+    },
     /// Pools that could be imported.
     Candidates {
         /// In the order they were found.
         candidates: Vec<ImportCandidate>,
+        /// Places that could not be looked at, and why, a line each.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unreadable: Vec<String>,
     },
     /// What was imported and what was not.
     Imported {
@@ -56,9 +66,6 @@ pub enum Response {
         pools: Vec<String>,
         /// Name and reason of those that are not.
         failures: Vec<(String, ControlError)>,
-        /// Places that could not be looked at, and why, a line each.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        unreadable: Vec<String>,
         /// The state gone back to, when that is not the newest.
         rewound: Option<super::Rewound>,
         /// What is wrong with devices that could be done without.

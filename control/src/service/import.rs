@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::candidates::{diagnoses_in, find, hostid, hostname};
+use super::changes::{By, note};
 use super::errors::name_fault;
+use super::mounts::check_options;
 use super::registry::Imported;
 
 impl Engine {
@@ -99,8 +101,10 @@ impl Engine {
                 pool: name.to_owned(),
             });
         }
-        check_properties(&options.properties)?;
         check_name(options.new_name.as_deref())?;
+        check_altroot(options.altroot.as_deref())?;
+        check_options(&options.mount_options)?;
+        check_properties(&options.properties)?;
         for (_, value) in options
             .properties
             .iter()
@@ -163,12 +167,12 @@ impl Engine {
             missing_logs: options.missing_log,
             rewind_to_checkpoint: options.checkpoint_rewind,
             new_name: options.new_name.clone(),
-            altroot: options.altroot.as_ref().map(PathBuf::from),
             temporary_name: options.temporary_name,
+            altroot: options.altroot.as_ref().map(PathBuf::from),
             replay_in_memory: options.replay_in_memory,
             hostid: hostid(),
-            ..cenote_pool::ImportOptions::default()
             hostname: hostname(),
+            ..cenote_pool::ImportOptions::default()
         }
     }
 
@@ -184,10 +188,18 @@ impl Engine {
         failures
     }
 
-    pub(super) fn export(&self, pool: &str, force: bool) -> Result<Response, ControlError> {
+    pub(super) fn export(
+        &self,
+        pool: &str,
+        force: bool,
+        by: Option<&By<'_>>,
+    ) -> Result<Response, ControlError> {
         let imported = self.registry.pool(pool)?;
         self.unmount_pool(&imported, force)?;
         imported.close_all_heads()?;
+        if let Some(by) = by {
+            note(&imported, by);
+        }
         let exported = imported.pool.export();
         exported.map_err(|error| super::changes::of_sync(pool, error))?;
         self.registry.remove(pool);
@@ -204,15 +216,6 @@ struct Outcome {
     diagnoses: Vec<Diagnosis>,
 }
 
-/// Pool properties that may be given at import; those that would be written may not.
-fn check_properties(properties: &[(String, String)]) -> Result<(), ControlError> {
-    const TAKEN: [&str; 4] = ["readonly", "cachefile", "altroot", "failmode"];
-    for (name, _) in properties {
-        if !TAKEN.contains(&name.as_str()) && !name.starts_with("cenote:") {
-            return Err(ControlError::NoSuchProperty {
-                property: name.clone(),
-            });
-        }
 /// Refuses a new name that a pool cannot have.
 fn check_name(name: Option<&str>) -> Result<(), ControlError> {
     let checked = name.map_or(Ok(()), cenote_dsl::check_pool_name);
@@ -222,6 +225,26 @@ fn check_name(name: Option<&str>) -> Result<(), ControlError> {
     })
 }
 
+/// Refuses a directory that means another one to the daemon than to whoever named it.
+fn check_altroot(root: Option<&str>) -> Result<(), ControlError> {
+    match root.filter(|root| !root.starts_with('/')) {
+        None => Ok(()),
+        Some(root) => Err(ControlError::BadValue {
+            name: "altroot".to_owned(),
+            reason: format!("bad alternate root '{root}'"),
+        }),
+    }
+}
+
+/// Pool properties that may be given at import; those that would be written may not.
+fn check_properties(properties: &[(String, String)]) -> Result<(), ControlError> {
+    const TAKEN: [&str; 4] = ["readonly", "cachefile", "altroot", "failmode"];
+    for (name, _) in properties {
+        if !TAKEN.contains(&name.as_str()) && !name.starts_with("cenote:") {
+            return Err(ControlError::NoSuchProperty {
+                property: name.clone(),
+            });
+        }
     }
     Ok(())
 }

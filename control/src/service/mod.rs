@@ -11,6 +11,7 @@ mod accounts;
 mod cache_file;
 mod candidates;
 mod changes;
+mod compatibility;
 mod damage;
 mod dataset_properties;
 mod datasets;
@@ -28,8 +29,8 @@ mod mounter;
 mod mounts;
 mod opened;
 mod pool_properties;
-mod registry;
 mod refusal;
+mod registry;
 mod replays;
 mod secrets;
 mod settings;
@@ -42,6 +43,7 @@ mod vdev_properties;
 mod vdevs;
 mod verify;
 
+pub use compatibility::{Compatibility, CompatibilityError, compatibility};
 pub use damage::DamageLog;
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounter::{MountJob, MountSwitches, Mounted, Mounter, NoMounter};
@@ -203,7 +205,7 @@ impl Service for Engine {
                 pick,
                 options,
             } => self.import(&search, &pick, &options),
-            Request::Export { pool, force } => self.export(&pool, force),
+            Request::Export { pool, force } => self.export(&pool, force, None),
             Request::PoolList {
                 pools,
                 properties,
@@ -241,6 +243,7 @@ impl Service for Engine {
             Request::Diff { from, to } => self.diff(&from, to.as_deref(), reply),
             Request::Verify { pool, options } => self.verify(&pool, &options, reply),
             Request::Change { change, command } => self.change(change, &command, peer),
+            Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
             other => self.handle_own(other, reply),
         }
     }

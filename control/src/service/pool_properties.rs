@@ -213,7 +213,10 @@ fn import_property(imported: &Imported, name: &str) -> Option<Property> {
         "health" => Property::read_only(name, health(imported).word()),
         "guid" => Property::read_only(name, pool.guid().0),
         "load_guid" => Property::read_only(name, imported.load_guid),
-        "readonly" => Property::read_only(name, "on"),
+        "readonly" => match pool.is_writable() {
+            true => Property::read_only(name, "off"),
+            false => Property::read_only(name, "on"),
+        },
         "version" => match pool.uberblock().version {
             FEATURE_VERSION => unset(),
             version => Property::new(name, version, Source::Local),

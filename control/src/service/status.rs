@@ -10,13 +10,14 @@ use cenote_dsl::{
     ActivityState, Dataset, Dsl, DslError, ErrorEntry, dedup_table_size, dedup_totals,
 };
 use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingHeader, RemovalState};
-use cenote_ondisk::features::FEATURES;
+use cenote_ondisk::features::{FEATURES, Feature};
 use cenote_ondisk::scan::{FLAG_PAUSED, ScanFunction, ScanState};
 use cenote_posix::FileSystem;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Engine;
+use super::compatibility::compatibility;
 use super::pool_properties::{LATER_FEATURES, health};
 use super::registry::Imported;
 use super::vdevs::{all_vdevs, vdev_tree};
@@ -388,17 +389,24 @@ fn pool_condition(imported: &Imported) -> Option<Condition> {
         return Some(Condition::Errata(errata));
     }
     if pool.uberblock().version < cenote_dsl::FEATURE_VERSION {
-        return Some(Condition::LegacyVersion);
+        let is_kept = pool.remarks().1.as_deref() == Some("legacy");
+        return (!is_kept).then_some(Condition::LegacyVersion);
     }
-    // With a compatibility list its features are all that is to be expected.
-    if pool.config().compatibility.is_some() {
-        return None;
-    }
+    let (_, sets) = pool.remarks();
+    let Ok(wanted) = compatibility(sets.as_deref().unwrap_or_default()) else {
+        return Some(Condition::CompatibilityError);
+    };
     let features = pool.dsl().features();
-    let missing = FEATURES.iter().any(|feature| {
-        !LATER_FEATURES.contains(&feature.guid) && features.get(feature.guid).is_none()
-    });
-    missing.then_some(Condition::FeaturesDisabled)
+    let is_enabled = |feature: &Feature| features.get(feature.guid).is_some();
+    let is_later = |feature: &Feature| LATER_FEATURES.contains(&feature.guid);
+    let mut missing = wanted.features.iter().filter(|feature| !is_later(feature));
+    if missing.any(|feature| !is_enabled(feature)) {
+        return Some(Condition::FeaturesDisabled);
+    }
+    let is_wanted = |feature: &Feature| wanted.features.contains(&feature);
+    let mut known = FEATURES.iter().filter(|feature| is_enabled(feature));
+    let has_more = known.any(|feature| !is_later(feature) && !is_wanted(feature));
+    has_more.then_some(Condition::IncompatibleFeatures)
 }
 
 fn unsupported_for_write(dsl: &Dsl) -> Vec<FeatureName> {

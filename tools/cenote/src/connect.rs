@@ -4,6 +4,7 @@
 //! pools that are imported; without a daemon there are none, which can be said without starting
 //! one.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,12 +13,16 @@ use cenote_control::model::{Change, ControlError, OpenedPool, Part, Request, Res
 use cenote_control::protocol::{CallError, Client, FrameError, Interrupt, socket_path};
 
 use crate::context::Daemon;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long a daemon may take to listen.
 const START_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a daemon that another command started may take to listen, once ours has left.
 const RIVAL_WAIT: Duration = Duration::from_millis(500);
+
+/// How long a daemon that listens may take to leave the terminal.
+const NOTES_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a daemon that is leaving may still take connections that it does not serve.
 const LEAVE_WAIT: Duration = Duration::from_secs(10);
@@ -79,7 +84,11 @@ impl Connection {
         loop {
             match Client::connect(&self.path) {
                 Err(CallError::NotRunning) => {}
-                result => return result,
+                Ok(client) => {
+                    pass_on_notes(&mut child);
+                    return Ok(client);
+                }
+                Err(error) => return Err(error),
             }
             if left.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
                 // Perhaps because another command started one a moment before us.
@@ -94,6 +103,32 @@ impl Connection {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// Says what a daemon had to say while it started, of its settings above all: once it listens, it
+/// leaves the terminal.
+fn pass_on_notes(child: &mut std::process::Child) {
+    let Some(mut pipe) = child.stderr.take() else {
+        return;
+    };
+    let deadline = Instant::now() + NOTES_WAIT;
+    let mut notes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut ready = [PollFd::new(&pipe, PollFlags::IN)];
+        let left = Timespec::try_from(left).ok();
+        match poll(&mut ready, left.as_ref()) {
+            Ok(1..) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            _ => break,
+        }
+        match pipe.read(&mut piece) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => notes.extend_from_slice(&piece[..length]),
+        }
+    }
+    eprint!("{}", String::from_utf8_lossy(&notes));
 }
 
 /// What a daemon that did not stay said.
@@ -141,6 +176,7 @@ fn needs_daemon(request: &Request) -> bool {
     match request {
         Request::ImportSearch { .. } | Request::Import { .. } => true,
         Request::Change { change, .. } => makes_pool(change),
+        Request::Noted { asked, .. } => needs_daemon(asked),
         _ => false,
     }
 }
@@ -166,12 +202,8 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
     };
     let no_pool = |pool: String| ControlError::NoSuchPool { pool };
     let no_dataset = |dataset: String| Err(ControlError::NoSuchDataset { dataset });
-    let no_pools = |pools: Vec<String>| -> Vec<(String, ControlError)> {
-        pools
-            .into_iter()
-            .map(|pool| (pool.clone(), no_pool(pool)))
-            .collect()
-    };
+    let named = |pool: String| (pool.clone(), no_pool(pool));
+    let no_pools = |pools: Vec<String>| pools.into_iter().map(named).collect();
     match request {
         Request::PoolList { pools, .. } => Ok(Response::Pools {
             pools: Vec::new(),
@@ -191,6 +223,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
                 done: 0,
             })
         }
+        Request::Noted { asked, .. } => without_daemon(*asked),
         Request::MountList => Ok(Response::Mounts { mounts: Vec::new() }),
         Request::EventsClear => Ok(Response::Cleared { events: 0 }),
         Request::Events { pool: None, .. } => Ok(Response::Done),
@@ -204,6 +237,9 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::History { pool } => Err(no_pool(pool)),
         Request::Holds { snapshot, .. } => no_dataset(snapshot),
         Request::Diff { from, .. } => no_dataset(pool_of(&from)),
+        Request::Unmount { target, .. } if target.starts_with('/') => {
+            Err(ControlError::NotMounted { target })
+        }
         Request::Unmount { target, .. } => no_dataset(target),
         Request::MountAll {
             below: Some(dataset),
@@ -224,6 +260,3 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         }),
     }
 }
-        Request::Unmount { target, .. } if target.starts_with('/') => {
-            Err(ControlError::NotMounted { target })
-        }

@@ -70,6 +70,8 @@ pub struct Context {
     pub directory: PathBuf,
     /// Whether standard output is a terminal, which obeys what names on a disk may hold.
     pub is_terminal: bool,
+    /// The command line as the history of a pool keeps it.
+    pub command: String,
 }
 
 impl Context {
@@ -84,9 +86,8 @@ impl Context {
             now: 0,
             variable: |_| None,
             directory: PathBuf::from("/"),
-        }
-    }
             is_terminal: false,
+            command: String::new(),
         }
     }
 
@@ -101,6 +102,8 @@ impl Context {
         match (above, path.file_name()) {
             (Some(above), Some(name)) => above.join(name),
             _ => path,
+        }
+    }
 
     /// Writes to standard output. The first failure is kept for the end.
     pub fn print(&mut self, text: &str) {
@@ -164,6 +167,13 @@ impl Context {
     /// Asks the daemon something whose answer has no parts.
     pub fn ask(&mut self, request: Request) -> Result<Response, ControlError> {
         self.ask_in_parts(request, &mut |_| {})
+    }
+
+    /// The same of what is no change, and whose command belongs into the pool's history.
+    pub fn ask_noted(&mut self, request: Request) -> Result<Response, ControlError> {
+        let asked = Box::new(request);
+        let command = self.command.clone();
+        self.ask(Request::Noted { asked, command })
     }
 
     /// Asks the daemon; parts go to `on_part`.

@@ -45,6 +45,7 @@ impl Program {
             context.complain(&self.overview());
             return 2;
         }
+        context.command = crate::zpool::command_line(&format!("{} {command}", self.name), rest);
         match (self.dispatch)(command, rest, context) {
             Ok(code) | Err(Stop::Code(code)) => code,
             Err(Stop::Failed(message)) => {

@@ -1,10 +1,13 @@
 //! Vdevs added to a pool.
 
 use super::By;
-use super::pools::{ashift, of_create};
+use super::pool_settings::ashift;
+use super::pools::of_create;
 use super::replication::mismatch_with;
 use crate::model::{AddedVdevs, ControlError, Response};
 use crate::service::Engine;
+use crate::service::registry::Imported;
+use cenote_dsl::Stored;
 use cenote_pool::AddRequest;
 
 impl Engine {
@@ -18,7 +21,7 @@ impl Engine {
             let pool = new.pool.clone();
             return Err(ControlError::PoolReadOnly { pool });
         }
-        let mut shift = None;
+        let mut shift = default_ashift(&imported)?;
         for (name, value) in &new.properties {
             if name != "ashift" {
                 return Err(ControlError::BadValue {
@@ -38,7 +41,7 @@ impl Engine {
             vdevs: devices.vdevs,
             spares: devices.spares,
             cache_devices: devices.caches,
-            ashift: shift,
+            ashift: (shift > 0).then_some(shift),
         };
         let added = imported.pool.add(&request, &by.actor, by.command);
         added.map_err(of_create)?;
@@ -46,4 +49,13 @@ impl Engine {
         self.events.post("sysevent.fs.zfs.vdev_add", &imported);
         Ok(Response::Done)
     }
+}
+
+/// What the pool's property says of new vdevs; 0 to choose by the devices.
+fn default_ashift(imported: &Imported) -> Result<u32, ControlError> {
+    let properties = imported.dsl().pool_properties()?;
+    Ok(match properties.get("ashift") {
+        Some(Stored::Number(shift @ 9..=16)) => u32::try_from(*shift).unwrap_or(0),
+        _ => 0,
+    })
 }

@@ -4,12 +4,12 @@ use super::contents::{set_contents, split, volume_reservation};
 use super::encryption::new_encryption;
 use super::properties::setting;
 use super::{By, of_change, run};
-use crate::model::{ControlError, MountOptions, NewDataset, Response};
+use crate::model::{ControlError, MountOptions, NewDataset, NewVolume, Pair, Response};
 use crate::service::Engine;
 use crate::service::errors::parse_name;
 use crate::service::registry::Imported;
 use cenote_base::Env;
-use cenote_dsl::property::parse::Purpose;
+use cenote_dsl::property::parse::{Purpose, parse_size};
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{CreateDataset, DestroyDataset, Format, RenameDataset, Setting};
 use cenote_dsl::{DatasetName, Directory, DslError, Property, Stored};
@@ -40,6 +40,14 @@ impl Engine {
     ) -> Result<Response, ControlError> {
         let name = parse_name(&new.name)?;
         let imported = self.registry.pool(name.pool())?;
+        let (properties, contents) = split(&new.properties)?;
+        let new = &NewDataset {
+            properties,
+            ..new.clone()
+        };
+        if new.dry_run {
+            return self.plan_dataset(&imported, name, new);
+        }
         let exists = imported.dsl().directory(&name)?.is_some();
         if exists && new.parents {
             return Ok(Response::Done);
@@ -47,15 +55,7 @@ impl Engine {
         if new.parents {
             self.create_parents(&imported, &name, by)?;
         }
-        let (properties, contents) = split(&new.properties)?;
-        let new = &NewDataset {
-            properties,
-            ..new.clone()
-        };
         let task = self.creation(&imported, name.clone(), new)?;
-        if new.dry_run {
-            return Ok(Response::Done);
-        }
         run(&imported, task, by)?;
         let (_, dataset) = self.registry.dataset(&name)?;
         set_contents(&imported, &dataset, &contents, by)?;
@@ -70,17 +70,52 @@ impl Engine {
         }
     }
 
-    /// The task that makes a dataset below what is there now.
+    /// What would come of a dataset; nothing is made.
+    fn plan_dataset(
+        &self,
+        imported: &Imported,
+        name: DatasetName,
+        new: &NewDataset,
+    ) -> Result<Response, ControlError> {
+        let dsl = imported.dsl();
+        let is_missing = |name: &DatasetName| Ok::<_, DslError>(dsl.directory(name)?.is_none());
+        let dataset = || name.as_str().to_owned();
+        if !new.parents && !is_missing(&name)? {
+            return Err(ControlError::Exists { name: dataset() });
+        }
+        let parent = name.parent();
+        if !new.parents && parent.map_or(Ok(false), |parent| is_missing(&parent))? {
+            return Err(ControlError::NoParent { dataset: dataset() });
+        }
+        let is_reserved = |pair: &Pair| pair.0 == "refreservation";
+        let has_own = new.properties.iter().any(is_reserved);
+        let volume_size = match new.volume {
+            Some(volume) => Some(rounded_size(&volume, &new.properties)?),
+            None => None,
+        };
+        let task = self.creation(imported, name, new)?;
+        let reserved = number_of(&task.properties, "refreservation");
+        Ok(Response::Planned {
+            volume_size,
+            reserved: reserved.filter(|_| new.volume.is_some() && !has_own),
+        })
+    }
+
+    /// The task that makes a dataset below what is there now; where its parent is missing, below
+    /// the next of those above.
     fn creation(
         &self,
         imported: &Imported,
         name: DatasetName,
         new: &NewDataset,
     ) -> Result<CreateDataset, ControlError> {
-        let parent = match name.parent() {
-            Some(parent) => imported.dsl().directory(&parent)?,
-            None => None,
-        };
+        let mut parent = None;
+        for above in std::iter::successors(name.parent(), DatasetName::parent) {
+            parent = imported.dsl().directory(&above)?;
+            if parent.is_some() {
+                break;
+            }
+        }
         creation(imported, name, parent, new, self.env.as_ref())
     }
 
@@ -215,12 +250,13 @@ fn creation(
             // The object's block size is the property: no table holds it.
             let named = take_number(&mut settings, "volblocksize");
             let block_size = volume.block_size.or(named).unwrap_or(VOLUME_BLOCK_SIZE);
-            let (size, format) = volume_format(volume.size, block_size)?;
+            let size = volume_size(volume.size, block_size)?;
+            let format = volume_format(size, block_size);
             let is_given = |name: &str| settings.iter().any(|one| one.name == name);
             if !volume.sparse && !is_given("refreservation") {
                 let copies = match number_of(&settings, "copies") {
                     Some(copies) => copies,
-                    None => inherited_copies(imported, &name)?,
+                    None => inherited_copies(imported, parent.as_deref())?,
                 };
                 let bytes = volume_reservation(imported, size, block_size, copies);
                 settings.push(Setting {
@@ -292,8 +328,16 @@ pub(super) fn file_system_format(
     }))
 }
 
-/// What fills a new volume, and its size: a whole number of blocks.
-fn volume_format(size: u64, block_size: u64) -> Result<(u64, Format), ControlError> {
+/// The size of a new volume whose block size may be among its properties.
+fn rounded_size(volume: &NewVolume, properties: &[Pair]) -> Result<u64, ControlError> {
+    let named = properties.iter().find(|(name, _)| name == "volblocksize");
+    let named = named.and_then(|(_, text)| parse_size(text).ok());
+    let block_size = volume.block_size.or(named).unwrap_or(VOLUME_BLOCK_SIZE);
+    volume_size(volume.size, block_size)
+}
+
+/// The size of a new volume: a whole number of blocks.
+fn volume_size(size: u64, block_size: u64) -> Result<u64, ControlError> {
     let bad = |name: &str, reason: &str| ControlError::BadValue {
         name: name.to_owned(),
         reason: reason.to_owned(),
@@ -304,13 +348,16 @@ fn volume_format(size: u64, block_size: u64) -> Result<(u64, Format), ControlErr
     }
     let size = size.checked_next_multiple_of(block_size);
     let size = size.filter(|size| *size > 0);
-    let size = size.ok_or_else(|| bad("volsize", "volume size cannot be 0"))?;
-    let format: Format = Box::new(move |set, tx| {
+    size.ok_or_else(|| bad("volsize", "volume size cannot be 0"))
+}
+
+/// What fills a new volume.
+fn volume_format(size: u64, block_size: u64) -> Format {
+    Box::new(move |set, tx| {
         cenote_volume::format_new(set, tx, size, block_size).map_err(|error| DslError::Format {
             reason: error.to_string(),
         })
-    });
-    Ok((size, format))
+    })
 }
 
 fn number_of(settings: &[Setting], name: &str) -> Option<u64> {
@@ -322,14 +369,12 @@ fn number_of(settings: &[Setting], name: &str) -> Option<u64> {
 }
 
 /// The copies of blocks that a dataset below its parent gets.
-fn inherited_copies(imported: &Imported, name: &DatasetName) -> Result<u64, ControlError> {
-    let Some(parent) = name.parent() else {
+fn inherited_copies(imported: &Imported, parent: Option<&Directory>) -> Result<u64, ControlError> {
+    let Some(parent) = parent else {
         return Ok(1);
     };
-    Ok(imported
-        .dsl()
-        .dataset(&parent)?
-        .stored_number(Property::Copies)?)
+    let parent = imported.dsl().dataset(parent.name())?;
+    Ok(parent.stored_number(Property::Copies)?)
 }
 
 impl Imported {

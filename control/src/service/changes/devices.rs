@@ -2,6 +2,7 @@
 
 use crate::model::{ControlError, NewVdev, NewVdevKind, NewVdevRole};
 use crate::service::Engine;
+use crate::service::registry::Imported;
 use cenote_device::{Device, DeviceError, Opener, SystemOpener};
 use cenote_dsl::directory_keys as keys;
 use cenote_ondisk::pool_config::PoolState;
@@ -15,6 +16,16 @@ use std::sync::Arc;
 const SIZE_MIN: u64 = 64 << 20;
 /// Data devices of a dRAID group when nobody says otherwise.
 const DRAID_DATA: u64 = 8;
+
+/// The word for a pool that is imported.
+const ACTIVE: &str = "active";
+
+/// Whose a device is, in a sentence.
+struct Owner {
+    text: String,
+    /// No force takes a device from a pool that is imported.
+    is_active: bool,
+}
 
 /// What becomes of the devices that were named.
 #[derive(Default)]
@@ -51,8 +62,9 @@ impl Engine {
                     continue;
                 }
                 match self.open_device(path) {
-                    Ok((leaf, in_use)) => {
-                        overridable.extend(in_use);
+                    Ok((_, Some(owner))) if owner.is_active => problems.push(owner.text),
+                    Ok((leaf, owner)) => {
+                        overridable.extend(owner.map(|owner| owner.text));
                         leaves.push(leaf);
                     }
                     Err(problem) => problems.push(problem),
@@ -78,8 +90,8 @@ impl Engine {
         Ok(devices)
     }
 
-    /// Opens a device; beside it what speaks against taking it.
-    fn open_device(&self, path: &str) -> Result<(NewLeaf, Option<String>), String> {
+    /// Opens a device; beside it who has it.
+    fn open_device(&self, path: &str) -> Result<(NewLeaf, Option<Owner>), String> {
         let place = Path::new(path);
         if !place.exists() {
             return Err(format!("cannot resolve path '{path}'"));
@@ -91,13 +103,13 @@ impl Engine {
                 "{path}: one or more devices is less than the minimum size (64M)"
             ));
         }
-        let in_use = self.owner_of(path, &device);
+        let owner = self.owner_of(path, &device);
         let leaf = NewLeaf {
             path: PathBuf::from(path),
             device,
             whole_disk: false,
         };
-        Ok((leaf, in_use))
+        Ok((leaf, owner))
     }
 
     /// Why a device cannot be opened: if it is in use, perhaps by which pool.
@@ -107,29 +119,56 @@ impl Engine {
         }
         let device = SystemOpener::default().open(Path::new(path));
         let owner = device.ok().and_then(|device| self.owner_of(path, &device));
-        owner.unwrap_or_else(|| format!("{path} is in use by another process"))
+        match owner {
+            Some(owner) => owner.text,
+            None => format!("{path} is in use by another process"),
+        }
     }
 
-    /// Which pool's labels a device has.
-    fn owner_of(&self, path: &str, device: &Arc<dyn Device>) -> Option<String> {
+    /// Which pool has a device, by what is imported here and by its labels.
+    fn owner_of(&self, path: &str, device: &Arc<dyn Device>) -> Option<Owner> {
         let labels = DeviceLabels::read(device.as_ref());
-        let label = labels.newest_config()?;
-        let Some(guid) = label.pool_guid() else {
-            return self.auxiliary_owner(path, &labels);
+        if let Some(text) = self.auxiliary_owner(path, &labels) {
+            let is_active = true;
+            return Some(Owner { text, is_active });
+        }
+        let owner = |what: &str, name: &str| Owner {
+            text: format!("{path} is part of {what} pool '{name}'"),
+            is_active: what == ACTIVE,
         };
+        // Its labels may be those of the time before, or damaged.
+        if let Some(pool) = self.pool_with(path) {
+            return Some(owner(ACTIVE, &pool));
+        }
+        let label = labels.newest_config()?;
+        let guid = label.pool_guid()?;
         let config = label.config.as_ref()?;
         let name = config.name.clone().unwrap_or_else(|| guid.to_string());
         let what = match (self.registry.has_guid(guid.0), config.state) {
-            (true, _) => "active",
+            (true, _) => ACTIVE,
             (false, PoolState::Exported) => "exported",
             (false, PoolState::Destroyed) => return None,
             (false, _) => "potentially active",
         };
-        Some(format!("{path} is part of {what} pool '{name}'"))
+        Some(owner(what, &name))
     }
-}
 
-impl Engine {
+    /// The imported pool that has the device at a path open.
+    fn pool_with(&self, path: &str) -> Option<String> {
+        let place = real(path);
+        let pools = self.registry.all();
+        let has = |imported: &Arc<Imported>| {
+            let pool = &imported.pool;
+            let leaves: HashSet<_> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+            let found = pool.found_devices();
+            let own = found.iter().filter(|(guid, _)| leaves.contains(guid));
+            let mut places = own.map(|(_, device)| device.path.to_string_lossy());
+            places.any(|path| real(&path) == place)
+        };
+        let pool = pools.iter().find(|imported| has(imported))?;
+        Some(pool.name().to_owned())
+    }
+
     /// Which imported pool has a spare or cache device.
     pub(super) fn auxiliary_owner(&self, path: &str, labels: &DeviceLabels) -> Option<String> {
         let guid = labels.newest_config()?.config.as_ref()?.guid?;

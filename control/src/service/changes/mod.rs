@@ -10,6 +10,7 @@ mod devices;
 mod encryption;
 mod files;
 mod maintenance;
+mod pool_settings;
 mod pools;
 mod properties;
 mod replication;
@@ -19,10 +20,10 @@ pub(super) use files::{OpenHeads, settings_of};
 
 use super::Engine;
 use super::registry::Imported;
-use crate::model::{Change, ControlError, Response};
-use crate::protocol::Peer;
+use crate::model::{Change, ControlError, Request, Response};
+use crate::protocol::{Peer, Reply, Service};
 use cenote_dsl::DslError;
-use cenote_dsl::write::SyncTask;
+use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_pool::{Actor, SyncError};
 use std::sync::Arc;
 
@@ -96,7 +97,7 @@ impl Engine {
 }
 
 /// Who asks for a change, and how.
-struct By<'a> {
+pub(super) struct By<'a> {
     actor: Actor,
     command: &'a str,
 }
@@ -108,6 +109,71 @@ impl<'a> By<'a> {
             host: super::candidates::hostname(),
         };
         Self { actor, command }
+    }
+}
+
+/// Changes nothing: for commands whose change is not in the pool.
+struct Nothing;
+
+impl SyncTask for Nothing {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Carries out a request that is no change, and notes its command where it succeeded.
+    pub(super) fn noted(
+        &self,
+        request: Request,
+        command: &str,
+        peer: Peer,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        let by = By::new(peer, command);
+        let pool_of = |dataset: &str| dataset.split('/').next().unwrap_or(dataset).to_owned();
+        let pool = match &request {
+            // Afterwards there is no history to write to.
+            Request::Export { pool, force } => return self.export(pool, *force, Some(&by)),
+            Request::LoadKey {
+                dataset,
+                dry_run: false,
+                ..
+            }
+            | Request::UnloadKey { dataset } => Some(pool_of(dataset)),
+            Request::Noted { .. } => {
+                let what = "a note about a note".to_owned();
+                return Err(ControlError::Unsupported { what });
+            }
+            _ => None,
+        };
+        let response = self.handle(request, peer, reply)?;
+        let imported = match &response {
+            Response::Imported { pools, .. } => pools.as_slice(),
+            _ => &[],
+        };
+        for name in imported.iter().chain(&pool) {
+            if let Ok(imported) = self.registry.pool(name) {
+                note(&imported, &by);
+            }
+        }
+        Ok(response)
+    }
+}
+
+/// Notes a command in the history of a pool that is written to. What it did is done: a failure
+/// is only reported.
+pub(super) fn note(imported: &Imported, by: &By<'_>) {
+    if !imported.pool.is_writable() {
+        return;
+    }
+    let noted = imported.pool.run_command(Nothing, &by.actor, by.command);
+    if let Err(error) = noted {
+        eprintln!("cenote: {}: the history: {error}", imported.name());
     }
 }
 

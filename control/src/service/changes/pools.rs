@@ -2,27 +2,23 @@
 
 use super::datasets::file_system_format;
 use super::encryption::new_encryption;
+use super::pool_settings::{PoolSetting, pool_setting};
 use super::properties::setting;
 use super::replication::mismatch_within;
 use super::{By, of_change, of_sync};
-use crate::model::{ControlError, MountOptions, NewPool, Pair, Response};
+use crate::model::{ControlError, MountOptions, NewPool, Response};
 use crate::service::Engine;
 use crate::service::candidates::hostid;
+use crate::service::compatibility::compatibility;
 use crate::service::errors::parse_name;
 use crate::service::registry::Imported;
 use cenote_dsl::Stored;
-use cenote_dsl::property::parse::{Purpose, parse_size};
+use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
-use cenote_ondisk::features::{self, Feature};
-use cenote_pool::{CreateError, CreateRequest, ImportOptions, create, default_features};
+use cenote_ondisk::features::Feature;
+use cenote_pool::{CreateError, CreateRequest, ImportOptions, create};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Directories with lists of features by name (`compatibility`).
-const COMPATIBILITY: [&str; 2] = ["/etc/zfs/compatibility.d", "/usr/share/zfs/compatibility.d"];
-/// Bytes of such a file.
-const COMPATIBILITY_SIZE_MAX: u64 = 16 << 10;
-const COMMENT_LENGTH_MAX: usize = 32;
 
 /// What the pool properties of a command come to.
 #[derive(Default)]
@@ -33,6 +29,7 @@ struct Properties {
     compatibility: Option<String>,
     enabled: Vec<(&'static Feature, bool)>,
     cache_file: Option<String>,
+    altroot: Option<String>,
 }
 
 impl Engine {
@@ -43,7 +40,7 @@ impl Engine {
         if self.registry.pool(name).is_ok() {
             return Err(ControlError::Exists { name: name.clone() });
         }
-        let properties = Properties::read(&new.properties)?;
+        let properties = Properties::read(new)?;
         let purpose = Purpose {
             kinds: Kinds::FILESYSTEM,
             at_creation: true,
@@ -54,7 +51,7 @@ impl Engine {
         let root = parse_name(&new.name)?;
         let env = self.env.as_ref();
         let encryption = new_encryption(&root, None, &mut settings, new.key.as_ref(), env)?;
-        self.check_mount_point(new)?;
+        self.check_mount_point(new, properties.altroot.as_deref())?;
         if new.dry_run {
             return Ok(Response::Done);
         }
@@ -75,10 +72,10 @@ impl Engine {
             format: Some(format),
             actor: by.actor.clone(),
             command: Some(by.command.to_owned()),
-            temporary_name: new.temporary_name.is_some(),
         };
         let mut options = ImportOptions {
             new_name: new.temporary_name.clone(),
+            temporary_name: new.temporary_name.is_some(),
             hostid: hostid(),
             ..ImportOptions::default()
         };
@@ -88,7 +85,7 @@ impl Engine {
             self.memory.divide(&self.registry.all());
             of_create(error)
         })?;
-        let altroot = new.altroot.as_ref().map(PathBuf::from);
+        let altroot = properties.altroot.map(PathBuf::from);
         let imported = Imported::new(pool, altroot, self.random());
         imported.set_cache_file(properties.cache_file);
         let imported = self.registry.insert(imported)?;
@@ -103,7 +100,7 @@ impl Engine {
     }
 
     /// Refuses a default mount point that has files in it (cli/contract-zpool 5).
-    fn check_mount_point(&self, new: &NewPool) -> Result<(), ControlError> {
+    fn check_mount_point(&self, new: &NewPool, altroot: Option<&str>) -> Result<(), ControlError> {
         let given = |name: &str| {
             let mut pairs = new.dataset_properties.iter();
             pairs
@@ -114,7 +111,7 @@ impl Engine {
         if !place.starts_with('/') || given("canmount").as_deref() == Some("off") {
             return Ok(());
         }
-        let place = match &new.altroot {
+        let place = match altroot {
             Some(root) => Path::new(root).join(place.trim_start_matches('/')),
             None => PathBuf::from(place),
         };
@@ -164,108 +161,43 @@ pub(super) fn of_create(error: CreateError) -> ControlError {
 }
 
 impl Properties {
-    fn read(pairs: &[Pair]) -> Result<Self, ControlError> {
+    fn read(new: &NewPool) -> Result<Self, ControlError> {
         let mut properties = Self::default();
-        for (name, value) in pairs {
-            properties.read_one(name, value)?;
+        for (name, value) in &new.properties {
+            properties.take(pool_setting(name, value, true)?);
+        }
+        if let Some(root) = &new.altroot {
+            properties.take(pool_setting("altroot", root, true)?);
+        }
+        // What is somewhere else for a while is not to be found by itself.
+        if new.temporary_name.is_some() || properties.altroot.is_some() {
+            properties
+                .cache_file
+                .get_or_insert_with(|| "none".to_owned());
         }
         Ok(properties)
     }
 
-    fn read_one(&mut self, name: &str, value: &str) -> Result<(), ControlError> {
-        let bad = |reason: String| ControlError::BadValue {
-            name: name.to_owned(),
-            reason,
-        };
-        if let Some(feature) = name.strip_prefix("feature@") {
-            let known = features::by_name(feature);
-            let known = known.ok_or_else(|| bad(format!("invalid feature '{feature}'")))?;
-            let on = match value {
-                "enabled" => true,
-                "disabled" => false,
-                _ => {
-                    let text =
-                        format!("property '{name}' can only be set to 'enabled' or 'disabled'");
-                    return Err(bad(text));
-                }
-            };
-            self.enabled.push((known, on));
-            return Ok(());
-        }
-        match name {
-            "ashift" => self.ashift = ashift(name, value)?,
-            "cachefile" => {
-                crate::service::cache_file::check(value)?;
-                self.cache_file = Some(value.to_owned());
+    fn take(&mut self, setting: PoolSetting) {
+        match setting {
+            PoolSetting::Ashift(shift) => {
+                self.ashift = (shift > 0).then_some(shift);
+                // Vdevs that are added later get it too.
+                let shift = Stored::Number(shift.into());
+                self.stored.push(("ashift".to_owned(), shift));
             }
-            "comment" if value.len() > COMMENT_LENGTH_MAX => {
-                return Err(bad("comment must not exceed 32 characters".to_owned()));
+            PoolSetting::Stored(name, value) => self.stored.push((name.to_owned(), value)),
+            PoolSetting::User(name, value) => self.stored.push((name, Stored::Text(value))),
+            PoolSetting::Comment(text) => {
+                self.comment = Some(text).filter(|text| !text.is_empty());
             }
-            "comment" => self.comment = Some(value.to_owned()),
-            "compatibility" => self.compatibility = Some(value.to_owned()),
-            _ => {
-                let stored = pool_setting(name, value)?;
-                self.stored.push((name.to_owned(), stored));
-            }
+            PoolSetting::Compatibility(sets) => self.compatibility = Some(sets),
+            PoolSetting::CacheFile(file) => self.cache_file = Some(file),
+            PoolSetting::AltRoot(root) => self.altroot = Some(root),
+            PoolSetting::BootFileSystem(_) => unreachable!("a new pool has none to boot from"),
+            PoolSetting::Feature(feature, on) => self.enabled.push((feature, on)),
         }
-        Ok(())
     }
-}
-
-/// log2 of an allocation unit, from a command's property; `None` to choose by the devices.
-pub(super) fn ashift(name: &str, value: &str) -> Result<Option<u32>, ControlError> {
-    match parse_size(value) {
-        Ok(0) => Ok(None),
-        Ok(shift @ 9..=16) => Ok(u32::try_from(shift).ok()),
-        _ => Err(ControlError::BadValue {
-            name: name.to_owned(),
-            reason: format!(
-                "property '{name}' number '{value}' is invalid; \
-                 only values between 9 and 16 are allowed"
-            ),
-        }),
-    }
-}
-
-/// A pool property's value as it is stored (format/3c 6).
-pub(super) fn pool_setting(name: &str, value: &str) -> Result<Stored, ControlError> {
-    let bad = |reason: String| ControlError::BadValue {
-        name: name.to_owned(),
-        reason,
-    };
-    if name.contains(':') {
-        return Ok(Stored::Text(value.to_owned()));
-    }
-    let words: &[(&str, u64)] = match name {
-        "autoexpand" | "autoreplace" | "listsnapshots" | "multihost" | "autotrim"
-        | "delegation" => &[("off", 0), ("on", 1)],
-        "failmode" => &[("wait", 0), ("continue", 1), ("panic", 2)],
-        "dedup_table_quota" => {
-            return match value {
-                "none" => Ok(Stored::Number(0)),
-                "auto" => Ok(Stored::Number(u64::MAX)),
-                value => match parse_size(value) {
-                    Ok(size) => Ok(Stored::Number(size)),
-                    Err(error) => Err(bad(error.to_string())),
-                },
-            };
-        }
-        _ => {
-            return Err(ControlError::BadValue {
-                name: name.to_owned(),
-                reason: format!("property '{name}' is not a valid pool or vdev property"),
-            });
-        }
-    };
-    let found = words.iter().find(|(word, _)| *word == value);
-    let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    let found = found.ok_or_else(|| {
-        bad(format!(
-            "property '{name}' must be one of '{}'",
-            names.join(" | ")
-        ))
-    })?;
-    Ok(Stored::Number(found.1))
 }
 
 /// The features of a new pool: the usual ones, or those that the files name, and then what was
@@ -288,48 +220,11 @@ fn chosen_features(
 }
 
 /// The features that pools with this `compatibility` property are to have.
-pub(super) fn wanted_features(
-    compatibility: Option<&str>,
-) -> Result<Vec<&'static Feature>, ControlError> {
-    let mut features = default_features();
-    match compatibility {
-        None | Some("off") => {}
-        Some("legacy") => features.clear(),
-        Some(files) => {
-            for file in files.split(',') {
-                let names = compatible(file)?;
-                features.retain(|feature| names.iter().any(|name| name == feature.name));
-            }
-        }
-    }
-    Ok(features)
-}
-
-/// The names in a file of compatible features.
-fn compatible(file: &str) -> Result<Vec<String>, ControlError> {
-    let bad = || ControlError::BadValue {
+pub(super) fn wanted_features(sets: Option<&str>) -> Result<Vec<&'static Feature>, ControlError> {
+    let wanted = compatibility(sets.unwrap_or_default());
+    let wanted = wanted.map_err(|error| ControlError::BadValue {
         name: "compatibility".to_owned(),
-        reason: format!("property 'compatibility' has no readable file '{file}'"),
-    };
-    let paths: Vec<PathBuf> = match file.starts_with('/') {
-        true => vec![PathBuf::from(file)],
-        false => COMPATIBILITY
-            .iter()
-            .map(|place| Path::new(place).join(file))
-            .collect(),
-    };
-    let path = paths
-        .into_iter()
-        .find(|path| path.is_file())
-        .ok_or_else(bad)?;
-    if std::fs::metadata(&path).map_err(|_| bad())?.len() > COMPATIBILITY_SIZE_MAX {
-        return Err(bad());
-    }
-    let text = std::fs::read_to_string(path).map_err(|_| bad())?;
-    let lines = text
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or_default());
-    let words = lines.flat_map(|line| line.split([' ', '\t', ',']));
-    let names = words.filter(|word| !word.is_empty()).map(str::to_owned);
-    Ok(names.collect())
+        reason: error.to_string(),
+    })?;
+    Ok(wanted.features)
 }

@@ -2,7 +2,8 @@
 
 use super::contents::{automatic_reservation, set_contents, split};
 use super::encryption::check_location;
-use super::{By, run};
+use super::pool_settings::{PoolSetting, pool_setting};
+use super::{By, Nothing, run};
 use crate::model::{ControlError, Pair, Response};
 use crate::service::Engine;
 use crate::service::datasets::walk_heads;
@@ -13,9 +14,6 @@ use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{RevertProperty, SetPoolProperty, SetProperties, Setting};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, Stored};
 use std::sync::Arc;
-
-/// Characters that a pool's comment may have.
-const COMMENT_LENGTH_MAX: usize = 32;
 
 /// Properties by which datasets are mounted: a change moves or remounts them.
 const OF_MOUNTS: [&str; 12] = [
@@ -235,60 +233,80 @@ impl Engine {
         by: &By<'_>,
     ) -> Result<Response, ControlError> {
         let imported = self.registry.pool(pool)?;
-        if property == "cachefile" {
-            // It belongs to the import, not to the pool: no history has it.
-            self.set_cache_file(&imported, value)?;
-            return Ok(Response::Done);
+        let setting = pool_setting(property, value, false)?;
+        if let PoolSetting::CacheFile(file) = &setting {
+            // It belongs to the import, and that of a pool that is only read has one as well.
+            self.set_cache_file(&imported, file)?;
+            if !imported.pool.is_writable() {
+                return Ok(Response::Done);
+            }
         }
-        if let Some(done) = set_in_configuration(&imported, property, value, by) {
-            return done;
-        }
-        let parsed = super::pools::pool_setting(property, value)?;
-        if property == "multihost" && parsed == Stored::Number(1) {
-            return Err(ControlError::Unsupported {
-                what: "multihost, which wants heartbeats".to_owned(),
-            });
-        }
-        let task = SetPoolProperty {
-            name: property.to_owned(),
-            value: parsed.clone(),
+        let imported = self.registry.writable_pool(pool)?;
+        let stored = match setting {
+            PoolSetting::Stored(name, value) => (name.to_owned(), value),
+            PoolSetting::User(name, value) => (name, Stored::Text(value)),
+            PoolSetting::Ashift(shift) => ("ashift".to_owned(), Stored::Number(shift.into())),
+            PoolSetting::BootFileSystem(name) => {
+                let object = boot_file_system(&imported, &name)?;
+                ("bootfs".to_owned(), Stored::Number(object))
+            }
+            other => return set_in_configuration(&imported, other, by),
         };
-        run(&imported, task, by)?;
-        if property == "autotrim" {
-            imported.pool.set_autotrim(parsed == Stored::Number(1));
+        let (name, value) = stored;
+        let autotrim = (name == "autotrim").then(|| value == Stored::Number(1));
+        run(&imported, SetPoolProperty { name, value }, by)?;
+        if let Some(on) = autotrim {
+            imported.pool.set_autotrim(on);
         }
         Ok(Response::Done)
     }
 }
 
-/// Sets properties that stand in the pool's configuration or are features; `None` for others.
+/// The object of the file system to boot from; 0 for none.
+fn boot_file_system(imported: &Imported, name: &str) -> Result<u64, ControlError> {
+    if name.is_empty() {
+        return Ok(0);
+    }
+    let invalid = || ControlError::BadValue {
+        name: "bootfs".to_owned(),
+        reason: format!("'{name}' is an invalid name"),
+    };
+    let parsed = parse_name(name).map_err(|_| invalid())?;
+    if parsed.pool() != imported.name() {
+        return Err(invalid());
+    }
+    let dataset = imported.dsl().dataset(&parsed)?;
+    match dataset.dataset_type()? {
+        DatasetType::Filesystem => Ok(dataset.id().0),
+        DatasetType::Volume => Err(ControlError::BadValue {
+            name: "bootfs".to_owned(),
+            reason: "property 'bootfs' not supported on volumes".to_owned(),
+        }),
+    }
+}
+
+/// Sets what stands in the pool's configuration or is a feature, and notes the command.
 fn set_in_configuration(
     imported: &Arc<Imported>,
-    property: &str,
-    value: &str,
+    setting: PoolSetting,
     by: &By<'_>,
-) -> Option<Result<Response, ControlError>> {
-    let bad = |reason: String| ControlError::BadValue {
-        name: property.to_owned(),
-        reason,
-    };
+) -> Result<Response, ControlError> {
     let pool = &imported.pool;
-    let set = match (property, property.strip_prefix("feature@")) {
-        ("comment", _) if value.len() > COMMENT_LENGTH_MAX => {
-            return Some(Err(bad("comment must not exceed 32 characters".to_owned())));
+    let set = match setting {
+        PoolSetting::Comment(text) => pool.set_comment(&text, &by.actor, by.command),
+        PoolSetting::Compatibility(sets) => pool.set_compatibility(&sets, &by.actor, by.command),
+        PoolSetting::Feature(feature, _) => {
+            if pool.remarks().1.as_deref() == Some("legacy") {
+                return Err(ControlError::BadValue {
+                    name: feature.name.to_owned(),
+                    reason: "the pool's 'compatibility' property is 'legacy'".to_owned(),
+                });
+            }
+            pool.enable_feature(feature, &by.actor, by.command)
         }
-        ("comment", _) => pool.set_comment(value, &by.actor, by.command),
-        ("compatibility", _) => pool.set_compatibility(value, &by.actor, by.command),
-        (_, Some(_)) if value != "enabled" => {
-            let reason = format!("property '{property}' can only be set to 'enabled'");
-            return Some(Err(bad(reason)));
-        }
-        (_, Some(name)) => match cenote_ondisk::features::by_name(name) {
-            Some(feature) => pool.enable_feature(feature, &by.actor, by.command),
-            None => return Some(Err(bad(format!("invalid feature '{name}'")))),
-        },
-        _ => return None,
+        // The cache file is set already; the others are those of pools that are made.
+        _ => pool.run_command(Nothing, &by.actor, by.command).map(drop),
     };
-    let done = set.map_err(|error| super::of_sync(imported.name(), error));
-    Some(done.map(|()| Response::Done))
+    set.map_err(|error| super::of_sync(imported.name(), error))?;
+    Ok(Response::Done)
 }

@@ -1,7 +1,8 @@
 //! The pool of the transcripts in trouble, and what `zpool status` then says.
 
 use cenote_control::model::{
-    Condition, PoolHealth, RunState, Scan, ScanKind, Vdev, VdevAux, VdevState,
+    Condition, PoolHealth, RunState, Scan, ScanKind, Treatment, TreatmentState, Vdev, VdevAux,
+    VdevState, VdevTree,
 };
 
 use super::transcripts::check;
@@ -88,6 +89,27 @@ fn scan_of(digits: &str) -> Scan {
     }
 }
 
+/// Initialization and trim of all devices, in the state with this number.
+fn treat_all(tree: &mut VdevTree, state: &str) {
+    let treatment = |time, done| Treatment {
+        state: match state {
+            "1" => TreatmentState::Active,
+            "4" => TreatmentState::Complete,
+            other => panic!("state {other} is not used here"),
+        },
+        time,
+        done,
+        total: 112 << 20,
+    };
+    let others = tree.cache.iter_mut().chain(&mut tree.spares);
+    let mut stack: Vec<&mut Vdev> = others.chain([&mut tree.root]).collect();
+    while let Some(vdev) = stack.pop() {
+        vdev.initialize = Some(treatment(1_700_000_000, 40 << 20));
+        vdev.trim = Some(treatment(1_700_000_100, 30 << 20));
+        stack.extend(vdev.children.iter_mut());
+    }
+}
+
 fn world(changes: &str) -> Canned {
     let mut world = Canned::tank();
     let pool = &mut world.statuses[0];
@@ -115,6 +137,7 @@ fn world(changes: &str) -> Canned {
                 let scan = pool.scan.as_mut().expect("SH_SCAN comes first");
                 scan.pause_time = 1_700_000_030;
             }
+            "SH_IT" => treat_all(&mut pool.vdevs, value),
             "condition" => pool.condition = Some(condition_of(value)),
             other => panic!("{other} is not used here"),
         }
@@ -129,7 +152,7 @@ fn world(changes: &str) -> Canned {
 fn trouble_is_told_as_openzfs_tells_it() {
     let text = include_str!("../../tests/reference/states.txt");
     let cases: Vec<&str> = text.split("# ").filter(|case| !case.is_empty()).collect();
-    assert_eq!(cases.len(), 14);
+    assert_eq!(cases.len(), 16);
     for case in cases {
         let (changes, transcript) = case.split_once('\n').expect("a line of changes");
         check(transcript, &world(changes));

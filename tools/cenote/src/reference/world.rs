@@ -381,6 +381,7 @@ impl Daemon for Canned {
                 target: dataset, ..
             } => no_dataset(dataset),
             Request::Change { change, .. } => self.change(change),
+            Request::Noted { asked, .. } => self.call(*asked, on_part),
             Request::Export { pool, .. } | Request::History { pool } => {
                 Err(ControlError::NoSuchPool { pool }.into())
             }

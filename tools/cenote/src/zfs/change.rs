@@ -1,5 +1,4 @@
-//! The subcommands that change datasets: `create`, `destroy`, `rename`, `set`, `inherit`,
-//! `change-key`.
+//! The subcommands that change datasets: `destroy`, `rename`, `set`, `inherit`, `change-key`.
 //!
 //! Names are checked and keys are asked for here; everything else is the daemon's to judge.
 
@@ -9,30 +8,41 @@ use crate::format::number::nicebytes;
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_name, with_context};
 use crate::zpool::command_line;
+use cenote_control::model::properties::{self, DATASET};
 use cenote_control::model::{
-    Change, ControlError, Depth, KindSet, NewDataset, NewVolume, PropertySelection, Request,
-    Response, Secret,
+    Change, ControlError, Depth, KindSet, PropertySelection, Request, Response, Secret,
 };
 
-type Pairs = Vec<(String, String)>;
+pub type Pairs = Vec<(String, String)>;
 
-fn ask(change: Change, command: String, context: &mut Context) -> Result<Response, ControlError> {
+pub fn ask(
+    change: Change,
+    command: String,
+    context: &mut Context,
+) -> Result<Response, ControlError> {
     context.ask(Request::Change { change, command })
 }
 
-/// The pairs of `-o`.
-fn pairs(parsed: &Parsed) -> Result<Pairs, Stop> {
+/// The pairs of `-o`, by the properties' full names.
+pub fn pairs(parsed: &Parsed) -> Result<Pairs, Stop> {
     let mut pairs: Pairs = Vec::new();
     for word in parsed.all("o") {
         let Some((name, value)) = word.split_once('=') else {
             return usage(format!("missing '=' for property=value argument '{word}'"));
         };
-        if pairs.iter().any(|(known, _)| known == name) {
+        let name = full_name(name);
+        if pairs.iter().any(|(known, _)| *known == name) {
             return usage(format!("property '{name}' specified multiple times"));
         }
-        pairs.push((name.to_owned(), value.to_owned()));
+        pairs.push((name, value.to_owned()));
     }
     Ok(pairs)
+}
+
+/// A property's name where its short one was given.
+pub fn full_name(name: &str) -> String {
+    let known = properties::find(DATASET, name);
+    known.map_or(name, |info| info.name).to_owned()
 }
 
 /// The key of a new encryption root, if the properties make the dataset one.
@@ -55,116 +65,6 @@ pub fn new_key(
     match material::read_new(name, format, location) {
         Ok(key) => Ok(Some(key)),
         Err(reason) => failed(format!("cannot create '{name}': {reason}")),
-    }
-}
-
-/// `zfs create [-Pnpuv] [-o P=V]… FILESYSTEM` and
-/// `zfs create [-ps] [-b SIZE] [-o P=V]… -V SIZE VOLUME`
-pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("PnpuvsV:b:o:").parse(arguments)?;
-    let name = match parsed.operands.as_slice() {
-        [] => {
-            let what = if parsed.has("V") {
-                "volume"
-            } else {
-                "filesystem"
-            };
-            return usage(format!("missing {what} argument"));
-        }
-        [name] => name.clone(),
-        _ => return usage("too many arguments"),
-    };
-    let what = format!("cannot create '{name}'");
-    if let Err(fault) = check_name(&name, false, false) {
-        return failed(format!("{what}: {fault}"));
-    }
-    if !name.contains('/') {
-        return failed(format!("{what}: missing dataset name"));
-    }
-    let properties = pairs(&parsed)?;
-    let volume = volume(&parsed)?;
-    let key = new_key(&name, &properties, context)?;
-    let dry_run = parsed.has("n");
-    let parsable = parsed.has("P");
-    if parsed.has("v") || parsable || dry_run {
-        say(
-            &name,
-            &properties,
-            dry_run,
-            parsable,
-            parsed.has("v"),
-            context,
-        );
-    }
-    let new = NewDataset {
-        name: name.clone(),
-        volume,
-        properties,
-        parents: parsed.has("p"),
-        unmounted: parsed.has("u"),
-        dry_run,
-        key,
-    };
-    let command = command_line("zfs create", arguments);
-    match ask(Change::CreateDataset(Box::new(new)), command, context) {
-        Ok(Response::Failures { failures, .. }) => {
-            for (_, error) in failures {
-                context.complain(&with_context(&format!("cannot mount '{name}'"), &error));
-                context.complain("filesystem successfully created, but not mounted");
-            }
-            Ok(0)
-        }
-        Ok(_) => Ok(0),
-        Err(ControlError::NoSuchPool { pool }) => failed(format!("{what}: no such pool '{pool}'")),
-        Err(error) => failed(with_context(&what, &error)),
-    }
-}
-
-fn volume(parsed: &Parsed) -> Result<Option<NewVolume>, Stop> {
-    let Some(text) = parsed.last("V") else {
-        return Ok(None);
-    };
-    let size = match cenote_control::sizes::parse(text) {
-        Ok(size) => size,
-        Err(reason) => return usage(format!("bad volume size '{text}': {reason}")),
-    };
-    let block_size = match parsed.last("b").map(cenote_control::sizes::parse) {
-        None => None,
-        Some(Ok(size)) => Some(size),
-        Some(Err(reason)) => {
-            let text = parsed.last("b").unwrap_or_default();
-            return usage(format!("bad volume block size '{text}': {reason}"));
-        }
-    };
-    let sparse = parsed.has("s");
-    Ok(Some(NewVolume {
-        size,
-        block_size,
-        sparse,
-    }))
-}
-
-fn say(
-    name: &str,
-    properties: &Pairs,
-    dry_run: bool,
-    parsable: bool,
-    verbose: bool,
-    context: &mut Context,
-) {
-    if parsable {
-        context.line(&format!("create\t{name}"));
-        for (property, value) in properties {
-            context.line(&format!("property\t{property}\t{value}"));
-        }
-        return;
-    }
-    let verb = if dry_run { "would create" } else { "create" };
-    context.line(&format!("{verb} {name}"));
-    if verbose {
-        for (property, value) in properties {
-            context.line(&format!("\t{property}={value}"));
-        }
     }
 }
 
@@ -292,7 +192,7 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     }
     let split = |word: &String| {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
-        (name.to_owned(), value.to_owned())
+        (full_name(name), value.to_owned())
     };
     let change = Change::SetProperties {
         datasets: datasets.to_vec(),
@@ -314,7 +214,7 @@ pub fn inherit(parsed: &Parsed, command: String, context: &mut Context) -> Outco
     }
     let change = Change::InheritProperty {
         datasets: datasets.to_vec(),
-        property: property.clone(),
+        property: full_name(property),
         recursive: parsed.has("r"),
         received: parsed.has("S"),
     };

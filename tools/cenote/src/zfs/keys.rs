@@ -91,7 +91,7 @@ fn load_one(
             dry_run,
         };
         let again = attempt < ATTEMPTS && material::can_ask_again(location);
-        match context.ask(request) {
+        match context.ask_noted(request) {
             Ok(_) => return Ok(()),
             Err(error @ ControlError::KeyIncorrect { .. }) if again => {
                 context.complain(&error_line("load", &error.to_string()));
@@ -265,7 +265,7 @@ pub fn unload(arguments: &[String], context: &mut Context) -> Outcome {
         let request = Request::UnloadKey {
             dataset: row.name.clone(),
         };
-        match context.ask(request) {
+        match context.ask_noted(request) {
             Ok(_) => done += 1,
             Err(error) => context.complain(&error_line("unload", &error.to_string())),
         }
@@ -282,7 +282,7 @@ fn unload_one(roots: &[String], context: &mut Context) -> Outcome {
         let request = Request::UnloadKey {
             dataset: dataset.clone(),
         };
-        match context.ask(request) {
+        match context.ask_noted(request) {
             Ok(_) => {}
             Err(error @ ControlError::NoSuchDataset { .. }) => {
                 return failed(cannot_open(dataset, &error));

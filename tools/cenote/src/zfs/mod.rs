@@ -1,6 +1,7 @@
 //! `zfs`: which subcommand, its usage, its exit code.
 
 mod change;
+mod create;
 mod diff;
 mod get;
 mod holds;
@@ -22,7 +23,7 @@ use crate::context::{Context, Outcome};
 use crate::program::Program;
 use crate::version;
 
-pub use change::new_key;
+pub use change::{full_name, new_key};
 
 /// Other names of subcommands.
 const ALIASES: [(&str, &str); 3] = [
@@ -58,7 +59,7 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "holds" => holds::run(arguments, context),
         "diff" => diff::run(arguments, context),
         "version" => version::run("zfs", arguments, context),
-        "create" => change::create(arguments, context),
+        "create" => create::create(arguments, context),
         "set" => change::set(arguments, context),
         _ => writes::run(command, arguments, context),
     }

@@ -1,6 +1,6 @@
 //! `zpool create` and `zpool destroy`.
 
-use super::{layout, vdev_spec};
+use super::{compatibility, layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, OptionError, Parsed};
 use crate::texts::{cannot_open, check_new_pool_name, with_context};
@@ -25,22 +25,23 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         let text = "invalid vdev specification: at least one toplevel vdev must be specified";
         return failed(text);
     }
+    for (property, value) in pairs(&parsed, "o")? {
+        if property == "compatibility" {
+            compatibility::check(&value, None, context)?;
+        }
+    }
     let mut pool = NewPool {
         name: name.clone(),
         temporary_name: parsed.last("t").map(str::to_owned),
         vdevs,
         properties: pairs(&parsed, "o")?,
-        dataset_properties: pairs(&parsed, "O")?,
+        dataset_properties: dataset_properties(&parsed)?,
         altroot: parsed.last("R").map(str::to_owned),
         force: parsed.has("f"),
         no_features: parsed.has("d"),
         dry_run: parsed.has("n"),
         key: None,
     };
-    if let Some(path) = parsed.last("m") {
-        let pair = ("mountpoint".to_owned(), path.to_owned());
-        pool.dataset_properties.push(pair);
-    }
     if wants_key(&pool) {
         let properties = &pool.dataset_properties;
         pool.key = crate::zfs::new_key(&name, properties, context)?;
@@ -67,6 +68,18 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         }
         Err(error) => failed(refusal(&what, &error)),
     }
+}
+
+/// The properties of the root dataset, by their full names.
+fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
+    let mut pairs = pairs(parsed, "O")?;
+    for (name, _) in &mut pairs {
+        *name = crate::zfs::full_name(name);
+    }
+    if let Some(path) = parsed.last("m") {
+        pairs.push(("mountpoint".to_owned(), path.to_owned()));
+    }
+    Ok(pairs)
 }
 
 fn wants_key(pool: &NewPool) -> bool {
@@ -156,6 +169,9 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     let Some((property, value)) = pair.split_once('=') else {
         return usage("missing value in property=value argument");
     };
+    if property == "compatibility" {
+        compatibility::check(value, Some(&pool), context)?;
+    }
     let change = Change::SetPoolProperty {
         pool: pool.clone(),
         property: property.to_owned(),

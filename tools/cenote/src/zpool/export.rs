@@ -27,7 +27,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
             pool: pool.clone(),
             force,
         };
-        if let Err(error) = context.ask(request) {
+        if let Err(error) = context.ask_noted(request) {
             let text = match error {
                 ControlError::NoSuchPool { .. } => cannot_open(&pool, &error),
                 error => with_context(&format!("cannot export '{pool}'"), &error),

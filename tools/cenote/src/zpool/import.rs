@@ -217,7 +217,7 @@ fn import(
         pick,
         options,
     };
-    let (pools, failures, rewound, diagnoses, cut_short) = match context.ask(request) {
+    let (pools, failures, rewound, diagnoses, cut_short) = match context.ask_noted(request) {
         Ok(Response::Imported {
             pools,
             failures,

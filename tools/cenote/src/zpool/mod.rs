@@ -2,6 +2,7 @@
 
 mod activity;
 mod add;
+mod compatibility;
 mod create;
 mod events;
 mod export;

@@ -1,8 +1,8 @@
 //! `zpool status -j`, and what other JSON outputs say about vdevs.
 
 use cenote_control::model::{
-    AllocationClass, CheckpointState, PoolStatus, RunState, Scan, ScanKind, SpareUse, Vdev,
-    VdevAux, VdevNaming, VdevState,
+    AllocationClass, CheckpointState, PoolStatus, RunState, Scan, ScanKind, SpareUse, Treatment,
+    TreatmentState, Vdev, VdevAux, VdevNaming, VdevState,
 };
 use jiff::tz::TimeZone;
 
@@ -354,6 +354,7 @@ fn json_vdev(vdev: &Vdev, section: Section, options: &Options, numbers: &Numbers
     if section == Section::Spares {
         let used = matches!(vdev.spare, Some(SpareUse::InUse | SpareUse::InUseBy(_)));
         object.put("state", if used { "INUSE" } else { "AVAIL" });
+        put_treatments(&mut object, vdev, options, numbers);
         return object;
     }
     object.put("state", list_state(vdev));
@@ -401,7 +402,56 @@ fn json_vdev(vdev: &Vdev, section: Section, options: &Options, numbers: &Numbers
     } else if vdev.no_allocation {
         object.put("noalloc", numbers.exact(1));
     }
+    if vdev.kind.is_leaf() {
+        put_treatments(&mut object, vdev, options, numbers);
+    }
     object
+}
+
+/// How far a device's initialization and trim are, where that was asked for.
+fn put_treatments(object: &mut Object, vdev: &Vdev, options: &Options, numbers: &Numbers<'_>) {
+    const INITIALIZE: [&str; 5] = [
+        "init_state",
+        "initialized",
+        "to_initialize",
+        "init_time",
+        "init_errors",
+    ];
+    const TRIM: [&str; 5] = [
+        "trim_state",
+        "trimmed",
+        "to_trim",
+        "trim_time",
+        "trim_errors",
+    ];
+    let mut put = |keys: [&str; 5], treatment: Option<&Treatment>, never: &str| {
+        let Some(treatment) = treatment else {
+            object.put(keys[0], never);
+            return;
+        };
+        let state = match treatment.state {
+            TreatmentState::Active => "ACTIVE",
+            TreatmentState::Canceled => "CANCELED",
+            TreatmentState::Suspended => "SUSPENDED",
+            TreatmentState::Complete => "COMPLETE",
+        };
+        object.put(keys[0], state);
+        object.put(keys[1], numbers.bytes(treatment.done));
+        object.put(keys[2], numbers.bytes(treatment.total));
+        object.put(keys[3], numbers.time(treatment.time));
+        // One that meets an error is suspended, and the error counts as one of the device.
+        object.put(keys[4], numbers.exact(0));
+    };
+    if options.initialize {
+        put(INITIALIZE, vdev.initialize.as_ref(), "UNINITIALIZED");
+    }
+    if options.trim {
+        let is_unsupported = vdev.trim_unsupported && vdev.trim.is_none();
+        if !is_unsupported {
+            put(TRIM, vdev.trim.as_ref(), "UNTRIMMED");
+        }
+        object.put("trim_notsup", numbers.exact(u64::from(is_unsupported)));
+    }
 }
 
 fn aux_key(aux: VdevAux) -> &'static str {

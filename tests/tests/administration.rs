@@ -1,0 +1,314 @@
+//! What an administrator meets beside the ordinary: pools for other software, devices that are in
+//! use, histories, previews.
+
+use anyhow::{Result, ensure};
+use cenote_tests::pool;
+use cenote_tests::program::Cenote;
+use cenote_tests::site::Site;
+use std::fs::{self, File};
+
+/// A file for a device.
+fn device(site: &Site, name: &str) -> Result<String> {
+    let path = site.devices().join(name);
+    File::create(&path)?.set_len(128 << 20)?;
+    Ok(path.display().to_string())
+}
+
+fn has(text: &str, part: &str) -> Result<()> {
+    ensure!(text.contains(part), "no '{part}' in:\n{text}");
+    Ok(())
+}
+
+/// A pool property's value.
+fn value(site: &Site, property: &str) -> Result<String> {
+    let line = site.ok(&format!("zpool get -Hpo value {property} tank"))?;
+    Ok(line.trim_end().to_owned())
+}
+
+/// The commands in the pool's history, without their times.
+fn history(site: &Site) -> Result<Vec<String>> {
+    let text = site.ok("zpool history tank")?;
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    Ok(lines.map(|(_, command)| command.to_owned()).collect())
+}
+
+#[test]
+fn sets_of_features_are_known_by_name() -> Result<()> {
+    let site = Site::new("tank")?;
+    let a = device(&site, "a")?;
+    let nosuch = site.fails(&format!("zpool create -o compatibility=nosuch tank {a}"))?;
+    let reason = "Error: could not read/parse feature file(s): nosuch\n";
+    ensure!(nosuch.stderr == reason, "{}", nosuch.report());
+    site.ok(&format!(
+        "zpool create -O mountpoint=none -o compatibility=openzfs-2.1-linux tank {a}"
+    ))?;
+    for (feature, state) in [("draid", "enabled"), ("blake3", "disabled")] {
+        let found = value(&site, &format!("feature@{feature}"))?;
+        ensure!(found == state, "{feature} is {found}");
+    }
+    // All that was asked for is there.
+    let status = site.ok("zpool status tank")?;
+    ensure!(!status.contains("status:"), "{status}");
+    has(&site.ok("zpool upgrade tank")?, "already has all supported")?;
+    site.ok("zpool set compatibility=openzfs-2.2 tank")?;
+    has(&site.ok("zpool status tank")?, "features are not enabled")?;
+    has(&site.ok("zpool upgrade tank")?, "\n  blake3\n")?;
+    let fewer = site
+        .cenote()
+        .run("zpool", &["set", "compatibility=openzfs-2.0-linux", "tank"])?;
+    has(
+        &fewer.success()?.stderr,
+        "are not present in this compatibility set.",
+    )?;
+    has(&site.ok("zpool status tank")?, "despite not being")?;
+    site.fails("zpool set compatibility=nosuch tank")?;
+    ensure!(value(&site, "compatibility")? == "openzfs-2.0-linux");
+    site.ok("zpool set compatibility=legacy tank")?;
+    let refused = site.fails("zpool set feature@fast_dedup=enabled tank")?;
+    has(&refused.stderr, "'compatibility' property is 'legacy'")?;
+    site.ok("zpool set compatibility=off tank")?;
+    site.ok("zpool set feature@fast_dedup=enabled tank")?;
+    site.finish()
+}
+
+/// Once destruction asked for the feature of the queue of blocks, which a pool of version 28
+/// cannot get.
+#[test]
+fn datasets_go_at_once_where_there_is_no_queue() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("mirror", 192, "-d")?;
+    let used = || site.ok("zfs list -Hpo used tank");
+    let before: u64 = used()?.trim().parse()?;
+    site.ok("zfs create -o recordsize=4K -o compression=off tank/doomed")?;
+    let root = site.path("tank/doomed");
+    for number in 0..50 {
+        let bytes = vec![number; 300_000];
+        fs::write(root.join(format!("file{number}")), bytes)?;
+    }
+    site.ok("zpool sync tank")?;
+    site.ok("zfs create -V 8M tank/volume")?;
+    let full: u64 = used()?.trim().parse()?;
+    ensure!(full > before + (14 << 20), "{full} of {before}");
+    site.ok("zfs destroy tank/volume")?;
+    site.ok("zfs destroy tank/doomed")?;
+    let after: u64 = used()?.trim().parse()?;
+    ensure!(after < before + (1 << 20), "{after} of {before}");
+    ensure!(value(&site, "freeing")? == "0", "nothing waits");
+    site.finish()
+}
+
+#[test]
+fn devices_of_imported_pools_are_not_taken_by_force() -> Result<()> {
+    let site = Site::new("tank")?;
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| device(&site, name));
+    let (a, b, c, d) = (a?, b?, c?, d?);
+    site.ok(&format!(
+        "zpool create -O mountpoint=none tank {a} cache {b} spare {c}"
+    ))?;
+    site.ok(&format!("zpool create -O mountpoint=none other {d}"))?;
+    site.ok("zpool export other")?;
+    let places = site.devices().display();
+    site.ok(&format!("zpool import -o readonly=on -d {places} other"))?;
+    for (device, reason) in [
+        (&a, "is part of active pool 'tank'"),
+        (&b, "is part of active pool 'tank'"),
+        (&c, "is reserved as a hot spare for pool 'tank'"),
+        (&d, "is part of active pool 'other'"),
+    ] {
+        let refused = site.fails(&format!("zpool create -f third {device}"))?;
+        has(&refused.stderr, "the following errors must be manually")?;
+        has(&refused.stderr, reason)?;
+    }
+    ensure!(site.ok("zpool get -Hovalue readonly tank")?.trim() == "off");
+    ensure!(site.ok("zpool get -Hovalue readonly other")?.trim() == "on");
+    site.ok("zpool export other")?;
+    site.ok(&format!("zpool labelclear -f {d}"))?;
+    fs::remove_file(&d)?;
+    site.finish()
+}
+
+#[test]
+fn properties_of_pools_are_set_by_all_their_names() -> Result<()> {
+    let site = Site::new("tank")?;
+    let [a, b, c] = ["a", "b", "c"].map(|name| device(&site, name));
+    let (a, b, c) = (a?, b?, c?);
+    site.ok(&format!(
+        "zpool create -O mountpoint=none -O compress=zstd -o ashift=13 tank {a}"
+    ))?;
+    site.ok("zpool set listsnaps=on tank")?;
+    ensure!(value(&site, "listsnapshots")? == "on");
+    ensure!(site.ok("zfs get -Hovalue compression tank")?.trim() == "zstd");
+    site.ok("zfs create -o recsize=1M tank/boot")?;
+    site.ok("zfs set compress=lz4 tank/boot")?;
+    site.ok("zfs inherit compress tank/boot")?;
+    ensure!(site.ok("zfs get -Hovalue recordsize tank/boot")?.trim() == "1M");
+    ensure!(site.ok("zfs get -Hovalue compression tank/boot")?.trim() == "zstd");
+    site.ok("zpool set bootfs=tank/boot tank")?;
+    ensure!(value(&site, "bootfs")? == "tank/boot");
+    let foreign = site.fails("zpool set bootfs=rpool tank")?;
+    has(&foreign.stderr, "'rpool' is an invalid name")?;
+    site.fails("zpool set bootfs=tank/nosuch tank")?;
+    ensure!(value(&site, "bootfs")? == "tank/boot");
+    // New vdevs are as those before, until the property says otherwise.
+    site.ok(&format!("zpool add tank {b}"))?;
+    ensure!(value(&site, "ashift")? == "13");
+    site.ok("zpool set ashift=12 tank")?;
+    site.ok(&format!("zpool add tank {c}"))?;
+    for (path, shift) in [(&a, "13"), (&b, "13"), (&c, "12")] {
+        let found = site.ok(&format!("zpool get -Hpo value ashift tank {path}"))?;
+        ensure!(found.trim() == shift, "{path}: {found}");
+    }
+    site.fails("zpool set multihost=on tank")?;
+    site.ok("zfs destroy tank/boot")?;
+    ensure!(value(&site, "bootfs")? == "-", "it is gone");
+    site.finish()
+}
+
+#[test]
+fn imports_exports_and_keys_are_in_the_history() -> Result<()> {
+    let site = Site::create("single", 128, "-O mountpoint=none")?;
+    let key = site.cenote().directory().join("key");
+    fs::write(&key, "a passphrase\n")?;
+    let key = key.display();
+    site.ok(&format!(
+        "zfs create -o encryption=on -o keyformat=passphrase -o keylocation=file://{key} tank/e"
+    ))?;
+    let cache = site.cenote().directory().join("zpool.cache");
+    let cache = format!("zpool set cachefile={} tank", cache.display());
+    let commands = [
+        "zfs unload-key tank/e",
+        "zfs load-key tank/e",
+        cache.as_str(),
+        "zpool set cachefile=none tank",
+    ];
+    for command in commands {
+        site.ok(command)?;
+    }
+    site.fails("zfs load-key tank/e")?;
+    site.ok("zpool export tank")?;
+    site.import("-N")?;
+    let found = history(&site)?;
+    let count = |command: &str| found.iter().filter(|line| line.contains(command)).count();
+    for command in commands {
+        ensure!(count(command) == 1, "{command}: {found:#?}");
+    }
+    ensure!(count("zpool export tank") == 1, "{found:#?}");
+    ensure!(count("zpool import -R") == 1, "{found:#?}");
+    site.finish()
+}
+
+#[test]
+fn previews_say_what_would_be_made_and_make_nothing() -> Result<()> {
+    let site = Site::create("single", 192, "-O mountpoint=none")?;
+    let preview = |options: &str, name: &str| site.ok(&format!("zfs create {options} {name}"));
+    ensure!(preview("-n", "tank/a")?.is_empty());
+    let above = "would create ancestors of tank/a/b/c\nwould create tank/a/b/c\n";
+    ensure!(preview("-npv", "tank/a/b/c")? == above);
+    let pairs = "-o compress=lz4 -o quota=1G -o a:b=c";
+    let lines = "would create tank/a\n\tcompression=lz4\n\tquota=1G\n\ta:b=c\n";
+    ensure!(preview(&format!("-nv {pairs}"), "tank/a")? == lines);
+    let lines = "create\ttank/a\nproperty\tcompression\tlz4\nproperty\tquota\t1G\n\
+                 property\ta:b\tc\n";
+    ensure!(preview(&format!("-nP {pairs}"), "tank/a")? == lines);
+    // Sizes are rounded to whole blocks, and what is reserved is OpenZFS's figure.
+    let lines = "would create tank/v\n\tvolsize=100007936\n";
+    ensure!(preview("-nv -s -V 100000001", "tank/v")? == lines);
+    let lines =
+        "create\ttank/v\nproperty\tvolsize\t104857600\nproperty\trefreservation\t108789760\n";
+    let found = preview("-nP -V 100M", "tank/v")?;
+    ensure!(found == lines, "{found}");
+    let lines = "would create tank/v\n\tvolsize=104857600\n\trefreservation=50M\n";
+    ensure!(preview("-nv -V 100M -o refreservation=50M", "tank/v")? == lines);
+    site.fails("zfs create -n tank/nosuch/a")?;
+    site.fails("zfs create -n nosuch/a")?;
+    ensure!(
+        site.ok("zfs list -Hro name tank")? == "tank\n",
+        "something was made"
+    );
+    ensure!(preview("-vp", "tank/a/b")?.starts_with("create ancestors of tank/a/b\n"));
+    ensure!(site.ok("zfs list -Hro name tank")? == "tank\ntank/a\ntank/a/b\n");
+    site.finish()
+}
+
+#[test]
+fn default_quotas_hold_for_everybody_without_an_own_one() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 192, "-O compression=off")?;
+    let root = site.path("tank");
+    let full = |name: &str| -> Result<()> {
+        let error = fs::write(root.join(name), b"x").expect_err("beyond the quota");
+        ensure!(error.raw_os_error() == Some(122), "{error}, not EDQUOT");
+        Ok(())
+    };
+    let write = |name: &str, size: usize| -> Result<()> {
+        fs::write(root.join(name), vec![7; size])?;
+        site.ok("zpool sync tank")?;
+        Ok(())
+    };
+    site.ok("zfs set defaultuserquota=2M tank")?;
+    write("a", 3 << 20)?;
+    full("b")?;
+    site.ok("zfs set userquota@root=20M tank")?;
+    write("b", 1 << 20)?;
+    site.ok("zfs set defaultuserquota=none userquota@root=none tank")?;
+    for kind in ["defaultgroupobjquota", "defaultprojectobjquota"] {
+        site.ok(&format!("zfs set {kind}=3 tank"))?;
+        write(&format!("{kind}.1"), 1)?;
+        write(&format!("{kind}.2"), 1)?;
+        full(&format!("{kind}.3"))?;
+        site.export()?;
+        site.import("")?;
+        full(&format!("{kind}.3"))?;
+        site.ok(&format!("zfs set {kind}=none tank"))?;
+        for number in 1..3 {
+            fs::remove_file(root.join(format!("{kind}.{number}")))?;
+        }
+        site.ok("zpool sync tank")?;
+    }
+    site.finish()
+}
+
+#[test]
+fn what_was_under_way_goes_on_after_a_crash() -> Result<()> {
+    let site = Site::create("single", 400, "-O mountpoint=none")?;
+    let percent = || -> Result<u64> {
+        let status = site.ok("zpool status -i tank")?;
+        let before = status.split("% initialized").next().unwrap_or_default();
+        let digits = before.rsplit('(').next().unwrap_or_default();
+        Ok(digits.parse()?)
+    };
+    site.ok("cenote settings set zfs_initialize_chunk_size=64K")?;
+    site.ok("zpool initialize tank")?;
+    site.ok("zpool trim -r 1M tank")?;
+    // How far it is goes to disk when it stops.
+    site.export()?;
+    site.import("")?;
+    let before = percent()?;
+    site.crash()?;
+    site.import("-f")?;
+    ensure!(percent()? >= before, "it began anew");
+    has(&site.ok("zpool status -t tank")?, "% trimmed, started at")?;
+    site.ok("zpool wait -t initialize tank")?;
+    ensure!(percent()? == 100);
+    // OpenZFS goes on with the trim while it judges the pool.
+    site.finish()
+}
+
+/// A daemon that a command started once said it to nobody.
+#[test]
+fn what_a_daemon_says_of_its_settings_is_passed_on() -> Result<()> {
+    let cenote = Cenote::new()?;
+    let file = cenote.directory().join("settings");
+    fs::write(&file, "options zfs l2arc_headroom=8\n")?;
+    let empty = cenote.subdirectory("empty")?;
+    let empty = empty.display().to_string();
+    let mut command = cenote.command("zpool", &["import", "-d", &empty]);
+    command.env("CENOTE_SETTINGS", &file);
+    let outcome = cenote_tests::program::run(command, b"", Default::default())?;
+    has(&outcome.stderr, "l2arc_headroom has no effect")?;
+    Ok(())
+}
