@@ -24,7 +24,7 @@ const SLOTS: usize = 32;
 /// A walk is done once in so many questions.
 const ANSWERS_MAX: u32 = 256;
 /// The cache is asked for a data block once in so many questions.
-const DATA_ANSWERS_MAX: u32 = 8;
+const DATA_ANSWERS_MAX: u32 = 16;
 
 #[derive(Debug)]
 struct Entry {
@@ -78,7 +78,8 @@ impl BlockMemo {
         let entry = slot.as_mut().filter(|entry| entry.is_of(place))?;
         entry.answers += 1;
         if entry.answers > ANSWERS_MAX {
-            *slot = None;
+            // What is known of the blocks below it stays.
+            entry.answers = 0;
             return None;
         }
         entry.contents.upgrade()
@@ -122,7 +123,7 @@ impl BlockMemo {
             return;
         };
         if entry.data.is_empty() {
-            entry.data = vec![Weak::new(); count];
+            entry.data.resize_with(count, Weak::new);
         }
         if let Some(known) = entry.data.get_mut(index) {
             *known = Arc::downgrade(found);
@@ -209,7 +210,8 @@ mod tests {
         assert_eq!(asked.count(), 8);
         let answers = (0..2 * ANSWERS_MAX).map_while(|_| memo.indirect(at));
         assert_eq!(answers.count(), ANSWERS_MAX as usize);
+        // Forgetting the blocks below with it cost a third of all reads a walk.
         memo.note_indirect(at, &block);
-        assert!(memo.data(at, 7).is_none(), "forgotten with the entry");
+        assert!(memo.data(at, 7).is_some());
     }
 }
