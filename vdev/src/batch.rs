@@ -30,6 +30,9 @@ fn chunk_max() -> u64 {
 
 /// Smaller extents are copied out of a larger buffer: that costs less than a piece of a transfer.
 const IN_PLACE_MIN: usize = 16 << 10;
+/// Bytes between the extents of one request that nobody wants and that are read all the same: on
+/// a raidz leaf the parity of a few rows. Copying the extents would cost more.
+const GAPS_MAX: u64 = 1 << 20;
 /// Pieces of memory that the kernel fills at once.
 const SLICES_MAX: usize = 1024;
 /// Neighbouring 4 MiB of a mirror are read from the same child, so that they can be merged.
@@ -206,7 +209,7 @@ impl Shape {
         reads: &[BatchRead],
         blocks: &mut [Option<BlockBuffer>],
     ) -> Option<()> {
-        let mut gaps = AlignedBuf::take(usize::try_from(gap_max()).ok()?);
+        let mut gaps = AlignedBuf::take(usize::try_from(gaps_of(chunk)).ok()?);
         // Each gap needs memory for itself, though nobody looks at it.
         let mut gap_rest: &mut [u8] = &mut gaps;
         let mut taken: Vec<BlockBuffer> = chunk
@@ -275,6 +278,12 @@ impl Shape {
     }
 }
 
+/// Bytes between the sorted extents of one leaf.
+fn gaps_of(chunk: &[Extent]) -> u64 {
+    let gap = |pair: &[Extent]| pair[1].place.offset.saturating_sub(pair[0].end());
+    chunk.windows(2).map(gap).fold(0, u64::saturating_add)
+}
+
 /// Whether the sorted extents can be read without a buffer between device and blocks: they are
 /// one, or large, of different blocks, do not overlap, and leave little between them.
 fn goes_in_place(chunk: &[Extent]) -> bool {
@@ -283,14 +292,11 @@ fn goes_in_place(chunk: &[Extent]) -> bool {
     }
     let large = |extent: &Extent| extent.length >= IN_PLACE_MIN;
     let apart = |pair: &[Extent]| pair[0].end() <= pair[1].place.offset;
-    let gaps = chunk
-        .windows(2)
-        .map(|pair| pair[1].place.offset.saturating_sub(pair[0].end()));
     // Each extent may need two slices, itself and a gap.
     if chunk.len() > SLICES_MAX / 2 || !chunk.iter().all(large) || !chunk.windows(2).all(apart) {
         return false;
     }
-    if gaps.fold(0, u64::saturating_add) > gap_max() {
+    if gaps_of(chunk) > GAPS_MAX {
         return false;
     }
     let mut reads: Vec<usize> = chunk.iter().map(|extent| extent.read).collect();
@@ -329,6 +335,28 @@ mod tests {
             read: 0,
             block_offset: 0,
         }
+    }
+
+    #[test]
+    fn large_extents_of_different_blocks_go_in_place_with_little_between() {
+        let of = |read, offset, length| Extent {
+            read,
+            ..extent(0, offset, length)
+        };
+        let size = IN_PLACE_MIN;
+        let step = 2 * size as u64;
+        let rows: Vec<Extent> = (0..8).map(|row| of(row, row as u64 * step, size)).collect();
+        assert_eq!(gaps_of(&rows), 7 * size as u64);
+        assert!(goes_in_place(&rows));
+        assert!(goes_in_place(&rows[..1]));
+        let far = [of(0, 0, size), of(1, size as u64 + GAPS_MAX + 1, size)];
+        assert!(!goes_in_place(&far));
+        let small = [of(0, 0, size), of(1, size as u64, size - 512)];
+        assert!(!goes_in_place(&small));
+        let same = [of(0, 0, size), of(0, step, size)];
+        assert!(!goes_in_place(&same), "one block cannot be taken twice");
+        let nested = [of(0, 0, size), of(1, 512, size)];
+        assert!(!goes_in_place(&nested));
     }
 
     #[test]
