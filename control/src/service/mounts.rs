@@ -254,6 +254,7 @@ impl Engine {
         if self.mounts.list().len() >= MOUNTS_MAX {
             return Err(ControlError::TooManyClients);
         }
+        check_options(&options.options)?;
         let own_place = at.is_none();
         if own_place && self.mounts.is_at_own_place(&name) {
             return Err(ControlError::AlreadyMounted { dataset: name });
@@ -537,6 +538,43 @@ fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), ControlError> 
     match entries.and_then(|mut entries| entries.next()) {
         Some(_) => Err(ControlError::DirectoryNotEmpty { path }),
         None => Ok(()),
+    }
+}
+
+/// Mount options that are obeyed, or that ask for nothing (cli/contract-zfs 7).
+const OPTIONS: [&str; 20] = [
+    "atime",
+    "defaults",
+    "dev",
+    "exec",
+    "mand",
+    "noatime",
+    "nodev",
+    "noexec",
+    "nomand",
+    "norelatime",
+    "nosuid",
+    "noxattr",
+    "posixacl",
+    "relatime",
+    "ro",
+    "rw",
+    "strictatime",
+    "suid",
+    "xattr",
+    "zfsutil",
+];
+
+/// Refuses options that would be passed over.
+pub(super) fn check_options(options: &[String]) -> Result<(), ControlError> {
+    let is_label = |word: &str| word.contains("context=");
+    let known = |word: &str| OPTIONS.contains(&word) || word.is_empty() || is_label(word);
+    match options.iter().find(|word| !known(word)) {
+        None => Ok(()),
+        Some(word) => Err(ControlError::BadValue {
+            name: word.clone(),
+            reason: format!("invalid mount option '{word}'"),
+        }),
     }
 }
 

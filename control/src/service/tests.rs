@@ -488,7 +488,8 @@ fn pools_come_and_go() {
     assert_eq!(
         response,
         Response::Candidates {
-            candidates: Vec::new()
+            candidates: Vec::new(),
+            unreadable: Vec::new(),
         },
         "it is here already"
     );
