@@ -13,6 +13,7 @@
 mod adopt;
 mod compare;
 mod data;
+mod mapped;
 mod names;
 mod quota;
 mod run;

@@ -1,5 +1,6 @@
 //! One worker: a directory of a mount, the model of it, and the drawing of operations.
 
+use super::mapped::Mapper;
 use super::tree::{Kind, Model, NodeId};
 use super::{adopt, compare};
 use crate::random::Random;
@@ -73,6 +74,8 @@ pub struct Session {
     pub(super) model: Model,
     pub(super) random: Random,
     pub(super) handles: Vec<(File, NodeId)>,
+    /// Started with the first mapping.
+    pub(super) mapper: Option<Mapper>,
     made: u64,
     pub(super) is_noisy: bool,
     pub(super) has_acls: bool,
@@ -124,6 +127,7 @@ impl Session {
             model: Model::default(),
             random,
             handles: Vec::new(),
+            mapper: None,
             made: 0,
             is_noisy: false,
             has_acls: setup.contains("acltype=posix"),
@@ -151,6 +155,7 @@ impl Session {
             model: Model::default(),
             random: Random::new(self.random.next_u64()),
             handles: Vec::new(),
+            mapper: None,
             operations: BTreeMap::new(),
             setup: self.setup.clone(),
             is_first: false,
@@ -228,6 +233,7 @@ impl Session {
     pub(super) fn leave(&mut self) -> Result<()> {
         let compared = compare::tree(&self.model, &self.root);
         compared.with_context(|| format!("before the export, {}", self.place()))?;
+        self.mapper = None;
         for (_, id) in std::mem::take(&mut self.handles) {
             self.model.close(id);
         }
@@ -266,6 +272,7 @@ impl Session {
     /// there, becomes the model.
     pub(super) fn survive(&mut self) -> Result<()> {
         self.handles.clear();
+        self.mapper = None;
         let kept = compare::synced(&self.model, &self.root);
         kept.with_context(|| format!("what was synced before a crash, {}", self.place()))?;
         let found = adopt::read(&self.root);
@@ -344,7 +351,8 @@ impl Session {
             86..89 => self.open_handle().map(|()| "open")?,
             89..91 => self.close_handle().map(|()| "close")?,
             91..94 => self.copy().map(|()| "copy")?,
-            94..96 => self.utimes().map(|()| "utimes")?,
+            94 => self.utimes().map(|()| "utimes")?,
+            95 => self.map().map(|()| "map")?,
             96 => self.fsync().map(|()| "fsync")?,
             _ => self.look().map(|()| "look")?,
         })
