@@ -6,7 +6,7 @@ mod common;
 
 use cenote_base::settings::{self, Setting};
 use cenote_base::{BlockId, RealEnv};
-use cenote_device::{Device, DeviceError, DeviceKind, Nature};
+use cenote_device::{Device, DeviceError, MemoryDevice, Nature};
 use cenote_dmu::{NewObject, Object, Owner, OwnerHook, TxCost};
 use cenote_dsl::write::Head;
 use cenote_ondisk::ObjectType;
@@ -14,9 +14,9 @@ use cenote_pool::verify::{self, VerifyOptions, VerifyProgress, Watcher};
 use cenote_pool::{NewLeaf, NewVdev, Pool, VdevShape};
 use cenote_vdev::AllocationClass::Normal;
 use common::Bench;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const BLOCK: u64 = 128 << 10;
@@ -24,8 +24,7 @@ const BLOCK: u64 = 128 << 10;
 /// A disk in memory that takes or gives so many bytes in a second, whoever asks.
 #[derive(Debug)]
 struct SlowDisk {
-    path: PathBuf,
-    bytes: RwLock<Vec<u8>>,
+    memory: MemoryDevice,
     bytes_per_second: AtomicU64,
     free_at: Mutex<Option<Instant>>,
     active: AtomicU32,
@@ -35,8 +34,7 @@ struct SlowDisk {
 impl SlowDisk {
     fn new(mebibytes: usize) -> Self {
         Self {
-            path: "slow".into(),
-            bytes: RwLock::new(vec![0; mebibytes << 20]),
+            memory: MemoryDevice::new("slow", vec![0; mebibytes << 20]),
             bytes_per_second: AtomicU64::new(u64::MAX),
             free_at: Mutex::default(),
             active: AtomicU32::new(0),
@@ -65,43 +63,34 @@ impl SlowDisk {
 
 impl Device for SlowDisk {
     fn size(&self) -> u64 {
-        self.bytes.read().expect("sound").len() as u64
+        self.memory.size()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        let start = offset as usize;
-        self.busy(buffer.len(), || {
-            buffer.copy_from_slice(&self.bytes.read().expect("sound")[start..start + buffer.len()]);
-        });
-        Ok(())
+        self.busy(buffer.len(), || self.memory.read_at(offset, buffer))
     }
 
     fn write_at(&self, offset: u64, new: &[u8]) -> Result<(), DeviceError> {
-        let start = offset as usize;
-        self.busy(new.len(), || {
-            self.bytes.write().expect("sound")[start..start + new.len()].copy_from_slice(new);
-        });
-        Ok(())
+        self.busy(new.len(), || self.memory.write_at(offset, new))
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        Ok(())
+        self.memory.flush()
     }
 
-    fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
-        Ok(())
+    fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        self.memory.discard(offset, length)
     }
 
     fn nature(&self) -> Nature {
         Nature {
-            kind: DeviceKind::Memory,
             logical_block_size: 512,
-            rotational: Some(false),
+            ..self.memory.nature()
         }
     }
 
     fn path(&self) -> &Path {
-        &self.path
+        self.memory.path()
     }
 
     fn is_writable(&self) -> bool {
@@ -131,7 +120,7 @@ impl Site {
         let bench = Bench::new("settings");
         let disk = Arc::new(SlowDisk::new(1024));
         let leaf = NewLeaf {
-            path: disk.path.clone(),
+            path: disk.path().to_owned(),
             device: Arc::clone(&disk) as _,
             whole_disk: false,
         };

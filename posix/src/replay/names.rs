@@ -14,6 +14,41 @@ use cenote_ondisk::intent_log::record::{Create, Record, RecordBody, Whiteout, re
 /// The mode of a directory of extended attributes (format/3b 7).
 const XATTR_DIRECTORY_MODE: u64 = 0o041_777;
 
+/// Whether records of this type make objects of this kind, whatever type their mode claims.
+pub(crate) fn is_made_by(of_type: u64, kind: FileKind) -> bool {
+    match of_type {
+        record_type::MKDIR
+        | record_type::MKDIR_ACL
+        | record_type::MKDIR_ATTR
+        | record_type::MKDIR_ACL_ATTR => kind == FileKind::Directory,
+        record_type::SYMLINK => kind == FileKind::Symlink,
+        _ => kind != FileKind::Directory && kind != FileKind::Symlink,
+    }
+}
+
+/// What a rename leaves as `name` in `directory`, as a record that makes it would say.
+pub(crate) fn create_of<'a>(
+    whiteout: &Whiteout,
+    directory: ObjectId,
+    name: &'a [u8],
+) -> Create<'a> {
+    Create {
+        directory,
+        new: whiteout.new,
+        mode: whiteout.mode,
+        uid: whiteout.uid,
+        gid: whiteout.gid,
+        generation: whiteout.generation,
+        crtime: whiteout.crtime,
+        device: whiteout.device,
+        attributes: None,
+        acl: None,
+        domains: &[],
+        name,
+        target: None,
+    }
+}
+
 /// From the two words of a record.
 pub(crate) fn time_of(words: (u64, u64)) -> Timestamp {
     Timestamp::from_stored((words.0.cast_signed(), words.1.cast_signed()))
@@ -200,16 +235,8 @@ impl Replay<'_> {
             return Ok(());
         }
         let mut attributes = self.new_attributes(create.directory, create)?;
-        // The record's type decides, whatever type its mode claims.
         let kind = FileKind::from_mode(attributes.mode);
-        let wanted = match record.record_type {
-            record_type::MKDIR
-            | record_type::MKDIR_ACL
-            | record_type::MKDIR_ATTR
-            | record_type::MKDIR_ACL_ATTR => kind == Some(FileKind::Directory),
-            record_type::SYMLINK => kind == Some(FileKind::Symlink),
-            _ => kind.is_some_and(|kind| kind != FileKind::Directory && kind != FileKind::Symlink),
-        };
+        let wanted = kind.is_some_and(|kind| is_made_by(record.record_type, kind));
         if !wanted {
             return Err(self.bad("an object of another kind than its mode says"));
         }
@@ -358,21 +385,7 @@ impl Replay<'_> {
         whiteout: &Whiteout,
     ) -> Result<(), PosixError> {
         self.advance_clock(time_of(whiteout.crtime));
-        let create = Create {
-            directory,
-            new: whiteout.new,
-            mode: whiteout.mode,
-            uid: whiteout.uid,
-            gid: whiteout.gid,
-            generation: whiteout.generation,
-            crtime: whiteout.crtime,
-            device: whiteout.device,
-            attributes: None,
-            acl: None,
-            domains: &[],
-            name,
-            target: None,
-        };
+        let create = create_of(whiteout, directory, name);
         let attributes = self.new_attributes(directory, &create)?;
         if FileKind::from_mode(attributes.mode) != Some(FileKind::CharDevice) {
             return Err(self.bad("a whiteout that is no character device"));

@@ -3,6 +3,7 @@
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::master::{AccountKind, MASTER_NODE};
+use crate::write::quota::limit_name;
 use std::sync::PoisonError;
 
 impl FileSystem {
@@ -20,13 +21,7 @@ impl FileSystem {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[MASTER_NODE]);
         let tx = writer.begin_freeing(0)?;
-        let who = match kind {
-            AccountKind::User => "user",
-            AccountKind::Group => "group",
-            AccountKind::Project => "project",
-        };
-        let what = if of_objects { "objquota" } else { "quota" };
-        let key = format!("default{who}{what}");
+        let key = format!("default{}", limit_name(kind, of_objects));
         let master = self.set().zap(MASTER_NODE)?;
         match limit {
             0 => drop(master.remove(&tx, key.as_bytes())?),

@@ -119,9 +119,9 @@ impl FileSystem {
         let tx = writer.begin_freeing(0)?;
         let mut quotas = writer.quotas();
         let quota = &mut quotas[kind as usize];
-        let (place, what) = match of_objects {
-            false => (&mut quota.space, "quota@"),
-            true => (&mut quota.objects, "objquota@"),
+        let place = match of_objects {
+            false => &mut quota.space,
+            true => &mut quota.objects,
         };
         let zap = match *place {
             Some(zap) => self.set().zap(zap)?,
@@ -130,12 +130,7 @@ impl FileSystem {
                 let new = NewObject::new(ObjectType::QUOTA, 512);
                 let object = self.set().allocate(&tx, new)?;
                 let zap = Zap::initialize(&object, &tx, NewZap::default())?;
-                let key = match kind {
-                    AccountKind::User => "user",
-                    AccountKind::Group => "group",
-                    AccountKind::Project => "project",
-                };
-                let key = format!("{key}{what}");
+                let key = format!("{}@", limit_name(kind, of_objects));
                 let id = object.id();
                 self.set().zap(MASTER_NODE)?.update_u64(&tx, &key, id.0)?;
                 *place = Some(ObjectId(id.0));
@@ -152,4 +147,15 @@ impl FileSystem {
             .unwrap_or_else(PoisonError::into_inner) = quotas;
         Ok(())
     }
+}
+
+/// `userquota`, `groupobjquota` and so on, as the master node's keys begin (format/3b 2).
+pub(super) fn limit_name(kind: AccountKind, of_objects: bool) -> String {
+    let who = match kind {
+        AccountKind::User => "user",
+        AccountKind::Group => "group",
+        AccountKind::Project => "project",
+    };
+    let what = if of_objects { "objquota" } else { "quota" };
+    format!("{who}{what}")
 }

@@ -5,7 +5,7 @@ use super::attributes::{NewAttributes, decode_acl};
 use crate::attributes::FLAG_XATTR;
 use crate::error::PosixError;
 use crate::kind::FileKind;
-use crate::replay::names::time_of;
+use crate::replay::names::{create_of, is_made_by, time_of};
 use crate::write::names::Found;
 use crate::write::store::Changes;
 use crate::znode::Znode;
@@ -317,21 +317,7 @@ impl LogReplay<'_> {
         whiteout: &Whiteout,
     ) -> Result<(), PosixError> {
         self.clock.advance(time_of(whiteout.crtime));
-        let create = Create {
-            directory: directory.id(),
-            new: whiteout.new,
-            mode: whiteout.mode,
-            uid: whiteout.uid,
-            gid: whiteout.gid,
-            generation: whiteout.generation,
-            crtime: whiteout.crtime,
-            device: whiteout.device,
-            attributes: None,
-            acl: None,
-            domains: &[],
-            name,
-            target: None,
-        };
+        let create = create_of(whiteout, directory.id(), name);
         let kind = FileKind::CharDevice;
         if FileKind::from_mode(create.mode) != Some(kind) {
             return Err(self.bad("a whiteout that is no character device"));
@@ -340,17 +326,5 @@ impl LogReplay<'_> {
         let number = Some((create.new.object, usize::from(create.new.dnode_slots)));
         let object = self.files.allocate(tx, kind, &new.changes(), number)?;
         self.files.add_entry(tx, directory, name, object.id(), kind)
-    }
-}
-
-/// Whether records of this type make objects of this kind.
-fn is_made_by(of_type: u64, kind: FileKind) -> bool {
-    match of_type {
-        record_type::MKDIR
-        | record_type::MKDIR_ACL
-        | record_type::MKDIR_ATTR
-        | record_type::MKDIR_ACL_ATTR => kind == FileKind::Directory,
-        record_type::SYMLINK => kind == FileKind::Symlink,
-        _ => kind != FileKind::Directory && kind != FileKind::Symlink,
     }
 }
