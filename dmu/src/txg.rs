@@ -62,10 +62,15 @@ impl ThrottleLimits {
         }
     }
 
-    /// So much dirty makes a sync due before its time. On large machines the share alone would
-    /// keep processors and devices idle while the first half gigabyte comes in.
-    fn sync_bytes(&self) -> u64 {
-        share(self.dirty_bytes_max, self.sync_percent).min(SYNC_BYTES_MAX)
+    /// Whether a sync is due before its time, when `dirty` bytes are dirty and `data` bytes of
+    /// files' contents among them are in the open group.
+    ///
+    /// On large machines the share alone would keep processors and devices idle while the first
+    /// half gigabyte comes in. Metadata does not count for that: changes here and there in a large
+    /// directory make all of its blocks dirty, which are written once for each group.
+    fn is_sync_due(&self, dirty: u64, data: u64) -> bool {
+        let share = share(self.dirty_bytes_max, self.sync_percent);
+        dirty >= share || data >= share.min(SYNC_DATA_MAX)
     }
 
     /// The time that lies between two transactions while `dirty` bytes are dirty.
@@ -99,8 +104,8 @@ const DELAY_MAX: Duration = Duration::from_millis(100);
 /// Whoever waits looks so often whether settings have changed.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A group of this size is written well with little overhead; more only waits.
-const SYNC_BYTES_MAX: u64 = 128 << 20;
+/// A group with so much data is written well with little overhead; more only waits.
+const SYNC_DATA_MAX: u64 = 64 << 20;
 
 /// Why the syncing thread was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +152,8 @@ pub struct TxgGate {
     state: Mutex<State>,
     /// Bytes dirty in all object sets, both generations.
     dirty: AtomicU64,
+    /// Bytes of files' contents that came into the open group.
+    open_data: AtomicU64,
     /// Something changed that a transaction waits for: the group opened, or bytes were synced.
     enter: Condvar,
     /// The last holder left, or the syncing thread has a reason to look.
@@ -174,6 +181,7 @@ impl TxgGate {
             fixed: limits.into(),
             state: Mutex::new(state),
             dirty: AtomicU64::new(0),
+            open_data: AtomicU64::new(0),
             enter: Condvar::new(),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -269,7 +277,7 @@ impl TxgGate {
     fn delay(&self) {
         let limits = self.limits();
         let dirty = self.dirty_bytes();
-        if dirty >= limits.sync_bytes() {
+        if limits.is_sync_due(dirty, self.open_data.load(Ordering::Relaxed)) {
             self.work.notify_all();
         }
         let delay = limits.delay(dirty);
@@ -307,6 +315,7 @@ impl TxgGate {
         let txg = state.open;
         state.open = Txg(txg.0 + 1);
         state.quiescing = false;
+        self.open_data.store(0, Ordering::Relaxed);
         let dirty_sets = std::mem::take(&mut state.dirty_sets);
         drop(state);
         self.enter.notify_all();
@@ -368,12 +377,12 @@ impl TxgGate {
         let mut state = self.lock();
         loop {
             let limits = self.limits();
-            let threshold = limits.sync_bytes();
+            let data = self.open_data.load(Ordering::Relaxed);
             let left = timeout().saturating_sub(started.elapsed());
             match () {
                 () if state.suspended.is_some() => return SyncReason::Suspended,
                 () if state.wanted >= state.open => return SyncReason::Requested,
-                () if self.dirty_bytes() >= threshold => return SyncReason::Dirty,
+                () if limits.is_sync_due(self.dirty_bytes(), data) => return SyncReason::Dirty,
                 () if left.is_zero() => return SyncReason::Timeout,
                 () => {}
             }
@@ -401,6 +410,13 @@ impl TxgGate {
 
     pub(crate) fn add_dirty(&self, bytes: u64) {
         self.dirty.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// As [`Self::add_dirty`] of bytes of a file's contents in the open group, of which `new` were
+    /// not dirty there before.
+    pub(crate) fn add_dirty_data(&self, bytes: u64, new: u64) {
+        self.add_dirty(bytes);
+        self.open_data.fetch_add(new, Ordering::Relaxed);
     }
 
     pub(crate) fn remove_dirty(&self, bytes: u64) {
@@ -487,8 +503,13 @@ mod tests {
 
     #[test]
     fn a_sync_is_due_by_share_on_small_machines_and_by_size_on_large_ones() {
-        let due = |memory: u64| ThrottleLimits::of_memory(memory).sync_bytes();
-        assert_eq!(due(1 << 30), share((1 << 30) / 10, 20));
-        assert_eq!(due(64 << 30), SYNC_BYTES_MAX);
+        let small = ThrottleLimits::of_memory(1 << 30);
+        let part = share((1 << 30) / 10, 20);
+        assert!(small.is_sync_due(part, 0) && small.is_sync_due(part, part));
+        assert!(!small.is_sync_due(part - 1, part - 1));
+        let large = ThrottleLimits::of_memory(64 << 30);
+        assert!(large.is_sync_due(SYNC_DATA_MAX, SYNC_DATA_MAX));
+        assert!(!large.is_sync_due(2 * SYNC_DATA_MAX, SYNC_DATA_MAX - 1));
+        assert!(large.is_sync_due(share(4 << 30, 20), 0));
     }
 }

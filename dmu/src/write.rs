@@ -205,17 +205,21 @@ impl Object {
             return Err(self.bad_change(TOO_FAR));
         }
         let bytes = bytes_of(&dirty);
-        let replaced = self.change(tx, state, |generation| {
+        let (replaced, is_data) = self.change(tx, state, |generation| {
             let dnode = generation.dnode.as_mut().expect("the object exists");
+            let is_data = !dnode.object_type.is_metadata();
             if dnode.block_id_max < block {
                 Arc::make_mut(dnode).block_id_max = block;
             }
             let replaced = generation.blocks.insert(block.0, dirty);
             let replaced = replaced.as_ref().map_or(0, bytes_of);
             generation.dirty_bytes = generation.dirty_bytes + bytes - replaced;
-            replaced
+            (replaced, is_data)
         })?;
-        set.add_dirty_bytes(bytes);
+        match is_data {
+            true => set.add_dirty_data(bytes, bytes.saturating_sub(replaced)),
+            false => set.add_dirty_bytes(bytes),
+        }
         set.remove_dirty_bytes(replaced);
         Ok(())
     }

@@ -75,6 +75,38 @@ fn reasons_to_sync() {
     );
 }
 
+/// A large directory's blocks, all of which are dirty after changes here and there, wait for the
+/// group's time: written early they would be written more often.
+#[test]
+fn much_data_is_written_early_and_metadata_is_not() {
+    const CONTENTS: ObjectType = ObjectType(19);
+    let limits = ThrottleLimits::of_memory(64 << 30);
+    for (object_type, expected) in [
+        (CONTENTS, SyncReason::Dirty),
+        (ObjectType::DIRECTORY, SyncReason::Timeout),
+    ] {
+        let pool = TestPool::new(4096);
+        let gate = TxgGate::new(Txg(3), limits);
+        let set = pool.create(&gate, ObjsetKind::Zfs, 0);
+        sync(&pool, &gate, &set);
+        let tx = gate.begin(TxCost::default()).expect("not suspended");
+        let object = set.allocate(&tx, NewObject::new(object_type, 1 << 20));
+        let object = object.expect("there is room");
+        for mebibyte in 0..100 {
+            let written = object.write(&tx, mebibyte << 20, &[1; 1 << 20]);
+            written.expect("it is in memory");
+        }
+        drop(tx);
+        assert_eq!(gate.wait_for_work(Duration::from_millis(5)), expected);
+        gate.quiesce();
+        assert_eq!(
+            gate.wait_for_work(Duration::from_millis(5)),
+            SyncReason::Timeout,
+            "what is being written does not count for the next group"
+        );
+    }
+}
+
 /// Writers never have more than the limit dirty, and none starves.
 #[test]
 fn writers_are_held_up_at_the_limit() {

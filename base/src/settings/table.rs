@@ -61,7 +61,7 @@ settings! {
         "Share of the memory that zfs_dirty_data_max_max is unless it is set.";
     DIRTY_DATA_SYNC_PERCENT = "zfs_dirty_data_sync_percent", Percent, [20, 1, 99],
         "Share of zfs_dirty_data_max at which a transaction group is written before its time, \
-         which it is at 128 MiB in any case.";
+         which it is with 64 MiB of contents of files in any case.";
     DELAY_MIN_DIRTY_PERCENT = "zfs_delay_min_dirty_percent", Percent, [60, 0, 100],
         "Share of zfs_dirty_data_max from which writers are delayed.";
     DELAY_SCALE = "zfs_delay_scale", Nanoseconds, [500_000, 1, 100_000_000],

@@ -205,6 +205,14 @@ impl LiveSet {
         }
     }
 
+    /// As [`Self::add_dirty_bytes`] of file contents, of which `new` were not dirty in the open
+    /// group before.
+    pub(crate) fn add_dirty_data(&self, bytes: u64, new: u64) {
+        if let (Some(gate), 1..) = (&self.gate, bytes) {
+            gate.add_dirty_data(bytes, new);
+        }
+    }
+
     pub(crate) fn remove_dirty_bytes(&self, bytes: u64) {
         if let (Some(gate), 1..) = (&self.gate, bytes) {
             gate.remove_dirty(bytes);
