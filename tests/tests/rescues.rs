@@ -233,6 +233,58 @@ fn is_empty(directory: &Path) -> Result<bool> {
     Ok(fs::read_dir(directory)?.next().is_none())
 }
 
+/// A relative alternative root used to be taken from the daemon's directory, which is `/`, and
+/// unknown mount options were passed over.
+#[test]
+fn what_cannot_be_obeyed_is_refused() -> Result<()> {
+    let setup = Setup::new("raidz1-3")?;
+    let pool = &setup.pool;
+    for (options, reason) in [
+        ("-R some/where", "bad alternate root 'some/where'"),
+        ("-o altroot=where", "bad alternate root 'where'"),
+        ("-o noext", "invalid mount option 'noext'"),
+    ] {
+        let (text, code) = setup.import(&format!("-o readonly=on {options} {pool}"))?;
+        ensure!(code == Some(1), "{options}: {text}");
+        has(&text, &format!("cannot import '{pool}': {reason}"))?;
+    }
+    let (text, code) = setup.import(&format!("-N -o readonly=on -o ro,noexec {pool}"))?;
+    ensure!(code == Some(0), "{text}");
+    let refused = setup.cenote.run("zfs", &["mount", "-o", "remount", pool])?;
+    has(&refused.stderr, "invalid mount option 'remount'")?;
+    Ok(())
+}
+
+/// Directories that were made for mounts stayed when their datasets went: an export, or a new name,
+/// takes them along, as OpenZFS does. Those that somebody chose stay.
+#[test]
+fn mount_points_go_with_their_names() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let cenote = Cenote::new()?;
+    let (root, own) = (cenote.subdirectory("root")?, cenote.subdirectory("own")?);
+    let image = cenote.directory().join("image");
+    fs::File::create(&image)?.set_len(96 << 20)?;
+    let (shown, image) = (root.display(), image.display());
+    cenote.ok(&format!("zpool create -R {shown} p {image}"))?;
+    cenote.ok("zfs create p/a")?;
+    cenote.ok("zfs create p/a/b")?;
+    cenote.ok("zfs create -o mountpoint=/chosen p/c")?;
+    cenote.ok(&format!("cenote mount p/a/b {}", own.display()))?;
+    cenote.ok(&format!("cenote unmount {}", own.display()))?;
+    cenote.ok("zfs rename p/a p/z")?;
+    let there = |name: &str| root.join(name).exists();
+    ensure!(!there("p/a") && there("p/z/b"), "the old place is left");
+    cenote.ok("zpool export p")?;
+    ensure!(!there("p"), "the pool's place is left");
+    ensure!(
+        there("chosen") && own.exists(),
+        "places that were chosen are gone"
+    );
+    Ok(())
+}
+
 /// What a killed daemon left could not be unmounted before another daemon ran.
 #[test]
 fn what_a_killed_daemon_left_is_unmounted() -> Result<()> {

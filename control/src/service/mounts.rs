@@ -5,7 +5,9 @@
 //! children, and unmounting goes the other way.
 
 use crate::model::{ControlError, MountEntry, MountOptions, Response};
-use cenote_dsl::{Dataset, DatasetName, DatasetType, KeyStatus, Property, PropertyValue};
+use cenote_dsl::{
+    Dataset, DatasetName, DatasetType, KeyStatus, Property, PropertySource, PropertyValue,
+};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +24,8 @@ struct Entry {
     pool: String,
     dataset: String,
     own_place: bool,
+    /// Its directory follows from the dataset's name: nobody chose it, so it goes with the name.
+    is_derived: bool,
     read_only: bool,
     mounted: Arc<dyn Mounted>,
 }
@@ -74,6 +78,19 @@ impl Mounts {
         names
             .filter(|name| name == dataset || name.starts_with(&below))
             .collect()
+    }
+
+    /// The directories of a dataset and all below it, or of a whole pool, that follow from names;
+    /// those made last come first.
+    pub fn derived_places(&self, dataset: &str) -> Vec<PathBuf> {
+        let below = format!("{dataset}/");
+        let found = self.newest_first(|entry| {
+            entry.is_derived && (entry.dataset == dataset || entry.dataset.starts_with(&below))
+        });
+        let places = found
+            .iter()
+            .map(|(_, mounted)| mounted.mount_point().to_owned());
+        places.collect()
     }
 
     fn is_at_own_place(&self, dataset: &str) -> bool {
@@ -270,6 +287,7 @@ impl Engine {
             check_within(root, &place)?;
         }
         prepare(&place, own_place, overlay)?;
+        let is_derived = own_place && is_derived(&dataset)?;
         let files = imported.files(&dataset)?;
         let switches = switches(imported, &dataset, options);
         let read_only = switches.read_only || !files.is_writable();
@@ -288,6 +306,7 @@ impl Engine {
             pool: imported.name().to_owned(),
             dataset: name,
             own_place,
+            is_derived,
             read_only,
             mounted,
         });
@@ -457,6 +476,7 @@ impl Engine {
         force: bool,
     ) -> Result<(), ControlError> {
         let pool = imported.name().to_owned();
+        let places = self.mounts.derived_places(&pool);
         for (_, mounted) in self.mounts.newest_first(|entry| entry.pool == pool) {
             match self.unmount_one(mounted, force) {
                 Err(ControlError::MountBusy { .. }) => {
@@ -465,6 +485,7 @@ impl Engine {
                 result => result?,
             }
         }
+        remove_places(&places);
         Ok(())
     }
 }
@@ -473,6 +494,24 @@ fn text_of(dataset: &Dataset, property: Property) -> Option<String> {
     match dataset.property(property).ok()??.value {
         PropertyValue::Text(text) => Some(text),
         _ => None,
+    }
+}
+
+/// Whether a dataset's place follows from its name.
+fn is_derived(dataset: &Dataset) -> Result<bool, ControlError> {
+    let report = dataset.property(Property::MountPoint)?;
+    let source = report.map(|report| report.source);
+    Ok(matches!(
+        source,
+        Some(PropertySource::Default | PropertySource::Inherited(_))
+    ))
+}
+
+/// Takes away directories that were there for mounts only; one with files in it stays.
+pub(super) fn remove_places(places: &[PathBuf]) {
+    for place in places {
+        // What cannot be removed harms nobody.
+        let _ = std::fs::remove_dir(place);
     }
 }
 

@@ -7,6 +7,7 @@ use super::{By, of_change, run};
 use crate::model::{ControlError, MountOptions, NewDataset, NewVolume, Pair, Response};
 use crate::service::Engine;
 use crate::service::errors::parse_name;
+use crate::service::mounts::remove_places;
 use crate::service::registry::Imported;
 use cenote_base::Env;
 use cenote_dsl::property::parse::{Purpose, parse_size};
@@ -179,16 +180,13 @@ impl Engine {
         by: &By<'_>,
     ) -> Result<(), ControlError> {
         let (imported, dataset) = self.registry.dataset(name)?;
-        let place = self.mounts.place_of(name.as_str());
+        let places = self.mounts.derived_places(name.as_str());
         self.unmount_dataset(name.as_str(), force)?;
         imported.close_head(dataset.id())?;
         drop(dataset);
         let task = DestroyDataset { name: name.clone() };
         run(&imported, task, by)?;
-        if let Some(place) = place {
-            // The directory was made for the mount; one with files in it stays.
-            let _ = std::fs::remove_dir(place);
-        }
+        remove_places(&places);
         Ok(())
     }
 
@@ -204,6 +202,7 @@ impl Engine {
         if how.parents {
             self.create_parents(&imported, &to, by)?;
         }
+        let places = self.mounts.derived_places(from.as_str());
         let mounted = match how.unmounted {
             true => Vec::new(),
             false => self.unmount_below(from.as_str(), how.force)?,
@@ -214,6 +213,9 @@ impl Engine {
         };
         let renamed = run(&imported, task, by);
         if !mounted.is_empty() {
+            if renamed.is_ok() {
+                remove_places(&places);
+            }
             let name = if renamed.is_ok() { &to } else { &from };
             let options = MountOptions::default();
             let (failures, _) = self.mount_below(&imported, Some(name), &options);
