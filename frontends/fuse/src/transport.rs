@@ -1,8 +1,9 @@
 //! The channel to the kernel: `/dev/fuse`.
 //!
-//! One `read` or `readv` receives one whole request, one `writev` sends one whole answer. A cloned descriptor
-//! is a second door to the same connection; each worker has its own, so that answers do not
-//! contend on one descriptor's bookkeeping. A transport over io_uring will stand beside [`Device`].
+//! One `read` or `readv` receives one whole request, one `writev` sends one whole answer. A cloned
+//! descriptor is a second door to the same connection; each worker has its own, so that answers do
+//! not contend on one descriptor's bookkeeping. A transport over io_uring will stand beside
+//! [`Device`].
 
 mod calls;
 
