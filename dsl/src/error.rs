@@ -100,6 +100,12 @@ pub enum DslError {
         /// The new dataset.
         name: DatasetName,
     },
+    /// Only file systems have datasets below them.
+    #[error("parent is not a filesystem")]
+    ParentNotFilesystem {
+        /// The new dataset.
+        name: DatasetName,
+    },
     /// A pool's root dataset stays where it is.
     #[error("'{name}' is the root dataset of its pool")]
     RootDataset {

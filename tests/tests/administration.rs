@@ -130,6 +130,45 @@ fn devices_of_imported_pools_are_not_taken_by_force() -> Result<()> {
 }
 
 #[test]
+fn layouts_that_are_mistakes_are_refused() -> Result<()> {
+    let site = Site::new("tank")?;
+    let [a, b, c] = ["a", "b", "c"].map(|name| device(&site, name));
+    let (a, b, c) = (a?, b?, c?);
+    File::options().write(true).open(&b)?.set_len(160 << 20)?;
+    let refused = site.fails(&format!("zpool create tank mirror {a} {b}"))?;
+    has(
+        &refused.stderr,
+        "use '-f' to override the following errors:\n",
+    )?;
+    has(
+        &refused.stderr,
+        "mirror contains devices of different sizes",
+    )?;
+    let refused = site.fails(&format!("zpool create tank {a} log {b} log {c}"))?;
+    has(&refused.stderr, "'log' can be specified only once")?;
+    site.ok(&format!(
+        "zpool create -f -O mountpoint=none tank mirror {a} {b}"
+    ))?;
+    // Only file systems have something below them.
+    site.ok("zfs create -s -V 1M tank/volume")?;
+    site.ok("zfs create tank/files")?;
+    let refused = site.fails("zfs create tank/volume/x")?;
+    has(
+        &refused.stderr,
+        "cannot create 'tank/volume/x': parent is not a filesystem",
+    )?;
+    let refused = site.fails("zfs rename tank/files tank/volume/files")?;
+    has(&refused.stderr, "parent is not a filesystem")?;
+    let refused = site.fails("zfs inherit quota tank/files")?;
+    let advice = "'quota' property cannot be inherited\nuse 'zfs set quota=none' to clear\n";
+    ensure!(refused.stderr.starts_with(advice), "{}", refused.report());
+    let refused = site.fails("zfs set a:B=c tank/files")?;
+    has(&refused.stderr, "invalid property 'a:B'")?;
+    fs::remove_file(&c)?;
+    site.finish()
+}
+
+#[test]
 fn properties_of_pools_are_set_by_all_their_names() -> Result<()> {
     let site = Site::new("tank")?;
     let [a, b, c] = ["a", "b", "c"].map(|name| device(&site, name));

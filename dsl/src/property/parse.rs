@@ -75,7 +75,9 @@ pub fn parse_setting(name: &str, text: &str, purpose: Purpose) -> Result<Setting
         value: Some(value),
     };
     if name.contains(':') {
+        let fits = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-+._:".contains(&c);
         return match () {
+            () if !name.bytes().all(fits) => Err(SettingError::Unknown(name.to_owned())),
             () if name.len() > USER_NAME_LENGTH_MAX => {
                 Err(SettingError::NameTooLong(name.to_owned()))
             }

@@ -7,6 +7,7 @@ use super::metadata::{
 };
 use super::policy::HeadPolicy;
 use super::properties::Setting;
+use crate::dataset::DatasetType;
 use crate::directory::Directory;
 use crate::error::DslError;
 use crate::name::DatasetName;
@@ -61,6 +62,7 @@ impl SyncTask for CreateDataset {
             return Err(exists());
         }
         let parent = self.parent(context)?;
+        check_parent(&parent, &self.name)?;
         context.check_limits(parent.id(), 1, 0)?;
         context.plan_encryption(&self.name, Some(&parent), &self.encryption)?;
         for setting in &self.properties {
@@ -101,6 +103,15 @@ impl SyncTask for CreateDataset {
         context.format_head(id, self.kind, keys.transpose()?, format)?;
         self.created = Some(id);
         Ok(())
+    }
+}
+
+/// Refuses what cannot have `name` below it.
+pub(super) fn check_parent(parent: &Arc<Directory>, name: &DatasetName) -> Result<(), DslError> {
+    let kind = parent.head()?.map(|head| head.dataset_type()).transpose()?;
+    match kind {
+        Some(DatasetType::Volume) => Err(DslError::ParentNotFilesystem { name: name.clone() }),
+        _ => Ok(()),
     }
 }
 

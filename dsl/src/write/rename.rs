@@ -2,6 +2,7 @@
 
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
+use super::create::check_parent;
 use crate::directory::Directory;
 use crate::error::DslError;
 use crate::name::DatasetName;
@@ -46,6 +47,7 @@ impl SyncTask for RenameDataset {
             let name = self.from.clone();
             return Err(DslError::RootDataset { name });
         }
+        check_parent(&parent, &self.to)?;
         if parent.ancestry().any(|above| above.id() == directory.id()) {
             let name = self.to.clone();
             return Err(DslError::IntoItself { name });

@@ -3,7 +3,7 @@
 use crate::model::{ControlError, NewVdev, NewVdevKind, NewVdevRole};
 use crate::service::Engine;
 use crate::service::registry::Imported;
-use cenote_device::{Device, DeviceError, Opener, SystemOpener};
+use cenote_device::{Device, DeviceError, DeviceKind, Opener, SystemOpener};
 use cenote_dsl::directory_keys as keys;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_pool::{NewLeaf, VdevShape};
@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Devices of a pool have at least this many bytes.
 const SIZE_MIN: u64 = 64 << 20;
+/// Sizes that differ by no more than this are the same: disks of one model are not quite alike.
+const SIZE_RANGE_MAX: u64 = 16 << 20;
 /// Data devices of a dRAID group when nobody says otherwise.
 const DRAID_DATA: u64 = 8;
 
@@ -70,6 +72,7 @@ impl Engine {
                     Err(problem) => problems.push(problem),
                 }
             }
+            overridable.extend(unlike_within(&vdev.kind, &leaves));
             devices.add(vdev, leaves)?;
         }
         if !problems.is_empty() {
@@ -187,6 +190,28 @@ impl Engine {
             }
         })
     }
+}
+
+/// What speaks against devices of one group: they are most likely mistaken for each other.
+fn unlike_within(kind: &NewVdevKind, leaves: &[NewLeaf]) -> Option<String> {
+    let word = match kind {
+        NewVdevKind::Disk => return None,
+        NewVdevKind::Mirror => "mirror",
+        NewVdevKind::Raidz { .. } => "raidz",
+        NewVdevKind::Draid { .. } => "draid",
+    };
+    let is_disk = |leaf: &NewLeaf| leaf.device.nature().kind == DeviceKind::Block;
+    let disks = leaves.iter().filter(|leaf| is_disk(leaf)).count();
+    let sizes = leaves.iter().map(|leaf| leaf.device.size());
+    let range = sizes.clone().max().unwrap_or(0) - sizes.min().unwrap_or(0);
+    let what = match () {
+        () if disks > 0 && disks < leaves.len() => "both files and devices",
+        () if range > SIZE_RANGE_MAX => "devices of different sizes",
+        () => return None,
+    };
+    Some(format!(
+        "mismatched replication level: {word} contains {what}"
+    ))
 }
 
 fn real(path: &str) -> PathBuf {

@@ -241,6 +241,7 @@ pub(super) fn of_change(error: DslError) -> ControlError {
             reason: "cannot move encrypted child outside of its encryption root".to_owned(),
         },
         DslError::RootDataset { .. }
+        | DslError::ParentNotFilesystem { .. }
         | DslError::IntentLog(_)
         | DslError::KeyRequired { .. }
         | DslError::KeyRefused { .. }

@@ -212,6 +212,7 @@ pub fn inherit(parsed: &Parsed, command: String, context: &mut Context) -> Outco
     if datasets.is_empty() {
         return usage("missing dataset argument");
     }
+    check_inheritance(property, parsed.has("S"))?;
     let change = Change::InheritProperty {
         datasets: datasets.to_vec(),
         property: full_name(property),
@@ -220,6 +221,31 @@ pub fn inherit(parsed: &Parsed, command: String, context: &mut Context) -> Outco
     };
     let what = |name: &str| format!("cannot inherit {property} for '{name}'");
     finish(ask(change, command, context), what, datasets, 1, context)
+}
+
+/// Refuses properties that nobody inherits, with what to do instead.
+fn check_inheritance(property: &str, received: bool) -> Result<(), Stop> {
+    let Some(info) = properties::find(DATASET, property) else {
+        return match properties::is_user_property(property) {
+            true => Ok(()),
+            false => usage(format!("invalid property '{property}'")),
+        };
+    };
+    let name = info.name;
+    if !info.editable {
+        return failed(format!("{name} property is read-only"));
+    }
+    if info.inherits || received {
+        return Ok(());
+    }
+    let mut text = format!("'{name}' property cannot be inherited");
+    if ["quota", "reservation", "refquota", "refreservation"].contains(&name) {
+        text.push_str(&format!(
+            "\nuse 'zfs set {name}=none' to clear\n\
+             use 'zfs inherit -S {name}' to revert to received value"
+        ));
+    }
+    failed(text)
 }
 
 /// Complains about each failure; those that could not be opened in their own words.

@@ -14,6 +14,7 @@ pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
     while let Some(word) = words.next() {
         if let Some(found) = role_of(word) {
             role = found;
+            check_once(word, role, &vdevs)?;
             if words.peek().is_none_or(|next| role_of(next).is_some()) {
                 return Err(format!(
                     "invalid vdev specification: '{word}' requires at least 1 devices"
@@ -48,6 +49,18 @@ pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
         });
     }
     Ok(vdevs)
+}
+
+/// Logs, caches and spares are listed in one place each.
+fn check_once(word: &str, role: NewVdevRole, vdevs: &[NewVdev]) -> Result<(), String> {
+    use NewVdevRole::{Cache, Log, Spare};
+    let is_again = vdevs.iter().any(|vdev| vdev.role == role);
+    match is_again && matches!(role, Log | Cache | Spare) {
+        true => Err(format!(
+            "invalid vdev specification: '{word}' can be specified only once"
+        )),
+        false => Ok(()),
+    }
 }
 
 fn role_of(word: &str) -> Option<NewVdevRole> {
