@@ -56,6 +56,12 @@ impl Client {
         }
     }
 
+    /// Whether the process `id` made the socket at the other end.
+    pub fn is_served_by(&self, id: u32) -> bool {
+        let credentials = rustix::net::sockopt::socket_peercred(&self.stream);
+        credentials.is_ok_and(|peer| u32::try_from(peer.pid.as_raw_pid()) == Ok(id))
+    }
+
     /// Sends `request` and waits for its answer; parts go to `on_part` as they come.
     ///
     /// When `on_part` breaks, the connection is closed, which makes the daemon stop.

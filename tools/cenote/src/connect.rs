@@ -85,7 +85,10 @@ impl Connection {
             match Client::connect(&self.path) {
                 Err(CallError::NotRunning) => {}
                 Ok(client) => {
-                    pass_on_notes(&mut child);
+                    // A rival's daemon has told its own starter; all that ours says is that.
+                    if client.is_served_by(child.id()) {
+                        pass_on_notes(&mut child);
+                    }
                     return Ok(client);
                 }
                 Err(error) => return Err(error),
