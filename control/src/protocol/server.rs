@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -95,13 +95,23 @@ pub enum ServeError {
     #[error("a daemon is already running on {}", .0.display())]
     AlreadyRunning(PathBuf),
     /// The socket cannot be made.
-    #[error("cannot listen on {}: {source}", path.display())]
+    #[error("cannot listen on {}: {source}{}", path.display(), hint(source))]
     Listen {
         /// The socket.
         path: PathBuf,
         /// The system's reason.
         source: std::io::Error,
     },
+}
+
+/// What helps where no socket can be made.
+fn hint(source: &std::io::Error) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::NotFound => {
+            "; CENOTE_SOCKET names another place for it"
+        }
+        _ => "",
+    }
 }
 
 /// A listening socket. Dropping it removes the socket's name.
@@ -132,10 +142,10 @@ impl Server {
             }
             result => result.map_err(|errno| failed(errno.into()))?,
         }
-        // We hold the lock, so a socket here belongs to nobody.
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed(error));
+        // We hold the lock, so a socket here belongs to nobody; anything else is somebody's file.
+        match path.symlink_metadata() {
+            Ok(found) if found.file_type().is_socket() => {
+                std::fs::remove_file(path).map_err(failed)?;
             }
             _ => {}
         }

@@ -249,3 +249,22 @@ fn one_daemon_for_each_socket_and_stale_sockets_are_replaced() {
     assert!(!path.exists());
     Server::bind(&path).expect("free again");
 }
+
+/// A file in the socket's place used to be removed.
+#[test]
+fn what_is_no_socket_is_not_replaced() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("s");
+    std::fs::write(&path, "precious").expect("a file");
+    assert!(matches!(
+        Server::bind(&path),
+        Err(ServeError::Listen { .. })
+    ));
+    assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
+    let nowhere = directory.path().join("none/s");
+    let error = Server::bind(&nowhere).expect_err("no directory");
+    assert!(
+        error.to_string().ends_with("another place for it"),
+        "{error}"
+    );
+}
