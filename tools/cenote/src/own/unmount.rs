@@ -42,7 +42,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-/// Takes away what a daemon that was killed left at `path`, and below it; whether it left something.
+/// Takes away what a daemon that was killed left at `path` and below; whether that was anything.
 fn clear(path: &Path) -> Result<bool, Stop> {
     let left = match cenote_fuse::clear_stale_mounts(path) {
         Ok(left) => left,

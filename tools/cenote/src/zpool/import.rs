@@ -235,15 +235,7 @@ fn import(
             return Ok(1);
         }
     };
-    for (name, error) in &failures {
-        // Of a pool that is there it is file systems that are not.
-        let pool = name.split('/').next().unwrap_or(name);
-        let text = match pools.iter().any(|imported| imported == pool) {
-            true => with_context(&format!("cannot mount '{name}'"), error),
-            false => cannot_import(name, error, &context.zone),
-        };
-        context.complain(&text);
-    }
+    complain_of(&failures, &pools, context);
     for diagnosis in &diagnoses {
         context.complain(&format!("warning: {}", diagnosis_line(diagnosis)));
     }
@@ -273,6 +265,18 @@ fn import(
         }
     }
     Ok(code)
+}
+
+/// Says which pools were not imported, and which file systems of those that were are not mounted.
+fn complain_of(failures: &[(String, ControlError)], pools: &[String], context: &mut Context) {
+    for (name, error) in failures {
+        let pool = name.split('/').next().unwrap_or(name);
+        let text = match pools.iter().any(|imported| imported == pool) {
+            true => with_context(&format!("cannot mount '{name}'"), error),
+            false => cannot_import(name, error, &context.zone),
+        };
+        context.complain(&text);
+    }
 }
 
 /// A replay of an intent log that did not reach the log's end.
