@@ -4,7 +4,7 @@ use super::machine::Clocks;
 use super::product::Daemon;
 use super::report::{Figures, Report};
 use super::rivals::{self, Kernel};
-use super::workload::{self, Numbers};
+use super::workload::{self, Numbers, sync};
 use super::{Options, product};
 use crate::read::mounted::NullServer;
 use anyhow::{Context, Result, ensure};
@@ -158,7 +158,7 @@ fn many(report: &mut Report, root: &Path, is_tree: bool, count: u64) -> Result<(
         }
         Ok(())
     })?;
-    rustix::fs::syncfs(File::open(root)?)?;
+    sync(&File::open(root)?)?;
     std::fs::write("/proc/sys/vm/drop_caches", "2").context("dropping caches needs root")?;
     step(report, format!("{shape}: list"), count, || {
         ensure!(count_entries(root)? == count, "files are missing");

@@ -46,6 +46,13 @@ pub struct FileRates {
     pub remove: f64,
 }
 
+/// Waits until all of the file system with this open directory is on disk. The kernel tells FUSE
+/// servers nothing of `syncfs`; for ours an `fsync` covers the whole pool.
+pub fn sync(directory: &File) -> Result<()> {
+    rustix::fs::syncfs(directory)?;
+    Ok(directory.sync_all()?)
+}
+
 /// Makes `count` files of 1 to 10 KiB in a new directory, and removes them.
 pub fn small_files(directory: &Path, count: u64, data: &[u8]) -> Result<FileRates> {
     std::fs::create_dir(directory)?;
@@ -59,7 +66,7 @@ pub fn small_files(directory: &Path, count: u64, data: &[u8]) -> Result<FileRate
     }
     let created = began.elapsed();
     let root = File::open(directory)?;
-    rustix::fs::syncfs(&root)?;
+    sync(&root)?;
     let synced = began.elapsed();
     drop(root);
     let began = Instant::now();

@@ -158,9 +158,11 @@ impl TargetDirectory {
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?)
     }
 
-    /// Writes everything on the file system out.
+    /// Writes everything on the file system out. The kernel tells FUSE servers nothing of
+    /// `syncfs`; on a mount of Cenote's the `fsync` covers the whole pool.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(&self.0)?)
+        rustix::fs::syncfs(&self.0)?;
+        Ok(rustix::fs::fsync(&self.0)?)
     }
 }
 
