@@ -90,6 +90,11 @@ impl Drop for Mapper {
 }
 
 impl Session {
+    /// Ends all mappings. What is written back with them gives files other times.
+    pub fn unmap(&mut self) {
+        self.mapper = None;
+    }
+
     /// Overwrites part of a file through a mapping.
     pub(super) fn map(&mut self) -> Result<()> {
         let Some((id, path)) = self.any_file() else {

@@ -233,7 +233,7 @@ impl Session {
     pub(super) fn leave(&mut self) -> Result<()> {
         let compared = compare::tree(&self.model, &self.root);
         compared.with_context(|| format!("before the export, {}", self.place()))?;
-        self.mapper = None;
+        self.unmap();
         for (_, id) in std::mem::take(&mut self.handles) {
             self.model.close(id);
         }
@@ -272,7 +272,7 @@ impl Session {
     /// there, becomes the model.
     pub(super) fn survive(&mut self) -> Result<()> {
         self.handles.clear();
-        self.mapper = None;
+        self.unmap();
         let kept = compare::synced(&self.model, &self.root);
         kept.with_context(|| format!("what was synced before a crash, {}", self.place()))?;
         let found = adopt::read(&self.root);

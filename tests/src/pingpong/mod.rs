@@ -101,6 +101,7 @@ fn our_turn(
     session.work(options.operations)?;
     kept.change(session.site(), random)?;
     kept.check(session.site()).context("after Cenote's turn")?;
+    session.unmap();
     let files = session.site().walk(DATASET)?;
     session.close()?;
     Ok(files)
