@@ -93,10 +93,13 @@ impl Claims {
         if taken == copies && copies > 0 {
             return self.claim_again(pointer);
         }
-        if taken > 0 {
+        // The one block of an entry of a flat dedup table grows by copies when it is written with
+        // more of them than before: older pointers have the first ones only.
+        let grown = usize::from(pointer.is_dedup()) * taken;
+        if taken != grown {
             return Claim::Overlap(pointer.dva(0));
         }
-        for dva in pointer.dvas() {
+        for dva in pointer.dvas().skip(grown) {
             let vdev = self.vdevs.get_mut(&dva.vdev().0).expect("looked up above");
             let bytes = header_bytes.unwrap_or(dva.asize());
             let units = units(vdev.ashift, dva.offset(), bytes);
@@ -164,6 +167,24 @@ mod tests {
         let half = pointer(4608, 1024);
         assert_eq!(claims.claim(&half, None), Claim::Overlap(half.dva(0)));
         assert_eq!(claims.bytes(), 1024);
+    }
+
+    #[test]
+    fn the_block_of_a_flat_dedup_table_grows_by_copies() {
+        let mut grown = pointer(4096, 1024);
+        let second = pointer(16384, 1024);
+        (grown.words[2], grown.words[3]) = (second.words[0], second.words[1]);
+        let mut claims = claims();
+        assert_eq!(claims.claim(&pointer(4096, 1024), None), Claim::New);
+        assert_eq!(claims.claim(&grown, None), Claim::Overlap(grown.dva(0)));
+        grown.words[6] |= 1 << 62;
+        assert_eq!(claims.claim(&grown, None), Claim::New, "its second copy is");
+        assert_eq!(claims.bytes(), 2048);
+        assert_eq!(claims.claim(&grown, None), Claim::Shared);
+        let mut other = pointer(8192, 1024);
+        (other.words[2], other.words[3]) = (grown.words[0], grown.words[1]);
+        other.words[6] |= 1 << 62;
+        assert_eq!(claims.claim(&other, None), Claim::Overlap(other.dva(1)));
     }
 
     #[test]
