@@ -24,7 +24,7 @@ const SLOTS: usize = 32;
 /// A walk is done once in so many questions.
 const ANSWERS_MAX: u32 = 256;
 /// The cache is asked for a data block once in so many questions.
-const DATA_ANSWERS_MAX: u32 = 16;
+const DATA_ANSWERS_MAX: u32 = 64;
 
 #[derive(Debug)]
 struct Entry {

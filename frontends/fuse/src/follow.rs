@@ -16,7 +16,7 @@
 
 use crate::protocol::opcode;
 use crate::protocol::request::{HEADER_SIZE, RequestHeader};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Bytes of a request or answer from which on copying takes longer than waking.
@@ -77,6 +77,23 @@ fn answer_size(header: &RequestHeader, arguments: &[u8]) -> usize {
 }
 
 impl Callers {
+    /// Number of processors that workers may use; 1 if that is not known.
+    pub fn processors(&self) -> usize {
+        self.allowed
+            .as_ref()
+            .map_or(1, |allowed| allowed.count() as usize)
+    }
+
+    /// Whether this thread runs where the caller is followed to.
+    pub fn are_here(&self) -> bool {
+        rustix::thread::sched_getcpu() == self.home.load(Ordering::Relaxed)
+    }
+
+    /// Whether the requests of late came one by one, from one caller.
+    pub fn is_single(&self) -> bool {
+        self.streak.load(Ordering::Relaxed) > 1
+    }
+
     /// Takes note of a request of `length` bytes, of which this is the front at least; `None` if
     /// nobody waits for it.
     pub fn enter(&self, front: &[u8], length: usize) -> Option<UnderWay<'_>> {
@@ -135,9 +152,12 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
-    /// Goes where the caller is.
-    pub fn follow(&mut self, callers: &Callers) {
-        let home = callers.home.load(Ordering::Relaxed);
+    /// Goes where the caller is; anywhere if `is_apart`, for a worker that does not sleep.
+    pub fn follow(&mut self, callers: &Callers, is_apart: bool) {
+        let home = match is_apart {
+            true => NOWHERE,
+            false => callers.home.load(Ordering::Relaxed),
+        };
         if self.bound == Some(home) || self.is_refused {
             return;
         }
@@ -150,7 +170,10 @@ impl Binding {
             only.set(home);
             sched_setaffinity(None, &only)
         } else {
-            sched_setaffinity(None, allowed)
+            // Somebody may have changed what the program may use; its first thread is never bound.
+            let main = Pid::from_raw(std::process::id().cast_signed());
+            let now = sched_getaffinity(main);
+            sched_setaffinity(None, now.as_ref().unwrap_or(allowed))
         };
         self.is_refused = done.is_err();
         self.bound = Some(home);
@@ -237,20 +260,20 @@ mod tests {
         let mut binding = Binding::default();
         let home = processor_of(std::process::id()).expect("it runs");
         callers.home.store(home, Ordering::Relaxed);
-        binding.follow(&callers);
+        binding.follow(&callers, false);
         let bound = sched_getaffinity(None).expect("Linux says so");
         assert!(bound.count() == 1 && bound.is_set(home));
         callers.home.store(NOWHERE, Ordering::Relaxed);
-        binding.follow(&callers);
+        binding.follow(&callers, false);
         let free = sched_getaffinity(None).expect("Linux says so");
         assert_eq!(free.count(), count);
         callers.home.store(home, Ordering::Relaxed);
-        binding.follow(&callers);
+        binding.follow(&callers, false);
         callers.home.store(NOWHERE, Ordering::Relaxed);
         std::thread::scope(|scope| {
             // Started by a bound worker.
             scope.spawn(|| {
-                Binding::default().follow(&callers);
+                Binding::default().follow(&callers, false);
                 let free = sched_getaffinity(None).expect("Linux says so");
                 assert_eq!(free.count(), count);
             });

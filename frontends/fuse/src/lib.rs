@@ -19,6 +19,7 @@ mod dataset;
 mod dispatch;
 mod filesystem;
 mod follow;
+mod lookout;
 mod memory_tree;
 mod metrics;
 mod mount;
@@ -29,6 +30,7 @@ mod protocol;
 mod receive;
 mod session;
 mod transport;
+mod turns;
 
 pub use cenote_posix::BlockBuffer;
 pub use dataset::{ControlDirectory, DatasetFiles, DatasetOptions, ErrorSink};

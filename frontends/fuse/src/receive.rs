@@ -11,6 +11,7 @@
 //! The blocks are given up again when no large writes come any more: an idle worker holds no more
 //! than the pages that short requests have touched.
 
+use crate::lookout::Lookout;
 use crate::protocol::modification::WRITE_ARGUMENTS;
 use crate::protocol::opcode;
 use crate::protocol::request::{HEADER_SIZE, RequestHeader};
@@ -98,10 +99,14 @@ impl Receiver {
         }
     }
 
-    /// Waits for the next request.
-    pub fn receive(&mut self, device: &Device) -> Result<Received, Errno> {
+    /// Waits for the next request; looks out for it at first if there is a `lookout`.
+    pub fn receive(
+        &mut self,
+        device: &Device,
+        lookout: Option<&mut Lookout>,
+    ) -> Result<Received, Errno> {
         if self.blocks.is_empty() {
-            return device.receive(&mut self.buffer);
+            return device.receive(&mut [IoSliceMut::new(&mut self.buffer)], lookout);
         }
         for block in &mut self.blocks {
             if block.is_empty() {
@@ -111,7 +116,7 @@ impl Receiver {
         let mut pieces = Vec::with_capacity(self.blocks.len() + 1);
         pieces.push(IoSliceMut::new(&mut self.buffer[..WRITE_HEAD]));
         pieces.extend(self.blocks.iter_mut().map(|block| IoSliceMut::new(block)));
-        device.receive_pieces(&mut pieces)
+        device.receive(&mut pieces, lookout)
     }
 
     /// The request of `length` bytes that was just received.
@@ -207,7 +212,7 @@ mod tests {
 
         fn send(&mut self, request: &[u8]) -> Request<'_> {
             self.kernel.send(request).expect("room for one");
-            let received = self.receiver.receive(&self.device);
+            let received = self.receiver.receive(&self.device, None);
             assert_eq!(received, Ok(Received::Request(request.len())));
             self.receiver.request(request.len())
         }

@@ -15,6 +15,7 @@
 use crate::dispatch::Worker;
 use crate::filesystem::{Errno, FileSystem};
 use crate::follow::{Binding, Callers};
+use crate::lookout::Lookout;
 use crate::metrics::SessionMetrics;
 use crate::protocol::init::{self, Negotiated, Offer, Wishes};
 use crate::protocol::request::RequestHeader;
@@ -22,11 +23,12 @@ use crate::protocol::wire::Malformed;
 use crate::protocol::{opcode, reply};
 use crate::receive::{RECEIVE_SIZE_MIN, Receiver};
 use crate::transport::{Device, Received};
-use std::io::IoSlice;
+use crate::turns::{Turn, Turns};
+use std::io::{IoSlice, IoSliceMut};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// After so many requests in a row with waiting workers to spare, one worker leaves.
 const SURPLUS_MAX: usize = 2000;
@@ -108,6 +110,7 @@ pub(crate) struct Session {
     free_slots: Mutex<Vec<usize>>,
     waiting: AtomicUsize,
     callers: Callers,
+    turns: Turns,
     /// A worker was started and does not wait yet.
     starting: AtomicBool,
     /// Requests since there were no workers to spare, or one left.
@@ -134,6 +137,8 @@ impl Session {
             .map(|_| Interrupt::default())
             .collect();
         let free_slots = Mutex::new((0..config.threads_max).rev().collect());
+        let callers = Callers::default();
+        let turns = Turns::new(callers.processors());
         Ok(Arc::new(Session {
             file_system,
             negotiated,
@@ -143,7 +148,8 @@ impl Session {
             slots,
             free_slots,
             waiting: AtomicUsize::new(0),
-            callers: Callers::default(),
+            callers,
+            turns,
             starting: AtomicBool::new(false),
             surplus: AtomicUsize::new(0),
             running: Mutex::new(0),
@@ -239,26 +245,51 @@ impl Session {
         let mut worker = Worker::new(self, device, &self.slots[slot]);
         self.starting.store(false, Ordering::Release);
         let mut binding = Binding::default();
+        let mut lookout = Lookout::new();
         loop {
-            binding.follow(&self.callers);
+            if self.turns.would_park(slot) {
+                // A guard that stays awake does so on another processor than the caller's.
+                binding.follow(&self.callers, true);
+            }
+            let is_spare = || self.workers() > self.config.threads_min;
+            let turn = self.turns.take(slot, &mut lookout, &self.callers, is_spare);
+            if turn == Turn::Leave {
+                return;
+            }
+            let is_alone = turn == Turn::Alone && self.waiting.load(Ordering::Acquire) == 0;
+            let looks = is_alone && self.turns.keeps_leader_awake() && lookout.pays();
+            binding.follow(&self.callers, looks);
+            let is_timed = is_alone && !looks && self.turns.keeps_leader_awake();
+            let start = is_timed.then(Instant::now);
             self.waiting.fetch_add(1, Ordering::AcqRel);
-            let received = receiver.receive(device);
+            let received = receiver.receive(device, looks.then_some(&mut lookout));
             let waiting_before = self.waiting.fetch_sub(1, Ordering::AcqRel);
             let length = match received {
                 Ok(Received::Request(length)) => length,
-                Ok(Received::Ended) => return,
+                Ok(Received::Ended) => return self.turns.end(),
                 Err(_) => {
                     self.metrics.channel_errors.add(1);
                     return;
                 }
             };
+            if let Some(start) = start {
+                lookout.slept(start.elapsed());
+            }
             let request = receiver.request(length);
             let is_last = waiting_before == 1 && !is_forget(request.front());
-            if is_last && !self.starting.swap(true, Ordering::AcqRel) {
+            let is_guarded = turn == Turn::Alone && self.turns.is_guarded();
+            if is_last && !is_guarded && !self.starting.swap(true, Ordering::AcqRel) {
                 self.add_worker();
             }
+            let at_work = (turn == Turn::Alone).then(|| self.turns.at_work());
             let under_way = self.callers.enter(request.front(), length);
+            match (&under_way, self.callers.is_single()) {
+                (None, _) => {}
+                (Some(_), true) => self.turns.gather(),
+                (Some(_), false) => self.turns.scatter(),
+            }
             let block_size = worker.serve(request, under_way);
+            drop(at_work);
             receiver.served(length, block_size);
             if self.is_surplus() {
                 return;
@@ -306,6 +337,7 @@ struct Leaving {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
+        self.session.turns.leave(self.slot);
         lock(&self.session.free_slots).push(self.slot);
         let mut running = lock(&self.session.running);
         assert!(*running > 0, "a worker left that had not been counted");
@@ -328,7 +360,7 @@ fn handshake(device: &Device, wishes: &Wishes) -> Result<Negotiated, HandshakeEr
     let mut buffer = vec![0; RECEIVE_SIZE_MIN];
     loop {
         let received = device
-            .receive(&mut buffer)
+            .receive(&mut [IoSliceMut::new(&mut buffer)], None)
             .map_err(HandshakeError::Channel)?;
         let Received::Request(length) = received else {
             return Err(HandshakeError::Ended);

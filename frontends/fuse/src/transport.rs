@@ -1,6 +1,6 @@
 //! The channel to the kernel: `/dev/fuse`.
 //!
-//! One `read` or `readv` receives one whole request, one `writev` sends one whole answer. A cloned
+//! One `readv` receives one whole request, one `writev` sends one whole answer. A cloned
 //! descriptor is a second door to the same connection; each worker has its own, so that answers do
 //! not contend on one descriptor's bookkeeping. A transport over io_uring will stand beside
 //! [`Device`].
@@ -9,11 +9,13 @@ mod calls;
 
 pub(crate) use calls::unshare_user_and_mounts;
 
+use crate::lookout::Lookout;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What came from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,20 +30,27 @@ pub(crate) enum Received {
 #[derive(Debug)]
 pub(crate) struct Device {
     descriptor: OwnedFd,
+    /// Its status flags are its own, not shared with a duplicate.
+    is_separate: bool,
+    /// Receiving does not wait.
+    is_nonblocking: AtomicBool,
 }
 
 impl Device {
     /// Opens the device node; it belongs to no mount yet.
     pub fn open(path: &Path) -> Result<Device, Errno> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        Ok(Device {
-            descriptor: rustix::fs::open(path, flags, Mode::empty())?,
-        })
+        let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Device::from_descriptor(descriptor))
     }
 
     /// Takes over a descriptor that a helper has mounted with.
     pub fn from_descriptor(descriptor: OwnedFd) -> Device {
-        Device { descriptor }
+        Device {
+            descriptor,
+            is_separate: false,
+            is_nonblocking: AtomicBool::new(false),
+        }
     }
 
     /// The descriptor, for the mount call's `fd=` option.
@@ -53,41 +62,59 @@ impl Device {
     pub fn another(&self, path: &Path) -> Result<Device, Errno> {
         match self.clone_connection(path) {
             Ok(device) => Ok(device),
-            Err(_) => Ok(Device {
-                descriptor: rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 3)?,
-            }),
+            Err(_) => {
+                let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 3)?;
+                Ok(Device::from_descriptor(duplicate))
+            }
         }
     }
 
     fn clone_connection(&self, path: &Path) -> Result<Device, Errno> {
-        let fresh = Device::open(path)?;
+        let mut fresh = Device::open(path)?;
+        fresh.is_separate = true;
         calls::join_connection(&fresh.descriptor, &self.descriptor)?;
         Ok(fresh)
     }
 
-    /// Waits for the next request.
-    pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
-        self.receive_by(|descriptor| rustix::io::read(descriptor, &mut *buffer))
-    }
-
-    /// Waits for the next request, whose bytes go to `pieces`, one after the other.
-    pub fn receive_pieces(&self, pieces: &mut [IoSliceMut<'_>]) -> Result<Received, Errno> {
-        self.receive_by(|descriptor| rustix::io::readv(descriptor, pieces))
-    }
-
-    fn receive_by(
+    /// Waits for the next request, whose bytes go to `pieces`, one after the other. Looks out for
+    /// it at first if there is a `lookout`.
+    pub fn receive(
         &self,
-        mut read: impl FnMut(&OwnedFd) -> Result<usize, Errno>,
+        pieces: &mut [IoSliceMut<'_>],
+        lookout: Option<&mut Lookout>,
     ) -> Result<Received, Errno> {
-        loop {
-            match read(&self.descriptor) {
-                Ok(length) => return Ok(Received::Request(length)),
-                // ENOENT: the request was taken back before it reached us.
-                Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => continue,
-                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(Received::Ended),
-                Err(error) => return Err(error),
+        let mut read = || match rustix::io::readv(&self.descriptor, pieces) {
+            Ok(length) => Some(Ok(Received::Request(length))),
+            // ENOENT: the request was taken back before it reached us.
+            Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => None,
+            Err(Errno::NODEV | Errno::CONNABORTED) => Some(Ok(Received::Ended)),
+            Err(error) => Some(Err(error)),
+        };
+        if let Some(lookout) = lookout
+            && self.is_separate
+        {
+            self.set_nonblocking(true)?;
+            if let Some(received) = lookout.look(&mut read) {
+                return received;
             }
         }
+        self.set_nonblocking(false)?;
+        loop {
+            if let Some(received) = read() {
+                return received;
+            }
+        }
+    }
+
+    fn set_nonblocking(&self, wanted: bool) -> Result<(), Errno> {
+        if self.is_nonblocking.load(Ordering::Relaxed) == wanted {
+            return Ok(());
+        }
+        let mut flags = OFlags::RDWR;
+        flags.set(OFlags::NONBLOCK, wanted);
+        rustix::fs::fcntl_setfl(&self.descriptor, flags)?;
+        self.is_nonblocking.store(wanted, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Sends an answer or notification. The caller that no longer waits (ENOENT) is no error.

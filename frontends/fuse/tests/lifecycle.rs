@@ -47,6 +47,20 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Unmounts what no test uses any more. A process that another test starts has a copy of every
+/// open file until it runs its program, so the mount may be busy for that long.
+fn unmount(mount: &Mount) {
+    wait_for("the mount is not busy", || {
+        match mount.unmount(UnmountMode::Normal) {
+            Err(MountError::Busy) => false,
+            outcome => {
+                outcome.unwrap();
+                true
+            }
+        }
+    });
+}
+
 /// What each way of changing something answers.
 fn refusals(mounted: &Mounted) -> Vec<(&'static str, Option<i32>)> {
     let file = mounted.path("file");
@@ -187,7 +201,7 @@ fn unmounting_waits_for_open_files() {
     ));
     drop(file);
     assert!(mounted.mount.wait(Some(Duration::from_secs(5))));
-    mounted.mount.unmount(UnmountMode::Normal).unwrap();
+    unmount(&mounted.mount);
 }
 
 #[test]
@@ -196,7 +210,7 @@ fn a_normal_unmount_ends_everything() {
         return;
     };
     assert_eq!(fs::read(mounted.path("file")).unwrap(), b"hello");
-    mounted.mount.unmount(UnmountMode::Normal).unwrap();
+    unmount(&mounted.mount);
     assert!(!mounted.mount.is_serving());
     assert_eq!(mounted.mount.workers(), 0);
     assert!(!is_listed(mounted.root()));
@@ -238,7 +252,7 @@ fn somebody_elses_unmount_is_noticed() {
             .success()
     );
     assert!(mounted.mount.wait(Some(Duration::from_secs(5))));
-    mounted.mount.unmount(UnmountMode::Normal).unwrap();
+    unmount(&mounted.mount);
 }
 
 #[test]
@@ -256,7 +270,7 @@ fn a_moved_mount_is_found_and_a_covered_one_spared() {
         mounted.mount.unmount(UnmountMode::Lazy),
         Err(MountError::Busy)
     ));
-    cover.unmount(UnmountMode::Normal).unwrap();
+    unmount(&cover);
     let elsewhere = directory();
     let moved = Command::new("mount")
         .arg("--move")
@@ -267,7 +281,7 @@ fn a_moved_mount_is_found_and_a_covered_one_spared() {
         println!("skipped: mounts cannot be moved here");
         return;
     }
-    mounted.mount.unmount(UnmountMode::Normal).unwrap();
+    unmount(&mounted.mount);
     assert!(!is_listed(elsewhere.path()));
 }
 
@@ -600,7 +614,7 @@ fn a_waiting_reader_can_be_killed() {
         interrupted.load(Ordering::SeqCst) == 1
     });
     assert_eq!(mounted.mount.metrics().channel_errors.get(), 0);
-    mounted.mount.unmount(UnmountMode::Normal).unwrap();
+    unmount(&mounted.mount);
 }
 
 #[test]
