@@ -11,12 +11,10 @@
 //! lists   [1] [2..3] [4..7] ... [512]   chunks by the length of their longest free run
 //! ```
 //!
-//! Fresh chunks are filled with pages at once, outside of the lock. While memory grows, as when a
-//! cache fills, a thread of its own keeps some ready: the kernel zeroes each page, which takes as
-//! long as copying the data that it is for, and whoever waits for a disk can leave that to others.
-//! In a virtual machine whose host takes back what its guest left free, huge pages are the
-//! slowest to get: the host finds each of their 512 pages anew. So the time is taken, and where a
-//! huge page is slow the next chunks do with small ones, which the guest has at hand.
+//! Fresh chunks are filled with pages at once, outside of the lock. In a virtual machine whose host
+//! takes back what its guest left free, huge pages are of all memory the slowest to get: the host
+//! finds each of their 512 pages anew. So the time is taken, and where a huge page is slow the next
+//! chunks do with small ones, which the guest has at hand.
 //!
 //! Invariants: a chunk is in the list of its longest free run, and in none when it is full; no
 //! page is in two runs. A chunk that is free as a whole goes back to the kernel, but for a few.
@@ -32,7 +30,7 @@ use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes of a page.
@@ -44,11 +42,6 @@ const CHUNK_PAGES: usize = CHUNK / PAGE;
 const SHARED_PAGES_MAX: usize = CHUNK_PAGES / 2;
 /// Chunks without any run that are kept: 16 MiB.
 const EMPTY_KEPT: usize = 8;
-/// Chunks that were not at hand when needed, one soon after the other, before the thread that
-/// prepares them is started: short commands do without it.
-const GROWTH_MIN: u32 = 8;
-/// After so long without such a chunk, memory does not grow any more.
-const GROWTH_PAUSE: Duration = Duration::from_millis(500);
 /// Lists by the binary logarithm of the longest run: 1 to 512 pages.
 const LISTS: usize = 10;
 /// Chunks looked at whose longest run may or may not be long enough.
@@ -89,19 +82,6 @@ struct Arena {
     /// Free places in `chunks`.
     vacant: Vec<usize>,
     lists: [Vec<usize>; LISTS],
-    growth: Growth,
-}
-
-/// Whether more memory will be needed.
-struct Growth {
-    /// Chunks in a row that were not at hand.
-    missed: u32,
-    /// When a chunk was last made.
-    made: Option<Instant>,
-    /// The thread that prepares chunks runs, or cannot be had.
-    has_thread: bool,
-    /// It is to prepare some.
-    is_wanted: bool,
 }
 
 // SAFETY: the pointers in it are to mappings that it owns.
@@ -111,16 +91,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     chunks: Vec::new(),
     vacant: Vec::new(),
     lists: [const { Vec::new() }; LISTS],
-    growth: Growth {
-        missed: 0,
-        made: None,
-        has_thread: false,
-        is_wanted: false,
-    },
 });
-
-/// Tells the thread that prepares chunks that some are wanted.
-static WANTED: Condvar = Condvar::new();
 
 fn arena() -> MutexGuard<'static, Arena> {
     // Nothing between a change and its counterpart can panic but a broken invariant.
@@ -356,67 +327,6 @@ impl Arena {
     }
 }
 
-/// Notes that a free chunk was begun, or that there was none and one had to be made (`is_missed`),
-/// and has more prepared if memory grows.
-fn prepare(mut known: MutexGuard<'_, Arena>, is_missed: bool) {
-    let reserve = known.lists[LISTS - 1].len();
-    let growth = &mut known.growth;
-    if is_missed {
-        let now = Instant::now();
-        let is_growing = growth.made.is_some_and(|made| now - made < GROWTH_PAUSE);
-        growth.missed = if is_growing { growth.missed + 1 } else { 1 };
-        growth.made = Some(now);
-    }
-    if growth.missed < GROWTH_MIN || reserve > EMPTY_KEPT / 2 || growth.is_wanted {
-        return;
-    }
-    if growth.made.is_none_or(|made| made.elapsed() > GROWTH_PAUSE) {
-        growth.missed = 0;
-        return;
-    }
-    growth.is_wanted = true;
-    let starts = !std::mem::replace(&mut growth.has_thread, true);
-    drop(known);
-    if starts {
-        // Without it chunks are made when they are needed, as the first ones were.
-        let _ = std::thread::Builder::new()
-            .name("pages".to_owned())
-            .spawn(prepare_all);
-    } else {
-        WANTED.notify_one();
-    }
-}
-
-/// The thread that prepares chunks.
-fn prepare_all() {
-    // Whoever started it may be bound to one processor; the main thread is not.
-    let main = rustix::thread::Pid::from_raw(std::process::id().cast_signed());
-    if let Ok(processors) = rustix::thread::sched_getaffinity(main) {
-        let _ = rustix::thread::sched_setaffinity(None, &processors);
-    }
-    let mut known = arena();
-    loop {
-        while !known.growth.is_wanted {
-            known = WANTED.wait(known).unwrap_or_else(PoisonError::into_inner);
-        }
-        if known.lists[LISTS - 1].len() >= EMPTY_KEPT {
-            known.growth.is_wanted = false;
-            continue;
-        }
-        drop(known);
-        let chunk = Chunk::new();
-        known = arena();
-        match chunk {
-            Some(chunk) => {
-                known.add(chunk);
-                known.growth.made = Some(Instant::now());
-            }
-            // Whoever needs memory now learns that there is no more.
-            None => known.growth.is_wanted = false,
-        }
-    }
-}
-
 impl PageRun {
     /// At least `bytes` bytes with unspecified contents; `None` when the system has no more.
     pub(crate) fn take(bytes: usize) -> Option<Self> {
@@ -424,20 +334,13 @@ impl PageRun {
         if pages <= SHARED_PAGES_MAX {
             let mut known = arena();
             if let Some(index) = known.chunk_with(pages) {
-                let is_whole = known.chunk(index).longest == CHUNK_PAGES;
-                let run = known.cut(index, pages);
-                if is_whole {
-                    prepare(known, false);
-                }
-                return Some(run);
+                return Some(known.cut(index, pages));
             }
             drop(known);
             let chunk = Chunk::new()?;
             let mut known = arena();
             let index = known.add(chunk);
-            let run = known.cut(index, pages);
-            prepare(known, true);
-            return Some(run);
+            return Some(known.cut(index, pages));
         }
         let length = bytes.checked_next_multiple_of(CHUNK)?;
         let base = map(length)?;
