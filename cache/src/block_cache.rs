@@ -214,6 +214,18 @@ impl BlockCache {
         }
     }
 
+    /// Forgets a block that another one was written in place of. A snapshot may still have it, and
+    /// reads it again then; but most often nobody does, and large directories and tables of dnodes,
+    /// written again in each group, would fill the cache with what they were.
+    pub fn forget_replaced(&self, pointer: &BlockPointer) {
+        if pointer.is_embedded() || pointer.is_hole() {
+            return;
+        }
+        let id = id_of(pointer);
+        self.decoded.remove(&id);
+        self.stored.remove(&id);
+    }
+
     /// Forgets the decoded copy of a block that is unlikely to be wanted again soon; it stays as
     /// stored. The next block decoded then finds warm memory.
     pub fn give_up_decoded(&self, pointer: &BlockPointer) {

@@ -226,3 +226,25 @@ fn slots_are_taken_and_given_back() {
     let taken = bench.set.allocate_at(&tx, next, NewObject::new(FILE, 512));
     taken.expect("the slots are free again");
 }
+
+/// What a block was is of no use once it is another: tables of dnodes and large directories are
+/// written again in group after group, and would push everything else out.
+#[test]
+fn blocks_that_were_replaced_leave_the_cache() {
+    let bench = Bench::new();
+    let fill = |byte: u8| {
+        bench.change(|file, tx| {
+            for block in 0..64 {
+                file.write(tx, block << 9, &[byte; 512]).expect("written");
+            }
+        });
+        bench.pool.cache.bytes().iter().sum::<u64>()
+    };
+    fill(1);
+    let first = fill(2);
+    let last = (3..40).map(fill).last().expect("some");
+    assert!(
+        last < first + first / 4,
+        "{last} bytes are cached for a file that once took {first}"
+    );
+}

@@ -133,6 +133,7 @@ impl<'a, 'w> Batch<'a, 'w> {
         for (entry, written) in entries.into_iter().zip(written) {
             let mut pointer = written?;
             let job = &mut jobs[entry.job];
+            self.writer.set.cache().forget_replaced(&entry.old);
             if pointer.is_hole() {
                 let size = entry.contents.len() as u64;
                 pointer = job.hole_in_place_of(&entry.old, entry.level, size, self.writer);

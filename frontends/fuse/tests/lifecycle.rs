@@ -617,6 +617,35 @@ fn a_waiting_reader_can_be_killed() {
     unmount(&mounted.mount);
 }
 
+/// A single caller's requests are received by one worker; when that one is blocked, others wait
+/// for requests again.
+#[test]
+fn a_streak_of_requests_that_ends_blocked_does_not_block_others() {
+    let troubled = Troubled::new(Trouble::Wait);
+    let (waiting, released) = (troubled.waiting.clone(), troubled.released.clone());
+    let Some(mounted) = mount(troubled) else {
+        return;
+    };
+    let path = mounted.path("file");
+    let mut file = File::open(&path).unwrap();
+    for _ in 0..500 {
+        rustix::fs::fstatvfs(&file).unwrap();
+    }
+    std::thread::scope(|scope| {
+        // The streak's own thread blocks, so that nobody else's request ends the streak before.
+        let other = scope.spawn(|| {
+            wait_for("the read waits", || waiting.load(Ordering::SeqCst) == 1);
+            assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), 2);
+            rustix::fs::statvfs(mounted.root()).unwrap();
+            released.store(true, Ordering::SeqCst);
+        });
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+        other.join().unwrap();
+    });
+}
+
 #[test]
 fn blocked_requests_do_not_block_others() {
     let troubled = Troubled::new(Trouble::Wait);
