@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 const LOOKING_MAX: Duration = Duration::from_micros(200);
 /// A try that takes longer has let others run for a slice of time; shorter ones were interrupted.
 const TRY_MAX: Duration = Duration::from_micros(500);
-/// Requests for which nobody looks out after others wanted the processor: at first, and at most.
+/// Requests for which no leader stays awake after others wanted the processor: at first, at most.
+/// A guard counts its periods as so many each.
 const CROWD: (u32, u32) = (256, 16384);
 /// The most that the requests in time may be ahead.
 const CREDIT_MAX: u32 = 32;
@@ -129,10 +130,10 @@ impl Lookout {
     }
 
     /// So many requests came while a guard slept for one of its periods. How soon they would have
-    /// come with a guard awake cannot be told from that.
+    /// come with a guard awake cannot be told from that. It tries again after few periods: no
+    /// request waits for a guard that others keep from running.
     pub fn rested(&mut self, requests: u64) {
-        let few = u32::try_from(requests).unwrap_or(u32::MAX);
-        self.crowded = self.crowded.saturating_sub(few);
+        self.crowded = self.crowded.saturating_sub(CROWD.0);
         if requests >= REQUESTS_MANY {
             self.credit = self.credit.max(1);
         }
@@ -205,13 +206,12 @@ mod tests {
         while lookout.pays() {
             assert_eq!(lookout.look(|| None::<()>), None);
         }
-        lookout.crowded = 100;
+        lookout.crowded = 3 * CROWD.0;
         lookout.rested(REQUESTS_MANY - 1);
-        assert_eq!(
-            (lookout.credit, lookout.crowded),
-            (0, 101 - REQUESTS_MANY as u32)
-        );
-        lookout.rested(1000);
+        assert_eq!((lookout.credit, lookout.crowded), (0, 2 * CROWD.0));
+        lookout.rested(REQUESTS_MANY);
+        assert!(!lookout.pays(), "others wanted the processor just now");
+        lookout.rested(0);
         assert!(lookout.pays());
     }
 }
