@@ -133,3 +133,37 @@ impl Device {
         rustix::io::writev(&self.descriptor, pieces).map(|_| ())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+    use std::time::Duration;
+
+    /// Whether or not a request comes while it is looked out for, it is received, and whoever
+    /// waits for the next one sleeps.
+    #[test]
+    fn a_request_is_received_in_time_or_later() {
+        let (kernel, ours) = UnixDatagram::pair().expect("a pair of sockets");
+        let mut device = Device::from_descriptor(ours.into());
+        device.is_separate = true;
+        let mut lookout = Lookout::new();
+        let mut buffer = [0; 64];
+        let mut receive = |lookout: Option<&mut Lookout>| {
+            device.receive(&mut [IoSliceMut::new(&mut buffer)], lookout)
+        };
+        kernel.send(b"soon").expect("room for one");
+        assert_eq!(receive(Some(&mut lookout)), Ok(Received::Request(4)));
+        assert!(device.is_nonblocking.load(Ordering::Relaxed));
+        for lookout in [Some(&mut lookout), None] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(30));
+                    kernel.send(b"later").expect("room for one");
+                });
+                assert_eq!(receive(lookout), Ok(Received::Request(5)));
+            });
+            assert!(!device.is_nonblocking.load(Ordering::Relaxed));
+        }
+    }
+}
