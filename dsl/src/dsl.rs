@@ -16,7 +16,7 @@ use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::dsl_dir::DslDir;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The version with feature flags, to which all later pools keep.
@@ -39,7 +39,7 @@ pub struct Dsl {
     object_directory: ObjectDirectory,
     features: RwLock<Arc<Features>>,
     name: DatasetName,
-    version: u64,
+    version: AtomicU64,
     space: RwLock<SpaceFacts>,
     facts: PoolFacts,
     deflate_ratios: RwLock<DeflateRatios>,
@@ -76,7 +76,7 @@ impl Dsl {
             object_directory,
             features: RwLock::new(Arc::new(features)),
             name,
-            version: facts.version,
+            version: AtomicU64::new(facts.version),
             space: RwLock::new(facts.space.clone()),
             deflate_ratios: RwLock::new(facts.deflate_ratios.clone()),
             facts,
@@ -140,6 +140,11 @@ impl Dsl {
         Ok(())
     }
 
+    /// Notes that the pool has features from now on.
+    pub(crate) fn set_feature_version(&self) {
+        self.version.store(FEATURE_VERSION, Ordering::Release);
+    }
+
     /// The pool's name.
     pub fn pool_name(&self) -> &DatasetName {
         &self.name
@@ -147,7 +152,7 @@ impl Dsl {
 
     /// The pool's version.
     pub fn version(&self) -> u64 {
-        self.version
+        self.version.load(Ordering::Acquire)
     }
 
     /// The keys that are loaded.

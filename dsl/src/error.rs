@@ -175,6 +175,12 @@ pub enum DslError {
         /// The feature's name.
         feature: String,
     },
+    /// The list of damaged blocks has the form of before `head_errlog`, and is not empty.
+    #[error(
+        "the feature 'head_errlog' cannot be enabled while 'zpool status -v' lists damaged files: \
+         the list has the older form. Repair or remove them, and scrub the pool"
+    )]
+    OldErrorLog,
     /// The system has no random numbers.
     #[error("no random numbers: {source}")]
     Randomness {

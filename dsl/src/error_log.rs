@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 /// Entries that are read.
 const ENTRIES_MAX: usize = 1 << 20;
 
-const HEAD_ERROR_LOG: &str = "com.delphix:head_errlog";
+/// The feature of the newer form.
+pub(crate) const HEAD_ERROR_LOG: &str = "com.delphix:head_errlog";
 
 /// One damaged block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

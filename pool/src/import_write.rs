@@ -171,6 +171,7 @@ impl Pool {
         let checkpoint = directory_words(self.mos(), "com.delphix:zpool_checkpoint")?;
         let mut config = self.config().clone();
         config.state = PoolState::Active;
+        config.version = uberblock.version;
         let name = match options.temporary_name {
             true => candidate.name(),
             false => self.name(),

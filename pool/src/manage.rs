@@ -9,6 +9,7 @@ use cenote_dsl::DslError;
 use cenote_dsl::write::{EnableFeatures, SyncContext, SyncTask};
 use cenote_ondisk::PoolConfig;
 use cenote_ondisk::features::{Feature, by_guid};
+use cenote_ondisk::uberblock::VERSION_FEATURES;
 use std::sync::Arc;
 
 /// Changes the configuration. That is for the syncing thread alone: the copy in the metadata, the
@@ -26,6 +27,29 @@ impl<F: FnMut(&mut PoolConfig) + Send> SyncTask for ChangeConfig<F> {
     fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
         let mut config = self.syncer.config();
         (self.change)(&mut config.config);
+        config.touch();
+        Ok(())
+    }
+}
+
+/// Leaves the old pool versions. The tables, the uberblock and the labels change with one group.
+struct BeginFeatures {
+    syncer: Arc<Syncer>,
+    enable: EnableFeatures,
+}
+
+impl SyncTask for BeginFeatures {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        self.enable.check(context)
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let salt = context.begin_features()?;
+        context.mos().cache().pipeline().set_salt(salt);
+        self.enable.sync(context)?;
+        let mut config = self.syncer.config();
+        config.config.version = VERSION_FEATURES;
+        config.config.features_for_read.get_or_insert_default();
         config.touch();
         Ok(())
     }
@@ -145,7 +169,8 @@ impl Pool {
         self.enable_features(&[feature], actor, command)
     }
 
-    /// Enables features, and those that they build on.
+    /// Enables features, and those that they build on. A pool with a version number becomes one
+    /// with features, also if none is given.
     ///
     /// # Errors
     /// If the pool takes no changes.
@@ -155,6 +180,21 @@ impl Pool {
         actor: &Actor,
         command: &str,
     ) -> Result<(), SyncError> {
+        let enable = EnableFeatures {
+            features: self.lacking(features),
+        };
+        if self.dsl().version() >= VERSION_FEATURES {
+            return self.run_command(enable, actor, command).map(|_| ());
+        }
+        let syncer = Arc::clone(self.writer()?);
+        self.run_command(BeginFeatures { syncer, enable }, actor, command)?;
+        self.renew_config();
+        Ok(())
+    }
+
+    /// Those of `features` that are not enabled and what they build on, in the order to enable
+    /// them.
+    fn lacking(&self, features: &[&'static Feature]) -> Vec<&'static Feature> {
         let enabled = self.dsl().features();
         let mut wanted: Vec<&'static Feature> = Vec::new();
         for feature in features.iter().flat_map(|one| with_dependencies(one)) {
@@ -163,8 +203,7 @@ impl Pool {
                 wanted.push(feature);
             }
         }
-        let task = EnableFeatures { features: wanted };
-        self.run_command(task, actor, command).map(|_| ())
+        wanted
     }
 
     /// The comment and the `compatibility` property as they are now.

@@ -26,10 +26,20 @@ fn change(kind: &str) -> Result<()> {
     } else {
         "-N"
     })?;
+    change_all(&site, &file_systems(&golden))?;
+    match kind {
+        // A full check asks for all devices, one of which this pool has not had since it was made.
+        "mirror-offline" => site.judge_by("scrub"),
+        _ => site.judge(),
+    }
+}
+
+/// Changes file systems of the imported pool, and exports it. They must be the same after another
+/// import, which is undone too.
+fn change_all(site: &Site, datasets: &[String]) -> Result<()> {
     let directory = site.cenote().subdirectory("mount")?;
-    let datasets = file_systems(&golden);
     let mut expected = Vec::new();
-    for dataset in &datasets {
+    for dataset in datasets {
         pool::mount(site.cenote(), dataset)?;
         let changed = change_files(&directory).with_context(|| dataset.clone());
         pool::unmount(site.cenote(), &directory)?;
@@ -43,12 +53,7 @@ fn change(kind: &str) -> Result<()> {
         pool::unmount(site.cenote(), &directory)?;
         site::same(before, &after?).with_context(|| dataset.clone())?;
     }
-    site.export()?;
-    match kind {
-        // A full check asks for all devices, one of which this pool has not had since it was made.
-        "mirror-offline" => site.judge_by("scrub"),
-        _ => site.judge(),
-    }
+    site.export()
 }
 
 /// Pools that are only read so far are refused, and stay as they are.
@@ -70,6 +75,62 @@ fn refuse(kind: &str) -> Result<()> {
 test_golden_pools! { refuse =>
     refused_raidz_expanding "raidz-expanding",
 }
+
+/// Pools from before features, or with few of them, that get all: what they held stays, and what
+/// needs the features can be made.
+fn upgrade(kind: &str) -> Result<()> {
+    let Some(golden) = Golden::find(kind)? else {
+        return Ok(());
+    };
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let name = &golden.manifest.pool;
+    let site = Site::new(name)?;
+    golden.copy_to(site.devices())?;
+    site.import("-N")?;
+    let told = site.ok(&format!("zpool upgrade {name}"))?;
+    let from = format!("Successfully upgraded '{name}' from version 28 to feature flags.\n");
+    ensure!(told.contains(&from) == (kind == "version28"), "{told}");
+    ensure!(told.contains("\n  skein\n"), "{told}");
+    let version = site.ok(&format!("zpool get -Ho value version {name}"))?;
+    ensure!(version == "-\n", "{version}");
+    site.ok(&format!(
+        "zfs create -u -o checksum=skein -o compression=zstd -o dnodesize=auto {name}/new"
+    ))?;
+    let mut datasets = file_systems(&golden);
+    datasets.push(format!("{name}/new"));
+    change_all(&site, &datasets)?;
+    site.import("-N")?;
+    let again = site.ok(&format!("zpool upgrade {name}"))?;
+    ensure!(again.contains("already has all supported"), "{again}");
+    site.export()?;
+    site.judge()
+}
+
+test_golden_pools! { upgrade =>
+    upgraded_version28 "version28", upgraded_legacy_features_off "legacy-features-off",
+}
+
+/// One feature alone makes a pool of version 28 one with features, as OpenZFS does.
+fn one_feature(kind: &str) -> Result<()> {
+    let Some(golden) = Golden::find(kind)? else {
+        return Ok(());
+    };
+    let name = &golden.manifest.pool;
+    let site = Site::new(name)?;
+    golden.copy_to(site.devices())?;
+    site.import("-N")?;
+    site.ok(&format!("zpool set feature@bookmarks=enabled {name}"))?;
+    let values = site.ok(&format!(
+        "zpool get -Ho value version,feature@bookmarks,feature@extensible_dataset,feature@zstd_compress {name}"
+    ))?;
+    ensure!(values == "-\nenabled\nenabled\ndisabled\n", "{values}");
+    site.export()?;
+    site.judge()
+}
+
+test_golden_pools! { one_feature => one_feature_version28 "version28" }
 
 /// File systems without keys, the first few of the manifest.
 fn file_systems(golden: &Golden) -> Vec<String> {

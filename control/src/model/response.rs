@@ -40,10 +40,12 @@ pub enum Response {
         /// How many were done.
         done: u64,
     },
-    /// Names of what was changed.
-    Names {
-        /// In their order.
-        names: Vec<String>,
+    /// A pool has what it lacked.
+    Upgraded {
+        /// The version that it had, of those before features.
+        from_version: Option<u64>,
+        /// Names of the features that were enabled, in their order.
+        features: Vec<String>,
     },
     /// What a dataset would be made with, beside what was asked for.
     Planned {

@@ -130,7 +130,7 @@ pub struct KeyPlan {
     root: Option<ObjectId>,
 }
 
-fn random<const N: usize>(env: &dyn Env) -> Result<[u8; N], DslError> {
+pub(super) fn random<const N: usize>(env: &dyn Env) -> Result<[u8; N], DslError> {
     let mut bytes = [0; N];
     let filled = env.fill_random(&mut bytes);
     filled.map_err(|source| DslError::Randomness { source })?;

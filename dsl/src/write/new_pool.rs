@@ -2,8 +2,10 @@
 //! (format/1e, format/3a 2 and 12).
 
 use super::context::{SyncContext, SyncTask};
+use super::encryption::random;
 use super::metadata::{CHILD_MAP, EXTENSION, PROPERTIES, SNAPSHOT_MAP};
 use crate::error::DslError;
+use crate::error_log::HEAD_ERROR_LOG;
 use crate::object_directory::{OBJECT_DIRECTORY, keys};
 use cenote_base::{Guid, ObjectId, Txg};
 use cenote_dmu::zap::{NewZap, ZapValue};
@@ -114,6 +116,12 @@ pub struct EnableFeatures {
 
 impl SyncTask for EnableFeatures {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let is_error_log = |feature: &&Feature| feature.guid == HEAD_ERROR_LOG;
+        if self.features.iter().any(|feature| is_error_log(feature))
+            && !context.dsl.error_log()?.is_empty()
+        {
+            return Err(DslError::OldErrorLog);
+        }
         let enabled = context.dsl.features();
         for feature in &self.features {
             let missing = feature.dependencies.iter().find(|guid| {
@@ -136,6 +144,27 @@ impl SyncTask for EnableFeatures {
 }
 
 impl SyncContext<'_> {
+    /// Turns a pool with a version number into one with features: makes the tables of features and
+    /// the salt for checksums, where they are not there. Returns the salt, which readers need from
+    /// now on. The version in the uberblock and the labels is the caller's to change.
+    ///
+    /// # Errors
+    /// If the tables cannot be made, or there is no randomness.
+    pub fn begin_features(&self) -> Result<[u8; 32], DslError> {
+        let directory = self.mos().zap(OBJECT_DIRECTORY)?;
+        enable_features(self.mos(), self.tx, &directory, &[])?;
+        let salt = match self.dsl.object_directory().checksum_salt()? {
+            Some(salt) => salt,
+            None => {
+                let salt = random(self.pool.env().as_ref())?;
+                directory.update(self.tx, keys::CHECKSUM_SALT, &ZapValue::from_bytes(&salt))?;
+                salt
+            }
+        };
+        self.dsl.set_feature_version();
+        Ok(salt)
+    }
+
     /// Makes the hidden directories and lists that every pool has. The layer must be opened
     /// again afterwards, to find `$ORIGIN@$ORIGIN`.
     ///

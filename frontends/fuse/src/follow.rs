@@ -141,6 +141,65 @@ fn processor_in(stat: &str) -> Option<usize> {
     behind.split_whitespace().nth(36)?.parse().ok()
 }
 
+/// What the program may use now, which somebody may have changed: its first thread is never bound.
+fn allowed_now() -> Option<CpuSet> {
+    let main = Pid::from_raw(std::process::id().cast_signed());
+    sched_getaffinity(main).ok()
+}
+
+/// A thread that stays off the processor where the caller is followed to, until this is dropped.
+/// The scheduler would not see to that: to it, a thread that waits for the others to do something
+/// is as good as any.
+pub(crate) struct Apart<'a> {
+    callers: &'a Callers,
+    /// The processor stayed away from.
+    home: usize,
+    /// Where the thread was allowed to run before.
+    before: Option<CpuSet>,
+}
+
+impl<'a> Apart<'a> {
+    /// The thread may be anywhere at first.
+    pub fn new(callers: &'a Callers) -> Self {
+        Self {
+            callers,
+            home: NOWHERE,
+            before: None,
+        }
+    }
+
+    /// Leaves the caller's processor if it is another one than before.
+    pub fn keep(&mut self) {
+        let home = self.callers.home.load(Ordering::Relaxed);
+        if home == self.home || home >= CpuSet::MAX_CPU {
+            return;
+        }
+        self.home = home;
+        let Some(mut others) = allowed_now() else {
+            return;
+        };
+        others.unset(home);
+        if others.count() == 0 {
+            return;
+        }
+        if self.before.is_none() {
+            self.before = sched_getaffinity(None).ok();
+        }
+        // Where it is refused, whoever calls sees that the thread is in the way.
+        if self.before.is_some() {
+            let _ = sched_setaffinity(None, &others);
+        }
+    }
+}
+
+impl Drop for Apart<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
+}
+
 /// Where one worker runs.
 #[derive(Debug, Default)]
 pub(crate) struct Binding {
@@ -170,10 +229,7 @@ impl Binding {
             only.set(home);
             sched_setaffinity(None, &only)
         } else {
-            // Somebody may have changed what the program may use; its first thread is never bound.
-            let main = Pid::from_raw(std::process::id().cast_signed());
-            let now = sched_getaffinity(main);
-            sched_setaffinity(None, now.as_ref().unwrap_or(allowed))
+            sched_setaffinity(None, &allowed_now().unwrap_or(*allowed))
         };
         self.is_refused = done.is_err();
         self.bound = Some(home);
@@ -250,6 +306,26 @@ mod tests {
         assert!(!is_noted(&request(opcode::RELEASE, 1, &[])));
         assert!(!is_noted(&request(opcode::LOOKUP, 0, b"x\0")));
         assert!(!is_noted(b"short"));
+    }
+
+    #[test]
+    fn a_guard_leaves_the_caller_s_processor() {
+        let allowed = sched_getaffinity(None).expect("Linux says so");
+        if allowed.count() < 2 {
+            return;
+        }
+        let callers = Callers::default();
+        let mut apart = Apart::new(&callers);
+        apart.keep();
+        let now = || sched_getaffinity(None).expect("Linux says so");
+        assert_eq!(now().count(), allowed.count(), "nobody is followed");
+        for home in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
+            callers.home.store(home, Ordering::Relaxed);
+            apart.keep();
+            assert!(!now().is_set(home) && now().count() + 1 == allowed.count());
+        }
+        drop(apart);
+        assert_eq!(now().count(), allowed.count());
     }
 
     #[test]

@@ -18,7 +18,7 @@
 //! Invariants: in the state `one` with a leader at work, some worker waits in the kernel or a
 //! guard is parked; whoever ends that state wakes all who are parked.
 
-use crate::follow::Callers;
+use crate::follow::{Apart, Callers};
 use crate::lookout::{Awake, Lookout};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ const GATHER_MIN: u32 = 64;
 /// Times that a processor is told to take it easy between two looks at the sequence.
 const PAUSES: u32 = 8;
 /// Steps of requests in a row at which the guard is on the caller's own processor, where it is in
-/// the way. The scheduler finds it another one when it has slept, if there is one.
+/// the way: the system did not let it go to another one.
 const TOGETHER_MAX: u32 = 64;
 /// No worker.
 const NOBODY: usize = usize::MAX;
@@ -246,6 +246,7 @@ impl Turns {
     /// Keeps a processor from falling idle while requests come at once. Returns the sequence.
     fn stay_awake(&self, lookout: &mut Lookout, callers: &Callers) -> u64 {
         let mut together = 0;
+        let mut apart = Apart::new(callers);
         let mut seen = self.sequence.load(Ordering::SeqCst);
         while lookout.pays() && self.is_one.load(Ordering::Acquire) {
             let next = lookout.look(|| {
@@ -257,6 +258,7 @@ impl Turns {
             });
             let Some(next) = next else { break };
             seen = next;
+            apart.keep();
             together = match callers.are_here() {
                 true => together + 1,
                 false => 0,

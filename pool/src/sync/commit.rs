@@ -15,12 +15,13 @@ impl Syncer {
     pub(super) fn commit(&self, txg: Txg, root: BlockPointer) -> Result<(), SyncError> {
         let before = self.uberblock();
         // Whoever changes the configuration from now on gets labels with the next group.
-        let (labels, tree_sum) = {
+        let (labels, tree_sum, version) = {
             let mut config = self.config();
             let is_new = std::mem::take(&mut config.are_labels_stale);
             let tree = config.config.vdev_tree.as_ref();
             let sum = tree.map_or(0, VdevConfig::guid_sum);
-            (is_new.then(|| config.labels(txg)), sum)
+            let version = config.config.version;
+            (is_new.then(|| config.labels(txg)), sum, version)
         };
         if root == before.root && labels.is_none() {
             return Ok(());
@@ -28,7 +29,7 @@ impl Syncer {
         self.vdevs.flush()?;
         let uberblock = Uberblock {
             little_endian: true,
-            version: before.version,
+            version,
             txg,
             guid_sum: tree_sum,
             timestamp: self.env.wall_clock().as_secs(),

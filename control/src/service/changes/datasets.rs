@@ -1,7 +1,7 @@
 //! Datasets made, renamed and destroyed.
 
 use super::contents::{set_contents, split, volume_reservation};
-use super::encryption::new_encryption;
+use super::encryption::{KeyGiven, new_encryption};
 use super::properties::setting;
 use super::{By, of_change, run};
 use crate::model::{ControlError, MountOptions, NewDataset, NewVolume, Pair, Response};
@@ -245,8 +245,11 @@ fn creation(
     };
     let settings = new.properties.iter().map(|pair| setting(pair, purpose));
     let mut settings = settings.collect::<Result<Vec<_>, _>>()?;
-    let secret = new.key.as_ref();
-    let encryption = new_encryption(&name, parent.as_deref(), &mut settings, secret, env)?;
+    let key = match new.dry_run {
+        true => KeyGiven::Later,
+        false => KeyGiven::Now(new.key.as_ref()),
+    };
+    let encryption = new_encryption(&name, parent.as_deref(), &mut settings, key, env)?;
     let (kind, format) = match new.volume {
         Some(volume) => {
             // The object's block size is the property: no table holds it.

@@ -32,6 +32,15 @@ fn refused(name: &str, reason: impl Into<String>) -> ControlError {
     }
 }
 
+/// The user's key of what is to be made.
+#[derive(Clone, Copy)]
+pub(super) enum KeyGiven<'a> {
+    /// What came with the command, if anything did.
+    Now(Option<&'a Secret>),
+    /// Only a plan is wanted, before the user is asked.
+    Later,
+}
+
 /// What the properties of a key say.
 #[derive(Debug, Default)]
 struct KeyWords {
@@ -67,6 +76,27 @@ impl KeyWords {
         secret: Option<&Secret>,
         env: &dyn Env,
     ) -> Result<UserKey, ControlError> {
+        let format = self.checked()?;
+        let secret = secret.ok_or_else(|| ControlError::KeyMalformed {
+            dataset: name.as_str().to_owned(),
+            reason: "A key is required.".to_owned(),
+        })?;
+        let location = self.location();
+        Ok(UserKey::derive(
+            name,
+            secret.expose(),
+            format,
+            location,
+            env,
+        )?)
+    }
+
+    fn location(&self) -> &str {
+        self.location.as_deref().unwrap_or(PROMPT)
+    }
+
+    /// The key's form, if they fit together.
+    fn checked(&self) -> Result<NewKeyFormat, ControlError> {
         let bad = |property: &str, reason: String| Err(refused(property, reason));
         let format = match self.format {
             Some(KeyFormat::Raw) => NewKeyFormat::Raw,
@@ -89,21 +119,10 @@ impl KeyWords {
             }
             _ => {}
         }
-        let location = self.location.as_deref().unwrap_or(PROMPT);
-        if !is_location(location) {
-            return bad(KEY_LOCATION, "invalid keylocation".to_owned());
+        match is_location(self.location()) {
+            true => Ok(format),
+            false => bad(KEY_LOCATION, "invalid keylocation".to_owned()),
         }
-        let secret = secret.ok_or_else(|| ControlError::KeyMalformed {
-            dataset: name.as_str().to_owned(),
-            reason: "A key is required.".to_owned(),
-        })?;
-        Ok(UserKey::derive(
-            name,
-            secret.expose(),
-            format,
-            location,
-            env,
-        )?)
     }
 }
 
@@ -113,12 +132,13 @@ fn is_location(text: &str) -> bool {
     text == PROMPT || schemes.iter().any(|scheme| text.starts_with(scheme))
 }
 
-/// Whether a new dataset is encrypted, and how; what says so is taken out of its settings.
+/// Whether a new dataset is encrypted, and how; what says so is taken out of its settings. A key
+/// that is given later is missing from the answer.
 pub(super) fn new_encryption(
     name: &DatasetName,
     parent: Option<&Directory>,
     settings: &mut Vec<Setting>,
-    secret: Option<&Secret>,
+    key: KeyGiven<'_>,
     env: &dyn Env,
 ) -> Result<Encryption, ControlError> {
     let wanted = take_number(settings, "encryption");
@@ -145,7 +165,13 @@ pub(super) fn new_encryption(
     if words.is_empty() && is_below_encrypted {
         return Ok(Encryption::On { suite, key: None });
     }
-    let key = Some(words.key(name, secret, env)?);
+    let key = match key {
+        KeyGiven::Now(secret) => Some(words.key(name, secret, env)?),
+        KeyGiven::Later => {
+            words.checked()?;
+            None
+        }
+    };
     Ok(Encryption::On { suite, key })
 }
 

@@ -37,27 +37,36 @@ impl Engine {
         Ok(Response::Done)
     }
 
-    /// Enables all features that a pool is wanted to have and lacks; answers with their names.
+    /// Enables all features that a pool is wanted to have and lacks; one with a version number has
+    /// features from then on.
     pub(super) fn upgrade_pool(&self, pool: &str, by: &By<'_>) -> Result<Response, ControlError> {
         let imported = self.registry.writable_pool(pool)?;
-        if imported.pool.uberblock().version < FEATURE_VERSION {
-            return Err(ControlError::Unsupported {
-                what: "upgrading pools with legacy version numbers".to_owned(),
+        let (_, compatibility) = imported.pool.remarks();
+        let version = imported.pool.uberblock().version;
+        let from_version = (version < FEATURE_VERSION).then_some(version);
+        if from_version.is_some() && compatibility.as_deref() == Some("legacy") {
+            // The property says that the pool stays readable for what knows no features.
+            return Ok(Response::Upgraded {
+                from_version: None,
+                features: Vec::new(),
             });
         }
-        let (_, compatibility) = imported.pool.remarks();
         let mut missing = wanted_features(compatibility.as_deref())?;
         let enabled = imported.dsl().features();
         missing.retain(|feature| enabled.get(feature.guid).is_none());
-        if !missing.is_empty() {
+        if from_version.is_some() || !missing.is_empty() {
             let done = imported
                 .pool
                 .enable_features(&missing, &by.actor, by.command);
             done.map_err(|error| of_sync(pool, error))?;
         }
-        let names = missing.iter().map(|feature| feature.name.to_owned());
-        Ok(Response::Names {
-            names: names.collect(),
+        if from_version.is_some() {
+            self.note_in_cache_file(&imported);
+        }
+        let features = missing.iter().map(|feature| feature.name.to_owned());
+        Ok(Response::Upgraded {
+            from_version,
+            features: features.collect(),
         })
     }
 

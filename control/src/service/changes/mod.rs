@@ -247,6 +247,7 @@ pub(super) fn of_change(error: DslError) -> ControlError {
         | DslError::KeyRefused { .. }
         | DslError::LimitReached { .. }
         | DslError::FeatureDisabled { .. }
+        | DslError::OldErrorLog
         | DslError::Format { .. } => ControlError::BadValue {
             name: String::new(),
             reason: error.to_string(),

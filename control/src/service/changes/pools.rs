@@ -1,7 +1,7 @@
 //! Pools made and destroyed.
 
 use super::datasets::file_system_format;
-use super::encryption::new_encryption;
+use super::encryption::{KeyGiven, new_encryption};
 use super::pool_settings::{PoolSetting, pool_setting};
 use super::properties::setting;
 use super::replication::mismatch_within;
@@ -50,7 +50,11 @@ impl Engine {
         let mut settings = settings.collect::<Result<Vec<_>, _>>()?;
         let root = parse_name(&new.name)?;
         let env = self.env.as_ref();
-        let encryption = new_encryption(&root, None, &mut settings, new.key.as_ref(), env)?;
+        let key = match new.dry_run {
+            true => KeyGiven::Later,
+            false => KeyGiven::Now(new.key.as_ref()),
+        };
+        let encryption = new_encryption(&root, None, &mut settings, key, env)?;
         self.check_mount_point(new, properties.altroot.as_deref())?;
         if new.dry_run {
             return Ok(Response::Done);

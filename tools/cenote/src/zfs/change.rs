@@ -45,6 +45,14 @@ pub fn full_name(name: &str) -> String {
     known.map_or(name, |info| info.name).to_owned()
 }
 
+/// Whether properties of what is to be made speak of a key.
+pub fn wants_key(properties: &[(String, String)]) -> bool {
+    let speaks = |(name, value): &(String, String)| {
+        matches!(name.as_str(), "encryption" | "keyformat") && value != "off" && value != "none"
+    };
+    properties.iter().any(speaks)
+}
+
 /// The key of a new encryption root, if the properties make the dataset one.
 pub fn new_key(
     name: &str,

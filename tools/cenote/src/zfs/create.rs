@@ -1,6 +1,6 @@
 //! `zfs create`.
 
-use super::change::{Pairs, ask, full_name, new_key, pairs};
+use super::change::{Pairs, ask, full_name, new_key, pairs, wants_key};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{check_name, with_context};
@@ -36,26 +36,22 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     let properties = pairs(&parsed)?;
     let volume = volume(&parsed)?;
     let dry_run = parsed.has("n");
-    let key = match dry_run {
-        true => None,
-        false => new_key(&name, &properties, context)?,
-    };
-    let new = NewDataset {
+    let mut new = NewDataset {
         name: name.clone(),
         volume,
         properties,
         parents: parsed.has("p"),
         unmounted: parsed.has("u"),
         dry_run,
-        key,
+        key: None,
     };
     warn_of_blocks(&new, context);
     let command = command_line("zfs create", arguments);
     let is_told = parsed.has("v") || parsed.has("P");
-    if is_told || dry_run {
+    // Nobody is to type a passphrase twice for what cannot be made.
+    if is_told || dry_run || wants_key(&new.properties) {
         let plan = NewDataset {
             dry_run: true,
-            key: None,
             ..new.clone()
         };
         let change = Change::CreateDataset(Box::new(plan));
@@ -68,6 +64,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     if dry_run {
         return Ok(0);
     }
+    new.key = new_key(&name, &new.properties, context)?;
     match ask(Change::CreateDataset(Box::new(new)), command, context) {
         Ok(Response::Failures { failures, .. }) => {
             for (_, error) in failures {

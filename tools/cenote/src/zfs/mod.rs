@@ -23,7 +23,7 @@ use crate::context::{Context, Outcome};
 use crate::program::Program;
 use crate::version;
 
-pub use change::{full_name, new_key};
+pub use change::{full_name, new_key, wants_key};
 
 /// Other names of subcommands.
 const ALIASES: [(&str, &str); 3] = [

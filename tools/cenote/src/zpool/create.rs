@@ -42,9 +42,18 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         dry_run: parsed.has("n"),
         key: None,
     };
-    if wants_key(&pool) {
-        let properties = &pool.dataset_properties;
-        pool.key = crate::zfs::new_key(&name, properties, context)?;
+    if !pool.dry_run && crate::zfs::wants_key(&pool.dataset_properties) {
+        // Nobody is to type a passphrase twice for what cannot be made.
+        let plan = NewPool {
+            dry_run: true,
+            ..pool.clone()
+        };
+        let change = Change::CreatePool(Box::new(plan));
+        let command = String::new();
+        if let Err(error) = context.ask(Request::Change { change, command }) {
+            return failed(refusal(&what, &error));
+        }
+        pool.key = crate::zfs::new_key(&name, &pool.dataset_properties, context)?;
     }
     let preview = pool
         .dry_run
@@ -80,14 +89,6 @@ fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
         pairs.push(("mountpoint".to_owned(), path.to_owned()));
     }
     Ok(pairs)
-}
-
-fn wants_key(pool: &NewPool) -> bool {
-    let given = |name: &str| {
-        let mut pairs = pool.dataset_properties.iter();
-        pairs.any(|(key, value)| key == name && value != "off" && value != "none")
-    };
-    given("encryption") || given("keyformat")
 }
 
 pub fn refusal(what: &str, error: &ControlError) -> String {

@@ -108,20 +108,22 @@ fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -
         let change = Change::UpgradePool { pool: pool.clone() };
         let command = command_line("zpool upgrade", arguments);
         match context.ask(Request::Change { change, command }) {
-            Ok(Response::Names { names }) if names.is_empty() => {
+            Ok(Response::Upgraded {
+                from_version: None,
+                features,
+            }) if features.is_empty() => {
                 if !parsed.has("a") {
                     context.line(&format!(
                         "Pool '{pool}' already has all supported and requested features enabled."
                     ));
                 }
             }
-            Ok(Response::Names { names }) => {
+            Ok(Response::Upgraded {
+                from_version,
+                features,
+            }) => {
                 upgraded = true;
-                context.line(&format!("Enabled the following features on '{pool}':"));
-                for name in names {
-                    context.line(&format!("  {name}"));
-                }
-                context.line("");
+                tell_upgrade(pool, from_version, &features, context);
             }
             Ok(_) => return failed(with_context("cannot upgrade", &mismatch())),
             Err(error) => {
@@ -143,6 +145,22 @@ fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -
 
 const ALL_ENABLED: &str =
     "Every feature flags pool already has all supported and requested\nfeatures enabled.";
+
+/// What was done to one pool.
+fn tell_upgrade(pool: &str, from: Option<u64>, features: &[String], context: &mut Context) {
+    if let Some(version) = from {
+        context.line(&format!(
+            "Successfully upgraded '{pool}' from version {version} to feature flags."
+        ));
+    }
+    if !features.is_empty() {
+        context.line(&format!("Enabled the following features on '{pool}':"));
+    }
+    for name in features {
+        context.line(&format!("  {name}"));
+    }
+    context.line("");
+}
 
 /// The pools, with their versions, compatibility and features.
 fn rows(context: &mut Context) -> Result<Vec<PoolRow>, Stop> {
