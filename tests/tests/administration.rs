@@ -238,6 +238,36 @@ fn imports_exports_and_keys_are_in_the_history() -> Result<()> {
     site.finish()
 }
 
+/// The key used to be asked for first, and a preview of an encrypted dataset failed for want of it.
+#[test]
+fn what_cannot_be_made_asks_for_no_key() -> Result<()> {
+    let site = Site::create("single", 128, "-O mountpoint=none")?;
+    let key = "-o keyformat=passphrase -o keylocation=file:///nowhere/key";
+    let create = |options: &str| format!("zfs create -u {options} {key}");
+    for (options, name, reason) in [
+        ("", "tank/a", "Encryption must be turned on to set"),
+        ("-o encryption=on", "tank/no/a", "parent does not exist"),
+        ("-o encryption=on -o pbkdf2iters=5", "tank/a", "Minimum"),
+        ("-o encryption=on", "tank/a", "key material file"),
+    ] {
+        let refused = site.fails(&format!("{} {name}", create(options)))?;
+        has(&refused.stderr, reason)?;
+    }
+    let planned = site.ok(&format!("{} tank/a", create("-nv -o encryption=on")))?;
+    has(&planned, "would create tank/a\n\tencryption=on\n")?;
+    let device = device(&site, "b")?;
+    let key = "-O encryption=on -O keyformat=hex -O keylocation=file:///nowhere/key";
+    let pool = |options: &str| format!("zpool create -O mountpoint=none {options} other {device}");
+    let refused = site.fails(&pool("-O keyformat=hex"))?;
+    has(&refused.stderr, "Encryption must be turned on to set")?;
+    has(&site.fails(&pool(key))?.stderr, "key material file")?;
+    has(
+        &site.ok(&pool(&format!("-n {key}")))?,
+        "would create 'other'",
+    )?;
+    site.finish()
+}
+
 #[test]
 fn previews_say_what_would_be_made_and_make_nothing() -> Result<()> {
     let site = Site::create("single", 192, "-O mountpoint=none")?;

@@ -15,19 +15,61 @@ const WRITTEN_MAX: u64 = 64 << 20;
 /// One write.
 const PIECE: usize = 100_000;
 
+/// An owner that has nothing else in the file system.
+const OWNER: u32 = 54_321;
+
+/// Writes between two waits for a group, with which owners' use is counted.
+const COUNTED_EVERY: u64 = 8;
+
+/// What is limited.
+#[derive(Clone, Copy)]
+enum Limited {
+    FileSystem,
+    User,
+    Group,
+}
+
+impl Limited {
+    /// The property that limits, and the one that says what is used.
+    fn properties(self) -> (String, String) {
+        match self {
+            Self::FileSystem => ("refquota".to_owned(), "referenced".to_owned()),
+            Self::User => (format!("userquota@{OWNER}"), format!("userused@{OWNER}")),
+            Self::Group => (format!("groupquota@{OWNER}"), format!("groupused@{OWNER}")),
+        }
+    }
+}
+
 impl Session {
     /// Sets a quota just above what is there, writes until it is hit, and takes it away.
-    pub(super) fn hit_quota(&mut self) -> Result<()> {
+    pub(super) fn hit_quota(&mut self, turn: u64) -> Result<()> {
+        let limited = [Limited::FileSystem, Limited::User, Limited::Group];
+        let limited = limited[usize::try_from(turn)? % limited.len()];
+        let (limit, used) = limited.properties();
         let dataset = self.dataset().to_string();
         let site = std::sync::Arc::clone(&self.site);
         site.ok("zpool sync tank")?;
-        let used = site.ok(&format!("zfs get -Hp -o value referenced {dataset}"))?;
+        let used = site.ok(&format!("zfs get -Hp -o value {used} {dataset}"))?;
         let quota = used.trim().parse::<u64>().context("a number")? + LEFT;
-        site.ok(&format!("zfs set refquota={quota} {dataset}"))?;
+        site.ok(&format!("zfs set {limit}={quota} {dataset}"))?;
         let path = self.root.join("quota");
         let file = File::create(&path)?;
+        match limited {
+            Limited::FileSystem => {}
+            Limited::User => std::os::unix::fs::fchown(&file, Some(OWNER), None)?,
+            Limited::Group => std::os::unix::fs::fchown(&file, None, Some(OWNER))?,
+        }
+        self.fill(&file).with_context(|| limit.clone())?;
+        drop(file);
+        fs::remove_file(&path).context("removing a file with a full quota")?;
+        site.ok(&format!("zfs set {limit}=none {dataset}"))?;
+        self.compare_after("a full quota")
+    }
+
+    /// Writes until a quota is hit.
+    fn fill(&mut self, file: &File) -> Result<()> {
         let mut written = 0;
-        loop {
+        for count in 1.. {
             let piece = self.noise(PIECE);
             match file.write_all_at(&piece, written) {
                 Ok(()) => written += PIECE as u64,
@@ -37,13 +79,14 @@ impl Session {
                     break;
                 }
             }
+            if count % COUNTED_EVERY == 0 {
+                file.sync_data()?;
+            }
             if written > WRITTEN_MAX {
                 bail!("{written} bytes in a quota of {LEFT} more");
             }
         }
-        drop(file);
-        fs::remove_file(&path).context("removing a file with a full quota")?;
-        site.ok(&format!("zfs set refquota=none {dataset}"))?;
-        self.compare_after("a full quota")
+        ensure!(written > 0, "the quota leaves room for {LEFT} bytes");
+        Ok(())
     }
 }
