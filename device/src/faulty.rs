@@ -13,6 +13,7 @@ struct Faults {
     truncated_to: Option<u64>,
     noise: Vec<Range<u64>>,
     errors: Vec<Range<u64>>,
+    write_errors: Vec<Range<u64>>,
     failing_writes: bool,
 }
 
@@ -64,9 +65,18 @@ impl FaultyDevice {
         self.change(|faults| faults.failing_writes = fail);
     }
 
+    /// From now on writes that touch these bytes fail.
+    pub fn fail_writes_to(&self, range: Range<u64>) {
+        self.change(|faults| faults.write_errors.push(range));
+    }
+
+    /// Whether a write of these bytes goes through; of none, whether the device takes any.
     fn check_writes(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
         let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
-        if !faults.failing_writes && !faults.missing {
+        let end = offset.saturating_add(length);
+        let touches = |range: &Range<u64>| range.start < end && offset < range.end;
+        let is_failing = faults.failing_writes || faults.write_errors.iter().any(touches);
+        if !is_failing && !faults.missing {
             return Ok(());
         }
         Err(DeviceError::Write {
@@ -134,7 +144,7 @@ impl Device for FaultyDevice {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        self.check_writes(0, self.size())?;
+        self.check_writes(0, 0)?;
         self.inner.flush()
     }
 

@@ -120,6 +120,7 @@ impl Pipeline {
             .memory
             .lease_patiently(pointer.physical_size(), PATIENCE);
         let _lease = lease.map_err(|source| IoError::Memory { bookmark, source })?;
+        self.writing.pending.wait_for(pointer.physical_birth());
         let result = if pointer.is_gang() {
             gang::read(self, pointer, bookmark)
         } else {
@@ -213,6 +214,10 @@ impl Pipeline {
         let Ok(_lease) = self.memory.lease(bytes) else {
             return stored;
         };
+        let newest = reads.iter().map(|read| read.birth).max();
+        newest
+            .into_iter()
+            .for_each(|birth| self.writing.pending.wait_for(birth));
         for (index, data) in simple.into_iter().zip(self.vdevs.read_batch(&reads)) {
             let (pointer, bookmark) = &blocks[index];
             let good =

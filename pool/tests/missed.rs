@@ -1,4 +1,4 @@
-//! What a device missed is remembered across imports.
+//! What a device missed is remembered across imports, and what all missed was not done.
 
 mod common;
 mod world;
@@ -73,3 +73,52 @@ fn a_side_that_took_no_writes() {
     );
     pool.close().expect("written");
 }
+
+/// Metadata is sent off without waiting for it: what fails must be noticed before the commit. Each
+/// time another few blocks where the next metadata will go take no writes.
+#[test]
+fn a_group_whose_metadata_was_not_taken_is_not_committed() {
+    let mut failed = 0;
+    for step in 0..8 {
+        failed += u32::from(fails_behind_the_root(step * BLOCK));
+    }
+    assert!(failed > 0, "nothing was written there");
+}
+
+const BLOCK: u64 = 4096;
+
+/// Changes a pool whose device takes no writes to a block so far behind the last root. Whether
+/// that failed; either way what is committed must be there.
+fn fails_behind_the_root(distance: u64) -> bool {
+    let world = World::new(1, 64 << 20);
+    let bench = common::Bench::new("single");
+    let mut leaves = world.leaves();
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&leaves[0].device)));
+    leaves[0].device = Arc::clone(&faulty) as Arc<dyn Device>;
+    let vdev = NewVdev {
+        shape: VdevShape::Single,
+        class: AllocationClass::Normal,
+        leaves,
+    };
+    let pool = bench.create(vec![vdev]);
+    common::change(&pool, 0).expect("written");
+    let (synced, root) = (pool.synced_txg(), pool.uberblock().root.dva(0));
+    let start = LABELS + root.offset() + distance;
+    faulty.fail_writes_to(start..start + BLOCK);
+    let is_failed = common::change(&pool, 1).is_err();
+    if is_failed {
+        assert_eq!(pool.synced_txg(), synced, "at {distance}");
+        faulty.heal();
+        assert!(common::change(&pool, 2).is_err(), "it is suspended");
+    }
+    drop(pool);
+    let pool = import(&world);
+    let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+    assert!(report.is_clean(), "at {distance}: {report:?}");
+    common::change(&pool, 3).expect("written");
+    pool.close().expect("written");
+    is_failed
+}
+
+/// Where addresses are counted from: behind two labels and the boot region.
+const LABELS: u64 = 4 << 20;

@@ -36,6 +36,12 @@ impl WritePlan {
         self.chunks.len()
     }
 
+    /// Whether two chunks go to the same leaf, which takes them one after the other.
+    pub fn same_leaf(&self, one: usize, other: usize) -> bool {
+        let leaf = |chunk: usize| self.chunk(chunk)[0].1.leaf;
+        leaf(one) == leaf(other)
+    }
+
     fn chunk(&self, chunk: usize) -> &[(usize, Fragment)] {
         &self.fragments[self.chunks[chunk].clone()]
     }

@@ -117,9 +117,7 @@ pub struct EnableFeatures {
 impl SyncTask for EnableFeatures {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let is_error_log = |feature: &&Feature| feature.guid == HEAD_ERROR_LOG;
-        if self.features.iter().any(|feature| is_error_log(feature))
-            && !context.dsl.error_log()?.is_empty()
-        {
+        if self.features.iter().any(is_error_log) && !context.dsl.error_log()?.is_empty() {
             return Err(DslError::OldErrorLog);
         }
         let enabled = context.dsl.features();

@@ -6,6 +6,9 @@ use cenote_base::Bookmark;
 use cenote_vdev::{PreparedWrite, VdevError, VdevWrite, VdevWriter, WritePlan};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+/// Stored bytes of a flight that its own thread sends, as far as they go to one leaf.
+const OWN_BYTES_MAX: usize = 64 << 10;
+
 /// Counts down the chunks that are not sent yet.
 #[derive(Debug)]
 struct Countdown {
@@ -46,12 +49,14 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Sends off the writes, each of which belongs to a block by its number.
+    /// Sends off the writes, each of which belongs to a block by its number. `is_awaited` if
+    /// nothing else is done until they have landed.
     pub(super) fn start(
         pipeline: &Pipeline,
         writes: Vec<(usize, VdevWrite)>,
         first: usize,
         bookmarks: Vec<Bookmark>,
+        is_awaited: bool,
     ) -> Self {
         let writer = pipeline.vdevs().writer();
         let bytes = writes.iter().map(|(_, write)| write.data.len()).sum();
@@ -71,19 +76,23 @@ impl Flight {
             left: Mutex::new(chunks),
             zero: Condvar::new(),
         });
-        if chunks == 1 {
-            writer.send(&plan, 0);
+        // Whoever sends a few KiB itself has them there before another thread would be awake.
+        let is_small = bytes <= OWN_BYTES_MAX;
+        let is_own =
+            |chunk: &usize| is_awaited && (chunks == 1 || is_small && plan.same_leaf(*chunk, 0));
+        let (own, others): (Vec<usize>, Vec<usize>) = (0..chunks).partition(is_own);
+        let workers = pipeline.writing.writers();
+        for chunk in others {
+            let (writer, plan) = (writer.clone(), Arc::clone(&plan));
+            let countdown = Arc::clone(&countdown);
+            workers.run(move || {
+                writer.send(&plan, chunk);
+                countdown.one_less();
+            });
+        }
+        for chunk in own {
+            writer.send(&plan, chunk);
             countdown.one_less();
-        } else {
-            let workers = pipeline.writing.writers();
-            for chunk in 0..chunks {
-                let (writer, plan) = (writer.clone(), Arc::clone(&plan));
-                let countdown = Arc::clone(&countdown);
-                workers.run(move || {
-                    writer.send(&plan, chunk);
-                    countdown.one_less();
-                });
-            }
         }
         Self {
             writer,

@@ -10,6 +10,7 @@
 mod dedup;
 mod encode;
 mod flight;
+mod pending;
 mod pipeline;
 mod place;
 mod pointer;

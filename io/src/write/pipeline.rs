@@ -25,6 +25,8 @@ const BATCH_BYTES: usize = 4 << 20;
 const BATCH_BLOCKS: usize = 512;
 /// Blocks of a batch at least, however large they are.
 const BATCH_BLOCKS_MIN: usize = 4;
+/// Stored bytes of metadata that may be on their way after the call.
+const PENDING_BYTES_MAX: usize = 256 << 10;
 /// Stored bytes that may be on their way to devices while more is being encoded.
 const FLIGHT_BYTES_MAX: usize = 48 << 20;
 
@@ -51,11 +53,12 @@ impl Pipeline {
     ///
     /// `pass` counts from 1 how often the txg's metadata has been written: from the second pass on
     /// blocks that were born in the same txg are rewritten in place where they fit. What was
-    /// written is durable after the next flush of the vdevs.
+    /// written is durable after [`settle`](Self::settle) and the next flush of the vdevs.
     ///
     /// # Errors
     /// For each block by itself: no space, keys that are not loaded, or too few devices that took
-    /// it. The space of a block that failed stays taken until its txg is over.
+    /// it; that is told later of a little metadata. The space of a block that failed stays taken
+    /// until its txg is over.
     pub fn write(
         &self,
         txg: Txg,
@@ -84,8 +87,13 @@ impl Pipeline {
         let mut requests = requests.into_iter().peekable();
         while requests.peek().is_some() {
             let batch = take_batch(&mut requests);
-            let flight = self.launch(&encoder, &placer, batch, &mut outcomes);
-            flights.push_back(flight);
+            let is_last = requests.peek().is_none();
+            let is_pending = is_last && batch.iter().all(is_metadata_block);
+            let flight = self.launch(&encoder, &placer, batch, &mut outcomes, !is_pending);
+            match is_pending && flight.bytes() <= PENDING_BYTES_MAX {
+                true => self.writing.pending.add(txg, flight),
+                false => flights.push_back(flight),
+            }
             while flights.iter().map(Flight::bytes).sum::<usize>() > FLIGHT_BYTES_MAX {
                 let landed = flights.pop_front().expect("something is under way");
                 land(landed, &mut outcomes);
@@ -98,6 +106,14 @@ impl Pipeline {
         results
             .map(|outcome| outcome.expect("each block was given a pointer or refused"))
             .collect()
+    }
+
+    /// Waits until everything that was written has arrived at the devices.
+    ///
+    /// # Errors
+    /// If too few devices took some metadata; its group must not be committed.
+    pub fn settle(&self) -> Result<(), IoError> {
+        self.writing.pending.settle()
     }
 
     fn encoder(&self, txg: Txg, pass: u32) -> Encoder {
@@ -124,10 +140,12 @@ impl Pipeline {
         placer: &Placer<'_>,
         batch: Vec<WriteRequest>,
         outcomes: &mut Vec<Outcome>,
+        is_awaited: bool,
     ) -> Flight {
         let mut writes: Vec<(usize, VdevWrite)> = Vec::with_capacity(batch.len());
         let mut bookmarks = Vec::with_capacity(batch.len());
         let first = outcomes.len();
+        let mut is_in_place = false;
         for (request, encoded) in self.encode(encoder, batch) {
             let index = outcomes.len();
             bookmarks.push(request.bookmark);
@@ -135,6 +153,7 @@ impl Pipeline {
                 Encoded::Pointer(pointer) => Ok(pointer),
                 Encoded::Stored(stored) => {
                     let Stored { bytes, .. } = &stored;
+                    is_in_place |= stored.in_place_of.is_some();
                     self.counters().blocks_written.add(1);
                     self.counters().bytes_written.add(bytes.len() as u64);
                     let (pointer, own) = placer.place(&request, stored)?;
@@ -143,7 +162,10 @@ impl Pipeline {
                 }
             })));
         }
-        Flight::start(self, writes, first, bookmarks)
+        if is_in_place {
+            self.writing.pending.wait();
+        }
+        Flight::start(self, writes, first, bookmarks, is_awaited)
     }
 
     /// Encodes the blocks of a batch on all cores.
@@ -164,6 +186,10 @@ impl Pipeline {
         let workers = self.writing.encoders();
         workers.map(batch, move |request| encode(&encoder, request))
     }
+}
+
+fn is_metadata_block(request: &WriteRequest) -> bool {
+    request.level.0 > 0 || request.object_type.is_metadata()
 }
 
 /// Waits for a batch to arrive and takes back the pointers of blocks that did not.

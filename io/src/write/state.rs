@@ -1,5 +1,6 @@
 //! What the write path of one pool knows.
 
+use super::pending::Pending;
 use super::random::RandomPool;
 use super::squeeze::Hints;
 use super::{Allocator, DedupTable};
@@ -16,6 +17,8 @@ pub(crate) struct WriteState {
     pub(crate) allocator: OnceLock<Arc<dyn Allocator>>,
     pub(crate) dedup: OnceLock<Arc<dyn DedupTable>>,
     pub(crate) hints: Hints,
+    /// Metadata on its way.
+    pub(crate) pending: Pending,
     env: OnceLock<Arc<dyn Env>>,
     random: RandomPool,
     encoders: OnceLock<Workers>,

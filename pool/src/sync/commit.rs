@@ -4,7 +4,7 @@ use super::error::SyncError;
 use super::syncer::Syncer;
 use crate::pool::space_facts;
 use cenote_base::{ObjsetId, Txg};
-use cenote_dmu::ObjectSet;
+use cenote_dmu::{DmuError, ObjectSet};
 use cenote_ondisk::uberblock::{Multihost, Uberblock, VERSION_FEATURES};
 use cenote_ondisk::{BlockPointer, VdevConfig};
 use cenote_vdev::{LabelPhase, UberblockScope};
@@ -26,6 +26,7 @@ impl Syncer {
         if root == before.root && labels.is_none() {
             return Ok(());
         }
+        self.pipeline.settle().map_err(DmuError::from)?;
         self.vdevs.flush()?;
         let uberblock = Uberblock {
             little_endian: true,

@@ -1,0 +1,93 @@
+//! Metadata that is still on its way when the call that wrote it has returned.
+//!
+//! The metadata of a group is a chain of some tens of small blocks, each of which holds the
+//! addresses and checksums of those below. None of that waits for a device: so each block is sent
+//! off and the one above is made, and only who needs them there waits for all:
+//!
+//! - the commit, before it flushes the devices;
+//! - whoever writes another state of a block in its place, since the two must not change order;
+//! - whoever reads a block that was written lately and is no longer cached.
+//!
+//! What fails is told at the commit, which then fails too.
+
+use super::flight::Flight;
+use crate::error::IoError;
+use cenote_base::Txg;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Flights under way; the oldest is waited for when there are more.
+const FLIGHTS_MAX: usize = 64;
+
+/// The flights that nobody waits for yet.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    state: Mutex<State>,
+    /// Number of flights, to be looked at without the lock.
+    count: AtomicUsize,
+    /// The group that they belong to.
+    txg: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    flights: VecDeque<Flight>,
+    failed: Option<IoError>,
+}
+
+impl State {
+    fn land(&mut self, flight: Flight) {
+        for (_, error) in flight.land() {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+impl Pending {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A flight that was taken out has landed or its holder is gone with the pool.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a flight to whoever settles.
+    pub(super) fn add(&self, txg: Txg, flight: Flight) {
+        let mut state = self.lock();
+        state.flights.push_back(flight);
+        if state.flights.len() > FLIGHTS_MAX
+            && let Some(oldest) = state.flights.pop_front()
+        {
+            state.land(oldest);
+        }
+        self.txg.store(txg.0, Ordering::Relaxed);
+        self.count.store(state.flights.len(), Ordering::Release);
+    }
+
+    /// Waits until all have arrived. Others who wait meanwhile wait as long.
+    pub(super) fn wait(&self) {
+        if self.count.load(Ordering::Acquire) > 0 {
+            self.land_all(&mut self.lock());
+        }
+    }
+
+    /// Waits before a block of this birth is read.
+    pub(crate) fn wait_for(&self, birth: Txg) {
+        if self.count.load(Ordering::Acquire) > 0 && birth.0 >= self.txg.load(Ordering::Relaxed) {
+            self.wait();
+        }
+    }
+
+    /// Waits until all have arrived; says if one did not, once.
+    pub(super) fn settle(&self) -> Result<(), IoError> {
+        let mut state = self.lock();
+        self.land_all(&mut state);
+        state.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn land_all(&self, state: &mut State) {
+        while let Some(flight) = state.flights.pop_front() {
+            state.land(flight);
+        }
+        self.count.store(0, Ordering::Release);
+    }
+}
