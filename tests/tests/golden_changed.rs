@@ -122,9 +122,8 @@ fn one_feature(kind: &str) -> Result<()> {
     golden.copy_to(site.devices())?;
     site.import("-N")?;
     site.ok(&format!("zpool set feature@bookmarks=enabled {name}"))?;
-    let values = site.ok(&format!(
-        "zpool get -Ho value version,feature@bookmarks,feature@extensible_dataset,feature@zstd_compress {name}"
-    ))?;
+    let properties = "version,feature@bookmarks,feature@extensible_dataset,feature@zstd_compress";
+    let values = site.ok(&format!("zpool get -Ho value {properties} {name}"))?;
     ensure!(values == "-\nenabled\nenabled\ndisabled\n", "{values}");
     site.export()?;
     site.judge()
