@@ -130,7 +130,8 @@ impl VdevWriter {
         self.shape.prepare_write(write)
     }
 
-    /// Joins the fragments of all these writes, which this writer has prepared.
+    /// Joins the fragments of all these writes, which this writer has prepared, and notes what absent
+    /// leaves miss.
     pub fn plan(&self, writes: Vec<PreparedWrite>) -> WritePlan {
         self.shape.plan_writes(writes)
     }
@@ -140,8 +141,7 @@ impl VdevWriter {
         self.shape.write_chunk(plan, chunk);
     }
 
-    /// Says which writes are on enough leaves to be safe, in the order of the plan, and notes who
-    /// missed what.
+    /// Says which writes are on enough leaves to be safe, in the order of the plan.
     pub fn finish(&self, plan: &WritePlan) -> Vec<Result<(), VdevError>> {
         self.shape.finish_writes(plan)
     }

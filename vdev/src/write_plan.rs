@@ -89,12 +89,16 @@ fn cut(fragments: &[(usize, Fragment)]) -> Vec<Range<usize>> {
 }
 
 impl Shape {
-    /// Joins the fragments of all these writes.
+    /// Joins the fragments of all these writes, and notes what absent leaves miss: the results may
+    /// be asked for when their group has recorded that already.
     pub(crate) fn plan_writes(&self, writes: Vec<PreparedWrite>) -> WritePlan {
         let mut first_cells = Vec::with_capacity(writes.len());
         let mut fragments = Vec::with_capacity(writes.len());
         let mut cells = 0;
         for (index, write) in writes.iter().enumerate() {
+            for leaf in &write.absent {
+                self.tree.leaves[*leaf].note_missed(write.write.txg);
+            }
             first_cells.push(cells);
             cells += write.cells();
             fragments.extend(write.fragments.iter().map(|fragment| (index, *fragment)));
@@ -166,14 +170,10 @@ impl Shape {
         result
     }
 
-    /// Says which writes are on enough leaves to be safe, in the order of the plan, and notes who
-    /// missed what.
+    /// Says which writes are on enough leaves to be safe, in the order of the plan.
     pub(crate) fn finish_writes(&self, plan: &WritePlan) -> Vec<Result<(), VdevError>> {
         let mut results = Vec::with_capacity(plan.writes.len());
         for (index, write) in plan.writes.iter().enumerate() {
-            for leaf in &write.absent {
-                self.tree.leaves[*leaf].note_missed(write.write.txg);
-            }
             let first = plan.first_cells[index];
             let is_safe = write.is_safe(|cell| plan.holds[first + cell].load(Ordering::Acquire));
             self.count_write(write, is_safe);

@@ -5,6 +5,7 @@
 //! off and the one above is made, and only who needs them there waits for all:
 //!
 //! - the commit, before it flushes the devices;
+//! - each pass over the meta object set, which records what devices missed;
 //! - whoever writes another state of a block in its place, since the two must not change order;
 //! - whoever reads a block that was written lately and is no longer cached.
 //!

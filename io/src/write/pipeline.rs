@@ -108,6 +108,12 @@ impl Pipeline {
             .collect()
     }
 
+    /// Waits until everything that was written has arrived at the devices, or has not: then the
+    /// vdevs know who missed it. [`settle`](Self::settle) says whether that was too much.
+    pub fn arrive(&self) {
+        self.writing.pending.wait();
+    }
+
     /// Waits until everything that was written has arrived at the devices.
     ///
     /// # Errors
