@@ -130,8 +130,8 @@ impl VdevWriter {
         self.shape.prepare_write(write)
     }
 
-    /// Joins the fragments of all these writes, which this writer has prepared, and notes what absent
-    /// leaves miss.
+    /// Joins the fragments of all these writes, which this writer has prepared, and notes what
+    /// absent leaves miss.
     pub fn plan(&self, writes: Vec<PreparedWrite>) -> WritePlan {
         self.shape.plan_writes(writes)
     }
