@@ -214,10 +214,9 @@ impl Pipeline {
         let Ok(_lease) = self.memory.lease(bytes) else {
             return stored;
         };
-        let newest = reads.iter().map(|read| read.birth).max();
-        newest
-            .into_iter()
-            .for_each(|birth| self.writing.pending.wait_for(birth));
+        if let Some(newest) = reads.iter().map(|read| read.birth).max() {
+            self.writing.pending.wait_for(newest);
+        }
         for (index, data) in simple.into_iter().zip(self.vdevs.read_batch(&reads)) {
             let (pointer, bookmark) = &blocks[index];
             let good =

@@ -21,6 +21,20 @@ impl Watcher for Silent {
     }
 }
 
+/// A pool of one vdev on all devices of a world, the last of which can be made to fail.
+fn create(world: &Arc<World>, shape: VdevShape) -> (Pool, Arc<FaultyDevice>) {
+    let mut leaves = world.leaves();
+    let last = leaves.last_mut().expect("a world has devices");
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&last.device)));
+    last.device = Arc::clone(&faulty) as Arc<dyn Device>;
+    let vdev = NewVdev {
+        shape,
+        class: AllocationClass::Normal,
+        leaves,
+    };
+    (common::Bench::new("tank").create(vec![vdev]), faulty)
+}
+
 fn import(world: &Arc<World>) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
@@ -36,16 +50,7 @@ fn import(world: &Arc<World>) -> Pool {
 #[test]
 fn a_side_that_took_no_writes() {
     let world = World::new(2, 64 << 20);
-    let bench = common::Bench::new("mirror");
-    let mut leaves = world.leaves();
-    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&leaves[1].device)));
-    leaves[1].device = Arc::clone(&faulty) as Arc<dyn Device>;
-    let vdev = NewVdev {
-        shape: VdevShape::Mirror,
-        class: AllocationClass::Normal,
-        leaves,
-    };
-    let pool = bench.create(vec![vdev]);
+    let (pool, faulty) = create(&world, VdevShape::Mirror);
     common::change(&pool, 0).expect("written");
     faulty.fail_writes(true);
     for round in 1..5 {
@@ -91,16 +96,7 @@ const BLOCK: u64 = 4096;
 /// that failed; either way what is committed must be there.
 fn fails_behind_the_root(distance: u64) -> bool {
     let world = World::new(1, 64 << 20);
-    let bench = common::Bench::new("single");
-    let mut leaves = world.leaves();
-    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&leaves[0].device)));
-    leaves[0].device = Arc::clone(&faulty) as Arc<dyn Device>;
-    let vdev = NewVdev {
-        shape: VdevShape::Single,
-        class: AllocationClass::Normal,
-        leaves,
-    };
-    let pool = bench.create(vec![vdev]);
+    let (pool, faulty) = create(&world, VdevShape::Single);
     common::change(&pool, 0).expect("written");
     let (synced, root) = (pool.synced_txg(), pool.uberblock().root.dva(0));
     let start = LABELS + root.offset() + distance;
