@@ -14,7 +14,8 @@
 //! Fresh chunks are filled with pages at once, outside of the lock. In a virtual machine whose host
 //! takes back what its guest left free, huge pages are of all memory the slowest to get: the host
 //! finds each of their 512 pages anew. So the time is taken, and where a huge page is slow the next
-//! chunks do with small ones, which the guest has at hand.
+//! chunks do with small ones, which the guest has at hand; its `khugepaged` puts those together
+//! later, a few each second.
 //!
 //! Invariants: a chunk is in the list of its longest free run, and in none when it is full; no
 //! page is in two runs. A chunk that is free as a whole goes back to the kernel, but for a few.
@@ -120,7 +121,9 @@ fn populate(base: NonNull<u8>, length: usize) {
     let start = Instant::now();
     let _ = advise(Advice::LinuxPopulateWrite);
     let chunks = u32::try_from(length / CHUNK).unwrap_or(u32::MAX);
-    if huge && start.elapsed() > HUGE_TIME_MAX.saturating_mul(chunks) {
+    if !huge {
+        let _ = advise(Advice::LinuxHugepage);
+    } else if start.elapsed() > HUGE_TIME_MAX.saturating_mul(chunks) {
         SMALL_LEFT.store(SMALL_CHUNKS, order);
     }
 }

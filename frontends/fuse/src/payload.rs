@@ -23,9 +23,9 @@ pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 const SEGMENTS_MAX: usize = 512;
 
 /// Pieces up to this size are copied even if they could be lent. The kernel looks up and pins each
-/// page that it copies from, which for a page it has not seen lately costs more than copying it
-/// to scratch memory that it has just seen.
-const COPY_SIZE_MAX: usize = 4096;
+/// page that it copies from, which for one it has not seen lately costs as much as copying some
+/// hundred bytes to scratch memory that it has just seen.
+const COPY_SIZE_MAX: usize = 1024;
 
 /// Holes are sent as references to this block. 64 KiB keep it in the second-level cache.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
