@@ -11,6 +11,17 @@ use std::sync::Arc;
 /// A block's logical contents in little-endian form.
 pub type Block = Arc<BlockBuffer>;
 
+/// How long a block stays when whoever asked for it has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retention {
+    /// As long as the cache finds it worth its memory.
+    #[default]
+    Keep,
+    /// Until others like it push it out of a small cache of their own: long enough for what is
+    /// read ahead to meet its reader, and for a reader of small pieces.
+    Pass,
+}
+
 /// How much memory each part may take, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
@@ -39,18 +50,32 @@ pub struct BlockCache {
     workers: Arc<Workers>,
     stored: ArcCache,
     decoded: ArcCache,
+    /// Contents of blocks that are to [pass](Retention::Pass).
+    passing: ArcCache,
     flights: Flights,
+}
+
+/// The part of the decoded blocks' memory that is for those that pass, and its most.
+const PASSING_SHARE: u64 = 8;
+const PASSING_BYTES_MAX: u64 = 32 << 20;
+
+/// Divides the memory for decoded blocks: those that stay, and those that pass.
+fn divide(decoded: u64) -> (u64, u64) {
+    let passing = (decoded / PASSING_SHARE).min(PASSING_BYTES_MAX);
+    (decoded - passing, passing)
 }
 
 impl BlockCache {
     /// A cold cache.
     pub fn new(pipeline: Arc<Pipeline>, workers: Arc<Workers>, limits: CacheLimits) -> Self {
-        let (stored, decoded) = (ArcCache::new(limits.stored), ArcCache::new(limits.decoded));
+        let (decoded, passing) = divide(limits.decoded);
+        let (stored, decoded) = (ArcCache::new(limits.stored), ArcCache::new(decoded));
         Self {
             pipeline,
             workers,
             stored,
             decoded,
+            passing: ArcCache::new(passing),
             flights: Flights::default(),
         }
     }
@@ -72,26 +97,32 @@ impl BlockCache {
 
     /// Bytes cached now: stored, decoded.
     pub fn bytes(&self) -> [u64; 2] {
-        [self.stored.bytes(), self.decoded.bytes()]
+        let decoded = self.decoded.bytes() + self.passing.bytes();
+        [self.stored.bytes(), decoded]
     }
 
     /// Sets other limits; what is above them is dropped before this returns.
     pub fn set_limits(&self, limits: CacheLimits) {
+        let (decoded, passing) = divide(limits.decoded);
         self.stored.set_limit(limits.stored);
-        self.decoded.set_limit(limits.decoded);
+        self.decoded.set_limit(decoded);
+        self.passing.set_limit(passing);
     }
 
     /// The limits now.
     pub fn limits(&self) -> CacheLimits {
         CacheLimits {
             stored: self.stored.limit(),
-            decoded: self.decoded.limit(),
+            decoded: self.decoded.limit() + self.passing.limit(),
         }
     }
 
-    /// The limit of the decoded part in bytes.
-    pub fn decoded_limit(&self) -> u64 {
-        self.decoded.limit()
+    /// The limit in bytes of what is decoded of blocks that stay so long.
+    pub fn decoded_limit(&self, retention: Retention) -> u64 {
+        match retention {
+            Retention::Keep => self.decoded.limit(),
+            Retention::Pass => self.passing.limit(),
+        }
     }
 
     /// Counts a block that was asked for and found by who had noted where it is.
@@ -104,41 +135,70 @@ impl BlockCache {
         let id = id_of(pointer);
         self.decoded.contains(&id)
             || self.flights.contains(&id)
+            || self.passing.contains(&id)
             || (self.stored.contains(&id) && pointer.physical_size() == pointer.logical_size())
     }
 
     /// The contents of the block that `pointer` points to; not for holes.
     pub fn read(&self, pointer: &BlockPointer, ctx: ReadContext<'_>) -> Result<Block, IoError> {
+        self.read_as(pointer, ctx, Retention::Keep)
+    }
+
+    /// As [`Self::read`], of a block that stays so long if it is not cached yet.
+    pub fn read_as(
+        &self,
+        pointer: &BlockPointer,
+        ctx: ReadContext<'_>,
+        retention: Retention,
+    ) -> Result<Block, IoError> {
         if pointer.is_embedded() {
             let contents = self.pipeline.read(pointer, ctx)?;
             return Ok(Arc::new(contents.into()));
         }
         let id = id_of(pointer);
-        if let Some(block) = self.decoded.get(&id) {
-            return Ok(block);
-        }
-        if let Some(stored) = self.stored.get(&id) {
-            return self.decode(pointer, id, stored, ctx);
+        if let Some(found) = self.find(pointer, id, ctx, retention) {
+            return found;
         }
         // The flight ends when its owner has cached the block or given up.
         let flight = self.flights.begin(id);
-        if flight.is_none() {
-            if let Some(block) = self.decoded.get(&id) {
-                return Ok(block);
-            }
-            if let Some(stored) = self.stored.get(&id) {
-                return self.decode(pointer, id, stored, ctx);
-            }
+        if flight.is_none()
+            && let Some(found) = self.find(pointer, id, ctx, retention)
+        {
+            return found;
         }
         let stored = self.pipeline.read_stored(pointer, ctx.bookmark)?;
         let stored = Arc::new(BlockBuffer::from(stored));
-        self.stored.insert(id, Arc::clone(&stored));
-        self.decode(pointer, id, stored, ctx)
+        if retention == Retention::Keep {
+            self.stored.insert(id, Arc::clone(&stored));
+        }
+        self.decode(pointer, id, stored, ctx, retention)
+    }
+
+    /// The contents of a block of which something is cached.
+    fn find(
+        &self,
+        pointer: &BlockPointer,
+        id: BlockId,
+        ctx: ReadContext<'_>,
+        retention: Retention,
+    ) -> Option<Result<Block, IoError>> {
+        if let Some(block) = self.decoded.get(&id) {
+            return Some(Ok(block));
+        }
+        if let Some(stored) = self.stored.get(&id) {
+            return Some(self.decode(pointer, id, stored, ctx, retention));
+        }
+        self.passing.get(&id).map(Ok)
     }
 
     /// Reads and decodes those of several blocks whose contents are not cached yet, neighbours in
     /// one request. What cannot be had this way is left to [`Self::read`], which says why.
-    pub fn fetch(&self, blocks: &[(BlockPointer, Bookmark)], keys: Option<&ObjsetKeys>) {
+    pub fn fetch(
+        &self,
+        blocks: &[(BlockPointer, Bookmark)],
+        keys: Option<&ObjsetKeys>,
+        retention: Retention,
+    ) {
         let mut wanted = Vec::with_capacity(blocks.len());
         let mut flights = Vec::with_capacity(blocks.len());
         for (pointer, bookmark) in blocks {
@@ -151,9 +211,12 @@ impl BlockCache {
             };
             match self.stored.get(&id) {
                 Some(stored) => {
-                    let bookmark = *bookmark;
+                    let context = ReadContext {
+                        bookmark: *bookmark,
+                        keys,
+                    };
                     // An error here meets whoever asks for the block.
-                    let _ = self.decode(pointer, id, stored, ReadContext { bookmark, keys });
+                    let _ = self.decode(pointer, id, stored, context, retention);
                 }
                 None => {
                     wanted.push((*pointer, *bookmark));
@@ -169,9 +232,14 @@ impl BlockCache {
         for (((pointer, bookmark), stored), flight) in wanted.iter().zip(stored).zip(flights) {
             if let Some(stored) = stored {
                 let (id, stored) = (id_of(pointer), Arc::new(stored));
-                self.stored.insert(id, Arc::clone(&stored));
-                let bookmark = *bookmark;
-                let _ = self.decode(pointer, id, stored, ReadContext { bookmark, keys });
+                if retention == Retention::Keep {
+                    self.stored.insert(id, Arc::clone(&stored));
+                }
+                let context = ReadContext {
+                    bookmark: *bookmark,
+                    keys,
+                };
+                let _ = self.decode(pointer, id, stored, context, retention);
             }
             drop(flight);
         }
@@ -183,34 +251,43 @@ impl BlockCache {
         id: BlockId,
         stored: Block,
         ctx: ReadContext<'_>,
+        retention: Retention,
     ) -> Result<Block, IoError> {
-        let Some(contents) = self.pipeline.decode(pointer, &stored, ctx)? else {
-            return Ok(stored);
-        };
-        let contents = Arc::new(contents);
+        let decoded = self.pipeline.decode(pointer, &stored, ctx)?.map(Arc::new);
+        let is_decoded = decoded.is_some();
+        let contents = decoded.unwrap_or(stored);
         // What an encrypted dnode block decodes to depends on whether the key is loaded.
         if ctx.keys.is_some() || !pointer.uses_crypt() {
-            self.decoded.insert(id, Arc::clone(&contents));
+            match retention {
+                Retention::Pass => self.passing.insert(id, Arc::clone(&contents)),
+                Retention::Keep if is_decoded => self.decoded.insert(id, Arc::clone(&contents)),
+                Retention::Keep => {}
+            }
         }
         Ok(contents)
     }
 
     /// Takes over the contents of a block that was just written, in place of an older state of
     /// the same address and birth.
-    pub fn insert_written(&self, pointer: &BlockPointer, contents: Block) {
+    pub fn insert_written(&self, pointer: &BlockPointer, contents: Block, retention: Retention) {
         if pointer.is_embedded() || pointer.is_hole() {
             return;
         }
         let id = id_of(pointer);
+        self.forget(&id);
         let as_stored = pointer.physical_size() == pointer.logical_size();
-        if as_stored && !pointer.uses_crypt() {
-            self.decoded.remove(&id);
-            self.stored.remove(&id);
-            self.stored.insert(id, contents);
-        } else {
-            self.stored.remove(&id);
-            self.decoded.remove(&id);
-            self.decoded.insert(id, contents);
+        match retention {
+            Retention::Pass => self.passing.insert(id, contents),
+            Retention::Keep if as_stored && !pointer.uses_crypt() => {
+                self.stored.insert(id, contents);
+            }
+            Retention::Keep => self.decoded.insert(id, contents),
+        }
+    }
+
+    fn forget(&self, id: &BlockId) {
+        for part in [&self.stored, &self.decoded, &self.passing] {
+            part.remove(id);
         }
     }
 
@@ -221,20 +298,21 @@ impl BlockCache {
         if pointer.is_embedded() || pointer.is_hole() {
             return;
         }
-        let id = id_of(pointer);
-        self.decoded.remove(&id);
-        self.stored.remove(&id);
+        self.forget(&id_of(pointer));
     }
 
     /// Forgets the decoded copy of a block that is unlikely to be wanted again soon; it stays as
     /// stored. The next block decoded then finds warm memory.
     pub fn give_up_decoded(&self, pointer: &BlockPointer) {
-        self.decoded.remove(&id_of(pointer));
+        let id = id_of(pointer);
+        self.decoded.remove(&id);
+        self.passing.remove(&id);
     }
 
     /// Forgets all decoded copies: called when a key is unloaded.
     pub fn forget_decoded(&self) {
         self.decoded.clear();
+        self.passing.clear();
     }
 }
 

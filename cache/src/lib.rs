@@ -3,7 +3,8 @@
 //! Blocks are kept as stored (compressed, and encrypted where they are): that is what memory
 //! buys most of. Decoded copies are a second, smaller cache. A block whose stored bytes are its
 //! contents lives only in the first. Both are bounded in bytes, and so is what they remember
-//! about blocks that they dropped.
+//! about blocks that they dropped. Blocks that nobody wants to stay pass through a third one, which
+//! is small.
 //!
 //! Pool blocks never change in place: a copy's address and birth name its contents for ever, so
 //! nothing here is ever invalidated, only forgotten.
@@ -16,5 +17,5 @@ mod flight;
 mod hash;
 
 pub use arc::{ArcCounters, BlockId};
-pub use block_cache::{Block, BlockCache, CacheLimits};
+pub use block_cache::{Block, BlockCache, CacheLimits, Retention};
 pub use cenote_device::BlockBuffer;

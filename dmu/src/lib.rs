@@ -12,6 +12,7 @@
 
 mod accounting;
 mod allocate;
+mod caching;
 mod clone;
 mod error;
 mod live;
@@ -29,6 +30,7 @@ pub mod zap;
 
 pub use accounting::{Owner, OwnerHook};
 pub use allocate::{CreateParams, INDIRECT_SHIFT, NewObject};
+pub use caching::{CacheScope, Caching, DirectIo};
 pub use cenote_cache::{Block, BlockBuffer, BlockCache, CacheLimits};
 pub use cenote_io::{BlockSink, WritePolicy, WriteRequest};
 pub use clone::{StoredBlock, clone_of};

@@ -7,6 +7,7 @@ use cenote_base::{BlockId, Bookmark, ObjectId};
 use cenote_cache::Block;
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Bytes of contents that one worker reads and decodes at a time: enough for one large request
 /// to the device, little enough that several workers have something to do.
@@ -20,6 +21,8 @@ pub struct Object {
     dnode: Arc<Dnode>,
     /// The object's changes, if the object set is writable.
     pub(crate) live: Option<Arc<LiveObject>>,
+    /// Nothing that is read of its contents is to stay in the cache.
+    is_passing: bool,
 }
 
 /// A piece of an object's contents that lies in one block.
@@ -49,6 +52,7 @@ impl Object {
             id,
             dnode: Arc::new(dnode),
             live: None,
+            is_passing: false,
         }
     }
 
@@ -60,6 +64,7 @@ impl Object {
             id: live.id,
             dnode,
             live: Some(live),
+            is_passing: false,
         })
     }
 
@@ -70,6 +75,28 @@ impl Object {
             id: self.id,
             dnode,
             live: None,
+            is_passing: self.is_passing,
+        }
+    }
+
+    /// The object for a reader who wants nothing of its contents to stay in the cache.
+    #[must_use]
+    pub fn in_passing(&self) -> Self {
+        Self {
+            is_passing: true,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_passing
+    }
+
+    /// Says whether what is written to the object's contents is to stay in the cache; what the
+    /// last writer wants holds for all that is dirty.
+    pub fn set_written_in_passing(&self, is_passing: bool) {
+        if let Some(live) = &self.live {
+            live.is_passing.store(is_passing, Ordering::Relaxed);
         }
     }
 
@@ -164,7 +191,9 @@ impl Object {
         }
         let keys = self.set.keys().map(AsRef::as_ref);
         let context = cenote_io::ReadContext { bookmark, keys };
-        Ok(Some(self.set.cache().read(&pointer, context)?))
+        let retention = self.set.retention(true);
+        let cache = self.set.cache();
+        Ok(Some(cache.read_as(&pointer, context, retention)?))
     }
 
     /// The contents of `[offset, offset + length)` as pieces of blocks, in order.
@@ -315,9 +344,8 @@ impl Object {
             .zip(first..)
             .map(|(pointer, id)| (*pointer, place(id)))
             .collect();
-        self.set
-            .cache()
-            .fetch(&blocks, self.set.keys().map(AsRef::as_ref));
+        let keys = self.set.keys().map(AsRef::as_ref);
+        self.set.cache().fetch(&blocks, keys, self.retention(0));
     }
 
     /// As [`Self::fetch`], shared out among the workers.

@@ -67,6 +67,7 @@ pub struct ObjectSet {
     pub(crate) streams: crate::prefetch::Streams,
     pub(crate) scans: crate::scan::DnodeScans,
     pub(crate) memo: crate::memo::BlockMemo,
+    pub(crate) caching: crate::caching::CachingCell,
 }
 
 impl ObjectSet {
@@ -138,6 +139,7 @@ impl ObjectSet {
             streams: Default::default(),
             scans: Default::default(),
             memo: Default::default(),
+            caching: Default::default(),
         })
     }
 

@@ -58,7 +58,8 @@ pub(crate) struct Streams {
 impl Streams {
     /// Notes a read of `first..=last` and reads ahead if it continues a stream.
     pub(crate) fn read_ahead(&self, object: &Object, first: BlockId, last: BlockId) {
-        if object.dnode().block_id_max.0 == 0 || settings::PREFETCH_DISABLE.is_on() {
+        let is_off = settings::PREFETCH_DISABLE.is_on() || !object.is_read_ahead();
+        if object.dnode().block_id_max.0 == 0 || is_off {
             return;
         }
         let advance = self.advance(object, first.0, last.0);
@@ -118,7 +119,7 @@ impl Streams {
         let mut stream = streams.remove(position);
         let limit = settings::FETCH_DISTANCE_MAX
             .get()
-            .min(object.set().cache().decoded_limit() / CACHE_SHARE);
+            .min(decoded_limit(object) / CACHE_SHARE);
         if last + 1 > stream.next {
             stream.distance = (stream.distance * 2).min(limit);
         }
@@ -141,13 +142,19 @@ impl Streams {
     }
 }
 
+/// Bytes that the cache has for decoded blocks of an object's contents.
+fn decoded_limit(object: &Object) -> u64 {
+    let retention = object.retention(0);
+    object.set().cache().decoded_limit(retention)
+}
+
 /// Gives up the decoded copies of blocks of an object that is too large for them.
 fn give_up(object: &Object, blocks: Range<u64>) {
     let dnode = object.dnode();
     let blocks_all = dnode.block_id_max.0.saturating_add(1);
     let size = blocks_all.saturating_mul(dnode.data_block_size);
     let cache = object.set().cache();
-    if blocks.is_empty() || size <= cache.decoded_limit() {
+    if blocks.is_empty() || size <= decoded_limit(object) {
         return;
     }
     let (first, last) = (BlockId(blocks.start), BlockId(blocks.end - 1));

@@ -220,13 +220,15 @@ impl ObjectSet {
             .filter(|(pointer, _)| !pointer.is_hole() && !self.cache().has(pointer))
             .collect();
         if wanted.len() > 1 {
-            self.cache().fetch(&wanted, self.keys().map(AsRef::as_ref));
+            let keys = self.keys().map(AsRef::as_ref);
+            self.cache().fetch(&wanted, keys, self.retention(true));
         }
     }
 
     fn read_dnodes_ahead(self: &Arc<Self>, meta: &Object, blocks: &[u64]) {
-        let is_off = settings::PREFETCH_DISABLE.is_on();
-        if is_off || self.cache().decoded_limit() < DECODED_LIMIT_MIN {
+        let is_off = settings::PREFETCH_DISABLE.is_on() || !meta.is_read_ahead();
+        let limit = self.cache().decoded_limit(meta.retention(0));
+        if is_off || limit < DECODED_LIMIT_MIN {
             return;
         }
         for region in self.scans.note(blocks) {
@@ -255,7 +257,8 @@ fn fetch_missing(object: &Object, blocks: &[u64]) {
         .filter(|(pointer, _)| !pointer.is_hole() && !set.cache().has(pointer))
         .collect();
     if missing.len() > 1 {
-        set.cache().fetch(&missing, set.keys().map(AsRef::as_ref));
+        let keys = set.keys().map(AsRef::as_ref);
+        set.cache().fetch(&missing, keys, object.retention(0));
     }
 }
 
@@ -292,7 +295,8 @@ fn read_region(meta: &Object, region: u64) {
             wanted.push((pointer, Bookmark::data(set.id(), object, BlockId(0))));
         }
     }
-    set.cache().fetch(&wanted, set.keys().map(AsRef::as_ref));
+    let keys = set.keys().map(AsRef::as_ref);
+    set.cache().fetch(&wanted, keys, set.retention(true));
 }
 
 /// The first blocks of the directories of one block in a block of dnodes, with their slots.

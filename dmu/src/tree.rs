@@ -70,10 +70,9 @@ impl Object {
         self.check_place(pointer, level, block)?;
         let bookmark = self.bookmark(level, block);
         let keys = self.set().keys().map(AsRef::as_ref);
-        let contents = self
-            .set()
-            .cache()
-            .read(pointer, ReadContext { bookmark, keys })?;
+        let context = ReadContext { bookmark, keys };
+        let retention = self.retention(level);
+        let contents = self.set().cache().read_as(pointer, context, retention)?;
         if contents.len() as u64 != pointer.logical_size() {
             // Two pointers to one address that disagree about its size meet in the cache.
             let problem = "another pointer to the same address gives it another size";

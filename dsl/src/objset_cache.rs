@@ -7,8 +7,9 @@
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
+use crate::property::Property;
 use cenote_base::ObjectId;
-use cenote_dmu::ObjectSet;
+use cenote_dmu::{CacheScope, Caching, DirectIo, ObjectSet};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,6 +40,14 @@ impl ObjsetCache {
         open.insert(id, Arc::clone(set));
     }
 
+    /// All object sets, with the datasets that they belong to.
+    fn all(&self) -> Vec<(ObjectId, Arc<ObjectSet>)> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.iter()
+            .map(|(id, set)| (*id, Arc::clone(set)))
+            .collect()
+    }
+
     /// Drops the object set of one dataset.
     pub(crate) fn forget(&self, id: ObjectId) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,6 +58,25 @@ impl ObjsetCache {
     pub(crate) fn forget_encrypted(&self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, set| set.keys().is_none());
+    }
+}
+
+/// Whether a property says how blocks are cached.
+pub(crate) fn is_of_caching(property: &str) -> bool {
+    [Property::PrimaryCache, Property::Prefetch, Property::Direct]
+        .iter()
+        .any(|of_caching| of_caching.info().name == property)
+}
+
+impl Dataset {
+    /// How the dataset's blocks are cached, by its properties.
+    pub(crate) fn caching(&self) -> Result<Caching, DslError> {
+        let scope = |property| self.stored_number(property).map(CacheScope::from_number);
+        Ok(Caching {
+            primary: scope(Property::PrimaryCache)?,
+            prefetch: scope(Property::Prefetch)?,
+            direct: DirectIo::from_number(self.stored_number(Property::Direct)?),
+        })
     }
 }
 
@@ -68,7 +96,19 @@ impl Dsl {
         }
         let cache = Arc::clone(self.mos().cache());
         let set = ObjectSet::open(cache, dataset.objset_id(), root, keys)?;
+        set.set_caching(dataset.caching()?);
         self.objsets.put(dataset.id(), &set);
         Ok(set)
+    }
+
+    /// Has the object sets that are open for reading cached as their properties say now.
+    pub(crate) fn refresh_caching(self: &Arc<Self>) {
+        for (id, set) in self.objsets.all() {
+            match self.dataset_of(id).and_then(|dataset| dataset.caching()) {
+                Ok(caching) => set.set_caching(caching),
+                // It was destroyed meanwhile, or whoever opens it next is told what is wrong.
+                Err(_) => self.objsets.forget(id),
+            }
+        }
     }
 }

@@ -8,8 +8,21 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::znode::Znode;
-use cenote_dmu::Segment;
+use cenote_dmu::{DirectIo, Segment};
 use cenote_intent_log::{Below, stored_data, stored_hole};
+
+/// What `direct=always` asks of a request: whole pages.
+const PAGE: u64 = 4096;
+
+/// How somebody has a file open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// As usual: what is read and written may be wanted again.
+    #[default]
+    Buffered,
+    /// With `O_DIRECT`: whoever reads and writes has caches of his own.
+    Direct,
+}
 
 /// What a seek looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +44,36 @@ impl FileSystem {
         offset: u64,
         length: usize,
     ) -> Result<Vec<Segment>, PosixError> {
+        self.read_segments_as(file, offset, length, Access::Buffered)
+    }
+
+    /// As [`Self::read_segments`], for who has the file open so.
+    pub fn read_segments_as(
+        &self,
+        file: &Znode,
+        offset: u64,
+        length: usize,
+        access: Access,
+    ) -> Result<Vec<Segment>, PosixError> {
         match file.kind() {
             FileKind::Regular => {}
             FileKind::Directory => return Err(PosixError::IsDirectory { object: file.id() }),
             _ => return Err(file.wrong_kind("a regular file")),
         }
-        self.content_segments(file, offset, length)
+        let is_passing = self.is_in_passing(access, offset, length as u64);
+        self.pieces(file, offset, length, is_passing)
+    }
+
+    /// Whether a request's data is not to stay in the cache, by the property `direct`.
+    pub(crate) fn is_in_passing(&self, access: Access, offset: u64, length: u64) -> bool {
+        match self.set().caching().direct {
+            DirectIo::Disabled => false,
+            DirectIo::Standard => access == Access::Direct,
+            DirectIo::Always => {
+                access == Access::Direct
+                    || (offset.is_multiple_of(PAGE) && length.is_multiple_of(PAGE))
+            }
+        }
     }
 
     /// As [`Self::read_segments`], of any kind of object.
@@ -45,6 +82,16 @@ impl FileSystem {
         file: &Znode,
         offset: u64,
         length: usize,
+    ) -> Result<Vec<Segment>, PosixError> {
+        self.pieces(file, offset, length, false)
+    }
+
+    fn pieces(
+        &self,
+        file: &Znode,
+        offset: u64,
+        length: usize,
+        is_passing: bool,
     ) -> Result<Vec<Segment>, PosixError> {
         let left = file.attributes().size.saturating_sub(offset);
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(length);
@@ -60,6 +107,7 @@ impl FileSystem {
             return Ok(content.segments(below, offset, length)?);
         }
         match file.object() {
+            Some(object) if is_passing => Ok(object.in_passing().segments(offset, length)?),
             Some(object) => Ok(object.segments(offset, length)?),
             None => Ok(vec![Segment {
                 block: None,

@@ -54,7 +54,7 @@ pub use cenote_ondisk::acl::{Ace, Who};
 pub use diff::{Diff, DiffChange, DiffRecord};
 pub use directory::{DirectoryEntry, DirectoryReader, NAME_LENGTH_MAX, Target};
 pub use error::PosixError;
-pub use file::SeekTarget;
+pub use file::{Access, SeekTarget};
 pub use file_system::FileSystem;
 pub use fuid::{Fuid, FuidTable, Owner};
 pub use kind::{DeviceNumber, FileKind};

@@ -10,6 +10,7 @@ use cenote_base::{ObjectId, Txg};
 use cenote_cache::Block;
 use cenote_ondisk::{BlockPointer, Dnode};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A block written in a generation.
@@ -223,6 +224,8 @@ impl LiveState {
 #[derive(Debug)]
 pub(crate) struct LiveObject {
     pub(crate) id: ObjectId,
+    /// What is dirty of its contents is not to stay in the cache.
+    pub(crate) is_passing: AtomicBool,
     state: RwLock<LiveState>,
 }
 
@@ -234,6 +237,7 @@ impl LiveObject {
         };
         Arc::new(Self {
             id,
+            is_passing: AtomicBool::new(false),
             state: RwLock::new(state),
         })
     }

@@ -5,14 +5,16 @@
 
 use super::Writer;
 use super::job::{Job, SPILL};
+use crate::caching::is_metadata;
 use crate::error::DmuError;
 use crate::live::{Dirty, LiveObject};
 use crate::policy::BlockKind;
 use cenote_base::{BlockId, Bookmark, Level, settings};
-use cenote_cache::Block;
+use cenote_cache::{Block, Retention};
 use cenote_io::WriteRequest;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Contents of data in one call: the sink is idle for a moment between two, so they are few.
 const BATCH_BYTES: usize = 128 << 20;
@@ -138,8 +140,9 @@ impl<'a, 'w> Batch<'a, 'w> {
                 let size = entry.contents.len() as u64;
                 pointer = job.hole_in_place_of(&entry.old, entry.level, size, self.writer);
             } else {
+                let retention = retention(self.writer, job, self.live.get(entry.job), &entry);
                 let cache = self.writer.set.cache();
-                cache.insert_written(&pointer, Arc::clone(&entry.contents));
+                cache.insert_written(&pointer, Arc::clone(&entry.contents), retention);
             }
             if entry.block == SPILL && entry.level == 0 {
                 job.set_spill(&entry.old, pointer, self.writer);
@@ -152,6 +155,20 @@ impl<'a, 'w> Batch<'a, 'w> {
         }
         self.writer.live.remove_dirty_bytes(clean);
         Ok(())
+    }
+}
+
+/// How long a block that was written stays in the cache.
+fn retention(
+    writer: &Writer<'_>,
+    job: &Job,
+    live: Option<&Arc<LiveObject>>,
+    entry: &Entry,
+) -> Retention {
+    let is_metadata = entry.block == SPILL || is_metadata(job.new.object_type, entry.level);
+    match live.is_some_and(|live| live.is_passing.load(Ordering::Relaxed)) && !is_metadata {
+        true => Retention::Pass,
+        false => writer.set.retention(is_metadata),
     }
 }
 

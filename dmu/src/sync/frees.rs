@@ -155,7 +155,7 @@ impl Job {
         });
         let wanted: Vec<_> = wanted.collect();
         let keys = set.keys().map(AsRef::as_ref);
-        set.cache().fetch(&wanted, keys);
+        set.cache().fetch(&wanted, keys, set.retention(true));
     }
 
     /// Gives up one block.

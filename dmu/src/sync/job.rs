@@ -149,7 +149,7 @@ impl Job {
         });
         let wanted: Vec<_> = wanted.collect();
         let keys = set.keys().map(AsRef::as_ref);
-        set.cache().fetch(&wanted, keys);
+        set.cache().fetch(&wanted, keys, set.retention(true));
     }
 
     /// An indirect block on disk; `None` for a hole.

@@ -350,7 +350,8 @@ impl Writer<'_> {
         }
         // Of an encrypted set the block that was stored has MACs, which these contents have not.
         if !root.uses_crypt() {
-            self.set.cache().insert_written(&root, contents);
+            let retention = self.set.retention(true);
+            self.set.cache().insert_written(&root, contents, retention);
         }
         Ok(root)
     }

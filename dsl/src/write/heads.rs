@@ -50,6 +50,7 @@ impl Dsl {
         let gate = Some(Arc::clone(gate));
         let (objset, root) = (dataset.objset_id(), phys.block_pointer);
         let set = ObjectSet::open_writable(cache, objset, root, keys, gate)?;
+        set.set_caching(dataset.caching()?);
         let directory = dataset.directory().id();
         let head = Head::new(id, directory, set, HeadPolicy::of(dataset)?);
         heads.insert(id, Arc::clone(&head));

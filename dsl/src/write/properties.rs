@@ -9,6 +9,7 @@ use super::policy::HeadPolicy;
 use crate::dataset::Dataset;
 use crate::error::DslError;
 use crate::name::DatasetName;
+use crate::objset_cache::is_of_caching;
 use crate::property::stored::Stored;
 use crate::property::table::Property;
 use cenote_base::ObjectId;
@@ -50,14 +51,21 @@ impl SyncTask for SetProperties {
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let dataset = context.dsl.dataset(&self.name)?;
         if dataset.is_snapshot() {
-            return context.apply_snapshot_settings(&dataset, &self.settings);
+            context.apply_snapshot_settings(&dataset, &self.settings)?;
+        } else {
+            let directory = dataset.directory().id();
+            for setting in &self.settings {
+                context.account_setting(&dataset, setting)?;
+            }
+            context.apply_settings(directory, &self.settings)?;
+            context.dsl.refresh_policies()?;
         }
-        let directory = dataset.directory().id();
-        for setting in &self.settings {
-            context.account_setting(&dataset, setting)?;
+        // What snapshots inherit is not looked up each time that they are read.
+        let mut names = self.settings.iter().map(|setting| setting.name.as_str());
+        if names.any(is_of_caching) {
+            context.dsl.refresh_caching();
         }
-        context.apply_settings(directory, &self.settings)?;
-        context.dsl.refresh_policies()
+        Ok(())
     }
 }
 
@@ -103,6 +111,9 @@ impl SyncTask for RevertProperty {
         let table = context.directory(directory)?.properties;
         for suffix in ["", NEWER_INDEX, INHERIT] {
             context.remove_entry(table, format!("{}{suffix}", self.property).as_bytes())?;
+        }
+        if is_of_caching(&self.property) {
+            context.dsl.refresh_caching();
         }
         context.dsl.refresh_policies()
     }
@@ -333,6 +344,7 @@ impl crate::dsl::Dsl {
         for head in self.open_heads() {
             let dataset = self.dataset_of(head.id())?;
             head.set_policy(HeadPolicy::of(&dataset)?);
+            head.set().set_caching(dataset.caching()?);
         }
         Ok(())
     }

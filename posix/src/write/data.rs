@@ -9,12 +9,14 @@ use super::create::FLAGS_MODIFIED;
 use super::store::Changes;
 use crate::attributes::{Attributes, FLAG_APPEND_ONLY};
 use crate::error::PosixError;
+use crate::file::Access;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::znode::Znode;
 use cenote_base::{BLOCK_SIZE_MAX, ObjectId, SECTOR_SIZE};
 use cenote_dmu::{BlockBuffer, DmuError, Object, Transaction};
 use cenote_ondisk::system_attributes::Attribute;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The most bytes written in one transaction.
@@ -32,6 +34,8 @@ pub struct WriteOptions {
     pub append: bool,
     /// The writer may not leave setuid and setgid bits behind.
     pub kill_privileges: bool,
+    /// How the writer has the file open.
+    pub access: Access,
 }
 
 /// What `fallocate(2)` is to do.
@@ -128,7 +132,9 @@ impl FileSystem {
             let (piece, left) = rest.split_at(rest.len().min(to_boundary));
             let tx = writer.begin(writer.data_cost(piece.len() as u64))?;
             let end = at + piece.len() as u64;
-            self.write_piece(&tx, id, end, options, |object| object.write(&tx, at, piece))?;
+            self.write_piece(&tx, id, at..end, options, |object| {
+                object.write(&tx, at, piece)
+            })?;
             at = end;
             rest = left;
         }
@@ -151,7 +157,7 @@ impl FileSystem {
         let start = self.start_of_write(id, offset, length, options)?;
         let tx = writer.begin(writer.data_cost(length as u64))?;
         let mut block_size = 0;
-        self.write_piece(&tx, id, start + length as u64, options, |object| {
+        self.write_piece(&tx, id, start..start + length as u64, options, |object| {
             block_size = object.block_size();
             object.write_buffers(&tx, start, buffers, length)
         })?;
@@ -182,12 +188,12 @@ impl FileSystem {
         Ok(start)
     }
 
-    /// Writes contents up to `end` by `store`, once the first block is as large as that takes.
+    /// Writes contents of a range by `store`, once the first block is as large as that takes.
     fn write_piece(
         &self,
         tx: &Transaction,
         id: ObjectId,
-        end: u64,
+        range: Range<u64>,
         options: WriteOptions,
         store: impl FnOnce(&Object) -> Result<(), DmuError>,
     ) -> Result<(), PosixError> {
@@ -195,8 +201,11 @@ impl FileSystem {
         let file = self.znode(id)?;
         let attributes = file.attributes();
         let object = self.newest(id)?;
+        let end = range.end;
         self.grow_block(tx, &object, attributes.size, end)?;
         store(&object)?;
+        let length = end - range.start;
+        object.set_written_in_passing(self.is_in_passing(options.access, range.start, length));
         let mut changes = modified(writer, attributes);
         if end > attributes.size {
             changes = changes.word(Attribute::Size, end);

@@ -1,5 +1,6 @@
 //! The tests by area, and what they share: a world to change, and a check of its soundness.
 
+mod caching;
 mod data;
 mod model;
 mod names;

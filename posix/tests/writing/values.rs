@@ -281,6 +281,13 @@ fn quotas_of_groups_and_projects_hold() {
         assert_eq!(write(), 122, "{kind:?}");
         fs.set_quota(kind, id, 0, false).expect("sets");
         assert_eq!(write(), 0, "{kind:?}");
+        fs.set_default_quota(kind, 50_000, false).expect("sets");
+        assert_eq!(write(), 122, "{kind:?} without a limit of its own");
+        fs.set_quota(kind, id, 500_000, false).expect("sets");
+        assert_eq!(write(), 0, "{kind:?} with one");
+        fs.set_quota(kind, id, 0, false).expect("sets");
+        fs.set_default_quota(kind, 0, false).expect("sets");
+        assert_eq!(write(), 0, "{kind:?}");
     }
     fs.set_quota(AccountKind::Project, 0, 1, false)
         .expect("sets");

@@ -10,10 +10,11 @@ use crate::filesystem::{
     Lifetime, NewMode, NodeId, Opened, TimeChange, Timestamp,
 };
 use cenote_base::ObjectId;
-use cenote_posix::BlockBuffer;
 use cenote_posix::write::{
     CopySource, FallocateMode, NewFile, OpenMode, RenameMode, SetAttributes, SetXattr, WriteOptions,
 };
+use cenote_posix::{Access, BlockBuffer};
+use rustix::fs::OFlags;
 use std::sync::Arc;
 
 type PosixFiles = Arc<cenote_posix::FileSystem>;
@@ -149,20 +150,20 @@ impl DatasetFiles {
         context: &Context<'_>,
         parent: NodeId,
         name: &[u8],
-        mode: NewMode,
+        (mode, flags): (NewMode, u32),
     ) -> Result<(Entry, Opened), Errno> {
         let new = new_file(cenote_posix::FileKind::Regular, mode);
         let entry = self.make(context, parent, name, new)?;
         let (files, object) = self.target(entry.node)?;
         files.hold(object).map_err(|error| self.errno(error))?;
-        Ok((entry, opened()))
+        Ok((entry, opened(flags)))
     }
 
     pub(super) fn make_unnamed(
         &self,
         context: &Context<'_>,
         parent: NodeId,
-        mode: NewMode,
+        (mode, flags): (NewMode, u32),
     ) -> Result<(Entry, Opened), Errno> {
         let (files, directory) = self.target(parent)?;
         let new = new_file(cenote_posix::FileKind::Regular, mode)
@@ -170,14 +171,14 @@ impl DatasetFiles {
         // It is held already.
         let made = files.create_unnamed(directory, &new);
         let znode = made.map_err(|error| self.errno(error))?;
-        Ok((self.new_entry(&znode)?, opened()))
+        Ok((self.new_entry(&znode)?, opened(flags)))
     }
 
     pub(super) fn open_writable(&self, node: NodeId, flags: u32) -> Result<Opened, Errno> {
         let (files, object) = match self.target(node) {
             Ok(target) => target,
             Err(errno) if flags & ACCESS_MASK != 0 => return Err(errno),
-            Err(_) => return Ok(opened()),
+            Err(_) => return Ok(opened(flags)),
         };
         let mode = OpenMode {
             writes: flags & ACCESS_MASK != 0,
@@ -193,7 +194,7 @@ impl DatasetFiles {
             self.close(node);
             return Err(self.errno(error));
         }
-        Ok(opened())
+        Ok(opened(flags))
     }
 
     pub(super) fn close(&self, node: NodeId) {
@@ -260,6 +261,7 @@ impl DatasetFiles {
         let options = WriteOptions {
             append: false,
             kill_privileges,
+            access: access_by(place.handle),
         };
         let written = files.write(object, place.offset, data, options);
         written.map(drop).map_err(|error| self.errno(error))
@@ -275,6 +277,7 @@ impl DatasetFiles {
         let options = WriteOptions {
             append: false,
             kill_privileges,
+            access: access_by(place.handle),
         };
         let written = files.write_buffers(object, place.offset, blocks, length, options);
         let block_size = written.map_err(|error| self.errno(error))?;
@@ -355,10 +358,23 @@ impl DatasetFiles {
     }
 }
 
-fn opened() -> Opened {
+/// The handle of a file that is open with `O_DIRECT`.
+const DIRECT: Handle = Handle(1);
+
+/// What is answered to `open` with these flags.
+pub(super) fn opened(flags: u32) -> Opened {
+    let is_direct = flags & OFlags::DIRECT.bits() != 0;
     Opened {
-        handle: Handle::default(),
+        handle: if is_direct { DIRECT } else { Handle::default() },
         cache: DataCache::Direct,
+    }
+}
+
+/// How the file of a handle is open.
+pub(super) fn access_by(handle: Handle) -> Access {
+    match handle {
+        DIRECT => Access::Direct,
+        _ => Access::Buffered,
     }
 }
 
@@ -378,5 +394,23 @@ fn posix_kind(kind: FileKind) -> cenote_posix::FileKind {
         FileKind::BlockDevice => Posix::BlockDevice,
         FileKind::Fifo => Posix::Fifo,
         FileKind::Socket => Posix::Socket,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_remember_who_wants_no_cache() {
+        let direct = OFlags::DIRECT.bits();
+        for (flags, access) in [
+            (0, Access::Buffered),
+            (O_TRUNC | O_APPEND | 1, Access::Buffered),
+            (direct, Access::Direct),
+            (direct | O_TRUNC | 2, Access::Direct),
+        ] {
+            assert_eq!(access_by(opened(flags).handle), access, "{flags:o}");
+        }
     }
 }

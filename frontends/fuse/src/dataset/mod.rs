@@ -13,9 +13,8 @@ mod node;
 mod trees;
 
 use crate::filesystem::{
-    Attr, AttrChanges, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags,
-    FilePlace, FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened,
-    SeekTarget,
+    Attr, AttrChanges, Context, DeviceNumber, Entry, Errno, Features, FileFlags, FilePlace,
+    FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened, SeekTarget,
 };
 use crate::notify::Notifier;
 use crate::payload::{DirectoryReply, Payload};
@@ -429,17 +428,14 @@ impl FileSystem for DatasetFiles {
             return Err(Errno::ROFS);
         }
         self.object(node)?;
-        Ok(Opened {
-            handle: Handle::default(),
-            cache: DataCache::Direct,
-        })
+        Ok(changes::opened(flags))
     }
 
     fn read(
         &self,
         _: &Context<'_>,
         node: NodeId,
-        _: Handle,
+        handle: Handle,
         offset: u64,
         size: usize,
         data: &mut Payload,
@@ -449,7 +445,8 @@ impl FileSystem for DatasetFiles {
         };
         let files = self.trees.get(tree)?;
         let file = files.znode(object).map_err(|error| self.errno(error))?;
-        let segments = files.read_segments(&file, offset, size);
+        let access = changes::access_by(handle);
+        let segments = files.read_segments_as(&file, offset, size, access);
         for segment in segments.map_err(|error| self.errno(error))? {
             match segment.block {
                 Some(block) => {
@@ -676,9 +673,9 @@ impl FileSystem for DatasetFiles {
         parent: NodeId,
         name: &[u8],
         mode: NewMode,
-        _: u32,
+        flags: u32,
     ) -> Result<(Entry, Opened), Errno> {
-        self.make_and_open(context, parent, name, mode)
+        self.make_and_open(context, parent, name, (mode, flags))
     }
 
     fn tmpfile(
@@ -686,9 +683,9 @@ impl FileSystem for DatasetFiles {
         context: &Context<'_>,
         parent: NodeId,
         mode: NewMode,
-        _: u32,
+        flags: u32,
     ) -> Result<(Entry, Opened), Errno> {
-        self.make_unnamed(context, parent, mode)
+        self.make_unnamed(context, parent, (mode, flags))
     }
 
     fn write(
