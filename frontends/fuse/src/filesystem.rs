@@ -668,6 +668,13 @@ pub trait FileSystem: Send + Sync {
         Err(Errno::NOTTY)
     }
 
+    /// Ends a call that changed something; returns when that survives a power cut, if the caller
+    /// wants that or the file system itself.
+    fn settle(&self, is_wanted: bool) -> Result<(), Errno> {
+        let _ = is_wanted;
+        Ok(())
+    }
+
     /// Returns when all changes of a file or directory made so far survive a power cut.
     fn fsync(&self, context: &Context<'_>, node: NodeId) -> Result<(), Errno> {
         let _ = (context, node);

@@ -65,6 +65,29 @@ pub enum XattrStorage {
     Directory,
 }
 
+/// `sync`: which changes are on disk before the call returns (zfsprops(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Those that the caller wants there: `fsync`, `O_SYNC`, `O_DSYNC`.
+    #[default]
+    Standard,
+    /// All.
+    Always,
+    /// None: whoever asks is told that they are.
+    Disabled,
+}
+
+impl SyncPolicy {
+    /// The meaning of a stored value.
+    pub fn from_number(number: u64) -> Self {
+        match number {
+            1 => Self::Always,
+            2 => Self::Disabled,
+            _ => Self::Standard,
+        }
+    }
+}
+
 /// The dataset's properties that writing goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteSettings {
@@ -80,6 +103,8 @@ pub struct WriteSettings {
     pub long_names: bool,
     /// `atime` and `relatime`.
     pub access_times: AccessTimes,
+    /// `sync`.
+    pub sync: SyncPolicy,
 }
 
 impl Default for WriteSettings {
@@ -91,6 +116,7 @@ impl Default for WriteSettings {
             posix_acls: false,
             long_names: false,
             access_times: AccessTimes::default(),
+            sync: SyncPolicy::default(),
         }
     }
 }
@@ -234,6 +260,19 @@ impl FileSystem {
         let txg = writer.gate.request_sync();
         writer.gate.wait_synced(txg)?;
         Ok(())
+    }
+
+    /// Ends a call that may have changed something: waits until that is on disk if the caller wants
+    /// that, or the property `sync`.
+    ///
+    /// # Errors
+    /// If the pool takes no more changes; then it is not on disk.
+    pub fn settle(&self, is_wanted: bool) -> Result<(), PosixError> {
+        match self.require_writer()?.settings().sync {
+            SyncPolicy::Standard if !is_wanted => Ok(()),
+            SyncPolicy::Disabled => Ok(()),
+            SyncPolicy::Standard | SyncPolicy::Always => self.sync(),
+        }
     }
 
     /// The object of a znode, with its newest dnode.

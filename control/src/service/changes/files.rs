@@ -12,7 +12,7 @@ use cenote_dsl::{Dataset, Dsl, DslError, Property};
 use cenote_pool::SyncError;
 use cenote_posix::FileSystem;
 use cenote_posix::write::{
-    AccessTimes, SpaceGuard, SpaceRefusal, WriteSettings, WriterParams, XattrStorage,
+    AccessTimes, SpaceGuard, SpaceRefusal, SyncPolicy, WriteSettings, WriterParams, XattrStorage,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -173,6 +173,7 @@ pub(in crate::service) fn settings_of(dataset: &Dataset) -> Result<WriteSettings
             (_, 0) => AccessTimes::Strict,
             _ => AccessTimes::Relative,
         },
+        sync: SyncPolicy::from_number(number(Property::Sync)?),
     })
 }
 

@@ -189,7 +189,7 @@ impl DatasetFiles {
         checked.map_err(|error| self.errno(error))?;
         files.hold(object).map_err(|error| self.errno(error))?;
         if flags & O_TRUNC != 0
-            && let Err(error) = files.truncate(object, 0)
+            && let Err(error) = files.truncate(object, 0).and_then(|()| files.settle(false))
         {
             self.close(node);
             return Err(self.errno(error));
@@ -351,10 +351,6 @@ impl DatasetFiles {
         let (files, object) = self.target(node)?;
         let removed = files.remove_xattr(object, name);
         removed.map_err(|error| self.errno(error))
-    }
-
-    pub(super) fn make_durable(&self) -> Result<(), Errno> {
-        self.trees.head().sync().map_err(|error| self.errno(error))
     }
 }
 

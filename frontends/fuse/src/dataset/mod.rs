@@ -760,8 +760,13 @@ impl FileSystem for DatasetFiles {
         self.generation_of_file(node)
     }
 
+    fn settle(&self, is_wanted: bool) -> Result<(), Errno> {
+        let settled = self.trees.head().settle(is_wanted);
+        settled.map_err(|error| self.errno(error))
+    }
+
     fn fsync(&self, _: &Context<'_>, _: NodeId) -> Result<(), Errno> {
-        self.make_durable()
+        self.settle(true)
     }
 
     fn destroy(&self) {

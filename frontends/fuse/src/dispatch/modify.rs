@@ -25,7 +25,14 @@ impl Worker<'_> {
         })?;
         let modification = modification.ok_or(Errno::NOSYS)?;
         let node = NodeId(header.node);
-        match modification {
+        let is_synchronous = matches!(
+            modification,
+            Modification::Write {
+                is_synchronous: true,
+                ..
+            }
+        );
+        let answer = match modification {
             Modification::Write { .. }
             | Modification::Allocate { .. }
             | Modification::CopyRange { .. } => self.modify_contents(context, node, modification),
@@ -35,7 +42,9 @@ impl Worker<'_> {
                 self.modify_attributes(context, node, modification)
             }
             _ => self.modify_names(context, node, modification),
-        }
+        }?;
+        self.session.file_system.settle(is_synchronous)?;
+        Ok(answer)
     }
 
     /// A WRITE whose data is in `blocks`; returns the size of the file's blocks with the answer.
@@ -64,6 +73,7 @@ impl Worker<'_> {
         let kill = head.flags & WRITE_KILL_SUID_GID != 0;
         let context = self.context(header);
         let block_size = file_system.write_blocks(&context, place, (blocks, head.size), kill)?;
+        file_system.settle(head.is_synchronous)?;
         self.session.metrics.bytes_written.add(head.size as u64);
         Ok((Answer::Fixed(Body::written(head.size)), block_size))
     }
@@ -81,6 +91,7 @@ impl Worker<'_> {
                 offset,
                 flags,
                 data,
+                is_synchronous: _,
             } => {
                 let place = FilePlace {
                     node,

@@ -3,6 +3,7 @@
 use super::opcode;
 use super::wire::{Fields, Malformed};
 use crate::filesystem::{AttrChanges, DeviceNumber, Handle, NodeId, TimeChange, Timestamp};
+use rustix::fs::OFlags;
 
 /// A changing operation with its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,7 @@ pub(crate) enum Modification<'a> {
         handle: Handle,
         offset: u64,
         flags: u32,
+        is_synchronous: bool,
         data: &'a [u8],
     },
     Create {
@@ -109,16 +111,24 @@ pub(crate) struct WriteHead {
     /// Bytes of data.
     pub size: usize,
     pub flags: u32,
+    /// The data is to be on disk before the answer.
+    pub is_synchronous: bool,
 }
 
 impl WriteHead {
     /// Reads the arguments, which have [`WRITE_ARGUMENTS`] bytes.
     pub fn decode(mut fields: Fields<'_>) -> Result<Self, Malformed> {
+        let (handle, offset) = (Handle(fields.u64()?), fields.u64()?);
+        let (size, flags) = (fields.u32()? as usize, fields.u32()?);
+        let _lock_owner = fields.u64()?;
+        // Of the file or, as `pwritev2` has them, of this call. `O_SYNC` has the bit of `O_DSYNC`.
+        let open_flags = fields.u32()?;
         Ok(Self {
-            handle: Handle(fields.u64()?),
-            offset: fields.u64()?,
-            size: fields.u32()? as usize,
-            flags: fields.u32()?,
+            handle,
+            offset,
+            size,
+            flags,
+            is_synchronous: open_flags & OFlags::DSYNC.bits() != 0,
         })
     }
 }
@@ -261,11 +271,13 @@ impl<'a> Modification<'a> {
             offset,
             size,
             flags,
+            is_synchronous,
         } = WriteHead::decode(fields)?;
         Ok(Self::Write {
             handle,
             offset,
             flags,
+            is_synchronous,
             data: piece(arguments, WRITE_ARGUMENTS, size)?,
         })
     }
@@ -320,7 +332,7 @@ mod tests {
             .u32(5)
             .u32(4)
             .u64(0)
-            .u32(0)
+            .u32((OFlags::SYNC | OFlags::RDWR).bits())
             .u32(0)
             .raw(b"bytes");
         let decoded = Modification::decode(opcode::WRITE, &arguments);
@@ -328,6 +340,7 @@ mod tests {
             handle: Handle(9),
             offset: 4096,
             flags: 4,
+            is_synchronous: true,
             data: b"bytes",
         };
         assert_eq!(decoded, Ok(Some(expected)));

@@ -1,0 +1,238 @@
+//! What is on disk when a call returns: the daemon is killed right after it.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::pool;
+use cenote_tests::random::Random;
+use cenote_tests::site::Site;
+use rustix::fs::{CWD, RenameFlags, XattrFlags};
+use rustix::io::ReadWriteFlags;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, IoSlice, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
+
+const O_SYNC: i32 = rustix::fs::OFlags::SYNC.bits() as i32;
+const O_DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
+
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    Random::new(seed).fill(&mut bytes);
+    bytes
+}
+
+/// A site whose groups are written when somebody waits for them, and at no other time.
+fn site(options: &str) -> Result<Site> {
+    let site = Site::create("single", 192, options)?;
+    quiet(&site)?;
+    Ok(site)
+}
+
+/// Ends the wait of before; the settings do not outlive a daemon.
+fn quiet(site: &Site) -> Result<()> {
+    site.ok("cenote settings set zfs_txg_timeout=3600")?;
+    site.ok("zpool sync tank")?;
+    Ok(())
+}
+
+fn crash(site: &Site) -> Result<()> {
+    site.crash()?;
+    site.import("-f")
+}
+
+/// These writes used to return at once.
+#[test]
+fn what_programs_want_on_disk_is_there() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site("-O compression=off")?;
+    let root = site.path("tank");
+    let mut seed = 0;
+    for (name, flags) in [("sync", O_SYNC), ("dsync", O_DSYNC)] {
+        // A small write goes another way through the server than a large one.
+        for size in [100, 5000, 300_000] {
+            seed += 1;
+            let path = root.join(format!("{name}-{size}"));
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).custom_flags(flags);
+            let data = noise(seed, size);
+            options.open(&path)?.write_all(&data)?;
+            crash(&site)?;
+            let found = fs::read(&path).with_context(|| path.display().to_string())?;
+            ensure!(found == data, "{} changed", path.display());
+            quiet(&site)?;
+        }
+    }
+    let path = root.join("this-call");
+    let file = File::create(&path)?;
+    let data = noise(99, 7000);
+    let flags = ReadWriteFlags::DSYNC;
+    let length = rustix::io::pwritev2(&file, &[IoSlice::new(&data)], 0, flags)?;
+    crash(&site)?;
+    ensure!(length == data.len() && fs::read(&path)? == data);
+    site.finish()
+}
+
+/// One change of each kind, and whether it is there.
+type Step = (
+    &'static str,
+    fn(&Path) -> Result<()>,
+    fn(&Path) -> Result<bool>,
+);
+
+fn exists(path: &Path) -> Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+const STEPS: [Step; 13] = [
+    (
+        "a directory",
+        |root| Ok(fs::create_dir(root.join("d"))?),
+        |root| exists(&root.join("d")),
+    ),
+    (
+        "a file and its contents",
+        |root| Ok(fs::write(root.join("d/f"), noise(1, 50_000))?),
+        |root| Ok(fs::read(root.join("d/f"))? == noise(1, 50_000)),
+    ),
+    (
+        "a large write",
+        |root| Ok(fs::write(root.join("d/g"), noise(2, 900_000))?),
+        |root| Ok(fs::read(root.join("d/g"))? == noise(2, 900_000)),
+    ),
+    (
+        "a mode",
+        |root| {
+            Ok(fs::set_permissions(
+                root.join("d/f"),
+                Permissions::from_mode(0o4711),
+            )?)
+        },
+        |root| Ok(fs::metadata(root.join("d/f"))?.permissions().mode() & 0o7777 == 0o4711),
+    ),
+    (
+        "an attribute",
+        |root| {
+            Ok(rustix::fs::setxattr(
+                root.join("d/f"),
+                "user.a",
+                b"b",
+                XattrFlags::empty(),
+            )?)
+        },
+        |root| Ok(rustix::fs::getxattr(root.join("d/f"), "user.a", &mut [0; 8])? == 1),
+    ),
+    (
+        "a symbolic link",
+        |root| Ok(symlink("f", root.join("d/s"))?),
+        |root| exists(&root.join("d/s")),
+    ),
+    (
+        "a hard link",
+        |root| Ok(fs::hard_link(root.join("d/f"), root.join("d/h"))?),
+        |root| exists(&root.join("d/h")),
+    ),
+    (
+        "a new name",
+        |root| Ok(fs::rename(root.join("d/h"), root.join("d/i"))?),
+        |root| Ok(exists(&root.join("d/i"))? && !exists(&root.join("d/h"))?),
+    ),
+    (
+        "names that change places",
+        |root| {
+            let (one, two) = (root.join("d/f"), root.join("d/g"));
+            Ok(rustix::fs::renameat_with(
+                CWD,
+                one,
+                CWD,
+                two,
+                RenameFlags::EXCHANGE,
+            )?)
+        },
+        |root| Ok(fs::metadata(root.join("d/g"))?.len() == 50_000),
+    ),
+    (
+        "a size",
+        |root| {
+            Ok(File::options()
+                .write(true)
+                .open(root.join("d/g"))?
+                .set_len(10)?)
+        },
+        |root| Ok(fs::metadata(root.join("d/g"))?.len() == 10),
+    ),
+    (
+        "a file emptied when it is opened",
+        |root| Ok(drop(File::create(root.join("d/f"))?)),
+        |root| Ok(fs::metadata(root.join("d/f"))?.len() == 0),
+    ),
+    (
+        "a removed name",
+        |root| Ok(fs::remove_file(root.join("d/i"))?),
+        |root| Ok(!exists(&root.join("d/i"))?),
+    ),
+    (
+        "a removed directory",
+        |root| {
+            fs::remove_file(root.join("d/s"))?;
+            fs::remove_file(root.join("d/f"))?;
+            fs::remove_file(root.join("d/g"))?;
+            Ok(fs::remove_dir(root.join("d"))?)
+        },
+        |root| Ok(!exists(&root.join("d"))?),
+    ),
+];
+
+#[test]
+fn with_sync_always_every_change_is_on_disk() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site("-O sync=always")?;
+    let root = site.path("tank");
+    for (what, change, is_there) in STEPS {
+        change(&root).context(what)?;
+        crash(&site)?;
+        ensure!(is_there(&root).context(what)?, "{what} is lost");
+        quiet(&site)?;
+    }
+    site.finish()
+}
+
+/// The same steps without it are lost, or the test above would show nothing.
+#[test]
+fn with_sync_standard_or_disabled_nobody_waits() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site("-O sync=disabled")?;
+    let root = site.path("tank");
+    let synced_write = |name: &str| -> Result<()> {
+        let file = File::create(root.join(name))?;
+        (&file).write_all(b"contents")?;
+        Ok(file.sync_all()?)
+    };
+    synced_write("lost")?;
+    crash(&site)?;
+    ensure!(!exists(&root.join("lost"))?, "fsync waited");
+    site.ok("zfs set sync=standard tank")?;
+    quiet(&site)?;
+    fs::write(root.join("loose"), b"contents")?;
+    crash(&site)?;
+    ensure!(!exists(&root.join("loose"))?, "a write waited");
+    quiet(&site)?;
+    synced_write("kept")?;
+    crash(&site)?;
+    ensure!(exists(&root.join("kept"))?, "fsync did not wait");
+    // The property is obeyed as soon as it is set.
+    site.ok("zfs set sync=always tank")?;
+    quiet(&site)?;
+    fs::write(root.join("kept too"), b"contents")?;
+    crash(&site)?;
+    ensure!(exists(&root.join("kept too"))?, "a write did not wait");
+    site.finish()
+}
