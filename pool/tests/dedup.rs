@@ -7,7 +7,9 @@ use cenote_base::{ObjectId, RealEnv};
 use cenote_device::BlockBuffer;
 use cenote_dmu::zap::{NewZap, ZapValue};
 use cenote_dmu::{NewObject, Owner, OwnerHook, TxCost, Zap};
-use cenote_dsl::write::{DestroyDataset, Head, SetProperties, Setting, SyncContext, SyncTask};
+use cenote_dsl::write::{
+    DestroyDataset, Head, SetPoolProperty, SetProperties, Setting, SyncContext, SyncTask,
+};
 use cenote_dsl::{DslError, Stored, dedup_totals, lost_dedup_figures};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::ddt::{DdtStatistics, HISTOGRAM_BUCKETS, histogram_to_words};
@@ -157,6 +159,48 @@ fn equal_blocks_are_stored_once() {
         drop(pool);
         bench.check();
     }
+}
+
+/// Blocks that are known are shared all the same.
+#[test]
+fn full_tables_take_no_new_blocks() {
+    let mut bench = Bench::new("dedupquota");
+    let vdev = bench.vdev(VdevShape::Single, Normal, 1);
+    let pool = bench.create(vec![vdev]);
+    let quota = |bytes: u64| {
+        let task = SetPoolProperty {
+            name: "dedup_table_quota".to_owned(),
+            value: Stored::Number(bytes),
+        };
+        pool.run_task(task).expect("set");
+    };
+    set(&pool, "dedup", ON);
+    write(&pool, &[1, 2, 3]);
+    sync(&pool);
+    assert_eq!(blocks(&pool), (3, 3));
+    quota(4096);
+    let file = write(&pool, &[1, 20, 21, 20]);
+    sync(&pool);
+    assert_eq!(
+        blocks(&pool),
+        (3, 4),
+        "a known one, and three new ones apart"
+    );
+    quota(1 << 30);
+    write(&pool, &[30, 30]);
+    sync(&pool);
+    assert_eq!(blocks(&pool), (4, 6));
+    quota(4096);
+    free(&pool, file);
+    write(&pool, &[40]);
+    sync(&pool);
+    assert_eq!(blocks(&pool), (4, 5));
+    quota(0);
+    write(&pool, &[40]);
+    sync(&pool);
+    assert_eq!(blocks(&pool), (5, 6), "0 is none");
+    pool.close().expect("written");
+    bench.check();
 }
 
 const EMPTY: &str = "DDT-sha256-zap-duplicate";

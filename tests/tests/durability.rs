@@ -167,7 +167,10 @@ const STEPS: [Step; 13] = [
     ),
     (
         "a file emptied when it is opened",
-        |root| Ok(drop(File::create(root.join("d/f"))?)),
+        |root| {
+            File::create(root.join("d/f"))?;
+            Ok(())
+        },
         |root| Ok(fs::metadata(root.join("d/f"))?.len() == 0),
     ),
     (

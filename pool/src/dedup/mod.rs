@@ -6,6 +6,7 @@
 //! table of their class, frees blocks that nobody refers to any more, and keeps the statistics.
 
 mod lost;
+mod quota;
 mod table;
 
 pub(crate) use lost::ForgetLostFigures;
@@ -25,6 +26,7 @@ use cenote_ondisk::ddt::{
 use cenote_ondisk::wire::with_bits;
 use cenote_ondisk::{BlockPointer, ChecksumKind, ObjectType};
 use cenote_vdev::Vdevs;
+use quota::Quota;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use table::{Changed, Table};
@@ -41,6 +43,7 @@ pub(crate) struct DedupTables {
     vdevs: Arc<Vdevs>,
     /// By number of the checksum function.
     tables: Mutex<BTreeMap<u8, Table>>,
+    quota: Quota,
 }
 
 type Histograms = BTreeMap<String, Vec<DdtStatistics>>;
@@ -52,6 +55,7 @@ impl DedupTables {
             dsl: Arc::downgrade(dsl),
             vdevs: Arc::clone(vdevs),
             tables: Mutex::default(),
+            quota: Quota::default(),
         }
     }
 
@@ -163,6 +167,7 @@ impl DedupTables {
         // The tables may come back in the other form.
         tables.retain(|_, table| table.exists);
         drop(tables);
+        self.quota.forget();
         self.store_histograms(context, histograms, &gone)
     }
 
@@ -344,7 +349,11 @@ impl DedupTable for DedupTables {
             let is_flat = matches!(entry, DdtEntry::Flat { .. });
             let slot = *slot_for(entry, copies);
             if slot.physical_birth == Txg(0) {
-                return Ok(Duplicate::None);
+                let is_new = entry.references() == 0;
+                return Ok(match is_new && self.quota.is_reached(&self.dsl())? {
+                    true => Duplicate::Unsuitable,
+                    false => Duplicate::None,
+                });
             }
             let dvas = if key.uses_crypt() { 2 } else { 3 };
             let have = slot.dvas[..dvas].iter().filter(|dva| dva.is_valid());
