@@ -30,7 +30,7 @@ const ROOM_INTERVAL: u64 = 16;
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 /// What a file system is made with.
-const PROPERTIES: [(&str, &[&str]); 12] = [
+const PROPERTIES: [(&str, &[&str]); 14] = [
     (
         "compression",
         &["off", "lz4", "zstd-1", "gzip-1", "zle", "lzjb"],
@@ -48,11 +48,13 @@ const PROPERTIES: [(&str, &[&str]); 12] = [
     ),
     ("acltype", &["off", "posix"]),
     ("redundant_metadata", &["all", "most", "some", "none"]),
-    ("sync", &["standard", "standard", "always"]),
+    ("sync", &["standard", "standard", "standard", "always"]),
+    ("primarycache", &["all", "all", "metadata", "none"]),
+    ("direct", &["standard", "standard", "always"]),
 ];
 
 /// What changes under the operations.
-const CHANGES: [(&str, &[&str]); 8] = [
+const CHANGES: [(&str, &[&str]); 11] = [
     ("compression", &["off", "lz4", "zstd-3", "gzip-6", "zle"]),
     ("recordsize", &["4K", "16K", "128K", "1M"]),
     ("xattr", &["sa", "on"]),
@@ -61,6 +63,9 @@ const CHANGES: [(&str, &[&str]); 8] = [
     ("copies", &["1", "2"]),
     ("atime", &["on", "off"]),
     ("dedup", &["off", "on"]),
+    ("primarycache", &["all", "metadata", "none"]),
+    ("prefetch", &["all", "metadata", "none"]),
+    ("direct", &["standard", "always", "disabled"]),
 ];
 
 /// A result of a system call.
