@@ -107,24 +107,22 @@ fn check_use(
     }
     let hostname = config.hostname.clone().unwrap_or_default();
     let best = candidate.uberblocks().into_iter().next();
-    if config.hostid != 0 && config.hostid != options.hostid {
-        let timestamp = best.map_or(0, |best| best.timestamp);
-        return Err(ImportError::InUse {
-            hostname,
-            hostid: config.hostid,
-            timestamp,
-        });
+    // Whoever is told that another system had the pool is also told how to import it all the same:
+    // not while that system has it.
+    let multihost = best.as_ref().and_then(|best| best.multihost);
+    if let Some(multihost) = multihost.filter(|multihost| multihost.delay_ns > 0)
+        && is_active(candidate, &multihost, env)
+    {
+        return Err(ImportError::ActiveElsewhere { hostname });
     }
-    let Some(multihost) = best
-        .and_then(|best| best.multihost)
-        .filter(|m| m.delay_ns > 0)
-    else {
+    if config.hostid == 0 || config.hostid == options.hostid {
         return Ok(());
-    };
-    match is_active(candidate, &multihost, env) {
-        true => Err(ImportError::ActiveElsewhere { hostname }),
-        false => Ok(()),
     }
+    Err(ImportError::InUse {
+        hostname,
+        hostid: config.hostid,
+        timestamp: best.map_or(0, |best| best.timestamp),
+    })
 }
 
 /// Watches the uberblocks for a heartbeat, as long as one may take to come (format/1 1.6).
