@@ -19,7 +19,7 @@ use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, lost_dedup_figures};
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_ondisk::uberblock::VERSION_FEATURES;
+use cenote_ondisk::uberblock::{ReflowScratch, VERSION_FEATURES};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -94,14 +94,15 @@ pub(crate) fn check_features(pool: &Pool) -> Result<(), ImportError> {
             "the property multihost is on, and no heartbeats are written",
         ));
     }
-    let expanding = pool
-        .vdev_tree()
-        .children
-        .iter()
-        .any(|top| top.raidz_expanding);
-    match expanding {
-        true => Err(refusal("a raidz vdev is being expanded")),
-        false => Ok(()),
+    match pool.uberblock().raidz_reflow().map(|reflow| reflow.scratch) {
+        Some(ReflowScratch::Valid) => Err(refusal(
+            "the expansion of a raidz vdev stopped in its first step, which the boot region holds",
+        )),
+        Some(ReflowScratch::Unknown(state)) => Err(refusal(format!(
+            "the expansion of a raidz vdev is in the unknown state {state}"
+        ))),
+        // An expansion stays where it is: what is written lies as its offset tells.
+        _ => Ok(()),
     }
 }
 

@@ -162,14 +162,13 @@ impl Shape {
                 self.add_fragments(&mut prepared, slot, fragment);
             }
             Layout::Raidz { geometry, slots } => {
-                if geometry.is_reflowing() {
-                    return Err(VdevError::NotWritable {
-                        dva,
-                        problem: "its raidz vdev is being expanded",
-                    });
+                if geometry.uses_scratch() {
+                    let problem = "the expansion of its raidz vdev stopped in the boot region";
+                    return Err(VdevError::NotWritable { dva, problem });
                 }
                 let map = geometry.map(dva.offset(), size as u64, txg);
-                self.add_map(&mut prepared, slots, &map);
+                let shadow = geometry.shadow_row(dva.offset(), size as u64, txg);
+                self.add_map(&mut prepared, slots, &map, shadow);
                 for (child, offset) in geometry.padding(dva.offset(), size as u64, txg) {
                     let fragment = Fragment {
                         leaf: 0,
@@ -183,7 +182,7 @@ impl Shape {
             }
             Layout::Draid { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64);
-                self.add_map(&mut prepared, slots, &map);
+                self.add_map(&mut prepared, slots, &map, None);
             }
             Layout::Indirect(_) => {
                 let problem = "its vdev was removed";
@@ -194,51 +193,72 @@ impl Shape {
         Ok(prepared)
     }
 
-    /// Adds the columns of all rows, their parity, and the zeros behind short ones.
-    fn add_map(&self, prepared: &mut PreparedWrite, slots: &[Slot], map: &Map) {
-        let height = |row: &Row| row.columns[0].length as usize;
+    /// Adds the columns of all rows, their parity, and the zeros behind short ones. The row that
+    /// `shadow` names goes there too.
+    fn add_map(
+        &self,
+        prepared: &mut PreparedWrite,
+        slots: &[Slot],
+        map: &Map,
+        shadow: Option<(usize, Row)>,
+    ) {
         let bytes: usize = map.rows.iter().map(|row| height(row) * map.parity).sum();
         let mut computed = AlignedBuf::take(bytes);
         let mut start = 0;
-        for row in &map.rows {
+        for (number, row) in map.rows.iter().enumerate() {
             let end = start + height(row) * map.parity;
             let data: &[u8] = &prepared.write.data;
             compute_parity(row, map.parity, data, &mut computed[start..end]);
-            let first = prepared.cells();
-            let needed = row.columns.iter().map(|column| column.length > 0);
-            prepared.add_group(map.parity, needed);
-            for (index, column) in row.columns.iter().enumerate() {
-                let bytes = match index < map.parity {
-                    true => Bytes::Parity(start + index * height(row)),
-                    false => Bytes::Data(column.block_offset as usize),
-                };
-                let fragment = Fragment {
-                    leaf: 0,
-                    place: Place {
-                        offset: column.offset,
-                        in_scratch: column.in_scratch,
-                    },
-                    length: column.length as usize,
-                    bytes,
-                    cell: first + index,
-                };
-                let slot = &slots[column.child];
-                if column.length > 0 || column.skip > 0 {
-                    self.add_fragments(prepared, slot, fragment);
-                }
-                if column.skip > 0 {
-                    let zeros = Fragment {
-                        place: Place::at(column.offset + column.length),
-                        length: column.skip as usize,
-                        bytes: Bytes::Zeros,
-                        ..fragment
-                    };
-                    self.add_fragments(prepared, slot, zeros);
-                }
+            self.add_row(prepared, slots, row, start, map.parity);
+            if let Some((_, shadow)) = shadow.as_ref().filter(|(of, _)| *of == number) {
+                self.add_row(prepared, slots, shadow, start, map.parity);
             }
             start = end;
         }
         prepared.parity = Some(computed);
+    }
+
+    /// Adds a row's columns, whose computed parity begins at `parity_start`.
+    fn add_row(
+        &self,
+        prepared: &mut PreparedWrite,
+        slots: &[Slot],
+        row: &Row,
+        parity_start: usize,
+        parity: usize,
+    ) {
+        let first = prepared.cells();
+        let needed = row.columns.iter().map(|column| column.length > 0);
+        prepared.add_group(parity, needed);
+        for (index, column) in row.columns.iter().enumerate() {
+            let bytes = match index < parity {
+                true => Bytes::Parity(parity_start + index * height(row)),
+                false => Bytes::Data(column.block_offset as usize),
+            };
+            let fragment = Fragment {
+                leaf: 0,
+                place: Place {
+                    offset: column.offset,
+                    in_scratch: column.in_scratch,
+                },
+                length: column.length as usize,
+                bytes,
+                cell: first + index,
+            };
+            let slot = &slots[column.child];
+            if column.length > 0 || column.skip > 0 {
+                self.add_fragments(prepared, slot, fragment);
+            }
+            if column.skip > 0 {
+                let zeros = Fragment {
+                    place: Place::at(column.offset + column.length),
+                    length: column.skip as usize,
+                    bytes: Bytes::Zeros,
+                    ..fragment
+                };
+                self.add_fragments(prepared, slot, zeros);
+            }
+        }
     }
 
     /// Adds `fragment` for every leaf of the slot.
@@ -321,9 +341,14 @@ impl Shape {
     }
 }
 
+/// Bytes of a row's longest column, which is its parity's.
+fn height(row: &Row) -> usize {
+    row.columns[0].length as usize
+}
+
 /// Computes the parity of a row of the block into `out`: one column after the other.
 fn compute_parity(row: &Row, parity_count: usize, block: &[u8], out: &mut [u8]) {
-    let height = row.columns[0].length as usize;
+    let height = height(row);
     let column_bytes = |start: u64, length: u64| {
         // The last column may reach beyond the block, into the padding.
         let end = ((start + length) as usize).min(block.len());

@@ -215,9 +215,14 @@ impl Raidz {
         (first << self.ashift)..(end.max(first) << self.ashift)
     }
 
-    /// Whether an expansion is running: then blocks may move while they are written.
+    /// Whether an expansion is running: then some sectors are at their new places already.
     pub fn is_reflowing(&self) -> bool {
         self.reflow.is_some()
+    }
+
+    /// Whether an expansion stopped while its first step was in the boot region.
+    pub fn uses_scratch(&self) -> bool {
+        self.reflow.is_some_and(|reflow| reflow.use_scratch)
     }
 
     /// Child and byte offset of sector `b` when dealt out to `width` children.
@@ -238,42 +243,103 @@ impl Raidz {
 
     /// A block of another width than the vdev: every sector is a column of its own.
     fn map_reflowed(&self, offset: u64, sectors: u64, width: u64) -> Map {
-        let shape = self.shape(sectors, width);
-        let rows_count = shape.total.div_ceil(width);
-        let columns_count = shape.total.min(width);
+        let spread = self.spread(offset, sectors, width);
         let (reflowed, scratch) = self.reflowed_sectors();
-        let mut rows = Vec::with_capacity(rows_count as usize);
-        for row in 0..rows_count {
-            let start = (offset >> self.ashift) + row * width;
-            let is_new = start + columns_count <= reflowed;
-            let physical_width = self.children - u64::from(!is_new);
-            let is_last = row + 1 == rows_count && shape.big_columns != 0;
-            let columns = (0..columns_count).map(|index| {
-                if is_last && index >= shape.big_columns {
-                    return Column::default();
-                }
-                let (child, device_offset) = self.place(start + index, physical_width);
-                let data = index.checked_sub(self.parity);
-                let sector =
-                    data.map_or(0, |data| data_sector(&shape, index, data, row, rows_count));
-                Column {
-                    child,
-                    offset: device_offset,
-                    in_scratch: is_new && scratch,
-                    length: 1 << self.ashift,
-                    skip: 0,
-                    block_offset: sector << self.ashift,
-                }
-            });
-            let columns = columns.collect();
-            rows.push(Row { columns });
-        }
+        let rows = (0..spread.rows).map(|row| {
+            let is_new = spread.range(row).end <= reflowed;
+            let mut row = self.spread_row(&spread, row, is_new);
+            for column in &mut row.columns {
+                column.in_scratch = is_new && scratch && column.length > 0;
+            }
+            row
+        });
         Map {
             parity: self.parity(),
-            rows,
+            rows: rows.collect(),
             size: sectors << self.ashift,
             unit: 1 << self.ashift,
         }
+    }
+
+    /// The row of a block, and its number, that reaches over the offset up to which an expansion
+    /// came: where its sectors will be once they have moved.
+    ///
+    /// Such a row is read from its old places. The expansion goes on behind the offset, so it will
+    /// not move the row's first sectors: a write brings them, and the others, to both places
+    /// (format/1c 1c.3).
+    pub fn shadow_row(&self, offset: u64, size: u64, birth: Txg) -> Option<(usize, Row)> {
+        let reflow = self.reflow.filter(|reflow| !reflow.use_scratch)?;
+        let reflowed = reflow.offset >> self.ashift;
+        let sectors = size.div_ceil(1 << self.ashift);
+        let spread = self.spread(offset, sectors, self.logical_width(birth));
+        let row = reflowed.checked_sub(spread.first)? / spread.width;
+        let reached = spread.range(row);
+        if row >= spread.rows || reached.start == reflowed || reached.end <= reflowed {
+            return None;
+        }
+        let mut shadow = self.spread_row(&spread, row, true);
+        if self.parity == 1 && offset & SWAP_BIT != 0 {
+            swap_parity(&mut shadow);
+        }
+        Some((row as usize, shadow))
+    }
+
+    /// How a block of another width than the vdev lies in it.
+    fn spread(&self, offset: u64, sectors: u64, width: u64) -> Spread {
+        let shape = self.shape(sectors, width);
+        Spread {
+            first: offset >> self.ashift,
+            width,
+            rows: shape.total.div_ceil(width),
+            columns: shape.total.min(width),
+            shape,
+        }
+    }
+
+    /// A row of such a block, at its old or its new places.
+    fn spread_row(&self, spread: &Spread, row: u64, is_new: bool) -> Row {
+        let shape = &spread.shape;
+        let start = spread.range(row).start;
+        let physical_width = self.children - u64::from(!is_new);
+        let is_last = row + 1 == spread.rows && shape.big_columns != 0;
+        let columns = (0..spread.columns).map(|index| {
+            if is_last && index >= shape.big_columns {
+                return Column::default();
+            }
+            let (child, device_offset) = self.place(start + index, physical_width);
+            let data = index.checked_sub(self.parity);
+            let sector = data.map_or(0, |data| data_sector(shape, index, data, row, spread.rows));
+            Column {
+                child,
+                offset: device_offset,
+                in_scratch: false,
+                length: 1 << self.ashift,
+                skip: 0,
+                block_offset: sector << self.ashift,
+            }
+        });
+        Row {
+            columns: columns.collect(),
+        }
+    }
+}
+
+/// A block of another width than its vdev, in sectors of the vdev's space.
+struct Spread {
+    shape: Shape,
+    first: u64,
+    /// From the start of one row to that of the next.
+    width: u64,
+    rows: u64,
+    /// Of each row, counting those that the last one lacks.
+    columns: u64,
+}
+
+impl Spread {
+    /// The sectors of a row.
+    fn range(&self, row: u64) -> Range<u64> {
+        let start = self.first + row * self.width;
+        start..start + self.columns
     }
 }
 
