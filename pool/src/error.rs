@@ -82,6 +82,9 @@ pub enum ImportError {
         /// Seconds since the epoch of the last uberblock.
         timestamp: u64,
     },
+    /// The property `multihost` is on, and this system cannot say who it is.
+    #[error("the property multihost is on, and this system has no hostid")]
+    HostIdRequired,
     /// Another system writes heartbeats to the pool.
     #[error("the pool is active on another system ({hostname})")]
     ActiveElsewhere {

@@ -10,6 +10,7 @@
 
 use crate::candidate::PoolCandidate;
 use crate::error::{ImportError, MissingVdev};
+use crate::heartbeat::is_in_use;
 use crate::import_write::{check_features, writable_devices};
 use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
@@ -22,20 +23,17 @@ use cenote_dmu::ObjectSet;
 use cenote_io::{Pipeline, Workers};
 use cenote_ondisk::device_removal::MappingEntry;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
-use cenote_ondisk::uberblock::{Multihost, Uberblock};
+use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::{VdevConfig, VdevKind, features};
-use cenote_vdev::{AllocationClass, DeviceLabels, IndirectEntry, OpenOptions, Vdevs};
+use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, Vdevs};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A rewind with `-F` goes back this many txgs at most: blocks freed in them are still there.
 const REWIND_TXGS: u64 = 2;
 /// What a rewind must be able to read: metadata of the last txgs.
 const RECENT_TXGS: u64 = 3;
-/// A heartbeat is never waited for longer, whatever an uberblock says.
-const ACTIVITY_TEST_MAX: Duration = Duration::from_secs(300);
 /// The pool version with feature flags.
 const VERSION_FEATURES: u64 = 5000;
 /// Reads in flight: enough for a dozen hard disks, or a virtual disk's queue.
@@ -102,20 +100,17 @@ fn check_use(
 ) -> Result<(), ImportError> {
     let config = &candidate.config;
     let only_reads = options.read_only && !options.dry_run;
-    if only_reads || options.force || config.state != PoolState::Active {
+    if only_reads || config.state != PoolState::Active {
         return Ok(());
     }
     let hostname = config.hostname.clone().unwrap_or_default();
     let best = candidate.uberblocks().into_iter().next();
     // Whoever is told that another system had the pool is also told how to import it all the same:
-    // not while that system has it.
-    let multihost = best.as_ref().and_then(|best| best.multihost);
-    if let Some(multihost) = multihost.filter(|multihost| multihost.delay_ns > 0)
-        && is_active(candidate, &multihost, env)
-    {
+    // not while that system has it. No force changes that either.
+    if is_in_use(candidate, env) {
         return Err(ImportError::ActiveElsewhere { hostname });
     }
-    if config.hostid == 0 || config.hostid == options.hostid {
+    if options.force || config.hostid == 0 || config.hostid == options.hostid {
         return Ok(());
     }
     Err(ImportError::InUse {
@@ -123,35 +118,6 @@ fn check_use(
         hostid: config.hostid,
         timestamp: best.map_or(0, |best| best.timestamp),
     })
-}
-
-/// Watches the uberblocks for a heartbeat, as long as one may take to come (format/1 1.6).
-fn is_active(candidate: &PoolCandidate, multihost: &Multihost, env: &dyn Env) -> bool {
-    let newest = || {
-        let labels = candidate
-            .members
-            .iter()
-            .map(|m| m.candidate.device.as_ref());
-        let labels = labels.map(DeviceLabels::read);
-        labels
-            .filter_map(|l| Some(l.best_uberblock(None)?.uberblock.rank()))
-            .max()
-    };
-    let interval = Duration::from_millis(multihost.interval_ms.unwrap_or(1000));
-    let delay = Duration::from_nanos(multihost.delay_ns);
-    let whole = match multihost.fail_intervals {
-        Some(intervals) if intervals > 0 => interval * u32::from(intervals) * 2,
-        _ => (interval + delay) * 20,
-    };
-    let whole = whole.clamp(Duration::from_secs(1), ACTIVITY_TEST_MAX);
-    let (begun, before) = (env.monotonic(), newest());
-    while env.monotonic() - begun < whole {
-        env.sleep(interval.clamp(Duration::from_millis(100), Duration::from_secs(1)));
-        if newest() != before {
-            return true;
-        }
-    }
-    false
 }
 
 /// The uberblocks to open, best first.

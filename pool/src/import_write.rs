@@ -89,10 +89,8 @@ pub(crate) fn check_features(pool: &Pool) -> Result<(), ImportError> {
     }
     check_removals(pool)?;
     let multihost = pool.dsl().pool_properties()?;
-    if multihost.get("multihost") == Some(&Stored::Number(1)) {
-        return Err(refusal(
-            "the property multihost is on, and no heartbeats are written",
-        ));
+    if multihost.get("multihost") == Some(&Stored::Number(1)) && pool.options().hostid == 0 {
+        return Err(ImportError::HostIdRequired);
     }
     match pool.uberblock().raidz_reflow().map(|reflow| reflow.scratch) {
         Some(ReflowScratch::Valid) => Err(refusal(
@@ -213,6 +211,7 @@ impl Pool {
             }
         }
         self.set_syncer(syncer);
+        self.begin_heartbeat().map_err(ImportError::Thread)?;
         self.resume_treatments();
         Ok(self)
     }

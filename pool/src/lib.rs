@@ -15,6 +15,7 @@ mod commands;
 mod create;
 mod dedup;
 mod error;
+mod heartbeat;
 mod import;
 mod import_write;
 mod live;
@@ -35,6 +36,7 @@ pub use create::{
     CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
 };
 pub use error::{ImportError, MissingVdev};
+pub use heartbeat::is_in_use;
 pub use import::import;
 pub use options::{Buffers, ImportOptions, Rewind};
 pub use pool::{FoundDevice, Pool, VdevSpace};

@@ -4,6 +4,7 @@ use crate::pool::Pool;
 use crate::sync::{SyncError, Syncer};
 use cenote_base::Txg;
 use cenote_dmu::TxgGate;
+use cenote_dsl::Stored;
 use cenote_dsl::write::SyncTask;
 use cenote_ondisk::pool_config::PoolState;
 use std::sync::Arc;
@@ -34,6 +35,34 @@ impl Pool {
     /// Why the pool takes no more changes, if it does not.
     pub fn suspended(&self) -> Option<Arc<str>> {
         self.syncer()?.gate.suspended()
+    }
+
+    /// Whether it takes none because other systems may believe that nobody has it: no heartbeat
+    /// could be written for too long.
+    pub fn has_lost_heartbeat(&self) -> bool {
+        self.syncer()
+            .is_some_and(|syncer| syncer.heartbeat.is_lost())
+    }
+
+    /// Begins or ends showing other systems that the pool is in use: the property `multihost`.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn set_multihost(&self, is_on: bool) -> std::io::Result<()> {
+        match self.syncer() {
+            Some(syncer) if is_on => syncer.heartbeat.start(syncer),
+            Some(syncer) => {
+                syncer.heartbeat.stop();
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The same as the pool's property says.
+    pub(crate) fn begin_heartbeat(&self) -> std::io::Result<()> {
+        let properties = self.dsl().pool_properties().unwrap_or_default();
+        self.set_multihost(properties.get("multihost") == Some(&Stored::Number(1)))
     }
 
     /// Carries out a change of the pool's metadata and waits until it is on disk.
@@ -69,10 +98,12 @@ impl Pool {
     /// If that cannot be written.
     pub fn close(&self) -> Result<(), SyncError> {
         self.stop_treatments();
-        match self.syncer() {
-            Some(syncer) => syncer.stop(),
-            None => Ok(()),
-        }
+        let Some(syncer) = self.syncer() else {
+            return Ok(());
+        };
+        let stopped = syncer.stop();
+        syncer.heartbeat.stop();
+        stopped
     }
 
     fn stop_treatments(&self) {
@@ -91,7 +122,9 @@ impl Pool {
             config.config.state = state;
             config.touch();
         }
-        syncer.stop()?;
+        let stopped = syncer.stop();
+        syncer.heartbeat.stop();
+        stopped?;
         syncer.vdevs.unlock();
         Ok(())
     }
@@ -102,6 +135,15 @@ impl Pool {
     /// If that cannot be written.
     pub fn export(&self) -> Result<(), SyncError> {
         self.leave(PoolState::Exported)
+    }
+
+    /// Ends all writing of a suspended pool: it stays as its last transaction group left it.
+    pub fn abandon(&self) {
+        if let Some(syncer) = self.syncer() {
+            // Why it is suspended is known already.
+            let _ = self.close();
+            syncer.vdevs.unlock();
+        }
     }
 
     /// Notes that the pool is destroyed, and ends all writing.

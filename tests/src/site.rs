@@ -11,6 +11,7 @@ use crate::manifest::Entries;
 use crate::mounted;
 use crate::program::{Cenote, Outcome};
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -162,6 +163,17 @@ impl Site {
         daemon.kill()?;
         daemon.wait()?;
         Ok(())
+    }
+
+    /// Has the daemon stand still while `meanwhile` runs.
+    pub fn pause<T>(&self, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
+        let daemon = self.daemon();
+        let id = daemon.as_ref().context("a daemon")?.id();
+        let process = Pid::from_raw(i32::try_from(id)?).context("a process")?;
+        kill_process(process, Signal::STOP)?;
+        let result = meanwhile();
+        kill_process(process, Signal::CONT)?;
+        result
     }
 
     fn daemon(&self) -> MutexGuard<'_, Option<Child>> {

@@ -199,7 +199,6 @@ fn properties_of_pools_are_set_by_all_their_names() -> Result<()> {
         let found = site.ok(&format!("zpool get -Hpo value ashift tank {path}"))?;
         ensure!(found.trim() == shift, "{path}: {found}");
     }
-    site.fails("zpool set multihost=on tank")?;
     site.ok("zfs destroy tank/boot")?;
     ensure!(value(&site, "bootfs")? == "-", "it is gone");
     site.finish()

@@ -148,19 +148,54 @@ impl Shape {
     ) -> Result<(), VdevError> {
         let leaves = self.uberblock_leaves(scope);
         let failures = self.on_leaves(&leaves, |leaf| {
-            let top = self.top_of_leaf(leaf);
-            let top = self
-                .tree
-                .tops
-                .iter()
-                .find(|candidate| candidate.node == top);
-            let ring = UberblockRing::new(top.map_or(label::ASHIFT_MIN, |top| top.ashift));
+            let ring = self.ring_of(leaf);
             let slot = ring.slot_of_txg(uberblock.txg, multihost);
             let pieces = |size| uberblock_pieces(uberblock, ring, slot, size);
             self.write_pieces(leaf, pieces, uberblock.txg)
         });
         let lost = failures.len() == leaves.len();
         self.report("uberblock", failures, lost)
+    }
+
+    /// Writes a heartbeat into one label of one leaf, both chosen by `pick`, and returns how many
+    /// leaves there are to choose from. It need not survive anything: nothing is flushed.
+    ///
+    /// # Errors
+    /// If the leaf did not take it, or there is none.
+    pub(crate) fn write_heartbeat(
+        &self,
+        uberblock: &Uberblock,
+        pick: u64,
+    ) -> Result<usize, VdevError> {
+        let leaves = self.uberblock_leaves(UberblockScope::All);
+        let count = leaves.len() as u64;
+        let Some(leaf) = pick.checked_rem(count).map(|index| leaves[index as usize]) else {
+            return self.report("heartbeat", Vec::new(), true).map(|()| 0);
+        };
+        let device = self.tree.leaves[leaf].device.as_ref();
+        let ring = self.ring_of(leaf);
+        let pieces = device.and_then(|device| {
+            uberblock_pieces(uberblock, ring, ring.heartbeat_slot(), device.size())
+        });
+        let index = pick / count % LABELS as u64;
+        let piece = pieces.and_then(|mut pieces| pieces.drain(..).nth(index as usize));
+        let (state, aux) = self.tree.leaves[leaf].live_state();
+        let written = piece
+            .ok_or(LeafProblem::NotOpen(state, aux))
+            .and_then(|(at, bytes)| self.tree.leaves[leaf].write_raw(at, &bytes, uberblock.txg));
+        match written {
+            Ok(()) => Ok(leaves.len()),
+            Err(problem) => self
+                .report("heartbeat", vec![(leaf, problem)], true)
+                .map(|()| 0),
+        }
+    }
+
+    /// The uberblocks' ring in a leaf's labels.
+    fn ring_of(&self, leaf: usize) -> UberblockRing {
+        let node = self.top_of_leaf(leaf);
+        let top = self.tree.tops.iter().find(|top| top.node == node);
+        UberblockRing::new(top.map_or(label::ASHIFT_MIN, |top| top.ashift))
     }
 
     /// Tells of failures only when they cost too much; the leaves have counted them anyway.

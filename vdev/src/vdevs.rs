@@ -380,6 +380,15 @@ impl Vdevs {
         self.shape().write_uberblock(uberblock, scope, multihost)
     }
 
+    /// Writes a heartbeat into one label of one leaf, both chosen by `pick`, and returns how many
+    /// leaves there are to choose from.
+    ///
+    /// # Errors
+    /// If the leaf did not take it, or there is none.
+    pub fn write_heartbeat(&self, uberblock: &Uberblock, pick: u64) -> Result<usize, VdevError> {
+        self.shape().write_heartbeat(uberblock, pick)
+    }
+
     /// Positions of the top-level vdevs that can be written to, with holes and removed ones left
     /// out.
     pub fn writable_tops(&self) -> Vec<VdevId> {

@@ -1,4 +1,5 @@
-//! Files with `options zfs NAME=VALUE ...` lines, as in `/etc/modprobe.d`.
+//! Files with `options zfs NAME=VALUE ...` lines, as in `/etc/modprobe.d`; of the module `spl` only
+//! `spl_hostid` is taken.
 //!
 //! Lines that are about other modules, or are no options (`alias`, `softdep`, ...), are left
 //! alone: the file may be the kernel module's. `#` begins a comment line, a backslash at the end
@@ -80,10 +81,16 @@ fn too_many(found: &[Result<Assignment, FileError>]) -> bool {
 
 fn parse_line(text: &str, line: usize, found: &mut Vec<Result<Assignment, FileError>>) {
     let mut words = text.split_whitespace();
-    if (words.next(), words.next()) != (Some("options"), Some("zfs")) {
-        return;
-    }
+    let of_spl = match (words.next(), words.next()) {
+        (Some("options"), Some("zfs")) => false,
+        (Some("options"), Some("spl")) => true,
+        _ => return,
+    };
     for word in words {
+        // Of that module this is the only one that has a meaning here.
+        if of_spl && !word.starts_with("spl_hostid=") {
+            continue;
+        }
         if word.starts_with('#') || too_many(found) {
             return;
         }
@@ -108,12 +115,20 @@ mod tests {
     #[test]
     fn lines_of_others_are_left_alone() {
         let text = "# ARC\noptions zfs zfs_txg_timeout=7 zfs_arc_max=0x40000000\n\
-                    options spl spl_hostid=1\nsoftdep zfs pre: x\n\n\
+                    options spl spl_taskq_thread_dynamic=0 spl_hostid=1\nsoftdep zfs pre: x\n\n\
                     options zfs \\\n  l2arc_headroom=8 # big\n";
         let found = parse_file(text);
         let names: Vec<_> = found.iter().flatten().map(Assignment::name).collect();
-        assert_eq!(names, ["zfs_txg_timeout", "zfs_arc_max", "l2arc_headroom"]);
-        assert_eq!(found.len(), 3);
+        assert_eq!(
+            names,
+            [
+                "zfs_txg_timeout",
+                "zfs_arc_max",
+                "spl_hostid",
+                "l2arc_headroom"
+            ]
+        );
+        assert_eq!(found.len(), 4);
     }
 
     #[test]

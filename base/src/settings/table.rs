@@ -67,6 +67,17 @@ settings! {
     DELAY_SCALE = "zfs_delay_scale", Nanoseconds, [500_000, 1, 100_000_000],
         "Time between transactions when half of the range in which they are delayed is used; \
          it grows without bound towards the end of the range, to 100 ms.";
+    MULTIHOST_INTERVAL = "zfs_multihost_interval", Milliseconds, [1000, 100, 0xff_ffff],
+        "Time between the heartbeats of a pool with multihost=on; its devices take turns.";
+    MULTIHOST_FAIL_INTERVALS = "zfs_multihost_fail_intervals", Count, [10, 0, 0xffff],
+        "After so many intervals without a heartbeat that could be written the pool is suspended, \
+         since another system may import it then; 0 for never.";
+    MULTIHOST_IMPORT_INTERVALS = "zfs_multihost_import_intervals", Count, [20, 1, WORD],
+        "An import watches a pool with multihost=on for so many intervals, if the system that had \
+         it last promised never to suspend it; otherwise twice as long as that would take.";
+    HOST_ID = "spl_hostid", Count, [0, 0, WORD],
+        "Who this system is among those that can reach a pool; 0 is what /etc/hostid says. Pools \
+         that are imported already keep what they have.";
     VDEV_MAX_ACTIVE = "zfs_vdev_max_active", Count, [1000, 1, QUEUE],
         "Requests of all classes that a device has at once at most.";
     SYNC_READ_MIN_ACTIVE = "zfs_vdev_sync_read_min_active", Count, [10, 1, QUEUE],

@@ -178,13 +178,8 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "No heartbeats are written; a pool with multihost=on is opened read-only.",
-        &[
-            "zfs_multihost_fail_intervals",
-            "zfs_multihost_history",
-            "zfs_multihost_import_intervals",
-            "zfs_multihost_interval",
-        ],
+        "No history of heartbeats is kept.",
+        &["zfs_multihost_history"],
     ),
     (
         "The allocator keeps all free space in memory and chooses by its own rule.",

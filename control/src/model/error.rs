@@ -292,8 +292,14 @@ pub enum ControlError {
         /// When it last wrote, seconds.
         timestamp: u64,
     },
+    /// Several hosts may use it, and this one has no id.
+    #[error("pool has the multihost property on and the system's hostid is not set")]
+    HostIdRequired {
+        /// The pool.
+        pool: String,
+    },
     /// Another host is using it: the activity check saw writes.
-    #[error("pool is currently imported on another system.")]
+    #[error("pool is imported on host '{hostname}' (hostid={hostid:x}).")]
     ActiveElsewhere {
         /// The pool.
         pool: String,

@@ -4,11 +4,12 @@ use crate::model::{
     AllocationClass, ControlError, Diagnosis, Fault, ImportCandidate, ImportCondition, PoolHealth,
     Response, Search, Vdev, VdevAux, VdevState, VdevTree,
 };
-use cenote_base::{Env, Guid};
+use cenote_base::{Env, Guid, settings};
 use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
+use cenote_dsl::Stored;
 use cenote_ondisk::VdevConfig;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_pool::{Buffers, ImportError, Pool, PoolCandidate, assemble};
+use cenote_pool::{Buffers, ImportError, Pool, PoolCandidate, assemble, is_in_use};
 use cenote_vdev::{OpenOptions, Scan, Vdevs, scan};
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -189,13 +190,19 @@ fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
         Ok(pool) => Some((Arc::clone(pool.vdevs()), tree_of_pool(pool))),
         Err(_) => open_tree(candidate).map(|(vdevs, tree)| (Arc::new(vdevs), tree)),
     };
-    let (mut health, vdevs) = match opened {
+    let (mut health, mut vdevs) = match opened {
         Some((vdevs, tree)) => (health_of(state_of(vdevs.state().0)), tree),
         None => (PoolHealth::Unavail, empty_tree(candidate)),
     };
-    let obstacle = tried.as_ref().err().and_then(obstacle);
-    if let Some((worse, _)) = &obstacle {
+    let obstacle = match &tried {
+        Ok(pool) => other_hosts(candidate, pool, env.as_ref()),
+        Err(error) => obstacle(error),
+    };
+    if let Some((worse, condition)) = &obstacle {
         health = *worse;
+        if *condition == ImportCondition::ActiveElsewhere {
+            (vdevs.root.state, vdevs.root.aux) = (VdevState::CantOpen, VdevAux::Active);
+        }
     }
     let config = &candidate.config;
     // The pool's own configuration knows all devices, a label only those of its top-level vdev.
@@ -220,6 +227,20 @@ fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
         vdevs,
         diagnoses,
     }
+}
+
+/// What keeps a pool that several systems can reach from being imported by this one.
+fn other_hosts(
+    candidate: &PoolCandidate,
+    pool: &Pool,
+    env: &dyn Env,
+) -> Option<(PoolHealth, ImportCondition)> {
+    if is_in_use(candidate, env) {
+        return Some((PoolHealth::Unavail, ImportCondition::ActiveElsewhere));
+    }
+    let properties = pool.dsl().pool_properties().ok()?;
+    let is_shared = properties.get("multihost") == Some(&Stored::Number(1));
+    (is_shared && hostid() == 0).then_some((PoolHealth::Unavail, ImportCondition::HostIdRequired))
 }
 
 /// What keeps a pool from being opened although its devices are there.
@@ -360,6 +381,10 @@ fn label_fault(candidate: &PoolCandidate, guid: Guid) -> Option<Fault> {
 
 /// This host's id, as OpenZFS finds it; 0 if it has none.
 pub(super) fn hostid() -> u64 {
+    let given = settings::HOST_ID.get();
+    if given != 0 {
+        return given;
+    }
     let bytes = std::fs::read("/etc/hostid").unwrap_or_default();
     match bytes.as_slice().try_into() {
         Ok(bytes) => u64::from(u32::from_le_bytes(bytes)),

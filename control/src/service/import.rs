@@ -195,13 +195,24 @@ impl Engine {
         by: Option<&By<'_>>,
     ) -> Result<Response, ControlError> {
         let imported = self.registry.pool(pool)?;
-        self.unmount_pool(&imported, force)?;
-        imported.close_all_heads()?;
-        if let Some(by) = by {
-            note(&imported, by);
+        let is_suspended = imported.pool.suspended().is_some();
+        if is_suspended && !force {
+            let pool = pool.to_owned();
+            return Err(ControlError::Suspended { pool });
         }
-        let exported = imported.pool.export();
-        exported.map_err(|error| super::changes::of_sync(pool, error))?;
+        self.unmount_pool(&imported, force)?;
+        if is_suspended {
+            // It takes no more changes, those of its open file systems included.
+            let _ = imported.close_all_heads();
+            imported.pool.abandon();
+        } else {
+            imported.close_all_heads()?;
+            if let Some(by) = by {
+                note(&imported, by);
+            }
+            let exported = imported.pool.export();
+            exported.map_err(|error| super::changes::of_sync(pool, error))?;
+        }
         self.registry.remove(pool);
         self.memory.divide(&self.registry.all());
         self.note_in_cache_file(&imported);

@@ -50,6 +50,9 @@ impl Engine {
 
 /// A pool's health, as `zpool list` words it.
 pub(super) fn health(imported: &Imported) -> PoolHealth {
+    if imported.pool.suspended().is_some() {
+        return PoolHealth::Suspended;
+    }
     match imported.pool.vdevs().state().0 {
         VdevState::Healthy => PoolHealth::Online,
         VdevState::Degraded => PoolHealth::Degraded,

@@ -131,6 +131,7 @@ fn refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError {
             hostname,
             hostid: candidate.config.hostid,
         },
+        ImportError::HostIdRequired => ControlError::HostIdRequired { pool },
         ImportError::NoCheckpoint => ControlError::NoCheckpoint { pool },
         ImportError::NotWritable { reason } => ControlError::ReadOnlyOnly { pool, reason },
         // Until here it could be read.

@@ -7,7 +7,7 @@ use crate::model::{
 };
 use cenote_base::{ObjectId, ObjsetId};
 use cenote_dsl::{
-    ActivityState, Dataset, Dsl, DslError, ErrorEntry, dedup_table_size, dedup_totals,
+    ActivityState, Dataset, Dsl, DslError, ErrorEntry, Stored, dedup_table_size, dedup_totals,
 };
 use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingHeader, RemovalState};
 use cenote_ondisk::features::{FEATURES, Feature};
@@ -331,6 +331,9 @@ fn condition(
     errors: usize,
     scan: Option<&Scan>,
 ) -> Option<Condition> {
+    if imported.pool.suspended().is_some() {
+        return Some(why_suspended(imported));
+    }
     let vdevs = all_vdevs(tree);
     let any = |test: &dyn Fn(&Vdev) -> bool| vdevs.iter().any(|vdev| test(vdev));
     let leaf = |test: &dyn Fn(&Vdev) -> bool| {
@@ -379,6 +382,19 @@ fn condition(
         return Some(Condition::RemovedDevice);
     }
     pool_condition(imported)
+}
+
+/// What a pool that takes no more changes is waiting for.
+fn why_suspended(imported: &Imported) -> Condition {
+    const CONTINUE: Stored = Stored::Number(1);
+    if imported.pool.has_lost_heartbeat() {
+        return Condition::IoFailureMultihost;
+    }
+    let properties = imported.dsl().pool_properties().unwrap_or_default();
+    match properties.get("failmode") == Some(&CONTINUE) {
+        true => Condition::IoFailureContinue,
+        false => Condition::IoFailureWait,
+    }
 }
 
 /// Conditions that have nothing to do with devices.

@@ -308,6 +308,7 @@ pub fn create(
     known.extend(found(&populated.cache_devices, &others.1));
     let pool = Pool::of_syncer(syncer, options, &env);
     pool.note_devices(known);
+    pool.begin_heartbeat().map_err(CreateError::Thread)?;
     pool.resume_treatments();
     Ok(pool)
 }

@@ -5,7 +5,7 @@ use super::syncer::Syncer;
 use crate::pool::space_facts;
 use cenote_base::{ObjsetId, Txg};
 use cenote_dmu::{DmuError, ObjectSet};
-use cenote_ondisk::uberblock::{Multihost, Uberblock, VERSION_FEATURES};
+use cenote_ondisk::uberblock::{Uberblock, VERSION_FEATURES};
 use cenote_ondisk::{BlockPointer, VdevConfig};
 use cenote_vdev::{LabelPhase, UberblockScope};
 use std::sync::{Arc, PoisonError};
@@ -36,25 +36,25 @@ impl Syncer {
             timestamp: self.env.wall_clock().as_secs(),
             root,
             software_version: VERSION_FEATURES,
-            multihost: Some(Multihost {
-                delay_ns: 0,
-                interval_ms: None,
-                sequence: None,
-                fail_intervals: None,
-            }),
+            multihost: Some(self.heartbeat.stamp(0)),
             checkpoint_txg: Txg(0),
             raidz_reflow_word: before.raidz_reflow_word,
         };
+        let multihost = self.heartbeat.is_on();
+        if let Some(cause) = self.heartbeat.overdue(self.env.monotonic()) {
+            return Err(SyncError::Stopped { cause });
+        }
         if let Some(labels) = labels {
             self.vdevs.write_labels(&labels, LabelPhase::Even, txg)?;
             self.vdevs
-                .write_uberblock(&uberblock, UberblockScope::All, false)?;
+                .write_uberblock(&uberblock, UberblockScope::All, multihost)?;
             self.vdevs.write_labels(&labels, LabelPhase::Odd, txg)?;
         } else {
             let first = usize::try_from(txg.0).unwrap_or(0);
             let scope = UberblockScope::Some(first);
-            self.vdevs.write_uberblock(&uberblock, scope, false)?;
+            self.vdevs.write_uberblock(&uberblock, scope, multihost)?;
         }
+        self.heartbeat.note_written(self.env.monotonic());
         *self
             .uberblock
             .write()

@@ -9,6 +9,7 @@ use super::shared::Shared;
 use super::tasks::{Outcome, Pending, Queued, TaskQueue, Ticket};
 use crate::allocation::Space;
 use crate::dedup::DedupTables;
+use crate::heartbeat::Heartbeat;
 use cenote_base::{Env, ObjectId, Txg};
 use cenote_dmu::txg::{Quiesced, SyncReason};
 use cenote_dmu::{ObjectSet, Transaction, TxgGate};
@@ -54,6 +55,7 @@ pub(crate) struct Syncer {
     pub gate: Arc<TxgGate>,
     pub space: Arc<Space>,
     pub(super) dedup: Arc<DedupTables>,
+    pub heartbeat: Heartbeat,
     pub(super) checkpoint_txg: Txg,
     recorder: Mutex<Recorder>,
     config: Mutex<LiveConfig>,
@@ -117,6 +119,7 @@ impl Syncer {
             gate: parts.gate,
             space: parts.space,
             dedup,
+            heartbeat: Heartbeat::default(),
             checkpoint_txg: parts.checkpoint_txg,
             recorder: Mutex::new(parts.recorder),
             config: Mutex::new(parts.config),

@@ -41,6 +41,12 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
 
 /// Why an import failed, with OpenZFS's advice and our diagnosis of the devices.
 pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> String {
+    if matches!(error, ControlError::HostIdRequired { .. }) {
+        return format!(
+            "Cannot import '{name}': pool has the multihost property on and the\n\
+             system's hostid is not set. Set a unique hostid with the zgenhostid(8) command."
+        );
+    }
     let mut text = with_context(&format!("cannot import '{name}'"), error);
     let mut more = |line: &str| {
         text.push('\n');
@@ -63,16 +69,8 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
             ));
             more("The pool can be imported, use 'zpool import -f' to import the pool.");
         }
-        ControlError::ActiveElsewhere {
-            hostname, hostid, ..
-        } => {
-            more(&format!(
-                "The pool is in use by {hostname} (hostid={hostid:x})."
-            ));
-            more(
-                "The pool must be exported from that system first; a read-only import is possible:",
-            );
-            more("use 'zpool import -o readonly=on'.");
+        ControlError::ActiveElsewhere { .. } => {
+            more("Export the pool on the other system, then run 'zpool import'.");
         }
         ControlError::DevicesUnavailable { diagnoses, .. } => {
             for diagnosis in diagnoses {

@@ -3,6 +3,7 @@
 
 use crate::model::ControlError;
 use crate::model::properties::{POOL, find, is_user_property};
+use crate::service::candidates::hostid;
 use crate::service::compatibility::compatibility;
 use cenote_dsl::Stored;
 use cenote_dsl::property::parse::parse_size;
@@ -171,9 +172,8 @@ fn stored(name: &str, value: &str) -> Result<Stored, ControlError> {
         }
         _ => &[("off", 0), ("on", 1)],
     };
-    if (name, value) == ("multihost", "on") {
-        let what = "multihost, which wants heartbeats,".to_owned();
-        return Err(ControlError::Unsupported { what });
+    if (name, value) == ("multihost", "on") && hostid() == 0 {
+        return Err(bad(name, "requires a non-zero system hostid".to_owned()));
     }
     match words.iter().find(|(word, _)| *word == value) {
         Some((_, number)) => Ok(Stored::Number(*number)),
@@ -237,10 +237,6 @@ mod tests {
             refused("foo", "1", true),
             "property 'foo' is not a valid pool or vdev property"
         );
-        for at_creation in [false, true] {
-            let reason = refused("multihost", "on", at_creation);
-            assert!(reason.ends_with("is not supported"), "{reason}");
-        }
         assert!(pool_setting("feature@lz4_compress", "disabled", true).is_ok());
         assert!(pool_setting("altroot", "/x", true).is_ok());
         let long = "x".repeat(USER_VALUE_LENGTH_MAX + 1);

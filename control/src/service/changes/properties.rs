@@ -253,10 +253,17 @@ impl Engine {
             other => return set_in_configuration(&imported, other, by),
         };
         let (name, value) = stored;
-        let autotrim = (name == "autotrim").then(|| value == Stored::Number(1));
+        let (property, is_on) = (name.clone(), value == Stored::Number(1));
         run(&imported, SetPoolProperty { name, value }, by)?;
-        if let Some(on) = autotrim {
-            imported.pool.set_autotrim(on);
+        match property.as_str() {
+            "autotrim" => imported.pool.set_autotrim(is_on),
+            "multihost" => {
+                let begun = imported.pool.set_multihost(is_on);
+                begun.map_err(|error| ControlError::Io {
+                    place: format!("the heartbeats of pool '{pool}': {error}"),
+                })?;
+            }
+            _ => {}
         }
         Ok(Response::Done)
     }

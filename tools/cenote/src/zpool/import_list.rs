@@ -47,6 +47,14 @@ pub fn candidate_text(candidate: &ImportCandidate, naming: VdevNaming) -> String
         let (status, own_action, message_id) = import(condition, usable);
         text.push_str(&paragraph(&format!("{indent}status: "), &status));
         (action, id) = (own_action, message_id);
+        if *condition == ImportCondition::ActiveElsewhere {
+            let host = candidate.hostname.as_deref().unwrap_or("another system");
+            let hostid = candidate.hostid.unwrap_or_default();
+            action = format!(
+                "The pool must be exported from {host} (hostid={hostid:x})\n\
+                 before it can be safely imported."
+            );
+        }
     }
     if candidate.destroyed {
         let text = if usable { DESTROYED } else { DESTROYED_DAMAGED };

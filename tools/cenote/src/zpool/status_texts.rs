@@ -87,13 +87,14 @@ fn status_of_devices(condition: &Condition) -> (&'static str, &'static str) {
     match condition {
         Condition::IoFailureWait | Condition::IoFailureContinue => (
             "One or more devices are faulted in response to IO failures.",
-            "Make sure the affected devices are connected, then run 'zpool clear'.",
+            "Make sure the affected devices are connected, then run 'zpool export -f'\n\
+             and import the pool again.",
         ),
         Condition::IoFailureMultihost => (
             "The pool is suspended because multihost writes failed or were delayed;\n\
              another system could import the pool undetected.",
-            "Make sure the pool's devices are connected, then reboot your system and\n\
-             import the pool or run 'zpool clear' to resume the pool.",
+            "Make sure the pool's devices are connected, then run 'zpool export -f'\n\
+             and import the pool again.",
         ),
         Condition::BadLog => (
             "An intent log record could not be read.\n\
@@ -308,8 +309,7 @@ fn import_refusal(condition: &ImportCondition) -> (String, String, Option<&'stat
         ),
         ImportCondition::ActiveElsewhere => own(
             "The pool is currently imported by another system.",
-            "The pool must be exported from the system that has it imported;\n\
-             until then it can only be imported with '-o readonly=on'.",
+            "The pool must be exported from there before it can be safely imported.",
             Some("ZFS-8000-EY"),
         ),
         ImportCondition::HostIdRequired => own(

@@ -1,0 +1,293 @@
+//! Heartbeats of pools that several systems can reach: the property `multihost` (format/1 1.6).
+//!
+//! While such a pool is open for writing, a thread writes the last uberblock again and again,
+//! with the time and a number, into the last slot of the ring in one label of one leaf. A system
+//! that is about to import the pool watches for that as long as the writer could take, and leaves
+//! the pool alone if it sees it. Hence a writer that could write no heartbeat for so long must
+//! believe that another has the pool: it suspends the pool and writes nothing more.
+
+use crate::candidate::PoolCandidate;
+use crate::sync::Syncer;
+use cenote_base::{Env, settings};
+use cenote_ondisk::pool_config::PoolState;
+use cenote_ondisk::uberblock::Multihost;
+use cenote_vdev::DeviceLabels;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The longest that is watched for a heartbeat, whatever the labels say.
+const ACTIVITY_TEST_MAX: Duration = Duration::from_secs(600);
+/// The shortest.
+const ACTIVITY_TEST_MIN: Duration = Duration::from_secs(1);
+/// The average of the times between heartbeats grows at once, and falls by this part.
+const DELAY_DECAY: u64 = 128;
+
+/// The time from one heartbeat of the pool to the next, on whichever leaf.
+fn interval() -> Duration {
+    Duration::from_millis(settings::MULTIHOST_INTERVAL.get())
+}
+
+/// How long a pool may go without a heartbeat; `None` for ever.
+fn patience() -> Option<Duration> {
+    let intervals = settings::MULTIHOST_FAIL_INTERVALS.get();
+    (intervals > 0).then(|| interval() * u32::try_from(intervals).unwrap_or(u32::MAX))
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The thread, if the property is on, and what the uberblocks say of it.
+#[derive(Debug, Default)]
+pub(crate) struct Heartbeat {
+    is_on: AtomicBool,
+    /// The pool was suspended for want of heartbeats.
+    is_lost: AtomicBool,
+    /// Decaying average of the nanoseconds between two.
+    delay: AtomicU64,
+    /// When the last uberblock was written, in nanoseconds of the monotonic clock.
+    last: AtomicU64,
+    /// The thread ends when the sender is gone.
+    thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+}
+
+impl Heartbeat {
+    /// Begins, and returns once the first is written or has failed.
+    ///
+    /// # Errors
+    /// If there is no thread to be had: the pool is not safe from others then.
+    pub fn start(&self, syncer: &Arc<Syncer>) -> std::io::Result<()> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() {
+            return Ok(());
+        }
+        let now = nanoseconds(syncer.env.monotonic());
+        self.last.store(now, Ordering::Relaxed);
+        self.delay.store(nanoseconds(interval()), Ordering::Relaxed);
+        self.is_on.store(true, Ordering::Release);
+        let mut writer = Writer::default();
+        writer.beat(syncer);
+        let (sender, receiver) = channel();
+        let of_thread = Arc::downgrade(syncer);
+        let started = std::thread::Builder::new()
+            .name("multihost".to_owned())
+            .spawn(move || writer.run(&of_thread, &receiver));
+        let started = started.inspect_err(|_| self.is_on.store(false, Ordering::Release))?;
+        *thread = Some((sender, started));
+        Ok(())
+    }
+
+    /// Ends; no device is written to any more when this returns.
+    pub fn stop(&self) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_on.store(false, Ordering::Release);
+        if let Some((sender, thread)) = thread.take() {
+            drop(sender);
+            // A thread that failed writes nothing either.
+            let _ = thread.join();
+        }
+    }
+
+    /// Whether the last slot of the rings is the heartbeat's.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    /// Whether the pool was suspended for want of heartbeats.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// What an uberblock says: the `sequence`th of its second, or 0 for a group's own.
+    pub fn stamp(&self, sequence: u16) -> Multihost {
+        if !self.is_on() {
+            return Multihost {
+                delay_ns: 0,
+                interval_ms: None,
+                sequence: None,
+                fail_intervals: None,
+            };
+        }
+        let intervals = settings::MULTIHOST_FAIL_INTERVALS.get();
+        Multihost {
+            delay_ns: self.delay.load(Ordering::Relaxed),
+            interval_ms: Some(settings::MULTIHOST_INTERVAL.get()),
+            sequence: Some(sequence),
+            fail_intervals: Some(u16::try_from(intervals).unwrap_or(u16::MAX)),
+        }
+    }
+
+    /// Notes that an uberblock of any kind was written.
+    pub fn note_written(&self, now: Duration) {
+        let now = nanoseconds(now);
+        let passed = now.saturating_sub(self.last.swap(now, Ordering::Relaxed));
+        let delay = self.delay.load(Ordering::Relaxed);
+        let next = match passed > delay {
+            true => passed,
+            false => delay - (delay - passed) / DELAY_DECAY,
+        };
+        self.delay.store(next.max(1), Ordering::Relaxed);
+    }
+
+    /// Why nothing may be written any more, if another system may have the pool by now.
+    pub fn overdue(&self, now: Duration) -> Option<String> {
+        let patience = patience().filter(|_| self.is_on())?;
+        let last = Duration::from_nanos(self.last.load(Ordering::Relaxed));
+        let passed = now.saturating_sub(last);
+        if passed <= patience {
+            return None;
+        }
+        self.is_lost.store(true, Ordering::Release);
+        Some(format!(
+            "no heartbeat could be written for {:.1} seconds: another system may have imported \
+             the pool meanwhile",
+            passed.as_secs_f64()
+        ))
+    }
+}
+
+/// Where the next heartbeat goes, and its number.
+#[derive(Debug, Default)]
+struct Writer {
+    /// The second of the last one, and how many that second had.
+    second: (u64, u16),
+}
+
+impl Writer {
+    fn run(mut self, syncer: &Weak<Syncer>, ended: &Receiver<()>) {
+        let mut pause = interval();
+        while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            let Some(syncer) = syncer.upgrade() else {
+                return;
+            };
+            if syncer.gate.suspended().is_some() {
+                return;
+            }
+            if let Some(cause) = syncer.heartbeat.overdue(syncer.env.monotonic()) {
+                syncer.gate.suspend(&cause);
+                return;
+            }
+            pause = self.beat(&syncer);
+        }
+    }
+
+    /// Writes one, and returns when the next is due.
+    fn beat(&mut self, syncer: &Syncer) -> Duration {
+        let mut uberblock = syncer.uberblock();
+        uberblock.timestamp = syncer.env.wall_clock().as_secs();
+        let count = match self.second.0 == uberblock.timestamp {
+            true => self.second.1.saturating_add(1),
+            false => 1,
+        };
+        self.second = (uberblock.timestamp, count);
+        uberblock.multihost = Some(syncer.heartbeat.stamp(count));
+        let mut pick = [0; 8];
+        // Without randomness it is always the same leaf, which is as good while that works.
+        let _ = syncer.env.fill_random(&mut pick);
+        let pick = u64::from_le_bytes(pick);
+        // Whoever fails too long is noticed by the time of the last one that did not.
+        let leaves = syncer.vdevs.write_heartbeat(&uberblock, pick);
+        if leaves.is_ok() {
+            syncer.heartbeat.note_written(syncer.env.monotonic());
+        }
+        let leaves = u32::try_from(leaves.unwrap_or(1)).unwrap_or(u32::MAX);
+        interval() / leaves.max(1)
+    }
+}
+
+/// Whether another system, or another program of this one, shows by heartbeats that it has the
+/// pool open for writing.
+///
+/// If the labels promise any, this watches for as long as one may take to come: for twenty
+/// seconds, by OpenZFS's defaults. A pool that was exported is nobody's.
+pub fn is_in_use(candidate: &PoolCandidate, env: &dyn Env) -> bool {
+    let is_active = candidate.config.state == PoolState::Active;
+    let best = candidate.uberblocks().into_iter().next();
+    let promised = best.and_then(|best| best.multihost);
+    promised
+        .filter(|multihost| is_active && multihost.delay_ns > 0)
+        .is_some_and(|promised| is_beating(candidate, &promised, env))
+}
+
+/// Watches for heartbeats as promised.
+fn is_beating(candidate: &PoolCandidate, promised: &Multihost, env: &dyn Env) -> bool {
+    let newest = || {
+        let members = candidate.members.iter();
+        let labels = members.map(|member| DeviceLabels::read(member.candidate.device.as_ref()));
+        let ranks = labels.filter_map(|labels| Some(labels.best_uberblock(None)?.uberblock.rank()));
+        ranks.max()
+    };
+    let before = newest();
+    let interval = Duration::from_millis(promised.interval_ms.unwrap_or(1000));
+    let whole = watch_time(promised, interval);
+    let begun = env.monotonic();
+    while env.monotonic() - begun < whole {
+        env.sleep(interval.clamp(Duration::from_millis(100), Duration::from_secs(1)));
+        if newest() != before {
+            return true;
+        }
+    }
+    false
+}
+
+/// How long to watch, given what the last writer promised.
+fn watch_time(promised: &Multihost, promised_interval: Duration) -> Duration {
+    let whole = match promised.fail_intervals {
+        // Without success for so long it suspends; twice that, for no clock or device is exact.
+        Some(fail) if fail > 0 => promised_interval.saturating_mul(u32::from(fail) * 2),
+        _ => {
+            let delay = Duration::from_nanos(promised.delay_ns);
+            let times = settings::MULTIHOST_IMPORT_INTERVALS.get();
+            let times = u32::try_from(times).unwrap_or(u32::MAX);
+            let theirs = promised_interval.saturating_add(delay);
+            theirs.max(interval()).saturating_mul(times)
+        }
+    };
+    whole.clamp(ACTIVITY_TEST_MIN, ACTIVITY_TEST_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_grows_at_once_and_falls_slowly() {
+        let heartbeat = Heartbeat::default();
+        heartbeat.delay.store(1_000_000, Ordering::Relaxed);
+        heartbeat.note_written(Duration::from_millis(5));
+        assert_eq!(heartbeat.delay.load(Ordering::Relaxed), 5_000_000);
+        heartbeat.note_written(Duration::from_millis(5));
+        let fallen = heartbeat.delay.load(Ordering::Relaxed);
+        assert_eq!(fallen, 5_000_000 - 5_000_000 / DELAY_DECAY);
+    }
+
+    #[test]
+    fn the_watch_is_as_long_as_the_writer_may_take() {
+        let promise = |delay_ns, interval_ms, fail| Multihost {
+            delay_ns,
+            interval_ms: Some(interval_ms),
+            sequence: Some(0),
+            fail_intervals: Some(fail),
+        };
+        let watch = |promise: &Multihost| {
+            watch_time(
+                promise,
+                Duration::from_millis(promise.interval_ms.unwrap_or(0)),
+            )
+        };
+        assert_eq!(watch(&promise(1, 1000, 10)), Duration::from_secs(20));
+        assert_eq!(watch(&promise(1, 100, 1)), ACTIVITY_TEST_MIN);
+        assert_eq!(
+            watch(&promise(500_000_000, 2000, 0)),
+            Duration::from_secs(50)
+        );
+        assert_eq!(watch(&promise(1, 100, 0)), Duration::from_secs(20));
+        assert_eq!(
+            watch(&promise(u64::MAX, 0xff_ffff, 0xffff)),
+            ACTIVITY_TEST_MAX
+        );
+    }
+}
