@@ -27,6 +27,14 @@ pub const FLAG_GROUP: u16 = 0x2000;
 pub const FLAG_EVERYONE: u16 = 0x4000;
 /// The id is a group's.
 pub const FLAG_IDENTIFIER_GROUP: u16 = 0x40;
+/// Files made in the directory inherit the entry.
+pub const FLAG_FILE_INHERIT: u16 = 1;
+/// Directories made in the directory inherit the entry.
+pub const FLAG_DIRECTORY_INHERIT: u16 = 2;
+/// What inherits the entry does not pass it on.
+pub const FLAG_NO_PROPAGATE: u16 = 4;
+/// The entry was inherited.
+pub const FLAG_INHERITED: u16 = 0x80;
 /// Only for what inherits the entry.
 pub const FLAG_INHERIT_ONLY: u16 = 8;
 

@@ -16,7 +16,7 @@ use cenote_ondisk::{NvList, NvValue};
 const TYPE_BITS: u64 = 0o170_000;
 const PERMISSION_BITS: u64 = 0o7777;
 /// The nine bits that an access list decides.
-const ACCESS_BITS: u64 = 0o777;
+pub(crate) const ACCESS_BITS: u64 = 0o777;
 
 /// The requested bits of a creation time and a project id.
 const REQUEST_CREATION_TIME: u32 = 0x1;

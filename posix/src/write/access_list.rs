@@ -15,10 +15,10 @@ const EXECUTE: u32 = 0x20;
 /// What the owner may always: attributes, list and owner.
 const OWNER_ALWAYS: u32 = 0x1E_0198;
 /// What everyone may always: to read attributes and the list.
-const ALWAYS: u32 = 0x12_0088;
+pub(super) const ALWAYS: u32 = 0x12_0088;
 
 /// The mask of three permission bits.
-fn mask(bits: u64, is_directory: bool) -> u32 {
+pub(super) fn mask(bits: u64, is_directory: bool) -> u32 {
     let mut mask = 0;
     for (bit, means) in [(4, READ), (2, WRITE), (1, EXECUTE)] {
         if bits & bit != 0 {

@@ -1,12 +1,12 @@
 //! Changing modes, owners, times, flags and projects.
 
-use super::access_list::{change_mode, trivial};
+use super::access_list::change_mode;
 use super::create::{FLAG_ACL_TRIVIAL, FLAG_NO_EXECS_DENIED};
+use super::nfs4::list_changes;
 use super::store::Changes;
 use crate::attributes::{FLAG_APPEND_ONLY, FLAG_IMMUTABLE, FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT};
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
-use crate::kind::FileKind;
 use crate::time::Timestamp;
 use crate::xattr::POSIX_ACL_ACCESS;
 use crate::znode::Znode;
@@ -143,8 +143,7 @@ impl FileSystem {
         }
         if let Some(mode) = set.mode {
             let mode = now.mode & !PERMISSIONS | mode & PERMISSIONS;
-            flags = mode_flags(flags, mode);
-            changes = self.mode_changes(changes, file, mode)?;
+            (changes, flags) = self.mode_changes(changes, file, mode, flags)?;
         }
         for (attribute, value) in [(Attribute::Uid, set.uid), (Attribute::Gid, set.gid)] {
             if let Some(value) = value {
@@ -174,28 +173,29 @@ impl FileSystem {
         Ok(changes)
     }
 
-    /// A new mode, and the lists that repeat it.
+    /// A new mode, the lists that follow it, and what becomes of the file's flags.
     pub(super) fn mode_changes(
         &self,
         changes: Changes,
         file: &Znode,
         mode: u64,
-    ) -> Result<Changes, PosixError> {
-        let is_directory = file.kind() == FileKind::Directory;
-        let changes = changes
-            .word(Attribute::Mode, mode)
-            .access_list(&trivial(mode, is_directory));
+        flags: u64,
+    ) -> Result<(Changes, u64), PosixError> {
+        let aces = self.list_after(file, mode)?;
+        let changes = changes.word(Attribute::Mode, mode);
+        let (changes, flags) = list_changes(changes, file, &aces, (mode, flags))?;
         let Some(mut list) = file.xattr_list()? else {
-            return Ok(changes);
+            return Ok((changes, flags));
         };
         let Some(changed) = list
             .get_byte_array(POSIX_ACL_ACCESS)
             .and_then(|access| change_mode(access, mode))
         else {
-            return Ok(changes);
+            return Ok((changes, flags));
         };
         list.set(POSIX_ACL_ACCESS, cenote_ondisk::NvValue::ByteArray(changed));
-        Ok(changes.bytes(Attribute::Dxattr, list.encode_xdr()))
+        let changes = changes.bytes(Attribute::Dxattr, list.encode_xdr());
+        Ok((changes, flags))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::NewZap;
 use cenote_dmu::{NewObject, Object, Transaction, Zap};
+use cenote_ondisk::acl::Ace;
 use cenote_ondisk::dnode::DNODE_SLOTS_MAX;
 use cenote_ondisk::objset::FLAG_PROJECT_QUOTA_COMPLETE;
 use cenote_ondisk::system_attributes::Attribute;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 /// The list only repeats the mode.
 pub(super) const FLAG_ACL_TRIVIAL: u64 = 0x4;
-const FLAG_ACL_AUTO_INHERIT: u64 = 0x40;
+pub(super) const FLAG_ACL_AUTO_INHERIT: u64 = 0x40;
 /// Everybody may execute: searching a path need not look at the list.
 pub(super) const FLAG_NO_EXECS_DENIED: u64 = 0x100;
 /// What a change of contents sets: to be archived, to be scanned.
@@ -97,6 +98,8 @@ struct Placed {
     gid: u64,
     flags: u64,
     project: u64,
+    /// The NFSv4 list.
+    list: Vec<Ace>,
     access: Option<Vec<u8>>,
     default: Option<Vec<u8>>,
 }
@@ -190,6 +193,7 @@ impl FileSystem {
             false => None,
         };
         let inherited = default.as_deref().and_then(|list| inherit(list, new.mode));
+        let has_posix_list = inherited.is_some();
         let (mut mode, access) = match inherited {
             Some(Inherited {
                 permissions,
@@ -202,9 +206,24 @@ impl FileSystem {
             gid = parent.gid.0;
             mode |= if is_directory { SETGID } else { 0 };
         }
-        let mode = mode | u64::from(new.kind.type_bits()) << 12;
+        let mut mode = mode | u64::from(new.kind.type_bits()) << 12;
         let projects = self.has_projects();
-        let mut flags = new_flags(mode, is_directory, projects);
+        let owners = (new.uid, gid);
+        let list = match has_posix_list {
+            true => None,
+            false => self.inherited_list(directory, new.kind, mode, owners)?,
+        };
+        let (list, mut flags) = match list {
+            Some(inherited) => {
+                mode = inherited.mode;
+                let flags = inherited.flags_of(new_flags(mode, is_directory, projects));
+                (inherited.aces, flags)
+            }
+            None => {
+                let flags = new_flags(mode, is_directory, projects);
+                (trivial(mode, is_directory), flags)
+            }
+        };
         let inherits = projects && parent.flags & FLAG_PROJECT_INHERIT != 0;
         if inherits {
             flags |= FLAG_PROJECT_INHERIT;
@@ -214,6 +233,7 @@ impl FileSystem {
             gid,
             flags,
             project: if inherits { parent.project } else { 0 },
+            list,
             access,
             default: default.filter(|_| is_directory),
         })
@@ -233,7 +253,6 @@ impl FileSystem {
         new: &NewFile,
         placed: &Placed,
     ) -> Result<Changes, PosixError> {
-        let is_directory = new.kind == FileKind::Directory;
         let size = match new.kind {
             FileKind::Directory => 2,
             FileKind::Symlink => new.target.len() as u64,
@@ -259,7 +278,7 @@ impl FileSystem {
         if matches!(new.kind, FileKind::CharDevice | FileKind::BlockDevice) {
             attributes = attributes.word(Attribute::Rdev, new.device.to_stored());
         }
-        attributes = attributes.access_list(&trivial(placed.mode, is_directory));
+        attributes = attributes.access_list(&placed.list);
         if new.kind == FileKind::Symlink {
             attributes = attributes.bytes(Attribute::Symlink, new.target.clone());
         }
@@ -374,6 +393,7 @@ impl FileSystem {
             gid: owner.gid.0,
             flags: FLAG_XATTR | new_flags(mode, is_directory, self.has_projects()),
             project: owner.project,
+            list: trivial(mode, is_directory),
             access: None,
             default: None,
         };

@@ -114,7 +114,7 @@ impl FileSystem {
             self.forget(directory);
         }
         if let StoredAcl::External { object, .. } = &znode.attributes().acl {
-            self.set().free(&tx, *object)?;
+            self.free_list(&tx, *object)?;
         }
         self.dequeue(&tx, id)?;
         self.set().free(&tx, id)?;

@@ -20,6 +20,7 @@ mod delete_queue;
 mod format;
 mod locks;
 mod names;
+mod nfs4;
 mod owner;
 mod quota;
 mod rename;
@@ -33,6 +34,7 @@ pub use clone::CopySource;
 pub use create::NewFile;
 pub use data::{FallocateMode, OpenMode, WriteOptions};
 pub use format::{FormatParams, format_new};
+pub use nfs4::{ListInheritance, ListMode};
 pub use owner::PosixOwnerHook;
 pub use rename::RenameMode;
 pub use xattr::SetXattr;
@@ -105,6 +107,10 @@ pub struct WriteSettings {
     pub access_times: AccessTimes,
     /// `sync`.
     pub sync: SyncPolicy,
+    /// `aclinherit`.
+    pub list_inheritance: ListInheritance,
+    /// `aclmode`.
+    pub list_mode: ListMode,
 }
 
 impl Default for WriteSettings {
@@ -117,6 +123,8 @@ impl Default for WriteSettings {
             long_names: false,
             access_times: AccessTimes::default(),
             sync: SyncPolicy::default(),
+            list_inheritance: ListInheritance::default(),
+            list_mode: ListMode::default(),
         }
     }
 }

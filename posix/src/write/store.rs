@@ -109,7 +109,7 @@ impl FileSystem {
         let object = self.newest(id)?;
         let result = match object.dnode().bonus_type {
             ObjectType::SYSTEM_ATTRIBUTES => self.change_system(tx, &object, changes),
-            ObjectType::ZNODE => change_legacy(tx, &object, changes),
+            ObjectType::ZNODE => self.change_legacy(tx, &object, changes),
             _ => Err(PosixError::NoSuchZnode { object: id }),
         };
         self.forget(id);
@@ -149,6 +149,55 @@ impl FileSystem {
         }
         set_values(tables, &mut values, changes);
         self.store_values(tx, object, &values)
+    }
+
+    /// Changes a legacy znode: what it has no place for is refused.
+    fn change_legacy(
+        &self,
+        tx: &Transaction,
+        object: &Object,
+        changes: &Changes,
+    ) -> Result<(), PosixError> {
+        let mut bonus = object.dnode().bonus.clone();
+        if bonus.len() < znode_phys::ZNODE_SIZE {
+            return Err(PosixError::NoSuchZnode {
+                object: object.id(),
+            });
+        }
+        let (mut entries, mut list) = (0, ObjectId(0));
+        for (attribute, value) in &changes.0 {
+            match (attribute, value) {
+                (Attribute::DaclCount, Value::Word(count)) => entries = *count,
+                (Attribute::DaclAces, Value::Bytes(aces)) => {
+                    list = put_legacy_aces(&mut bonus, aces, entries)?;
+                }
+                _ => {
+                    let place = legacy_place(*attribute).ok_or(PosixError::NotSupported)?;
+                    value.with_bytes(|bytes| match bytes {
+                        Some(bytes) => bonus[place..place + bytes.len()].copy_from_slice(bytes),
+                        None => bonus[place..place + 8].fill(0),
+                    });
+                }
+            }
+        }
+        // A project id cannot be stored.
+        let flags = &mut bonus[120..128];
+        let word = u64::from_le_bytes(flags.try_into().expect("8 bytes")) & !FLAG_PROJECT_ID;
+        flags.copy_from_slice(&word.to_le_bytes());
+        object.set_bonus(tx, ObjectType::ZNODE, bonus)?;
+        match list {
+            ObjectId(0) => Ok(()),
+            list => self.free_list(tx, list),
+        }
+    }
+
+    /// Frees the object that has an access control list, if it is one.
+    pub(super) fn free_list(&self, tx: &Transaction, id: ObjectId) -> Result<(), PosixError> {
+        let object_type = self.set().object(id)?.dnode().object_type;
+        match [ObjectType::ACL, ObjectType::OLD_ACL].contains(&object_type) {
+            true => Ok(self.set().free(tx, id)?),
+            false => Ok(()),
+        }
     }
 
     /// Lays values out in the bonus buffer and the spill block.
@@ -361,47 +410,24 @@ fn legacy_place(attribute: Attribute) -> Option<usize> {
 }
 
 const LEGACY_ACL: std::ops::Range<usize> = 176..264;
-const LEGACY_ACES: usize = 72;
+/// Bytes of a list that a legacy znode has room for.
+pub(super) const LEGACY_ACES: usize = 72;
 
-/// Changes a legacy znode: what it has no place for is refused, but a list that only repeats the
-/// mode is of no consequence when it is too long.
-fn change_legacy(tx: &Transaction, object: &Object, changes: &Changes) -> Result<(), PosixError> {
-    let mut bonus = object.dnode().bonus.clone();
-    if bonus.len() < znode_phys::ZNODE_SIZE {
-        return Err(PosixError::NoSuchZnode {
-            object: object.id(),
-        });
-    }
-    for (attribute, value) in &changes.0 {
-        match (attribute, value) {
-            (Attribute::DaclCount, _) => {}
-            (Attribute::DaclAces, Value::Bytes(aces)) => put_legacy_aces(&mut bonus, aces),
-            _ => {
-                let place = legacy_place(*attribute).ok_or(PosixError::NotSupported)?;
-                value.with_bytes(|bytes| match bytes {
-                    Some(bytes) => bonus[place..place + bytes.len()].copy_from_slice(bytes),
-                    None => bonus[place..place + 8].fill(0),
-                });
-            }
-        }
-    }
-    // A project id cannot be stored.
-    let flags = &mut bonus[120..128];
-    let word = u64::from_le_bytes(flags.try_into().expect("8 bytes")) & !FLAG_PROJECT_ID;
-    flags.copy_from_slice(&word.to_le_bytes());
-    object.set_bonus(tx, ObjectType::ZNODE, bonus)?;
-    Ok(())
-}
-
-/// Puts a trivial list, whose entries have 8 bytes each, into a legacy znode.
-fn put_legacy_aces(bonus: &mut [u8], aces: &[u8]) {
+/// Puts `count` entries into a legacy znode. Returns the object in which it had a list until then.
+fn put_legacy_aces(bonus: &mut [u8], aces: &[u8], count: u64) -> Result<ObjectId, PosixError> {
+    let (Ok(length), Ok(count)) = (u32::try_from(aces.len()), u16::try_from(count)) else {
+        return Err(PosixError::NotSupported);
+    };
     if aces.len() > LEGACY_ACES {
-        return;
+        return Err(PosixError::NotSupported);
     }
+    const VERSION: u16 = 1;
     let acl = &mut bonus[LEGACY_ACL];
+    let before = acl[..8].try_into().expect("8 bytes");
     acl.fill(0);
-    acl[8..12].copy_from_slice(&(aces.len() as u32).to_le_bytes());
-    acl[12..14].copy_from_slice(&1_u16.to_le_bytes());
-    acl[14..16].copy_from_slice(&((aces.len() / 8) as u16).to_le_bytes());
+    acl[8..12].copy_from_slice(&length.to_le_bytes());
+    acl[12..14].copy_from_slice(&VERSION.to_le_bytes());
+    acl[14..16].copy_from_slice(&count.to_le_bytes());
     acl[16..16 + aces.len()].copy_from_slice(aces);
+    Ok(ObjectId(u64::from_le_bytes(before)))
 }

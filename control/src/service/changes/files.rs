@@ -12,7 +12,8 @@ use cenote_dsl::{Dataset, Dsl, DslError, Property};
 use cenote_pool::SyncError;
 use cenote_posix::FileSystem;
 use cenote_posix::write::{
-    AccessTimes, SpaceGuard, SpaceRefusal, SyncPolicy, WriteSettings, WriterParams, XattrStorage,
+    AccessTimes, ListInheritance, ListMode, SpaceGuard, SpaceRefusal, SyncPolicy, WriteSettings,
+    WriterParams, XattrStorage,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -174,6 +175,8 @@ pub(in crate::service) fn settings_of(dataset: &Dataset) -> Result<WriteSettings
             _ => AccessTimes::Relative,
         },
         sync: SyncPolicy::from_number(number(Property::Sync)?),
+        list_inheritance: ListInheritance::from_number(number(Property::AclInherit)?),
+        list_mode: ListMode::from_number(number(Property::AclMode)?),
     })
 }
 

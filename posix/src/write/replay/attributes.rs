@@ -1,17 +1,18 @@
 //! Records that change attributes, and the attributes of objects that records make.
 
 use super::LogReplay;
-use crate::acl::StoredAcl;
 use crate::attributes::{Attributes, FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT, FLAG_XATTR};
 use crate::error::PosixError;
 use crate::fuid::Fuid;
 use crate::kind::FileKind;
-use crate::replay::attributes::{access_of, created_by, flags_after, is_of_linux, project_of};
+use crate::replay::attributes::{
+    ACCESS_BITS, access_of, created_by, flags_after, is_of_linux, project_of,
+};
 use crate::replay::names::time_of;
 use crate::time::Timestamp;
 use crate::write::access_list::trivial;
-use crate::write::attributes::mode_flags;
-use crate::write::create::{FLAG_ACL_TRIVIAL, new_flags};
+use crate::write::create::new_flags;
+use crate::write::nfs4::{list_changes, list_flags};
 use crate::write::store::Changes;
 use crate::write::xattr::with_list;
 use crate::znode::Znode;
@@ -23,8 +24,6 @@ use cenote_ondisk::system_attributes::Attribute;
 
 const TYPE_BITS: u64 = 0o170_000;
 const PERMISSION_BITS: u64 = 0o7777;
-/// The nine bits that an access list decides.
-const ACCESS_BITS: u64 = 0o777;
 
 /// The attributes of an object that a record makes.
 pub(super) struct NewAttributes<'a> {
@@ -73,7 +72,7 @@ impl<'a> NewAttributes<'a> {
         let aces = match &self.aces {
             Some(aces) => {
                 mode = mode & !ACCESS_BITS | self.access(aces);
-                flags &= !FLAG_ACL_TRIVIAL;
+                flags = list_flags(flags, aces, mode, is_directory);
                 aces.clone()
             }
             None => trivial(mode, is_directory),
@@ -166,8 +165,7 @@ impl LogReplay<'_> {
         let (mut changes, mut flags) = (Changes::new(), now.flags);
         if mask.mode {
             let mode = now.mode & TYPE_BITS | set.mode & PERMISSION_BITS;
-            flags = mode_flags(flags, mode);
-            changes = files.mode_changes(changes, &file, mode)?;
+            (changes, flags) = files.mode_changes(changes, &file, mode, flags)?;
         }
         for (is_set, attribute, id) in [
             (mask.uid, Attribute::Uid, uid),
@@ -212,21 +210,12 @@ impl LogReplay<'_> {
         let file = self.files.znode(object)?;
         let aces = decode(object, body, is_old)?;
         let now = file.attributes();
-        if matches!(now.acl, StoredAcl::External { .. }) {
-            // Its object would have to go with it.
-            return Err(PosixError::NotSupported);
-        }
         let mode = now.mode & !ACCESS_BITS | access_of(&aces, now);
-        let is_trivial = aces == trivial(mode, file.kind() == FileKind::Directory);
-        let flags = match is_trivial {
-            true => mode_flags(now.flags, mode),
-            false => mode_flags(now.flags, mode) & !FLAG_ACL_TRIVIAL,
-        };
-        let changes = Changes::new()
+        let changes = Changes::new().time(Attribute::Ctime, self.files.now()?);
+        let (changes, flags) = list_changes(changes, &file, &aces, (mode, now.flags))?;
+        let changes = changes
             .word(Attribute::Mode, mode)
-            .word(Attribute::Flags, flags)
-            .time(Attribute::Ctime, self.files.now()?)
-            .access_list(&aces);
+            .word(Attribute::Flags, flags);
         let tx = self.begin(0)?;
         self.files.change(&tx, object, &changes)?;
         self.note(&tx)

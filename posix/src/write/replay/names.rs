@@ -98,6 +98,17 @@ impl LogReplay<'_> {
         let mut new = NewAttributes::of(create, &directory, self.files.has_projects());
         new.target = create.target;
         new.aces = aces.transpose()?;
+        if new.aces.is_none() {
+            // As it was when it was made first, and as OpenZFS repeats it.
+            let owners = (create.uid, create.gid);
+            let list = self
+                .files
+                .inherited_list(&directory, kind, create.mode, owners)?;
+            if let Some(list) = list {
+                new.flags = list.flags_of(new.flags);
+                new.aces = Some(list.aces);
+            }
+        }
         if let Some(extended) = &create.attributes {
             new.extend(extended);
         }
