@@ -16,6 +16,7 @@ mod error;
 mod faulty;
 mod file;
 mod file_write;
+mod huge_pages;
 mod memory;
 mod nature;
 mod opener;

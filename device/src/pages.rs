@@ -11,11 +11,7 @@
 //! lists   [1] [2..3] [4..7] ... [512]   chunks by the length of their longest free run
 //! ```
 //!
-//! Fresh chunks are filled with pages at once, outside of the lock. In a virtual machine whose host
-//! takes back what its guest left free, huge pages are of all memory the slowest to get: the host
-//! finds each of their 512 pages anew. So the time is taken, and where a huge page is slow the next
-//! chunks do with small ones, which the guest has at hand; its `khugepaged` puts those together
-//! later, a few each second.
+//! Fresh chunks are filled with pages at once, huge ones or small ones ([`crate::huge_pages`]).
 //!
 //! Invariants: a chunk is in the list of its longest free run, and in none when it is full; no
 //! page is in two runs. A chunk that is free as a whole goes back to the kernel, but for a few.
@@ -26,18 +22,18 @@
     reason = "aligned memory on huge pages is not to be had from a vector"
 )]
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use crate::huge_pages::{self, HUGE};
+use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
 /// Bytes of a chunk: one huge page.
-const CHUNK: usize = 2 << 20;
+const CHUNK: usize = HUGE;
 const CHUNK_PAGES: usize = CHUNK / PAGE;
 /// Longer runs have a mapping of their own.
 const SHARED_PAGES_MAX: usize = CHUNK_PAGES / 2;
@@ -76,6 +72,8 @@ struct Chunk {
     longest: usize,
     /// Where this chunk is in its list.
     position: usize,
+    /// Since when it has been on small pages.
+    small_since: Option<Instant>,
 }
 
 struct Arena {
@@ -99,37 +97,9 @@ fn arena() -> MutexGuard<'static, Arena> {
     ARENA.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A huge page that takes longer, 2 GB/s, is not worth having.
-const HUGE_TIME_MAX: Duration = Duration::from_millis(1);
-/// Chunks that do with small pages before the next huge one is tried: half a gigabyte.
-const SMALL_CHUNKS: u32 = 256;
-
-/// Chunks that are still to do with small pages.
-static SMALL_LEFT: AtomicU32 = AtomicU32::new(0);
-
-/// Fills a fresh mapping with pages, huge ones if those are quickly had.
-fn populate(base: NonNull<u8>, length: usize) {
-    let less = |left: u32| left.checked_sub(1);
-    let order = Ordering::Relaxed;
-    let huge = SMALL_LEFT.fetch_update(order, order, less).is_err();
-    // SAFETY: the caller mapped the range and nobody else knows it yet; advice changes no contents.
-    // A kernel that does not know it refuses, and the pages come when they are touched.
-    let advise = |advice| unsafe { rustix::mm::madvise(base.as_ptr().cast(), length, advice) };
-    if huge {
-        let _ = advise(Advice::LinuxHugepage);
-    }
-    let start = Instant::now();
-    let _ = advise(Advice::LinuxPopulateWrite);
-    let chunks = u32::try_from(length / CHUNK).unwrap_or(u32::MAX);
-    if !huge {
-        let _ = advise(Advice::LinuxHugepage);
-    } else if start.elapsed() > HUGE_TIME_MAX.saturating_mul(chunks) {
-        SMALL_LEFT.store(SMALL_CHUNKS, order);
-    }
-}
-
-/// Maps `length` bytes of zeros, a multiple of a chunk, at a multiple of a chunk.
-fn map(length: usize) -> Option<NonNull<u8>> {
+/// Maps `length` bytes of zeros, a multiple of a chunk, at a multiple of a chunk; returns also
+/// whether they are on small pages.
+fn map(length: usize) -> Option<(NonNull<u8>, bool)> {
     assert!(length > 0 && length.is_multiple_of(CHUNK));
     let wide = length.checked_add(CHUNK)?;
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
@@ -147,8 +117,8 @@ fn map(length: usize) -> Option<NonNull<u8>> {
     // SAFETY: as for the head; the tail has at least the bytes that the head has not.
     unsafe { unmap(end, CHUNK - skip) };
     let base = NonNull::new(base)?;
-    populate(base, length);
-    Some(base)
+    let is_small = huge_pages::populate(base, length);
+    Some((base, is_small))
 }
 
 /// Gives pages back to the kernel.
@@ -175,11 +145,13 @@ fn masks(first: usize, count: usize) -> impl Iterator<Item = (usize, u64)> {
 
 impl Chunk {
     fn new() -> Option<Self> {
+        let (base, is_small) = map(CHUNK)?;
         Some(Self {
-            base: map(CHUNK)?,
+            base,
             free: [u64::MAX; WORDS],
             longest: CHUNK_PAGES,
             position: 0,
+            small_since: is_small.then(Instant::now),
         })
     }
 
@@ -330,6 +302,25 @@ impl Arena {
     }
 }
 
+/// The addresses of chunks that have been on small pages for a while and are in use, and whether
+/// there are younger ones.
+fn old_small_chunks() -> (Vec<usize>, bool) {
+    let (mut old, mut has_younger) = (Vec::new(), false);
+    let mut known = arena();
+    let used = known.chunks.iter_mut().flatten();
+    for chunk in used.filter(|chunk| chunk.longest < CHUNK_PAGES) {
+        match chunk.small_since {
+            Some(since) if since.elapsed() >= huge_pages::AGE => {
+                chunk.small_since = None;
+                old.push(chunk.base.addr().get());
+            }
+            Some(_) => has_younger = true,
+            None => {}
+        }
+    }
+    (old, has_younger)
+}
+
 impl PageRun {
     /// At least `bytes` bytes with unspecified contents; `None` when the system has no more.
     pub(crate) fn take(bytes: usize) -> Option<Self> {
@@ -341,12 +332,15 @@ impl PageRun {
             }
             drop(known);
             let chunk = Chunk::new()?;
+            if chunk.small_since.is_some() {
+                huge_pages::collapse_later(old_small_chunks);
+            }
             let mut known = arena();
             let index = known.add(chunk);
             return Some(known.cut(index, pages));
         }
         let length = bytes.checked_next_multiple_of(CHUNK)?;
-        let base = map(length)?;
+        let (base, _) = map(length)?;
         let (pages, home) = (length / PAGE, Home::Mapping);
         Some(Self { base, pages, home })
     }
