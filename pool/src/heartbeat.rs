@@ -9,6 +9,7 @@
 use crate::candidate::PoolCandidate;
 use crate::sync::Syncer;
 use cenote_base::{Env, settings};
+use cenote_dsl::Stored;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::Multihost;
 use cenote_vdev::DeviceLabels;
@@ -146,6 +147,18 @@ impl Heartbeat {
              the pool meanwhile",
             passed.as_secs_f64()
         ))
+    }
+}
+
+impl Syncer {
+    /// Begins heartbeats if the pool's property asks for them.
+    pub fn begin_heartbeat(self: &Arc<Self>) -> std::io::Result<()> {
+        const ON: Stored = Stored::Number(1);
+        let properties = self.dsl.pool_properties().unwrap_or_default();
+        match properties.get("multihost") == Some(&ON) {
+            true => self.heartbeat.start(self),
+            false => Ok(()),
+        }
     }
 }
 

@@ -201,6 +201,8 @@ impl Pool {
                 .map_or(Txg(0), Txg),
         });
         self.queue_first_tasks(&syncer, &options.hostname)?;
+        // Before the first group: others are to see it from the first write on.
+        syncer.begin_heartbeat().map_err(ImportError::Thread)?;
         syncer.start().map_err(ImportError::Thread)?;
         if !log_headers.is_empty() {
             // The headers go with the first group, as the claimed space does.
@@ -211,7 +213,6 @@ impl Pool {
             }
         }
         self.set_syncer(syncer);
-        self.begin_heartbeat().map_err(ImportError::Thread)?;
         self.resume_treatments();
         Ok(self)
     }

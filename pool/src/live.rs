@@ -4,7 +4,6 @@ use crate::pool::Pool;
 use crate::sync::{SyncError, Syncer};
 use cenote_base::Txg;
 use cenote_dmu::TxgGate;
-use cenote_dsl::Stored;
 use cenote_dsl::write::SyncTask;
 use cenote_ondisk::pool_config::PoolState;
 use std::sync::Arc;
@@ -57,12 +56,6 @@ impl Pool {
             }
             None => Ok(()),
         }
-    }
-
-    /// The same as the pool's property says.
-    pub(crate) fn begin_heartbeat(&self) -> std::io::Result<()> {
-        let properties = self.dsl().pool_properties().unwrap_or_default();
-        self.set_multihost(properties.get("multihost") == Some(&Stored::Number(1)))
     }
 
     /// Carries out a change of the pool's metadata and waits until it is on disk.

@@ -306,9 +306,9 @@ pub fn create(
     let populated = pending.wait()?;
     known.extend(found(&populated.spares, &others.0));
     known.extend(found(&populated.cache_devices, &others.1));
+    syncer.begin_heartbeat().map_err(CreateError::Thread)?;
     let pool = Pool::of_syncer(syncer, options, &env);
     pool.note_devices(known);
-    pool.begin_heartbeat().map_err(CreateError::Thread)?;
     pool.resume_treatments();
     Ok(pool)
 }
