@@ -3,15 +3,16 @@
 //! Devices come through `device::Opener` for the same reason. The core never calls
 //! `SystemTime::now` or a random generator itself, so that a simulated world can decide both.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::io::Read;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The world as a pool sees it.
 pub trait Env: std::fmt::Debug + Send + Sync {
     /// Time since the Unix epoch, UTC.
     fn wall_clock(&self) -> Duration;
 
-    /// Time since an arbitrary start that never goes back.
+    /// Time since an arbitrary start that never goes back, while the system sleeps too.
     fn monotonic(&self) -> Duration;
 
     /// Waits for `duration`.
@@ -22,23 +23,13 @@ pub trait Env: std::fmt::Debug + Send + Sync {
 }
 
 /// The world of a running system.
-#[derive(Debug)]
-pub struct RealEnv {
-    start: Instant,
-}
+#[derive(Debug, Default)]
+pub struct RealEnv;
 
 impl RealEnv {
-    /// An environment whose monotonic clock starts now.
+    /// The environment.
     pub fn new() -> Self {
-        Self {
-            start: Instant::now(),
-        }
-    }
-}
-
-impl Default for RealEnv {
-    fn default() -> Self {
-        Self::new()
+        Self
     }
 }
 
@@ -51,7 +42,10 @@ impl Env for RealEnv {
     }
 
     fn monotonic(&self) -> Duration {
-        self.start.elapsed()
+        let now = clock_gettime(ClockId::Boottime);
+        // It counts from the system's start on, so neither part is negative.
+        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+        Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
     }
 
     fn sleep(&self, duration: Duration) {

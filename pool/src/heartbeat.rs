@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest that is watched for a heartbeat, whatever the labels say.
-const ACTIVITY_TEST_MAX: Duration = Duration::from_secs(600);
+const ACTIVITY_TEST_MAX: Duration = Duration::from_secs(300);
 /// The shortest.
 const ACTIVITY_TEST_MIN: Duration = Duration::from_secs(1);
 /// The average of the times between heartbeats grows at once, and falls by this part.

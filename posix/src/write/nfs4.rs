@@ -324,8 +324,8 @@ impl FileSystem {
         if now.flags & FLAG_ACL_TRIVIAL != 0 {
             return Ok(trivial(mode, is_directory));
         }
-        let lost = now.mode & !mode;
-        if now.mode & ACCESS_BITS == mode & ACCESS_BITS && now.mode & !lost == mode {
+        let has_same_access = now.mode & ACCESS_BITS == mode & ACCESS_BITS;
+        if has_same_access && mode & !now.mode == 0 {
             // Only set-id bits go, as with each write: no list speaks of them.
             return self.acl(file);
         }

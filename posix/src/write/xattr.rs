@@ -7,8 +7,8 @@
 
 use super::XattrStorage;
 use super::access_list::mode_of;
-use super::attributes::mode_flags;
 use super::create::exists;
+use super::nfs4::list_flags;
 use super::store::Changes;
 use crate::attributes::{FLAG_APPEND_ONLY, FLAG_IMMUTABLE};
 use crate::error::PosixError;
@@ -108,7 +108,10 @@ impl FileSystem {
         let aces = super::access_list::trivial(mode, is_directory);
         changes
             .word(Attribute::Mode, mode)
-            .word(Attribute::Flags, mode_flags(now.flags, mode))
+            .word(
+                Attribute::Flags,
+                list_flags(now.flags, &aces, mode, is_directory),
+            )
             .access_list(&aces)
     }
 
