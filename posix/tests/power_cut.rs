@@ -6,6 +6,7 @@
 //! anywhere. What a file system looks like afterwards is checked file by file: each is as of the
 //! last round that was synced, or as of the one that was under way.
 
+mod made;
 #[path = "../../pool/tests/common/mod.rs"]
 mod pools;
 #[path = "../../pool/tests/world/mod.rs"]
@@ -17,10 +18,7 @@ use cenote_dsl::write::{Encryption, NewKeyFormat, UserKey};
 use cenote_dsl::{DatasetName, DslError};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportOptions, NewVdev, Pool, VdevShape, assemble};
-use cenote_posix::write::{
-    FormatParams, NewFile, RenameMode, SetXattr, WriteOptions, WriteSettings, WriterParams,
-    format_new,
-};
+use cenote_posix::write::{NewFile, RenameMode, SetXattr, WriteOptions};
 use cenote_posix::{FileKind, FileSystem};
 use cenote_vdev::{AllocationClass, scan};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,17 +73,9 @@ fn files(pool: &Pool, writable: bool) -> Arc<FileSystem> {
         let set = dataset.object_set().expect("opens");
         return Arc::new(FileSystem::open(set).expect("opens"));
     }
-    let gate = pool.gate().expect("writable");
-    let head = pool.dsl().open_for_writing(&dataset, gate).expect("opens");
-    let params = WriterParams {
-        gate: Arc::clone(gate),
-        env: Arc::new(RealEnv::new()),
-        settings: WriteSettings::default(),
-        space: None,
-    };
-    let files = FileSystem::open_writable(Arc::clone(head.set()), params).expect("opens");
+    let files = made::open(pool);
     files.drain_delete_queue().expect("drains");
-    Arc::new(files)
+    files
 }
 
 /// Bytes of a round: some of them compress.
@@ -252,13 +242,7 @@ fn create(world: &Arc<World>, layout: &Layout) -> Pool {
             key: Some(key.expect("a key")),
         };
     }
-    request.format = Some(Box::new(|set, tx| {
-        let made = format_new(set, tx, &FormatParams::default());
-        let failed = |error: cenote_posix::PosixError| DslError::Format {
-            reason: error.to_string(),
-        };
-        made.map(drop).map_err(failed)
-    }));
+    request.format = made::empty();
     let env = Arc::new(RealEnv::new());
     cenote_pool::create(request, &pools::options(), env).expect("created")
 }

@@ -2,14 +2,14 @@
 
 #[path = "../../pool/tests/common/mod.rs"]
 mod common;
+mod made;
 
 use cenote_base::{ObjectId, RealEnv};
-use cenote_dsl::DslError;
 use cenote_dsl::write::Head;
 use cenote_pool::{ImportOptions, Pool, VdevShape};
 use cenote_posix::write::{
-    FallocateMode, FormatParams, NewFile, RenameMode, SetAttributes, SetXattr, SpaceGuard,
-    SpaceRefusal, WriteOptions, WriteSettings, WriterParams, format_new,
+    FallocateMode, NewFile, RenameMode, SetAttributes, SetXattr, SpaceGuard, SpaceRefusal,
+    WriteOptions, WriteSettings, WriterParams,
 };
 use cenote_posix::{FileKind, FileSystem};
 use cenote_vdev::AllocationClass;
@@ -125,13 +125,7 @@ fn work(fs: &FileSystem, pool: &Pool) {
 fn new_pool(bench: &mut Bench, shape: VdevShape, count: usize) -> Pool {
     let vdev = bench.vdev(shape, AllocationClass::Normal, count);
     let mut request = bench.request(vec![vdev]);
-    request.format = Some(Box::new(|set, tx| {
-        let made = format_new(set, tx, &FormatParams::default());
-        let failed = |error: cenote_posix::PosixError| DslError::Format {
-            reason: error.to_string(),
-        };
-        made.map(drop).map_err(failed)
-    }));
+    request.format = made::empty();
     let env = Arc::new(RealEnv::new());
     cenote_pool::create(request, &common::options(), env).expect("created")
 }

@@ -284,6 +284,8 @@ pub fn sync(pool: &Arc<TestPool>, gate: &Arc<TxgGate>, set: &Arc<ObjectSet>) -> 
     let root = set
         .sync(quiesced.txg, &**pool, &**pool)
         .expect("the sync works");
+    // As a commit does before it flushes: what is given up next may be on its way still.
+    pool.cache.pipeline().settle().expect("all is on disk");
     pool.end_txg();
     gate.synced(quiesced.txg);
     root

@@ -27,8 +27,8 @@ pub(crate) struct Pending {
     state: Mutex<State>,
     /// Number of flights, to be looked at without the lock.
     count: AtomicUsize,
-    /// The group that they belong to.
-    txg: AtomicU64,
+    /// The oldest group that some of them belong to.
+    oldest: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -54,13 +54,18 @@ impl Pending {
     /// Leaves a flight to whoever settles.
     pub(super) fn add(&self, txg: Txg, flight: Flight) {
         let mut state = self.lock();
+        let oldest = match state.flights.is_empty() {
+            true => txg.0,
+            // Some may be of the group before, if nobody settled it yet.
+            false => self.oldest.load(Ordering::Relaxed).min(txg.0),
+        };
         state.flights.push_back(flight);
         if state.flights.len() > FLIGHTS_MAX
             && let Some(oldest) = state.flights.pop_front()
         {
             state.land(oldest);
         }
-        self.txg.store(txg.0, Ordering::Relaxed);
+        self.oldest.store(oldest, Ordering::Relaxed);
         self.count.store(state.flights.len(), Ordering::Release);
     }
 
@@ -73,7 +78,8 @@ impl Pending {
 
     /// Waits before a block of this birth is read.
     pub(crate) fn wait_for(&self, birth: Txg) {
-        if self.count.load(Ordering::Acquire) > 0 && birth.0 >= self.txg.load(Ordering::Relaxed) {
+        if self.count.load(Ordering::Acquire) > 0 && birth.0 >= self.oldest.load(Ordering::Relaxed)
+        {
             self.wait();
         }
     }
