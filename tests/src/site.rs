@@ -312,13 +312,19 @@ pub fn same(before: &Entries, after: &Entries) -> Result<()> {
     Ok(())
 }
 
-/// Where OpenZFS in user space is: `$CENOTE_REFEREE`, else beside the repository.
+/// Where OpenZFS in user space is: `$CENOTE_REFEREE`, else beside the repository if all that it
+/// needs is installed.
 pub fn referee_path() -> Option<PathBuf> {
-    let place = match std::env::var_os("CENOTE_REFEREE") {
-        Some(path) => path.into(),
-        None => golden::workspace_root().join("../shared/peer/openzfs-ref"),
-    };
-    place.exists().then_some(place)
+    if let Some(path) = std::env::var_os("CENOTE_REFEREE") {
+        return Some(path.into());
+    }
+    let peer = golden::workspace_root().join("../shared/peer");
+    // The program may be there without the library that it calls.
+    let check = Command::new(peer.join("setup-referee"))
+        .arg("--check")
+        .output();
+    let is_complete = check.is_ok_and(|check| check.status.success());
+    is_complete.then(|| peer.join("openzfs-ref"))
 }
 
 /// Runs the referee with these arguments: what it printed, or what it complained of. `None` with

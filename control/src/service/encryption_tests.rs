@@ -218,8 +218,13 @@ fn compare(files: &FileSystem, seed: u64) {
 
 fn program() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
-    let program = root.join("../shared/peer/openzfs-ref");
-    program.exists().then_some(program)
+    let peer = root.join("../shared/peer");
+    // The program may be there without the library that it calls.
+    let check = Command::new(peer.join("setup-referee"))
+        .arg("--check")
+        .output();
+    let is_complete = check.is_ok_and(|check| check.status.success());
+    is_complete.then(|| peer.join("openzfs-ref"))
 }
 
 fn referee(arguments: &[&str]) -> Option<Output> {
