@@ -240,7 +240,7 @@ impl ObjectSet {
                 (numbers.freed, numbers.searched) = (0, 0);
             }
             numbers.searched += 1;
-            let block = self.block_with_room(next)?;
+            let block = live.retry_stale(|| self.block_with_room(next))?;
             if block * per_block > OBJECT_ID_MAX {
                 return Err(self.bad_new(ObjectId(0), "all object numbers are taken"));
             }
@@ -271,6 +271,15 @@ impl ObjectSet {
     /// Which slots of a block of dnodes are taken, on disk or by what is not on disk yet.
     fn taken_slots(self: &Arc<Self>, block: u64) -> Result<Vec<bool>, DmuError> {
         let live = self.live_or_refuse()?;
+        // An object that comes to disk meanwhile may be in neither when its turn comes.
+        live.in_one_epoch(|| self.taken_slots_now(live, block))
+    }
+
+    fn taken_slots_now(
+        self: &Arc<Self>,
+        live: &LiveSet,
+        block: u64,
+    ) -> Result<Vec<bool>, DmuError> {
         let count = usize::try_from(self.slots_per_block()).expect("at most 2^15");
         let mut taken = vec![false; count];
         if block == 0 {

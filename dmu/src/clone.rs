@@ -12,6 +12,7 @@ use crate::live::Place;
 use crate::object::Object;
 use cenote_base::{BlockId, Txg};
 use cenote_ondisk::BlockPointer;
+use std::sync::Arc;
 
 /// Where the contents of a block are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,20 +28,21 @@ pub enum StoredBlock {
 impl Object {
     /// Where the newest contents of a data block are.
     pub fn stored_block(&self, block: BlockId) -> Result<StoredBlock, DmuError> {
-        let place = match &self.live {
-            Some(live) => live.read().find(block.0),
-            None => Place::Hole,
-        };
-        let pointer = match (place, &self.live) {
-            (Place::Contents(_), _) => return Ok(StoredBlock::Dirty),
-            (Place::Pointer(pointer), _) => *pointer,
-            (Place::Hole, Some(_)) => BlockPointer::HOLE,
-            (Place::Committed(dnode), _) => self.committed(dnode).pointer_within(block)?,
-            (Place::Hole, None) => self.pointer_within(block)?,
-        };
-        Ok(match pointer.is_hole() {
+        let stored = |pointer: BlockPointer| match pointer.is_hole() {
             true => StoredBlock::Hole,
             false => StoredBlock::Pointer(Box::new(pointer)),
+        };
+        let Some(live) = &self.live else {
+            return self.pointer_within(block).map(stored);
+        };
+        live.look(block.0, |place| match place {
+            Place::Contents(_) => Ok(StoredBlock::Dirty),
+            Place::Pointer(pointer) => Ok(stored(**pointer)),
+            Place::Hole => Ok(StoredBlock::Hole),
+            Place::Committed(dnode) => {
+                let on_disk = self.committed(Arc::clone(dnode));
+                on_disk.pointer_within(block).map(stored)
+            }
         })
     }
 

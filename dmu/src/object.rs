@@ -1,7 +1,7 @@
 //! An open object: its dnode and its contents.
 
 use crate::error::DmuError;
-use crate::live::{DirtySpill, LiveObject, Place};
+use crate::live::{LiveObject, Place};
 use crate::object_set::ObjectSet;
 use cenote_base::{BlockId, Bookmark, ObjectId};
 use cenote_cache::Block;
@@ -140,44 +140,31 @@ impl Object {
         let Some(live) = &self.live else {
             return self.committed_block(block);
         };
-        let mut place = live.read().find(block.0);
-        loop {
-            let failed = match &place {
-                Place::Contents(contents) => return Ok(Some(Arc::clone(contents))),
-                Place::Hole => return Ok(None),
-                Place::Pointer(pointer) => {
-                    let newest = self.committed(self.newest_dnode());
-                    newest.read_pointer(pointer, 0, block).map(Some)
-                }
-                Place::Committed(dnode) => self.committed(Arc::clone(dnode)).committed_block(block),
-            };
-            // A block may be given up and its space reused while it is being read.
-            let now = live.read().find(block.0);
-            if failed.is_ok() || place.is_same(&now) {
-                return failed;
+        live.look(block.0, |place| match place {
+            Place::Contents(contents) => Ok(Some(Arc::clone(contents))),
+            Place::Hole => Ok(None),
+            Place::Pointer(pointer) => {
+                let newest = self.committed(self.newest_dnode());
+                newest.read_pointer(pointer, 0, block).map(Some)
             }
-            place = now;
-        }
+            Place::Committed(dnode) => self.committed(Arc::clone(dnode)).committed_block(block),
+        })
     }
 
     /// The spill block's contents, if the object has one.
     pub fn spill(&self) -> Result<Option<Block>, DmuError> {
-        let mut dnode = Arc::clone(&self.dnode);
-        if let Some(live) = &self.live {
-            let state = live.read();
-            for generation in state.generations() {
-                match &generation.spill {
-                    DirtySpill::Contents(contents) => return Ok(Some(Arc::clone(contents))),
-                    DirtySpill::Removed => return Ok(None),
-                    DirtySpill::Unchanged if generation.is_replaced => return Ok(None),
-                    DirtySpill::Unchanged => {}
-                }
-            }
-            match &state.committed {
-                Some(committed) => dnode = Arc::clone(committed),
-                None => return Ok(None),
-            }
-        }
+        let Some(live) = &self.live else {
+            return self.committed_spill(&self.dnode);
+        };
+        live.look_at_spill(|place| match place {
+            Place::Contents(contents) => Ok(Some(Arc::clone(contents))),
+            Place::Hole | Place::Pointer(_) => Ok(None),
+            Place::Committed(dnode) => self.committed_spill(dnode),
+        })
+    }
+
+    /// The spill block on disk of a state of this object.
+    fn committed_spill(&self, dnode: &Dnode) -> Result<Option<Block>, DmuError> {
         let Some(pointer) = dnode.spill else {
             return Ok(None);
         };

@@ -373,9 +373,12 @@ pub(crate) fn slots_of(bytes: &[u8]) -> usize {
 pub struct Objects {
     meta: Object,
     next: ObjectId,
-    /// The dnode block that holds `next`, with its number and the slot to look at.
-    block: Option<(BlockId, Option<cenote_cache::Block>)>,
+    /// The block that holds `next`.
+    block: Option<DnodeBlock>,
 }
+
+/// A block of dnodes as it is on disk, if it is, and its number.
+type DnodeBlock = (BlockId, Option<cenote_cache::Block>);
 
 impl Objects {
     fn per_block(&self) -> u64 {
@@ -388,22 +391,27 @@ impl Objects {
             return Ok(true);
         }
         self.block = None;
-        if self.meta.set().is_writable() {
-            self.meta = self.meta.set().meta_object();
-        }
-        let committed = self.meta.next_data_block(wanted)?;
-        let found = match (committed, self.next_fresh()) {
-            (Some(committed), Some(fresh)) => committed.min(fresh),
-            (committed, fresh) => match committed.or(fresh) {
-                Some(found) => found,
-                None => return Ok(false),
-            },
+        let set = Arc::clone(self.meta.set());
+        let found = match &set.live {
+            None => self.find_block(&self.meta, wanted)?,
+            Some(live) => live.retry_stale(|| self.find_block(&set.meta_object(), wanted))?,
+        };
+        let Some((found, block)) = found else {
+            return Ok(false);
         };
         if found != wanted {
             self.next = ObjectId(found.0 * self.per_block());
         }
-        self.block = Some((found, self.meta.block(found)?));
+        self.block = Some((found, block));
         Ok(true)
+    }
+
+    /// The first block of dnodes from `wanted` on in which there are any, on disk or not yet.
+    fn find_block(&self, meta: &Object, wanted: BlockId) -> Result<Option<DnodeBlock>, DmuError> {
+        let committed = meta.next_data_block(wanted)?;
+        let next = committed.into_iter().chain(self.next_fresh()).min();
+        next.map(|found| Ok((found, meta.block(found)?)))
+            .transpose()
     }
 
     /// The block for the next new object that is not on disk yet.

@@ -309,14 +309,14 @@ impl Object {
         end: u64,
     ) -> Result<(), DmuError> {
         let (_, live) = self.writable()?;
-        let is_hole = match live.read().find(block.0) {
-            Place::Hole => true,
-            Place::Contents(_) | Place::Pointer(_) => false,
+        let is_hole = live.look(block.0, |place| match place {
+            Place::Hole => Ok(true),
+            Place::Contents(_) | Place::Pointer(_) => Ok(false),
             Place::Committed(dnode) => {
-                let on_disk = self.committed(dnode);
-                on_disk.block_pointer(0, block)?.is_hole()
+                let on_disk = self.committed(Arc::clone(dnode));
+                on_disk.block_pointer(0, block).map(|at| at.is_hole())
             }
-        };
+        })?;
         if is_hole || start == end {
             return Ok(());
         }

@@ -112,8 +112,9 @@ fn run(way: Way) {
             .collect();
         let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         writers_done.store(true, Ordering::Relaxed);
-        let syncs = syncing.join().expect("no panic");
+        let syncs = syncing.join();
         all_done.store(true, Ordering::Relaxed);
+        let syncs = syncs.expect("no panic");
         let reads: u64 = readers
             .map(|reader| reader.join().expect("no panic"))
             .iter()

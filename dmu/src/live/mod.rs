@@ -113,6 +113,29 @@ impl LiveSet {
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
+    /// What `read` finds, again if the committed tree was replaced meanwhile: what it gave up may
+    /// have been written over.
+    pub(crate) fn in_one_epoch<T>(&self, read: impl Fn() -> T) -> T {
+        loop {
+            let epoch = self.epoch();
+            let found = read();
+            if epoch == self.epoch() {
+                return found;
+            }
+        }
+    }
+
+    /// As [`Self::in_one_epoch`] where only failures matter: what was found may be a little old.
+    pub(crate) fn retry_stale<T, E>(&self, read: impl Fn() -> Result<T, E>) -> Result<T, E> {
+        loop {
+            let epoch = self.epoch();
+            let found = read();
+            if found.is_ok() || epoch == self.epoch() {
+                return found;
+            }
+        }
+    }
+
     /// The object, if it is in the table.
     pub(crate) fn get(&self, id: ObjectId) -> Option<Arc<LiveObject>> {
         self.shard(id).objects.get(&id).cloned()

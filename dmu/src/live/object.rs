@@ -135,6 +135,22 @@ impl LiveState {
         }
     }
 
+    /// Where the spill block is.
+    fn find_spill(&self) -> Place {
+        for generation in self.generations() {
+            match &generation.spill {
+                DirtySpill::Contents(contents) => return Place::Contents(Arc::clone(contents)),
+                DirtySpill::Removed => return Place::Hole,
+                DirtySpill::Unchanged if generation.is_replaced => return Place::Hole,
+                DirtySpill::Unchanged => {}
+            }
+        }
+        match &self.committed {
+            Some(dnode) => Place::Committed(Arc::clone(dnode)),
+            None => Place::Hole,
+        }
+    }
+
     /// Whether the committed tree alone answers for all of `[start, end)`.
     pub(crate) fn is_committed(&self, start: u64, end: u64) -> bool {
         self.committed.is_some()
@@ -240,6 +256,43 @@ impl LiveObject {
             is_passing: AtomicBool::new(false),
             state: RwLock::new(state),
         })
+    }
+
+    /// What is found by where a block is; looked at again if that failed and the block is
+    /// elsewhere now: the one that was looked at may be given up, and written over, meanwhile.
+    pub(crate) fn look<T, E>(
+        &self,
+        block: u64,
+        look: impl Fn(&Place) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.look_by(|state| state.find(block), look)
+    }
+
+    /// As [`Self::look`], of the spill block.
+    pub(crate) fn look_at_spill<T, E>(
+        &self,
+        look: impl Fn(&Place) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.look_by(LiveState::find_spill, look)
+    }
+
+    fn look_by<T, E>(
+        &self,
+        find: impl Fn(&LiveState) -> Place,
+        look: impl Fn(&Place) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut place = find(&self.read());
+        loop {
+            let found = look(&place);
+            if found.is_ok() {
+                return found;
+            }
+            let now = find(&self.read());
+            if place.is_same(&now) {
+                return found;
+            }
+            place = now;
+        }
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, LiveState> {

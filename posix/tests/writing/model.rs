@@ -197,10 +197,9 @@ fn threads_beside_each_other_and_the_sync() {
             }
             syncs
         });
-        for worker in workers {
-            worker.join().expect("no panic");
-        }
+        let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         done.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(|end| end.expect("no panic"));
         eprintln!("{} syncs", syncer.join().expect("no panic"));
     });
     check(&world.fs);
