@@ -16,8 +16,9 @@
 use crate::error::DmuError;
 use crate::object_set::ObjectSet;
 use cenote_base::{Txg, settings};
+use cenote_io::Suspension;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a transaction is expected to cost.
@@ -149,6 +150,8 @@ struct State {
 pub struct TxgGate {
     /// Limits that hold whatever the settings say.
     fixed: Option<ThrottleLimits>,
+    /// Where the syncing thread waits for devices that are gone.
+    suspension: OnceLock<Arc<Suspension>>,
     state: Mutex<State>,
     /// Bytes dirty in all object sets, both generations.
     dirty: AtomicU64,
@@ -179,6 +182,7 @@ impl TxgGate {
         };
         Arc::new(Self {
             fixed: limits.into(),
+            suspension: OnceLock::new(),
             state: Mutex::new(state),
             dirty: AtomicU64::new(0),
             open_data: AtomicU64::new(0),
@@ -186,6 +190,17 @@ impl TxgGate {
             work: Condvar::new(),
             done: Condvar::new(),
         })
+    }
+
+    /// Holds changes up, or refuses them, while the group before them waits for devices.
+    pub fn heed(&self, suspension: Arc<Suspension>) {
+        let _ = self.suspension.set(suspension);
+    }
+
+    /// Lets changes look again whether they may enter.
+    pub fn wake(&self) {
+        drop(self.lock());
+        self.enter.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -239,6 +254,15 @@ impl TxgGate {
         loop {
             if let Some(cause) = &state.suspended {
                 return Err(suspended(cause));
+            }
+            if let Some(suspension) = self.suspension.get()
+                && suspension.cause().is_some()
+            {
+                if let Some(cause) = suspension.refusal() {
+                    return Err(suspended(&cause));
+                }
+                state = self.wait_to_enter(state);
+                continue;
             }
             let used = self.dirty_bytes() + state.reserved;
             let limit = self.limits().dirty_bytes_max;

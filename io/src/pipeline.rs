@@ -4,13 +4,14 @@ use crate::checksum;
 use crate::crypt::{self, ObjsetKeys};
 use crate::error::IoError;
 use crate::gang;
+use crate::suspension::Suspension;
 use crate::write::WriteState;
 use cenote_base::metrics::Counter;
 use cenote_base::{Bookmark, MemoryBudget};
 use cenote_codec::checksum::Salt;
 use cenote_codec::compress::{self, Compression};
 use cenote_device::BlockBuffer;
-use cenote_ondisk::{BlockPointer, CompressionKind, byteswap};
+use cenote_ondisk::{BlockPointer, CompressionKind, Dva, byteswap};
 use cenote_vdev::{BatchRead, VdevError, Vdevs};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -79,6 +80,11 @@ impl Pipeline {
     /// What was read so far.
     pub fn counters(&self) -> &PipelineCounters {
         &self.counters
+    }
+
+    /// Where work waits for devices that are gone.
+    pub fn suspension(&self) -> &Arc<Suspension> {
+        &self.writing.suspension
     }
 
     /// Sets the pool's checksum salt, once it was read from the object directory.
@@ -230,7 +236,8 @@ impl Pipeline {
         stored
     }
 
-    /// Reads a block that is not a gang from the first copy that has the right checksum.
+    /// Reads a block that is not a gang from the first copy that has the right checksum. Waits for
+    /// devices that are gone if the pool is to.
     pub(crate) fn read_copies(
         &self,
         pointer: &BlockPointer,
@@ -239,6 +246,28 @@ impl Pipeline {
         if self.verify_needs_salt(pointer) {
             return Err(IoError::NoSalt { bookmark });
         }
+        loop {
+            let attempt = self.suspension().attempt();
+            let error = match self.try_copies(pointer, bookmark) {
+                Ok(data) => return Ok(data),
+                Err(error) => error,
+            };
+            // Bytes that are there and wrong, or single sectors, do not come back by waiting.
+            let source = match &error {
+                IoError::Unreadable { source, .. } => Some(source),
+                _ => None,
+            };
+            let is_unread = matches!(source, Some(VdevError::Unreadable { .. }));
+            let has_gone = |dva: Dva| self.vdevs.has_gone(dva.vdev());
+            let may_come_back =
+                is_unread && self.suspension().may_wait() && pointer.dvas().any(has_gone);
+            if !may_come_back || !self.suspension().wait_to_read(attempt, &error) {
+                return Err(error);
+            }
+        }
+    }
+
+    fn try_copies(&self, pointer: &BlockPointer, bookmark: Bookmark) -> Result<Vec<u8>, IoError> {
         let size = usize::try_from(pointer.physical_size()).expect("at most 32 MiB");
         let birth = pointer.physical_birth();
         let salt = self.salt.get();

@@ -20,7 +20,7 @@ use cenote_dsl::{DslError, directory_keys as keys};
 use cenote_ondisk::VdevConfig;
 use cenote_ondisk::features::by_guid;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_vdev::{AllocationClass, OpenOptions, format_labels};
+use cenote_vdev::{AllocationClass, format_labels};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -50,8 +50,7 @@ impl SyncTask for AddVdevs {
             zaps.top(top, *class)?;
             root.children.push(top.clone());
         }
-        let options = OpenOptions::default();
-        let changed = self.syncer.vdevs.change(&root, &self.devices, &options);
+        let changed = self.syncer.vdevs.change(&root, &self.devices);
         changed.map_err(|error| DslError::Format {
             reason: error.to_string(),
         })?;

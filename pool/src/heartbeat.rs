@@ -181,6 +181,7 @@ impl Writer {
             }
             if let Some(cause) = syncer.heartbeat.overdue(syncer.env.monotonic()) {
                 syncer.gate.suspend(&cause);
+                syncer.give_up();
                 return;
             }
             pause = self.beat(&syncer);

@@ -10,6 +10,7 @@ mod add;
 mod allocation;
 mod candidate;
 mod claim;
+mod clear;
 mod clones;
 mod commands;
 mod create;
@@ -32,6 +33,8 @@ mod view;
 pub use add::AddRequest;
 pub use allocation::RangeConflict;
 pub use candidate::{PoolCandidate, assemble};
+pub use cenote_io::{FailMode, Patience, set_patience};
+pub use clear::ClearError;
 pub use create::{
     CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
 };

@@ -5,6 +5,7 @@ use crate::sync::{SyncError, Syncer};
 use cenote_base::Txg;
 use cenote_dmu::TxgGate;
 use cenote_dsl::write::SyncTask;
+use cenote_io::FailMode;
 use cenote_ondisk::pool_config::PoolState;
 use std::sync::Arc;
 
@@ -31,9 +32,47 @@ impl Pool {
         Ok(&self.writer()?.gate)
     }
 
-    /// Why the pool takes no more changes, if it does not.
+    /// Why the pool takes no changes, if it does not: for good, or until devices are there again.
     pub fn suspended(&self) -> Option<Arc<str>> {
-        self.syncer()?.gate.suspended()
+        let syncer = self.syncer()?;
+        let waiting = || syncer.pipeline.suspension().cause();
+        syncer.gate.suspended().or_else(waiting)
+    }
+
+    /// Whether it only waits for devices, so that [`clear`](Self::clear) may let it go on.
+    pub fn is_waiting(&self) -> bool {
+        self.syncer().is_some_and(|syncer| {
+            syncer.gate.suspended().is_none() && syncer.pipeline.suspension().cause().is_some()
+        })
+    }
+
+    /// Says what becomes of work that devices do not do (the property `failmode`); by default it
+    /// fails, and the pool with it. Nothing waits in a pool that is open for reading only.
+    pub fn set_fail_mode(&self, mode: FailMode) {
+        if let Some(syncer) = self.syncer() {
+            syncer.pipeline.suspension().set_mode(mode);
+            syncer.gate.wake();
+        }
+    }
+
+    /// What becomes of work that devices do not do.
+    pub fn fail_mode(&self) -> FailMode {
+        self.syncer()
+            .map_or(FailMode::Stop, |syncer| syncer.pipeline.suspension().mode())
+    }
+
+    /// Sets who is told, with the cause, when the pool begins to wait for devices.
+    pub fn on_waiting(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+        if let Some(syncer) = self.syncer() {
+            syncer.pipeline.suspension().set_listener(listener);
+        }
+    }
+
+    /// Gives up waiting for devices: whoever waits gets an error.
+    pub fn give_up(&self) {
+        if let Some(syncer) = self.syncer() {
+            syncer.give_up();
+        }
     }
 
     /// Whether it takes none because other systems may believe that nobody has it: no heartbeat
@@ -90,6 +129,9 @@ impl Pool {
     /// # Errors
     /// If that cannot be written.
     pub fn close(&self) -> Result<(), SyncError> {
+        if self.is_waiting() {
+            self.give_up();
+        }
         self.stop_treatments();
         let Some(syncer) = self.syncer() else {
             return Ok(());

@@ -18,6 +18,8 @@ pub enum LeafProblem {
     Device(DeviceError),
     /// Its bytes are not those that were written.
     WrongBytes,
+    /// The device was away, and may have lost what it had not yet made durable.
+    Unflushed,
 }
 
 /// One leaf's part in a failed read.
@@ -39,6 +41,9 @@ impl fmt::Display for LeafFailure {
             }
             LeafProblem::Device(error) => error.fmt(f),
             LeafProblem::WrongBytes => write!(f, "{} holds other bytes", self.name),
+            LeafProblem::Unflushed => {
+                write!(f, "{} was away before it was flushed", self.name)
+            }
         }
     }
 }

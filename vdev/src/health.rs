@@ -3,7 +3,7 @@
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::shape::Shape;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
-use cenote_base::{Guid, Txg};
+use cenote_base::{Guid, Txg, VdevId};
 use cenote_ondisk::VdevKind;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -129,6 +129,59 @@ impl Shape {
             true => Err(VdevError::Unflushed { failures: told }),
             false => Ok(()),
         }
+    }
+
+    /// Leaves in use whose devices do not answer.
+    pub(crate) fn silent_leaves(&self) -> Vec<Guid> {
+        let silent = self.silent(|_| true).into_iter();
+        silent
+            .map(|leaf| self.tree.nodes[self.tree.leaves[leaf].node].guid)
+            .collect()
+    }
+
+    /// Whether a top-level vdev can no longer be read from if leaves that do not answer count as
+    /// failed.
+    pub(crate) fn has_gone(&self, vdev: VdevId) -> bool {
+        let node = self.top(vdev).map(|top| top.node);
+        node.is_some_and(|node| {
+            let silent = self.silent(|leaf| self.top_of_leaf(leaf) == node);
+            let (now, then) = (self.states(), self.states_without(&silent));
+            now[node].0.is_readable() && !then[node].0.is_readable()
+        })
+    }
+
+    /// Those of some leaves whose devices are open and cannot be read at their very beginning.
+    fn silent(&self, is_asked: impl Fn(usize) -> bool) -> HashSet<usize> {
+        let has_device = |leaf: &usize| self.tree.leaves[*leaf].device.is_some();
+        let leaves: Vec<usize> = (0..self.tree.leaves.len())
+            .filter(|leaf| has_device(leaf) && is_asked(*leaf))
+            .collect();
+        let silent = self.on_leaves(&leaves, |leaf| self.tree.leaves[leaf].probe());
+        silent.into_iter().map(|(leaf, _)| leaf).collect()
+    }
+
+    /// Counts what these leaves were given since their last flush as missed.
+    ///
+    /// # Errors
+    /// If blocks may be lost with that; then nothing has changed.
+    pub(crate) fn forget_unflushed<'a>(
+        &self,
+        leaves: impl Iterator<Item = &'a Guid>,
+    ) -> Result<(), VdevError> {
+        let leaves = leaves.filter_map(|guid| self.tree.leaf_of.get(guid).copied());
+        let unflushed = leaves.filter(|leaf| self.tree.leaves[*leaf].written.has_arrived());
+        let unflushed: HashSet<usize> = unflushed.collect();
+        if self.would_fail(&unflushed) {
+            let mut failures = LeafFailures::default();
+            for leaf in unflushed {
+                self.note(&mut failures, leaf, LeafProblem::Unflushed);
+            }
+            return Err(VdevError::Unflushed { failures });
+        }
+        for leaf in unflushed {
+            self.tree.leaves[leaf].forget_unflushed();
+        }
+        Ok(())
     }
 
     /// Lets others open the devices for writing.

@@ -232,7 +232,7 @@ impl Shape {
     }
 
     /// The node of the top-level vdev that a leaf belongs to.
-    fn top_of_leaf(&self, leaf: usize) -> usize {
+    pub(crate) fn top_of_leaf(&self, leaf: usize) -> usize {
         let mut node = self.tree.leaves[leaf].node;
         while self.tree.nodes[node].parent != 0 {
             node = self.tree.nodes[node].parent;

@@ -134,6 +134,9 @@ pub(crate) struct Leaf {
 /// for each.
 const FAILURES_MAX: u32 = 16;
 
+/// What is read to see whether a device is there: the blank beginning of its first label.
+const PROBE_SIZE: usize = 4 << 10;
+
 /// How well a leaf serves a read; smaller is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fitness {
@@ -231,6 +234,14 @@ impl Leaf {
         } else {
             Fitness::Good
         })
+    }
+
+    /// Whether the device answers at all, which is not counted as a read.
+    pub(crate) fn probe(&self) -> Result<(), LeafProblem> {
+        let closed = || LeafProblem::NotOpen(self.state, self.aux);
+        let device = self.device.as_ref().ok_or_else(closed)?;
+        let read = device.read_vec(0, PROBE_SIZE);
+        read.map(drop).map_err(LeafProblem::Device)
     }
 
     /// Reads under way or waiting.

@@ -30,6 +30,8 @@ pub(crate) struct WrittenState {
     /// The first and last txg of what was written since the last flush; none if the first is
     /// larger.
     unflushed: [AtomicU64; 2],
+    /// The device took something since the last flush.
+    arrived: AtomicBool,
 }
 
 impl Default for WrittenState {
@@ -40,6 +42,7 @@ impl Default for WrittenState {
             missed_changed: AtomicBool::new(false),
             missed_last: AtomicU64::new(0),
             unflushed: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
+            arrived: AtomicBool::new(false),
         }
     }
 }
@@ -75,8 +78,14 @@ impl WrittenState {
         self.unflushed[0].load(Ordering::Acquire) <= self.unflushed[1].load(Ordering::Acquire)
     }
 
+    /// Whether the device took something that may not be durable yet.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.arrived.load(Ordering::Acquire)
+    }
+
     /// Takes the first and last txg of what is to be flushed.
     fn take_unflushed(&self) -> Option<(u64, u64)> {
+        self.arrived.store(false, Ordering::Release);
         let first = self.unflushed[0].swap(u64::MAX, Ordering::AcqRel);
         let last = self.unflushed[1].swap(0, Ordering::AcqRel);
         (first <= last).then_some((first, last))
@@ -146,6 +155,7 @@ impl Leaf {
         let result = device.write_vectored(place.on_device(), slices);
         self.counters.note_duration(started);
         self.judge(result)?;
+        self.written.arrived.store(true, Ordering::Release);
         let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         self.counters.write_bytes.add(bytes);
         Ok(())
@@ -161,6 +171,7 @@ impl Leaf {
         let result = device.write_at(at, bytes);
         self.counters.note_duration(started);
         self.judge(result)?;
+        self.written.arrived.store(true, Ordering::Release);
         self.counters.write_bytes.add(bytes.len() as u64);
         Ok(())
     }
@@ -179,6 +190,13 @@ impl Leaf {
             (first..=last).for_each(|txg| self.note_missed(Txg(txg)));
         }
         flushed
+    }
+
+    /// Counts everything that was written since the last flush as missed.
+    pub(crate) fn forget_unflushed(&self) {
+        if let Some((first, last)) = self.written.take_unflushed() {
+            (first..=last).for_each(|txg| self.note_missed(Txg(txg)));
+        }
     }
 
     /// Writes to space that holds nothing.

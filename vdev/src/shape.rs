@@ -17,6 +17,8 @@ use std::sync::{Arc, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) tree: Tree,
+    /// What holds for these vdevs as long as they are open.
+    options: OpenOptions,
     /// How urgent writing is.
     pub(crate) load: Arc<WriteLoad>,
 }
@@ -31,19 +33,24 @@ impl Shape {
         opened: &HashMap<Guid, Arc<dyn Device>>,
         options: &OpenOptions,
     ) -> Result<Self, VdevError> {
-        let tree = tree::build(root, opened, options)?;
-        let load = Arc::default();
-        Ok(Self { tree, load })
+        Ok(Self {
+            tree: tree::build(root, opened, options)?,
+            options: options.clone(),
+            load: Arc::default(),
+        })
     }
 
     /// The tree below `root` after a change: what is known of vdevs that were there already, by
-    /// guid, goes on. Their devices stay open.
+    /// guid, goes on. Their devices stay open but for those that `opened` has others for.
     pub(crate) fn changed(
         &self,
         root: &VdevConfig,
         opened: &HashMap<Guid, Arc<dyn Device>>,
-        options: &OpenOptions,
     ) -> Result<Self, VdevError> {
+        let mut options = self.options.clone();
+        options
+            .problems
+            .retain(|guid, _| !opened.contains_key(guid));
         let mut devices = opened.clone();
         for (guid, leaf) in &self.tree.leaf_of {
             if let Some(device) = &self.tree.leaves[*leaf].device {
@@ -51,7 +58,7 @@ impl Shape {
                 open.or_insert_with(|| Arc::clone(device));
             }
         }
-        let mut tree = tree::build(root, &devices, options)?;
+        let mut tree = tree::build(root, &devices, &options)?;
         for (guid, leaf) in &tree.leaf_of {
             if let Some(old) = self.tree.leaf_of.get(guid) {
                 tree.leaves[*leaf].go_on(&self.tree.leaves[*old]);
@@ -76,8 +83,11 @@ impl Shape {
                 top.go_on(old);
             }
         }
-        let load = Arc::clone(&self.load);
-        Ok(Self { tree, load })
+        Ok(Self {
+            tree,
+            options,
+            load: Arc::clone(&self.load),
+        })
     }
 
     /// Top-level vdevs, with holes and removed ones.

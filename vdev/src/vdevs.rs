@@ -174,11 +174,41 @@ impl Vdevs {
         &self,
         root: &VdevConfig,
         opened: &HashMap<Guid, Arc<dyn Device>>,
-        options: &OpenOptions,
     ) -> Result<(), VdevError> {
         let mut shape = self.shape.write().unwrap_or_else(PoisonError::into_inner);
-        *shape = Arc::new(shape.changed(root, opened, options)?);
+        *shape = Arc::new(shape.changed(root, opened)?);
         Ok(())
+    }
+
+    /// Goes on with other devices for leaves whose own were gone: `root` is the tree as it is.
+    ///
+    /// A device that was away may have lost what it had taken and not yet made durable. The leaf
+    /// counts as having missed that.
+    ///
+    /// # Errors
+    /// [`VdevError::Unflushed`] if nobody else has what may be lost; then nothing has changed.
+    /// Otherwise as [`Self::open`].
+    pub fn reopen(
+        &self,
+        root: &VdevConfig,
+        devices: &HashMap<Guid, Arc<dyn Device>>,
+    ) -> Result<(), VdevError> {
+        let mut shape = self.shape.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = shape.changed(root, devices)?;
+        shape.forget_unflushed(devices.keys())?;
+        *shape = Arc::new(changed);
+        Ok(())
+    }
+
+    /// Leaves in use whose devices do not answer: not even their first bytes can be read.
+    pub fn silent_leaves(&self) -> Vec<Guid> {
+        self.shape().silent_leaves()
+    }
+
+    /// Whether a top-level vdev, readable when it was opened, has so many devices that do not
+    /// answer that it no longer is.
+    pub fn has_gone(&self, vdev: VdevId) -> bool {
+        self.shape().has_gone(vdev)
     }
 
     fn shape(&self) -> Arc<Shape> {

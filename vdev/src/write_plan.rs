@@ -8,7 +8,7 @@
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::Place;
 use crate::shape::Shape;
-use crate::write::{Bytes, Fragment, PreparedWrite};
+use crate::write::{Bytes, Fragment, PreparedWrite, VdevWrite};
 use cenote_base::{Txg, settings};
 use std::io::IoSlice;
 use std::ops::Range;
@@ -36,10 +36,21 @@ impl WritePlan {
         self.chunks.len()
     }
 
+    /// What one of the writes was asked for.
+    pub fn write(&self, index: usize) -> &VdevWrite {
+        &self.writes[index].write
+    }
+
     /// Whether two chunks go to the same leaf, which takes them one after the other.
     pub fn same_leaf(&self, one: usize, other: usize) -> bool {
         let leaf = |chunk: usize| self.chunk(chunk)[0].1.leaf;
         leaf(one) == leaf(other)
+    }
+
+    /// Whether a write is on enough leaves.
+    fn is_safe(&self, index: usize) -> bool {
+        let first = self.first_cells[index];
+        self.writes[index].is_safe(|cell| self.holds[first + cell].load(Ordering::Acquire))
     }
 
     fn chunk(&self, chunk: usize) -> &[(usize, Fragment)] {
@@ -140,10 +151,6 @@ impl Shape {
                 }
             }
             Err(problem) => {
-                for (write, _) in fragments {
-                    let txg = plan.writes[*write].write.txg;
-                    self.tree.leaves[first.leaf].note_missed(txg);
-                }
                 let failed = plan.failed.lock();
                 let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
                 failed.push((chunk, problem));
@@ -170,19 +177,35 @@ impl Shape {
         result
     }
 
-    /// Says which writes are on enough leaves to be safe, in the order of the plan.
+    /// Says which writes are on enough leaves to be safe, in the order of the plan. Only of those
+    /// did a leaf that failed miss its part: the others are nowhere yet.
     pub(crate) fn finish_writes(&self, plan: &WritePlan) -> Vec<Result<(), VdevError>> {
+        let safe: Vec<bool> = (0..plan.writes.len())
+            .map(|index| plan.is_safe(index))
+            .collect();
+        self.note_missed(plan, &safe);
         let mut results = Vec::with_capacity(plan.writes.len());
         for (index, write) in plan.writes.iter().enumerate() {
-            let first = plan.first_cells[index];
-            let is_safe = write.is_safe(|cell| plan.holds[first + cell].load(Ordering::Acquire));
-            self.count_write(write, is_safe);
-            results.push(match is_safe {
+            self.count_write(write, safe[index]);
+            results.push(match safe[index] {
                 true => Ok(()),
                 false => Err(self.unwritten(write, self.failures_of(plan, index))),
             });
         }
         results
+    }
+
+    /// Notes what failed chunks of writes that are safe should have brought.
+    fn note_missed(&self, plan: &WritePlan, safe: &[bool]) {
+        let failed = plan.failed.lock();
+        for (chunk, _) in failed.unwrap_or_else(PoisonError::into_inner).iter() {
+            for (write, fragment) in plan.chunk(*chunk) {
+                if safe[*write] {
+                    let txg = plan.write(*write).txg;
+                    self.tree.leaves[fragment.leaf].note_missed(txg);
+                }
+            }
+        }
     }
 
     /// What the leaves said to a write's chunks; each problem is told once.

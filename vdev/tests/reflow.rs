@@ -144,6 +144,21 @@ fn an_expansion_goes_on_over_what_was_written_meanwhile() {
     }
 }
 
+/// A change of the pool elsewhere, such as an addition, does not forget how far the expansion came.
+#[test]
+fn the_offset_outlives_a_change_of_the_tree() {
+    let (config, devices) = expanding(5, 2);
+    let vdevs = open(&config, &devices, REFLOWED, ReflowScratch::None);
+    let writes = blocks(&vdevs);
+    for result in vdevs.write(writes.clone()) {
+        result.expect("all leaves are there");
+    }
+    vdevs
+        .change(&config, &Devices::new())
+        .expect("a sound tree");
+    check(&vdevs, &writes, "after a change");
+}
+
 #[test]
 fn nothing_is_written_while_the_boot_region_holds_the_first_step() {
     let (config, devices) = expanding(5, 2);

@@ -6,7 +6,7 @@ use cenote_ondisk::uberblock::{MULTIHOST_MAGIC, UBERBLOCK_WORDS};
 use cenote_ondisk::{Dva, NvList, NvValue, Uberblock, VdevConfig};
 use cenote_vdev::{
     AllocationClass, CopyHealth, DeviceLabels, FreeSpaceAction, LabelPhase, OpenOptions,
-    UberblockScope, VdevState, VdevWrite, Vdevs, clear_labels, create, format_labels,
+    UberblockScope, VdevAux, VdevState, VdevWrite, Vdevs, clear_labels, create, format_labels,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -314,8 +314,7 @@ fn a_vdev_is_added_while_the_others_are_in_use() {
     let grown = VdevConfig::decode(&grown).expect("a sound tree");
     let mut new = devices;
     new.remove(&Guid(10));
-    let options = OpenOptions::default();
-    vdevs.change(&grown, &new, &options).expect("a sound tree");
+    vdevs.change(&grown, &new).expect("a sound tree");
 
     (0..plan.chunks()).for_each(|chunk| writer.send(&plan, chunk));
     assert!(writer.finish(&plan).iter().all(Result::is_ok));
@@ -336,7 +335,7 @@ fn a_vdev_is_added_while_the_others_are_in_use() {
     read_all(&vdevs, &more, "on the new one");
     vdevs.flush().expect("memory flushes");
     let nonsense = pool(vdev("floppy", 7, vec![]), 12, &[]);
-    assert!(vdevs.change(&nonsense, &new, &options).is_err());
+    assert!(vdevs.change(&nonsense, &new).is_err());
     read_all(&vdevs, &more, "nothing has changed");
 }
 
@@ -483,4 +482,78 @@ fn the_unit_of_memory_is_the_smallest() {
     let devices = memory(10..12, DEVICE);
     let natural = create::natural_ashift(devices.values().map(AsRef::as_ref));
     assert_eq!(natural, 9);
+}
+
+/// A leaf that is not to be used stays so when something is added elsewhere.
+#[test]
+fn problems_outlive_a_change_of_the_tree() {
+    let config = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let devices = memory(10..12, DEVICE);
+    let options = OpenOptions {
+        problems: HashMap::from([(Guid(11), VdevAux::BadLabel)]),
+        ..OpenOptions::default()
+    };
+    let vdevs = Vdevs::open(&config, &devices, &options).expect("a sound tree");
+    assert_eq!(vdevs.state().0, VdevState::Degraded);
+    vdevs
+        .change(&config, &Devices::new())
+        .expect("a sound tree");
+    assert_eq!(vdevs.state().0, VdevState::Degraded, "after a change");
+}
+
+/// A device that was away has what it made durable, and perhaps nothing else.
+#[test]
+fn a_device_that_comes_back_may_have_lost_what_was_not_flushed() {
+    for (kind, guids) in [("disk", 2..3), ("mirror", 10..12)] {
+        let children = match kind {
+            "disk" => vec![],
+            _ => disks(guids.clone()),
+        };
+        let config = pool(vdev(kind, 2, children), 9, &[]);
+        let mut devices = memory(guids.clone(), DEVICE);
+        let last = Guid(guids.end - 1);
+        let faulty = Arc::new(FaultyDevice::new(Arc::clone(&devices[&last])));
+        let spare = devices.insert(last, Arc::clone(&faulty) as Arc<dyn Device>);
+        let again = HashMap::from([(last, spare.expect("it was there"))]);
+        let vdevs = open(&config, &devices);
+        write_all(&vdevs, &blocks(&vdevs, Txg(5), 0));
+        assert!(vdevs.silent_leaves().is_empty() && !vdevs.has_gone(VdevId(0)));
+
+        faulty.set_missing(true);
+        assert_eq!(vdevs.silent_leaves(), [last], "{kind}");
+        assert_eq!(vdevs.has_gone(VdevId(0)), kind == "disk");
+        vdevs.reopen(&config, &again).expect("nothing is lost");
+        assert!(vdevs.silent_leaves().is_empty() && vdevs.dtl(last).is_empty());
+
+        let unflushed = vdevs.write(blocks(&vdevs, Txg(6), 0));
+        assert!(unflushed.iter().all(Result::is_ok));
+        let reopened = vdevs.reopen(&config, &again);
+        match kind {
+            "disk" => {
+                let text = reopened.expect_err("nobody else has it").to_string();
+                assert!(text.contains("was away before it was flushed"), "{text}");
+            }
+            _ => {
+                reopened.expect("the other side has it");
+                assert_eq!(vdevs.dtl(last), [Txg(6)..Txg(7)]);
+            }
+        }
+    }
+}
+
+/// What no leaf took was missed by none: it is told, and nowhere yet.
+#[test]
+fn a_write_that_failed_as_a_whole_is_not_missed() {
+    let config = pool(vdev("disk", 2, vec![]), 9, &[]);
+    let mut devices = memory(2..3, DEVICE);
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&devices[&Guid(2)])));
+    devices.insert(Guid(2), Arc::clone(&faulty) as Arc<dyn Device>);
+    let vdevs = open(&config, &devices);
+    let writes = blocks(&vdevs, Txg(5), 0);
+    faulty.fail_writes(true);
+    assert!(vdevs.write(writes.clone()).iter().all(Result::is_err));
+    assert!(vdevs.dtl(Guid(2)).is_empty());
+    faulty.heal();
+    write_all(&vdevs, &writes);
+    read_all(&vdevs, &writes, "written again");
 }

@@ -158,6 +158,13 @@ pub enum Change {
     CreatePool(Box<NewPool>),
     /// Add vdevs to a pool. Answer: `Done`.
     AddVdevs(Box<AddedVdevs>),
+    /// Forget errors, and go on with devices that are there again. Answer: `Done`.
+    ClearErrors {
+        /// The pool.
+        pool: String,
+        /// One of its devices; not set, all.
+        device: Option<String>,
+    },
     /// Destroy a pool. Answer: `Done`.
     DestroyPool {
         /// The pool.

@@ -33,6 +33,8 @@ pub enum Condition {
     IoFailureWait,
     /// Reads or writes failed; requests fail (`failmode=continue`).
     IoFailureContinue,
+    /// Reads or writes failed, and the pool goes on only after it is imported again.
+    IoFailureStopped,
     /// Suspended because another host took the pool over.
     IoFailureMultihost,
     /// The intent log cannot be read.
@@ -79,7 +81,7 @@ impl Condition {
         Some(match self {
             Condition::HostMismatch => "ZFS-8000-EY",
             Condition::VersionNewer => "ZFS-8000-A5",
-            Condition::IoFailureWait => "ZFS-8000-HC",
+            Condition::IoFailureWait | Condition::IoFailureStopped => "ZFS-8000-HC",
             Condition::IoFailureContinue => "ZFS-8000-JQ",
             Condition::IoFailureMultihost => "ZFS-8000-MM",
             Condition::BadLog => "ZFS-8000-K4",

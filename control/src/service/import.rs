@@ -105,13 +105,6 @@ impl Engine {
         check_altroot(options.altroot.as_deref())?;
         check_options(&options.mount_options)?;
         check_properties(&options.properties)?;
-        for (_, value) in options
-            .properties
-            .iter()
-            .filter(|(name, _)| name == "cachefile")
-        {
-            super::cache_file::check(value)?;
-        }
         let mut engine_options = self.engine_options(options);
         (engine_options.cache_bytes, engine_options.buffers) =
             self.memory.admit(&self.registry.all());
@@ -141,6 +134,8 @@ impl Engine {
         let imported = self.registry.insert(imported)?;
         self.memory.divide(&self.registry.all());
         self.note_in_cache_file(&imported);
+        self.set_fail_mode_at_import(&imported, &options.properties)?;
+        self.obey_fail_mode(&imported);
         self.events.post("sysevent.fs.zfs.pool_import", &imported);
         Ok(Outcome {
             imported: Some(imported),
@@ -200,6 +195,10 @@ impl Engine {
             let pool = pool.to_owned();
             return Err(ControlError::Suspended { pool });
         }
+        if is_suspended {
+            // Whoever waits for devices would wait for ever.
+            imported.pool.give_up();
+        }
         self.unmount_pool(&imported, force)?;
         if is_suspended {
             // It takes no more changes, those of its open file systems included.
@@ -250,11 +249,16 @@ fn check_altroot(root: Option<&str>) -> Result<(), ControlError> {
 /// Pool properties that may be given at import; those that would be written may not.
 fn check_properties(properties: &[(String, String)]) -> Result<(), ControlError> {
     const TAKEN: [&str; 4] = ["readonly", "cachefile", "altroot", "failmode"];
-    for (name, _) in properties {
+    for (name, value) in properties {
         if !TAKEN.contains(&name.as_str()) && !name.starts_with("cenote:") {
             return Err(ControlError::NoSuchProperty {
                 property: name.clone(),
             });
+        }
+        match name.as_str() {
+            "cachefile" => super::cache_file::check(value)?,
+            "failmode" => super::changes::check_property(name, value)?,
+            _ => {}
         }
     }
     Ok(())

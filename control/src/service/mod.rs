@@ -52,6 +52,7 @@ pub use settings::settings_list;
 use crate::model::{ControlError, DaemonStatus, PoolActivity, Request, Response};
 use crate::protocol::{Peer, Reply, Service};
 use cenote_base::Env;
+use cenote_pool::{Patience, set_patience};
 use events::Events;
 use memory::Memory;
 use mounts::Mounts;
@@ -79,7 +80,7 @@ pub struct Engine {
     registry: Registry,
     mounts: Mounts,
     mounter: Box<dyn Mounter>,
-    events: Events,
+    events: Arc<Events>,
     memory: Memory,
     version: String,
     auto: bool,
@@ -95,7 +96,7 @@ impl Engine {
             registry: Registry::default(),
             mounts: Mounts::default(),
             mounter,
-            events: Events::new(Arc::clone(&env)),
+            events: Arc::new(Events::new(Arc::clone(&env))),
             memory: Memory::new(
                 settings.memory,
                 settings.memory_is_given,
@@ -198,6 +199,8 @@ impl Service for Engine {
         peer: Peer,
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError> {
+        // Who asks about a pool whose devices are gone is not to wait for them.
+        set_patience(Patience::Never);
         match request {
             Request::ImportSearch { search } => self.import_search(&search),
             Request::Import {
@@ -259,6 +262,13 @@ impl Service for Engine {
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {
         let mut failure = None;
         for imported in self.registry.all() {
+            if imported.pool.is_waiting() {
+                if !force {
+                    let pool = imported.name().to_owned();
+                    return Err(ControlError::Suspended { pool });
+                }
+                imported.pool.give_up();
+            }
             match self.unmount_pool(&imported, force) {
                 Ok(()) => self.registry.remove(imported.name()),
                 Err(error) if force => {

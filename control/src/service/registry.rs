@@ -8,6 +8,7 @@ use cenote_posix::{FileSystem, ReplayOptions, ReplayReport, Timestamp};
 use cenote_volume::{Volume, VolumeReplay};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(super) struct Imported {
     pub damage: Arc<DamageLog>,
     /// Heads that are open for writing.
     pub heads: OpenHeads,
+    /// Whether the daemon ends when devices are lost: `failmode=panic`.
+    pub panics: AtomicBool,
     intent_logs: OnceLock<Vec<IntentLogReport>>,
     /// How the replay of each dataset's log went when it was opened last.
     replays: Mutex<BTreeMap<String, Replayed>>,
@@ -82,6 +85,7 @@ impl Imported {
             load_guid,
             damage: Arc::default(),
             heads: OpenHeads::default(),
+            panics: AtomicBool::new(false),
             intent_logs: OnceLock::new(),
             replays: Mutex::default(),
             replaying: Mutex::default(),
@@ -290,14 +294,14 @@ impl Registry {
         })
     }
 
-    /// The pool with this name, refused when it is only read.
+    /// The pool with this name, refused when it is only read or takes no changes now.
     pub fn writable_pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
         let found = self.pool(name)?;
+        let pool = name.to_owned();
         match found.pool.is_writable() {
+            true if found.pool.suspended().is_some() => Err(ControlError::Suspended { pool }),
             true => Ok(found),
-            false => Err(ControlError::PoolReadOnly {
-                pool: name.to_owned(),
-            }),
+            false => Err(ControlError::PoolReadOnly { pool }),
         }
     }
 

@@ -7,11 +7,12 @@ use crate::model::{
 };
 use cenote_base::{ObjectId, ObjsetId};
 use cenote_dsl::{
-    ActivityState, Dataset, Dsl, DslError, ErrorEntry, Stored, dedup_table_size, dedup_totals,
+    ActivityState, Dataset, Dsl, DslError, ErrorEntry, dedup_table_size, dedup_totals,
 };
 use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingHeader, RemovalState};
 use cenote_ondisk::features::{FEATURES, Feature};
 use cenote_ondisk::scan::{FLAG_PAUSED, ScanFunction, ScanState};
+use cenote_pool::FailMode;
 use cenote_posix::FileSystem;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -386,14 +387,11 @@ fn condition(
 
 /// What a pool that takes no more changes is waiting for.
 fn why_suspended(imported: &Imported) -> Condition {
-    const CONTINUE: Stored = Stored::Number(1);
-    if imported.pool.has_lost_heartbeat() {
-        return Condition::IoFailureMultihost;
-    }
-    let properties = imported.dsl().pool_properties().unwrap_or_default();
-    match properties.get("failmode") == Some(&CONTINUE) {
-        true => Condition::IoFailureContinue,
-        false => Condition::IoFailureWait,
+    match imported.pool.fail_mode() {
+        _ if imported.pool.has_lost_heartbeat() => Condition::IoFailureMultihost,
+        _ if !imported.pool.is_waiting() => Condition::IoFailureStopped,
+        FailMode::Continue => Condition::IoFailureContinue,
+        FailMode::Stop | FailMode::Wait => Condition::IoFailureWait,
     }
 }
 

@@ -4,6 +4,7 @@ use super::pending::Pending;
 use super::random::RandomPool;
 use super::squeeze::Hints;
 use super::{Allocator, DedupTable};
+use crate::suspension::Suspension;
 use crate::workers::Workers;
 use cenote_base::{Env, RealEnv};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +20,8 @@ pub(crate) struct WriteState {
     pub(crate) hints: Hints,
     /// Metadata on its way.
     pub(crate) pending: Pending,
+    /// Where work waits for devices that are gone.
+    pub(crate) suspension: Arc<Suspension>,
     env: OnceLock<Arc<dyn Env>>,
     random: RandomPool,
     encoders: OnceLock<Workers>,

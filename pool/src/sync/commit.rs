@@ -7,7 +7,7 @@ use cenote_base::{ObjsetId, Txg};
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_ondisk::uberblock::{Uberblock, VERSION_FEATURES};
 use cenote_ondisk::{BlockPointer, VdevConfig};
-use cenote_vdev::{LabelPhase, UberblockScope};
+use cenote_vdev::{LabelPhase, UberblockScope, VdevError};
 use std::sync::{Arc, PoisonError};
 
 impl Syncer {
@@ -45,14 +45,14 @@ impl Syncer {
             return Err(SyncError::Stopped { cause });
         }
         if let Some(labels) = labels {
-            self.vdevs.write_labels(&labels, LabelPhase::Even, txg)?;
-            self.vdevs
-                .write_uberblock(&uberblock, UberblockScope::All, multihost)?;
-            self.vdevs.write_labels(&labels, LabelPhase::Odd, txg)?;
+            self.insist(|| self.vdevs.write_labels(&labels, LabelPhase::Even, txg))?;
+            let scope = UberblockScope::All;
+            self.insist(|| self.vdevs.write_uberblock(&uberblock, scope, multihost))?;
+            self.insist(|| self.vdevs.write_labels(&labels, LabelPhase::Odd, txg))?;
         } else {
             let first = usize::try_from(txg.0).unwrap_or(0);
             let scope = UberblockScope::Some(first);
-            self.vdevs.write_uberblock(&uberblock, scope, multihost)?;
+            self.insist(|| self.vdevs.write_uberblock(&uberblock, scope, multihost))?;
         }
         self.heartbeat.note_written(self.env.monotonic());
         *self
@@ -60,6 +60,25 @@ impl Syncer {
             .write()
             .unwrap_or_else(PoisonError::into_inner) = uberblock;
         self.settle(root)
+    }
+
+    /// Writes labels or the uberblock, again and again if the pool is to wait for its devices:
+    /// every attempt writes all of them.
+    fn insist(&self, write: impl Fn() -> Result<(), VdevError>) -> Result<(), SyncError> {
+        let suspension = self.pipeline.suspension();
+        loop {
+            let attempt = suspension.attempt();
+            let error = match write() {
+                Err(error @ VdevError::UnwrittenLabels { .. }) => error,
+                other => return Ok(other?),
+            };
+            if !suspension.wait(attempt, &error) {
+                return Err(error.into());
+            }
+            if let Some(cause) = self.heartbeat.overdue(self.env.monotonic()) {
+                return Err(SyncError::Stopped { cause });
+            }
+        }
     }
 
     /// What follows from the group being on disk.

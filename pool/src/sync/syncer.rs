@@ -15,7 +15,7 @@ use cenote_dmu::txg::{Quiesced, SyncReason};
 use cenote_dmu::{ObjectSet, Transaction, TxgGate};
 use cenote_dsl::write::{PoolServices, SyncContext, SyncTask};
 use cenote_dsl::{Dsl, DslError};
-use cenote_io::Pipeline;
+use cenote_io::{Patience, Pipeline, set_patience};
 use cenote_ondisk::{BlockPointer, Uberblock};
 use cenote_vdev::Vdevs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -103,6 +103,7 @@ impl PoolServices for Syncer {
 impl Syncer {
     pub fn new(parts: Parts) -> Arc<Self> {
         parts.pipeline.set_env(Arc::clone(&parts.env));
+        parts.gate.heed(Arc::clone(parts.pipeline.suspension()));
         let gate = Arc::downgrade(&parts.gate);
         let load = move || gate.upgrade().map_or(100, |gate| gate.write_load());
         parts.vdevs.set_write_load(load);
@@ -174,6 +175,7 @@ impl Syncer {
         let syncer = Arc::clone(self);
         let thread = std::thread::Builder::new().name("txg_sync".to_owned());
         *lock(&self.thread) = Some(thread.spawn(move || {
+            set_patience(Patience::Always);
             let run = std::panic::AssertUnwindSafe(|| syncer.run());
             if std::panic::catch_unwind(run).is_err() {
                 // The disk has the group before, and nothing here can be trusted any more.
@@ -191,6 +193,7 @@ impl Syncer {
             return Ok(());
         };
         self.stop.store(true, Ordering::Release);
+        self.give_up();
         self.gate.request_sync();
         let ended = thread.join();
         self.space.close();
@@ -204,6 +207,29 @@ impl Syncer {
             }),
             None => Ok(()),
         }
+    }
+
+    /// From now on nobody waits for devices any more.
+    pub fn give_up(&self) {
+        self.pipeline.suspension().end();
+        self.gate.wake();
+    }
+
+    /// Why there will be no more groups, whatever becomes of the devices.
+    pub fn gave_up(&self) -> Option<String> {
+        let suspended = self.gate.suspended().map(|cause| cause.to_string());
+        suspended.or_else(|| {
+            let cause = self.heartbeat.overdue(self.env.monotonic())?;
+            self.gate.suspend(&cause);
+            self.give_up();
+            Some(cause)
+        })
+    }
+
+    /// Lets what waits for devices try again.
+    pub fn resume(&self) {
+        self.pipeline.suspension().resume();
+        self.gate.wake();
     }
 
     fn run(&self) {

@@ -14,9 +14,11 @@ mod pool_settings;
 mod pools;
 mod properties;
 mod replication;
+mod suspension;
 mod treat;
 
 pub(super) use files::{OpenHeads, settings_of};
+pub(super) use pool_settings::check_property;
 
 use super::Engine;
 use super::registry::Imported;
@@ -40,6 +42,9 @@ impl Engine {
             Change::CreatePool(new) => self.create_pool(&new, &by),
             Change::DestroyPool { pool, force } => self.destroy_pool(&pool, force),
             Change::AddVdevs(added) => self.add_vdevs(&added, &by),
+            Change::ClearErrors { pool, device } => {
+                self.clear_errors(&pool, device.as_deref(), &by)
+            }
             Change::SyncPools { pools } => self.sync_pools(&pools),
             Change::SetPoolProperty {
                 pool,
@@ -168,7 +173,7 @@ impl Engine {
 /// Notes a command in the history of a pool that is written to. What it did is done: a failure
 /// is only reported.
 pub(super) fn note(imported: &Imported, by: &By<'_>) {
-    if !imported.pool.is_writable() {
+    if !imported.pool.is_writable() || imported.pool.suspended().is_some() {
         return;
     }
     let noted = imported.pool.run_command(Nothing, &by.actor, by.command);
@@ -186,6 +191,9 @@ fn run<T: SyncTask + 'static>(
     let pool = imported.name().to_owned();
     if !imported.pool.is_writable() {
         return Err(ControlError::PoolReadOnly { pool });
+    }
+    if imported.pool.suspended().is_some() {
+        return Err(ControlError::Suspended { pool });
     }
     let done = imported.pool.run_command(task, &by.actor, by.command);
     done.map_err(|error| of_sync(imported.name(), error))

@@ -117,6 +117,14 @@ pub(super) fn pool_setting(
     })
 }
 
+/// Refuses a value that a property of a pool cannot have.
+///
+/// # Errors
+/// As [`pool_setting`].
+pub(in crate::service) fn check_property(name: &str, value: &str) -> Result<(), ControlError> {
+    pool_setting(name, value, false).map(drop)
+}
+
 fn feature_setting(
     name: &str,
     feature: &str,

@@ -95,6 +95,7 @@ impl Engine {
         let imported = self.registry.insert(imported)?;
         self.memory.divide(&self.registry.all());
         self.note_in_cache_file(&imported);
+        self.obey_fail_mode(&imported);
         self.events.post("sysevent.fs.zfs.pool_create", &imported);
         let (failures, done) = self.mount_below(&imported, None, &MountOptions::default());
         match failures.is_empty() {
@@ -147,6 +148,10 @@ impl Engine {
             return Err(error);
         }
         for imported in found {
+            if imported.pool.suspended().is_some() {
+                let pool = imported.name().to_owned();
+                return Err(ControlError::Suspended { pool });
+            }
             let synced = imported.pool.sync();
             synced.map_err(|error| of_sync(imported.name(), error))?;
         }

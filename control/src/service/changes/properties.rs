@@ -257,6 +257,7 @@ impl Engine {
         run(&imported, SetPoolProperty { name, value }, by)?;
         match property.as_str() {
             "autotrim" => imported.pool.set_autotrim(is_on),
+            "failmode" => self.obey_fail_mode(&imported),
             "multihost" => {
                 let begun = imported.pool.set_multihost(is_on);
                 begun.map_err(|error| ControlError::Io {

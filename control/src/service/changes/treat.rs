@@ -39,11 +39,7 @@ impl Engine {
         (kind, command): (TreatmentKind, TreatmentCommand),
         by: &By<'_>,
     ) -> Result<Response, ControlError> {
-        let imported = self.registry.pool(pool)?;
-        if !imported.pool.is_writable() {
-            let pool = pool.to_owned();
-            return Err(ControlError::PoolReadOnly { pool });
-        }
+        let imported = self.registry.writable_pool(pool)?;
         let tree = vdev_tree(&imported.pool);
         let leaves = all_vdevs(&tree);
         let mut failures = Vec::new();

@@ -1,4 +1,4 @@
-//! `zpool labelclear`, `reguid` and `upgrade`.
+//! `zpool clear`, `labelclear`, `reguid` and `upgrade`.
 
 use super::create::{command_line, refusal};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
@@ -34,6 +34,47 @@ pub fn labelclear(arguments: &[String], context: &mut Context) -> Outcome {
             let what = format!("failed to clear label for {device}");
             failed(refusal(&what, &error))
         }
+    }
+}
+
+/// `zpool clear [[--power]|[-nF]] POOL [DEVICE]`
+pub fn clear(arguments: &[String], context: &mut Context) -> Outcome {
+    let grammar = Grammar {
+        letters: "FnX",
+        long: &[("power", "power", false)],
+    };
+    let parsed = grammar.parse(arguments)?;
+    if (parsed.has("n") || parsed.has("X")) && !parsed.has("F") {
+        return usage("-n or -X only valid with -F");
+    }
+    let (pool, device) = match parsed.operands.as_slice() {
+        [] => return usage("missing pool name"),
+        [pool] => (pool.clone(), None),
+        [pool, device] => (pool.clone(), Some(device.clone())),
+        _ => return usage("too many arguments"),
+    };
+    let what = format!(
+        "cannot clear errors for {}",
+        device.as_ref().unwrap_or(&pool)
+    );
+    if parsed.has("F") {
+        return failed(format!(
+            "{what}: an imported pool does not go back to an earlier state; \
+             use 'zpool export' and 'zpool import -F'"
+        ));
+    }
+    if parsed.has("power") {
+        return failed(format!("{what}: the power of slots is not switched here"));
+    }
+    let change = Change::ClearErrors {
+        pool: pool.clone(),
+        device,
+    };
+    let command = command_line("zpool clear", arguments);
+    match context.ask(Request::Change { change, command }) {
+        Ok(_) => Ok(0),
+        Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
+        Err(error) => failed(refusal(&what, &error)),
     }
 }
 

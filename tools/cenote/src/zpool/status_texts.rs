@@ -87,6 +87,10 @@ fn status_of_devices(condition: &Condition) -> (&'static str, &'static str) {
     match condition {
         Condition::IoFailureWait | Condition::IoFailureContinue => (
             "One or more devices are faulted in response to IO failures.",
+            "Make sure the affected devices are connected, then run 'zpool clear'.",
+        ),
+        Condition::IoFailureStopped => (
+            "One or more devices are faulted in response to IO failures.",
             "Make sure the affected devices are connected, then run 'zpool export -f'\n\
              and import the pool again.",
         ),

@@ -49,13 +49,6 @@ const WRITES: &[Write] = &[
     write("prefetch", "t:", POOL, "cannot prefetch for 'POOL'", 1),
     write("online", "e", POOL_DEVICE, "cannot online DEV", 1),
     write("offline", "ft", POOL_DEVICE, "cannot offline DEV", 1),
-    write(
-        "clear",
-        "FnX",
-        &["missing pool name"],
-        "cannot clear errors for POOL",
-        1,
-    ),
     write("reopen", "n", POOL, "cannot reopen 'POOL'", 1),
     write(
         "attach",
