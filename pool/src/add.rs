@@ -40,8 +40,8 @@ impl SyncTask for AddVdevs {
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let zaps = VdevZaps::open(context)?;
-        let mut config = self.syncer.config();
-        let Some(mut root) = config.config.vdev_tree.clone() else {
+        let root = self.syncer.config().config.vdev_tree.clone();
+        let Some(mut root) = root else {
             return Ok(());
         };
         for (top, class) in &mut self.tops {
@@ -65,6 +65,7 @@ impl SyncTask for AddVdevs {
         let ratio = |id: u64| Some((id, vdevs.deflate_ratio(VdevId(id))?));
         let ratios = (0..root.children.len() as u64).filter_map(ratio);
         self.syncer.dsl.set_deflate_ratios(ratios.collect());
+        let mut config = self.syncer.config();
         config.config.vdev_children = Some(root.children.len() as u64);
         config.config.vdev_tree = Some(root);
         config.touch();

@@ -8,7 +8,7 @@ use crate::candidate::speaking_label;
 use crate::pool::Pool;
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, DeviceError};
-use cenote_vdev::{Member, VdevError, scan};
+use cenote_vdev::{DeviceLabels, Member, VdevError, scan};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -127,13 +127,16 @@ impl Pool {
                 continue;
             }
             let path = member.candidate.path.clone();
-            let best = member.labels.best_uberblock(None);
+            // From now on nobody else writes to it.
+            let device = opener.open_writable(&path)?;
+            let labels = DeviceLabels::read(device.as_ref());
+            let best = labels.best_uberblock(None);
             let theirs = best.map_or(Txg(0), |best| best.uberblock.txg);
             let ours = self.synced_txg();
             if theirs > ours {
                 return Err(ClearError::WrittenElsewhere { path, theirs, ours });
             }
-            devices.insert(guid, opener.open_writable(&path)?);
+            devices.insert(guid, device);
         }
         Ok(())
     }

@@ -76,17 +76,13 @@ impl LiveConfig {
         }
     }
 
-    /// Writes the copy in the meta object set if it is out of date.
-    pub fn store(&mut self, context: &SyncContext<'_>) -> Result<(), SyncError> {
+    /// What the copy in the meta object set is to be from `txg` on, if it is out of date.
+    pub fn take_stale(&mut self, txg: Txg) -> Option<NvList> {
         if !std::mem::take(&mut self.is_mos_stale) {
-            return Ok(());
+            return None;
         }
-        self.config.txg = Some(context.txg());
-        let list = self.config.encode(Place::Mos);
-        let object = context.dsl.object_directory().object("config")?;
-        let object = store_packed(context, object, &list)?;
-        context.set_directory_number("config", object.0)?;
-        Ok(())
+        self.config.txg = Some(txg);
+        Some(self.config.encode(Place::Mos))
     }
 
     /// The labels of all leaves, with `txg`.
@@ -116,6 +112,14 @@ impl LiveConfig {
         };
         config.encode(Place::Label)
     }
+}
+
+/// Writes the copy in the meta object set.
+pub(super) fn store(context: &SyncContext<'_>, list: &NvList) -> Result<(), SyncError> {
+    let object = context.dsl.object_directory().object("config")?;
+    let object = store_packed(context, object, list)?;
+    context.set_directory_number("config", object.0)?;
+    Ok(())
 }
 
 /// Stores a packed list in an object, which is made if there is none.

@@ -1,6 +1,6 @@
 //! The thread that writes transaction groups, and the steps of one.
 
-use super::config::LiveConfig;
+use super::config::{self, LiveConfig};
 use super::error::SyncError;
 use super::mos_sink::{MosPolicy, MosSink};
 use super::obsolete::Obsolete;
@@ -377,8 +377,7 @@ impl Syncer {
             self.pass.store(pass, Ordering::Relaxed);
             self.store_missed(context)?;
             self.store_obsolete(context)?;
-            self.config().update_features(&self.dsl);
-            self.config().store(context)?;
+            self.store_config(context)?;
             if !self.mos.is_dirty_in(txg) && !self.has_unrecorded() {
                 return Ok(self.mos.root());
             }
@@ -390,9 +389,8 @@ impl Syncer {
                     config.touch();
                 }
             }
-            config.update_features(&self.dsl);
-            config.store(context)?;
             drop(config);
+            self.store_config(context)?;
             let deferred = std::mem::take(&mut *self.deferred());
             if !deferred.is_empty() {
                 context.defer_frees(&deferred)?;
@@ -405,6 +403,17 @@ impl Syncer {
         }
         let passes = PASSES_MAX;
         Err(SyncError::Endless { txg, passes })
+    }
+
+    /// Brings the copy of the configuration in the meta object set up to date.
+    fn store_config(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
+        let stale = {
+            let mut config = self.config();
+            config.update_features(&self.dsl);
+            config.take_stale(context.txg())
+        };
+        // Not under the lock: this may wait for devices, and others want to know of the pool.
+        stale.map_or(Ok(()), |list| config::store(context, &list))
     }
 
     fn has_unrecorded(&self) -> bool {
