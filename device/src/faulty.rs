@@ -15,6 +15,7 @@ struct Faults {
     errors: Vec<Range<u64>>,
     write_errors: Vec<Range<u64>>,
     failing_writes: bool,
+    writes_left: Option<u64>,
 }
 
 /// Wraps a device and spoils it: gone, cut short, noisy or failing in ranges, taking no writes.
@@ -68,6 +69,20 @@ impl FaultyDevice {
     /// From now on writes that touch these bytes fail.
     pub fn fail_writes_to(&self, range: Range<u64>) {
         self.change(|faults| faults.write_errors.push(range));
+    }
+
+    /// From now on the device takes so many writes, and is missing after that.
+    pub fn vanish_after(&self, writes: u64) {
+        self.change(|faults| faults.writes_left = Some(writes));
+    }
+
+    /// Counts a write down that is about to be made.
+    fn count_write(&self) {
+        self.change(|faults| match &mut faults.writes_left {
+            Some(0) => faults.missing = true,
+            Some(left) => *left -= 1,
+            None => {}
+        });
     }
 
     /// Whether a write of these bytes goes through; of none, whether the device takes any.
@@ -139,6 +154,7 @@ impl Device for FaultyDevice {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.count_write();
         self.check_writes(offset, bytes.len() as u64)?;
         self.inner.write_at(offset, bytes)
     }

@@ -19,7 +19,7 @@ pub use cenote_vdev::{IoClass, with_read_class};
 pub use crypt::ObjsetKeys;
 pub use error::IoError;
 pub use pipeline::{Pipeline, PipelineCounters, ReadContext};
-pub use suspension::{Attempt, FailMode, Patience, Suspension, set_patience};
+pub use suspension::{Attempt, FailMode, Patience, Suspension, set_patience, with_patience};
 pub use workers::Workers;
 pub use write::{
     Allocation, AllocationRequest, Allocator, BlockSink, DedupError, DedupPolicy, DedupTable,

@@ -64,6 +64,14 @@ thread_local! {
     static PATIENCE: Cell<Patience> = const { Cell::new(Patience::Usual) };
 }
 
+/// Does something with this patience of the calling thread.
+pub fn with_patience<T>(patience: Patience, act: impl FnOnce() -> T) -> T {
+    let before = PATIENCE.replace(patience);
+    let done = act();
+    PATIENCE.set(before);
+    done
+}
+
 /// Says whether the calling thread waits for devices in order to read.
 pub fn set_patience(patience: Patience) {
     PATIENCE.set(patience);

@@ -8,6 +8,7 @@ use crate::candidate::speaking_label;
 use crate::pool::Pool;
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, DeviceError};
+use cenote_io::{Patience, with_patience};
 use cenote_vdev::{DeviceLabels, Member, VdevError, scan};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -106,8 +107,13 @@ impl Pool {
             let beside = parents.into_iter().map(Path::to_owned).collect();
             self.find_again(&silent, beside, &mut devices)?;
         }
-        self.vdevs().reopen(self.vdev_tree(), &devices)?;
-        Ok(())
+        if devices.is_empty() {
+            return Ok(());
+        }
+        let pipeline = self.cache().pipeline();
+        let is_complete = || with_patience(Patience::Never, || pipeline.exchanged());
+        let reopened = self.vdevs().reopen(self.vdev_tree(), &devices, is_complete);
+        Ok(reopened?)
     }
 
     /// Looks for leaves among these places, and opens for writing what is found.

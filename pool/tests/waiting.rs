@@ -32,7 +32,7 @@ impl Watcher for Silent {
 /// Opens the disks of a world so that they can be made to fail, a new one each time.
 #[derive(Debug)]
 struct Plugs {
-    world: Arc<World>,
+    world: Mutex<Arc<World>>,
     plugged: Mutex<Vec<Arc<FaultyDevice>>>,
     /// There are no disks.
     is_empty: AtomicBool,
@@ -47,8 +47,9 @@ impl Plugs {
 
     fn look(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
         let is_there = !self.is_empty.load(Ordering::Relaxed);
-        match is_there && self.world.paths().iter().any(|disk| disk == path) {
-            true => self.world.open(path),
+        let world = self.world.lock().expect("sound");
+        match is_there && world.paths().iter().any(|disk| disk == path) {
+            true => world.open(path),
             false => Err(DeviceError::Open {
                 path: path.into(),
                 source: ErrorKind::NotFound.into(),
@@ -74,7 +75,7 @@ impl Opener for Plugs {
     }
 
     fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
-        self.world.list(path)
+        self.world.lock().expect("sound").list(path)
     }
 }
 
@@ -90,7 +91,7 @@ fn waiting_pool(mode: FailMode) -> (Arc<World>, Arc<Plugs>, Pool) {
     pool.export().expect("written");
     drop(pool);
     let plugs = Arc::new(Plugs {
-        world: Arc::clone(&world),
+        world: Mutex::new(Arc::clone(&world)),
         plugged: Mutex::default(),
         is_empty: AtomicBool::new(false),
     });
@@ -311,4 +312,70 @@ fn a_pool_that_waits_is_left() {
     let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
     assert!(report.is_clean(), "{report:?}");
     pool.close().expect("written");
+}
+
+/// A disk is taken out in the midst of a group, each time a few writes later, and comes back with
+/// what it took, or with what it was told to make durable.
+#[test]
+fn a_group_is_finished_if_nothing_of_it_is_lost() {
+    for loses in [false, true] {
+        let (mut finished, mut lost) = (0, 0);
+        for writes in 0..30 {
+            match is_finished_after(writes, loses) {
+                Some(true) => finished += 1,
+                Some(false) => lost += 1,
+                None => {}
+            }
+        }
+        assert!(finished > 0, "a group that lost nothing goes on");
+        assert_eq!(lost > 0, loses, "{finished} finished");
+    }
+}
+
+/// Whether a group was finished whose disk vanished after so many writes; `None` if it had no more.
+fn is_finished_after(writes: u64, loses: bool) -> Option<bool> {
+    let (mut world, plugs, pool) = waiting_pool(FailMode::Wait);
+    let synced = pool.synced_txg();
+    world.record();
+    plugs.last().vanish_after(writes);
+    let mut is_finished = None;
+    let changed = std::thread::scope(|scope| {
+        let change = scope.spawn(|| common::change(&pool, 1));
+        while !change.is_finished() {
+            if pool.is_waiting() && is_finished.is_none() {
+                if loses {
+                    let log = world.take_log();
+                    world = Arc::new(world.after(&log, 0, &mut 1));
+                    *plugs.world.lock().expect("sound") = Arc::clone(&world);
+                }
+                let cleared = pool.clear(&[]);
+                is_finished = Some(cleared.is_ok());
+                if let Err(error) = cleared {
+                    let text = error.to_string();
+                    assert!(text.contains("was away before it was flushed"), "{text}");
+                    assert!(pool.is_waiting());
+                    pool.give_up();
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        change.join().expect("no panic")
+    });
+    assert_eq!(changed.is_ok(), is_finished != Some(false), "{changed:?}");
+    match is_finished {
+        Some(false) => {
+            pool.abandon();
+            drop(pool);
+            let pool = import(&world, &plugs);
+            assert_eq!(pool.opened_uberblock().txg, synced);
+            let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+            assert!(report.is_clean(), "{report:?}");
+            pool.close().expect("written");
+        }
+        _ => {
+            plugs.last().heal();
+            check(&world, &plugs, pool, 1);
+        }
+    }
+    is_finished
 }

@@ -182,22 +182,32 @@ impl Vdevs {
 
     /// Goes on with other devices for leaves whose own were gone: `root` is the tree as it is.
     ///
-    /// A device that was away may have lost what it had taken and not yet made durable. The leaf
-    /// counts as having missed that.
+    /// A device that was away may have lost what it had taken and not yet made durable. If others
+    /// have the same, the leaf counts as having missed that; if not, `is_complete`, which is asked
+    /// in any case and with the new devices in place, has to know that nothing of it is lost.
     ///
     /// # Errors
-    /// [`VdevError::Unflushed`] if nobody else has what may be lost; then nothing has changed.
-    /// Otherwise as [`Self::open`].
+    /// [`VdevError::Unflushed`] if something is; then nothing has changed. Otherwise as
+    /// [`Self::open`].
     pub fn reopen(
         &self,
         root: &VdevConfig,
         devices: &HashMap<Guid, Arc<dyn Device>>,
+        is_complete: impl FnOnce() -> bool,
     ) -> Result<(), VdevError> {
-        let mut shape = self.shape.write().unwrap_or_else(PoisonError::into_inner);
-        let changed = shape.changed(root, devices)?;
-        shape.forget_unflushed(devices.keys())?;
-        *shape = Arc::new(changed);
+        let before = self.shape();
+        self.set_shape(Arc::new(before.changed(root, devices)?));
+        let is_complete = is_complete();
+        let forgotten = before.forget_unflushed(devices.keys());
+        if forgotten.is_err() && !is_complete {
+            self.set_shape(before);
+            return forgotten;
+        }
         Ok(())
+    }
+
+    fn set_shape(&self, shape: Arc<Shape>) {
+        *self.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
     }
 
     /// Leaves in use whose devices do not answer: not even their first bytes can be read.

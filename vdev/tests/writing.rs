@@ -522,16 +522,22 @@ fn a_device_that_comes_back_may_have_lost_what_was_not_flushed() {
         faulty.set_missing(true);
         assert_eq!(vdevs.silent_leaves(), [last], "{kind}");
         assert_eq!(vdevs.has_gone(VdevId(0)), kind == "disk");
-        vdevs.reopen(&config, &again).expect("nothing is lost");
+        let lost = || false;
+        vdevs
+            .reopen(&config, &again, lost)
+            .expect("nothing is unflushed");
         assert!(vdevs.silent_leaves().is_empty() && vdevs.dtl(last).is_empty());
 
         let unflushed = vdevs.write(blocks(&vdevs, Txg(6), 0));
         assert!(unflushed.iter().all(Result::is_ok));
-        let reopened = vdevs.reopen(&config, &again);
+        let reopened = vdevs.reopen(&config, &again, lost);
         match kind {
             "disk" => {
                 let text = reopened.expect_err("nobody else has it").to_string();
                 assert!(text.contains("was away before it was flushed"), "{text}");
+                let found = vdevs.reopen(&config, &again, || true);
+                found.expect("somebody looked");
+                assert!(vdevs.dtl(last).is_empty());
             }
             _ => {
                 reopened.expect("the other side has it");

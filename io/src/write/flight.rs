@@ -5,6 +5,7 @@ use crate::error::IoError;
 use crate::pipeline::Pipeline;
 use crate::suspension::Attempt;
 use cenote_base::Bookmark;
+use cenote_ondisk::BlockPointer;
 use cenote_vdev::{PreparedWrite, VdevError, VdevWrite, VdevWriter, Vdevs, WritePlan};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -43,9 +44,6 @@ struct Sent {
     blocks: Vec<usize>,
     countdown: Arc<Countdown>,
 }
-
-/// A write that did not succeed: its number in the plan, its block, and why.
-type Failed = (usize, usize, VdevError);
 
 impl Sent {
     /// Sends off the writes, each of which belongs to a block by its number; with those that are
@@ -100,23 +98,25 @@ impl Sent {
         (sent, refused)
     }
 
-    /// Waits until all has arrived; returns what did not.
-    fn land(&self) -> Vec<Failed> {
-        self.countdown.wait();
-        let results = self.writer.finish(&self.plan).into_iter().enumerate();
+    /// Returns what did not arrive, once all are through.
+    fn land(&self) -> Vec<(usize, VdevError)> {
+        let results = self.blocks.iter().zip(self.writer.finish(&self.plan));
         results
-            .filter_map(|(index, result)| Some((index, self.blocks[index], result.err()?)))
+            .filter_map(|(block, result)| Some((*block, result.err()?)))
             .collect()
     }
 
-    /// The writes that failed, to be sent again.
-    fn again(&self, failed: &[Failed]) -> Vec<(usize, VdevWrite)> {
-        let writes = failed.iter();
-        writes
-            .map(|(index, block, _)| (*block, self.plan.write(*index).clone()))
+    /// All the writes, to be sent again.
+    fn again(&self) -> Vec<(usize, VdevWrite)> {
+        let blocks = self.blocks.iter().enumerate();
+        blocks
+            .map(|(index, block)| (*block, self.plan.write(index).clone()))
             .collect()
     }
 }
+
+/// A block that a flight carries, unless it is nowhere or elsewhere.
+pub(super) type Carried = (Bookmark, Option<BlockPointer>);
 
 /// A batch on its way.
 #[derive(Debug)]
@@ -124,13 +124,15 @@ pub(super) struct Flight {
     vdevs: Arc<Vdevs>,
     state: Arc<WriteState>,
     attempt: Attempt,
+    /// How often devices had been exchanged before it was sent.
+    exchanges: u64,
     sent: Sent,
     /// Blocks that were refused before they left.
     refused: Vec<(usize, VdevError)>,
     bytes: usize,
-    /// The number of the batch's first block, and the names of all.
+    /// The number of the batch's first block, and all of them.
     first: usize,
-    bookmarks: Vec<Bookmark>,
+    carried: Vec<Carried>,
 }
 
 impl Flight {
@@ -140,23 +142,25 @@ impl Flight {
         pipeline: &Pipeline,
         writes: Vec<(usize, VdevWrite)>,
         first: usize,
-        bookmarks: Vec<Bookmark>,
+        carried: Vec<Carried>,
         is_awaited: bool,
     ) -> Self {
         let vdevs = Arc::clone(pipeline.vdevs());
         let state = Arc::clone(&pipeline.writing);
         let bytes = writes.iter().map(|(_, write)| write.data.len()).sum();
         let attempt = state.suspension.attempt();
+        let exchanges = state.unflushed.begin(somewhere(&carried));
         let (sent, refused) = Sent::send(&vdevs, &state, writes, is_awaited);
         Self {
             vdevs,
             state,
             attempt,
+            exchanges,
             sent,
             refused,
             bytes,
             first,
-            bookmarks,
+            carried,
         }
     }
 
@@ -168,25 +172,53 @@ impl Flight {
     /// Waits until all has arrived, for lost devices too if the pool is to wait for them; returns
     /// the blocks that did not, with the reason.
     pub(super) fn land(mut self) -> Vec<(usize, IoError)> {
-        let mut failed = self.sent.land();
-        while let Some((_, _, cause)) = failed.first()
-            && self.state.suspension.wait(self.attempt, cause)
-        {
-            self.attempt = self.state.suspension.attempt();
-            let again = self.sent.again(&failed);
-            let (sent, refused) = Sent::send(&self.vdevs, &self.state, again, true);
+        let suspension = Arc::clone(&self.state.suspension);
+        loop {
+            self.sent.countdown.wait();
+            // What was met before the devices came back says nothing any more.
+            if self.attempt == suspension.attempt() {
+                let failed = self.sent.land();
+                let again = match failed.first() {
+                    Some((_, cause)) => suspension.wait(self.attempt, cause),
+                    // Devices that were exchanged meanwhile do not have what the others took.
+                    None => !self.state.unflushed.add(self.exchanges, self.arrived()),
+                };
+                if !again {
+                    return self.tell(failed);
+                }
+            }
+            self.attempt = suspension.attempt();
+            self.exchanges = self.state.unflushed.begin(self.arrived());
+            let writes = self.sent.again();
+            let (sent, refused) = Sent::send(&self.vdevs, &self.state, writes, true);
             self.sent = sent;
             self.refused.extend(refused);
-            failed = self.sent.land();
         }
-        let (first, bookmarks) = (self.first, self.bookmarks);
-        let tell = |(block, source): (usize, VdevError)| {
-            let bookmark = bookmarks[block - first];
-            (block, IoError::Unwritable { bookmark, source })
-        };
-        let failed = failed.into_iter().map(|(_, block, error)| (block, error));
-        self.refused.into_iter().chain(failed).map(tell).collect()
     }
+
+    /// The blocks that were sent, but for those that were refused.
+    fn arrived(&self) -> impl Iterator<Item = (Bookmark, BlockPointer)> {
+        somewhere(&self.carried).filter(|(bookmark, _)| {
+            let mut refused = self.refused.iter();
+            !refused.any(|(block, _)| self.carried[block - self.first].0 == *bookmark)
+        })
+    }
+
+    /// The blocks that did not arrive, with the reason.
+    fn tell(self, failed: Vec<(usize, VdevError)>) -> Vec<(usize, IoError)> {
+        let all = self.refused.into_iter().chain(failed);
+        all.map(|(block, source)| {
+            let (bookmark, _) = self.carried[block - self.first];
+            (block, IoError::Unwritable { bookmark, source })
+        })
+        .collect()
+    }
+}
+
+/// Those blocks that are carried anywhere.
+fn somewhere(carried: &[Carried]) -> impl Iterator<Item = (Bookmark, BlockPointer)> {
+    let blocks = carried.iter();
+    blocks.filter_map(|(bookmark, pointer)| Some((*bookmark, (*pointer)?)))
 }
 
 /// Splits blocks into fragments, on all cores where there is parity to compute.

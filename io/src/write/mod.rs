@@ -17,6 +17,7 @@ mod pointer;
 mod random;
 mod squeeze;
 mod state;
+mod unflushed;
 
 pub use dedup::{DedupError, DedupTable, Duplicate};
 pub(crate) use state::WriteState;

@@ -6,7 +6,7 @@
 //! devices. Meanwhile the next batch is being encoded. The bytes under way are bounded.
 
 use super::encode::{Encoded, Encoder, Stored};
-use super::flight::Flight;
+use super::flight::{Carried, Flight};
 use super::place::Placer;
 use super::squeeze::Units;
 use super::{Allocator, DedupTable, WriteRequest};
@@ -149,12 +149,12 @@ impl Pipeline {
         is_awaited: bool,
     ) -> Flight {
         let mut writes: Vec<(usize, VdevWrite)> = Vec::with_capacity(batch.len());
-        let mut bookmarks = Vec::with_capacity(batch.len());
+        let mut carried: Vec<Carried> = Vec::with_capacity(batch.len());
         let first = outcomes.len();
         let mut is_in_place = false;
         for (request, encoded) in self.encode(encoder, batch) {
             let index = outcomes.len();
-            bookmarks.push(request.bookmark);
+            carried.push((request.bookmark, None));
             outcomes.push(Some(encoded.and_then(|encoded| match encoded {
                 Encoded::Pointer(pointer) => Ok(pointer),
                 Encoded::Stored(stored) => {
@@ -163,6 +163,9 @@ impl Pipeline {
                     self.counters().blocks_written.add(1);
                     self.counters().bytes_written.add(bytes.len() as u64);
                     let (pointer, own) = placer.place(&request, stored)?;
+                    if !own.is_empty() {
+                        carried[index - first].1 = Some(pointer);
+                    }
                     writes.extend(own.into_iter().map(|write| (index, write)));
                     Ok(pointer)
                 }
@@ -171,7 +174,7 @@ impl Pipeline {
         if is_in_place {
             self.writing.pending.wait();
         }
-        Flight::start(self, writes, first, bookmarks, is_awaited)
+        Flight::start(self, writes, first, carried, is_awaited)
     }
 
     /// Encodes the blocks of a batch on all cores.

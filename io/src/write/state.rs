@@ -3,6 +3,7 @@
 use super::pending::Pending;
 use super::random::RandomPool;
 use super::squeeze::Hints;
+use super::unflushed::Unflushed;
 use super::{Allocator, DedupTable};
 use crate::suspension::Suspension;
 use crate::workers::Workers;
@@ -20,6 +21,8 @@ pub(crate) struct WriteState {
     pub(crate) hints: Hints,
     /// Metadata on its way.
     pub(crate) pending: Pending,
+    /// What devices took since they were flushed.
+    pub(crate) unflushed: Unflushed,
     /// Where work waits for devices that are gone.
     pub(crate) suspension: Arc<Suspension>,
     env: OnceLock<Arc<dyn Env>>,

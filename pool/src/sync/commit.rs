@@ -28,6 +28,7 @@ impl Syncer {
         }
         self.pipeline.settle().map_err(DmuError::from)?;
         self.vdevs.flush()?;
+        self.pipeline.flushed();
         let uberblock = Uberblock {
             little_endian: true,
             version,
