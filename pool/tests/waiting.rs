@@ -3,9 +3,10 @@
 mod common;
 mod world;
 
-use cenote_base::RealEnv;
+use cenote_base::{Bookmark, RealEnv};
 use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
 use cenote_dmu::TxCost;
+use cenote_io::{Patience, with_patience};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{
     ClearError, FailMode, ImportOptions, NewVdev, Pool, SyncError, VdevShape, assemble,
@@ -378,4 +379,43 @@ fn is_finished_after(writes: u64, loses: bool) -> Option<bool> {
         }
     }
     is_finished
+}
+
+/// Reads wait for a disk that is gone, not for damaged bytes or sectors, and not for ever.
+#[test]
+fn reads_wait_for_disks_that_are_gone() {
+    let (world, plugs, pool) = waiting_pool(FailMode::Wait);
+    let root = pool.uberblock().root;
+    let bookmark = Bookmark::default();
+    let read = || pool.cache().pipeline().read_stored(&root, bookmark);
+    let whole = read().expect("readable");
+    let disk = plugs.last();
+
+    let everything = 0..disk.size();
+    disk.add_errors(4 << 20..disk.size());
+    assert!(read().is_err(), "the disk answers");
+    disk.heal();
+    disk.add_noise(everything);
+    assert!(read().is_err(), "the bytes are there, and wrong");
+    disk.heal();
+    assert!(pool.suspended().is_none());
+
+    disk.set_missing(true);
+    let asked = with_patience(Patience::Never, read);
+    assert!(asked.is_err() && pool.suspended().is_none());
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(read);
+        until_waiting(&pool);
+        assert!(!reader.is_finished());
+        disk.heal();
+        pool.clear(&[]).expect("it answers");
+        let found = reader.join().expect("no panic");
+        assert_eq!(found.expect("readable"), whole);
+    });
+    pool.set_fail_mode(FailMode::Continue);
+    disk.set_missing(true);
+    assert!(read().is_err());
+    disk.heal();
+    common::change(&pool, 1).expect("written");
+    check(&world, &plugs, pool, 1);
 }
