@@ -44,8 +44,15 @@ impl Drop for ThinStore {
     }
 }
 
-/// A pool whose device is larger than the store that it is in.
-fn create(site: &Site) -> Result<()> {
+/// A pool whose device is larger than the store that it is in; `None` where that cannot be made.
+fn small_site() -> Result<Option<(Site, ThinStore)>> {
+    if !pool::can_mount() {
+        return Ok(None);
+    }
+    let site = Site::new("tank")?;
+    let Some(store) = ThinStore::new(site.devices(), 64)? else {
+        return Ok(None);
+    };
     let device = site.devices().join("tank-00.img");
     File::create(&device)?.set_len(256 * MIB as u64)?;
     let (root, device) = (site.path(""), device.display());
@@ -53,7 +60,7 @@ fn create(site: &Site) -> Result<()> {
     site.ok(&format!(
         "zpool create -O compression=off -R {root} tank {device}"
     ))?;
-    Ok(())
+    Ok(Some((site, store)))
 }
 
 fn bytes(number: usize) -> Vec<u8> {
@@ -82,14 +89,9 @@ fn has(text: &str, part: &str) -> Result<()> {
 
 #[test]
 fn writers_wait_until_there_is_room_again() -> Result<()> {
-    if !pool::can_mount() {
-        return Ok(());
-    }
-    let site = Site::new("tank")?;
-    let Some(store) = ThinStore::new(site.devices(), 64)? else {
+    let Some((site, store)) = small_site()? else {
         return Ok(());
     };
-    create(&site)?;
     let file = site.path("tank").join("file");
     let written = thread::scope(|scope| {
         let writer = scope.spawn(|| -> Result<()> {
@@ -145,14 +147,9 @@ fn writers_wait_until_there_is_room_again() -> Result<()> {
 
 #[test]
 fn writers_are_told_if_they_are_not_to_wait() -> Result<()> {
-    if !pool::can_mount() {
-        return Ok(());
-    }
-    let site = Site::new("tank")?;
-    let Some(store) = ThinStore::new(site.devices(), 64)? else {
+    let Some((site, store)) = small_site()? else {
         return Ok(());
     };
-    create(&site)?;
     let before = site.path("tank").join("before");
     fs::write(&before, "before")?;
     site.export()?;
