@@ -126,7 +126,8 @@ impl Pipeline {
             .memory
             .lease_patiently(pointer.physical_size(), PATIENCE);
         let _lease = lease.map_err(|source| IoError::Memory { bookmark, source })?;
-        self.writing.pending.wait_for(pointer.physical_birth());
+        let birth = pointer.physical_birth();
+        self.writing.pending.wait_for(birth, self);
         let result = if pointer.is_gang() {
             gang::read(self, pointer, bookmark)
         } else {
@@ -221,7 +222,7 @@ impl Pipeline {
             return stored;
         };
         if let Some(newest) = reads.iter().map(|read| read.birth).max() {
-            self.writing.pending.wait_for(newest);
+            self.writing.pending.wait_for(newest, self);
         }
         for (index, data) in simple.into_iter().zip(self.vdevs.read_batch(&reads)) {
             let (pointer, bookmark) = &blocks[index];

@@ -174,7 +174,10 @@ impl Suspension {
 
     /// Ends all waiting, now and from now on: work fails.
     pub fn end(&self) {
-        self.lock().is_over = true;
+        let mut state = self.lock();
+        state.is_over = true;
+        state.cause = None;
+        self.is_waiting.store(false, Ordering::Release);
         self.changed.notify_all();
     }
 }

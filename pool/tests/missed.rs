@@ -107,7 +107,9 @@ fn fails_behind_the_root(distance: u64) -> bool {
         faulty.heal();
         assert!(common::change(&pool, 2).is_err(), "it is suspended");
     }
+    let vdevs = Arc::downgrade(pool.vdevs());
     drop(pool);
+    assert!(vdevs.upgrade().is_none(), "nothing holds the devices");
     let pool = import(&world);
     let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
     assert!(report.is_clean(), "at {distance}: {report:?}");

@@ -419,3 +419,27 @@ fn reads_wait_for_disks_that_are_gone() {
     common::change(&pool, 1).expect("written");
     check(&world, &plugs, pool, 1);
 }
+
+/// Whoever waits behind a reader is let go with it when the pool is left.
+#[test]
+fn nobody_waits_in_a_pool_that_is_left() {
+    let (_, plugs, pool) = waiting_pool(FailMode::Wait);
+    let root = pool.uberblock().root;
+    let disk = plugs.last();
+    disk.set_missing(true);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let pipeline = pool.cache().pipeline();
+            pipeline.read_stored(&root, Bookmark::default())
+        });
+        until_waiting(&pool);
+        let gate = pool.gate().expect("writable");
+        let writer = scope.spawn(|| gate.begin(TxCost::default()).map(drop));
+        pool.give_up();
+        assert!(reader.join().expect("no panic").is_err());
+        // It enters, or comes after the group that failed: but it does not wait.
+        let _ = writer.join().expect("no panic");
+    });
+    assert!(!pool.is_waiting());
+    pool.abandon();
+}

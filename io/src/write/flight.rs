@@ -121,8 +121,6 @@ pub(super) type Carried = (Bookmark, Option<BlockPointer>);
 /// A batch on its way.
 #[derive(Debug)]
 pub(super) struct Flight {
-    vdevs: Arc<Vdevs>,
-    state: Arc<WriteState>,
     attempt: Attempt,
     /// How often devices had been exchanged before it was sent.
     exchanges: u64,
@@ -145,15 +143,12 @@ impl Flight {
         carried: Vec<Carried>,
         is_awaited: bool,
     ) -> Self {
-        let vdevs = Arc::clone(pipeline.vdevs());
-        let state = Arc::clone(&pipeline.writing);
+        let state = &pipeline.writing;
         let bytes = writes.iter().map(|(_, write)| write.data.len()).sum();
         let attempt = state.suspension.attempt();
         let exchanges = state.unflushed.begin(somewhere(&carried));
-        let (sent, refused) = Sent::send(&vdevs, &state, writes, is_awaited);
+        let (sent, refused) = Sent::send(pipeline.vdevs(), state, writes, is_awaited);
         Self {
-            vdevs,
-            state,
             attempt,
             exchanges,
             sent,
@@ -171,8 +166,9 @@ impl Flight {
 
     /// Waits until all has arrived, for lost devices too if the pool is to wait for them; returns
     /// the blocks that did not, with the reason.
-    pub(super) fn land(mut self) -> Vec<(usize, IoError)> {
-        let suspension = Arc::clone(&self.state.suspension);
+    pub(super) fn land(mut self, pipeline: &Pipeline) -> Vec<(usize, IoError)> {
+        let state = &pipeline.writing;
+        let suspension = &state.suspension;
         loop {
             self.sent.countdown.wait();
             // What was met before the devices came back says nothing any more.
@@ -181,16 +177,16 @@ impl Flight {
                 let again = match failed.first() {
                     Some((_, cause)) => suspension.wait(self.attempt, cause),
                     // Devices that were exchanged meanwhile do not have what the others took.
-                    None => !self.state.unflushed.add(self.exchanges, self.arrived()),
+                    None => !state.unflushed.add(self.exchanges, self.arrived()),
                 };
                 if !again {
                     return self.tell(failed);
                 }
             }
             self.attempt = suspension.attempt();
-            self.exchanges = self.state.unflushed.begin(self.arrived());
+            self.exchanges = state.unflushed.begin(self.arrived());
             let writes = self.sent.again();
-            let (sent, refused) = Sent::send(&self.vdevs, &self.state, writes, true);
+            let (sent, refused) = Sent::send(pipeline.vdevs(), state, writes, true);
             self.sent = sent;
             self.refused.extend(refused);
         }

@@ -13,6 +13,7 @@
 
 use super::flight::Flight;
 use crate::error::IoError;
+use crate::pipeline::Pipeline;
 use cenote_base::Txg;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -38,8 +39,8 @@ struct State {
 }
 
 impl State {
-    fn land(&mut self, flight: Flight) {
-        for (_, error) in flight.land() {
+    fn land(&mut self, flight: Flight, pipeline: &Pipeline) {
+        for (_, error) in flight.land(pipeline) {
             self.failed.get_or_insert(error);
         }
     }
@@ -52,7 +53,7 @@ impl Pending {
     }
 
     /// Leaves a flight to whoever settles.
-    pub(super) fn add(&self, txg: Txg, flight: Flight) {
+    pub(super) fn add(&self, txg: Txg, flight: Flight, pipeline: &Pipeline) {
         let mut state = self.lock();
         let oldest = match state.flights.is_empty() {
             true => txg.0,
@@ -63,37 +64,37 @@ impl Pending {
         if state.flights.len() > FLIGHTS_MAX
             && let Some(oldest) = state.flights.pop_front()
         {
-            state.land(oldest);
+            state.land(oldest, pipeline);
         }
         self.oldest.store(oldest, Ordering::Relaxed);
         self.count.store(state.flights.len(), Ordering::Release);
     }
 
     /// Waits until all have arrived. Others who wait meanwhile wait as long.
-    pub(super) fn wait(&self) {
+    pub(super) fn wait(&self, pipeline: &Pipeline) {
         if self.count.load(Ordering::Acquire) > 0 {
-            self.land_all(&mut self.lock());
+            self.land_all(&mut self.lock(), pipeline);
         }
     }
 
     /// Waits before a block of this birth is read.
-    pub(crate) fn wait_for(&self, birth: Txg) {
+    pub(crate) fn wait_for(&self, birth: Txg, pipeline: &Pipeline) {
         if self.count.load(Ordering::Acquire) > 0 && birth.0 >= self.oldest.load(Ordering::Relaxed)
         {
-            self.wait();
+            self.wait(pipeline);
         }
     }
 
     /// Waits until all have arrived; says if one did not, once.
-    pub(super) fn settle(&self) -> Result<(), IoError> {
+    pub(super) fn settle(&self, pipeline: &Pipeline) -> Result<(), IoError> {
         let mut state = self.lock();
-        self.land_all(&mut state);
+        self.land_all(&mut state, pipeline);
         state.failed.take().map_or(Ok(()), Err)
     }
 
-    fn land_all(&self, state: &mut State) {
+    fn land_all(&self, state: &mut State, pipeline: &Pipeline) {
         while let Some(flight) = state.flights.pop_front() {
-            state.land(flight);
+            state.land(flight, pipeline);
         }
         self.count.store(0, Ordering::Release);
     }

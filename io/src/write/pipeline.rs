@@ -91,16 +91,16 @@ impl Pipeline {
             let is_pending = is_last && batch.iter().all(is_metadata_block);
             let flight = self.launch(&encoder, &placer, batch, &mut outcomes, !is_pending);
             match is_pending && flight.bytes() <= PENDING_BYTES_MAX {
-                true => self.writing.pending.add(txg, flight),
+                true => self.writing.pending.add(txg, flight, self),
                 false => flights.push_back(flight),
             }
             while flights.iter().map(Flight::bytes).sum::<usize>() > FLIGHT_BYTES_MAX {
                 let landed = flights.pop_front().expect("something is under way");
-                land(landed, &mut outcomes);
+                self.land(landed, &mut outcomes);
             }
         }
         for flight in flights {
-            land(flight, &mut outcomes);
+            self.land(flight, &mut outcomes);
         }
         let results = outcomes.into_iter();
         results
@@ -111,7 +111,7 @@ impl Pipeline {
     /// Waits until everything that was written has arrived at the devices, or has not: then the
     /// vdevs know who missed it. [`settle`](Self::settle) says whether that was too much.
     pub fn arrive(&self) {
-        self.writing.pending.wait();
+        self.writing.pending.wait(self);
     }
 
     /// Waits until everything that was written has arrived at the devices.
@@ -119,7 +119,7 @@ impl Pipeline {
     /// # Errors
     /// If too few devices took some metadata; its group must not be committed.
     pub fn settle(&self) -> Result<(), IoError> {
-        self.writing.pending.settle()
+        self.writing.pending.settle(self)
     }
 
     fn encoder(&self, txg: Txg, pass: u32) -> Encoder {
@@ -172,9 +172,16 @@ impl Pipeline {
             })));
         }
         if is_in_place {
-            self.writing.pending.wait();
+            self.writing.pending.wait(self);
         }
         Flight::start(self, writes, first, carried, is_awaited)
+    }
+
+    /// Waits for a batch to arrive and takes back the pointers of blocks that did not.
+    fn land(&self, flight: Flight, outcomes: &mut [Outcome]) {
+        for (index, error) in flight.land(self) {
+            outcomes[index] = Some(Err(error));
+        }
     }
 
     /// Encodes the blocks of a batch on all cores.
@@ -199,13 +206,6 @@ impl Pipeline {
 
 fn is_metadata_block(request: &WriteRequest) -> bool {
     request.level.0 > 0 || request.object_type.is_metadata()
-}
-
-/// Waits for a batch to arrive and takes back the pointers of blocks that did not.
-fn land(flight: Flight, outcomes: &mut [Outcome]) {
-    for (index, error) in flight.land() {
-        outcomes[index] = Some(Err(error));
-    }
 }
 
 /// The next blocks that are encoded together.
