@@ -132,6 +132,16 @@ impl Device for FaultyDevice {
         faults.truncated_to.map_or(size, |limit| limit.min(size))
     }
 
+    fn size_now(&self) -> u64 {
+        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        let size = self.inner.size_now();
+        faults.truncated_to.map_or(size, |limit| limit.min(size))
+    }
+
+    fn grow(&self) {
+        self.inner.grow();
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         let length = buffer.len() as u64;
         check_range(self.path(), self.size(), offset, length)?;

@@ -18,7 +18,7 @@ use std::io::{IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes per bounced transfer: large enough for a disk, small enough to stay in a CPU cache.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -52,7 +52,7 @@ impl Default for FileOptions {
 pub struct FileDevice {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
-    pub(crate) size: u64,
+    size: AtomicU64,
     nature: Nature,
     pub(crate) writable: bool,
     direct: AtomicBool,
@@ -106,6 +106,12 @@ fn open_unadvised(path: &Path) -> Option<File> {
     Some(file)
 }
 
+/// Bytes of a file or block device, which may have grown since it was opened.
+fn end(mut file: &File) -> std::io::Result<u64> {
+    // Nobody reads or writes at the position that this leaves behind.
+    file.seek(SeekFrom::End(0))
+}
+
 /// Whether the kernel says that the block device `device_number` has moving parts.
 fn is_rotational(device_number: u64) -> Option<bool> {
     Some(queue_attribute(device_number, "rotational")? == "1")
@@ -136,7 +142,7 @@ impl FileDevice {
         }
         let claims = options.writable && kind.is_block_device();
         let opened = open_file(path, options, claims);
-        let (mut file, direct) = opened.map_err(|error| match error.raw_os_error() {
+        let (file, direct) = opened.map_err(|error| match error.raw_os_error() {
             Some(BUSY) if claims => DeviceError::InUse { path: path.into() },
             _ => fail(error),
         })?;
@@ -144,21 +150,20 @@ impl FileDevice {
             file_write::lock(&file, path)?;
         }
         let metadata = file.metadata().map_err(fail)?;
-        let (size, nature) = if kind.is_block_device() {
+        let size = end(&file).map_err(fail)?;
+        let nature = if kind.is_block_device() {
             let logical = rustix::fs::ioctl_blksszget(&file).unwrap_or(512);
-            let nature = Nature {
+            Nature {
                 kind: DeviceKind::Block,
                 logical_block_size: logical,
                 rotational: is_rotational(metadata.rdev()),
-            };
-            (file.seek(SeekFrom::End(0)).map_err(fail)?, nature)
+            }
         } else {
-            let nature = Nature {
+            Nature {
                 kind: DeviceKind::File,
                 logical_block_size: 512,
                 rotational: is_rotational(metadata.dev()),
-            };
-            (metadata.len(), nature)
+            }
         };
         // A block device may be shared with another host, whose writes our kernel's cache would
         // hide; a file changes through this kernel only.
@@ -173,7 +178,7 @@ impl FileDevice {
             buffered,
             alignment: Alignment::of(&file),
             file,
-            size,
+            size: AtomicU64::new(size),
             nature,
             writable: options.writable,
             direct: AtomicBool::new(direct),
@@ -348,7 +353,15 @@ impl Alignment {
 
 impl Device for FileDevice {
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Relaxed)
+    }
+
+    fn size_now(&self) -> u64 {
+        end(&self.file).unwrap_or_else(|_| self.size())
+    }
+
+    fn grow(&self) {
+        self.size.fetch_max(self.size_now(), Ordering::Relaxed);
     }
 
     fn unlock(&self) {
@@ -358,7 +371,7 @@ impl Device for FileDevice {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        check_range(&self.path, self.size, offset, buffer.len() as u64)?;
+        check_range(&self.path, self.size(), offset, buffer.len() as u64)?;
         if self.is_direct()
             && let Some(file) = self.cached_file(offset, buffer.len())
             && file.read_exact_at(buffer, offset).is_ok()
@@ -376,7 +389,7 @@ impl Device for FileDevice {
     }
 
     fn read_vec(&self, offset: u64, length: usize) -> Result<Vec<u8>, DeviceError> {
-        check_range(&self.path, self.size, offset, length as u64)?;
+        check_range(&self.path, self.size(), offset, length as u64)?;
         let mut bytes = Vec::with_capacity(length);
         let Some(file) = self.cached_file(offset, length) else {
             self.read_bounced(offset, length, |piece| bytes.extend_from_slice(piece))?;
@@ -401,7 +414,7 @@ impl Device for FileDevice {
         buffers: &mut [IoSliceMut<'_>],
     ) -> Result<(), DeviceError> {
         let length = total_length(buffers);
-        check_range(&self.path, self.size, offset, length)?;
+        check_range(&self.path, self.size(), offset, length)?;
         let cached = match usize::try_from(length) {
             Ok(length) => self.cached_file(offset, length),
             Err(_) => None,

@@ -9,10 +9,10 @@
 //! destroy the pool. Block devices are claimed from the kernel, which also keeps a mounted one
 //! from being claimed; files carry an advisory lock that all of our programs respect.
 
-use crate::DeviceError;
 use crate::buffer::AlignedBuf;
 use crate::file::FileDevice;
 use crate::nature::check_range;
+use crate::{Device, DeviceError};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
@@ -61,7 +61,7 @@ impl FileDevice {
 
     /// Refuses what lies outside of the device, and everything if it was opened for reading.
     pub(crate) fn check_writable(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
-        check_range(&self.path, self.size, offset, length)?;
+        check_range(&self.path, self.size(), offset, length)?;
         if self.writable {
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl FileDevice {
         let end = skip + bytes.len();
         let wide = end.next_multiple_of(border);
         let start = offset - skip as u64;
-        let available = usize::try_from(self.size - start).unwrap_or(usize::MAX);
+        let available = usize::try_from(self.size() - start).unwrap_or(usize::MAX);
         let mut buffer = AlignedBuf::take(wide);
         let is_whole = skip == 0 && end == wide;
         let _guard = (!is_whole).then(|| {

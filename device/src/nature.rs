@@ -32,8 +32,16 @@ pub struct Nature {
 /// All methods take any offset and length within the size. Calls from many threads run in
 /// parallel; overlapping concurrent writes are the caller's mistake.
 pub trait Device: Debug + Send + Sync {
-    /// The size in bytes at the time of opening.
+    /// The size in bytes: as it was at the time of opening, or of the last [`Self::grow`].
     fn size(&self) -> u64;
+
+    /// The size in bytes as it is by now.
+    fn size_now(&self) -> u64 {
+        self.size()
+    }
+
+    /// From now on the device is as large as it has become. It does not become smaller.
+    fn grow(&self) {}
 
     /// Fills `buffer` with the bytes at `offset`, all of them or an error.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError>;

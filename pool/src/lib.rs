@@ -16,6 +16,7 @@ mod commands;
 mod create;
 mod dedup;
 mod error;
+mod grow;
 mod heartbeat;
 mod import;
 mod import_write;

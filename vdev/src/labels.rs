@@ -165,7 +165,7 @@ impl RawLabel {
 }
 
 /// Whether the checksum at the end of `block`, which stands at `device_offset`, is right.
-fn is_sealed(block: &[u8], device_offset: u64) -> bool {
+pub(crate) fn is_sealed(block: &[u8], device_offset: u64) -> bool {
     let Ok(trailer) = Trailer::at_end(block) else {
         return false;
     };

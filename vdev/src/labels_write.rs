@@ -51,7 +51,7 @@ pub enum UberblockScope {
 const TOPS_MAX: usize = 3;
 
 /// Puts the checksum of a block that stands at `device_offset` at its end.
-fn seal_at(block: &mut [u8], device_offset: u64) {
+pub(crate) fn seal_at(block: &mut [u8], device_offset: u64) {
     let position = block.len() - TRAILER_SIZE;
     prepare(block, position, label_verifier(device_offset));
     let checksum = sha256(block);
@@ -199,7 +199,7 @@ impl Shape {
     }
 
     /// Tells of failures only when they cost too much; the leaves have counted them anyway.
-    fn report(
+    pub(crate) fn report(
         &self,
         what: &'static str,
         failed: Vec<(usize, LeafProblem)>,

@@ -18,6 +18,7 @@ mod check;
 pub mod create;
 mod error;
 pub mod geometry;
+mod growth;
 mod health;
 mod indirect;
 mod labels;

@@ -286,6 +286,27 @@ impl Vdevs {
         self.shape().metaslab(vdev, index)
     }
 
+    /// Allocatable bytes that a top-level vdev could have by what its devices have become; `None`
+    /// if one of them is not there, or the vdev is none that can grow now.
+    pub fn asize_by_now(&self, vdev: VdevId) -> Option<u64> {
+        self.shape().asize_by_now(vdev)
+    }
+
+    /// Bytes that a leaf's device has gained since that was taken note of; `None` if it is not
+    /// there.
+    pub fn gain_of_leaf(&self, leaf: Guid) -> Option<u64> {
+        self.shape().gain_of_leaf(leaf)
+    }
+
+    /// Takes note of what the devices of a top-level vdev have become, and makes the labels at
+    /// their ends anew, durably.
+    ///
+    /// # Errors
+    /// If a device does not take them.
+    pub fn move_labels(&self, vdev: VdevId) -> Result<(), VdevError> {
+        self.shape().move_labels(vdev)
+    }
+
     /// What a top-level vdev's space is for.
     pub fn class(&self, vdev: VdevId) -> Option<AllocationClass> {
         self.shape().class(vdev)

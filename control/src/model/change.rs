@@ -103,6 +103,17 @@ pub struct AddedVdevs {
     pub dry_run: bool,
 }
 
+/// Devices to be used again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnlineDevices {
+    /// The pool.
+    pub pool: String,
+    /// Its devices, by any of their names.
+    pub devices: Vec<String>,
+    /// Use all that they have become (`-e`).
+    pub expand: bool,
+}
+
 /// A volume's own facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewVolume {
@@ -165,6 +176,8 @@ pub enum Change {
         /// One of its devices; not set, all.
         device: Option<String>,
     },
+    /// Use devices again. Answer: `Online`.
+    OnlineDevices(OnlineDevices),
     /// Destroy a pool. Answer: `Done`.
     DestroyPool {
         /// The pool.

@@ -67,6 +67,14 @@ pub enum ControlError {
         /// The name.
         pool: String,
     },
+    /// No device of the pool has this name.
+    #[error("couldn't find device \"{device}\" in pool \"{pool}\"")]
+    NoSuchDevice {
+        /// The device.
+        device: String,
+        /// The pool.
+        pool: String,
+    },
     /// No dataset or snapshot has this name.
     #[error("dataset does not exist")]
     NoSuchDataset {

@@ -35,8 +35,8 @@ pub use activity::{
 };
 pub use bytes::RawName;
 pub use change::{
-    AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume, Pair,
-    TreatmentCommand,
+    AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume,
+    OnlineDevices, Pair, TreatmentCommand,
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ControlError, DaemonStatus, Dataset, DiffRecord, Event, HistoryRecord, Hold, ImportCandidate,
-    MountEntry, PoolRow, PoolStatus, SpaceAccount, VdevRow, VerifyProgress, VerifyReport,
+    MountEntry, PoolRow, PoolStatus, SpaceAccount, VdevRow, VdevState, VerifyProgress,
+    VerifyReport,
 };
 
 /// A share of a long answer, sent before the answer itself.
@@ -46,6 +47,13 @@ pub enum Response {
         from_version: Option<u64>,
         /// Names of the features that were enabled, in their order.
         features: Vec<String>,
+    },
+    /// Devices are used again, or not.
+    Online {
+        /// Each with its state, in the order asked for.
+        states: Vec<(String, VdevState)>,
+        /// Name and reason of the others.
+        failures: Vec<(String, ControlError)>,
     },
     /// What a dataset would be made with, beside what was asked for.
     Planned {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::candidates::{diagnoses_in, find, hostid, hostname};
-use super::changes::{By, note};
+use super::changes::{By, check_at_import, note};
 use super::errors::name_fault;
 use super::mounts::check_options;
 use super::registry::Imported;
@@ -104,7 +104,9 @@ impl Engine {
         check_name(options.new_name.as_deref())?;
         check_altroot(options.altroot.as_deref())?;
         check_options(&options.mount_options)?;
-        check_properties(&options.properties)?;
+        for (name, value) in &options.properties {
+            check_at_import(name, value)?;
+        }
         let mut engine_options = self.engine_options(options);
         (engine_options.cache_bytes, engine_options.buffers) =
             self.memory.admit(&self.registry.all());
@@ -134,8 +136,8 @@ impl Engine {
         let imported = self.registry.insert(imported)?;
         self.memory.divide(&self.registry.all());
         self.note_in_cache_file(&imported);
-        self.set_fail_mode_at_import(&imported, &options.properties)?;
-        self.obey_fail_mode(&imported);
+        self.set_at_import(&imported, &options.properties)?;
+        self.obey_properties(&imported);
         self.events.post("sysevent.fs.zfs.pool_import", &imported);
         Ok(Outcome {
             imported: Some(imported),
@@ -244,24 +246,6 @@ fn check_altroot(root: Option<&str>) -> Result<(), ControlError> {
             reason: format!("bad alternate root '{root}'"),
         }),
     }
-}
-
-/// Pool properties that may be given at import; those that would be written may not.
-fn check_properties(properties: &[(String, String)]) -> Result<(), ControlError> {
-    const TAKEN: [&str; 4] = ["readonly", "cachefile", "altroot", "failmode"];
-    for (name, value) in properties {
-        if !TAKEN.contains(&name.as_str()) && !name.starts_with("cenote:") {
-            return Err(ControlError::NoSuchProperty {
-                property: name.clone(),
-            });
-        }
-        match name.as_str() {
-            "cachefile" => super::cache_file::check(value)?,
-            "failmode" => super::changes::check_property(name, value)?,
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// The state gone back to and the seconds that this discards.

@@ -182,7 +182,7 @@ fn size_property(imported: &Imported, name: &str) -> Result<Option<Property>, Co
             u64::try_from(used / total).unwrap_or(100)
         }
         "fragmentation" => fragmentation(&imported.pool, None).unwrap_or(u64::MAX),
-        "expandsize" => 0,
+        "expandsize" => imported.pool.expandable().values().sum(),
         "freeing" => dsl.freeing()?,
         "leaked" => dsl.leaked()?,
         "checkpoint" => {

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::changes::OpenHeads;
+use super::changes::{OpenHeads, Watch};
 use super::damage::DamageLog;
 use super::datasets::walk_heads;
 use super::errors::of_files;
@@ -39,6 +39,8 @@ pub(super) struct Imported {
     pub heads: OpenHeads,
     /// Whether the daemon ends when devices are lost: `failmode=panic`.
     pub panics: AtomicBool,
+    /// Whether its devices are watched: `autoexpand`.
+    pub growth: Watch,
     intent_logs: OnceLock<Vec<IntentLogReport>>,
     /// How the replay of each dataset's log went when it was opened last.
     replays: Mutex<BTreeMap<String, Replayed>>,
@@ -86,6 +88,7 @@ impl Imported {
             damage: Arc::default(),
             heads: OpenHeads::default(),
             panics: AtomicBool::new(false),
+            growth: Watch::default(),
             intent_logs: OnceLock::new(),
             replays: Mutex::default(),
             replaying: Mutex::default(),

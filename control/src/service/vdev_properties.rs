@@ -139,6 +139,7 @@ fn property(
         "ashift" => Property::read_only(name, vdev.ashift),
         "asize" => Property::read_only(name, asize(pool, vdev)),
         "psize" => Property::read_only(name, Some(space.physical).filter(|size| *size > 0)),
+        // OpenZFS tells what a vdev could grow by in lists only.
         "expandsize" | "bootsize" => Property::read_only(name, 0),
         "fragmentation" => Property::read_only(name, space.fragmentation.unwrap_or(UNSET)),
         "parity" => Property::read_only(name, parity(vdev)),

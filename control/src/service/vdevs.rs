@@ -31,11 +31,26 @@ pub(super) fn vdev_tree(pool: &Pool) -> VdevTree {
     });
     root.guid = pool.guid().0;
     add_treatments(&mut root, pool);
+    add_gains(&mut root, pool);
     root.space = root_space(&root.children);
     VdevTree {
         cache: auxiliary(pool, directory_keys::CACHE_DEVICES),
         spares: auxiliary(pool, directory_keys::SPARES),
         root,
+    }
+}
+
+/// What top-level vdevs could gain, and what the devices below them have gained, in metaslabs.
+fn add_gains(root: &mut Vdev, pool: &Pool) {
+    let expandable = pool.expandable();
+    for (top, config) in root.children.iter_mut().zip(&pool.vdev_tree().children) {
+        top.space.expandable = expandable.get(&VdevId(top.id)).copied().unwrap_or(0);
+        let mut stack: Vec<&mut Vdev> = top.children.iter_mut().collect();
+        while let Some(vdev) = stack.pop() {
+            let gain = pool.vdevs().gain_of_leaf(Guid(vdev.guid)).unwrap_or(0);
+            vdev.space.expandable = gain >> config.metaslab_shift << config.metaslab_shift;
+            stack.extend(vdev.children.iter_mut());
+        }
     }
 }
 
@@ -82,6 +97,7 @@ fn root_space(tops: &[Vdev]) -> Space {
         space.total += top.space.total;
         space.deflated += top.space.deflated;
         space.checkpoint += top.space.checkpoint;
+        space.expandable += top.space.expandable;
     }
     space
 }

@@ -4,6 +4,7 @@
 use cenote_device::{Device, DeviceError, DeviceKind, Entry, Nature, Opener};
 use cenote_pool::NewLeaf;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 /// What was done to a disk.
@@ -21,12 +22,22 @@ struct Disk {
     number: usize,
     path: PathBuf,
     bytes: RwLock<Vec<u8>>,
+    /// The size that was taken note of.
+    size: AtomicU64,
     log: Arc<Mutex<Option<Log>>>,
 }
 
 impl Device for Disk {
     fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    fn size_now(&self) -> u64 {
         self.bytes.read().expect("sound").len() as u64
+    }
+
+    fn grow(&self) {
+        self.size.store(self.size_now(), Ordering::Relaxed);
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
@@ -90,10 +101,11 @@ impl World {
     /// Disks with these contents.
     pub fn of(images: Vec<Vec<u8>>) -> Self {
         let log = Arc::new(Mutex::new(None));
-        let disk = |(number, bytes)| {
+        let disk = |(number, bytes): (usize, Vec<u8>)| {
             Arc::new(Disk {
                 number,
                 path: format!("disk{number}").into(),
+                size: AtomicU64::new(bytes.len() as u64),
                 bytes: RwLock::new(bytes),
                 log: Arc::clone(&log),
             })
@@ -117,6 +129,13 @@ impl World {
             whole_disk: false,
         };
         self.disks.iter().map(leaf).collect()
+    }
+
+    /// Makes all disks larger; whoever has them open may take note of it.
+    pub fn grow(&self, size: usize) {
+        for disk in &self.disks {
+            disk.bytes.write().expect("sound").resize(size, 0);
+        }
     }
 
     /// Writes the disks into files, for others to look at.

@@ -9,6 +9,7 @@ mod datasets;
 mod devices;
 mod encryption;
 mod files;
+mod growth;
 mod maintenance;
 mod pool_settings;
 mod pools;
@@ -18,7 +19,8 @@ mod suspension;
 mod treat;
 
 pub(super) use files::{OpenHeads, settings_of};
-pub(super) use pool_settings::check_property;
+pub(super) use growth::Watch;
+pub(super) use pool_settings::check_at_import;
 
 use super::Engine;
 use super::registry::Imported;
@@ -45,6 +47,7 @@ impl Engine {
             Change::ClearErrors { pool, device } => {
                 self.clear_errors(&pool, device.as_deref(), &by)
             }
+            Change::OnlineDevices(online) => self.online(&online, &by),
             Change::SyncPools { pools } => self.sync_pools(&pools),
             Change::SetPoolProperty {
                 pool,

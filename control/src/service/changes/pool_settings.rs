@@ -117,12 +117,21 @@ pub(super) fn pool_setting(
     })
 }
 
-/// Refuses a value that a property of a pool cannot have.
+/// Refuses a property that an import cannot be given, or a value that it cannot have.
 ///
 /// # Errors
 /// As [`pool_setting`].
-pub(in crate::service) fn check_property(name: &str, value: &str) -> Result<(), ControlError> {
-    pool_setting(name, value, false).map(drop)
+pub(in crate::service) fn check_at_import(name: &str, value: &str) -> Result<(), ControlError> {
+    match name {
+        // These are the import's own.
+        "readonly" | "altroot" => Ok(()),
+        name if name.starts_with("cenote:") => Ok(()),
+        "bootfs" => {
+            let reason = "property 'bootfs' cannot be set at creation or import time";
+            Err(bad(name, reason))
+        }
+        _ => pool_setting(name, value, false).map(drop),
+    }
 }
 
 fn feature_setting(

@@ -95,7 +95,7 @@ impl Engine {
         let imported = self.registry.insert(imported)?;
         self.memory.divide(&self.registry.all());
         self.note_in_cache_file(&imported);
-        self.obey_fail_mode(&imported);
+        self.obey_properties(&imported);
         self.events.post("sysevent.fs.zfs.pool_create", &imported);
         let (failures, done) = self.mount_below(&imported, None, &MountOptions::default());
         match failures.is_empty() {

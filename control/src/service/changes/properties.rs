@@ -13,6 +13,7 @@ use cenote_dsl::property::parse::{Purpose, SettingError, inherit_setting, parse_
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{RevertProperty, SetPoolProperty, SetProperties, Setting};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, Stored};
+use cenote_pool::Actor;
 use std::sync::Arc;
 
 /// Properties by which datasets are mounted: a change moves or remounts them.
@@ -242,31 +243,71 @@ impl Engine {
             }
         }
         let imported = self.registry.writable_pool(pool)?;
+        self.apply_pool_setting(&imported, setting, by)?;
+        Ok(Response::Done)
+    }
+
+    /// Has a pool that was just opened do as its properties say.
+    pub(in crate::service) fn obey_properties(&self, imported: &Arc<Imported>) {
+        self.obey_fail_mode(imported);
+        self.obey_autoexpand(imported);
+    }
+
+    /// Sets the properties of a pool that its import was given.
+    pub(in crate::service) fn set_at_import(
+        &self,
+        imported: &Arc<Imported>,
+        properties: &[(String, String)],
+    ) -> Result<(), ControlError> {
+        const OF_THE_IMPORT: [&str; 3] = ["readonly", "altroot", "cachefile"];
+        if !imported.pool.is_writable() {
+            return Ok(());
+        }
+        let by = By {
+            actor: Actor::default(),
+            // The import itself is what is noted.
+            command: "",
+        };
+        let is_stored = |name: &str| !OF_THE_IMPORT.contains(&name) && !name.starts_with("cenote:");
+        for (name, value) in properties.iter().filter(|(name, _)| is_stored(name)) {
+            let setting = pool_setting(name, value, false)?;
+            self.apply_pool_setting(imported, setting, &by)?;
+        }
+        Ok(())
+    }
+
+    fn apply_pool_setting(
+        &self,
+        imported: &Arc<Imported>,
+        setting: PoolSetting,
+        by: &By<'_>,
+    ) -> Result<(), ControlError> {
         let stored = match setting {
             PoolSetting::Stored(name, value) => (name.to_owned(), value),
             PoolSetting::User(name, value) => (name, Stored::Text(value)),
             PoolSetting::Ashift(shift) => ("ashift".to_owned(), Stored::Number(shift.into())),
             PoolSetting::BootFileSystem(name) => {
-                let object = boot_file_system(&imported, &name)?;
+                let object = boot_file_system(imported, &name)?;
                 ("bootfs".to_owned(), Stored::Number(object))
             }
-            other => return set_in_configuration(&imported, other, by),
+            other => return set_in_configuration(imported, other, by),
         };
         let (name, value) = stored;
         let (property, is_on) = (name.clone(), value == Stored::Number(1));
-        run(&imported, SetPoolProperty { name, value }, by)?;
+        run(imported, SetPoolProperty { name, value }, by)?;
         match property.as_str() {
             "autotrim" => imported.pool.set_autotrim(is_on),
-            "failmode" => self.obey_fail_mode(&imported),
+            "autoexpand" => self.obey_autoexpand(imported),
+            "failmode" => self.obey_fail_mode(imported),
             "multihost" => {
                 let begun = imported.pool.set_multihost(is_on);
                 begun.map_err(|error| ControlError::Io {
-                    place: format!("the heartbeats of pool '{pool}': {error}"),
+                    place: format!("the heartbeats of pool '{}': {error}", imported.name()),
                 })?;
             }
             _ => {}
         }
-        Ok(Response::Done)
+        Ok(())
     }
 }
 
@@ -298,7 +339,7 @@ fn set_in_configuration(
     imported: &Arc<Imported>,
     setting: PoolSetting,
     by: &By<'_>,
-) -> Result<Response, ControlError> {
+) -> Result<(), ControlError> {
     let pool = &imported.pool;
     let set = match setting {
         PoolSetting::Comment(text) => pool.set_comment(&text, &by.actor, by.command),
@@ -315,6 +356,5 @@ fn set_in_configuration(
         // The cache file is set already; the others are those of pools that are made.
         _ => pool.run_command(Nothing, &by.actor, by.command).map(drop),
     };
-    set.map_err(|error| super::of_sync(imported.name(), error))?;
-    Ok(Response::Done)
+    set.map_err(|error| super::of_sync(imported.name(), error))
 }

@@ -1,7 +1,6 @@
 //! Pools whose devices are gone: what `failmode` says, and `zpool clear`.
 
-use super::pool_settings::{PoolSetting, pool_setting};
-use super::{By, note, of_sync};
+use super::{By, note};
 use crate::model::{ControlError, Response, Vdev};
 use crate::service::Engine;
 use crate::service::registry::Imported;
@@ -9,7 +8,6 @@ use crate::service::vdev_properties::answers_to;
 use crate::service::vdevs::{all_vdevs, vdev_tree};
 use cenote_base::Guid;
 use cenote_dsl::Stored;
-use cenote_dsl::write::SetPoolProperty;
 use cenote_pool::FailMode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +33,7 @@ fn add_all_below(vdev: &Vdev, guids: &mut Vec<Guid>) {
 
 impl Engine {
     /// Has a pool wait for its devices, or not, as its property `failmode` says.
-    pub(in crate::service) fn obey_fail_mode(&self, imported: &Arc<Imported>) {
+    pub(super) fn obey_fail_mode(&self, imported: &Arc<Imported>) {
         // Without its properties, what the pool does by default is the safest.
         let properties = imported.dsl().pool_properties().unwrap_or_default();
         let stored = properties.get(FAIL_MODE);
@@ -60,28 +58,6 @@ impl Engine {
             Some(value) if *value == CONTINUE => FailMode::Continue,
             _ => FailMode::Wait,
         });
-    }
-
-    /// Stores the property that an import was given, if it was and the pool is written to.
-    pub(in crate::service) fn set_fail_mode_at_import(
-        &self,
-        imported: &Imported,
-        properties: &[(String, String)],
-    ) -> Result<(), ControlError> {
-        let mut given = properties.iter().filter(|(name, _)| name == FAIL_MODE);
-        let Some((name, value)) = given.next_back() else {
-            return Ok(());
-        };
-        let PoolSetting::Stored(_, value) = pool_setting(name, value, false)? else {
-            return Ok(());
-        };
-        if !imported.pool.is_writable() {
-            return Ok(());
-        }
-        let name = name.clone();
-        let set = imported.pool.run_task(SetPoolProperty { name, value });
-        set.map(drop)
-            .map_err(|error| of_sync(imported.name(), error))
     }
 
     pub(super) fn clear_errors(

@@ -1,10 +1,12 @@
-//! `zpool clear`, `labelclear`, `reguid` and `upgrade`.
+//! `zpool clear`, `online`, `labelclear`, `reguid` and `upgrade`.
 
 use super::create::{command_line, refusal};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_pool_name, with_context};
-use cenote_control::model::{Change, ControlError, PoolRow, PropertySelection, Request, Response};
+use cenote_control::model::{
+    Change, ControlError, OnlineDevices, PoolRow, PropertySelection, Request, Response, VdevState,
+};
 use cenote_ondisk::features::by_name;
 
 /// `zpool labelclear [-f] DEVICE`
@@ -75,6 +77,58 @@ pub fn clear(arguments: &[String], context: &mut Context) -> Outcome {
         Ok(_) => Ok(0),
         Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
         Err(error) => failed(refusal(&what, &error)),
+    }
+}
+
+/// `zpool online [--power] [-e] POOL DEVICE…`
+pub fn online(arguments: &[String], context: &mut Context) -> Outcome {
+    let grammar = Grammar {
+        letters: "e",
+        long: &[("power", "power", false)],
+    };
+    let parsed = grammar.parse(arguments)?;
+    let (pool, devices) = match parsed.operands.as_slice() {
+        [] => return usage("missing pool name"),
+        [_] => return usage("missing device name"),
+        [pool, devices @ ..] => (pool.clone(), devices.to_vec()),
+    };
+    if parsed.has("power") {
+        return failed("--power: the power of slots is not switched here");
+    }
+    let change = Change::OnlineDevices(OnlineDevices {
+        pool: pool.clone(),
+        devices,
+        expand: parsed.has("e"),
+    });
+    let command = command_line("zpool online", arguments);
+    let (states, failures) = match context.ask(Request::Change { change, command }) {
+        Ok(Response::Online { states, failures }) => (states, failures),
+        Ok(_) => return failed(mismatch().to_string()),
+        Err(error @ ControlError::NoSuchPool { .. }) => {
+            context.complain(&cannot_open(&pool, &error));
+            return failed(format!("failed to open pool \"{pool}\""));
+        }
+        Err(error) => return failed(with_context(&format!("cannot online in '{pool}'"), &error)),
+    };
+    for (device, state) in states {
+        let hint = match state {
+            VdevState::Online | VdevState::Degraded => continue,
+            VdevState::Faulted => "use 'zpool clear' to restore a faulted device",
+            _ => "use 'zpool replace' to replace devices that are no longer present",
+        };
+        context.line(&format!(
+            "warning: device '{device}' onlined, but remains in faulted state\n{hint}"
+        ));
+    }
+    for (device, error) in &failures {
+        context.complain(&match error {
+            ControlError::NoSuchDevice { .. } => error.to_string(),
+            error => with_context(&format!("cannot online {device}"), error),
+        });
+    }
+    match failures.is_empty() {
+        true => Ok(0),
+        false => Err(Stop::Code(1)),
     }
 }
 

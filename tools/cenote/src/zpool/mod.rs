@@ -115,6 +115,7 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "initialize" => activity::initialize(arguments, context),
         "wait" => activity::wait(arguments, context),
         "clear" => maintain::clear(arguments, context),
+        "online" => maintain::online(arguments, context),
         "labelclear" => maintain::labelclear(arguments, context),
         "reguid" => maintain::reguid(arguments, context),
         "upgrade" => maintain::upgrade(arguments, context),

@@ -47,7 +47,6 @@ const WRITES: &[Write] = &[
         1,
     ),
     write("prefetch", "t:", POOL, "cannot prefetch for 'POOL'", 1),
-    write("online", "e", POOL_DEVICE, "cannot online DEV", 1),
     write("offline", "ft", POOL_DEVICE, "cannot offline DEV", 1),
     write("reopen", "n", POOL, "cannot reopen 'POOL'", 1),
     write(
