@@ -97,6 +97,8 @@ pub struct ArcCache {
 /// A shard must have room for several blocks of 16 MiB, or those would never be cached.
 const SHARD_BYTES_MIN: u64 = 64 << 20;
 const SHARDS_MAX: u64 = 16;
+/// Blocks seen once of which a shard keeps so many bytes, however slowly memory comes.
+const RECENT_BYTES_MIN: u64 = 16 << 20;
 
 impl ArcCache {
     /// A cache of at most `limit` bytes.
@@ -249,8 +251,22 @@ impl Shard {
                 self.link(node, Recent);
             }
         }
+        if cenote_device::fresh_pages_are_late() && self.bytes(Recent) > RECENT_BYTES_MIN {
+            self.give_back(size);
+        }
         self.shrink();
         assert!(self.bytes(Recent) + self.bytes(Frequent) <= self.limit);
+    }
+
+    /// Drops about so many bytes of blocks that were seen once, so that others need not wait for
+    /// fresh memory.
+    fn give_back(&mut self, size: u64) {
+        let enough = self.bytes(Recent).saturating_sub(size);
+        while self.bytes(Recent) > enough {
+            let node = self.lists[Recent as usize].tail;
+            self.nodes[node].block = None;
+            self.move_to(node, RecentGhost);
+        }
     }
 
     fn remove(&mut self, id: &BlockId) {
@@ -414,6 +430,22 @@ mod tests {
         }
         assert_eq!(cache.bytes(), before, "room again");
         assert_eq!(cache.limit(), 256 << 20);
+    }
+
+    #[test]
+    fn what_is_given_back_was_seen_once() {
+        let mut shard = Shard::new(1 << 20);
+        for n in 0..20 {
+            shard.insert(id(n), block(10_000));
+        }
+        assert!((0..5).all(|n| shard.get(&id(n)).is_some()));
+        shard.give_back(20_000);
+        let kept = |n| shard.index.get(&id(n)).map(|node| &shard.nodes[*node]);
+        let has = |n| kept(n).is_some_and(|node| node.block.is_some());
+        assert!((0..5).all(has), "used again");
+        assert!(!has(5) && !has(6) && (7..20).all(has), "the oldest two");
+        shard.give_back(1 << 30);
+        assert_eq!(shard.bytes(Recent), 0);
     }
 
     #[test]

@@ -22,6 +22,7 @@
     reason = "aligned memory on huge pages is not to be had from a vector"
 )]
 
+use crate::fresh_pages;
 use crate::huge_pages::{self, HUGE};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -37,8 +38,12 @@ const CHUNK: usize = HUGE;
 const CHUNK_PAGES: usize = CHUNK / PAGE;
 /// Longer runs have a mapping of their own.
 const SHARED_PAGES_MAX: usize = CHUNK_PAGES / 2;
-/// Chunks without any run that are kept: 16 MiB.
+/// Chunks without any run of which some are always kept: 16 MiB.
 const EMPTY_KEPT: usize = 8;
+/// Of so many chunks in use one more is kept ready, up to [`READY_MAX`].
+const READY_SHARE: usize = 8;
+/// Chunks that are got ready at most: 32 MiB.
+const READY_MAX: usize = 16;
 /// Lists by the binary logarithm of the longest run: 1 to 512 pages.
 const LISTS: usize = 10;
 /// Chunks looked at whose longest run may or may not be long enough.
@@ -244,6 +249,25 @@ impl Arena {
         self.lists[list].push(index);
     }
 
+    /// Chunks that are free as a whole.
+    fn empty(&self) -> usize {
+        self.lists[LISTS - 1].len()
+    }
+
+    /// How many of those are wanted for who takes more.
+    fn enough(&self) -> usize {
+        let used = self.chunks.len() - self.vacant.len() - self.empty();
+        (used / READY_SHARE).min(READY_MAX)
+    }
+
+    /// Has fresh chunks got ready after one was taken.
+    fn replace_taken(&self) {
+        let (empty, enough) = (self.empty(), self.enough());
+        if empty < enough {
+            fresh_pages::get_ready(empty < enough.div_ceil(2), fill);
+        }
+    }
+
     /// A chunk with a free run of `pages`.
     fn chunk_with(&mut self, pages: usize) -> Option<usize> {
         let maybe = pages.ilog2() as usize;
@@ -291,7 +315,7 @@ impl Arena {
         let chunk = self.chunk(index);
         chunk.mark(first, pages, true);
         let (base, longest) = (chunk.base, chunk.longest);
-        if longest == CHUNK_PAGES && self.lists[LISTS - 1].len() >= EMPTY_KEPT {
+        if longest == CHUNK_PAGES && self.empty() >= EMPTY_KEPT.max(self.enough()) {
             self.chunks[index] = None;
             self.vacant.push(index);
             // SAFETY: a chunk that is free as a whole has no run, and now no entry either.
@@ -321,6 +345,32 @@ fn old_small_chunks() -> (Vec<usize>, bool) {
     (old, has_younger)
 }
 
+fn fresh_chunk() -> Option<Chunk> {
+    let started = Instant::now();
+    let chunk = Chunk::new()?;
+    fresh_pages::note_made(started.elapsed());
+    if chunk.small_since.is_some() {
+        huge_pages::collapse_later(old_small_chunks);
+    }
+    Some(chunk)
+}
+
+/// Adds a chunk that is free as a whole, unless there are enough; whether it did.
+fn fill() -> bool {
+    let has_enough = {
+        let known = arena();
+        known.empty() >= known.enough()
+    };
+    if has_enough {
+        return false;
+    }
+    let Some(chunk) = fresh_chunk() else {
+        return false;
+    };
+    arena().add(chunk);
+    true
+}
+
 impl PageRun {
     /// At least `bytes` bytes with unspecified contents; `None` when the system has no more.
     pub(crate) fn take(bytes: usize) -> Option<Self> {
@@ -328,16 +378,20 @@ impl PageRun {
         if pages <= SHARED_PAGES_MAX {
             let mut known = arena();
             if let Some(index) = known.chunk_with(pages) {
-                return Some(known.cut(index, pages));
+                let is_new = known.chunk(index).longest == CHUNK_PAGES;
+                let run = known.cut(index, pages);
+                if is_new {
+                    known.replace_taken();
+                }
+                return Some(run);
             }
             drop(known);
-            let chunk = Chunk::new()?;
-            if chunk.small_since.is_some() {
-                huge_pages::collapse_later(old_small_chunks);
-            }
+            let chunk = fresh_chunk()?;
             let mut known = arena();
             let index = known.add(chunk);
-            return Some(known.cut(index, pages));
+            let run = known.cut(index, pages);
+            known.replace_taken();
+            return Some(run);
         }
         let length = bytes.checked_next_multiple_of(CHUNK)?;
         let (base, _) = map(length)?;
@@ -467,13 +521,28 @@ mod tests {
         }
     }
 
+    /// Whoever takes much finds some more without waiting for it.
+    #[test]
+    fn fresh_chunks_are_got_ready() {
+        let take = || PageRun::take(1 << 20).expect("memory");
+        let mut runs: Vec<_> = (0..200).map(|_| take()).collect();
+        let deadline = Instant::now() + std::time::Duration::from_secs(60);
+        while arena().empty() < READY_MAX {
+            assert!(Instant::now() < deadline, "nothing was got ready");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            // Another test may have given back what was kept, which nobody replaces.
+            runs.push(take());
+        }
+    }
+
     #[test]
     fn empty_chunks_leave() {
         let runs: Vec<_> = (0..200)
             .map(|_| PageRun::take(1 << 20).expect("memory"))
             .collect();
         drop(runs);
-        // Other tests may hold runs meanwhile, but not a hundred MiB of empty chunks.
-        assert!(arena().lists[LISTS - 1].len() <= EMPTY_KEPT);
+        // Other tests may hold runs meanwhile, but not a hundred MiB of empty chunks; and a chunk
+        // may be got ready just when enough came back.
+        assert!(arena().empty() <= READY_MAX + 1);
     }
 }
