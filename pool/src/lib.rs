@@ -28,6 +28,7 @@ mod pool;
 mod space;
 mod sync;
 mod treatment;
+mod vdev_properties;
 pub mod verify;
 mod view;
 
@@ -48,3 +49,4 @@ pub use sync::{Actor, SyncError};
 pub use treatment::{
     TreatmentCommand, TreatmentKind, TreatmentRefusal, TreatmentState, TreatmentStatus,
 };
+pub use vdev_properties::{VdevSetting, VdevSettingError};

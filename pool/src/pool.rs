@@ -30,6 +30,8 @@ pub struct VdevSpace {
     pub checkpoint: u64,
     /// Not allocated, but to be used again only after later transaction groups.
     pub deferred: u64,
+    /// No new blocks are put here.
+    pub is_closed: bool,
 }
 
 /// An open pool, read-only.
@@ -109,7 +111,13 @@ impl Tables {
             .collect::<Result<_, DmuError>>()?;
         let allocated = space::allocated(mos, &metaslabs)?;
         let checkpoint = space::checkpoint_bytes(mos, config.vdev_tree.as_ref())?;
+        let is_closed = |id: VdevId| {
+            let mut tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
+            let top = tops.find(|top| top.id == Some(id));
+            top.is_some_and(|top| top.non_allocating || top.removing)
+        };
         let of = |vdev: &Metaslabs| VdevSpace {
+            is_closed: is_closed(vdev.vdev),
             size: space::size(vdevs, vdev),
             allocated: allocated.get(&vdev.vdev).copied().unwrap_or(0),
             checkpoint: checkpoint.get(&vdev.vdev).copied().unwrap_or(0),
@@ -425,6 +433,8 @@ pub(crate) fn space_facts(vdevs: &Vdevs, space: &BTreeMap<VdevId, VdevSpace>) ->
         facts.checkpoint += deflated(space.checkpoint);
         facts.deferred += deflated(space.deferred);
         match vdevs.class(*id).unwrap_or_default() {
+            // What is on a closed vdev can only be replaced elsewhere: that space is not for use.
+            AllocationClass::Normal if space.is_closed => {}
             AllocationClass::Normal => facts.normal += deflated(space.size),
             AllocationClass::Special => facts.special_allocated += deflated(space.allocated),
             AllocationClass::Dedup => facts.dedup_allocated += deflated(space.allocated),

@@ -114,6 +114,19 @@ pub struct OnlineDevices {
     pub expand: bool,
 }
 
+/// A property of a vdev.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetVdevProperty {
+    /// The pool.
+    pub pool: String,
+    /// The vdev, by any of its names.
+    pub vdev: String,
+    /// The property.
+    pub property: String,
+    /// Its value; empty to take a user property away.
+    pub value: String,
+}
+
 /// A volume's own facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewVolume {
@@ -185,6 +198,8 @@ pub enum Change {
         /// Unmount although busy.
         force: bool,
     },
+    /// Set a property of a vdev. Answer: `Done`.
+    SetVdevProperty(SetVdevProperty),
     /// Set a pool's property. Answer: `Done`.
     SetPoolProperty {
         /// The pool.

@@ -22,7 +22,11 @@ const METASLABS_MAX: u64 = 1 << 17;
 
 /// The fragmentation of a top-level vdev in per cent; `None` where its maps do not tell.
 fn of_vdev(pool: &Pool, vdev: &VdevConfig) -> Option<u64> {
-    let (ashift, array) = (vdev.ashift?, vdev.metaslab_array?);
+    let ashift = vdev.ashift?;
+    let Some(array) = vdev.metaslab_array else {
+        // All of it is free.
+        return Some(0);
+    };
     let count = (vdev.asize.checked_shr(vdev.metaslab_shift)?).min(METASLABS_MAX);
     let mut maps = vec![0; usize::try_from(count).ok()?.checked_mul(8)?];
     pool.mos().object(array).ok()?.read(0, &mut maps).ok()?;

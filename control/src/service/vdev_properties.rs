@@ -7,6 +7,7 @@ use crate::model::{
 };
 use cenote_base::{Guid, ObjectId};
 use cenote_dsl::{Stored, property::StoredProperties};
+use cenote_ondisk::label::allocatable_size;
 use cenote_pool::Pool;
 
 use super::Engine;
@@ -30,7 +31,7 @@ impl Engine {
         let mut rows = Vec::new();
         let mut unknown = Vec::new();
         if names.is_empty() {
-            for vdev in &all[1..] {
+            for vdev in &all {
                 rows.push(row(&imported.pool, vdev, &all, selection)?);
             }
         }
@@ -50,7 +51,7 @@ impl Engine {
 }
 
 /// Keys of the system in the same ZAP, which have a colon, too.
-fn is_internal(name: &str) -> bool {
+pub(super) fn is_internal(name: &str) -> bool {
     const OWNERS: [&str; 5] = [
         "com.delphix:",
         "com.klarasystems:",
@@ -124,41 +125,18 @@ fn property(
     set: &StoredProperties,
     name: &str,
 ) -> Option<Property> {
-    let space = vdev.space;
-    let has_space = space.total > 0;
-    let sized = |number: u64| Property::read_only(name, has_space.then_some(number));
+    if let Some(property) = nature(pool, vdev, all, name) {
+        return Some(property);
+    }
     let word = |flag: bool| if flag { "on" } else { "off" };
     Some(match name {
         "name" => Property::read_only(name, display_name(vdev)),
-        "capacity" => sized(space.allocated.saturating_mul(100) / space.total.max(1)),
-        "size" => sized(space.total),
-        "allocated" => sized(space.allocated),
-        "free" => sized(space.total.saturating_sub(space.allocated)),
-        "state" => Property::read_only(name, state_word(vdev)),
-        "guid" => Property::read_only(name, vdev.guid),
-        "ashift" => Property::read_only(name, vdev.ashift),
-        "asize" => Property::read_only(name, asize(pool, vdev)),
-        "psize" => Property::read_only(name, Some(space.physical).filter(|size| *size > 0)),
-        // OpenZFS tells what a vdev could grow by in lists only.
-        "expandsize" | "bootsize" => Property::read_only(name, 0),
-        "fragmentation" => Property::read_only(name, space.fragmentation.unwrap_or(UNSET)),
-        "parity" => Property::read_only(name, parity(vdev)),
-        "path" => Property::read_only(name, vdev.path.clone()),
-        "devid" => Property::read_only(name, vdev.device_id.clone()),
-        "physpath" => Property::read_only(name, vdev.physical_path.clone()),
-        "encpath" | "fru" => Property::read_only(name, Value::None),
-        "parent" => Property::read_only(name, parent(vdev, all)),
-        "children" => {
-            let names: Vec<_> = vdev.children.iter().map(display_name).collect();
-            let names = Some(names.join(",")).filter(|names| !names.is_empty());
-            Property::read_only(name, names)
-        }
-        "numchildren" => Property::read_only(name, vdev.children.len() as u64),
         "read_errors" => Property::read_only(name, vdev.counters.read_errors),
         "write_errors" => Property::read_only(name, vdev.counters.write_errors),
         "checksum_errors" => Property::read_only(name, vdev.counters.checksum_errors),
         "slow_ios" => Property::read_only(name, vdev.counters.slow_ios),
         "removing" => Property::read_only(name, word(vdev.removing)),
+        "allocating" if is_below_top(vdev, all) => Property::read_only(name, Value::None),
         "allocating" => {
             let source = if vdev.no_allocation {
                 Source::Local
@@ -170,19 +148,65 @@ fn property(
         "failfast" => stored_flag(set, name, true),
         "checksum_n" | "checksum_t" | "io_n" | "io_t" | "slow_io_n" | "slow_io_t" => {
             match set.get(name) {
-                Some(Stored::Number(number)) => Property::new(name, *number, Source::Local),
-                _ => Property::new(name, UNSET, Source::Default),
+                Some(Stored::Number(number)) if *number != UNSET => {
+                    Property::new(name, *number, Source::Local)
+                }
+                _ => Property::new(name, Value::None, Source::Default),
             }
         }
+        "raidz_expanding" if !matches!(vdev.kind, VdevKind::Raidz { .. }) => return None,
         "raidz_expanding" => Property::read_only(name, word(expanding(pool, vdev))),
         "trim_support" if vdev.kind.is_leaf() => {
             let word = if vdev.trim_unsupported { "off" } else { "on" };
             Property::read_only(name, word)
         }
-        "trim_support" => Property::read_only(name, "off"),
+        "trim_support" => Property::read_only(name, Value::None),
         name if name.ends_with("_ops") || name.ends_with("_bytes") => figures(pool, vdev, name),
         "initialize_errors" | "trim_errors" => Property::read_only(name, 0),
         name => return stored_text(set, name),
+    })
+}
+
+/// What a vdev is, where, and how large.
+fn nature(pool: &Pool, vdev: &Vdev, all: &[&Vdev], name: &str) -> Option<Property> {
+    let space = vdev.space;
+    let text = |text: Option<String>| match text {
+        Some(text) => Property::read_only(name, text),
+        None => Property::new(name, Value::None, Source::Default),
+    };
+    Some(match name {
+        "capacity" => Property::read_only(
+            name,
+            space.allocated.saturating_mul(100) / space.total.max(1),
+        ),
+        "size" => Property::read_only(name, space.total),
+        "allocated" => Property::read_only(name, space.allocated),
+        "free" => Property::read_only(name, space.total.saturating_sub(space.allocated)),
+        "state" => Property::read_only(name, state_word(vdev)),
+        "guid" => Property::read_only(name, vdev.guid),
+        "ashift" => Property::read_only(name, vdev.ashift),
+        "asize" => Property::read_only(name, asize(pool, vdev)),
+        "psize" => Property::read_only(name, space.physical),
+        // OpenZFS tells what a vdev could grow by in lists only.
+        "expandsize" => Property::read_only(name, 0),
+        "bootsize" => Property::new(name, 0, Source::Default),
+        "fragmentation" => {
+            let has_none = vdev.kind == VdevKind::Root || is_below_top(vdev, all);
+            let unknown = if has_none { 0 } else { UNSET };
+            Property::read_only(name, space.fragmentation.unwrap_or(unknown))
+        }
+        "parity" => Property::read_only(name, parity(vdev)),
+        "path" => text(vdev.path.clone()),
+        "devid" => text(vdev.device_id.clone()),
+        "physpath" => text(vdev.physical_path.clone()),
+        "encpath" | "fru" => text(None),
+        "parent" => text(parent(pool, vdev, all)),
+        "children" => {
+            let names: Vec<_> = vdev.children.iter().map(display_name).collect();
+            text(Some(names.join(",")).filter(|names| !names.is_empty()))
+        }
+        "numchildren" => Property::read_only(name, vdev.children.len() as u64),
+        _ => return None,
     })
 }
 
@@ -192,7 +216,10 @@ fn stored_text(set: &StoredProperties, name: &str) -> Option<Property> {
         Some(Stored::Number(number)) if is_user_property(name) => {
             Some(Property::new(name, *number, Source::Local))
         }
-        _ => (name == "comment").then(|| Property::new(name, Value::None, Source::Default)),
+        _ => {
+            let can_be_set = name == "comment" || is_user_property(name);
+            can_be_set.then(|| Property::new(name, Value::None, Source::Default))
+        }
     }
 }
 
@@ -218,12 +245,20 @@ fn state_word(vdev: &Vdev) -> &'static str {
     }
 }
 
-fn asize(pool: &Pool, vdev: &Vdev) -> Option<u64> {
-    let config = pool
-        .vdev_tree()
-        .walk()
-        .find(|config| config.guid == Guid(vdev.guid))?;
-    Some(config.asize).filter(|asize| *asize > 0)
+/// Whether a vdev is neither the root nor a top-level one; `all` begins with the root.
+fn is_below_top(vdev: &Vdev, all: &[&Vdev]) -> bool {
+    let root = all[0];
+    vdev.guid != root.guid && root.children.iter().all(|top| top.guid != vdev.guid)
+}
+
+/// What the configuration says, and of devices below top-level vdevs what they have.
+fn asize(pool: &Pool, vdev: &Vdev) -> u64 {
+    let mut configs = pool.vdev_tree().walk();
+    let config = configs.find(|config| config.guid == Guid(vdev.guid));
+    match config.map_or(0, |config| config.asize) {
+        0 => allocatable_size(vdev.space.physical).unwrap_or(0),
+        asize => asize,
+    }
 }
 
 fn parity(vdev: &Vdev) -> u64 {
@@ -233,9 +268,13 @@ fn parity(vdev: &Vdev) -> u64 {
     }
 }
 
-fn parent(vdev: &Vdev, all: &[&Vdev]) -> Option<String> {
+fn parent(pool: &Pool, vdev: &Vdev, all: &[&Vdev]) -> Option<String> {
     let holds = |parent: &&&Vdev| parent.children.iter().any(|child| child.guid == vdev.guid);
-    all.iter().find(holds).map(|parent| display_name(parent))
+    let parent = all.iter().find(holds)?;
+    Some(match parent.kind {
+        VdevKind::Root => pool.name().to_owned(),
+        _ => display_name(parent),
+    })
 }
 
 fn expanding(pool: &Pool, vdev: &Vdev) -> bool {

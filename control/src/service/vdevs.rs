@@ -166,6 +166,7 @@ fn join(
         for child in vdev.children.iter_mut().filter(|_| depth > 0) {
             child.ashift = parent_ashift;
             child.class = vdev.class;
+            child.no_allocation = vdev.no_allocation;
         }
     }
     vdev

@@ -54,14 +54,31 @@ impl SyncTask for SetPoolProperty {
                 table
             }
         };
-        let key = self.name.as_bytes();
-        match &self.value {
-            Stored::Text(text) if text.is_empty() => context.remove_entry(table, key),
-            Stored::Text(text) => {
-                let zap = context.mos().zap(table)?;
-                Ok(zap.update(context.tx, key, &ZapValue::from_text(text))?)
+        let is_empty = matches!(&self.value, Stored::Text(text) if text.is_empty());
+        let value = Some(&self.value).filter(|_| !is_empty);
+        context.set_property(table, &self.name, value)
+    }
+}
+
+impl SyncContext<'_> {
+    /// Sets a property in a table of the pool or of a vdev, or takes it away.
+    ///
+    /// # Errors
+    /// If the table cannot be changed.
+    pub fn set_property(
+        &self,
+        table: ObjectId,
+        name: &str,
+        value: Option<&Stored>,
+    ) -> Result<(), DslError> {
+        let key = name.as_bytes();
+        match value {
+            None => self.remove_entry(table, key),
+            Some(Stored::Text(text)) => {
+                let zap = self.mos().zap(table)?;
+                Ok(zap.update(self.tx, key, &ZapValue::from_text(text))?)
             }
-            Stored::Number(number) => context.set_number(table, key, *number),
+            Some(Stored::Number(number)) => self.set_number(table, key, *number),
         }
     }
 }

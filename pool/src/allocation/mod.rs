@@ -291,6 +291,7 @@ impl Space {
                 allocated: top.allocated(),
                 checkpoint: top.checkpoint_bytes,
                 deferred: top.deferred(),
+                is_closed: top.is_closed,
             };
             (top.vdev, space)
         });

@@ -17,6 +17,7 @@ mod properties;
 mod replication;
 mod suspension;
 mod treat;
+mod vdev_settings;
 
 pub(super) use files::{OpenHeads, settings_of};
 pub(super) use growth::Watch;
@@ -54,6 +55,7 @@ impl Engine {
                 property,
                 value,
             } => self.set_pool_property(&pool, &property, &value, &by),
+            Change::SetVdevProperty(set) => self.set_vdev_property(&set, &by),
             Change::ReguidPool { pool, guid } => self.reguid_pool(&pool, guid, &by),
             Change::UpgradePool { pool } => self.upgrade_pool(&pool, &by),
             Change::Treat {

@@ -12,7 +12,7 @@ use cenote_ondisk::features::{self, Feature};
 /// Characters of a pool's comment.
 const COMMENT_LENGTH_MAX: usize = 32;
 /// Bytes of a user property's value.
-const USER_VALUE_LENGTH_MAX: usize = 1023;
+pub(super) const USER_VALUE_LENGTH_MAX: usize = 1023;
 /// log2 of the allocation units that vdevs can have.
 const ASHIFTS: std::ops::RangeInclusive<u64> = 9..=16;
 

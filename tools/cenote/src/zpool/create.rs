@@ -5,7 +5,7 @@ use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, OptionError, Parsed};
 use crate::texts::{cannot_open, check_new_pool_name, with_context};
 use cenote_control::model::{
-    Change, ControlError, NewPool, NewVdevRole, Request, Response, VdevNaming,
+    Change, ControlError, NewPool, NewVdevRole, Request, Response, SetVdevProperty, VdevNaming,
 };
 
 /// `zpool create [-fnd] [-o P=V]… [-O P=V]… [-m MOUNTPOINT] [-R ROOT] [-t NAME] POOL VDEV…`
@@ -153,7 +153,7 @@ pub fn destroy(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// `zpool set P=V POOL`
+/// `zpool set P=V POOL [VDEV]`
 pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     // Like the reference, no option at all is known.
     let Ok(parsed) = Grammar::letters("").parse(arguments) else {
@@ -161,15 +161,19 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
         let letter = word.and_then(|word| word.chars().nth(1)).unwrap_or('-');
         return Err(OptionError::Invalid(letter.to_string()).into());
     };
-    let (pair, pool) = match parsed.operands.as_slice() {
+    let (pair, pool, vdev) = match parsed.operands.as_slice() {
         [] => return usage("missing property=value argument"),
         [_] => return usage("missing pool name"),
-        [pair, pool] => (pair, pool.clone()),
-        _ => return failed("setting properties of vdevs is not available in this version"),
+        [pair, pool] => (pair, pool.clone(), None),
+        [pair, pool, vdev] => (pair, pool.clone(), Some(vdev)),
+        _ => return usage("too many pool names"),
     };
     let Some((property, value)) = pair.split_once('=') else {
         return usage("missing value in property=value argument");
     };
+    if let Some(vdev) = vdev {
+        return set_of_vdev((property, value), &pool, vdev, context);
+    }
     if property == "compatibility" {
         compatibility::check(value, Some(&pool), context)?;
     }
@@ -186,6 +190,45 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
             &format!("cannot set property for '{pool}'"),
             &error,
         )),
+    }
+}
+
+/// The pool's history tells of these as of the system's own doings, and not by their command.
+fn set_of_vdev(
+    (property, value): (&str, &str),
+    pool: &str,
+    vdev: &str,
+    context: &mut Context,
+) -> Outcome {
+    /// `EINVAL`, as the reference leaves.
+    const INVALID: u8 = 22;
+    let change = Change::SetVdevProperty(SetVdevProperty {
+        pool: pool.to_owned(),
+        vdev: vdev.to_owned(),
+        property: property.to_owned(),
+        value: value.to_owned(),
+    });
+    let command = String::new();
+    let refused = match context.ask(Request::Change { change, command }) {
+        Ok(_) => return Ok(0),
+        Err(refused) => refused,
+    };
+    match refused {
+        ControlError::NoSuchPool { .. } => {
+            context.complain(&format!("cannot open '{pool}': is not a pool"));
+            Err(Stop::Code(INVALID))
+        }
+        ControlError::NoSuchDevice { .. } => {
+            context.complain(&format!(
+                "cannot find '{vdev}' in '{pool}': device not in pool"
+            ));
+            Err(Stop::Code(INVALID))
+        }
+        error => {
+            let vdev = if vdev == "root" { "root-0" } else { vdev };
+            let what = format!("cannot set property {property} for {vdev} on {pool}");
+            failed(with_context(&what, &error))
+        }
     }
 }
 
