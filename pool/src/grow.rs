@@ -15,15 +15,18 @@ use cenote_vdev::{VdevError, Vdevs};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 
-/// Allocatable bytes that a top-level vdev could have, if that is at least a metaslab more than
-/// it has.
-fn grown_asize(vdevs: &Vdevs, top: &VdevConfig) -> Option<u64> {
+/// `asize`, which a top-level vdev could have, if that is at least a metaslab more than it has.
+fn if_more(top: &VdevConfig, asize: u64) -> Option<u64> {
     if top.removing || top.metaslab_shift == 0 {
         return None;
     }
-    let asize = vdevs.asize_by_now(top.id?)?;
     let metaslabs = |asize: u64| asize >> top.metaslab_shift;
     (metaslabs(asize) > metaslabs(top.asize)).then_some(asize)
+}
+
+/// Allocatable bytes that a top-level vdev could have by now, if they are more.
+fn grown_asize(vdevs: &Vdevs, top: &VdevConfig) -> Option<u64> {
+    if_more(top, vdevs.asize_by_now(top.id?)?)
 }
 
 /// Gives top-level vdevs all that their devices have.
@@ -70,7 +73,9 @@ impl SyncTask for Grow {
             let Some(id) = top.id.filter(|id| self.tops.contains(id)) else {
                 continue;
             };
-            if let Some(asize) = grown_asize(vdevs, top) {
+            // A device may have grown once more since its labels were moved.
+            let noted = vdevs.asize_as_noted(id);
+            if let Some(asize) = noted.and_then(|asize| if_more(top, asize)) {
                 top.asize = asize;
                 grown.insert(id, asize >> top.metaslab_shift);
             }

@@ -11,6 +11,7 @@ use crate::labels_write::seal_at;
 use crate::shape::Shape;
 use crate::tree::{Layout, Top};
 use cenote_base::{Guid, VdevId};
+use cenote_device::Device;
 use cenote_ondisk::VdevKind;
 use cenote_ondisk::label::{
     self, BOOT_ENVIRONMENT_OFFSET, BOOT_ENVIRONMENT_SIZE, CONFIG_OFFSET, CONFIG_SIZE, LABEL_SIZE,
@@ -57,14 +58,14 @@ impl Shape {
             .collect()
     }
 
-    /// Allocatable bytes that a top-level vdev could have by what its devices have become; `None`
-    /// if one of them is not there, or the vdev is none that can grow now.
-    pub(crate) fn asize_by_now(&self, vdev: VdevId) -> Option<u64> {
+    /// Allocatable bytes that a top-level vdev could have if its devices had the sizes that
+    /// `size` tells; `None` if one of them is not there, or the vdev is none that can grow now.
+    pub(crate) fn asize_by(&self, vdev: VdevId, size: fn(&dyn Device) -> u64) -> Option<u64> {
         let top = self.top(vdev)?;
         let size_of = |leaf: &usize| {
             let leaf = &self.tree.leaves[*leaf];
             let device = leaf.device.as_ref().filter(|_| leaf.is_writable())?;
-            allocatable_size(device.size_now())
+            allocatable_size(size(device.as_ref()))
         };
         let sizes: Option<Vec<u64>> = self.devices_of(top).iter().map(size_of).collect();
         let smallest = sizes?.into_iter().min()?;
@@ -126,7 +127,7 @@ impl Shape {
 mod tests {
     use super::*;
     use crate::labels_write::format_labels;
-    use cenote_device::{Device, MemoryDevice};
+    use cenote_device::MemoryDevice;
     use cenote_ondisk::NvList;
 
     #[test]

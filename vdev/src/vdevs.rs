@@ -289,7 +289,12 @@ impl Vdevs {
     /// Allocatable bytes that a top-level vdev could have by what its devices have become; `None`
     /// if one of them is not there, or the vdev is none that can grow now.
     pub fn asize_by_now(&self, vdev: VdevId) -> Option<u64> {
-        self.shape().asize_by_now(vdev)
+        self.shape().asize_by(vdev, |device| device.size_now())
+    }
+
+    /// The same by what of that was taken note of: what can be written to.
+    pub fn asize_as_noted(&self, vdev: VdevId) -> Option<u64> {
+        self.shape().asize_by(vdev, |device| device.size())
     }
 
     /// Bytes that a leaf's device has gained since that was taken note of; `None` if it is not

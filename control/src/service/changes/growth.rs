@@ -40,6 +40,11 @@ impl Watch {
         starts
     }
 
+    /// There is no thread after all.
+    fn give_up(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = WatchState::default();
+    }
+
     /// Whether the thread goes on.
     fn goes_on(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +66,8 @@ fn watch(pool: &Weak<Imported>, events: &Events) {
             if let Err(error) = expand_all(&imported, events) {
                 let name = imported.name();
                 eprintln!("cenote: pool '{name}' does not expand any more: {error}");
-                imported.growth.want(false);
+                imported.growth.give_up();
+                return;
             }
         }
         std::thread::sleep(PERIOD);
@@ -76,6 +82,13 @@ fn expand_all(imported: &Arc<Imported>, events: &Events) -> Result<(), cenote_po
         events.post("sysevent.fs.zfs.vdev_autoexpand", imported);
     }
     Ok(())
+}
+
+fn refused(reason: impl ToString) -> ControlError {
+    ControlError::BadValue {
+        name: String::new(),
+        reason: reason.to_string(),
+    }
 }
 
 /// Whether `vdev` or something below it is `guid`.
@@ -97,6 +110,7 @@ impl Engine {
         if let Err(error) = thread.spawn(move || watch(&pool, &events)) {
             let name = imported.name();
             eprintln!("cenote: the devices of pool '{name}' are not watched: {error}");
+            imported.growth.give_up();
         }
     }
 
@@ -137,17 +151,20 @@ impl Engine {
         })?;
         let guid = Guid(vdev.guid);
         if vdev.state == VdevState::Offline {
-            let reason =
-                "it was taken offline, and what it missed since cannot be copied to it yet";
-            return Err(ControlError::BadValue {
-                name: String::new(),
-                reason: reason.to_owned(),
-            });
+            return Err(refused(
+                "it was taken offline, and what it missed since cannot be copied to it yet",
+            ));
         }
         let pool = &imported.pool;
-        if pool.vdevs().silent_leaves().contains(&guid) {
+        let is_silent = || pool.vdevs().silent_leaves().contains(&guid);
+        if is_silent() {
+            let cleared = pool.clear(&[guid]);
             // What it says of other devices is not this command's affair.
-            let _ = pool.clear(&[guid]);
+            match cleared {
+                Err(error) if is_silent() => return Err(refused(error)),
+                _ if is_silent() => return Ok(VdevState::CantOpen),
+                _ => {}
+            }
         }
         let top = tree.root.children.iter().find(|top| contains(top, guid.0));
         if let Some(top) = top.filter(|_| expand) {
