@@ -196,6 +196,9 @@ impl Syncer {
         self.give_up();
         self.gate.request_sync();
         let ended = thread.join();
+        // What a group that failed had sent off may still be on its way, and once this returned
+        // another system may have the devices.
+        self.pipeline.arrive();
         self.space.close();
         if ended.is_err() {
             let cause = "the syncing thread ended with a panic".to_owned();
