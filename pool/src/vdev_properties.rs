@@ -104,16 +104,10 @@ impl SetVdevProperty {
 
     fn change_config(&self, change: impl FnOnce(&mut VdevConfig)) {
         let mut config = self.syncer.config();
-        let root = config.config.vdev_tree.as_mut();
-        let mut stack: Vec<&mut VdevConfig> = root.into_iter().collect();
-        while let Some(vdev) = stack.pop() {
-            if vdev.guid == self.guid {
-                change(vdev);
-                break;
-            }
-            stack.extend(vdev.children.iter_mut());
+        if let Some(vdev) = config.vdev_mut(self.guid) {
+            change(vdev);
+            config.touch();
         }
-        config.touch();
     }
 
     fn set(&self, context: &SyncContext<'_>) -> Result<Option<VdevSettingError>, DslError> {

@@ -46,9 +46,14 @@ impl LiveConfig {
 
     /// The leaf with this guid.
     pub fn leaf_mut(&mut self, guid: Guid) -> Option<&mut VdevConfig> {
+        self.vdev_mut(guid).filter(|vdev| vdev.children.is_empty())
+    }
+
+    /// The vdev with this guid.
+    pub fn vdev_mut(&mut self, guid: Guid) -> Option<&mut VdevConfig> {
         let mut stack: Vec<&mut VdevConfig> = self.config.vdev_tree.iter_mut().collect();
         while let Some(vdev) = stack.pop() {
-            if vdev.guid == guid && vdev.children.is_empty() {
+            if vdev.guid == guid {
                 return Some(vdev);
             }
             stack.extend(vdev.children.iter_mut());

@@ -1,6 +1,6 @@
 //! Devices that have become larger: `zpool online`, and the property `autoexpand`.
 
-use super::{By, note, of_sync};
+use super::{By, note, of_sync, refused};
 use crate::model::{ControlError, OnlineDevices, Response, Vdev, VdevState};
 use crate::service::Engine;
 use crate::service::events::Events;
@@ -82,13 +82,6 @@ fn expand_all(imported: &Arc<Imported>, events: &Events) -> Result<(), cenote_po
         events.post("sysevent.fs.zfs.vdev_autoexpand", imported);
     }
     Ok(())
-}
-
-fn refused(reason: impl ToString) -> ControlError {
-    ControlError::BadValue {
-        name: String::new(),
-        reason: reason.to_string(),
-    }
 }
 
 /// Whether `vdev` or something below it is `guid`.

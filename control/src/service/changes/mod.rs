@@ -122,6 +122,14 @@ impl<'a> By<'a> {
     }
 }
 
+/// Why something is refused, where no property is to be named.
+fn refused(reason: impl ToString) -> ControlError {
+    ControlError::BadValue {
+        name: String::new(),
+        reason: reason.to_string(),
+    }
+}
+
 /// Changes nothing: for commands whose change is not in the pool.
 struct Nothing;
 

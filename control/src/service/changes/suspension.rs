@@ -1,6 +1,6 @@
 //! Pools whose devices are gone: what `failmode` says, and `zpool clear`.
 
-use super::{By, note};
+use super::{By, note, refused};
 use crate::model::{ControlError, Response, Vdev};
 use crate::service::Engine;
 use crate::service::registry::Imported;
@@ -15,13 +15,6 @@ use std::sync::atomic::Ordering;
 const FAIL_MODE: &str = "failmode";
 const CONTINUE: Stored = Stored::Number(1);
 const PANIC: Stored = Stored::Number(2);
-
-fn refused(reason: impl ToString) -> ControlError {
-    ControlError::BadValue {
-        name: String::new(),
-        reason: reason.to_string(),
-    }
-}
 
 /// Adds a vdev and everything below it.
 fn add_all_below(vdev: &Vdev, guids: &mut Vec<Guid>) {

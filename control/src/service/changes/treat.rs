@@ -1,6 +1,6 @@
 //! Trims and initializations: which devices, and why one is refused.
 
-use super::{By, of_sync};
+use super::{By, of_sync, refused};
 use crate::model::{ControlError, Response, TreatmentCommand, TreatmentKind, Vdev};
 use crate::service::Engine;
 use crate::service::vdev_properties::answers_to;
@@ -9,14 +9,6 @@ use cenote_base::Guid;
 use cenote_pool::TreatmentCommand as EngineCommand;
 use cenote_pool::TreatmentKind as EngineKind;
 use cenote_pool::TreatmentRefusal;
-
-/// Why a device is refused.
-fn refused(reason: &str) -> ControlError {
-    ControlError::BadValue {
-        name: String::new(),
-        reason: reason.to_owned(),
-    }
-}
 
 fn reason(refusal: TreatmentRefusal, kind: TreatmentKind) -> &'static str {
     match (refusal, kind) {
