@@ -303,5 +303,28 @@ mod tests {
             watch(&promise(u64::MAX, 0xff_ffff, 0xffff)),
             ACTIVITY_TEST_MAX
         );
+        settings::MULTIHOST_IMPORT_INTERVALS
+            .set(30)
+            .expect("in range");
+        let [promised, unpromised] = [10, 0].map(|fail| watch(&promise(1, 1000, fail)));
+        settings::MULTIHOST_IMPORT_INTERVALS.reset();
+        assert_eq!(promised, Duration::from_secs(20));
+        assert_eq!(unpromised, Duration::from_nanos(30_000_000_030));
+    }
+
+    #[test]
+    fn without_intervals_to_fail_nobody_is_overdue() {
+        let heartbeat = Heartbeat::default();
+        heartbeat.is_on.store(true, Ordering::Relaxed);
+        heartbeat.note_written(Duration::from_secs(100));
+        let is_overdue = |seconds| heartbeat.overdue(Duration::from_secs(seconds)).is_some();
+        assert_eq!([105, 111].map(is_overdue), [false, true]);
+        let intervals = &settings::MULTIHOST_FAIL_INTERVALS;
+        intervals.set(20).expect("in range");
+        let patient = [111, 121].map(is_overdue);
+        intervals.set(0).expect("in range");
+        let endless = is_overdue(100_000);
+        intervals.reset();
+        assert_eq!((patient, endless), ([false, true], false));
     }
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use cenote_tests::pool;
 use cenote_tests::random::Random;
 use cenote_tests::site::Site;
-use rustix::fs::{CWD, RenameFlags, XattrFlags};
+use rustix::fs::{CWD, FallocateFlags, RenameFlags, XattrFlags};
 use rustix::io::ReadWriteFlags;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, IoSlice, Write};
@@ -70,6 +70,48 @@ fn what_programs_want_on_disk_is_there() -> Result<()> {
     let length = rustix::io::pwritev2(&file, &[IoSlice::new(&data)], 0, flags)?;
     crash(&site)?;
     ensure!(length == data.len() && fs::read(&path)? == data);
+    site.finish()
+}
+
+/// These calls do not say how the file is open, and used to return at once.
+#[test]
+fn ranges_of_files_that_are_open_so_are_on_disk() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site("-O compression=off")?;
+    let root = site.path("tank");
+    let data = noise(7, 400_000);
+    fs::write(root.join("source"), &data)?;
+    site.ok("zpool sync tank")?;
+    for (name, flags) in [("sync", O_SYNC), ("dsync", O_DSYNC), ("loose", 0)] {
+        let path = root.join(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).custom_flags(flags);
+        let target = options.open(&path)?;
+        let source = File::open(root.join("source"))?;
+        let copied = rustix::fs::copy_file_range(&source, None, &target, None, data.len())?;
+        ensure!(copied == data.len(), "{copied} bytes were copied");
+        drop((source, target));
+        crash(&site)?;
+        if flags == 0 {
+            ensure!(!exists(&path)?, "the copy waited, so this shows nothing");
+            break;
+        }
+        ensure!(fs::read(&path)? == data, "{name}: the copy is lost");
+        quiet(&site)?;
+        let opened = OpenOptions::new()
+            .write(true)
+            .custom_flags(flags)
+            .open(&path)?;
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&opened, punch, 0, 131_072)?;
+        drop(opened);
+        crash(&site)?;
+        let start = &fs::read(&path)?[..131_072];
+        ensure!(start.iter().all(|byte| *byte == 0), "{name}: no hole");
+        quiet(&site)?;
+    }
     site.finish()
 }
 

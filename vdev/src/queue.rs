@@ -330,12 +330,34 @@ mod tests {
     }
 
     #[test]
+    fn each_class_goes_by_its_own_settings() {
+        for (class, [least, most]) in IoClass::ALL.into_iter().zip(CLASS_SETTINGS) {
+            let name = |bound| format!("zfs_vdev_{}_{bound}_active", class.name());
+            assert_eq!((least.name, most.name), (&*name("min"), &*name("max")));
+        }
+    }
+
+    #[test]
     fn more_writes_go_at_once_the_more_is_dirty() {
         let limits = ClassLimits {
             min_active: 2,
             max_active: 10,
         };
-        let at_once = [0, 30, 31, 45, 59, 60, 100, 1000].map(|load| writes_at_once(limits, load));
-        assert_eq!(at_once, [2, 2, 2, 6, 9, 10, 10, 10]);
+        let at_once = |loads: [u64; 8]| loads.map(|load| writes_at_once(limits, load));
+        assert_eq!(
+            at_once([0, 30, 31, 45, 59, 60, 100, 1000]),
+            [2, 2, 2, 6, 9, 10, 10, 10]
+        );
+        // No other test here has writes at a load between these.
+        let (from, to) = (
+            &settings::ASYNC_WRITE_MIN_DIRTY_PERCENT,
+            &settings::ASYNC_WRITE_MAX_DIRTY_PERCENT,
+        );
+        from.set(50).expect("in range");
+        to.set(90).expect("in range");
+        let later = at_once([0, 30, 50, 55, 70, 89, 90, 100]);
+        from.reset();
+        to.reset();
+        assert_eq!(later, [2, 2, 2, 3, 6, 9, 10, 10]);
     }
 }

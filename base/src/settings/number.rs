@@ -1,7 +1,7 @@
 //! Numbers as the kernel's module parameters take them, and sizes with a unit.
 //!
 //! The kernel takes decimal digits, hexadecimal ones behind `0x` and octal ones behind `0`. A
-//! number of bytes may also be written with K, M, G or T behind it, as in properties.
+//! number of bytes may also be written with K, M, G, T, P or E behind it, as in properties.
 
 use super::Unit;
 
@@ -26,6 +26,8 @@ fn shift_of(letter: char) -> Option<u32> {
         'M' => Some(20),
         'G' => Some(30),
         'T' => Some(40),
+        'P' => Some(50),
+        'E' => Some(60),
         _ => None,
     }
 }
@@ -73,7 +75,8 @@ mod tests {
     fn bytes_have_units() {
         let bytes = |text| parse(text, Unit::Bytes);
         assert_eq!([bytes("4k"), bytes("2G")], [Some(4096), Some(2 << 30)]);
-        assert_eq!([bytes("G"), bytes("16777216T"), bytes("1é")], [None; 3]);
+        assert_eq!([bytes("3p"), bytes("1E")], [Some(3 << 50), Some(1 << 60)]);
+        assert_eq!([bytes("G"), bytes("16E"), bytes("1é")], [None; 3]);
         assert_eq!(parse("Y", Unit::Switch), Some(1));
     }
 }

@@ -81,6 +81,16 @@ fn dirty_bytes_follow_the_memory_unless_they_are_set() {
     assert_eq!(dirty_bytes_max(), (10 << 30) / 100 * 10);
     set_memory_bytes(1 << 40);
     assert_eq!(dirty_bytes_max(), 4 << 30, "never more by itself");
+    DIRTY_DATA_MAX_MAX.set(16 << 30).expect("in range");
+    assert_eq!(dirty_bytes_max(), 16 << 30);
+    DIRTY_DATA_MAX_MAX.reset();
+    set_memory_bytes(10 << 30);
+    DIRTY_DATA_MAX_PERCENT.set(20).expect("in range");
+    assert_eq!(dirty_bytes_max(), (10 << 30) / 100 * 20);
+    DIRTY_DATA_MAX_MAX_PERCENT.set(15).expect("in range");
+    assert_eq!(dirty_bytes_max(), (10 << 30) / 100 * 15);
+    DIRTY_DATA_MAX_MAX_PERCENT.reset();
+    DIRTY_DATA_MAX_PERCENT.reset();
     DIRTY_DATA_MAX.set(8 << 30).expect("in range");
     assert_eq!(dirty_bytes_max(), 8 << 30);
     set_memory_short(true);

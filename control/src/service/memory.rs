@@ -319,6 +319,9 @@ mod tests {
         let most = 3200;
         assert_eq!(allowance(most, 3200, Some(3000)), 2250);
         assert_eq!(allowance(most, 3200, Some(100)), 200, "the floor");
+        settings::ARC_SHRINK_SHIFT.set(1).expect("in range");
+        assert_eq!(allowance(most, 3200, Some(3000)), 1500);
+        settings::ARC_SHRINK_SHIFT.reset();
         let mut now = 200;
         for _ in 0..30 {
             now = allowance(most, now, None);

@@ -668,6 +668,13 @@ pub trait FileSystem: Send + Sync {
         Err(Errno::NOTTY)
     }
 
+    /// Whether the file of a handle was opened with `O_SYNC` or `O_DSYNC`. A write says so itself;
+    /// `fallocate` and `copy_file_range` do not.
+    fn is_synchronous(&self, handle: Handle) -> bool {
+        let _ = handle;
+        false
+    }
+
     /// Ends a call that changed something; returns when that survives a power cut, if the caller
     /// wants that or the file system itself.
     fn settle(&self, is_wanted: bool) -> Result<(), Errno> {

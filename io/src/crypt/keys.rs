@@ -85,3 +85,30 @@ impl ObjsetKeys {
         &self.hmac
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_codec::cipher::Suite;
+
+    #[test]
+    fn a_salt_serves_for_so_many_blocks() {
+        let keys = ObjsetKeys::new(
+            MasterKey::new(Suite::Aes256Gcm, [1; 32]),
+            HmacKey::new([2; 64]),
+        );
+        let mut drawn = 0_u64;
+        let mut salt = || {
+            let next = || {
+                drawn += 1;
+                Ok::<_, ()>(drawn.to_le_bytes())
+            };
+            keys.salt_for_writing(next).map(u64::from_le_bytes)
+        };
+        assert_eq!([salt(), salt(), salt()], [Ok(1); 3]);
+        settings::SALT_USES_MAX.set(5).expect("in range");
+        let salts: Vec<_> = (0..8).filter_map(|_| salt().ok()).collect();
+        settings::SALT_USES_MAX.reset();
+        assert_eq!(salts, [1, 1, 2, 2, 2, 2, 2, 3]);
+    }
+}

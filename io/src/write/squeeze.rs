@@ -269,4 +269,35 @@ mod tests {
         let padded = stream.padded(4096);
         assert!(padded.len() == 4096 && padded.starts_with(stream.bytes()));
     }
+
+    /// Half of the block repeats the other, too far away for the functions that are asked first.
+    #[test]
+    fn dear_functions_are_tried_by_the_settings() {
+        let half = noise(640 << 10);
+        let mut data = half.clone();
+        data.extend_from_slice(&half[..384 << 10]);
+        let units = Units {
+            min: 4096,
+            gcd: 4096,
+        };
+        let length = || squeeze(Compression::Zstd, 3, &data, units, false).map(|s| s.length);
+        assert_eq!(length(), None, "given up early");
+        let set = |setting: &settings::Setting, value| {
+            setting.set(value).expect("in range");
+            let length = length();
+            setting.reset();
+            length
+        };
+        let found = [
+            set(&settings::ZSTD_EARLY_ABORT, 0),
+            set(&settings::ZSTD_CUTOFF_LEVEL, 4),
+            set(&settings::ZSTD_ABORT_SIZE, 2 << 20),
+        ];
+        for length in found {
+            assert!(
+                length.is_some_and(|length| length < 720 << 10),
+                "{length:?}"
+            );
+        }
+    }
 }

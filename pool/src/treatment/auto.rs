@@ -5,7 +5,7 @@
 //! Nobody waits for that, and what does not fit the list is left to `zpool trim`.
 
 use crate::sync::Syncer;
-use cenote_base::VdevId;
+use cenote_base::{VdevId, settings};
 use cenote_vdev::FreeSpaceAction;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Smaller ranges are not worth a trim (`zfs_trim_extent_bytes_min`).
-const RANGE_MIN: u64 = 32 << 10;
 /// Groups of freed ranges that may wait.
 const GROUPS_MAX: usize = 64;
 /// How often a thread without work looks whether its pool is still there.
@@ -85,7 +83,7 @@ fn run(syncer: &Weak<Syncer>, receiver: &Receiver<FreedRanges>, is_stopped: &Ato
 
 /// Trims what is still free of a range.
 fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>, is_stopped: &AtomicBool) {
-    if range.end - range.start < RANGE_MIN {
+    if range.end - range.start < settings::TRIM_EXTENT_MIN.get() {
         return;
     }
     let Some(index) = syncer.space.metaslab_of(vdev, range) else {
@@ -93,9 +91,8 @@ fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>, is_stopped: &AtomicBo
     };
     let mut cursor = range.start;
     while cursor < range.end && !is_stopped.load(Ordering::Acquire) {
-        let held = syncer
-            .space
-            .hold_range(vdev, index, cursor, range.end - cursor);
+        let length = (range.end - cursor).min(settings::TRIM_EXTENT_MAX.get());
+        let held = syncer.space.hold_range(vdev, index, cursor, length);
         let Some(held) = held.filter(|held| held.range.start < range.end) else {
             return;
         };

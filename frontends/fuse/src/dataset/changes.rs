@@ -354,24 +354,31 @@ impl DatasetFiles {
     }
 }
 
-/// The handle of a file that is open with `O_DIRECT`.
-const DIRECT: Handle = Handle(1);
+/// The bit of handles of files that are open with `O_DIRECT`.
+const DIRECT: u64 = 1;
+/// The bit of those with `O_DSYNC`, which `O_SYNC` has as well.
+const SYNCHRONOUS: u64 = 1 << 1;
 
 /// What is answered to `open` with these flags.
 pub(super) fn opened(flags: u32) -> Opened {
-    let is_direct = flags & OFlags::DIRECT.bits() != 0;
+    let bit = |bit, flag: OFlags| if flags & flag.bits() == 0 { 0 } else { bit };
     Opened {
-        handle: if is_direct { DIRECT } else { Handle::default() },
+        handle: Handle(bit(DIRECT, OFlags::DIRECT) | bit(SYNCHRONOUS, OFlags::DSYNC)),
         cache: DataCache::Direct,
     }
 }
 
 /// How the file of a handle is open.
 pub(super) fn access_by(handle: Handle) -> Access {
-    match handle {
-        DIRECT => Access::Direct,
-        _ => Access::Buffered,
+    match handle.0 & DIRECT {
+        0 => Access::Buffered,
+        _ => Access::Direct,
     }
+}
+
+/// Whether changes made through a handle are to be on disk before the answer.
+pub(super) fn is_synchronous(handle: Handle) -> bool {
+    handle.0 & SYNCHRONOUS != 0
 }
 
 pub(super) fn new_file(kind: cenote_posix::FileKind, mode: NewMode) -> NewFile {
@@ -398,15 +405,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_remember_who_wants_no_cache() {
-        let direct = OFlags::DIRECT.bits();
-        for (flags, access) in [
-            (0, Access::Buffered),
-            (O_TRUNC | O_APPEND | 1, Access::Buffered),
-            (direct, Access::Direct),
-            (direct | O_TRUNC | 2, Access::Direct),
+    fn handles_remember_who_wants_no_cache_and_who_waits() {
+        let [direct, all, data] = [OFlags::DIRECT, OFlags::SYNC, OFlags::DSYNC].map(|f| f.bits());
+        for (flags, access, waits) in [
+            (0, Access::Buffered, false),
+            (O_TRUNC | O_APPEND | 1, Access::Buffered, false),
+            (direct, Access::Direct, false),
+            (direct | O_TRUNC | 2, Access::Direct, false),
+            (data | 2, Access::Buffered, true),
+            (all | direct | 1, Access::Direct, true),
         ] {
-            assert_eq!(access_by(opened(flags).handle), access, "{flags:o}");
+            let handle = opened(flags).handle;
+            assert_eq!(access_by(handle), access, "{flags:o}");
+            assert_eq!(is_synchronous(handle), waits, "{flags:o}");
         }
     }
 }

@@ -760,6 +760,10 @@ impl FileSystem for DatasetFiles {
         self.generation_of_file(node)
     }
 
+    fn is_synchronous(&self, handle: Handle) -> bool {
+        changes::is_synchronous(handle)
+    }
+
     fn settle(&self, is_wanted: bool) -> Result<(), Errno> {
         let settled = self.trees.head().settle(is_wanted);
         settled.map_err(|error| self.errno(error))

@@ -25,13 +25,15 @@ impl Worker<'_> {
         })?;
         let modification = modification.ok_or(Errno::NOSYS)?;
         let node = NodeId(header.node);
-        let is_synchronous = matches!(
-            modification,
-            Modification::Write {
-                is_synchronous: true,
-                ..
-            }
-        );
+        let file_system = &*self.session.file_system;
+        let is_synchronous = match modification {
+            Modification::Write { is_synchronous, .. } => is_synchronous,
+            Modification::Allocate { handle, .. }
+            | Modification::CopyRange {
+                to_handle: handle, ..
+            } => file_system.is_synchronous(handle),
+            _ => false,
+        };
         let answer = match modification {
             Modification::Write { .. }
             | Modification::Allocate { .. }
@@ -43,7 +45,7 @@ impl Worker<'_> {
             }
             _ => self.modify_names(context, node, modification),
         }?;
-        self.session.file_system.settle(is_synchronous)?;
+        file_system.settle(is_synchronous)?;
         Ok(answer)
     }
 
