@@ -99,6 +99,12 @@ impl Mounts {
         own.any(|entry| entry.dataset == dataset)
     }
 
+    fn is_at(&self, dataset: &str, place: &Path) -> bool {
+        let entries = self.lock();
+        let mut at = entries.iter().filter(|entry| entry.dataset == dataset);
+        at.any(|entry| entry.mounted.mount_point() == place)
+    }
+
     /// How many mounts a pool has.
     pub fn count(&self, pool: &str) -> u64 {
         self.lock()
@@ -287,6 +293,9 @@ impl Engine {
             check_within(root, &place)?;
         }
         prepare(&place, own_place, overlay)?;
+        if self.mounts.is_at(&name, &place) {
+            return Err(ControlError::AlreadyMounted { dataset: name });
+        }
         let is_derived = own_place && is_derived(&dataset)?;
         let files = imported.files(&dataset)?;
         let switches = switches(imported, &dataset, options);
@@ -377,6 +386,13 @@ impl Engine {
         Ok(())
     }
 
+    fn is_legacy(&self, dataset: &str) -> bool {
+        let found = parse_name(dataset).and_then(|name| self.registry.dataset(&name));
+        found.is_ok_and(|(_, found)| {
+            text_of(&found, Property::MountPoint).as_deref() == Some("legacy")
+        })
+    }
+
     pub(super) fn unmount_all(
         &self,
         force: bool,
@@ -385,7 +401,11 @@ impl Engine {
         let mut failures = Vec::new();
         let mut done = 0;
         let mut unmounted = Vec::new();
-        for (dataset, mounted) in self.mounts.newest_first(|_| true) {
+        let is_left = |entry: &Entry| {
+            // umount(8) is for those, as mount(8) was.
+            entry.dataset.contains('@') || self.is_legacy(&entry.dataset)
+        };
+        for (dataset, mounted) in self.mounts.newest_first(|entry| !is_left(entry)) {
             match self.unmount_one(mounted, force) {
                 Ok(()) => {
                     done += 1;

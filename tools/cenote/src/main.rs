@@ -1,9 +1,9 @@
 //! One program under several names.
 //!
-//! Called as `zpool` or `zfs` it takes their command lines and prints what they print; as `cenote`
-//! it has commands of its own, of which `cenote daemon` keeps pools open for all the others. Which
-//! name counts is decided by `argv[0]`; `cenote zpool …` and `cenote zfs …` do the same without
-//! links.
+//! Called as `zpool` or `zfs` it takes their command lines and prints what they print; as
+//! `mount.zfs` it serves mount(8); as `cenote` it has commands of its own, of which `cenote daemon`
+//! keeps pools open for all the others. Which name counts is decided by `argv[0]`; `cenote zpool …`
+//! and `cenote zfs …` do the same without links.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod context;
 mod direct;
 mod format;
 mod getopt;
+mod mount_helper;
 mod own;
 mod program;
 mod prompt;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
     let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
     let mut rest: Vec<OsString> = arguments.collect();
     let called = match name.to_str() {
-        Some(name @ ("zpool" | "zfs")) => name.to_owned(),
+        Some(name @ ("zpool" | "zfs" | mount_helper::NAME)) => name.to_owned(),
         _ => match rest.first().and_then(|word| word.to_str()) {
             Some(word @ ("zpool" | "zfs")) => {
                 let word = word.to_owned();
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
     let code = match called.as_str() {
         "zpool" => zpool::run(&words(rest), &mut context),
         "zfs" => zfs::run(&words(rest), &mut context),
+        mount_helper::NAME => mount_helper::run(&words(rest), &mut context),
         _ => own::run(rest, &mut context),
     };
     ExitCode::from(context.finish(code))

@@ -100,6 +100,9 @@ fn the_name_it_is_called_by_decides() {
     assert!(text(&zfs.stderr).starts_with("unrecognized command 'foo'\nusage: zfs command"));
     let direct = place.cenote(&["zfs", "foo"]);
     assert_eq!(direct.stderr, zfs.stderr);
+    let helper = place.run(&place.path("bin/mount.zfs"), &["tank/fs"]);
+    assert_eq!(helper.status.code(), Some(1));
+    assert!(text(&helper.stderr).starts_with("missing mountpoint argument"));
     let own = place.cenote(&["help"]);
     assert!(text(&own.stdout).starts_with("Cenote opens OpenZFS pools"));
     assert_eq!(place.cenote(&[]).status.code(), Some(2));

@@ -9,9 +9,10 @@ use crate::context::{Context, Outcome, failed, usage};
 /// The command.
 pub const COMMAND: Command = Command {
     name: "install-links",
-    summary: "Make links called zpool and zfs to this program",
+    summary: "Make links called zpool, zfs and mount.zfs to this program",
     synopsis: "DIRECTORY",
-    about: "Put DIRECTORY before others in PATH, and whatever calls zpool or zfs calls Cenote.",
+    about: "Put DIRECTORY before others in PATH, and whatever calls zpool or zfs calls Cenote.\n\
+            mount(8) looks for mount.zfs, which 'mount -t zfs' and /etc/fstab need, in /sbin only.",
     flags: &[flag(Some('f'), "force", "replace what is there")],
     opens_pools: false,
     run,
@@ -29,7 +30,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     if let Err(error) = std::fs::create_dir_all(&directory) {
         return failed(format!("cannot create {}: {error}", directory.display()));
     }
-    for name in ["zpool", "zfs"] {
+    for name in ["zpool", "zfs", crate::mount_helper::NAME] {
         let link = directory.join(name);
         if std::fs::read_link(&link).is_ok_and(|target| target == program) {
             continue;

@@ -23,6 +23,9 @@ use crate::context::{Context, Outcome};
 use crate::program::Program;
 use crate::version;
 
+pub use mount::{is_legacy, mountable};
+pub use select::reason;
+
 pub use change::{full_name, new_key, wants_key};
 
 /// Other names of subcommands.

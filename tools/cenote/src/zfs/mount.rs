@@ -1,6 +1,9 @@
 //! `zfs mount` and `zfs unmount`.
 
-use cenote_control::model::{ControlError, KindSet, MountEntry, MountOptions, Request, Response};
+use cenote_control::model::{
+    ControlError, Dataset, DatasetKind, Depth, KindSet, MountEntry, MountOptions,
+    PropertySelection, Request, Response,
+};
 
 use super::keys;
 use super::select::{reason, resolve};
@@ -87,7 +90,7 @@ fn mount_many(parsed: &Parsed, options: MountOptions, context: &mut Context) -> 
     match context.ask(request) {
         Ok(Response::Failures { failures, .. }) => {
             for (name, error) in &failures {
-                context.complain(&with_context(&format!("cannot mount '{name}'"), error));
+                context.complain(&refusal("mount", name, error));
                 code = 1;
             }
             Ok(code)
@@ -121,8 +124,17 @@ fn mount_one(name: &str, load_key: bool, options: MountOptions, context: &mut Co
         Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::WrongKind { .. })) => {
             failed(cannot_open(name, &error))
         }
-        Err(error) => failed(with_context(&format!("cannot mount '{name}'"), &error)),
+        Err(error) => failed(refusal("mount", name, &error)),
     }
+}
+
+/// Why something cannot be mounted or unmounted; what is wrong with a directory names that.
+fn refusal(verb: &str, name: &str, error: &ControlError) -> String {
+    let what = match error {
+        ControlError::DirectoryNotEmpty { path } | ControlError::MountBusy { path } => path,
+        _ => name,
+    };
+    with_context(&format!("cannot {verb} '{what}'"), error)
 }
 
 /// `zfs unmount`.
@@ -140,7 +152,7 @@ pub fn unmount(arguments: &[String], context: &mut Context) -> Outcome {
         return match context.ask(request) {
             Ok(Response::Failures { failures, .. }) => {
                 for (name, error) in &failures {
-                    context.complain(&with_context(&format!("cannot unmount '{name}'"), error));
+                    context.complain(&refusal("unmount", name, error));
                 }
                 Ok(u8::from(!failures.is_empty()))
             }
@@ -157,27 +169,69 @@ pub fn unmount(arguments: &[String], context: &mut Context) -> Outcome {
     let resolved = if target.starts_with('/') {
         mount_point(target, context)
     } else {
-        resolve(target, KindSet::HEADS, false, context)
+        let resolved = resolve(target, KindSet::HEADS, false, context);
+        resolved.map(|name| (name.clone(), name))
     };
-    let request = match resolved {
-        Ok(target) => Request::Unmount {
-            target,
-            force,
-            unload_key,
-        },
+    let (target, name) = match resolved {
+        Ok(resolved) => resolved,
         Err(message) => return failed(message),
+    };
+    if !name.contains('@') {
+        let dataset = match mountable(&name, context) {
+            Ok(dataset) => dataset,
+            Err(error) => return failed(cannot_open(&name, &error)),
+        };
+        if is_legacy(&dataset) {
+            return failed(format!(
+                "cannot unmount '{name}': legacy mountpoint\n\
+                 use umount(8) to unmount this filesystem"
+            ));
+        }
+    }
+    let request = Request::Unmount {
+        target: target.clone(),
+        force,
+        unload_key,
     };
     match context.ask(request) {
         Ok(_) => Ok(0),
-        Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::WrongKind { .. })) => {
-            failed(cannot_open(target, &error))
-        }
-        Err(error) => failed(with_context(&format!("cannot unmount '{target}'"), &error)),
+        Err(error @ ControlError::NoSuchDataset { .. }) => failed(cannot_open(&target, &error)),
+        Err(error) => failed(refusal("unmount", &target, &error)),
     }
 }
 
-/// The mount point that a path is, or why it is none.
-fn mount_point(path: &str, context: &mut Context) -> Result<String, String> {
+/// The file system or snapshot of this name.
+///
+/// # Errors
+/// [`ControlError::NoSuchDataset`], and [`ControlError::WrongKind`] for volumes.
+pub fn mountable(name: &str, context: &mut Context) -> Result<Dataset, ControlError> {
+    let request = Request::DatasetList {
+        roots: vec![name.to_owned()],
+        depth: Depth::Roots,
+        kinds: KindSet::of(DatasetKind::Filesystem).union(KindSet::of(DatasetKind::Snapshot)),
+        properties: PropertySelection::Named(vec!["mountpoint".to_owned()]),
+    };
+    let listing = context.ask_datasets(request)?;
+    if let Some((_, error)) = listing.failures.into_iter().next() {
+        return Err(error);
+    }
+    listing
+        .rows
+        .into_iter()
+        .next()
+        .ok_or(ControlError::WrongKind {
+            dataset: name.to_owned(),
+        })
+}
+
+/// Whether mount(8) mounts it, and umount(8) unmounts it.
+pub fn is_legacy(dataset: &Dataset) -> bool {
+    let place = dataset.property("mountpoint");
+    place.and_then(|place| place.value.text()) == Some("legacy")
+}
+
+/// The mount point that a path is, and of what, or why it is none.
+fn mount_point(path: &str, context: &mut Context) -> Result<(String, String), String> {
     let real = match std::fs::canonicalize(path) {
         Ok(real) => real,
         Err(error) => return Err(format!("cannot open '{path}': {}", reason(&error))),
@@ -186,11 +240,10 @@ fn mount_point(path: &str, context: &mut Context) -> Result<String, String> {
         Ok(mounts) => mounts,
         Err(error) => return Err(with_context(&format!("cannot unmount '{path}'"), &error)),
     };
-    if mounts
-        .iter()
-        .any(|mount| real == std::path::Path::new(&mount.mountpoint))
-    {
-        return Ok(real.to_string_lossy().into_owned());
+    let is_here = |mount: &&MountEntry| real == std::path::Path::new(&mount.mountpoint);
+    if let Some(mount) = mounts.iter().rfind(is_here) {
+        let real = real.to_string_lossy().into_owned();
+        return Ok((real, mount.dataset.clone()));
     }
     let inside = mounts
         .iter()
