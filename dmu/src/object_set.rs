@@ -231,6 +231,13 @@ impl ObjectSet {
         })
     }
 
+    /// Whether an object has contents, or has lost some, that are not on disk yet: the space that
+    /// its dnode tells will be another.
+    pub fn moves_space(&self, id: ObjectId) -> bool {
+        let live = self.live.as_ref().and_then(|live| live.get(id));
+        live.is_some_and(|object| object.read().moves_space())
+    }
+
     fn find_object(self: &Arc<Self>, id: ObjectId) -> Result<Option<Object>, DmuError> {
         if self.live.is_some() {
             let live = self.live_object(id)?;

@@ -39,7 +39,7 @@ fn vdevs_of_all_kinds_are_added() -> Result<()> {
         unreachable!("as many as names");
     };
     let refused = site.fails(&format!("zpool add tank {c}"))?;
-    let reason = "mismatched replication level: pool uses mirror and new vdev is disk";
+    let reason = "mismatched replication level: pool uses mirror and new vdev is file";
     has(
         &refused.stderr,
         "use '-f' to override the following errors:",

@@ -26,7 +26,7 @@ pub enum NameFault {
     #[error("trailing slash in name")]
     TrailingSlash,
     /// A character that names cannot have.
-    #[error("invalid character '{0}' in name")]
+    #[error("invalid character {} in name", quoted(*.0))]
     Character(char),
     /// Two `@` or `#`.
     #[error("multiple '@' and/or '#' delimiters in name")]
@@ -55,6 +55,14 @@ pub enum NameFault {
     /// More than 50 levels.
     #[error("maximum name nesting depth exceeded")]
     TooDeep,
+}
+
+/// A character as OpenZFS writes it: the sign of temporary names stands alone.
+fn quoted(character: char) -> String {
+    match character {
+        '%' => "%".to_owned(),
+        other => format!("'{other}'"),
+    }
 }
 
 /// Why a request was refused.
@@ -405,13 +413,39 @@ pub enum ControlError {
     DevicesRefused {
         /// A line about each.
         devices: Vec<String>,
-        /// Whether force would help.
-        by_force: bool,
+        /// They are refused although somebody insists.
+        is_forced: bool,
+    },
+    /// A pool that is imported somewhere has the device.
+    #[error("{path} is a member (ACTIVE) of pool \"{pool}\"")]
+    DeviceInUse {
+        /// The device.
+        path: String,
+        /// The pool, by its labels.
+        pool: String,
+    },
+    /// There is no such file or device.
+    #[error("cannot resolve path '{path}'")]
+    NoSuchPath {
+        /// Where it should be.
+        path: String,
     },
     /// The dataset above is not there.
     #[error("parent does not exist")]
     NoParent {
         /// The new dataset.
+        dataset: String,
+    },
+    /// The dataset above is a volume.
+    #[error("parent is not a filesystem")]
+    ParentNotFilesystem {
+        /// The new dataset.
+        dataset: String,
+    },
+    /// A dataset is to be moved below itself.
+    #[error("New dataset name cannot be a descendant of current dataset name")]
+    IntoItself {
+        /// Its new name.
         dataset: String,
     },
     /// Other datasets or snapshots depend on it.

@@ -124,10 +124,11 @@ fn written_since(
             Err(_) => None,
         },
     };
-    Ok(written.map(|written| Property::read_only(name, written)))
+    Ok(written.map(|written| Property::new(name, written, Source::Local)))
 }
 
-/// `userused@WHO` and its relatives.
+/// `userused@WHO` and its relatives. OpenZFS calls all properties local whose names say of what
+/// they are, quotas that nobody has set as well.
 fn account(
     imported: &Imported,
     dataset: &Dataset,
@@ -155,12 +156,7 @@ fn account(
             (true, true) => found.objects_quota,
         }
     });
-    let source = match what.ends_with("quota") && figure != 0 {
-        true => Source::Local,
-        false if what.ends_with("quota") => Source::Default,
-        false => Source::None,
-    };
-    Ok(Some(Property::new(name, figure, source)))
+    Ok(Some(Property::new(name, figure, Source::Local)))
 }
 
 /// What the running system changes: the alternative root, and mounts that only read.

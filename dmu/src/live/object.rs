@@ -205,6 +205,14 @@ impl LiveState {
         self.generations().filter_map(next).min()
     }
 
+    /// Whether syncing will change the space that the object takes.
+    pub(crate) fn moves_space(&self) -> bool {
+        self.generations().any(|generation| {
+            let has_spill = !matches!(generation.spill, DirtySpill::Unchanged);
+            has_spill || !generation.blocks.is_empty() || !generation.freed.is_empty()
+        })
+    }
+
     /// Whether all is committed.
     pub(crate) fn is_clean(&self) -> bool {
         self.frozen.is_none() && self.open.is_none()

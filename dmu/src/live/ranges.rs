@@ -36,6 +36,10 @@ impl Ranges {
     }
 
     /// Whether `block` is in the set.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next_start(0).is_none()
+    }
+
     pub(crate) fn contains(&self, block: u64) -> bool {
         self.find(block).is_some()
     }

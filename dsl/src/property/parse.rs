@@ -6,6 +6,7 @@ use super::stored::Stored;
 use super::table::{Class, Format, Kinds, Property, PropertyInfo, UNLIMITED};
 use super::words::{self, Words};
 use crate::write::Setting;
+use std::mem::replace;
 
 /// Bytes of a user property's value and of its name, without NULs.
 const USER_VALUE_LENGTH_MAX: usize = 8191;
@@ -37,17 +38,21 @@ pub enum SettingError {
     NotOneOf { name: String, values: String },
     #[error("'{0}' must be power of 2 from 512B to 16M")]
     BadRecordSize(String),
+    #[error("'{0}' must be zero or up to 16M")]
+    BadSmallBlocks(String),
+    #[error("mlslabels are unsupported")]
+    NoLabels,
     #[error("'{0}' must be an absolute path, 'none', or 'legacy'")]
     BadMountPoint(String),
     #[error("use 'none' to disable {0}")]
     UseNone(String),
-    #[error("'{0}' must be 1, 2 or 3")]
+    #[error("'{0}' must be one of '1 | 2 | 3'")]
     BadCopies(String),
     #[error("property value too long")]
     TooLong,
     #[error("property name '{0}' is too long")]
     NameTooLong(String),
-    #[error("'{0}' can only be set at creation time")]
+    #[error("'{0}' is readonly")]
     OnlyAtCreation(String),
     #[error("setting '{0}' is not available in this version")]
     NotAvailable(String),
@@ -188,7 +193,7 @@ fn parse_number(info: &PropertyInfo, text: &str) -> Result<u64, SettingError> {
             }
         }
         Property::SpecialSmallBlocks if number > RECORD_SIZE_MAX => {
-            Err(SettingError::BadRecordSize(name()))
+            Err(SettingError::BadSmallBlocks(name()))
         }
         Property::Copies => match number {
             1..=3 => Ok(number),
@@ -208,6 +213,9 @@ fn parse_text(info: &PropertyInfo, text: &str) -> Result<String, SettingError> {
     {
         return Err(SettingError::BadMountPoint(info.name.to_owned()));
     }
+    if info.property == Property::MlsLabel && text != "none" {
+        return Err(SettingError::NoLabels);
+    }
     Ok(text.to_owned())
 }
 
@@ -215,8 +223,10 @@ fn parse_text(info: &PropertyInfo, text: &str) -> Result<String, SettingError> {
 /// or `iB` behind it (cli/contract 2).
 pub fn parse_size(text: &str) -> Result<u64, SettingError> {
     let bad = || SettingError::BadNumber(text.to_owned());
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (number, suffix) = text.split_at(digits.unwrap_or(text.len()));
+    let mut has_point = false;
+    let is_number = |c: char| c.is_ascii_digit() || (c == '.' && !replace(&mut has_point, true));
+    let end = text.len() - text.trim_start_matches(is_number).len();
+    let (number, suffix) = text.split_at(end);
     if !number.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(bad());
     }
@@ -280,6 +290,8 @@ mod tests {
         assert_eq!(parse_size("16E"), Err(SettingError::TooLarge));
         assert_eq!(parse_size("1Z"), Err(SettingError::TooLarge));
         assert_eq!(parse_size("12q"), Err(SettingError::BadSuffix("q".into())));
+        let twice = Err(SettingError::BadSuffix(".2".into()));
+        assert_eq!(parse_size("1.7.2"), twice);
         assert_eq!(
             parse_size("abc"),
             Err(SettingError::BadNumber("abc".into()))

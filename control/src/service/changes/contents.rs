@@ -85,7 +85,10 @@ pub(super) fn content_setting(pair: &Pair) -> Result<Option<ContentSetting>, Con
     let id = match who.map(|who| (who, owner_id(kind, who))) {
         None => None,
         Some((_, Some(id))) => Some(id),
-        Some((who, None)) => return Err(bad(name, format!("unknown owner '{who}'"))),
+        Some((_, None)) => {
+            let reason = format!("'{name}' has an invalid user/group name");
+            return Err(bad(name, reason));
+        }
     };
     if kind == AccountKind::Project && id == Some(0) {
         return Err(bad(name, "invalid project '0'".to_owned()));

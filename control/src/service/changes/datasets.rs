@@ -353,7 +353,7 @@ fn volume_size(size: u64, block_size: u64) -> Result<u64, ControlError> {
     }
     let size = size.checked_next_multiple_of(block_size);
     let size = size.filter(|size| *size > 0);
-    size.ok_or_else(|| bad("volsize", "volume size cannot be 0"))
+    size.ok_or_else(|| bad("volsize", "volume size cannot be zero"))
 }
 
 /// What fills a new volume.

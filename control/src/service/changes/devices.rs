@@ -29,6 +29,23 @@ struct Owner {
     is_active: bool,
 }
 
+/// Why a device cannot be used, whatever is on it.
+enum Closed {
+    /// There is no such path.
+    Absent,
+    /// Pools need larger ones.
+    Small,
+    /// Somebody has it open.
+    Taken(String),
+    /// The system does not open it.
+    Failed(String),
+}
+
+fn unusable(reason: String) -> ControlError {
+    let name = "devices".to_owned();
+    ControlError::BadValue { name, reason }
+}
+
 /// What becomes of the devices that were named.
 #[derive(Default)]
 pub(super) struct Devices {
@@ -49,44 +66,53 @@ impl Engine {
         force: bool,
     ) -> Result<Devices, ControlError> {
         let mut seen = HashSet::new();
-        let mut problems = Vec::new();
+        let mut taken = Vec::new();
+        let mut small = Vec::new();
         let mut overridable = Vec::new();
         let mut devices = Devices::default();
         for vdev in new {
             let mut leaves = Vec::new();
             for path in &vdev.devices {
                 if !seen.insert(real(path)) {
-                    problems.push(
-                        "one or more vdevs refer to the same device, or one of\n\
-                         the devices is part of an active md or lvm device"
-                            .to_owned(),
-                    );
-                    continue;
+                    let reason = "one or more vdevs refer to the same device, or one of\n\
+                                  the devices is part of an active md or lvm device";
+                    return Err(unusable(reason.to_owned()));
                 }
                 match self.open_device(path) {
-                    Ok((_, Some(owner))) if owner.is_active => problems.push(owner.text),
+                    Ok((_, Some(owner))) if owner.is_active => taken.push(owner.text),
                     Ok((leaf, owner)) => {
                         overridable.extend(owner.map(|owner| owner.text));
                         leaves.push(leaf);
                     }
-                    Err(problem) => problems.push(problem),
+                    Err(Closed::Absent) => {
+                        return Err(ControlError::NoSuchPath { path: path.clone() });
+                    }
+                    Err(Closed::Small) => small.push(path.as_str()),
+                    Err(Closed::Taken(text)) => taken.push(text),
+                    Err(Closed::Failed(reason)) => return Err(unusable(reason)),
                 }
             }
             overridable.extend(unlike_within(&vdev.kind, &leaves));
             devices.add(vdev, leaves)?;
         }
-        if !problems.is_empty() {
+        if !taken.is_empty() {
             return Err(ControlError::DevicesRefused {
-                devices: problems,
-                by_force: false,
+                devices: taken,
+                is_forced: force,
             });
+        }
+        if !small.is_empty() {
+            return Err(unusable(format!(
+                "one or more devices is less than the minimum size (64M): {}",
+                small.join(", ")
+            )));
         }
         if !force {
             overridable.extend(mismatch);
             if !overridable.is_empty() {
                 return Err(ControlError::DevicesRefused {
                     devices: overridable,
-                    by_force: true,
+                    is_forced: false,
                 });
             }
         }
@@ -94,17 +120,15 @@ impl Engine {
     }
 
     /// Opens a device; beside it who has it.
-    fn open_device(&self, path: &str) -> Result<(NewLeaf, Option<Owner>), String> {
+    fn open_device(&self, path: &str) -> Result<(NewLeaf, Option<Owner>), Closed> {
         let place = Path::new(path);
         if !place.exists() {
-            return Err(format!("cannot resolve path '{path}'"));
+            return Err(Closed::Absent);
         }
         let device = SystemOpener::default().open_writable(place);
         let device = device.map_err(|error| self.why_closed(path, &error))?;
         if device.size() < SIZE_MIN {
-            return Err(format!(
-                "{path}: one or more devices is less than the minimum size (64M)"
-            ));
+            return Err(Closed::Small);
         }
         let owner = self.owner_of(path, &device);
         let leaf = NewLeaf {
@@ -116,16 +140,16 @@ impl Engine {
     }
 
     /// Why a device cannot be opened: if it is in use, perhaps by which pool.
-    fn why_closed(&self, path: &str, error: &DeviceError) -> String {
+    fn why_closed(&self, path: &str, error: &DeviceError) -> Closed {
         if !matches!(error, DeviceError::InUse { .. }) {
-            return error.to_string();
+            return Closed::Failed(error.to_string());
         }
         let device = SystemOpener::default().open(Path::new(path));
         let owner = device.ok().and_then(|device| self.owner_of(path, &device));
-        match owner {
+        Closed::Taken(match owner {
             Some(owner) => owner.text,
             None => format!("{path} is in use by another process"),
-        }
+        })
     }
 
     /// Which pool has a device, by what is imported here and by its labels.
@@ -209,9 +233,7 @@ fn unlike_within(kind: &NewVdevKind, leaves: &[NewLeaf]) -> Option<String> {
         () if range > SIZE_RANGE_MAX => "devices of different sizes",
         () => return None,
     };
-    Some(format!(
-        "mismatched replication level: {word} contains {what}"
-    ))
+    Some(format!("{word} contains {what}"))
 }
 
 fn real(path: &str) -> PathBuf {
@@ -269,15 +291,22 @@ fn shape(kind: &NewVdevKind, count: usize) -> Result<VdevShape, ControlError> {
                 )));
             }
             let parity = u64::from(*parity);
-            let room = count.saturating_sub(spares + parity);
+            let room = count.saturating_sub(spares.saturating_add(parity));
             if room == 0 {
                 return Err(bad(format!(
-                    "{count} devices are too few for parity {parity} and {spares} spares"
+                    "request number of distributed spares {spares} and parity level {parity}\n\
+                     leaves no disks available for data"
+                )));
+            }
+            if let Some(data) = data.filter(|data| *data > room) {
+                return Err(bad(format!(
+                    "requested number of dRAID data disks per group {data} is too high,\n\
+                     at most {room} disks are available for data"
                 )));
             }
             VdevShape::Draid {
                 parity,
-                data: data.unwrap_or(DRAID_DATA).min(room),
+                data: data.unwrap_or(DRAID_DATA.min(room)),
                 spares: *spares,
             }
         }

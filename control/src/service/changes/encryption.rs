@@ -183,13 +183,13 @@ pub(super) fn check_location(dataset: &Dataset, settings: &[Setting]) -> Result<
     };
     let directory = dataset.directory();
     let reason = match directory.crypto_key()? {
+        _ if place != NO_LOCATION && !is_location(place) => "invalid keylocation",
         None if place != NO_LOCATION => "keylocation must be 'none' for unencrypted datasets",
         None => return Ok(()),
         Some(_) if place == NO_LOCATION => "keylocation must not be 'none' for encrypted datasets",
         Some(key) if key.root() != directory.id() => {
             "keylocation may only be set on encryption roots"
         }
-        Some(_) if !is_location(place) => "invalid keylocation",
         Some(_) => return Ok(()),
     };
     Err(refused(KEY_LOCATION, reason))

@@ -72,6 +72,10 @@ impl Engine {
 
     /// Takes the labels of a pool off a device.
     pub(super) fn clear_labels(&self, path: &str, force: bool) -> Result<Response, ControlError> {
+        if !Path::new(path).exists() {
+            let path = path.to_owned();
+            return Err(ControlError::NoSuchPath { path });
+        }
         let device = SystemOpener::default().open_writable(Path::new(path));
         let device = match device {
             Ok(device) => device,
@@ -79,9 +83,8 @@ impl Engine {
                 let device = SystemOpener::default().open(Path::new(path));
                 let device = device.map_err(|error| refusal(error.to_string()))?;
                 let pool = pool_of(&DeviceLabels::read(device.as_ref())).0;
-                return Err(refusal(format!(
-                    "{path} is a member (ACTIVE) of pool \"{pool}\""
-                )));
+                let path = path.to_owned();
+                return Err(ControlError::DeviceInUse { path, pool });
             }
             Err(error) => return Err(refusal(error.to_string())),
         };
@@ -104,7 +107,7 @@ impl Engine {
         if let Some(word) = word.filter(|_| !force) {
             return Err(ControlError::DevicesRefused {
                 devices: vec![format!("{path} is a member of {word} pool \"{pool}\"")],
-                by_force: true,
+                is_forced: false,
             });
         }
         clear_labels(device.as_ref()).map_err(|error| refusal(error.to_string()))?;

@@ -253,16 +253,17 @@ pub(super) fn of_change(error: DslError) -> ControlError {
                 false => "size is greater than available space".to_owned(),
             },
         },
-        DslError::IntoItself { .. } => ControlError::BadValue {
-            name: String::new(),
-            reason: "New dataset name cannot be a descendant of current dataset name".to_owned(),
+        DslError::IntoItself { name } => ControlError::IntoItself {
+            dataset: text(name),
+        },
+        DslError::ParentNotFilesystem { name } => ControlError::ParentNotFilesystem {
+            dataset: text(name),
         },
         DslError::LeavesEncryptionRoot { .. } => ControlError::BadValue {
             name: String::new(),
             reason: "cannot move encrypted child outside of its encryption root".to_owned(),
         },
         DslError::RootDataset { .. }
-        | DslError::ParentNotFilesystem { .. }
         | DslError::IntentLog(_)
         | DslError::KeyRequired { .. }
         | DslError::KeyRefused { .. }

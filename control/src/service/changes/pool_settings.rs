@@ -16,6 +16,11 @@ pub(super) const USER_VALUE_LENGTH_MAX: usize = 1023;
 /// log2 of the allocation units that vdevs can have.
 const ASHIFTS: std::ops::RangeInclusive<u64> = 9..=16;
 
+/// The version of pools with features.
+const FEATURES_VERSION: u64 = 5000;
+/// Versions from before features.
+const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 1..=28;
+
 /// A property with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PoolSetting {
@@ -35,6 +40,8 @@ pub(super) enum PoolSetting {
     AltRoot(String),
     /// The file system to boot from; empty for none.
     BootFileSystem(String),
+    /// The version that pools with features have, which is the only one that is made.
+    CurrentVersion,
     /// A feature, enabled or, at creation, not.
     Feature(&'static Feature, bool),
 }
@@ -109,12 +116,22 @@ pub(super) fn pool_setting(
             return Err(bad(name, reason));
         }
         "bootfs" => PoolSetting::BootFileSystem(text()),
-        "version" => {
-            let reason = format!("property 'version' number {value} is invalid.");
-            return Err(bad(name, reason));
-        }
+        "version" => version(name, value, at_creation)?,
         _ => PoolSetting::Stored(name, stored(name, value)?),
     })
+}
+
+/// The version of a new pool: only that of pools with features is made.
+fn version(name: &str, value: &str, at_creation: bool) -> Result<PoolSetting, ControlError> {
+    let number = value.parse().unwrap_or(0);
+    if at_creation && number == FEATURES_VERSION {
+        return Ok(PoolSetting::CurrentVersion);
+    }
+    let reason = match at_creation && OLD_VERSIONS.contains(&number) {
+        true => format!("pools of version {number} are not made here, only opened"),
+        false => format!("property '{name}' number {value} is invalid."),
+    };
+    Err(bad(name, reason))
 }
 
 /// Refuses a property that an import cannot be given, or a value that it cannot have.

@@ -203,6 +203,7 @@ impl Properties {
             PoolSetting::Compatibility(sets) => self.compatibility = Some(sets),
             PoolSetting::CacheFile(file) => self.cache_file = Some(file),
             PoolSetting::AltRoot(root) => self.altroot = Some(root),
+            PoolSetting::CurrentVersion => {}
             PoolSetting::BootFileSystem(_) => unreachable!("a new pool has none to boot from"),
             PoolSetting::Feature(feature, on) => self.enabled.push((feature, on)),
         }

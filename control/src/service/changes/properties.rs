@@ -4,6 +4,7 @@ use super::contents::{automatic_reservation, set_contents, split};
 use super::encryption::check_location;
 use super::pool_settings::{PoolSetting, pool_setting};
 use super::{By, Nothing, run};
+use crate::model::properties::{DATASET, find};
 use crate::model::{ControlError, Pair, Response};
 use crate::service::Engine;
 use crate::service::datasets::walk_heads;
@@ -45,6 +46,14 @@ pub(super) fn bad_setting(name: &str, error: &SettingError) -> ControlError {
         SettingError::Unknown(property) => ControlError::NoSuchProperty {
             property: property.clone(),
         },
+        // As they are listed: without old names, and in short for many.
+        SettingError::NotOneOf { name: property, .. } if find(DATASET, property).is_some() => {
+            let listed = find(DATASET, property).map_or("", |info| info.values);
+            ControlError::BadValue {
+                name: name.to_owned(),
+                reason: format!("'{property}' must be one of '{listed}'"),
+            }
+        }
         error => ControlError::BadValue {
             name: name.to_owned(),
             reason: error.to_string(),
@@ -324,7 +333,11 @@ fn boot_file_system(imported: &Imported, name: &str) -> Result<u64, ControlError
     if parsed.pool() != imported.name() {
         return Err(invalid());
     }
-    let dataset = imported.dsl().dataset(&parsed)?;
+    let dataset = imported.dsl().dataset(&parsed);
+    let dataset = dataset.map_err(|_| ControlError::BadValue {
+        name: "bootfs".to_owned(),
+        reason: "no such pool or dataset".to_owned(),
+    })?;
     match dataset.dataset_type()? {
         DatasetType::Filesystem => Ok(dataset.id().0),
         DatasetType::Volume => Err(ControlError::BadValue {
@@ -344,6 +357,7 @@ fn set_in_configuration(
     let set = match setting {
         PoolSetting::Comment(text) => pool.set_comment(&text, &by.actor, by.command),
         PoolSetting::Compatibility(sets) => pool.set_compatibility(&sets, &by.actor, by.command),
+        PoolSetting::CurrentVersion => unreachable!("only a new pool is given it"),
         PoolSetting::Feature(feature, _) => {
             if pool.remarks().1.as_deref() == Some("legacy") {
                 return Err(ControlError::BadValue {

@@ -3,6 +3,7 @@
 
 use crate::model::{NewVdev, NewVdevKind, NewVdevRole};
 use cenote_ondisk::{VdevConfig, VdevKind};
+use std::path::Path;
 
 /// How a top-level vdev protects what is on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,9 @@ impl Replication {
             return None;
         }
         let (kind, parity) = match &vdev.kind {
+            NewVdevKind::Disk if vdev.devices.iter().any(|path| Path::new(path).is_file()) => {
+                ("file", 0)
+            }
             NewVdevKind::Disk => ("disk", 0),
             NewVdevKind::Mirror => ("mirror", 0),
             NewVdevKind::Raidz { parity } => ("raidz", u64::from(*parity)),
@@ -48,7 +52,8 @@ impl Replication {
             vdev = vdev.children.first()?;
         }
         let kind = match vdev.kind {
-            VdevKind::Disk | VdevKind::File => "disk",
+            VdevKind::Disk => "disk",
+            VdevKind::File => "file",
             VdevKind::Mirror => "mirror",
             VdevKind::Raidz => "raidz",
             VdevKind::Draid => "draid",

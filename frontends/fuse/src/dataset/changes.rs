@@ -99,7 +99,7 @@ impl DatasetFiles {
         }
         let changed = files.set_attributes(object, &set);
         let znode = changed.map_err(|error| self.errno(error))?;
-        Ok((self.attr(0, &znode)?, self.attr_lifetime()))
+        self.attr(0, &znode)
     }
 
     /// The mode without the bits that give a program its owner's rights, if it has such.

@@ -9,6 +9,7 @@ mod changes;
 mod control;
 mod convert;
 mod flags;
+mod lifetimes;
 mod node;
 mod trees;
 
@@ -20,9 +21,7 @@ use crate::notify::Notifier;
 use crate::payload::{DirectoryReply, Payload};
 use cenote_base::ObjectId;
 use cenote_dsl::Dataset;
-use cenote_posix::{
-    BlockBuffer, CaseSensitivity, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode,
-};
+use cenote_posix::{BlockBuffer, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode};
 use convert::{attr_of, kind_of};
 use node::Node;
 use std::sync::{Arc, OnceLock};
@@ -154,9 +153,11 @@ impl DatasetFiles {
         }
     }
 
-    fn attr(&self, tree: usize, znode: &Znode) -> Result<Attr, Errno> {
+    fn attr(&self, tree: usize, znode: &Znode) -> Result<(Attr, Lifetime), Errno> {
         let files = self.trees.get(tree)?;
-        Ok(self.attr_of_stat(&files, tree, &files.stat(znode)))
+        let stat = files.stat(znode);
+        let lifetime = self.attr_lifetime(&stat);
+        Ok((self.attr_of_stat(&files, tree, &stat), lifetime))
     }
 
     fn attr_of_stat(&self, files: &cenote_posix::FileSystem, tree: usize, stat: &Stat) -> Attr {
@@ -180,28 +181,7 @@ impl DatasetFiles {
             generation: stat.generation,
             attr: self.attr_of_stat(files, tree, stat),
             entry_lifetime: self.name_lifetime(),
-            attr_lifetime: self.attr_lifetime(),
-        }
-    }
-
-    /// How long attributes hold.
-    fn attr_lifetime(&self) -> Lifetime {
-        match self.trees.head().has_several_viewers() && self.is_writable() {
-            true => Lifetime::NONE,
-            false => Lifetime::FOREVER,
-        }
-    }
-
-    /// How long a name may be taken to mean a file, or nothing.
-    ///
-    /// Where several spellings are one name, the kernel takes each for a name of its own: what it
-    /// remembers of one is wrong once the file was made or removed by another.
-    fn name_lifetime(&self) -> Lifetime {
-        let rules = self.trees.head().master().names;
-        let is_exact = rules.case == CaseSensitivity::Sensitive && rules.normalization == 0;
-        match is_exact || !self.is_writable() {
-            true => self.attr_lifetime(),
-            false => Lifetime::NONE,
+            attr_lifetime: self.attr_lifetime(stat),
         }
     }
 
@@ -220,7 +200,7 @@ impl DatasetFiles {
 
     fn control_entry(&self, node: Node) -> Result<Entry, Errno> {
         let root = self.znode(0, self.root())?;
-        let attr = control::attr(node, &self.attr(0, &root)?);
+        let attr = control::attr(node, &self.attr(0, &root)?.0);
         let (entry_lifetime, attr_lifetime) = (Lifetime::FOREVER, Lifetime::FOREVER);
         let node = node.encode(self.root());
         Ok(Entry {
@@ -400,11 +380,10 @@ impl FileSystem for DatasetFiles {
     }
 
     fn getattr(&self, _: &Context<'_>, node: NodeId) -> Result<(Attr, Lifetime), Errno> {
-        let attr = match self.node(node) {
-            Node::Object { tree, object } => self.attr(tree, &*self.znode(tree, object)?)?,
-            control => self.control_entry(control)?.attr,
-        };
-        Ok((attr, self.attr_lifetime()))
+        match self.node(node) {
+            Node::Object { tree, object } => self.attr(tree, &*self.znode(tree, object)?),
+            control => Ok((self.control_entry(control)?.attr, self.lifetime())),
+        }
     }
 
     fn readlink(&self, _: &Context<'_>, node: NodeId, target: &mut Payload) -> Result<(), Errno> {

@@ -4,7 +4,6 @@
 
 use super::material;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::format::number::nicebytes;
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_name, with_context};
 use crate::zpool::command_line;
@@ -28,11 +27,11 @@ pub fn pairs(parsed: &Parsed) -> Result<Pairs, Stop> {
     let mut pairs: Pairs = Vec::new();
     for word in parsed.all("o") {
         let Some((name, value)) = word.split_once('=') else {
-            return usage(format!("missing '=' for property=value argument '{word}'"));
+            return failed("missing '=' for property=value argument");
         };
         let name = full_name(name);
         if pairs.iter().any(|(known, _)| *known == name) {
-            return usage(format!("property '{name}' specified multiple times"));
+            return failed(format!("property '{name}' specified multiple times"));
         }
         pairs.push((name, value.to_owned()));
     }
@@ -87,11 +86,11 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
         ));
     }
     let (dry_run, recursive) = (parsed.has("n"), parsed.has("r") || parsed.has("R"));
-    let (doomed, used) = below(name, context)?;
+    let doomed = below(name, context)?;
     if !recursive && doomed.len() > 1 {
         let mut lines =
             format!("{what}: filesystem has children\nuse '-r' to destroy the following datasets:");
-        for other in doomed.iter().filter(|other| *other != name) {
+        for other in doomed.iter().rev().filter(|other| *other != name) {
             lines.push('\n');
             lines.push_str(other);
         }
@@ -106,12 +105,6 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
             };
             context.line(&line);
         }
-        let line = match (parsed.has("p"), dry_run) {
-            (true, _) => format!("reclaim\t{used}"),
-            (false, true) => format!("would reclaim {}", nicebytes(used)),
-            (false, false) => format!("will reclaim {}", nicebytes(used)),
-        };
-        context.line(&line);
     }
     let change = Change::DestroyDataset {
         dataset: name.to_owned(),
@@ -131,13 +124,13 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
     }
 }
 
-/// A dataset and everything below it, and the bytes that all of it takes.
-fn below(name: &str, context: &mut Context) -> Result<(Vec<String>, u64), Stop> {
+/// A dataset and everything below it.
+fn below(name: &str, context: &mut Context) -> Result<Vec<String>, Stop> {
     let request = Request::DatasetList {
         roots: vec![name.to_owned()],
         depth: Depth::All,
         kinds: KindSet::HEADS,
-        properties: PropertySelection::Named(vec!["used".to_owned()]),
+        properties: PropertySelection::Named(Vec::new()),
     };
     let listing = match context.ask_datasets(request) {
         Ok(listing) => listing,
@@ -146,11 +139,9 @@ fn below(name: &str, context: &mut Context) -> Result<(Vec<String>, u64), Stop> 
     if let Some((name, error)) = listing.failures.first() {
         return failed(cannot_open(name, error));
     }
-    let used = listing.rows.iter().find(|row| row.name == name);
-    let used = used.and_then(|row| row.properties.first()?.value.number());
     let mut names: Vec<String> = listing.rows.into_iter().map(|row| row.name).collect();
     names.sort();
-    Ok((names, used.unwrap_or(0)))
+    Ok(names)
 }
 
 /// `zfs rename [-f] [-p] [-u] A B`
@@ -158,8 +149,19 @@ pub fn rename(parsed: &Parsed, command: String, context: &mut Context) -> Outcom
     let [from, to] = parsed.operands.as_slice() else {
         return usage("too many arguments");
     };
+    if parsed.has("r") {
+        return usage("source dataset for recursive rename must be a snapshot");
+    }
     if let Err(fault) = check_name(to, false, false) {
-        return failed(format!("cannot create '{to}': {fault}"));
+        return failed(format!("cannot rename to '{to}': {fault}"));
+    }
+    if to.contains('%') {
+        return failed(format!(
+            "cannot rename to '{to}': invalid character % in name"
+        ));
+    }
+    if !to.contains('/') {
+        return failed(format!("cannot create '{to}': missing dataset name"));
     }
     if from.split('/').next() != to.split('/').next() {
         return failed(format!(
@@ -176,7 +178,10 @@ pub fn rename(parsed: &Parsed, command: String, context: &mut Context) -> Outcom
     match ask(change, command, context) {
         Ok(_) => Ok(0),
         Err(error @ ControlError::NoSuchDataset { .. }) => failed(cannot_open(from, &error)),
-        Err(error @ ControlError::Exists { .. }) => {
+        Err(error @ (ControlError::NoParent { .. } | ControlError::ParentNotFilesystem { .. })) => {
+            failed(with_context(&format!("cannot create '{to}'"), &error))
+        }
+        Err(error @ ControlError::IntoItself { .. }) => {
             failed(with_context(&format!("cannot rename to '{to}'"), &error))
         }
         Err(error) => failed(with_context(&format!("cannot rename '{from}'"), &error)),
@@ -282,9 +287,17 @@ fn finish(
         };
         context.complain(&line);
     }
-    match failures.is_empty() {
-        true => Ok(0),
-        false => Err(Stop::Code(code)),
+    let is_missing = |(_, error): &(String, ControlError)| {
+        matches!(
+            error,
+            ControlError::NoSuchDataset { .. } | ControlError::NoSuchPool { .. }
+        )
+    };
+    match failures.last() {
+        None => Ok(0),
+        // Whatever the command: it was not even tried.
+        Some(last) if is_missing(last) => Err(Stop::Code(1)),
+        Some(_) => Err(Stop::Code(code)),
     }
 }
 

@@ -35,6 +35,9 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     }
     let properties = pairs(&parsed)?;
     let volume = volume(&parsed)?;
+    if volume.is_none() && (parsed.has("s") || parsed.has("b")) {
+        return usage("'-s' and '-b' can only be used when creating a volume");
+    }
     let dry_run = parsed.has("n");
     let mut new = NewDataset {
         name: name.clone(),

@@ -62,6 +62,9 @@ pub fn depth(options: &[(String, String)]) -> Result<Option<Depth>, Stop> {
             "r" => depth = depth.or(Some(Depth::All)),
             "d" => match value.parse::<u64>() {
                 Ok(levels) => depth = Some(Depth::Levels(levels)),
+                Err(_) if value.parse::<i64>().is_ok() => {
+                    return usage("Depth can not be negative.");
+                }
                 Err(_) => return usage(format!("{value} is not an integer")),
             },
             _ => {}

@@ -229,10 +229,12 @@ fn compare(a: &Row, b: &Row, keys: &[(Field, bool)]) -> Ordering {
 fn compare_field(a: &Row, b: &Row, field: Field) -> Ordering {
     match field {
         Field::Type => a.class.word.cmp(b.class.word),
-        // Numbers by value: 1000 comes after 70.
+        // Names come first, and numbers by value: 1000 comes after 70.
         Field::Name => match (a.name.parse::<u64>(), b.name.parse::<u64>()) {
             (Ok(a), Ok(b)) => a.cmp(&b),
-            _ => a.name.cmp(&b.name),
+            (Ok(_), Err(_)) => Ordering::Greater,
+            (Err(_), Ok(_)) => Ordering::Less,
+            (Err(_), Err(_)) => a.name.cmp(&b.name),
         },
         Field::Used => a.account.used.cmp(&b.account.used),
         Field::Quota => a.account.quota.cmp(&b.account.quota),

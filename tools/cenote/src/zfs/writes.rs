@@ -1,6 +1,6 @@
 //! The subcommands that change datasets: recognised, their operands looked up, and refused.
 
-use cenote_control::model::{Depth, KindSet, PropertySelection};
+use cenote_control::model::{DatasetKind, Depth, KindSet, PropertySelection, Request};
 
 use super::change;
 use super::select::{self, Selection};
@@ -221,12 +221,29 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
         return refuse("cannot destroy snapshots", dataset, context);
     }
     if let Some((dataset, _)) = name.split_once('#') {
-        require(&[dataset.to_owned()], context)?;
+        let request = Request::DatasetList {
+            roots: vec![name.clone()],
+            depth: Depth::Roots,
+            kinds: KindSet::of(DatasetKind::Bookmark),
+            properties: PropertySelection::Named(Vec::new()),
+        };
+        let found = context.ask_datasets(request);
+        if found.is_ok_and(|found| found.rows.is_empty()) {
+            return failed(format!("bookmark '{name}' does not exist."));
+        }
         return refuse(
             &format!("cannot destroy bookmark '{name}'"),
             dataset,
             context,
         );
+    }
+    if parsed.operands.len() > 1 {
+        return usage("too many arguments");
+    }
+    if parsed.has("d") {
+        return failed(format!(
+            "cannot open '{name}': missing '@' delimiter in snapshot name"
+        ));
     }
     let command = command_line("zfs destroy", arguments);
     change::destroy(name, parsed, command, context)

@@ -33,6 +33,7 @@ pub fn trim(arguments: &[String], context: &mut Context) -> Outcome {
     {
         None => 0,
         Some((_, Ok(rate))) if rate > 0 => rate,
+        Some((_, Err(reason))) => return usage(format!("invalid value for rate: {reason}")),
         Some((text, _)) => return usage(format!("invalid value for rate '{text}'")),
     };
     if parsed.has("d") && (parsed.has("c") || parsed.has("s")) {
@@ -102,7 +103,10 @@ fn treat(
     let failures = match context.ask(Request::Change { change, command }) {
         Ok(Response::Failures { failures, .. }) => failures,
         Ok(_) => return failed(with_context(&format!("cannot {verb}"), &mismatch())),
-        Err(error @ ControlError::NoSuchPool { .. }) => return failed(cannot_open(pool, &error)),
+        Err(error @ ControlError::NoSuchPool { .. }) => {
+            context.complain(&cannot_open(pool, &error));
+            return Err(Stop::Code(255));
+        }
         Err(error) => return failed(with_context(&format!("cannot {verb} '{pool}'"), &error)),
     };
     for (device, error) in &failures {

@@ -1,6 +1,6 @@
 //! `zpool add`.
 
-use super::create::{command_line, pairs, refusal};
+use super::create::{command_line, properties, refusal};
 use super::{layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
@@ -23,10 +23,11 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     let tree = tree_of(&pool, context)?;
     let vdevs = vdev_spec::parse(words).map_err(Stop::Failed)?;
     let dry_run = parsed.has("n");
+    let properties = properties(&parsed)?;
     let added = AddedVdevs {
         pool: pool.clone(),
         vdevs: vdevs.clone(),
-        properties: pairs(&parsed, "o")?,
+        properties,
         force: parsed.has("f"),
         dry_run,
     };

@@ -4,9 +4,17 @@ use super::{compatibility, layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, OptionError, Parsed};
 use crate::texts::{cannot_open, check_new_pool_name, with_context};
+use cenote_control::model::properties::{DATASET, POOL, find, is_user_property};
 use cenote_control::model::{
-    Change, ControlError, NewPool, NewVdevRole, Request, Response, SetVdevProperty, VdevNaming,
+    Change, ControlError, NewPool, NewVdev, NewVdevRole, Request, Response, SetVdevProperty,
+    VdevNaming,
 };
+
+/// `EINVAL`: the exit code of `zpool set` where there is no such pool or vdev.
+const INVALID: u8 = 22;
+
+/// Properties of datasets that file systems do not have.
+const VOLUMES_OWN: [&str; 2] = ["volsize", "volblocksize"];
 
 /// `zpool create [-fnd] [-o P=V]… [-O P=V]… [-m MOUNTPOINT] [-R ROOT] [-t NAME] POOL VDEV…`
 pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
@@ -17,25 +25,23 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         [name, words @ ..] => (name.clone(), words),
     };
     let what = format!("cannot create '{name}'");
+    let properties = properties(&parsed)?;
+    let dataset_properties = dataset_properties(&parsed)?;
     if let Err(reason) = check_new_pool_name(&name) {
         return failed(format!("{what}: {reason}\npool name may have been omitted"));
     }
-    let vdevs = vdev_spec::parse(words).map_err(Stop::Failed)?;
-    if !vdevs.iter().any(|vdev| vdev.role == NewVdevRole::Normal) {
-        let text = "invalid vdev specification: at least one toplevel vdev must be specified";
-        return failed(text);
-    }
-    for (property, value) in pairs(&parsed, "o")? {
+    let vdevs = vdevs(words, parsed.has("f"))?;
+    for (property, value) in &properties {
         if property == "compatibility" {
-            compatibility::check(&value, None, context)?;
+            compatibility::check(value, None, context)?;
         }
     }
     let mut pool = NewPool {
         name: name.clone(),
         temporary_name: parsed.last("t").map(str::to_owned),
         vdevs,
-        properties: pairs(&parsed, "o")?,
-        dataset_properties: dataset_properties(&parsed)?,
+        properties,
+        dataset_properties,
         altroot: parsed.last("R").map(str::to_owned),
         force: parsed.has("f"),
         no_features: parsed.has("d"),
@@ -79,6 +85,16 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
+/// The vdevs of a pool, of which one at least is for everything.
+fn vdevs(words: &[String], is_forced: bool) -> Result<Vec<NewVdev>, Stop> {
+    let vdevs = vdev_spec::parse(words).map_err(Stop::Failed)?;
+    if !vdevs.iter().any(|vdev| vdev.role == NewVdevRole::Normal) {
+        let text = "at least one general top-level vdev must be specified";
+        return failed(invalid_vdevs(&[text.to_owned()], is_forced));
+    }
+    Ok(vdevs)
+}
+
 /// The properties of the root dataset, by their full names.
 fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
     let mut pairs = pairs(parsed, "O")?;
@@ -88,21 +104,79 @@ fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
     if let Some(path) = parsed.last("m") {
         pairs.push(("mountpoint".to_owned(), path.to_owned()));
     }
+    for (name, value) in &pairs {
+        let is_known = find(DATASET, name).is_some() || is_user_property(name);
+        if !is_known || VOLUMES_OWN.contains(&name.as_str()) {
+            return failed(format!(
+                "property '{name}' is not a valid filesystem property"
+            ));
+        }
+        let is_place = value.starts_with('/') || ["none", "legacy"].contains(&value.as_str());
+        if name == "mountpoint" && !is_place {
+            return failed(format!(
+                "invalid mountpoint '{value}': must be an absolute path, 'legacy', or 'none'"
+            ));
+        }
+    }
+    Ok(pairs)
+}
+
+/// The properties of the pool, of which OpenZFS checks some before anything else.
+pub fn properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
+    let pairs = pairs(parsed, "o")?;
+    for (name, value) in &pairs {
+        let is_feature = name.starts_with("feature@");
+        if find(POOL, name).is_none() && !is_feature && !is_user_property(name) {
+            return failed(format!(
+                "property '{name}' is not a valid pool or vdev property"
+            ));
+        }
+        match (name.as_str(), value.parse::<u64>()) {
+            ("ashift", Ok(shift)) if shift != 0 && !(9..=16).contains(&shift) => {
+                return failed(format!(
+                    "invalid '{name}={value}' property: only values between 9 and 16 are allowed."
+                ));
+            }
+            ("ashift", Err(_)) => return failed("ashift must be a number."),
+            _ => {}
+        }
+    }
+    let has = |start: &str| pairs.iter().any(|(name, _)| name.starts_with(start));
+    if has("feature@") && pairs.iter().any(|(name, _)| name == "version") {
+        return failed("'feature@' and 'version' properties cannot be specified together");
+    }
+    let root = pairs.iter().find(|(name, _)| name == "altroot");
+    let roots = parsed.last("R").into_iter();
+    for root in roots.chain(root.map(|(_, root)| root.as_str())) {
+        if !root.starts_with('/') {
+            return failed(format!(
+                "invalid alternate root '{root}': must be an absolute path"
+            ));
+        }
+    }
     Ok(pairs)
 }
 
 pub fn refusal(what: &str, error: &ControlError) -> String {
     match error {
-        ControlError::DevicesRefused { devices, by_force } => {
-            let lead = match by_force {
-                true => "use '-f' to override the following errors:",
-                false => "the following errors must be manually repaired:",
-            };
-            let lines = devices.join("\n");
-            format!("invalid vdev specification\n{lead}\n{lines}")
+        ControlError::DevicesRefused { devices, is_forced } => invalid_vdevs(devices, *is_forced),
+        ControlError::NoSuchPath { .. } => error.to_string(),
+        ControlError::MountpointInUse { .. } => {
+            format!("{error}\nuse '-m' option to provide a different default")
         }
+        // What is wrong with a layout stands alone.
+        ControlError::BadValue { name, reason } if name == "draid" => reason.clone(),
         error => with_context(what, error),
     }
+}
+
+/// The lines about vdevs that cannot be, or only by force.
+fn invalid_vdevs(lines: &[String], is_forced: bool) -> String {
+    let lead = match is_forced {
+        true => "the following errors must be manually repaired:",
+        false => "use '-f' to override the following errors:",
+    };
+    format!("invalid vdev specification\n{lead}\n{}", lines.join("\n"))
 }
 
 /// The pairs of an option that takes `property=value`.
@@ -110,7 +184,7 @@ pub fn pairs(parsed: &Parsed, option: &str) -> Result<Vec<(String, String)>, Sto
     let mut pairs = Vec::new();
     for word in parsed.all(option) {
         let Some((name, value)) = word.split_once('=') else {
-            return usage(format!("missing '=' for property=value argument '{word}'"));
+            return failed(format!("missing '=' for -{option} option"));
         };
         pairs.push((name.to_owned(), value.to_owned()));
     }
@@ -185,7 +259,10 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     let command = command_line("zpool set", arguments);
     match context.ask(Request::Change { change, command }) {
         Ok(_) => Ok(0),
-        Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
+        Err(ControlError::NoSuchPool { .. }) => {
+            context.complain(&format!("cannot open '{pool}': is not a pool"));
+            Err(Stop::Code(INVALID))
+        }
         Err(error) => failed(with_context(
             &format!("cannot set property for '{pool}'"),
             &error,
@@ -200,8 +277,6 @@ fn set_of_vdev(
     vdev: &str,
     context: &mut Context,
 ) -> Outcome {
-    /// `EINVAL`, as the reference leaves.
-    const INVALID: u8 = 22;
     let change = Change::SetVdevProperty(SetVdevProperty {
         pool: pool.to_owned(),
         vdev: vdev.to_owned(),

@@ -104,7 +104,7 @@ fn pools(operands: &[String], context: &mut Context) -> Result<Vec<PoolRow>, u8>
         }
     };
     if !failures.is_empty() {
-        context.complain("Unable to parse pools/vdevs list.");
+        context.complain("Unable to parse pools/vdevs list.\n");
         return Err(1);
     }
     if pools.is_empty() {

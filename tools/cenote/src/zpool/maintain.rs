@@ -34,7 +34,16 @@ pub fn labelclear(arguments: &[String], context: &mut Context) -> Outcome {
         )),
         Err(error) => {
             let what = format!("failed to clear label for {device}");
-            failed(refusal(&what, &error))
+            failed(match error {
+                ControlError::NoSuchPath { path } if device == path => {
+                    format!("failed to open {path}: No such file or directory")
+                }
+                ControlError::NoSuchPath { .. } => {
+                    format!("failed to find device {device}, try specifying absolute path instead")
+                }
+                error @ ControlError::DeviceInUse { .. } => error.to_string(),
+                error => refusal(&what, &error),
+            })
         }
     }
 }
@@ -143,7 +152,14 @@ pub fn reguid(arguments: &[String], context: &mut Context) -> Outcome {
     let guid = match parsed.last("g").map(|text| (text, text.parse::<u64>())) {
         None => None,
         Some((_, Ok(guid))) if guid > 0 => Some(guid),
-        Some((text, _)) => return usage(format!("invalid guid '{text}'")),
+        Some((_, Ok(_))) => {
+            // Nothing has the guid 0.
+            context.complain(&format!(
+                "cannot reguid '{pool}': invalid argument for this pool operation"
+            ));
+            return Err(Stop::Code(255));
+        }
+        Some((text, Err(_))) => return usage(format!("invalid GUID: {text}")),
     };
     let change = Change::ReguidPool {
         pool: pool.clone(),
@@ -156,6 +172,11 @@ pub fn reguid(arguments: &[String], context: &mut Context) -> Outcome {
         Err(error) => failed(with_context(&format!("cannot reguid '{pool}'"), &error)),
     }
 }
+
+/// Versions of pools from before features.
+const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 1..=28;
+/// The version of pools with features.
+const FEATURES_VERSION: u64 = 5000;
 
 /// `zpool upgrade`, `zpool upgrade -v`, `zpool upgrade [-V VERSION] -a|POOL…`
 pub fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
@@ -170,7 +191,11 @@ pub fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
         if !upgrades {
             return usage("-V option requires -a or pool names");
         }
-        if version != "5000" {
+        let number: u64 = version.parse().unwrap_or(0);
+        if !OLD_VERSIONS.contains(&number) && number != FEATURES_VERSION {
+            return usage(format!("invalid version '{version}'"));
+        }
+        if number != FEATURES_VERSION {
             return failed(format!(
                 "version {version} is not available: pools are brought to feature flags"
             ));

@@ -83,29 +83,31 @@ fn kind_of(word: &str) -> Result<Option<NewVdevKind>, String> {
             "" | "1" => 1,
             "2" => 2,
             "3" => 3,
-            _ => return Err(format!("invalid vdev specification: unknown type '{word}'")),
+            // What is no group can only be a device.
+            _ => return Ok(None),
         };
         return Ok(Some(NewVdevKind::Raidz { parity }));
     }
     match word.strip_prefix("draid") {
-        Some(rest) => draid(word, rest).map(Some),
+        Some(rest) => draid(word, rest),
         None => Ok(None),
     }
 }
 
 /// `draid[PARITY][:Nd][:Nc][:Ns]`.
-fn draid(word: &str, rest: &str) -> Result<NewVdevKind, String> {
-    let bad = || format!("invalid vdev specification: invalid draid configuration '{word}'");
+fn draid(word: &str, rest: &str) -> Result<Option<NewVdevKind>, String> {
+    let bad = || format!("invalid dRAID syntax; expected [:<number><c|d|s>] not '{word}'");
     let mut parts = rest.split(':');
     let parity = match parts.next().unwrap_or_default() {
         "" | "1" => 1,
         "2" => 2,
         "3" => 3,
-        _ => return Err(bad()),
+        _ => return Ok(None),
     };
     let (mut data, mut children, mut spares) = (None, None, 0);
     for part in parts {
-        let (digits, letter) = part.split_at(part.len().saturating_sub(1));
+        let last = part.char_indices().next_back();
+        let (digits, letter) = part.split_at(last.map_or(0, |(at, _)| at));
         let number: u64 = digits.parse().map_err(|_| bad())?;
         match letter {
             "d" if number > 0 => data = Some(number),
@@ -114,12 +116,12 @@ fn draid(word: &str, rest: &str) -> Result<NewVdevKind, String> {
             _ => return Err(bad()),
         }
     }
-    Ok(NewVdevKind::Draid {
+    Ok(Some(NewVdevKind::Draid {
         parity,
         data,
         children,
         spares,
-    })
+    }))
 }
 
 fn check_role(word: &str, role: NewVdevRole) -> Result<(), String> {
