@@ -8,6 +8,7 @@ use cenote_tests::mounted;
 use cenote_tests::pool::{self, Import};
 use cenote_tests::program::Cenote;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -103,6 +104,44 @@ fn holds_are_listed() -> Result<()> {
     want.sort();
     have.sort();
     ensure!(have == want, "{have:#?}, wanted {want:#?}");
+    Ok(())
+}
+
+/// A snapshot's differences to a clone are those of the clone; they were those of the snapshot's
+/// own file system.
+#[test]
+fn snapshots_are_compared_with_clones() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let Some((cenote, golden)) = imported("snapshots-clones", &Import::default())? else {
+        return Ok(());
+    };
+    let pool = &golden.manifest.pool;
+    let snapshot = format!("{pool}/promoted@s2");
+    let names = |dataset: &str| -> Result<BTreeSet<String>> {
+        let entries = golden.manifest.datasets[dataset].entries.as_ref();
+        Ok(entries.context("entries")?.keys().cloned().collect())
+    };
+    for clone in [format!("{pool}/base"), format!("{pool}/promoted")] {
+        let directory = pool::mount(&cenote, &clone)?;
+        let listed = cenote.ok(&format!("zfs diff -H {snapshot} {clone}"))?;
+        let start = format!("+\t{}/", directory.display());
+        let added = listed.lines().filter_map(|line| line.strip_prefix(&start));
+        let added: BTreeSet<String> = added.map(str::to_owned).collect();
+        let (before, after) = (names(&snapshot)?, names(&clone)?);
+        let want: BTreeSet<String> = after.difference(&before).cloned().collect();
+        ensure!(
+            !want.is_empty() && added == want,
+            "{clone}: {added:?}, wanted {want:?}"
+        );
+        pool::unmount(&cenote, &directory)?;
+    }
+    // A snapshot is listed whatever is asked to be below it.
+    let listed = cenote.ok(&format!("zfs list -rHo name {snapshot}"))?;
+    ensure!(listed.trim() == snapshot, "{listed}");
+    let holds = cenote.ok(&format!("zfs holds -rH {pool}/promoted@s1"))?;
+    ensure!(holds.lines().count() == 1, "{holds}");
     Ok(())
 }
 

@@ -350,6 +350,17 @@ fn refusals_have_the_words_of_openzfs() -> Result<()> {
     let before = site.ok("zfs list -Ho name")?;
     refused(&site, OF_POOLS)?;
     refused(&site, OF_DATASETS)?;
+    // A command that changes several datasets stands in the history once.
+    site.ok("zfs inherit -r compression tank")?;
+    site.ok("zfs set atime=off tank/a tank/b")?;
+    let history = site.ok("zpool history tank")?;
+    for command in [
+        "zfs inherit -r compression tank",
+        "zfs set atime=off tank/a tank/b",
+    ] {
+        let times = history.lines().filter(|line| line.ends_with(command));
+        ensure!(times.count() == 1, "{command}: {history}");
+    }
     ensure!(
         site.ok("zfs list -Ho name")? == before,
         "a refused command changed something"

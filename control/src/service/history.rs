@@ -4,7 +4,7 @@ use crate::model::{
     ControlError, DiffChange, DiffRecord, HistoryBody, HistoryRecord, Part, RawName, Response,
 };
 use crate::protocol::Reply;
-use cenote_dsl::NameKind;
+use cenote_dsl::{DatasetType, NameKind};
 use cenote_ondisk::{NvList, NvValue};
 use cenote_posix::FileSystem;
 
@@ -55,6 +55,12 @@ impl Engine {
         };
         let (imported, older) = self.registry.dataset(&from_name)?;
         let (_, newer) = self.registry.dataset(&to_name)?;
+        for (name, dataset) in [(&from_name, &older), (&to_name, &newer)] {
+            if dataset.dataset_type()? != DatasetType::Filesystem {
+                let dataset = name.as_str().to_owned();
+                return Err(ControlError::WrongKind { dataset });
+            }
+        }
         if newer.written_since(&older)?.is_none() && newer.id() != older.id() {
             return Err(ControlError::NotEarlier {
                 snapshot: from.to_owned(),

@@ -81,7 +81,7 @@ impl Engine {
             },
             intent_logs: imported.intent_logs(),
             dedup: match dedup {
-                true => dedup_summary(dsl)?,
+                true => Some(dedup_summary(dsl)?),
                 false => None,
             },
         })
@@ -313,16 +313,13 @@ fn checkpoint(dsl: &Dsl, space: u64) -> Result<Option<CheckpointState>, DslError
     })
 }
 
-fn dedup_summary(dsl: &Dsl) -> Result<Option<DedupSummary>, DslError> {
+fn dedup_summary(dsl: &Dsl) -> Result<DedupSummary, DslError> {
     let totals = dedup_totals(dsl)?;
-    if totals.blocks == 0 {
-        return Ok(None);
-    }
-    Ok(Some(DedupSummary {
+    Ok(DedupSummary {
         entries: totals.blocks,
         on_disk: dedup_table_size(dsl)?,
         in_core: 0,
-    }))
+    })
 }
 
 /// What the administrator should know first.

@@ -131,7 +131,7 @@ pub const DATASET: &[PropertyInfo] = &[
         "legacy | auto | 1k | 2k | 4k | 8k | 16k"),
     row("refcompressratio", "refratio", "REFRATIO", ANY, Ratio, RIGHT, RO,
         "<1.00x or higher if compressed>"),
-    row("written", "", "WRITTEN", LIVE, Bytes, RIGHT, RO, "<size>"),
+    row("written", "", "WRITTEN", LIVE, Number, RIGHT, RO, "<size>"),
     row("clones", "", "CLONES", SNAP, Text, LEFT, RO, "<dataset>[,...]"),
     row("logicalused", "lused", "LUSED", HEADS, Number, RIGHT, RO, "<size>"),
     row("logicalreferenced", "lrefer", "LREFER", ANY, Number, RIGHT, RO, "<size>"),

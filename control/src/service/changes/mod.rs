@@ -30,6 +30,7 @@ use crate::protocol::{Peer, Reply, Service};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_pool::{Actor, SyncError};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Engine {
@@ -119,6 +120,40 @@ impl<'a> By<'a> {
             host: super::candidates::hostname(),
         };
         Self { actor, command }
+    }
+}
+
+/// A command that changes several datasets, which the history of a pool has once.
+pub(super) struct NotedOnce<'a> {
+    by: &'a By<'a>,
+    quiet: By<'a>,
+    /// Where it is noted.
+    pools: HashSet<String>,
+}
+
+impl<'a> NotedOnce<'a> {
+    fn new(by: &'a By<'a>) -> Self {
+        let quiet = By {
+            actor: by.actor.clone(),
+            command: "",
+        };
+        let pools = HashSet::new();
+        Self { by, quiet, pools }
+    }
+
+    /// Makes a change of a dataset; if it is the first that succeeds in a pool, with the command.
+    fn change<T>(
+        &mut self,
+        dataset: &str,
+        change: impl FnOnce(&By<'_>) -> Result<T, ControlError>,
+    ) -> Result<T, ControlError> {
+        let pool = dataset.split(['/', '@']).next().unwrap_or(dataset);
+        if self.pools.contains(pool) {
+            return change(&self.quiet);
+        }
+        let changed = change(self.by)?;
+        self.pools.insert(pool.to_owned());
+        Ok(changed)
     }
 }
 

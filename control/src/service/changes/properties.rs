@@ -3,7 +3,7 @@
 use super::contents::{automatic_reservation, set_contents, split};
 use super::encryption::check_location;
 use super::pool_settings::{PoolSetting, pool_setting};
-use super::{By, Nothing, run};
+use super::{By, NotedOnce, Nothing, run};
 use crate::model::properties::{DATASET, find};
 use crate::model::{ControlError, Pair, Response};
 use crate::service::Engine;
@@ -82,8 +82,9 @@ impl Engine {
     ) -> Result<Response, ControlError> {
         let mut failures = Vec::new();
         let mut done = 0;
+        let mut noted = NotedOnce::new(by);
         for name in datasets {
-            match self.set_on_one(name, properties, unmounted, by) {
+            match noted.change(name, |by| self.set_on_one(name, properties, unmounted, by)) {
                 Ok(()) => done += 1,
                 Err(error) => failures.push((name.clone(), error)),
             }
@@ -176,6 +177,7 @@ impl Engine {
         };
         let mut failures = Vec::new();
         let mut done = 0;
+        let mut noted = NotedOnce::new(by);
         for name in datasets {
             let names = match self.names_below(name, recursive) {
                 Ok(names) => names,
@@ -185,10 +187,10 @@ impl Engine {
                 }
             };
             for name in names {
-                let changed = match received {
+                let changed = noted.change(name.as_str(), |by| match received {
                     true => self.revert(&name, property, by),
                     false => self.apply(&name, vec![taken_away.clone()], false, by),
-                };
+                });
                 match changed {
                     Ok(()) => done += 1,
                     Err(error) => failures.push((name.as_str().to_owned(), error)),

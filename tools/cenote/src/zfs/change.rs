@@ -5,12 +5,14 @@
 use super::material;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, check_name, with_context};
+use crate::texts::{cannot_open, check_name, unavailable, with_context};
 use crate::zpool::command_line;
 use cenote_control::model::properties::{self, DATASET};
 use cenote_control::model::{
-    Change, ControlError, Depth, KindSet, PropertySelection, Request, Response, Secret,
+    Change, ControlError, Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request,
+    Response, Secret,
 };
+use std::cmp::Reverse;
 
 pub type Pairs = Vec<(String, String)>;
 
@@ -86,18 +88,36 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
         ));
     }
     let (dry_run, recursive) = (parsed.has("n"), parsed.has("r") || parsed.has("R"));
-    let doomed = below(name, context)?;
+    let doomed = doomed(name, context)?;
+    let others = || doomed.iter().filter(|row| row.name != name);
+    let word = match doomed.last() {
+        Some(row) if row.kind == DatasetKind::Volume => "volume",
+        _ => "filesystem",
+    };
     if !recursive && doomed.len() > 1 {
         let mut lines =
-            format!("{what}: filesystem has children\nuse '-r' to destroy the following datasets:");
-        for other in doomed.iter().rev().filter(|other| *other != name) {
+            format!("{what}: {word} has children\nuse '-r' to destroy the following datasets:");
+        for other in others() {
             lines.push('\n');
-            lines.push_str(other);
+            lines.push_str(&other.name);
         }
         return failed(lines);
     }
+    let clones = clones_of(&doomed);
+    if !clones.is_empty() && !parsed.has("R") {
+        return failed(format!(
+            "{what}: {word} has dependent clones\n\
+             use '-R' to destroy the following datasets:\n{}",
+            clones.join("\n")
+        ));
+    }
+    if others().any(|row| row.kind == DatasetKind::Snapshot) {
+        let reason = unavailable(name.split('/').next().unwrap_or(name), context);
+        return failed(format!("{what}: snapshots cannot be destroyed: {reason}"));
+    }
     if parsed.has("v") || parsed.has("p") {
-        for other in doomed.iter().rev() {
+        for other in &doomed {
+            let other = &other.name;
             let line = match (parsed.has("p"), dry_run) {
                 (true, _) => format!("destroy\t{other}"),
                 (false, true) => format!("would destroy {other}"),
@@ -124,13 +144,14 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
     }
 }
 
-/// A dataset and everything below it.
-fn below(name: &str, context: &mut Context) -> Result<Vec<String>, Stop> {
+/// A dataset and everything below it, in the order in which they go: the dataset last, and before
+/// each dataset its snapshots, the oldest first.
+fn doomed(name: &str, context: &mut Context) -> Result<Vec<Dataset>, Stop> {
     let request = Request::DatasetList {
         roots: vec![name.to_owned()],
         depth: Depth::All,
-        kinds: KindSet::HEADS,
-        properties: PropertySelection::Named(Vec::new()),
+        kinds: KindSet::HEADS.union(KindSet::of(DatasetKind::Snapshot)),
+        properties: PropertySelection::Named(vec!["clones".to_owned()]),
     };
     let listing = match context.ask_datasets(request) {
         Ok(listing) => listing,
@@ -139,9 +160,21 @@ fn below(name: &str, context: &mut Context) -> Result<Vec<String>, Stop> {
     if let Some((name, error)) = listing.failures.first() {
         return failed(cannot_open(name, error));
     }
-    let mut names: Vec<String> = listing.rows.into_iter().map(|row| row.name).collect();
-    names.sort();
-    Ok(names)
+    let mut rows = listing.rows;
+    let dataset = |row: &Dataset| row.name.split('@').next().map(str::to_owned);
+    let is_head = |row: &Dataset| row.kind != DatasetKind::Snapshot;
+    rows.sort_by_cached_key(|row| (Reverse(dataset(row)), is_head(row), row.create_txg));
+    Ok(rows)
+}
+
+/// The clones of snapshots among `doomed` that are not among them themselves.
+fn clones_of(doomed: &[Dataset]) -> Vec<String> {
+    let lists = doomed.iter().filter_map(|row| row.property("clones"));
+    let clones = lists.filter_map(|clones| clones.value.text());
+    let clones = clones.flat_map(|list| list.split(','));
+    let is_doomed = |name: &&str| doomed.iter().any(|row| row.name == *name);
+    let left = clones.filter(|name| !name.is_empty() && *name != "-" && !is_doomed(name));
+    left.map(str::to_owned).collect()
 }
 
 /// `zfs rename [-f] [-p] [-u] A B`
@@ -313,7 +346,6 @@ pub fn change_key(parsed: &Parsed, command: String, context: &mut Context) -> Ou
     if inherit && !properties.is_empty() {
         return usage("Properties not allowed for inheriting");
     }
-    let failed_with = |text: &str| Stop::Failed(format!("Key change error: {text}"));
     if parsed.has("l") && super::keys::load_for(&dataset, context) != 0 {
         return Err(Stop::Code(255));
     }
@@ -322,7 +354,7 @@ pub fn change_key(parsed: &Parsed, command: String, context: &mut Context) -> Ou
         false => {
             let facts = super::keys::facts(&dataset, context)?;
             if !facts.is_encrypted {
-                return Err(failed_with("Dataset not encrypted."));
+                return key_error("Dataset not encrypted.", context);
             }
             let given = |wanted: &str| {
                 let mut pairs = properties.iter();
@@ -331,13 +363,15 @@ pub fn change_key(parsed: &Parsed, command: String, context: &mut Context) -> Ou
                     .map(|(_, value)| value.clone())
             };
             let (format, location) = facts.key.unzip();
-            let format = given("keyformat")
-                .or(format)
-                .ok_or_else(|| failed_with("Keyformat required for new encryption root."))?;
+            let Some(format) = given("keyformat").or(format) else {
+                return key_error("Keyformat required for new encryption root.", context);
+            };
             let location = given("keylocation").or(location);
             let location = location.unwrap_or_else(|| "prompt".to_owned());
-            let key = material::read_new(&dataset, &format, &location);
-            Some(key.map_err(|reason| failed_with(&reason))?)
+            match material::read_new(&dataset, &format, &location) {
+                Ok(key) => Some(key),
+                Err(reason) => return key_error(&reason, context),
+            }
         }
     };
     let change = Change::ChangeKey {
@@ -347,9 +381,11 @@ pub fn change_key(parsed: &Parsed, command: String, context: &mut Context) -> Ou
     };
     match ask(change, command, context) {
         Ok(_) => Ok(0),
-        Err(error) => {
-            context.complain(&format!("Key change error: {error}"));
-            Err(Stop::Code(255))
-        }
+        Err(error) => key_error(&error.to_string(), context),
     }
+}
+
+fn key_error(reason: &str, context: &mut Context) -> Outcome {
+    context.complain(&format!("Key change error: {reason}"));
+    Err(Stop::Code(255))
 }

@@ -35,7 +35,8 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         .as_deref()
         .map_or(filesystem, |to| to.split('@').next().unwrap_or(to));
     let newer = newer.to_owned();
-    let to = to.filter(|to| to.contains('@'));
+    // The file system itself, or a clone of it.
+    let to = to.filter(|to| to != filesystem);
     let request = Request::Diff {
         from: from.clone(),
         to,
@@ -48,9 +49,11 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     });
     match answer {
         Ok(_) => {}
-        Err(error @ ControlError::NotEarlier { .. }) => return failed(error.to_string()),
-        Err(error @ ControlError::NoSuchDataset { .. }) => {
-            return failed(cannot_open(&missing_name(&error, from), &error));
+        Err(error @ ControlError::NotEarlier { .. }) => {
+            return failed(format!("Unable to obtain diffs: \n   {error}"));
+        }
+        Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::WrongKind { .. })) => {
+            return failed(cannot_open(&named_in(&error, from), &error));
         }
         Err(error) => return failed(with_context(&format!("Unable to diff '{from}'"), &error)),
     }
@@ -64,11 +67,13 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-fn missing_name(error: &ControlError, otherwise: &str) -> String {
-    match error {
-        ControlError::NoSuchDataset { dataset } => dataset.clone(),
-        _ => otherwise.to_owned(),
-    }
+/// The file system that an error is about.
+fn named_in(error: &ControlError, otherwise: &str) -> String {
+    let name = match error {
+        ControlError::NoSuchDataset { dataset } | ControlError::WrongKind { dataset } => dataset,
+        _ => otherwise,
+    };
+    name.split('@').next().unwrap_or(name).to_owned()
 }
 
 fn mountpoint(dataset: &str, context: &mut Context) -> Option<String> {

@@ -18,12 +18,16 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     let mut complaints = Vec::new();
     for operand in &parsed.operands {
         match ask(operand, parsed.has("r"), context) {
-            Ok(more) => holds.extend(more),
+            Ok(mut more) => {
+                // A dataset before those below it.
+                let place = |hold: &Hold| hold.snapshot.split('@').next().map(str::to_owned);
+                more.sort_by_cached_key(|hold| (place(hold), hold.tag.clone()));
+                more.retain(|hold| !holds.contains(hold));
+                holds.extend(more);
+            }
             Err(message) => complaints.push(message),
         }
     }
-    holds.sort_by(|a, b| (&a.snapshot, &a.tag).cmp(&(&b.snapshot, &b.tag)));
-    holds.dedup();
     let time = |hold: &Hold| {
         if parsed.has("p") {
             hold.time.to_string()

@@ -135,7 +135,8 @@ pub fn load(arguments: &[String], context: &mut Context) -> Outcome {
     }
     let roots = roots(&parsed, context)?;
     if many {
-        return Ok(load_many(&roots, location, dry_run, context));
+        let code = load_many(&roots, location, dry_run, context);
+        return Ok(if code == 0 { 0 } else { 255 });
     }
     let rows = encrypted(&roots, false, context).map_err(Stop::Code)?;
     for row in &rows {
@@ -274,7 +275,7 @@ pub fn unload(arguments: &[String], context: &mut Context) -> Outcome {
         let all = wanted.len();
         context.line(&format!("{done} / {all} key(s) successfully unloaded"));
     }
-    Ok(u8::from(done != wanted.len()))
+    Ok(if done == wanted.len() { 0 } else { 255 })
 }
 
 fn unload_one(roots: &[String], context: &mut Context) -> Outcome {

@@ -104,11 +104,13 @@ pub fn select(selection: &Selection, context: &mut Context) -> Selected {
     if roots.is_empty() && !selection.operands.is_empty() {
         return selected;
     }
+    // Nothing is below those but they themselves.
+    let names_snapshots = !roots.is_empty() && roots.iter().all(|root| root.contains(['@', '#']));
     let request = Request::DatasetList {
         roots,
         depth,
         // Roots are asked for whatever they are, so that a wrong kind can be told from nothing.
-        kinds: if recursive {
+        kinds: if recursive && !names_snapshots {
             selection.kinds
         } else {
             KindSet::ALL

@@ -309,7 +309,9 @@ fn upgrade(parsed: &Parsed, context: &mut Context) -> Outcome {
         for (index, words) in versions.iter().enumerate() {
             context.line(&format!("{:2}   {words}", index + 1));
         }
-        context.line("");
+        context
+            .line("\nFor more information on a particular version, including supported releases,");
+        context.line("see the ZFS Administration Guide.\n");
         return Ok(0);
     }
     if let Some(name) = parsed.operands.first() {
