@@ -12,6 +12,7 @@ use crate::candidate::PoolCandidate;
 use crate::error::{ImportError, MissingVdev};
 use crate::heartbeat::is_in_use;
 use crate::import_write::{check_features, writable_devices};
+use crate::last_known::at_last_path;
 use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
@@ -153,9 +154,14 @@ fn open_stack(
     options: &ImportOptions,
     workers: &Arc<Workers>,
 ) -> Result<Stack, ImportError> {
+    let missing = tree.leaves().filter(|leaf| {
+        let is_device = leaf.kind.is_device();
+        is_device && !devices.open.contains_key(&leaf.guid)
+    });
+    let problems = missing.filter_map(|leaf| Some((leaf.guid, at_last_path(leaf)?.aux())));
     let open_options = OpenOptions {
         reflow: uberblock.raidz_reflow(),
-        ..OpenOptions::default()
+        problems: problems.collect(),
     };
     let vdevs = Arc::new(Vdevs::open(tree, &devices.open, &open_options)?);
     let memory = Arc::clone(&options.buffers.reads);

@@ -20,6 +20,7 @@ mod grow;
 mod heartbeat;
 mod import;
 mod import_write;
+mod last_known;
 mod live;
 mod manage;
 mod mos;
@@ -43,6 +44,7 @@ pub use create::{
 pub use error::{ImportError, MissingVdev};
 pub use heartbeat::is_in_use;
 pub use import::import;
+pub use last_known::{Stranger, at_last_path};
 pub use options::{Buffers, ImportOptions, Rewind};
 pub use pool::{FoundDevice, Pool, VdevSpace};
 pub use sync::{Actor, SyncError};

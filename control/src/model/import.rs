@@ -180,17 +180,14 @@ pub enum Fault {
         /// Labels that are good, as bits 0..=3.
         good: u8,
     },
-    /// Its labels are older than the pool.
-    Stale {
-        /// The label's transaction group.
-        txg: u64,
-    },
+    /// It is in its place and no label of it verifies.
+    NoLabel,
     /// It belongs to another pool now.
     OtherPool {
         /// That pool's name.
         pool: String,
     },
-    /// It is smaller than its labels say.
+    /// It is smaller than devices of pools are.
     TooSmall {
         /// Bytes that it should have.
         expected: u64,

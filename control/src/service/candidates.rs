@@ -5,11 +5,15 @@ use crate::model::{
     Response, Search, Vdev, VdevAux, VdevState, VdevTree,
 };
 use cenote_base::{Env, Guid, settings};
-use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
+use cenote_device::{
+    DEVICE_SIZE_MIN, Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice,
+};
 use cenote_dsl::Stored;
 use cenote_ondisk::VdevConfig;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_pool::{Buffers, ImportError, Pool, PoolCandidate, assemble, is_in_use};
+use cenote_pool::{
+    Buffers, ImportError, Pool, PoolCandidate, Stranger, assemble, at_last_path, is_in_use,
+};
 use cenote_vdev::{OpenOptions, Scan, Vdevs, scan};
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -298,6 +302,15 @@ fn condition(
     if diagnoses.iter().any(missing) {
         return Some(ImportCondition::MissingDevices);
     }
+    let is_damaged = |diagnosis: &Diagnosis| {
+        matches!(
+            diagnosis.fault,
+            Fault::NoLabel | Fault::OtherPool { .. } | Fault::TooSmall { .. }
+        )
+    };
+    if diagnoses.iter().any(is_damaged) {
+        return Some(ImportCondition::CorruptDevices);
+    }
     if config.version > cenote_dsl::FEATURE_VERSION {
         return Some(ImportCondition::VersionNewer);
     }
@@ -320,7 +333,7 @@ pub(super) fn diagnoses_in(candidate: &PoolCandidate, tree: &VdevConfig) -> Vec<
     for leaf in tree.leaves() {
         let fault = match paths.get(&leaf.guid) {
             Some(_) => label_fault(candidate, leaf.guid),
-            None if leaf.kind.is_device() => Some(Fault::NotFound),
+            None if leaf.kind.is_device() => Some(absence(leaf)),
             None if leaf.kind == cenote_ondisk::VdevKind::Missing => Some(Fault::NotFound),
             None => None,
         };
@@ -329,6 +342,20 @@ pub(super) fn diagnoses_in(candidate: &PoolCandidate, tree: &VdevConfig) -> Vec<
         }
     }
     found
+}
+
+/// Why a device was not found.
+fn absence(leaf: &VdevConfig) -> Fault {
+    match at_last_path(leaf) {
+        None => Fault::NotFound,
+        Some(Stranger::Unreadable { reason }) => Fault::Unreadable { reason },
+        Some(Stranger::Unlabelled) => Fault::NoLabel,
+        Some(Stranger::Foreign { pool }) => Fault::OtherPool { pool },
+        Some(Stranger::TooSmall { bytes }) => Fault::TooSmall {
+            expected: DEVICE_SIZE_MIN,
+            found: bytes,
+        },
+    }
 }
 
 fn diagnosis(

@@ -160,10 +160,10 @@ pub fn diagnosis_line(diagnosis: &Diagnosis) -> String {
                 .collect();
             format!("damaged labels: {}", bad.join(", "))
         }
-        Fault::Stale { txg } => format!("out of date: its labels stop at transaction group {txg}"),
-        Fault::OtherPool { pool } => format!("belongs to pool '{pool}' now"),
+        Fault::NoLabel => "what is there has no valid label".to_owned(),
+        Fault::OtherPool { pool } => format!("what is there is of pool '{pool}'"),
         Fault::TooSmall { expected, found } => {
-            format!("too small: {found} bytes instead of {expected}")
+            format!("too small: {found} bytes, and devices of pools have {expected}")
         }
     };
     match diagnosis.guid {

@@ -1,0 +1,80 @@
+//! Devices that are in their place and are not what they were.
+
+use anyhow::{Result, ensure};
+use cenote_tests::site::Site;
+use std::fs::File;
+
+fn has(text: &str, words: &[&str]) -> Result<()> {
+    for word in words {
+        ensure!(text.contains(word), "no '{word}' in:\n{text}");
+    }
+    Ok(())
+}
+
+/// What is listed and shown of an exported mirror whose second device became something else.
+fn with_second(
+    change: impl FnOnce(&Site, &File) -> Result<()>,
+    listed: &[&str],
+    shown: &[&str],
+) -> Result<()> {
+    let site = Site::create("mirror", 128, "-O mountpoint=none")?;
+    site.export()?;
+    let second = File::options()
+        .write(true)
+        .open(site.devices().join("d1.img"))?;
+    change(&site, &second)?;
+    let devices = site.devices().display().to_string();
+    let candidates = site.ok(&format!("zpool import -d {devices}"))?;
+    let of_tank = candidates
+        .split("  pool: ")
+        .find(|part| part.starts_with("tank"));
+    let of_tank = of_tank.unwrap_or_default();
+    has(of_tank, &["DEGRADED", "contains corrupted data"])?;
+    has(of_tank, listed)?;
+    site.ok(&format!("zpool import -o readonly=on -d {devices} tank"))?;
+    let status = site.ok("zpool status tank")?;
+    has(&status, &["label is missing or", "DEGRADED"])?;
+    has(&status, shown)?;
+    site.abandon();
+    Ok(())
+}
+
+#[test]
+fn a_device_without_its_labels_is_told_from_one_that_is_gone() -> Result<()> {
+    with_second(
+        |_, second| {
+            second.set_len(0)?;
+            Ok(second.set_len(128 << 20)?)
+        },
+        &[
+            "invalid label",
+            "d1.img (guid ",
+            "what is there has no valid label",
+        ],
+        &["UNAVAIL", "invalid label"],
+    )
+}
+
+#[test]
+fn a_device_of_another_pool_is_told() -> Result<()> {
+    with_second(
+        |site, _| {
+            let path = site.devices().join("d1.img");
+            let path = path.display();
+            site.ok(&format!("zpool create -f -O mountpoint=none other {path}"))?;
+            site.ok("zpool export other")?;
+            Ok(())
+        },
+        &["corrupted data", "what is there is of pool 'other'"],
+        &["FAULTED", "corrupted data"],
+    )
+}
+
+#[test]
+fn a_device_that_was_cut_off_is_told() -> Result<()> {
+    with_second(
+        |_, second| Ok(second.set_len(50 << 20)?),
+        &["corrupted data", "too small: 52428800 bytes"],
+        &["UNAVAIL", "corrupted data"],
+    )
+}
