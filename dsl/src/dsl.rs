@@ -21,6 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The version with feature flags, to which all later pools keep.
 pub const FEATURE_VERSION: u64 = 5000;
+/// Versions of pools from before features.
+pub const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 1..=28;
 
 /// The feature of cloned blocks.
 const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";

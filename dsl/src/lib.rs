@@ -51,7 +51,7 @@ pub use dedup::{
     dedup_totals, lost_dedup_figures,
 };
 pub use directory::{ChildEntry, Directory};
-pub use dsl::{Dsl, FEATURE_VERSION};
+pub use dsl::{Dsl, FEATURE_VERSION, OLD_VERSIONS};
 pub use error::DslError;
 pub use error_log::ErrorEntry;
 pub use facts::{DeflateRatios, PoolFacts, SpaceFacts};

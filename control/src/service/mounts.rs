@@ -401,11 +401,13 @@ impl Engine {
         let mut failures = Vec::new();
         let mut done = 0;
         let mut unmounted = Vec::new();
-        let is_left = |entry: &Entry| {
-            // umount(8) is for those, as mount(8) was.
-            entry.dataset.contains('@') || self.is_legacy(&entry.dataset)
-        };
-        for (dataset, mounted) in self.mounts.newest_first(|entry| !is_left(entry)) {
+        let mut mounts = self
+            .mounts
+            .newest_first(|entry| !entry.dataset.contains('@'));
+        // umount(8) is for those, as mount(8) was. The list of mounts is not held while the pool is
+        // asked, which may have to wait.
+        mounts.retain(|(dataset, _)| !self.is_legacy(dataset));
+        for (dataset, mounted) in mounts {
             match self.unmount_one(mounted, force) {
                 Ok(()) => {
                     done += 1;

@@ -5,8 +5,8 @@ use crate::model::{
     ControlError, PoolHealth, PoolRow, Property, PropertySelection, Response, Source, Value,
 };
 use cenote_dsl::{
-    DatasetName, Dsl, Stored, clone_totals, dedup_ratio, dedup_saved, dedup_table_size,
-    dedup_totals,
+    DatasetName, Dsl, FEATURE_VERSION, Stored, clone_totals, dedup_ratio, dedup_saved,
+    dedup_table_size, dedup_totals,
 };
 use cenote_ondisk::features::FEATURES;
 use cenote_vdev::VdevState;
@@ -16,9 +16,6 @@ use super::Engine;
 use super::fragmentation::fragmentation;
 use super::registry::Imported;
 use super::vdevs::vdev_tree;
-
-/// The version with features, shown as `-`.
-const FEATURE_VERSION: u64 = 5000;
 
 /// Features that came after the release whose commands are spoken here: they are shown where a
 /// pool has them and not missed where it has not.

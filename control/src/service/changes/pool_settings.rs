@@ -5,8 +5,8 @@ use crate::model::ControlError;
 use crate::model::properties::{POOL, find, is_user_property};
 use crate::service::candidates::hostid;
 use crate::service::compatibility::compatibility;
-use cenote_dsl::Stored;
 use cenote_dsl::property::parse::parse_size;
+use cenote_dsl::{FEATURE_VERSION, OLD_VERSIONS, Stored};
 use cenote_ondisk::features::{self, Feature};
 
 /// Characters of a pool's comment.
@@ -15,11 +15,6 @@ const COMMENT_LENGTH_MAX: usize = 32;
 pub(super) const USER_VALUE_LENGTH_MAX: usize = 1023;
 /// log2 of the allocation units that vdevs can have.
 const ASHIFTS: std::ops::RangeInclusive<u64> = 9..=16;
-
-/// The version of pools with features.
-const FEATURES_VERSION: u64 = 5000;
-/// Versions from before features.
-const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 1..=28;
 
 /// A property with its value.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +119,7 @@ pub(super) fn pool_setting(
 /// The version of a new pool: only that of pools with features is made.
 fn version(name: &str, value: &str, at_creation: bool) -> Result<PoolSetting, ControlError> {
     let number = value.parse().unwrap_or(0);
-    if at_creation && number == FEATURES_VERSION {
+    if at_creation && number == FEATURE_VERSION {
         return Ok(PoolSetting::CurrentVersion);
     }
     let reason = match at_creation && OLD_VERSIONS.contains(&number) {

@@ -7,6 +7,7 @@ use crate::texts::{cannot_open, check_pool_name, with_context};
 use cenote_control::model::{
     Change, ControlError, OnlineDevices, PoolRow, PropertySelection, Request, Response, VdevState,
 };
+use cenote_dsl::{FEATURE_VERSION, OLD_VERSIONS};
 use cenote_ondisk::features::by_name;
 
 /// `zpool labelclear [-f] DEVICE`
@@ -173,11 +174,6 @@ pub fn reguid(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// Versions of pools from before features.
-const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 1..=28;
-/// The version of pools with features.
-const FEATURES_VERSION: u64 = 5000;
-
 /// `zpool upgrade`, `zpool upgrade -v`, `zpool upgrade [-V VERSION] -a|POOL…`
 pub fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = Grammar::letters("avV:").parse(arguments)?;
@@ -192,10 +188,10 @@ pub fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
             return usage("-V option requires -a or pool names");
         }
         let number: u64 = version.parse().unwrap_or(0);
-        if !OLD_VERSIONS.contains(&number) && number != FEATURES_VERSION {
+        if !OLD_VERSIONS.contains(&number) && number != FEATURE_VERSION {
             return usage(format!("invalid version '{version}'"));
         }
-        if number != FEATURES_VERSION {
+        if number != FEATURE_VERSION {
             return failed(format!(
                 "version {version} is not available: pools are brought to feature flags"
             ));
