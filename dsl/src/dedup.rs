@@ -1,17 +1,17 @@
 //! What deduplication and block cloning save, as the pool's tables count it.
 //!
 //! Source: format/2c 3, 4.6 and 6.1. The object directory's `DDT-statistics` names a ZAP with a
-//! histogram for each dedup table. Entries that wait in a dedup log are in no histogram and have
-//! to be added by whoever loads the log. The totals of block cloning
-//! stand in the bonus buffer of each vdev's table.
+//! histogram for each dedup table; entries that wait in a dedup log are in none and are added. The
+//! totals of block cloning stand in the bonus buffer of each vdev's table.
 
+use crate::dedup_log::{entry_figures, waiting_entries};
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::object_directory::keys;
 use cenote_base::ObjectId;
 use cenote_dmu::Zap;
 use cenote_ondisk::brt::BrtVdev;
-use cenote_ondisk::ddt::{DdtStatistics, histogram_from_words};
+use cenote_ondisk::ddt::{DdtLogRecord, DdtStatistics, HISTOGRAM_BUCKETS, histogram_from_words};
 
 /// Bytes that sharing saves.
 pub fn dedup_saved(totals: &DdtStatistics) -> u64 {
@@ -32,13 +32,72 @@ pub(crate) fn ratio(whole: u64, part: u64) -> u64 {
     u64::try_from(ratio).unwrap_or(u64::MAX)
 }
 
-/// The sums over the histograms of all dedup tables.
-pub fn dedup_totals(dsl: &Dsl) -> Result<DdtStatistics, DslError> {
-    let mut totals = DdtStatistics::default();
-    for (_, histogram) in dedup_histograms(dsl)? {
-        histogram.iter().for_each(|bucket| totals.add(bucket));
+/// The dedup tables of a pool in figures, their logs included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DedupFigures {
+    /// Entries of tables and logs; a block may have one in both.
+    pub entries: u64,
+    /// Bytes that the tables take on disk.
+    pub on_disk: u64,
+    /// Bytes of the tables and of the entries of logs, once they are in memory.
+    pub in_core: u64,
+    /// By log2 of references: [`HISTOGRAM_BUCKETS`] of them.
+    pub histogram: Vec<DdtStatistics>,
+}
+
+impl DedupFigures {
+    /// The sums over the histogram.
+    pub fn totals(&self) -> DdtStatistics {
+        let mut totals = DdtStatistics::default();
+        self.histogram.iter().for_each(|bucket| totals.add(bucket));
+        totals
     }
-    Ok(totals)
+
+    fn add_log(&mut self, dsl: &Dsl, record: &DdtLogRecord) {
+        self.entries += 1;
+        self.in_core += size_of::<DdtLogRecord>() as u64;
+        let figures = entry_figures(record.key, &record.entry, |vdev| dsl.deflate_ratio(vdev));
+        if let Some(bucket) = figures.referenced_blocks.checked_ilog2() {
+            self.histogram[bucket as usize].add(&figures);
+        }
+    }
+}
+
+/// The sums over all dedup tables and their logs.
+pub fn dedup_totals(dsl: &Dsl) -> Result<DdtStatistics, DslError> {
+    Ok(dsl.dedup_figures()?.totals())
+}
+
+/// All dedup tables in figures: they are read, and their logs are loaded.
+pub(crate) fn read_figures(dsl: &Dsl) -> Result<DedupFigures, DslError> {
+    let mut figures = DedupFigures {
+        entries: 0,
+        on_disk: 0,
+        in_core: 0,
+        histogram: vec![DdtStatistics::default(); HISTOGRAM_BUCKETS],
+    };
+    for (_, histogram) in dedup_histograms(dsl)? {
+        for (sum, bucket) in figures.histogram.iter_mut().zip(&histogram) {
+            sum.add(bucket);
+        }
+    }
+    let objects = dedup_objects(dsl)?;
+    for (_, id) in objects.tables {
+        let table = dsl.mos().zap(id)?;
+        let dnode = table.object().dnode();
+        figures.entries = figures.entries.saturating_add(table.count());
+        figures.on_disk = figures.on_disk.saturating_add(dnode.used_bytes());
+        let blocks = dnode.block_id_max.0.saturating_add(1);
+        let bytes = blocks.saturating_mul(dnode.data_block_size);
+        figures.in_core = figures.in_core.saturating_add(bytes);
+    }
+    for logs in objects.logs {
+        let waiting = waiting_entries(dsl.mos(), &logs)?;
+        for record in waiting.values() {
+            figures.add_log(dsl, record);
+        }
+    }
+    Ok(figures)
 }
 
 /// The histogram of each dedup table by log2 of references, by the table's name
@@ -63,7 +122,7 @@ pub fn dedup_histograms(dsl: &Dsl) -> Result<Vec<(String, Vec<DdtStatistics>)>, 
 /// Bytes that the dedup tables take, their logs not included.
 pub fn dedup_table_size(dsl: &Dsl) -> Result<u64, DslError> {
     let mut size = 0u64;
-    for (_, id) in dedup_tables(dsl)? {
+    for (_, id) in dedup_objects(dsl)?.tables {
         let used = dsl.mos().object(id)?.dnode().used_bytes();
         size = size.saturating_add(used);
     }
@@ -77,7 +136,7 @@ pub fn lost_dedup_figures(dsl: &Dsl) -> Result<Vec<String>, DslError> {
     let Some(object) = dsl.object_directory().object(keys::DEDUP_STATISTICS)? else {
         return Ok(Vec::new());
     };
-    let tables = dedup_tables(dsl)?;
+    let tables = dedup_objects(dsl)?.tables;
     let mut lost = Vec::new();
     for entry in dsl.mos().zap(object)?.entries() {
         let entry = entry?;
@@ -89,22 +148,33 @@ pub fn lost_dedup_figures(dsl: &Dsl) -> Result<Vec<String>, DslError> {
     Ok(lost)
 }
 
-/// All dedup tables by their names, which are those of their figures.
-fn dedup_tables(dsl: &Dsl) -> Result<Vec<(String, ObjectId)>, DslError> {
-    let mut tables = Vec::new();
-    for (name, id) in tables_in(dsl.object_directory().zap())? {
+/// The objects of dedup tables.
+#[derive(Debug, Default)]
+struct DedupObjects {
+    /// The tables by their names, which are those of their figures.
+    tables: Vec<(String, ObjectId)>,
+    /// The logs of each checksum function.
+    logs: Vec<Vec<ObjectId>>,
+}
+
+fn dedup_objects(dsl: &Dsl) -> Result<DedupObjects, DslError> {
+    let mut objects = DedupObjects::default();
+    for (name, id) in named_objects(dsl.object_directory().zap())? {
         if is_table(&name) {
-            tables.push((name, id));
-            continue;
-        }
-        if is_log(&name) {
+            objects.tables.push((name, id));
             continue;
         }
         // `DDT-sha256` is a directory of tables and logs.
-        let found = tables_in(&Zap::open(dsl.mos().object(id)?)?)?;
-        tables.extend(found.into_iter().filter(|(name, _)| is_table(name)));
+        let (logs, others): (Vec<_>, Vec<_>) = named_objects(&dsl.mos().zap(id)?)?
+            .into_iter()
+            .partition(|(name, _)| is_log(name));
+        objects
+            .logs
+            .push(logs.into_iter().map(|(_, id)| id).collect());
+        let tables = others.into_iter().filter(|(name, _)| is_table(name));
+        objects.tables.extend(tables);
     }
-    Ok(tables)
+    Ok(objects)
 }
 
 fn is_table(name: &str) -> bool {
@@ -115,18 +185,18 @@ fn is_log(name: &str) -> bool {
     name.contains("-log-")
 }
 
-/// The entries of a directory that are about dedup tables.
-fn tables_in(directory: &Zap) -> Result<Vec<(String, ObjectId)>, DslError> {
-    let mut tables = Vec::new();
+/// The objects that a directory names and that are about dedup tables.
+fn named_objects(directory: &Zap) -> Result<Vec<(String, ObjectId)>, DslError> {
+    let mut objects = Vec::new();
     for entry in directory.entries() {
         let entry = entry?;
         let name = entry.key.as_str().unwrap_or_default();
         let id = entry.value.as_u64().unwrap_or(0);
         if name.starts_with("DDT-") && name != keys::DEDUP_STATISTICS && id != 0 {
-            tables.push((name.to_owned(), ObjectId(id)));
+            objects.push((name.to_owned(), ObjectId(id)));
         }
     }
-    Ok(tables)
+    Ok(objects)
 }
 
 /// The sums of block cloning.

@@ -1,6 +1,6 @@
 //! The open dataset layer of one pool.
 
-use crate::dedup::{clone_totals, dedup_saved, dedup_totals};
+use crate::dedup::{DedupFigures, clone_totals, dedup_saved, read_figures};
 use crate::directory::Directory;
 use crate::error::DslError;
 use crate::facts::{DeflateRatios, PoolFacts, SpaceFacts};
@@ -17,7 +17,7 @@ use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::dsl_dir::DslDir;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The version with feature flags, to which all later pools keep.
 pub const FEATURE_VERSION: u64 = 5000;
@@ -50,12 +50,22 @@ pub struct Dsl {
     pub(crate) objsets: ObjsetCache,
     pub(crate) heads: Heads,
     keys: KeyStore,
-    /// What dedup and cloning save, once somebody asked.
-    saved: Mutex<Option<u64>>,
+    sharing: Mutex<Sharing>,
     /// Whether blocks were cloned since the pool was opened.
     has_cloned: AtomicBool,
     /// Names of directories that were looked up by number.
     names: Mutex<HashMap<ObjectId, DatasetName>>,
+}
+
+/// What is known of blocks that are stored once and used more than once.
+#[derive(Debug, Default)]
+struct Sharing {
+    /// Counts how often it was forgotten.
+    generation: u64,
+    /// Bytes that dedup and cloning save, once somebody asked.
+    saved: Option<u64>,
+    /// The dedup tables, once somebody asked.
+    dedup: Option<Arc<DedupFigures>>,
 }
 
 impl Dsl {
@@ -87,7 +97,7 @@ impl Dsl {
             objsets: ObjsetCache::default(),
             heads: Heads::default(),
             keys: KeyStore::default(),
-            saved: Mutex::default(),
+            sharing: Mutex::default(),
             has_cloned: AtomicBool::new(false),
             names: Mutex::default(),
         };
@@ -193,19 +203,55 @@ impl Dsl {
 
     /// Bytes that dedup and cloning save.
     pub fn saved_space(&self) -> Result<u64, DslError> {
-        let known = *self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let (generation, known) = {
+            let sharing = self.sharing();
+            (sharing.generation, sharing.saved)
+        };
         if let Some(saved) = known {
             return Ok(saved);
         }
-        let dedup = dedup_saved(&dedup_totals(self)?);
+        let dedup = dedup_saved(&self.dedup_figures()?.totals());
         let saved = dedup.saturating_add(clone_totals(self)?.saved);
-        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some(saved);
+        let mut sharing = self.sharing();
+        if sharing.generation == generation {
+            sharing.saved = Some(saved);
+        }
         Ok(saved)
     }
 
-    /// Computes anew what dedup and cloning save, when somebody asks: their tables changed.
+    /// The dedup tables in figures, their logs included.
+    ///
+    /// # Errors
+    ///
+    /// A table, its figures or its logs cannot be read.
+    pub fn dedup_figures(&self) -> Result<Arc<DedupFigures>, DslError> {
+        let (generation, known) = {
+            let sharing = self.sharing();
+            (sharing.generation, sharing.dedup.clone())
+        };
+        if let Some(figures) = known {
+            return Ok(figures);
+        }
+        let figures = Arc::new(read_figures(self)?);
+        let mut sharing = self.sharing();
+        if sharing.generation == generation {
+            sharing.dedup = Some(Arc::clone(&figures));
+        }
+        Ok(figures)
+    }
+
+    fn sharing(&self) -> MutexGuard<'_, Sharing> {
+        self.sharing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Computes anew what dedup and cloning save, when somebody asks: their tables changed. What
+    /// was being computed meanwhile is not kept.
     pub fn forget_saved_space(&self) {
-        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut sharing = self.sharing();
+        *sharing = Sharing {
+            generation: sharing.generation + 1,
+            ..Sharing::default()
+        };
     }
 
     /// Whether blocks may be cloned: the pool has the feature. To be asked in the transaction

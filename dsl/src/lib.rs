@@ -17,6 +17,7 @@ mod check;
 mod dataset;
 mod deadlist;
 mod dedup;
+mod dedup_log;
 mod directory;
 mod dsl;
 mod error;
@@ -47,9 +48,10 @@ pub use check::{CheckProblem, check};
 pub use dataset::{Dataset, DatasetType, SnapshotEntry};
 pub use deadlist::{Deadlist, DeadlistEntry, SpaceTriple};
 pub use dedup::{
-    CloneTotals, clone_totals, dedup_histograms, dedup_ratio, dedup_saved, dedup_table_size,
-    dedup_totals, lost_dedup_figures,
+    CloneTotals, DedupFigures, clone_totals, dedup_histograms, dedup_ratio, dedup_saved,
+    dedup_table_size, dedup_totals, lost_dedup_figures,
 };
+pub use dedup_log::{entry_figures, waiting_entries};
 pub use directory::{ChildEntry, Directory};
 pub use dsl::{Dsl, FEATURE_VERSION, OLD_VERSIONS};
 pub use error::DslError;

@@ -254,3 +254,59 @@ fn nothing_is_written() -> Result<()> {
     }
     Ok(())
 }
+
+/// How often blocks are used, as OpenZFS 2.3.2 shows it of the same pools, what waits in logs
+/// included; and the sizes of devices that could replace these.
+#[test]
+fn deduplication_is_shown() -> Result<()> {
+    let heading = [
+        "",
+        "bucket              allocated                       referenced          ",
+        "______   ______________________________   ______________________________",
+        "refcnt   blocks   LSIZE   PSIZE   DSIZE   blocks   LSIZE   PSIZE   DSIZE",
+        "------   ------   -----   -----   -----   ------   -----   -----   -----",
+    ]
+    .join("\n");
+    let tables = [
+        (
+            "dedup",
+            " dedup: DDT entries 113, size 105K on disk, 256K in core",
+            "     1      102   1.43M    550K    550K      102   1.43M    550K    550K
+     2        7    112K    104K    104K       21    336K    310K    310K
+     4        4     64K     64K     64K       28    448K    448K    448K
+ Total      113   1.60M    718K    718K      151   2.19M   1.28M   1.28M
+",
+            ["734720", "2297344", "122159104"],
+        ),
+        (
+            "dedup-legacy",
+            " dedup: DDT entries 16, size 45K on disk, 128K in core",
+            "     1       12    192K     89K     89K       12    192K     89K     89K
+     4        4     64K     64K     64K       16    256K    256K    256K
+ Total       16    256K    153K    153K       28    448K    345K    345K
+",
+            ["156672", "458752", "88604672"],
+        ),
+    ];
+    for (kind, summary, rows, [physical, referenced, replaceable]) in tables {
+        let Some((cenote, golden)) = imported(kind, &Import::default())? else {
+            continue;
+        };
+        let pool = &golden.manifest.pool;
+        let text = cenote.ok(&format!("zpool status -D {pool}"))?;
+        let wanted = format!("{summary}\n{heading}\n{rows}\n");
+        ensure!(text.ends_with(&wanted), "{kind}:\n{text}");
+        let document = cenote.ok(&format!("zpool status -jDp {pool}"))?;
+        let document: Value = serde_json::from_str(&document)?;
+        let status = &document["pools"][pool];
+        let total = &status["dedup_stats"]["ddt_stats"]["total"];
+        ensure!(total["deflated_size"] == physical, "{total}");
+        ensure!(total["ref_lsize"] == referenced, "{total}");
+        let device = status["vdevs"][pool]["vdevs"].as_object();
+        let (_, device) = device
+            .and_then(|all| all.iter().next())
+            .context("a device")?;
+        ensure!(device["rep_dev_size"] == replaceable, "{device}");
+    }
+    Ok(())
+}

@@ -49,7 +49,9 @@ pub use import::{
 };
 pub use inspect::{DaemonStatus, PoolActivity};
 pub use opened::{LoadedKey, OpenedPool};
-pub use pool::{DataError, DataErrorPlace, DedupSummary, PoolHealth, PoolRow, PoolStatus};
+pub use pool::{
+    DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
+};
 pub use request::{Depth, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;

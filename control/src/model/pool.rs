@@ -121,6 +121,33 @@ pub struct DedupSummary {
     pub on_disk: u64,
     /// Bytes in memory.
     pub in_core: u64,
+    /// The blocks by log2 of their references, those without any left out.
+    #[serde(default)]
+    pub histogram: Vec<DedupBucket>,
+}
+
+/// The blocks of a pool with about as many references.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DedupBucket {
+    /// Log2 of the least number of references.
+    pub power: u32,
+    /// The blocks, once each.
+    pub stored: DedupSum,
+    /// The blocks times their references.
+    pub referenced: DedupSum,
+}
+
+/// Blocks and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DedupSum {
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes before compression.
+    pub logical: u64,
+    /// Bytes after it.
+    pub physical: u64,
+    /// Bytes that they take of the pool's space.
+    pub allocated: u64,
 }
 
 /// Everything that `zpool status` can show of a pool.
@@ -139,9 +166,6 @@ pub struct PoolStatus {
     /// What the administrator should know first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<Condition>,
-    /// The host that last wrote it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostname: Option<String>,
     /// The last or running scan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scan: Option<Scan>,

@@ -1,14 +1,12 @@
 //! `zpool status`: health, what a pool is doing, what is wrong with it and since when.
 
 use crate::model::{
-    CheckpointState, Condition, ControlError, DataError, DataErrorPlace, DedupSummary, FeatureName,
-    PoolStatus, RaidzExpand, RawName, Rebuild, RemovalActivity, Response, RunState, Scan, ScanKind,
-    Vdev, VdevAux, VdevNaming, VdevState, VdevTree,
+    CheckpointState, Condition, ControlError, DataError, DataErrorPlace, DedupBucket, DedupSum,
+    DedupSummary, FeatureName, PoolStatus, RaidzExpand, RawName, Rebuild, RemovalActivity,
+    Response, RunState, Scan, ScanKind, Vdev, VdevAux, VdevNaming, VdevState, VdevTree,
 };
 use cenote_base::{ObjectId, ObjsetId};
-use cenote_dsl::{
-    ActivityState, Dataset, Dsl, DslError, ErrorEntry, dedup_table_size, dedup_totals,
-};
+use cenote_dsl::{ActivityState, Dataset, Dsl, DslError, ErrorEntry};
 use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingHeader, RemovalState};
 use cenote_ondisk::features::{FEATURES, Feature};
 use cenote_ondisk::scan::{FLAG_PAUSED, ScanFunction, ScanState};
@@ -67,7 +65,6 @@ impl Engine {
             version: pool.uberblock().version,
             health: health(imported),
             condition,
-            hostname: pool.config().hostname.clone(),
             scan,
             rebuilds: rebuilds(imported, &vdevs)?,
             removal: removal(imported, &vdevs)?,
@@ -314,11 +311,29 @@ fn checkpoint(dsl: &Dsl, space: u64) -> Result<Option<CheckpointState>, DslError
 }
 
 fn dedup_summary(dsl: &Dsl) -> Result<DedupSummary, DslError> {
-    let totals = dedup_totals(dsl)?;
+    let figures = dsl.dedup_figures()?;
+    let used = figures.histogram.iter().zip(0..);
+    let used = used.filter(|(bucket, _)| bucket.blocks > 0);
+    let histogram = used.map(|(bucket, power)| DedupBucket {
+        power,
+        stored: DedupSum {
+            blocks: bucket.blocks,
+            logical: bucket.logical,
+            physical: bucket.physical,
+            allocated: bucket.allocated,
+        },
+        referenced: DedupSum {
+            blocks: bucket.referenced_blocks,
+            logical: bucket.referenced_logical,
+            physical: bucket.referenced_physical,
+            allocated: bucket.referenced_allocated,
+        },
+    });
     Ok(DedupSummary {
-        entries: totals.blocks,
-        on_disk: dedup_table_size(dsl)?,
-        in_core: 0,
+        entries: figures.entries,
+        on_disk: figures.on_disk,
+        in_core: figures.in_core,
+        histogram: histogram.collect(),
     })
 }
 

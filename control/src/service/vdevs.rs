@@ -19,6 +19,10 @@ use std::collections::HashMap;
 
 use super::fragmentation::fragmentation;
 
+/// Bytes of a device that are its labels and boot block (format/1).
+const RESERVED_BYTES: u64 = 4608 << 10;
+/// Bytes of each device that a dRAID vdev keeps for its expansion (format/1c).
+const DRAID_REFLOW_BYTES: u64 = 32 << 20;
 /// Levels of vdevs below the root: a decoded configuration has at most 20.
 const DEPTH_MAX: usize = 32;
 
@@ -32,6 +36,7 @@ pub(super) fn vdev_tree(pool: &Pool) -> VdevTree {
     root.guid = pool.guid().0;
     add_treatments(&mut root, pool);
     add_gains(&mut root, pool);
+    add_replaceable(&mut root, pool);
     root.space = root_space(&root.children);
     VdevTree {
         cache: auxiliary(pool, directory_keys::CACHE_DEVICES),
@@ -51,6 +56,35 @@ fn add_gains(root: &mut Vdev, pool: &Pool) {
             vdev.space.expandable = gain >> config.metaslab_shift << config.metaslab_shift;
             stack.extend(vdev.children.iter_mut());
         }
+    }
+}
+
+/// How small a device may be that takes another's place: the space of its top-level vdev is in
+/// whole metaslabs, and each device has its share of it.
+fn add_replaceable(root: &mut Vdev, pool: &Pool) {
+    let concrete = root.children.iter_mut().zip(&pool.vdev_tree().children);
+    for (top, config) in concrete.filter(|(_, config)| config.asize != 0) {
+        let least = config.asize >> config.metaslab_shift << config.metaslab_shift;
+        set_replaceable(top, least);
+    }
+}
+
+/// A vdev and all below it: trees are at most four deep by their decoder.
+fn set_replaceable(vdev: &mut Vdev, least: u64) {
+    if vdev.kind.is_leaf() {
+        vdev.space.replaceable = least.saturating_add(RESERVED_BYTES);
+        return;
+    }
+    vdev.space.replaceable = least;
+    let share = match vdev.kind {
+        VdevKind::Raidz { .. } => least.div_ceil(vdev.children.len().max(1) as u64),
+        VdevKind::Draid {
+            children, spares, ..
+        } => DRAID_REFLOW_BYTES + least.div_ceil(children.saturating_sub(spares).max(1)),
+        _ => least,
+    };
+    for child in &mut vdev.children {
+        set_replaceable(child, share);
     }
 }
 

@@ -12,12 +12,12 @@ mod table;
 pub(crate) use lost::ForgetLostFigures;
 
 use crate::sync::SyncError;
-use cenote_base::Txg;
+use cenote_base::{Txg, VdevId};
 use cenote_dmu::ObjectSet;
 use cenote_dmu::zap::ZapValue;
 use cenote_dsl::directory_keys as keys;
 use cenote_dsl::write::SyncContext;
-use cenote_dsl::{Dsl, DslError};
+use cenote_dsl::{Dsl, DslError, entry_figures};
 use cenote_io::{DedupError, DedupTable, Duplicate};
 use cenote_ondisk::ddt::{
     DdtClass, DdtEntry, DdtKey, DdtPhys, DdtStatistics, HISTOGRAM_BUCKETS, histogram_from_words,
@@ -225,27 +225,9 @@ impl DedupTables {
 
     /// What an entry counts for.
     fn figures(&self, key: DdtKey, entry: &DdtEntry) -> DdtStatistics {
-        let mut sum = DdtStatistics::default();
-        let dvas = if key.uses_crypt() { 2 } else { 3 };
-        for slot in entry.blocks() {
-            let deflated = slot.dvas[..dvas].iter().map(|dva| {
-                let ratio = self.vdevs.deflate_ratio(dva.vdev()).unwrap_or(512);
-                (dva.asize() >> 9) * ratio
-            });
-            let (logical, physical) = (key.logical_size(), key.physical_size());
-            let (allocated, references) = (deflated.sum::<u64>(), slot.references);
-            sum.add(&DdtStatistics {
-                blocks: 1,
-                logical,
-                physical,
-                allocated,
-                referenced_blocks: references,
-                referenced_logical: logical.saturating_mul(references),
-                referenced_physical: physical.saturating_mul(references),
-                referenced_allocated: allocated.saturating_mul(references),
-            });
-        }
-        sum
+        entry_figures(key, entry, |vdev| {
+            self.vdevs.deflate_ratio(VdevId(vdev)).unwrap_or(512)
+        })
     }
 
     fn store_histograms(
@@ -257,7 +239,6 @@ impl DedupTables {
         if histograms.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        context.dsl.forget_saved_space();
         let known = self
             .dsl()
             .object_directory()
@@ -285,6 +266,7 @@ impl DedupTables {
             let value = ZapValue::from_u64s(&histogram_to_words(&buckets));
             zap.update(context.tx, name.as_bytes(), &value)?;
         }
+        context.dsl.forget_saved_space();
         Ok(())
     }
 }

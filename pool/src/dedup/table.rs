@@ -11,11 +11,11 @@ use cenote_codec::compress::{Compression, compress, decompress};
 use cenote_dmu::zap::NewZap;
 use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{DmuError, NewObject, ObjectSet, Zap};
-use cenote_dsl::DslError;
 use cenote_dsl::write::SyncContext;
+use cenote_dsl::{DslError, waiting_entries};
 use cenote_ondisk::ddt::{self, DdtClass, DdtEntry, DdtKey, DdtLogHeader, DdtPhys, DdtValue};
 use cenote_ondisk::zap::fat_header::{FLAG_HASH64, FLAG_PRE_HASHED_KEY, FLAG_UINT64_KEY};
-use cenote_ondisk::{ChecksumKind, DecodeError, ObjectType};
+use cenote_ondisk::{ChecksumKind, ObjectType};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,10 +26,6 @@ const FAST_DEDUP: &str = "com.klarasystems:fast_dedup";
 const TABLE_TYPE: ObjectType = ObjectType(42);
 const DIRECTORY_TYPE: ObjectType = ObjectType(0xC4);
 const TABLE_BLOCK_SHIFT: u32 = 15;
-/// Entries are as small as 73 bytes, and no log block is larger.
-const LOG_BLOCK: u64 = 128 << 10;
-/// Bytes that a log may have: loading it takes memory in proportion.
-const LOG_BYTES_MAX: u64 = 1 << 30;
 
 /// An entry that was changed in this txg.
 #[derive(Clone, Copy, Debug)]
@@ -55,14 +51,6 @@ pub(super) struct Table {
     pub changed: BTreeMap<DdtKey, Changed>,
     /// Whether anything but the logs has changed.
     pub is_dirty: bool,
-}
-
-fn too_long(length: u64) -> DecodeError {
-    DecodeError::BadValue {
-        structure: "dedup log",
-        field: "length",
-        value: length,
-    }
 }
 
 fn object(zap: &Zap, name: &str) -> Result<Option<ObjectId>, DmuError> {
@@ -121,35 +109,14 @@ impl Table {
 
     /// Takes the entries of the logs as changed ones, the active log's over the other's.
     fn load_logs(&mut self, mos: &Arc<ObjectSet>) -> Result<(), DslError> {
-        let mut logs = Vec::new();
-        for id in &self.logs {
-            let log = mos.object(*id)?;
-            let header = DdtLogHeader::decode(&log.dnode().bonus);
-            let header = header.map_err(|source| log.malformed(source))?;
-            logs.push((header, log));
-        }
-        logs.sort_by_key(|(header, _)| !header.flushing);
-        for (header, log) in logs {
-            if header.length > LOG_BYTES_MAX {
-                return Err(log.malformed(too_long(header.length)).into());
-            }
-            let mut block = vec![0; LOG_BLOCK as usize];
-            for offset in (0..header.length).step_by(LOG_BLOCK as usize) {
-                log.read(offset, &mut block)?;
-                let records = ddt::log_records(&block).map_err(|source| log.malformed(source))?;
-                for record in records {
-                    if header.checkpoint.is_some_and(|done| record.key <= done) {
-                        continue;
-                    }
-                    let changed = Changed {
-                        entry: record.entry,
-                        class: record.class,
-                        // What is in a log is not in the statistics.
-                        counted: None,
-                    };
-                    self.changed.insert(record.key, changed);
-                }
-            }
+        for (key, record) in waiting_entries(mos, &self.logs)? {
+            let changed = Changed {
+                entry: record.entry,
+                class: record.class,
+                // What is in a log is not in the statistics.
+                counted: None,
+            };
+            self.changed.insert(key, changed);
         }
         Ok(())
     }

@@ -38,6 +38,11 @@ impl Object {
             .extend(other.0.into_iter().filter(|(name, _)| name != key));
     }
 
+    /// Adds all members of `other`.
+    pub fn append(&mut self, other: Object) {
+        self.0.extend(other.0);
+    }
+
     /// Gives the member `key` another value, if there is one.
     pub fn replace(&mut self, key: &str, value: impl Into<Json>) {
         if let Some((_, old)) = self.0.iter_mut().find(|(name, _)| name == key) {

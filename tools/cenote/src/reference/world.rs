@@ -120,7 +120,6 @@ pub fn status(row: &PoolRow, vdevs: VdevTree) -> PoolStatus {
         version: row.version,
         health: row.health,
         condition: Some(Condition::FeaturesDisabled),
-        hostname: Some("h".to_owned()),
         scan: None,
         rebuilds: Vec::new(),
         removal: None,

@@ -16,6 +16,7 @@ mod list;
 mod maintain;
 mod names;
 mod status;
+mod status_dedup;
 mod status_json;
 mod status_scan;
 mod status_texts;

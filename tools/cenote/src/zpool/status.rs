@@ -5,6 +5,7 @@ use cenote_control::model::{
 };
 
 use super::names::{self, JSON, Schedule};
+use super::status_dedup;
 use super::status_scan::{self, Clock};
 use super::status_texts::{article, paragraph, status};
 use super::status_treatment;
@@ -99,6 +100,10 @@ fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
         context.complain(&cannot_open(name, error));
     }
     let code = u8::from(bad || !failures.is_empty());
+    if options.json && code != 0 {
+        // As OpenZFS: no document of a part of what was asked for.
+        return code;
+    }
     if options.json {
         let json = super::status_json::pools(&pools, options, &context.zone);
         context.line(&document("zpool status", "pools", json).to_string());
@@ -157,16 +162,7 @@ fn pool_text(pool: &PoolStatus, options: &Options, context: &Context) -> String 
     text.push('\n');
     text.push_str(&errors_text(pool, options));
     if let Some(dedup) = &pool.dedup {
-        if dedup.entries == 0 {
-            text.push_str("\n dedup: no DDT entries\n");
-        } else {
-            text.push_str(&format!(
-                "\n dedup: DDT entries {}, size {} on disk, {} in core\n",
-                dedup.entries,
-                nicebytes(dedup.on_disk),
-                nicebytes(dedup.in_core)
-            ));
-        }
+        text.push_str(&status_dedup::text(dedup, options.style.exact));
     }
     text.push_str(&intent_log_text(&pool.intent_logs));
     text

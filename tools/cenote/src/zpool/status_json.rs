@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::status::{Options, error_place};
 use super::status_texts::{article, status};
-use super::vdev_rows::Section;
+use super::vdev_rows::{Section, healthy};
 use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
 use crate::format::number::{nicebytes, nicenum};
@@ -32,17 +32,19 @@ pub fn section_key(section: Section) -> &'static str {
 }
 
 /// Numbers in one place: rounded, exact, or bare.
-struct Numbers<'a> {
+pub struct Numbers<'a> {
     style: &'a Style,
     zone: &'a TimeZone,
 }
 
 impl Numbers<'_> {
-    fn exact(&self, number: u64) -> Json {
+    /// As it is.
+    pub fn exact(&self, number: u64) -> Json {
         crate::format::json::number(number, self.style.json_int)
     }
 
-    fn bytes(&self, number: u64) -> Json {
+    /// A size, rounded unless exact figures were asked for.
+    pub fn bytes(&self, number: u64) -> Json {
         if self.style.exact {
             self.exact(number)
         } else {
@@ -50,7 +52,8 @@ impl Numbers<'_> {
         }
     }
 
-    fn count(&self, number: u64) -> Json {
+    /// A number, rounded unless exact figures were asked for.
+    pub fn count(&self, number: u64) -> Json {
         if self.style.exact {
             self.exact(number)
         } else {
@@ -109,13 +112,11 @@ fn json_pool(pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) -> Obj
             object.put("moreinfo", article(id));
         }
     }
-    if let Some(hostname) = &pool.hostname {
-        let mut load = Object::new();
-        load.put("hostname", hostname.as_str());
-        object.put("load_info", load);
-    }
     put_activities(&mut object, pool, numbers);
     put_vdevs(&mut object, pool, options, numbers);
+    if let Some(dedup) = &pool.dedup {
+        object.put("dedup_stats", super::status_dedup::json(dedup, numbers));
+    }
     object.put("error_count", numbers.count(pool.error_count));
     if !pool.errors.is_empty() {
         let places = pool.errors.iter().map(|error| error_place(&error.place));
@@ -241,61 +242,103 @@ fn put_vdevs(object: &mut Object, pool: &PoolStatus, options: &Options, numbers:
         object.put("vdevs", flat);
         return;
     }
-    let mut root = json_vdev(&tree.root, Section::Normal, options, numbers);
+    let mut root = json_vdev(&tree.root, None, Section::Normal, options, numbers);
     root.replace("name", pool.name.as_str());
-    let mut children = Object::new();
-    for vdev in Section::Normal.vdevs(tree) {
-        let key = vdev.name(options.naming);
-        children.put(&key, json_nested(vdev, Section::Normal, options, numbers));
+    let children = json_vdevs(
+        Section::Normal.vdevs(tree),
+        Section::Normal,
+        options,
+        numbers,
+    );
+    if !children.is_empty() {
+        root.put("vdevs", children);
     }
-    root.put("vdevs", children);
     let mut vdevs = Object::new();
     vdevs.put(&pool.name, root);
     object.put("vdevs", vdevs);
     for section in CLASSES {
-        let mut members = Object::new();
-        for vdev in section.vdevs(tree) {
-            let key = vdev.name(options.naming);
-            members.put(&key, json_nested(vdev, section, options, numbers));
-        }
+        let members = json_vdevs(section.vdevs(tree), section, options, numbers);
         if !members.is_empty() {
             object.put(section_key(section), members);
         }
     }
 }
 
-/// Every vdev in one object, with the name of its parent.
-fn put_flat(flat: &mut Object, pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) {
-    let mut root = json_vdev(&pool.vdevs.root, Section::Normal, options, numbers);
-    root.replace("name", pool.name.as_str());
-    flat.put(&pool.name, root);
-    for section in std::iter::once(Section::Normal).chain(CLASSES) {
-        let mut stack: Vec<(&Vdev, String)> = Vec::new();
-        for vdev in section.vdevs(&pool.vdevs).into_iter().rev() {
-            stack.push((vdev, pool.name.clone()));
+/// Those of the vdevs that are to be shown, by name.
+fn json_vdevs<'a>(
+    vdevs: impl IntoIterator<Item = &'a Vdev>,
+    section: Section,
+    options: &Options,
+    numbers: &Numbers<'_>,
+) -> Object {
+    let mut shown = Object::new();
+    for vdev in vdevs {
+        if !(options.only_errors && healthy(vdev)) {
+            let nested = json_nested(vdev, section, options, numbers);
+            shown.put(&vdev.name(options.naming), nested);
         }
-        while let Some((vdev, parent)) = stack.pop() {
-            let name = vdev.name(options.naming);
-            let mut object = json_vdev(vdev, section, options, numbers);
-            if section == Section::Normal || parent != pool.name {
-                object.put("parent", parent);
-            }
-            flat.put(&name, object);
-            let children = vdev.children.iter().rev();
-            stack.extend(children.map(|child| (child, name.clone())));
+    }
+    shown
+}
+
+/// Every vdev in one object, those below before those above, with the name of its parent. As in
+/// OpenZFS, what has others below it names them in the same way once more.
+fn put_flat(flat: &mut Object, pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) {
+    let mut root = json_vdev(&pool.vdevs.root, None, Section::Normal, options, numbers);
+    root.replace("name", pool.name.as_str());
+    let mut below = Object::new();
+    for vdev in Section::Normal.vdevs(&pool.vdevs) {
+        put_flat_vdev(
+            &mut below,
+            vdev,
+            Some(&pool.name),
+            Section::Normal,
+            options,
+            numbers,
+        );
+    }
+    if !below.is_empty() {
+        flat.append(below.clone());
+        root.put("vdevs", below);
+    }
+    flat.put(&pool.name, root);
+    for section in CLASSES {
+        for vdev in section.vdevs(&pool.vdevs) {
+            put_flat_vdev(flat, vdev, None, section, options, numbers);
         }
     }
 }
 
+/// A vdev behind all that are below it: trees are at most four deep by their decoder.
+fn put_flat_vdev(
+    flat: &mut Object,
+    vdev: &Vdev,
+    parent: Option<&str>,
+    section: Section,
+    options: &Options,
+    numbers: &Numbers<'_>,
+) {
+    if options.only_errors && healthy(vdev) {
+        return;
+    }
+    let name = vdev.name(options.naming);
+    let mut object = json_vdev(vdev, parent, section, options, numbers);
+    let mut below = Object::new();
+    for child in &vdev.children {
+        put_flat_vdev(&mut below, child, Some(&name), section, options, numbers);
+    }
+    if !below.is_empty() {
+        flat.append(below.clone());
+        object.put("vdevs", below);
+    }
+    flat.put(&name, object);
+}
+
 /// A vdev and all below it: trees are at most four deep by their decoder.
 fn json_nested(vdev: &Vdev, section: Section, options: &Options, numbers: &Numbers<'_>) -> Object {
-    let mut object = json_vdev(vdev, section, options, numbers);
-    if !vdev.children.is_empty() {
-        let mut children = Object::new();
-        for child in &vdev.children {
-            let key = child.name(options.naming);
-            children.put(&key, json_nested(child, section, options, numbers));
-        }
+    let mut object = json_vdev(vdev, None, section, options, numbers);
+    let children = json_vdevs(&vdev.children, section, options, numbers);
+    if !children.is_empty() {
         object.put("vdevs", children);
     }
     object
@@ -328,6 +371,7 @@ pub fn vdev_identity(vdev: &Vdev, section: Section, naming: VdevNaming, style: &
 fn class_word(vdev: &Vdev, section: Section) -> &'static str {
     match (section, vdev.class) {
         (Section::Cache, _) => "l2cache",
+        (Section::Spares, _) if vdev.state == VdevState::Online => "spare",
         (Section::Logs, _) | (_, AllocationClass::Log) => "log",
         (Section::Special, _) | (_, AllocationClass::Special) => "special",
         (Section::Dedup, _) | (_, AllocationClass::Dedup) => "dedup",
@@ -349,15 +393,31 @@ pub fn list_state(vdev: &Vdev) -> &'static str {
     }
 }
 
-fn json_vdev(vdev: &Vdev, section: Section, options: &Options, numbers: &Numbers<'_>) -> Object {
+fn json_vdev(
+    vdev: &Vdev,
+    parent: Option<&str>,
+    section: Section,
+    options: &Options,
+    numbers: &Numbers<'_>,
+) -> Object {
     let mut object = vdev_identity(vdev, section, options.naming, numbers.style);
     if section == Section::Spares {
-        let used = matches!(vdev.spare, Some(SpareUse::InUse | SpareUse::InUseBy(_)));
-        object.put("state", if used { "INUSE" } else { "AVAIL" });
+        let state = match (&vdev.spare, vdev.state) {
+            (Some(SpareUse::InUse | SpareUse::InUseBy(_)), _) => "INUSE",
+            (_, VdevState::Online) => "AVAIL",
+            _ => list_state(vdev),
+        };
+        object.put("state", state);
+        if vdev.state != VdevState::Online && vdev.aux != VdevAux::None {
+            object.put("aux", aux_key(vdev.aux));
+        }
         put_treatments(&mut object, vdev, options, numbers);
         return object;
     }
     object.put("state", list_state(vdev));
+    if let Some(parent) = parent {
+        object.put("parent", parent);
+    }
     let space = &vdev.space;
     let sizes = [
         ("alloc_space", space.allocated),
@@ -387,6 +447,15 @@ fn json_vdev(vdev: &Vdev, section: Section, options: &Options, numbers: &Numbers
     if vdev.kind.is_leaf() {
         object.put("slow_ios", numbers.count(vdev.counters.slow_ios));
     }
+    put_condition(&mut object, vdev, numbers);
+    if vdev.kind.is_leaf() {
+        put_treatments(&mut object, vdev, options, numbers);
+    }
+    object
+}
+
+/// What is wrong with a vdev, or special about it.
+fn put_condition(object: &mut Object, vdev: &Vdev, numbers: &Numbers<'_>) {
     if let (true, Some(path)) = (vdev.not_present, &vdev.path) {
         object.put("not_present", numbers.exact(1));
         object.put("was", path.as_str());
@@ -402,10 +471,6 @@ fn json_vdev(vdev: &Vdev, section: Section, options: &Options, numbers: &Numbers
     } else if vdev.no_allocation {
         object.put("noalloc", numbers.exact(1));
     }
-    if vdev.kind.is_leaf() {
-        put_treatments(&mut object, vdev, options, numbers);
-    }
-    object
 }
 
 /// How far a device's initialization and trim are, where that was asked for.
