@@ -162,6 +162,22 @@ fn checked_count(count: usize) -> Result<usize, DecodeError> {
     Ok(count)
 }
 
+/// The bytes of version 0 entries; `None` if an id does not fit their 32 bits.
+pub fn encode_old(aces: &[Ace]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(aces.len() * OLD_SIZE);
+    for ace in aces {
+        let id = match ace.who {
+            Who::User(id) | Who::Group(id) => u32::try_from(id).ok()?,
+            Who::Owner | Who::OwningGroup | Who::Everyone => u32::MAX,
+        };
+        bytes.extend_from_slice(&id.to_le_bytes());
+        bytes.extend_from_slice(&ace.mask.to_le_bytes());
+        bytes.extend_from_slice(&ace.flags.to_le_bytes());
+        bytes.extend_from_slice(&ace.ace_type.to_le_bytes());
+    }
+    Some(bytes)
+}
+
 /// The bytes of version 1 entries. Object types are not written: their GUIDs are not kept.
 pub fn encode(aces: &[Ace]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(aces.len() * WHO_SIZE);
@@ -230,6 +246,8 @@ mod tests {
             (Who::User(1000), TYPE_DENY)
         );
         assert_eq!((aces[1].who, aces[1].mask), (Who::Owner, 2));
+        let again = encode_old(&aces).and_then(|bytes| decode_old(&bytes, 2).ok());
+        assert_eq!(again.as_ref(), Some(&aces));
         assert!(decode_old(&bytes, 3).is_err());
     }
 }

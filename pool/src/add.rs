@@ -148,8 +148,9 @@ impl Pool {
         for (_, device) in &devices {
             format_labels(device.as_ref(), None)?;
         }
+        let version = self.dsl().version();
         let auxiliaries = |new: &[NewLeaf], state| {
-            let configs = new.iter().map(|new| auxiliary(new, state, env));
+            let configs = new.iter().map(|new| auxiliary(new, state, version, env));
             configs.collect::<Result<Vec<_>, _>>()
         };
         let mut spares = auxiliaries(&request.spares, PoolState::Spare)?;

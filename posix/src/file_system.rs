@@ -15,7 +15,9 @@ use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_ondisk::Dnode;
 use cenote_ondisk::objset::ObjsetKind;
-use std::sync::{Arc, PoisonError, RwLock};
+use cenote_ondisk::system_attributes::SaTables;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 /// A dataset's files, or a snapshot's.
 #[derive(Debug)]
@@ -24,6 +26,10 @@ pub struct FileSystem {
     master: MasterNode,
     /// Numbers and layouts of attributes; a writer adds to them.
     tables: RwLock<Option<Arc<AttributeTables>>>,
+    /// The version, which an upgrade raises.
+    version: AtomicU64,
+    /// Where attributes' numbers and layouts are; an upgrade to version 5 makes it.
+    attribute_master: OnceLock<ObjectId>,
     domains: FuidTable,
     znodes: ZnodeCache,
     overlay: Overlay,
@@ -54,6 +60,10 @@ impl FileSystem {
         let znodes = ZnodeCache::new(Arc::clone(set.cache().pipeline().memory()));
         let file_system = Self {
             set,
+            version: AtomicU64::new(master.version),
+            attribute_master: master
+                .system_attributes
+                .map_or_else(OnceLock::new, Into::into),
             master,
             tables: RwLock::new(tables.transpose()?.map(Arc::new)),
             domains: domains.unwrap_or_default(),
@@ -75,9 +85,28 @@ impl FileSystem {
         &self.set
     }
 
-    /// The file system's settings and special objects.
+    /// The file system's settings and special objects, as they were when it was opened.
     pub fn master(&self) -> &MasterNode {
         &self.master
+    }
+
+    /// The version: what an upgrade made it since the file system was opened.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Takes note of an upgrade, and of where attributes will be if they were nowhere.
+    pub(crate) fn set_upgraded(&self, version: u64, attribute_master: Option<ObjectId>) {
+        if let Some(master) = attribute_master {
+            self.attribute_master.get_or_init(|| master);
+            self.set_tables(AttributeTables::new(SaTables::default()));
+        }
+        self.version.store(version, Ordering::Release);
+    }
+
+    /// Where attributes' numbers and layouts are; nowhere before version 5.
+    pub(crate) fn attribute_master(&self) -> Option<ObjectId> {
+        self.attribute_master.get().copied()
     }
 
     /// The root directory's object.

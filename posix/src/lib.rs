@@ -58,7 +58,9 @@ pub use file::{Access, SeekTarget};
 pub use file_system::FileSystem;
 pub use fuid::{Fuid, FuidTable, Owner};
 pub use kind::{DeviceNumber, FileKind};
-pub use master::{AccountKind, CaseSensitivity, MasterNode, NameRules, QuotaObjects};
+pub use master::{
+    AccountKind, CaseSensitivity, MasterNode, NameRules, QuotaObjects, VERSION_FUIDS, VERSION_MAX,
+};
 pub use path::{LINKS_MAX, SymlinkPolicy};
 pub use replay::{ReplayOptions, ReplayReport};
 pub use stat::{DatasetSpace, FileSystemStat, Stat};

@@ -12,6 +12,13 @@ pub const MASTER_NODE: ObjectId = ObjectId(1);
 /// File system versions that are known: 1 to this.
 pub const VERSION_MAX: u64 = 5;
 
+/// From this version on directory entries tell the type of what they name.
+pub const VERSION_ENTRY_TYPES: u64 = 2;
+
+/// From this version on ids may be of a domain, access control lists have the newer form, and
+/// names may be compared in other ways than byte by byte.
+pub const VERSION_FUIDS: u64 = 3;
+
 /// From this version on attributes are system attributes; before, they are a fixed structure.
 pub const VERSION_SYSTEM_ATTRIBUTES: u64 = 5;
 

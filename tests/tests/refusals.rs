@@ -107,9 +107,9 @@ const NEW_POOLS: &[Refusal] = &[
         "'feature@' and 'version' properties cannot be specified together",
     ),
     (
-        "zpool create -o version=28 -d tank DIR/a",
+        "zpool create -o version=27 -d tank DIR/a",
         1,
-        "cannot create 'tank': pools of version 28 are not made here, only opened",
+        "cannot create 'tank': pools of version 27 are not made here, only opened",
     ),
     (
         "zpool create -O volsize=1M tank DIR/a",

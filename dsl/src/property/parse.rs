@@ -13,6 +13,8 @@ const USER_VALUE_LENGTH_MAX: usize = 8191;
 const USER_NAME_LENGTH_MAX: usize = 255;
 /// Bytes of a path or name.
 const TEXT_LENGTH_MAX: usize = 4095;
+/// The version that file systems have today.
+const FILE_SYSTEM_VERSION_MAX: u64 = 5;
 const RECORD_SIZE_MIN: u64 = 512;
 const RECORD_SIZE_MAX: u64 = 16 << 20;
 
@@ -177,6 +179,17 @@ fn parse_number(info: &PropertyInfo, text: &str) -> Result<u64, SettingError> {
                     size => return Ok(size),
                 },
             }
+        }
+        Property::Version => {
+            let version = match text {
+                "current" => Some(FILE_SYSTEM_VERSION_MAX),
+                text => text.parse().ok(),
+            };
+            let version = version.filter(|version| (1..=FILE_SYSTEM_VERSION_MAX).contains(version));
+            return version.ok_or_else(|| SettingError::NotOneOf {
+                name: name(),
+                values: "1 | 2 | 3 | 4 | 5 | current".to_owned(),
+            });
         }
         Property::FilesystemLimit | Property::SnapshotLimit if text == "none" => {
             return Ok(UNLIMITED);

@@ -156,7 +156,7 @@ properties! {
     CanMount "canmount" F PerDataset Index(words::CAN_MOUNT), N(1);
     Xattr "xattr" FS Inheritable Index(words::XATTR), N(2);
     Copies "copies" FV Inheritable Number, N(1);
-    Version "version" FS ReadOnly Number, Nothing;
+    Version "version" FS PerDataset Number, Nothing;
     Utf8Only "utf8only" FS AtCreation Index(words::BOOLEAN), OFF;
     Normalization "normalization" FS AtCreation Index(words::NORMALIZATION), N(0);
     CaseSensitivity "casesensitivity" FS AtCreation Index(words::CASE), N(0);

@@ -34,7 +34,7 @@ pub use destroy::DestroyDataset;
 pub use encryption::{ChangeKey, Encryption, KeyPlan, NewKeyFormat, UserKey};
 pub use head::Head;
 pub use heads::Heads;
-pub use new_pool::{EnableFeatures, create_metadata};
+pub use new_pool::{EnableFeatures, NewMetadata, create_metadata};
 pub use policy::{HeadPolicy, RedundantMetadata};
 pub use pool_properties::SetPoolProperty;
 pub use properties::{RevertProperty, SetProperties, Setting};

@@ -4,6 +4,7 @@
 use super::context::{SyncContext, SyncTask};
 use super::encryption::random;
 use super::metadata::{CHILD_MAP, EXTENSION, PROPERTIES, SNAPSHOT_MAP};
+use crate::dsl::FEATURE_VERSION;
 use crate::error::DslError;
 use crate::error_log::HEAD_ERROR_LOG;
 use crate::object_directory::{OBJECT_DIRECTORY, keys};
@@ -18,7 +19,6 @@ use cenote_ondisk::{CompressionKind, ObjectType};
 use std::sync::Arc;
 
 const ENABLED_TXG: &str = "com.delphix:enabled_txg";
-const CREATION_VERSION: u64 = 5000;
 /// What is made before a pool's first txg counts as made in this one.
 const TXG_BEFORE_ALL: Txg = Txg(1);
 /// Blocks of the list of deferred frees.
@@ -29,23 +29,34 @@ fn table(mos: &Arc<ObjectSet>, tx: &Transaction, object_type: ObjectType) -> Res
     Ok(Zap::initialize(&object, tx, NewZap::default())?)
 }
 
+/// What a new pool's metadata begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct NewMetadata<'a> {
+    /// The pool's version: one before [`FEATURE_VERSION`] has no tables of features.
+    pub version: u64,
+    /// The features, which are enabled in that order.
+    pub features: &'a [&'static Feature],
+    /// The salt of checksums.
+    pub salt: [u8; 32],
+    /// The time, in seconds since 1970.
+    pub seconds: u64,
+}
+
 /// Makes what [`Dsl::open`](crate::Dsl::open) needs to find in an empty meta object set: the
-/// object directory with the root directory, and `features`, which are enabled in that order.
+/// object directory with the root directory, and the features.
 ///
 /// # Errors
 /// If the objects cannot be made.
 pub fn create_metadata(
     mos: &Arc<ObjectSet>,
     tx: &Transaction,
-    features: &[&'static Feature],
-    salt: [u8; 32],
-    seconds: u64,
+    new_pool: &NewMetadata<'_>,
 ) -> Result<(), DslError> {
     let new = NewObject::new(ObjectType::OBJECT_DIRECTORY, 512);
     let directory = mos.allocate_at(tx, OBJECT_DIRECTORY, new)?;
     let directory = Zap::initialize(&directory, tx, NewZap::default())?;
     let phys = DslDir {
-        creation_time: seconds,
+        creation_time: new_pool.seconds,
         properties: table(mos, tx, PROPERTIES)?.object().id(),
         child_map: table(mos, tx, CHILD_MAP)?.object().id(),
         flags: FLAG_USED_BREAKDOWN,
@@ -56,10 +67,13 @@ pub fn create_metadata(
     let root = mos.allocate(tx, new)?;
     directory.update_u64(tx, keys::ROOT_DATASET, root.id().0)?;
     directory.update_u64(tx, keys::DEFLATE, 1)?;
-    directory.update_u64(tx, keys::CREATION_VERSION, CREATION_VERSION)?;
-    let salt = ZapValue::from_bytes(&salt);
+    directory.update_u64(tx, keys::CREATION_VERSION, new_pool.version)?;
+    let salt = ZapValue::from_bytes(&new_pool.salt);
     directory.update(tx, keys::CHECKSUM_SALT, &salt)?;
-    enable_features(mos, tx, &directory, features)
+    match new_pool.version < FEATURE_VERSION {
+        true => Ok(()),
+        false => enable_features(mos, tx, &directory, new_pool.features),
+    }
 }
 
 /// The table that a key of the object directory names, made if it is not there.

@@ -20,7 +20,9 @@ use cenote_base::{Env, Guid, ObjsetId, Txg, VdevId};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::{Device, DeviceError};
 use cenote_dmu::{CreateParams, DmuError, ObjectSet, Transaction, TxgGate};
-use cenote_dsl::write::{Encryption, Format, PoolServices, Setting, SyncContext, create_metadata};
+use cenote_dsl::write::{
+    Encryption, Format, NewMetadata, PoolServices, Setting, SyncContext, create_metadata,
+};
 use cenote_dsl::{Dsl, DslError, PoolFacts, Stored};
 use cenote_io::{Pipeline, Workers};
 use cenote_ondisk::features::{FEATURES, Feature};
@@ -90,6 +92,8 @@ pub struct NewVdev {
 pub struct CreateRequest {
     /// Its name.
     pub name: String,
+    /// Its version: 5000, or 28, which has no features.
+    pub version: u64,
     /// Its top-level vdevs.
     pub vdevs: Vec<NewVdev>,
     /// Hot spares.
@@ -231,7 +235,7 @@ fn root_config(request: &CreateRequest, env: &dyn Env) -> Result<VdevConfig, Cre
 
 fn pool_config(request: &CreateRequest, root: VdevConfig, hostid: u64) -> PoolConfig {
     PoolConfig {
-        version: VERSION_FEATURES,
+        version: request.version,
         name: Some(request.name.clone()),
         state: PoolState::Active,
         txg: Some(TXG_INITIAL),
@@ -329,8 +333,7 @@ fn bare_pool(
     let params = CreateParams { flags: 0 };
     let mos = ObjectSet::create(cache, ObjsetId::MOS, ObjsetKind::Meta, None, None, params);
     let tx = Transaction::syncing(TXG_INITIAL);
-    let seconds = env.wall_clock().as_secs();
-    create_metadata(&mos, &tx, &request.features, salt, seconds)?;
+    create_metadata(&mos, &tx, &metadata_of(request, salt, env.as_ref()))?;
     let tree = config.vdev_tree.as_ref();
     let tops = tree
         .map(|tree| tree.children.as_slice())
@@ -341,7 +344,7 @@ fn bare_pool(
     let ratio = |id: u64| (id, vdevs.deflate_ratio(VdevId(id)).unwrap_or(512));
     let facts = || PoolFacts {
         name: options.new_name.as_ref().unwrap_or(&request.name).clone(),
-        version: VERSION_FEATURES,
+        version: request.version,
         space: crate::pool::space_facts(vdevs, &space.figures()),
         deflate_ratios: (0..tops.len() as u64).map(ratio).collect(),
     };
@@ -377,9 +380,18 @@ fn bare_pool(
         space,
         recorder: Recorder::new(BTreeMap::new()),
         config,
-        uberblock: first_uberblock(),
+        uberblock: first_uberblock(request.version),
         checkpoint_txg: Txg(0),
     }))
+}
+
+fn metadata_of<'a>(request: &'a CreateRequest, salt: [u8; 32], env: &dyn Env) -> NewMetadata<'a> {
+    NewMetadata {
+        version: request.version,
+        features: &request.features,
+        salt,
+        seconds: env.wall_clock().as_secs(),
+    }
 }
 
 /// The layers between vdevs that hold nothing yet and object sets.
@@ -409,10 +421,10 @@ fn give_zaps(
 }
 
 /// What stands for the uberblock before the first.
-fn first_uberblock() -> Uberblock {
+fn first_uberblock(version: u64) -> Uberblock {
     Uberblock {
         little_endian: true,
-        version: VERSION_FEATURES,
+        version,
         txg: Txg(0),
         guid_sum: 0,
         timestamp: 0,

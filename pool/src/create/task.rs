@@ -11,7 +11,7 @@ use cenote_dsl::{DslError, Stored, directory_keys as keys};
 use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_ondisk::uberblock::{TXG_INITIAL, VERSION_FEATURES};
+use cenote_ondisk::uberblock::TXG_INITIAL;
 use cenote_ondisk::{NvList, NvValue, ObjectType, VdevConfig, VdevKind};
 use cenote_vdev::create::natural_ashift;
 use cenote_vdev::{AllocationClass, format_labels};
@@ -135,13 +135,14 @@ pub(crate) fn set_pool_properties(
 pub(crate) fn auxiliary(
     new: &NewLeaf,
     state: PoolState,
+    version: u64,
     env: &dyn Env,
 ) -> Result<VdevConfig, CreateError> {
     let mut config = leaf(new, env, Txg(0))?;
     config.is_spare = state == PoolState::Spare;
     config.ashift = Some(natural_ashift([new.device.as_ref()]));
     let mut list = NvList::new();
-    list.set_u64("version", VERSION_FEATURES);
+    list.set_u64("version", version);
     list.set_u64("state", state.number());
     list.set_u64("guid", config.guid.0);
     if state == PoolState::CacheDevice {
@@ -192,11 +193,12 @@ impl Populate {
         tops: &[VdevConfig],
         env: &dyn Env,
     ) -> Result<Self, CreateError> {
+        let version = request.version;
         let spares = request.spares.iter();
-        let spares = spares.map(|new| auxiliary(new, PoolState::Spare, env));
+        let spares = spares.map(|new| auxiliary(new, PoolState::Spare, version, env));
         let mut spares = spares.collect::<Result<Vec<_>, _>>()?;
         let caches = request.cache_devices.iter();
-        let caches = caches.map(|new| auxiliary(new, PoolState::CacheDevice, env));
+        let caches = caches.map(|new| auxiliary(new, PoolState::CacheDevice, version, env));
         let cache_devices = caches.collect::<Result<Vec<_>, _>>()?;
         for top in tops {
             spares.extend(distributed_spares(top, env, TXG_INITIAL)?);

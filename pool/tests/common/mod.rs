@@ -66,6 +66,7 @@ impl Bench {
     pub fn request(&self, vdevs: Vec<NewVdev>) -> CreateRequest {
         CreateRequest {
             name: self.pool.to_owned(),
+            version: 5000,
             vdevs,
             spares: Vec::new(),
             cache_devices: Vec::new(),

@@ -183,7 +183,7 @@ impl FileSystem {
     ) -> Result<(Changes, u64), PosixError> {
         let aces = self.list_after(file, mode)?;
         let changes = changes.word(Attribute::Mode, mode);
-        let (changes, flags) = list_changes(changes, file, &aces, (mode, flags))?;
+        let (changes, flags) = list_changes(changes, file, &aces, (mode, flags));
         let Some(mut list) = file.xattr_list()? else {
             return Ok((changes, flags));
         };

@@ -104,6 +104,18 @@ struct Placed {
     default: Option<Vec<u8>>,
 }
 
+impl Placed {
+    /// The POSIX lists by the names of their attributes.
+    fn posix_lists(&self) -> impl Iterator<Item = (&'static [u8], &Vec<u8>)> {
+        let lists = [
+            (POSIX_ACL_ACCESS, &self.access),
+            (POSIX_ACL_DEFAULT, &self.default),
+        ];
+        let lists = lists.into_iter();
+        lists.filter_map(|(name, value)| Some((name, value.as_ref()?)))
+    }
+}
+
 impl Znode {
     /// Refuses changes that a flag of the file forbids.
     pub(super) fn require_unlocked(&self, forbidding: u64) -> Result<(), PosixError> {
@@ -241,7 +253,7 @@ impl FileSystem {
 
     /// Whether new files get a project id.
     pub(super) fn has_projects(&self) -> bool {
-        self.set().header().flags & FLAG_PROJECT_QUOTA_COMPLETE != 0
+        self.tables().is_some() && self.set().header().flags & FLAG_PROJECT_QUOTA_COMPLETE != 0
     }
 
     /// The attributes of a new object in the order in which they are stored.
@@ -282,16 +294,11 @@ impl FileSystem {
         if new.kind == FileKind::Symlink {
             attributes = attributes.bytes(Attribute::Symlink, new.target.clone());
         }
-        if placed.access.is_some() || placed.default.is_some() {
-            let mut list = NvList::new();
-            for (name, value) in [
-                (POSIX_ACL_ACCESS, &placed.access),
-                (POSIX_ACL_DEFAULT, &placed.default),
-            ] {
-                if let Some(value) = value {
-                    list.set(name, NvValue::ByteArray(value.clone()));
-                }
-            }
+        let mut list = NvList::new();
+        for (name, value) in placed.posix_lists() {
+            list.set(name, NvValue::ByteArray(value.clone()));
+        }
+        if !list.is_empty() && self.tables().is_some() {
             attributes = attributes.bytes(Attribute::Dxattr, list.encode_xdr());
         }
         Ok(attributes)
@@ -307,7 +314,13 @@ impl FileSystem {
         placed: &Placed,
     ) -> Result<Object, PosixError> {
         let attributes = self.new_attributes(tx, parent, links, new, placed)?;
-        self.allocate(tx, new.kind, &attributes, None)
+        let object = self.allocate(tx, new.kind, &attributes, None)?;
+        if self.tables().is_none() {
+            for (name, value) in placed.posix_lists() {
+                self.write_xattr_file(tx, object.id(), name, value)?;
+            }
+        }
+        Ok(object)
     }
 
     /// Allocates an object for a file with these attributes; `place` names its number and the
@@ -319,21 +332,30 @@ impl FileSystem {
         attributes: &Changes,
         place: Option<(ObjectId, usize)>,
     ) -> Result<Object, PosixError> {
-        if self.tables().is_none() {
-            return Err(PosixError::NotSupported);
-        }
         let slots = match place {
             Some((_, slots)) => slots.clamp(1, DNODE_SLOTS_MAX),
             None => self.write_settings()?.dnode_slots,
         };
-        let (bonus, spill) = self.new_buffers(tx, attributes, slots)?;
+        let is_legacy = self.tables().is_none();
+        let (bonus_type, bonus, spill, target) = match is_legacy {
+            true => {
+                let new = self.new_legacy(tx, attributes)?;
+                (ObjectType::ZNODE, new.bonus, None, new.target)
+            }
+            false => {
+                let (bonus, spill) = self.new_buffers(tx, attributes, slots)?;
+                (ObjectType::SYSTEM_ATTRIBUTES, bonus, spill, None)
+            }
+        };
         let is_directory = kind == FileKind::Directory;
         let object_type = match is_directory {
             true => ObjectType::DIRECTORY,
             false => ObjectType::PLAIN_FILE,
         };
-        let mut new = NewObject::new(object_type, BLOCK_SIZE_MIN)
-            .with_bonus(ObjectType::SYSTEM_ATTRIBUTES, bonus);
+        let block_size = target.as_ref().map_or(BLOCK_SIZE_MIN, |target| {
+            (target.len() as u64).next_multiple_of(BLOCK_SIZE_MIN)
+        });
+        let mut new = NewObject::new(object_type, block_size).with_bonus(bonus_type, bonus);
         new.slots = slots;
         let object = match place {
             Some((id, _)) => self.set().allocate_at(tx, id, new)?,
@@ -341,6 +363,9 @@ impl FileSystem {
         };
         if spill.is_some() {
             object.set_spill(tx, spill)?;
+        }
+        if let Some(target) = target {
+            object.write(tx, 0, &target)?;
         }
         if is_directory {
             let new = NewZap {

@@ -2,9 +2,12 @@
 
 use super::access_list::trivial;
 use super::create::new_flags;
+use super::legacy::new_bonus;
 use super::store::{Changes, add_layout, new_values, register_missing};
 use crate::error::PosixError;
-use crate::master::{CaseSensitivity, MASTER_NODE, NameRules, VERSION_SYSTEM_ATTRIBUTES};
+use crate::master::{
+    CaseSensitivity, MASTER_NODE, NameRules, VERSION_MAX, VERSION_SYSTEM_ATTRIBUTES,
+};
 use crate::time::Timestamp;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::NewZap;
@@ -31,6 +34,8 @@ pub struct FormatParams {
     pub projects: bool,
     /// `dnodesize` of the root directory in slots of 512 bytes.
     pub dnode_slots: usize,
+    /// The version, 1 to [`VERSION_MAX`].
+    pub version: u64,
 }
 
 impl Default for FormatParams {
@@ -43,16 +48,47 @@ impl Default for FormatParams {
             now: Timestamp::default(),
             projects: true,
             dnode_slots: 1,
+            version: VERSION_MAX,
         }
     }
 }
 
-/// The first object numbers are those that OpenZFS takes.
-const SA_MASTER: ObjectId = ObjectId(32);
-const DELETE_QUEUE: ObjectId = ObjectId(33);
-const ROOT: ObjectId = ObjectId(34);
-const REGISTRY: ObjectId = ObjectId(35);
-const LAYOUTS: ObjectId = ObjectId(36);
+/// Objects of a new file system, whose numbers are those that OpenZFS takes.
+#[derive(Clone, Copy)]
+struct Numbers {
+    delete_queue: ObjectId,
+    root: ObjectId,
+    attributes: Option<AttributeNumbers>,
+}
+
+/// The objects about system attributes.
+#[derive(Clone, Copy)]
+struct AttributeNumbers {
+    master: ObjectId,
+    registry: ObjectId,
+    layouts: ObjectId,
+}
+
+impl Numbers {
+    fn of(version: u64) -> Self {
+        match version < VERSION_SYSTEM_ATTRIBUTES {
+            true => Self {
+                delete_queue: ObjectId(32),
+                root: ObjectId(33),
+                attributes: None,
+            },
+            false => Self {
+                delete_queue: ObjectId(33),
+                root: ObjectId(34),
+                attributes: Some(AttributeNumbers {
+                    master: ObjectId(32),
+                    registry: ObjectId(35),
+                    layouts: ObjectId(36),
+                }),
+            },
+        }
+    }
+}
 
 /// The flags by which directories of such a file system compare names.
 pub(super) fn directory_normflags(names: NameRules) -> u64 {
@@ -90,47 +126,79 @@ pub fn format_new(
     master.insert_u64(tx, "normalization", names.normalization)?;
     master.insert_u64(tx, "utf8only", u64::from(names.utf8_only))?;
     master.insert_u64(tx, "casesensitivity", case)?;
-    master.insert_u64(tx, "VERSION", VERSION_SYSTEM_ATTRIBUTES)?;
-    let sa_master = new_zap(set, tx, SA_MASTER, ObjectType::SA_MASTER_NODE)?;
-    master.insert_u64(tx, "SA_ATTRS", SA_MASTER.0)?;
-    new_zap(set, tx, DELETE_QUEUE, ObjectType::DELETE_QUEUE)?;
-    master.insert_u64(tx, "DELETE_QUEUE", DELETE_QUEUE.0)?;
-
-    let mut tables = SaTables::default();
-    let registry = new_zap(set, tx, REGISTRY, ObjectType::SA_REGISTRY)?;
-    register_missing(tx, &registry, &mut tables)?;
-    sa_master.insert_u64(tx, "REGISTRY", REGISTRY.0)?;
-    let layouts = new_zap(set, tx, LAYOUTS, ObjectType::SA_LAYOUTS)?;
-    sa_master.insert_u64(tx, "LAYOUTS", LAYOUTS.0)?;
-    let values = new_values(&tables, &root_attributes(tx, params));
-    let numbers: Vec<u16> = values.numbers().collect();
-    let layout = add_layout(tx, &layouts, &mut tables, &numbers)?;
-    let bonus = values.encode(&tables, layout, 0..numbers.len());
-    let mut new = NewObject::new(ObjectType::DIRECTORY, 512).with_bonus(
-        ObjectType::SYSTEM_ATTRIBUTES,
-        bonus.expect("a root directory's attributes are few"),
-    );
+    master.insert_u64(tx, "VERSION", params.version)?;
+    let numbers = Numbers::of(params.version);
+    let mut sa_master = None;
+    if let Some(numbers) = numbers.attributes {
+        let made = new_zap(set, tx, numbers.master, ObjectType::SA_MASTER_NODE)?;
+        master.insert_u64(tx, "SA_ATTRS", numbers.master.0)?;
+        sa_master = Some((made, numbers));
+    }
+    new_zap(set, tx, numbers.delete_queue, ObjectType::DELETE_QUEUE)?;
+    master.insert_u64(tx, "DELETE_QUEUE", numbers.delete_queue.0)?;
+    let attributes = root_attributes(tx, params, numbers.root);
+    let (bonus_type, bonus) = match sa_master {
+        Some((sa_master, numbers)) => {
+            let (tables, layouts) = new_tables(set, tx, &sa_master, numbers)?;
+            let bonus = first_layout(tx, tables, &layouts, &attributes)?;
+            (ObjectType::SYSTEM_ATTRIBUTES, bonus)
+        }
+        // A list that only repeats the mode has at most six entries, for which there is room.
+        None => (ObjectType::ZNODE, new_bonus(&attributes, params.version)?.0),
+    };
+    let mut new = NewObject::new(ObjectType::DIRECTORY, 512).with_bonus(bonus_type, bonus);
     new.slots = params.dnode_slots;
-    let root = set.allocate_at(tx, ROOT, new)?;
+    let root = set.allocate_at(tx, numbers.root, new)?;
     let new = NewZap {
         normflags: directory_normflags(names),
         ..NewZap::default()
     };
     Zap::initialize(&root, tx, new)?;
-    master.insert_u64(tx, "ROOT", ROOT.0)?;
-    Ok(ROOT)
+    master.insert_u64(tx, "ROOT", numbers.root.0)?;
+    Ok(numbers.root)
 }
 
-fn root_attributes(tx: &Transaction, params: &FormatParams) -> Changes {
+/// The two tables of attributes.
+fn new_tables(
+    set: &Arc<ObjectSet>,
+    tx: &Transaction,
+    sa_master: &Zap,
+    numbers: AttributeNumbers,
+) -> Result<(SaTables, Zap), PosixError> {
+    let mut tables = SaTables::default();
+    let registry = new_zap(set, tx, numbers.registry, ObjectType::SA_REGISTRY)?;
+    register_missing(tx, &registry, &mut tables)?;
+    sa_master.insert_u64(tx, "REGISTRY", numbers.registry.0)?;
+    let layouts = new_zap(set, tx, numbers.layouts, ObjectType::SA_LAYOUTS)?;
+    sa_master.insert_u64(tx, "LAYOUTS", numbers.layouts.0)?;
+    Ok((tables, layouts))
+}
+
+/// The root directory's bonus buffer, whose layout is the first.
+fn first_layout(
+    tx: &Transaction,
+    mut tables: SaTables,
+    layouts: &Zap,
+    attributes: &Changes,
+) -> Result<Vec<u8>, PosixError> {
+    let values = new_values(&tables, attributes);
+    let numbers: Vec<u16> = values.numbers().collect();
+    let layout = add_layout(tx, layouts, &mut tables, &numbers)?;
+    let bonus = values.encode(&tables, layout, 0..numbers.len());
+    Ok(bonus.expect("a root directory's attributes are few"))
+}
+
+fn root_attributes(tx: &Transaction, params: &FormatParams, root: ObjectId) -> Changes {
     let mode = 0o040_000 | params.mode & 0o7777;
-    let flags = new_flags(mode, true, params.projects);
+    let projects = params.projects && params.version >= VERSION_SYSTEM_ATTRIBUTES;
+    let flags = new_flags(mode, true, projects);
     let mut attributes = Changes::new()
         .word(Attribute::Mode, mode)
         .word(Attribute::Size, 2)
         .word(Attribute::Gen, tx.txg().0)
         .word(Attribute::Uid, params.uid)
         .word(Attribute::Gid, params.gid)
-        .word(Attribute::Parent, ROOT.0)
+        .word(Attribute::Parent, root.0)
         .word(Attribute::Flags, flags);
     for time in [
         Attribute::Atime,
@@ -141,7 +209,7 @@ fn root_attributes(tx: &Transaction, params: &FormatParams) -> Changes {
         attributes = attributes.time(time, params.now);
     }
     attributes = attributes.word(Attribute::Links, 2);
-    if params.projects {
+    if projects {
         attributes = attributes.word(Attribute::ProjectId, 0);
     }
     attributes.access_list(&trivial(mode, true))

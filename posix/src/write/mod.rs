@@ -18,6 +18,7 @@ mod data;
 mod default_quota;
 mod delete_queue;
 mod format;
+mod legacy;
 mod locks;
 mod names;
 mod nfs4;
@@ -26,6 +27,7 @@ mod quota;
 mod rename;
 mod replay;
 mod store;
+mod version;
 mod xattr;
 
 pub use access_time::AccessTimes;

@@ -8,6 +8,7 @@ use crate::directory::Target;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
+use crate::master::VERSION_ENTRY_TYPES;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::Transaction;
@@ -31,7 +32,10 @@ impl FileSystem {
         object: ObjectId,
         kind: FileKind,
     ) -> Result<(), PosixError> {
-        let file_type = FileType::from_number(kind.type_bits());
+        let file_type = match self.version() < VERSION_ENTRY_TYPES {
+            true => FileType::Unknown,
+            false => FileType::from_number(kind.type_bits()),
+        };
         let value = DirEntry { object, file_type }.encode();
         if let (true, Some(space)) = (name.len() > 255, &self.require_writer()?.space) {
             space.use_long_names();

@@ -8,8 +8,7 @@ use super::WriteSettings;
 use super::access_list::{ALWAYS, mask, trivial};
 use super::attributes::mode_flags;
 use super::create::{FLAG_ACL_AUTO_INHERIT, FLAG_ACL_TRIVIAL, FLAG_NO_EXECS_DENIED};
-use super::store::{Changes, LEGACY_ACES};
-use crate::acl::StoredAcl;
+use super::store::Changes;
 use crate::attributes::Attributes;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
@@ -19,7 +18,7 @@ use crate::replay::attributes::{ACCESS_BITS, access_of};
 use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_ondisk::acl::{
-    self, Ace, FLAG_DIRECTORY_INHERIT, FLAG_FILE_INHERIT, FLAG_INHERIT_ONLY, FLAG_INHERITED,
+    Ace, FLAG_DIRECTORY_INHERIT, FLAG_FILE_INHERIT, FLAG_INHERIT_ONLY, FLAG_INHERITED,
     FLAG_NO_PROPAGATE, TYPE_ALLOW, TYPE_DENY, Who,
 };
 use cenote_ondisk::system_attributes::Attribute;
@@ -269,33 +268,19 @@ pub(super) fn list_flags(flags: u64, aces: &[Ace], mode: u64, is_directory: bool
 }
 
 /// A list for a file whose mode and flags are given, and its flags then.
-///
-/// # Errors
-/// [`PosixError::NotSupported`] if the file is of an old file system and has no room for it.
 pub(super) fn list_changes(
     changes: Changes,
     file: &Znode,
     aces: &[Ace],
     (mode, flags): (u64, u64),
-) -> Result<(Changes, u64), PosixError> {
+) -> (Changes, u64) {
     let is_directory = file.kind() == FileKind::Directory;
     let flags = list_flags(flags, aces, mode, is_directory);
-    let is_old = matches!(
-        file.attributes().acl,
-        StoredAcl::Decoded(_) | StoredAcl::External { .. }
-    );
-    let has_room = !is_old || acl::encode(aces).len() <= LEGACY_ACES;
-    match has_room || flags & FLAG_ACL_TRIVIAL != 0 {
-        true => Ok((changes.access_list(aces), flags)),
-        false => Err(PosixError::NotSupported),
-    }
+    (changes.access_list(aces), flags)
 }
 
 impl FileSystem {
     /// Gives a file another NFSv4 list, which decides its mode as well.
-    ///
-    /// # Errors
-    /// [`PosixError::NotSupported`] if the file is of an old file system and has no room for it.
     pub fn set_access_list(&self, id: ObjectId, aces: &[Ace]) -> Result<Arc<Znode>, PosixError> {
         let writer = self.require_writer()?;
         let held = writer.lock(&[id]);
@@ -304,7 +289,7 @@ impl FileSystem {
         let now = file.attributes();
         let mode = now.mode & !ACCESS_BITS | access_of(aces, now);
         let changes = Changes::new().time(Attribute::Ctime, writer.now());
-        let (changes, flags) = list_changes(changes, &file, aces, (mode, now.flags))?;
+        let (changes, flags) = list_changes(changes, &file, aces, (mode, now.flags));
         let changes = changes
             .word(Attribute::Mode, mode)
             .word(Attribute::Flags, flags);

@@ -2,20 +2,20 @@
 //!
 //! Most changes replace values of fixed length in place. Others lay the attributes out anew, in
 //! the bonus buffer and if need be a spill block, and register the layout if it is a new one.
-//! Legacy znodes, of file systems before version 5, have their fields at fixed places.
+//! Legacy znodes, of file systems before version 5, are in [`super::legacy`].
 
 use super::lock;
-use crate::attributes::{AttributeTables, FLAG_PROJECT_ID};
+use crate::attributes::AttributeTables;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::time::Timestamp;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::{NewZap, ZapValue};
 use cenote_dmu::{NewObject, Object, Transaction, Zap};
+use cenote_ondisk::ObjectType;
 use cenote_ondisk::acl::{self, Ace};
 use cenote_ondisk::system_attributes::{Attribute, SaTables};
 use cenote_ondisk::system_attributes_encode::{SaValues, patch};
-use cenote_ondisk::{ObjectType, znode_phys};
 
 /// Bytes of a dnode that neither a bonus buffer of system attributes nor a spill pointer has.
 const DNODE_OVERHEAD: usize = 192;
@@ -40,7 +40,7 @@ pub(super) fn time_bytes(time: Timestamp) -> [u8; 16] {
 
 impl Value {
     /// Calls `take` with the stored form; `None` stands for absence.
-    fn with_bytes<R>(&self, take: impl FnOnce(Option<&[u8]>) -> R) -> R {
+    pub(super) fn with_bytes<R>(&self, take: impl FnOnce(Option<&[u8]>) -> R) -> R {
         match self {
             Self::Word(word) => take(Some(&word.to_le_bytes())),
             Self::Time(time) => take(Some(&time_bytes(*time))),
@@ -79,9 +79,20 @@ impl Changes {
         self
     }
 
+    /// Each with its new value.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Attribute, Value)> {
+        self.0.iter()
+    }
+
     /// Whether they set this attribute.
     pub(super) fn sets(&self, attribute: Attribute) -> bool {
         self.0.iter().any(|(changed, _)| *changed == attribute)
+    }
+
+    /// With one more.
+    pub(super) fn with(mut self, attribute: Attribute, value: Value) -> Self {
+        self.0.push((attribute, value));
+        self
     }
 
     /// The NFSv4 list.
@@ -149,55 +160,6 @@ impl FileSystem {
         }
         set_values(tables, &mut values, changes);
         self.store_values(tx, object, &values)
-    }
-
-    /// Changes a legacy znode: what it has no place for is refused.
-    fn change_legacy(
-        &self,
-        tx: &Transaction,
-        object: &Object,
-        changes: &Changes,
-    ) -> Result<(), PosixError> {
-        let mut bonus = object.dnode().bonus.clone();
-        if bonus.len() < znode_phys::ZNODE_SIZE {
-            return Err(PosixError::NoSuchZnode {
-                object: object.id(),
-            });
-        }
-        let (mut entries, mut list) = (0, ObjectId(0));
-        for (attribute, value) in &changes.0 {
-            match (attribute, value) {
-                (Attribute::DaclCount, Value::Word(count)) => entries = *count,
-                (Attribute::DaclAces, Value::Bytes(aces)) => {
-                    list = put_legacy_aces(&mut bonus, aces, entries)?;
-                }
-                _ => {
-                    let place = legacy_place(*attribute).ok_or(PosixError::NotSupported)?;
-                    value.with_bytes(|bytes| match bytes {
-                        Some(bytes) => bonus[place..place + bytes.len()].copy_from_slice(bytes),
-                        None => bonus[place..place + 8].fill(0),
-                    });
-                }
-            }
-        }
-        // A project id cannot be stored.
-        let flags = &mut bonus[120..128];
-        let word = u64::from_le_bytes(flags.try_into().expect("8 bytes")) & !FLAG_PROJECT_ID;
-        flags.copy_from_slice(&word.to_le_bytes());
-        object.set_bonus(tx, ObjectType::ZNODE, bonus)?;
-        match list {
-            ObjectId(0) => Ok(()),
-            list => self.free_list(tx, list),
-        }
-    }
-
-    /// Frees the object that has an access control list, if it is one.
-    pub(super) fn free_list(&self, tx: &Transaction, id: ObjectId) -> Result<(), PosixError> {
-        let object_type = self.set().object(id)?.dnode().object_type;
-        match [ObjectType::ACL, ObjectType::OLD_ACL].contains(&object_type) {
-            true => Ok(self.set().free(tx, id)?),
-            false => Ok(()),
-        }
     }
 
     /// Lays values out in the bonus buffer and the spill block.
@@ -308,7 +270,7 @@ impl FileSystem {
         key: &str,
         object_type: ObjectType,
     ) -> Result<Zap, PosixError> {
-        let master = self.master().system_attributes;
+        let master = self.attribute_master();
         let master = self.set().zap(master.ok_or(PosixError::ReadOnly)?)?;
         if let Some(id) = master.lookup_u64(key)? {
             return Ok(self.set().zap(ObjectId(id))?);
@@ -386,48 +348,4 @@ pub(super) fn add_layout(
     let added = tables.add_layout(&name, numbers.to_vec());
     added.map_err(|source| layouts.object().malformed(source))?;
     Ok(number)
-}
-
-/// Where a legacy znode has an attribute.
-fn legacy_place(attribute: Attribute) -> Option<usize> {
-    Some(match attribute {
-        Attribute::Atime => 0,
-        Attribute::Mtime => 16,
-        Attribute::Ctime => 32,
-        Attribute::Crtime => 48,
-        Attribute::Gen => 64,
-        Attribute::Mode => 72,
-        Attribute::Size => 80,
-        Attribute::Parent => 88,
-        Attribute::Links => 96,
-        Attribute::Xattr => 104,
-        Attribute::Rdev => 112,
-        Attribute::Flags => 120,
-        Attribute::Uid => 128,
-        Attribute::Gid => 136,
-        _ => return None,
-    })
-}
-
-const LEGACY_ACL: std::ops::Range<usize> = 176..264;
-/// Bytes of a list that a legacy znode has room for.
-pub(super) const LEGACY_ACES: usize = 72;
-
-/// Puts `count` entries into a legacy znode. Returns the object in which it had a list until then.
-fn put_legacy_aces(bonus: &mut [u8], aces: &[u8], count: u64) -> Result<ObjectId, PosixError> {
-    let (Ok(length), Ok(count)) = (u32::try_from(aces.len()), u16::try_from(count)) else {
-        return Err(PosixError::NotSupported);
-    };
-    if aces.len() > LEGACY_ACES {
-        return Err(PosixError::NotSupported);
-    }
-    const VERSION: u16 = 1;
-    let acl = &mut bonus[LEGACY_ACL];
-    let before = acl[..8].try_into().expect("8 bytes");
-    acl.fill(0);
-    acl[8..12].copy_from_slice(&length.to_le_bytes());
-    acl[12..14].copy_from_slice(&VERSION.to_le_bytes());
-    acl[14..16].copy_from_slice(&count.to_le_bytes());
-    acl[16..16 + aces.len()].copy_from_slice(aces);
-    Ok(ObjectId(u64::from_le_bytes(before)))
 }

@@ -152,7 +152,7 @@ impl FileSystem {
     }
 
     /// Writes a value as a file in the hidden directory.
-    fn write_xattr_file(
+    pub(super) fn write_xattr_file(
         &self,
         tx: &Transaction,
         id: ObjectId,

@@ -21,6 +21,9 @@ const OWNER: u32 = 54_321;
 /// Writes between two waits for a group, with which owners' use is counted.
 const COUNTED_EVERY: u64 = 8;
 
+/// The version of file systems from which on owners have quotas.
+const VERSION_QUOTAS: u64 = 4;
+
 /// What is limited.
 #[derive(Clone, Copy)]
 enum Limited {
@@ -48,6 +51,11 @@ impl Session {
         let (limit, used) = limited.properties();
         let dataset = self.dataset().to_string();
         let site = std::sync::Arc::clone(&self.site);
+        let version = site.ok(&format!("zfs get -H -o value version {dataset}"))?;
+        let has_owners_quotas = version.trim().parse::<u64>()? >= VERSION_QUOTAS;
+        if !has_owners_quotas && !matches!(limited, Limited::FileSystem) {
+            return Ok(());
+        }
         site.ok("zpool sync tank")?;
         let used = site.ok(&format!("zfs get -Hp -o value {used} {dataset}"))?;
         let quota = used.trim().parse::<u64>().context("a number")? + LEFT;

@@ -30,7 +30,7 @@ const ROOM_INTERVAL: u64 = 16;
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 /// What a file system is made with.
-const PROPERTIES: [(&str, &[&str]); 14] = [
+const PROPERTIES: [(&str, &[&str]); 15] = [
     (
         "compression",
         &["off", "lz4", "zstd-1", "gzip-1", "zle", "lzjb"],
@@ -51,10 +51,11 @@ const PROPERTIES: [(&str, &[&str]); 14] = [
     ("sync", &["standard", "standard", "standard", "always"]),
     ("primarycache", &["all", "all", "metadata", "none"]),
     ("direct", &["standard", "standard", "always"]),
+    ("version", &["5", "5", "5", "5", "4", "3", "2", "1"]),
 ];
 
 /// What changes under the operations.
-const CHANGES: [(&str, &[&str]); 11] = [
+const CHANGES: [(&str, &[&str]); 12] = [
     ("compression", &["off", "lz4", "zstd-3", "gzip-6", "zle"]),
     ("recordsize", &["4K", "16K", "128K", "1M"]),
     ("xattr", &["sa", "on"]),
@@ -66,6 +67,7 @@ const CHANGES: [(&str, &[&str]); 11] = [
     ("primarycache", &["all", "metadata", "none"]),
     ("prefetch", &["all", "metadata", "none"]),
     ("direct", &["standard", "always", "disabled"]),
+    ("version", &["current"]),
 ];
 
 /// A result of a system call.

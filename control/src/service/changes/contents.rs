@@ -1,7 +1,7 @@
 //! Properties that no table of properties holds but the contents of a dataset: quotas of users,
 //! groups and projects, and the size of a volume (format/3b 10, format/3c 5).
 
-use super::properties::bad_setting;
+use super::properties::{bad_setting, setting};
 use super::{By, of_change, of_sync, run};
 use crate::model::properties::ACCOUNTING;
 use crate::model::{ControlError, Pair};
@@ -9,10 +9,11 @@ use crate::service::accounts::owner_id;
 use crate::service::errors::of_files;
 use crate::service::registry::Imported;
 use cenote_dmu::TxCost;
-use cenote_dsl::property::parse::parse_size;
+use cenote_dsl::property::parse::{Purpose, parse_size};
+use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{SetProperties, Setting};
 use cenote_dsl::{Dataset, DatasetType, Property, PropertyValue, Stored};
-use cenote_posix::AccountKind;
+use cenote_posix::{AccountKind, FileSystem, PosixError};
 use std::sync::Arc;
 
 /// Metadata blocks of a volume have at most this many bytes, and this many pointers
@@ -23,6 +24,8 @@ const INDIRECT_POINTERS: u64 = 1024;
 const LEVELS: u64 = 7;
 /// Copies of a block.
 const COPIES_MAX: u64 = 3;
+/// The version of file systems from which on users and groups have quotas (format/3b 1).
+const VERSION_QUOTAS: u64 = 4;
 /// What a change of a volume's size makes dirty.
 const RESIZE_COST: u64 = 1 << 20;
 
@@ -40,6 +43,8 @@ pub(super) enum ContentSetting {
     },
     /// Bytes of a volume.
     VolumeSize(u64),
+    /// The version of a file system.
+    Version(u64),
 }
 
 fn bad(name: &str, reason: String) -> ControlError {
@@ -65,6 +70,16 @@ pub(super) fn content_setting(pair: &Pair) -> Result<Option<ContentSetting>, Con
             0 => Err(bad(name, "'volsize' cannot be zero".to_owned())),
             size => Ok(Some(ContentSetting::VolumeSize(size))),
         };
+    }
+    if name == "version" {
+        let purpose = Purpose {
+            kinds: Kinds::FILESYSTEM,
+            at_creation: false,
+        };
+        return Ok(match setting(pair, purpose)?.value {
+            Some(Stored::Number(version)) => Some(ContentSetting::Version(version)),
+            _ => None,
+        });
     }
     let default = name.strip_prefix("default");
     let is_quota = name.ends_with("quota") && default.is_some();
@@ -100,6 +115,17 @@ pub(super) fn content_setting(pair: &Pair) -> Result<Option<ContentSetting>, Con
         limit: limit_of(name, text)?,
         of_objects: what.contains("obj"),
     }))
+}
+
+/// Takes the properties of the contents out of those of a new dataset, which is made with its
+/// version.
+pub(super) fn split_new(pairs: &[Pair]) -> Result<(Vec<Pair>, Vec<ContentSetting>), ControlError> {
+    let is_version = |pair: &&Pair| pair.0 == "version";
+    let (version, others): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(is_version);
+    let others: Vec<Pair> = others.into_iter().cloned().collect();
+    let (mut pairs, contents) = split(&others)?;
+    pairs.extend(version.into_iter().cloned());
+    Ok((pairs, contents))
 }
 
 /// Takes the properties of the contents out of a command's.
@@ -179,6 +205,7 @@ pub(super) fn set_contents(
     for setting in settings {
         match setting {
             ContentSetting::VolumeSize(size) => resize(imported, dataset, *size, by)?,
+            ContentSetting::Version(version) => upgrade(imported, dataset, *version)?,
             quota => set_quota(imported, dataset, quota)?,
         }
     }
@@ -200,6 +227,25 @@ fn set_quota(
     else {
         return Ok(());
     };
+    require_file_system(dataset, name)?;
+    let feature = match (kind, of_objects) {
+        (AccountKind::Project, _) => Some("org.zfsonlinux:project_quota"),
+        (_, true) => Some("org.zfsonlinux:userobj_accounting"),
+        _ => None,
+    };
+    let lacks_feature = feature.is_some_and(|guid| imported.dsl().features().get(guid).is_none());
+    if lacks_feature || number(dataset, Property::Version)? < VERSION_QUOTAS {
+        let reason = "pool and or dataset must be upgraded to set this property or value";
+        return Err(bad(name, reason.to_owned()));
+    }
+    change_files(imported, dataset, |files| match id {
+        Some(id) => files.set_quota(*kind, *id, *limit, *of_objects),
+        None => files.set_default_quota(*kind, *limit, *of_objects),
+    })
+}
+
+/// Refuses to change a property of files where there are none that could change.
+fn require_file_system(dataset: &Dataset, name: &str) -> Result<(), ControlError> {
     if dataset.dataset_type()? != DatasetType::Filesystem {
         let reason = format!("'{name}' does not apply to datasets of this type");
         return Err(bad(name, reason));
@@ -208,20 +254,32 @@ fn set_quota(
         let reason = "this property can not be modified for snapshots".to_owned();
         return Err(bad(name, reason));
     }
-    let feature = match (kind, of_objects) {
-        (AccountKind::Project, _) => Some("org.zfsonlinux:project_quota"),
-        (_, true) => Some("org.zfsonlinux:userobj_accounting"),
-        _ => None,
-    };
-    if feature.is_some_and(|guid| imported.dsl().features().get(guid).is_none()) {
-        let reason = "pool and or dataset must be upgraded to set this property or value";
-        return Err(bad(name, reason.to_owned()));
+    Ok(())
+}
+
+/// Raises the version of a file system.
+fn upgrade(imported: &Arc<Imported>, dataset: &Dataset, version: u64) -> Result<(), ControlError> {
+    const NAME: &str = "version";
+    require_file_system(dataset, NAME)?;
+    let now = number(dataset, Property::Version)?;
+    if version < now {
+        let reason = format!("Can not downgrade; already at version {now}");
+        return Err(bad(NAME, reason));
     }
+    if version == now {
+        return Ok(());
+    }
+    change_files(imported, dataset, |files| files.upgrade(version))
+}
+
+/// Changes a file system, mounted or not, and waits until that is on disk.
+fn change_files(
+    imported: &Arc<Imported>,
+    dataset: &Dataset,
+    change: impl FnOnce(&FileSystem) -> Result<(), PosixError>,
+) -> Result<(), ControlError> {
     let files = imported.heads.open(imported, dataset)?;
-    let done = match id {
-        Some(id) => files.set_quota(*kind, *id, *limit, *of_objects),
-        None => files.set_default_quota(*kind, *limit, *of_objects),
-    };
+    let done = change(&files);
     done.map_err(|error| of_files(dataset.name().as_str(), &error))?;
     drop(files);
     let synced = imported.pool.sync();

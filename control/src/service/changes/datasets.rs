@@ -1,6 +1,6 @@
 //! Datasets made, renamed and destroyed.
 
-use super::contents::{set_contents, split, volume_reservation};
+use super::contents::{set_contents, split_new, volume_reservation};
 use super::encryption::{KeyGiven, new_encryption};
 use super::properties::setting;
 use super::{By, of_change, run};
@@ -16,7 +16,7 @@ use cenote_dsl::write::{CreateDataset, DestroyDataset, Format, RenameDataset, Se
 use cenote_dsl::{DatasetName, Directory, DslError, Property, Stored};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_posix::write::{FormatParams, PosixOwnerHook, format_new};
-use cenote_posix::{CaseSensitivity, NameRules, Timestamp};
+use cenote_posix::{CaseSensitivity, NameRules, Timestamp, VERSION_FUIDS, VERSION_MAX};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub(super) struct Renaming {
     pub unmounted: bool,
 }
 
+/// The feature of project ids.
+pub(super) const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
 /// Blocks of a volume when nobody says otherwise.
 const VOLUME_BLOCK_SIZE: u64 = 16 << 10;
 /// Those that a volume can have.
@@ -41,7 +43,7 @@ impl Engine {
     ) -> Result<Response, ControlError> {
         let name = parse_name(&new.name)?;
         let imported = self.registry.pool(name.pool())?;
-        let (properties, contents) = split(&new.properties)?;
+        let (properties, contents) = split_new(&new.properties)?;
         let new = &NewDataset {
             properties,
             ..new.clone()
@@ -273,7 +275,7 @@ fn creation(
         }
         None => (
             ObjsetKind::Zfs,
-            file_system_format(&mut settings, env.wall_clock())?,
+            file_system_format(&mut settings, has_projects(imported), env.wall_clock())?,
         ),
     };
     Ok(CreateDataset {
@@ -295,9 +297,15 @@ pub(super) fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64
     }
 }
 
+/// Whether files of the pool have project ids.
+fn has_projects(imported: &Imported) -> bool {
+    imported.dsl().features().get(PROJECT_QUOTA).is_some()
+}
+
 /// What fills a new file system, with the properties that only its contents hold.
 pub(super) fn file_system_format(
     settings: &mut Vec<Setting>,
+    projects: bool,
     now: Duration,
 ) -> Result<Format, ControlError> {
     let names = NameRules {
@@ -309,6 +317,13 @@ pub(super) fn file_system_format(
         },
         utf8_only: take_number(settings, "utf8only").is_some_and(|number| number != 0),
     };
+    let version = take_number(settings, "version").unwrap_or(VERSION_MAX);
+    if version < VERSION_FUIDS && names != NameRules::default() {
+        return Err(ControlError::BadValue {
+            name: "version".to_owned(),
+            reason: "pool must be upgraded to set this property or value".to_owned(),
+        });
+    }
     let params = FormatParams {
         names: NameRules {
             // Names that are normalized must be text.
@@ -322,6 +337,8 @@ pub(super) fn file_system_format(
         // Whoever the daemon runs as: root's for root, and others can use what they made.
         uid: rustix::process::geteuid().as_raw().into(),
         gid: rustix::process::getegid().as_raw().into(),
+        version,
+        projects,
         ..FormatParams::default()
     };
     Ok(Box::new(move |set, tx| {

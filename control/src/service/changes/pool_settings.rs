@@ -35,8 +35,8 @@ pub(super) enum PoolSetting {
     AltRoot(String),
     /// The file system to boot from; empty for none.
     BootFileSystem(String),
-    /// The version that pools with features have, which is the only one that is made.
-    CurrentVersion,
+    /// The version of a new pool.
+    Version(u64),
     /// A feature, enabled or, at creation, not.
     Feature(&'static Feature, bool),
 }
@@ -116,11 +116,11 @@ pub(super) fn pool_setting(
     })
 }
 
-/// The version of a new pool: only that of pools with features is made.
+/// The version of a new pool: that of pools with features, or the last before them.
 fn version(name: &str, value: &str, at_creation: bool) -> Result<PoolSetting, ControlError> {
     let number = value.parse().unwrap_or(0);
-    if at_creation && number == FEATURE_VERSION {
-        return Ok(PoolSetting::CurrentVersion);
+    if at_creation && (number == FEATURE_VERSION || number == *OLD_VERSIONS.end()) {
+        return Ok(PoolSetting::Version(number));
     }
     let reason = match at_creation && OLD_VERSIONS.contains(&number) {
         true => format!("pools of version {number} are not made here, only opened"),

@@ -1,6 +1,6 @@
 //! Pools made and destroyed.
 
-use super::datasets::file_system_format;
+use super::datasets::{PROJECT_QUOTA, file_system_format};
 use super::encryption::{KeyGiven, new_encryption};
 use super::pool_settings::{PoolSetting, pool_setting};
 use super::properties::setting;
@@ -12,9 +12,10 @@ use crate::service::candidates::hostid;
 use crate::service::compatibility::compatibility;
 use crate::service::errors::parse_name;
 use crate::service::registry::Imported;
-use cenote_dsl::Stored;
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
+use cenote_dsl::write::Setting;
+use cenote_dsl::{FEATURE_VERSION, Stored};
 use cenote_ondisk::features::Feature;
 use cenote_pool::{CreateError, CreateRequest, ImportOptions, create};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use std::sync::Arc;
 /// What the pool properties of a command come to.
 #[derive(Default)]
 struct Properties {
+    version: Option<u64>,
     ashift: Option<u32>,
     stored: Vec<(String, Stored)>,
     comment: Option<String>,
@@ -41,13 +43,7 @@ impl Engine {
             return Err(ControlError::Exists { name: name.clone() });
         }
         let properties = Properties::read(new)?;
-        let purpose = Purpose {
-            kinds: Kinds::FILESYSTEM,
-            at_creation: true,
-        };
-        let settings = new.dataset_properties.iter();
-        let settings = settings.map(|pair| setting(pair, purpose));
-        let mut settings = settings.collect::<Result<Vec<_>, _>>()?;
+        let mut settings = root_settings(new)?;
         let root = parse_name(&new.name)?;
         let env = self.env.as_ref();
         let key = match new.dry_run {
@@ -59,10 +55,12 @@ impl Engine {
         if new.dry_run {
             return Ok(Response::Done);
         }
-        let format = file_system_format(&mut settings, self.env.wall_clock())?;
         let features = chosen_features(new.no_features, &properties)?;
+        let projects = features.iter().any(|known| known.guid == PROJECT_QUOTA);
+        let format = file_system_format(&mut settings, projects, env.wall_clock())?;
         let request = CreateRequest {
             name: new.name.clone(),
+            version: properties.version(),
             vdevs: devices.vdevs,
             spares: devices.spares,
             cache_devices: devices.caches,
@@ -187,6 +185,10 @@ impl Properties {
         Ok(properties)
     }
 
+    fn version(&self) -> u64 {
+        self.version.unwrap_or(FEATURE_VERSION)
+    }
+
     fn take(&mut self, setting: PoolSetting) {
         match setting {
             PoolSetting::Ashift(shift) => {
@@ -203,11 +205,21 @@ impl Properties {
             PoolSetting::Compatibility(sets) => self.compatibility = Some(sets),
             PoolSetting::CacheFile(file) => self.cache_file = Some(file),
             PoolSetting::AltRoot(root) => self.altroot = Some(root),
-            PoolSetting::CurrentVersion => {}
+            PoolSetting::Version(version) => self.version = Some(version),
             PoolSetting::BootFileSystem(_) => unreachable!("a new pool has none to boot from"),
             PoolSetting::Feature(feature, on) => self.enabled.push((feature, on)),
         }
     }
+}
+
+/// The properties of the root dataset.
+fn root_settings(new: &NewPool) -> Result<Vec<Setting>, ControlError> {
+    let purpose = Purpose {
+        kinds: Kinds::FILESYSTEM,
+        at_creation: true,
+    };
+    let settings = new.dataset_properties.iter();
+    settings.map(|pair| setting(pair, purpose)).collect()
 }
 
 /// The features of a new pool: the usual ones, or those that the files name, and then what was
@@ -216,7 +228,8 @@ fn chosen_features(
     none: bool,
     properties: &Properties,
 ) -> Result<Vec<&'static Feature>, ControlError> {
-    let mut features = match none {
+    let has_none = none || properties.version() < FEATURE_VERSION;
+    let mut features = match has_none {
         true => Vec::new(),
         false => wanted_features(properties.compatibility.as_deref())?,
     };

@@ -359,7 +359,7 @@ fn set_in_configuration(
     let set = match setting {
         PoolSetting::Comment(text) => pool.set_comment(&text, &by.actor, by.command),
         PoolSetting::Compatibility(sets) => pool.set_compatibility(&sets, &by.actor, by.command),
-        PoolSetting::CurrentVersion => unreachable!("only a new pool is given it"),
+        PoolSetting::Version(_) => unreachable!("only a new pool is given it"),
         PoolSetting::Feature(feature, _) => {
             if pool.remarks().1.as_deref() == Some("legacy") {
                 return Err(ControlError::BadValue {

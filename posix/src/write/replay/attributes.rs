@@ -212,7 +212,7 @@ impl LogReplay<'_> {
         let now = file.attributes();
         let mode = now.mode & !ACCESS_BITS | access_of(&aces, now);
         let changes = Changes::new().time(Attribute::Ctime, self.files.now()?);
-        let (changes, flags) = list_changes(changes, &file, &aces, (mode, now.flags))?;
+        let (changes, flags) = list_changes(changes, &file, &aces, (mode, now.flags));
         let changes = changes
             .word(Attribute::Mode, mode)
             .word(Attribute::Flags, flags);

@@ -14,6 +14,7 @@ mod select;
 mod sort;
 mod space;
 mod synopsis;
+mod upgrade;
 mod usage;
 mod writes;
 

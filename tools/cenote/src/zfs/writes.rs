@@ -139,7 +139,10 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
             let command = command_line("zfs inherit", arguments);
             change::inherit(&parsed, command, context)
         }
-        "upgrade" => upgrade(&parsed, context),
+        "upgrade" => {
+            let command = command_line("zfs upgrade", arguments);
+            super::upgrade::upgrade(&parsed, command, context)
+        }
         "share" | "unshare" | "wait" => quiet(command, &parsed, context),
         "hold" | "release" => {
             require(&parsed.operands[1..], context)?;
@@ -292,35 +295,6 @@ fn receive(parsed: &Parsed, context: &mut Context) -> Outcome {
         return refuse(&format!("cannot destroy '{target}'"), target, context);
     }
     refuse("cannot receive new filesystem stream", target, context)
-}
-
-fn upgrade(parsed: &Parsed, context: &mut Context) -> Outcome {
-    if parsed.has("v") {
-        context.line("The following filesystem versions are supported:\n");
-        context.line("VER  DESCRIPTION");
-        context.line("---  --------------------------------------------------------");
-        let versions = [
-            "Initial ZFS filesystem version",
-            "Enhanced directory entries",
-            "Case insensitive and filesystem user identifier (FUID)",
-            "userquota, groupquota properties",
-            "System attributes",
-        ];
-        for (index, words) in versions.iter().enumerate() {
-            context.line(&format!("{:2}   {words}", index + 1));
-        }
-        context
-            .line("\nFor more information on a particular version, including supported releases,");
-        context.line("see the ZFS Administration Guide.\n");
-        return Ok(0);
-    }
-    if let Some(name) = parsed.operands.first() {
-        require(std::slice::from_ref(name), context)?;
-        return refuse(&format!("cannot upgrade '{name}'"), name, context);
-    }
-    context.line("This system is currently running ZFS filesystem version 5.\n");
-    context.line("All filesystems are formatted with the current version.");
-    Ok(0)
 }
 
 /// Nothing is shared, nothing is pending: there is nothing to do.

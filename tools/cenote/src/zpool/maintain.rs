@@ -314,7 +314,7 @@ fn list_missing(context: &mut Context) -> Outcome {
             for (row, version) in &old {
                 context.line(&format!("{version:2}   {}", row.name));
             }
-            context.line("");
+            context.line("\nUse 'zpool upgrade -v' for a list of available legacy versions.");
         }
     }
     let lacks = |row: &PoolRow| {
@@ -330,7 +330,10 @@ fn list_missing(context: &mut Context) -> Outcome {
         .filter(|(_, names)| !names.is_empty())
         .collect();
     if lacking.is_empty() {
-        context.line(ALL_ENABLED);
+        context.line(match old.is_empty() {
+            true => ALL_ENABLED,
+            false => "Every feature flags pool has all supported and requested features enabled.",
+        });
         return Ok(0);
     }
     context.line(MISSING_LEAD);
