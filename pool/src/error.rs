@@ -17,6 +17,8 @@ pub struct MissingVdev {
     pub top: String,
     /// Where it was last.
     pub last_path: Option<PathBuf>,
+    /// Whether it is that top-level vdev by itself.
+    pub is_top: bool,
     /// Whether it is a log device: then the pool can do without.
     pub is_log: bool,
 }

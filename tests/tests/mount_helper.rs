@@ -113,3 +113,38 @@ fn what_cannot_be_mounted_is_told() -> Result<()> {
     site.ok(&format!("cenote unmount {at}"))?;
     site.finish()
 }
+
+/// What options of a mount overrule is shown as temporary, until a property is set.
+#[test]
+fn options_of_a_mount_are_temporary() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 128, "")?;
+    site.ok("zfs create tank/a")?;
+    site.ok("zfs unmount tank/a")?;
+    site.ok("zfs mount -o noatime,noexec,nosuid,nodev,noxattr,ro tank/a")?;
+    let shown = |properties: &str| {
+        site.ok(&format!(
+            "zfs get -H -o property,value,source {properties} tank/a"
+        ))
+    };
+    let text = shown("atime,exec,setuid,devices,xattr,readonly")?;
+    let wanted = [
+        "atime\toff\ttemporary",
+        "exec\toff\ttemporary",
+        "setuid\toff\ttemporary",
+        "devices\toff\ttemporary",
+        "xattr\toff\ttemporary",
+        "readonly\ton\ttemporary",
+    ];
+    ensure!(text.lines().eq(wanted), "{text}");
+    site.ok("zfs set atime=on tank/a")?;
+    let text = shown("atime,exec")?;
+    ensure!(text == "atime\ton\tlocal\nexec\ton\tdefault\n", "{text}");
+    site.ok("zfs unmount tank/a")?;
+    site.ok("zfs set exec=off tank/a")?;
+    site.ok("zfs mount -o exec tank/a")?;
+    ensure!(shown("exec")? == "exec\ton\ttemporary\n");
+    site.finish()
+}

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arm;
 mod ci;
 mod delegate;
 mod fuzz;
@@ -28,6 +29,7 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               git, builds, PostgreSQL, SQLite, rsync, tar and fio on a mount
   fuzz NAME|all [--minutes N] [--input FILE]
                               fuzz targets, one per decoder, or one input again
+  arm [ARGUMENT...]           the engine's tests on 64-bit ARM, emulated
   bench NAME [ARGUMENT...]    measurements beside the machine's ceiling and the rival
 ";
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         "zoo" => delegate::zoo(rest),
         "model" => delegate::model(rest),
         "pingpong" => delegate::pingpong(rest),
+        "arm" => arm::run(rest),
         "clients" => delegate::clients(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => delegate::bench(rest),

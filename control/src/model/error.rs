@@ -65,6 +65,15 @@ fn quoted(character: char) -> String {
     }
 }
 
+/// A log vdev of which too many devices are missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingLog {
+    /// Its name: `mirror-1`, or the device's path.
+    pub name: String,
+    /// The devices below it that are missing, by path or guid.
+    pub devices: Vec<String>,
+}
+
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(tag = "error", rename_all = "snake_case")]
@@ -332,13 +341,13 @@ pub enum ControlError {
         /// What is wrong with them.
         diagnoses: Vec<Diagnosis>,
     },
-    /// A log device is missing.
-    #[error("The devices below are missing or corrupted, use '-m' to import the pool anyway:")]
+    /// Log devices are missing.
+    #[error("one or more devices is currently unavailable")]
     LogMissing {
         /// The pool.
         pool: String,
-        /// The log devices, as names.
-        devices: Vec<String>,
+        /// The logs that cannot be opened.
+        logs: Vec<MissingLog>,
     },
     /// The version is newer than the software.
     #[error("pool is formatted using an unsupported ZFS version")]

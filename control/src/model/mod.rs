@@ -41,7 +41,7 @@ pub use change::{
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
 pub use diff::{DiffChange, DiffRecord};
-pub use error::{ControlError, NameFault};
+pub use error::{ControlError, MissingLog, NameFault};
 pub use history::{Event, HistoryBody, HistoryRecord};
 pub use import::{
     Diagnosis, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick, OlderState,

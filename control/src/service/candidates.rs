@@ -2,7 +2,7 @@
 
 use crate::model::{
     AllocationClass, ControlError, Diagnosis, Fault, ImportCandidate, ImportCondition, PoolHealth,
-    Response, Search, Vdev, VdevAux, VdevState, VdevTree,
+    Response, Search, Vdev, VdevAux, VdevKind, VdevState, VdevTree,
 };
 use cenote_base::{Env, Guid, settings};
 use cenote_device::{
@@ -146,15 +146,21 @@ pub(super) fn trial() -> cenote_pool::ImportOptions {
 /// The vdevs as an import listing shows them: by their paths, there or not.
 fn tree_of_pool(pool: &Pool) -> VdevTree {
     let mut tree = vdev_tree(pool);
-    let mut stack: Vec<&mut Vdev> = vec![&mut tree.root];
+    name_by_path(&mut tree.root);
+    tree
+}
+
+fn name_by_path(root: &mut Vdev) {
+    let mut stack: Vec<&mut Vdev> = vec![root];
     while let Some(vdev) = stack.pop() {
         vdev.not_present = false;
-        if vdev.class == AllocationClass::Log && vdev.aux == VdevAux::OpenFailed {
+        // OpenZFS gives no reason for a disk that is not there.
+        let is_log_disk = vdev.class == AllocationClass::Log && vdev.kind == VdevKind::Disk;
+        if is_log_disk && vdev.aux == VdevAux::OpenFailed {
             vdev.aux = VdevAux::None;
         }
         stack.extend(vdev.children.iter_mut());
     }
-    tree
 }
 
 /// The states that a candidate's vdevs would have.
@@ -168,6 +174,7 @@ fn open_tree(candidate: &PoolCandidate) -> Option<(Vdevs, VdevTree)> {
     let vdevs = Vdevs::open(&candidate.tree, &devices, &options).ok()?;
     let mut root = tree_of(&candidate.tree, &vdevs.status(), &|_| Default::default());
     set_found_paths(&mut root, &candidate.paths());
+    name_by_path(&mut root);
     let tree = VdevTree {
         root,
         cache: Vec::new(),
@@ -264,7 +271,6 @@ fn obstacle(error: &ImportError) -> Option<(PoolHealth, ImportCondition)> {
 }
 
 fn empty_tree(candidate: &PoolCandidate) -> VdevTree {
-    use crate::model::VdevKind;
     let mut root = Vdev::new(VdevKind::Root, 0, candidate.guid.0);
     root.state = VdevState::CantOpen;
     VdevTree {
@@ -291,15 +297,17 @@ fn condition(
 ) -> Option<ImportCondition> {
     let config = &candidate.config;
     let logs = vdevs.of_class(AllocationClass::Log);
-    let lost_log = logs.into_iter().any(|log| log.state == VdevState::CantOpen);
+    let lost_log = logs
+        .into_iter()
+        .any(|log| log.state == VdevState::CantOpen && log.aux == VdevAux::None);
     if lost_log && health == PoolHealth::Degraded {
-        // In OpenZFS's words, however the log was lost.
         return Some(ImportCondition::CorruptDevices);
     }
     let missing = |diagnosis: &Diagnosis| {
         matches!(diagnosis.fault, Fault::NotFound | Fault::Unreadable { .. })
     };
-    if diagnoses.iter().any(missing) {
+    let lost_cache = |cache: &Vdev| cache.state == VdevState::CantOpen;
+    if diagnoses.iter().any(missing) || vdevs.cache.iter().any(lost_cache) {
         return Some(ImportCondition::MissingDevices);
     }
     let is_damaged = |diagnosis: &Diagnosis| {

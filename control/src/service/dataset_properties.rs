@@ -159,7 +159,7 @@ fn account(
     Ok(Some(Property::new(name, figure, Source::Local)))
 }
 
-/// What the running system changes: the alternative root, and mounts that only read.
+/// What the running system changes: the alternative root, and what options of mounts overrule.
 fn adjust(engine: &Engine, imported: &Imported, dataset: &Dataset, property: &mut Property) {
     match property.name.as_str() {
         "mountpoint" => {
@@ -174,6 +174,16 @@ fn adjust(engine: &Engine, imported: &Imported, dataset: &Dataset, property: &mu
         {
             property.value = Value::from("on");
             property.source = Source::Temporary;
+        }
+        "atime" | "exec" | "setuid" | "devices" | "xattr" => {
+            let is_on = property.value.text() != Some("off");
+            let name = dataset.name().as_str();
+            if let Some(given) = engine.mounts.temporary(name, &property.name)
+                && given != is_on
+            {
+                property.value = Value::from(if given { "on" } else { "off" });
+                property.source = Source::Temporary;
+            }
         }
         _ => {}
     }

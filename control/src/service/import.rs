@@ -132,7 +132,11 @@ impl Engine {
         imported.mount_options = options.mount_options.clone();
         let mut given = options.properties.iter();
         let cache_file = given.find(|(name, _)| name == "cachefile");
-        imported.set_cache_file(cache_file.map(|(_, value)| value.clone()));
+        let cache_file = cache_file.map(|(_, value)| value.clone());
+        // What is somewhere else for a while is not to be found by itself.
+        let is_temporary = options.altroot.is_some() || options.temporary_name;
+        let default = is_temporary.then(|| "none".to_owned());
+        imported.set_cache_file(cache_file.or(default));
         let imported = self.registry.insert(imported)?;
         self.memory.divide(&self.registry.all());
         self.note_in_cache_file(&imported);

@@ -141,13 +141,13 @@ fn a_log_device_can_be_done_without_if_that_is_said() {
         ..ImportOptions::default()
     };
     let error = import(&engine, directory.path(), force.clone());
-    let Err(ControlError::LogMissing { devices, .. }) = error else {
+    let Err(ControlError::LogMissing { logs, .. }) = error else {
         panic!("{error:?}");
     };
-    assert!(
-        devices.len() == 1 && devices[0].contains("/dev/vdc1"),
-        "{devices:?}"
-    );
+    let [log] = logs.as_slice() else {
+        panic!("{logs:?}");
+    };
+    assert_eq!((log.name.as_str(), log.devices.len()), ("vdc1", 0));
     let options = ImportOptions {
         missing_log: true,
         replay_in_memory: true,

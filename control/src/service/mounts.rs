@@ -27,6 +27,8 @@ struct Entry {
     /// Its directory follows from the dataset's name: nobody chose it, so it goes with the name.
     is_derived: bool,
     read_only: bool,
+    /// Properties that its options overrule, and what they are then.
+    temporary: Vec<(&'static str, bool)>,
     mounted: Arc<dyn Mounted>,
 }
 
@@ -58,6 +60,16 @@ impl Mounts {
         let entries = self.lock();
         let mut found = entries.iter().filter(|entry| entry.dataset == dataset);
         found.any(|entry| entry.read_only)
+    }
+
+    /// What the options of a dataset's mount say of a property, if they do.
+    pub fn temporary(&self, dataset: &str, property: &str) -> Option<bool> {
+        let entries = self.lock();
+        let mut found = entries.iter().filter(|entry| entry.dataset == dataset);
+        found.find_map(|entry| {
+            let mut given = entry.temporary.iter();
+            given.find(|(name, _)| *name == property).map(|(_, on)| *on)
+        })
     }
 
     /// Whether a dataset, or one below it, is mounted anywhere.
@@ -317,6 +329,7 @@ impl Engine {
             own_place,
             is_derived,
             read_only,
+            temporary: temporary(imported, options),
             mounted,
         });
         Ok(())
@@ -639,19 +652,41 @@ pub(super) fn check_options(options: &[String]) -> Result<(), ControlError> {
     }
 }
 
+/// The options that overrule a property: those that turn it on and off.
+const OVERRULING: [(&str, &str, &str); 5] = [
+    ("atime", "atime", "noatime"),
+    ("exec", "exec", "noexec"),
+    ("setuid", "suid", "nosuid"),
+    ("devices", "dev", "nodev"),
+    ("xattr", "xattr", "noxattr"),
+];
+
+/// The options of an import and of a mount, which overrule those.
+fn given<'a>(imported: &'a Imported, options: &'a MountOptions) -> Vec<&'a str> {
+    let given = imported.mount_options.iter().chain(&options.options);
+    given.map(String::as_str).collect()
+}
+
+/// What the last of these options says that is about it.
+fn last_of(given: &[&str], on: &str, off: &str) -> Option<bool> {
+    let word = given.iter().rfind(|word| **word == on || **word == off);
+    word.map(|word| *word == on)
+}
+
+/// The properties that options overrule.
+fn temporary(imported: &Imported, options: &MountOptions) -> Vec<(&'static str, bool)> {
+    let given = given(imported, options);
+    let each = OVERRULING.into_iter();
+    each.filter_map(|(name, on, off)| Some((name, last_of(&given, on, off)?)))
+        .collect()
+}
+
 /// What properties and options allow.
 fn switches(imported: &Imported, dataset: &Dataset, options: &MountOptions) -> MountSwitches {
-    let given = imported.mount_options.iter().chain(&options.options);
-    let given: Vec<&str> = given.map(String::as_str).collect();
-    let chosen = |on: &str, off: &str, property| {
-        let last = given
-            .iter()
-            .rev()
-            .find(|word| **word == on || **word == off);
-        match last {
-            Some(word) => *word == on,
-            None => text_of(dataset, property).as_deref() != Some("off"),
-        }
+    let given = given(imported, options);
+    let chosen = |on: &str, off: &str, property| match last_of(&given, on, off) {
+        Some(is_on) => is_on,
+        None => text_of(dataset, property).as_deref() != Some("off"),
     };
     let is = |property, word: &str| text_of(dataset, property).as_deref() == Some(word);
     MountSwitches {
@@ -659,14 +694,8 @@ fn switches(imported: &Imported, dataset: &Dataset, options: &MountOptions) -> M
         devices: chosen("dev", "nodev", Property::Devices),
         setuid: chosen("suid", "nosuid", Property::Setuid),
         atime: chosen("atime", "noatime", Property::Atime),
-        read_only: given
-            .iter()
-            .rfind(|word| ["ro", "rw"].contains(word))
-            .is_some_and(|word| *word == "ro"),
-        noatime: given
-            .iter()
-            .rfind(|word| ["atime", "noatime"].contains(word))
-            .is_some_and(|word| *word == "noatime"),
+        read_only: last_of(&given, "ro", "rw") == Some(true),
+        noatime: last_of(&given, "atime", "noatime") == Some(false),
         xattr: chosen("xattr", "noxattr", Property::Xattr),
         posix_acl: is(Property::AclType, "posix"),
         snapdir_visible: is(Property::SnapDir, "visible"),

@@ -1,6 +1,6 @@
 //! Why a pool could not be imported, and what can be done about it.
 
-use crate::model::{ControlError, Diagnosis, Fault, FeatureName, OlderState};
+use crate::model::{ControlError, Diagnosis, Fault, FeatureName, MissingLog, OlderState};
 use cenote_pool::{ImportError, ImportOptions, MissingVdev, PoolCandidate, Rewind, import};
 use std::sync::Arc;
 
@@ -90,6 +90,29 @@ fn missing_diagnosis(missing: &MissingVdev) -> Diagnosis {
     }
 }
 
+/// The missing devices of logs by their top-level vdev.
+fn missing_logs(missing: &[MissingVdev]) -> Vec<MissingLog> {
+    let mut logs: Vec<MissingLog> = Vec::new();
+    for device in missing {
+        let path = device.last_path.as_ref();
+        let path = path.map(|path| path.to_string_lossy().into_owned());
+        let name = path.unwrap_or_else(|| device.guid.0.to_string());
+        let name = name.strip_prefix("/dev/").unwrap_or(&name).to_owned();
+        let (top, below) = match device.is_top {
+            true => (name, None),
+            false => (device.top.clone(), Some(name)),
+        };
+        match logs.iter_mut().find(|log| log.name == top) {
+            Some(log) => log.devices.extend(below),
+            None => logs.push(MissingLog {
+                name: top,
+                devices: below.into_iter().collect(),
+            }),
+        }
+    }
+    logs
+}
+
 /// Why an import failed that says nothing of damage to metadata.
 fn refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError {
     let pool = candidate.name().to_owned();
@@ -114,7 +137,7 @@ fn refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError {
         }
         ImportError::MissingLogs { missing } => ControlError::LogMissing {
             pool,
-            devices: missing.iter().map(ToString::to_string).collect(),
+            logs: missing_logs(&missing),
         },
         ImportError::InUse {
             hostname,

@@ -375,7 +375,10 @@ fn condition(
     if leaf(&|vdev| vdev.state == VdevState::Faulted) {
         return Some(Condition::FaultedDevice);
     }
-    if leaf(&|vdev| vdev.state == VdevState::CantOpen && !label_gone(vdev)) {
+    let lost_cache = |cache: &Vdev| cache.state == VdevState::CantOpen;
+    if leaf(&|vdev| vdev.state == VdevState::CantOpen && !label_gone(vdev))
+        || tree.cache.iter().any(lost_cache)
+    {
         return Some(Condition::MissingDevice);
     }
     if leaf(&|vdev| vdev.state == VdevState::CantOpen && label_gone(vdev)) {

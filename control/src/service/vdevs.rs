@@ -212,7 +212,7 @@ fn describe(vdev: &mut Vdev, config: &VdevConfig) {
     vdev.physical_path = config.physical_path.clone();
     vdev.whole_disk = config.whole_disk.unwrap_or(false);
     vdev.not_present =
-        config.state.not_present || (vdev.kind.is_leaf() && vdev.aux == VdevAux::OpenFailed);
+        config.state.not_present || (vdev.kind.is_leaf() && vdev.state == VdevState::CantOpen);
     vdev.removing = config.removing;
     vdev.no_allocation = config.non_allocating;
     vdev.resilver_deferred = config.state.resilver_deferred;

@@ -140,7 +140,7 @@ fn previous_snapshot(dataset: &Dataset) -> Result<PropertyValue, DslError> {
     Ok(previous.name().into())
 }
 
-/// The names of the clones of a snapshot in order.
+/// The names of the clones of a snapshot in order; none where it has none.
 fn clones(dataset: &Dataset) -> Result<Option<Vec<String>>, DslError> {
     let mut names = Vec::new();
     for object in dataset.next_clones()? {
@@ -151,7 +151,7 @@ fn clones(dataset: &Dataset) -> Result<Option<Vec<String>>, DslError> {
         }
     }
     names.sort();
-    Ok(Some(names))
+    Ok(Some(names).filter(|names| !names.is_empty()))
 }
 
 pub(crate) fn joined(guids: &[u64]) -> String {

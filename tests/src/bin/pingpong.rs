@@ -15,12 +15,14 @@ fn main() -> ExitCode {
 }
 
 /// Properties of the file system that both sides share.
-const PROPERTIES: [&str; 5] = [
+const PROPERTIES: [&str; 7] = [
     "-o compression=zstd",
     "-o recordsize=16K -o compression=off",
     "-o encryption=aes-256-gcm -o compression=lz4",
     "-o dedup=on",
     "-o recordsize=1M -o copies=2 -o dnodesize=auto",
+    "-o version=4 -o compression=gzip",
+    "-o version=2 -o recordsize=8K",
 ];
 
 struct Arguments {

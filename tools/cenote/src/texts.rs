@@ -77,10 +77,15 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
                 more(&format!("\t{}", diagnosis_line(diagnosis)));
             }
         }
-        ControlError::LogMissing { devices, .. } => {
-            for device in devices {
-                more(&format!("\t{device}"));
+        ControlError::LogMissing { logs, .. } => {
+            more("The devices below are missing or corrupted, use '-m' to import the pool anyway:");
+            for log in logs {
+                more(&format!("\t    {} [log]", log.name));
+                for device in &log.devices {
+                    more(&format!("\t      {device}"));
+                }
             }
+            more("");
         }
         ControlError::UnsupportedFeatures {
             features,

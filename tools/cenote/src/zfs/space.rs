@@ -178,9 +178,7 @@ fn ask(
         Err(error @ ControlError::NoSuchDataset { .. }) => {
             return failed(cannot_open(dataset, &error));
         }
-        Err(ControlError::WrongKind { .. }) => {
-            return failed("operation is only applicable to filesystems and their snapshots");
-        }
+        Err(error @ ControlError::WrongKind { .. }) => return failed(cannot_open(dataset, &error)),
         Err(error) => {
             let what = format!("cannot get used/quota for {dataset}");
             context.complain(&with_context(&what, &error));

@@ -16,6 +16,9 @@ pub const JSON: &[(&str, &str, bool)] = &[
     ("power", "power", false),
 ];
 
+/// From this property on, `all` does not mean them.
+const FIRST_HIDDEN: &str = "maxblocksize";
+
 /// How vdevs are to be named, by options and environment.
 pub fn naming(parsed: &Parsed, context: &Context) -> VdevNaming {
     let set = |name: &str| {
@@ -49,10 +52,16 @@ pub fn check_json(parsed: &Parsed) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Reads a list of pool properties.
+/// Reads a list of pool properties; `all` stands for what `zpool get all` shows.
 pub fn pool_properties(list: &str) -> Result<Vec<Wanted>, Stop> {
     if list.is_empty() {
         return usage("bad property list: no properties specified");
+    }
+    if list == "all" {
+        let stored = POOL.iter().take_while(|info| info.name != FIRST_HIDDEN);
+        let features = super::FEATURES.iter();
+        let features = features.map(|name| Wanted::named(&format!("feature@{name}")));
+        return Ok(stored.map(Wanted::of).chain(features).collect());
     }
     let mut wanted = Vec::new();
     for name in list.split(',') {
