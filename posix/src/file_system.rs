@@ -15,7 +15,6 @@ use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_ondisk::Dnode;
 use cenote_ondisk::objset::ObjsetKind;
-use cenote_ondisk::system_attributes::SaTables;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -95,11 +94,15 @@ impl FileSystem {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Takes note of an upgrade, and of where attributes will be if they were nowhere.
-    pub(crate) fn set_upgraded(&self, version: u64, attribute_master: Option<ObjectId>) {
-        if let Some(master) = attribute_master {
+    /// Takes note of an upgrade, and of where attributes are from now on.
+    pub(crate) fn set_upgraded(
+        &self,
+        version: u64,
+        attributes: Option<(ObjectId, AttributeTables)>,
+    ) {
+        if let Some((master, tables)) = attributes {
             self.attribute_master.get_or_init(|| master);
-            self.set_tables(AttributeTables::new(SaTables::default()));
+            self.set_tables(tables);
         }
         self.version.store(version, Ordering::Release);
     }

@@ -125,10 +125,10 @@ impl MasterNode {
                 version,
             });
         }
-        let system_attributes = object(&zap, "SA_ATTRS")?;
-        if version >= VERSION_SYSTEM_ATTRIBUTES && system_attributes.is_none() {
-            return Err(missing("SA_ATTRS"));
-        }
+        let system_attributes = match version >= VERSION_SYSTEM_ATTRIBUTES {
+            true => Some(object(&zap, "SA_ATTRS")?.ok_or_else(|| missing("SA_ATTRS"))?),
+            false => None,
+        };
         Ok(Self {
             version,
             root: object(&zap, "ROOT")?.ok_or_else(|| missing("ROOT"))?,

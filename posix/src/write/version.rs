@@ -3,6 +3,7 @@
 //! Files keep the form that they have: those of before version 5 stay legacy znodes, which every
 //! later version reads.
 
+use crate::attributes::AttributeTables;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::master::{MASTER_NODE, VERSION_SYSTEM_ATTRIBUTES};
@@ -10,6 +11,7 @@ use cenote_base::ObjectId;
 use cenote_dmu::zap::NewZap;
 use cenote_dmu::{NewObject, Transaction, Zap};
 use cenote_ondisk::ObjectType;
+use cenote_ondisk::system_attributes::SaTables;
 
 impl FileSystem {
     /// Makes the file system one of `version`, which is at most
@@ -26,27 +28,33 @@ impl FileSystem {
         }
         let tx = writer.begin_freeing(0)?;
         let master = self.set().zap(MASTER_NODE)?;
-        master.update_u64(&tx, "VERSION", version)?;
         let needs_tables = version >= VERSION_SYSTEM_ATTRIBUTES && self.tables().is_none();
+        // Before the version, which promises it.
         let attributes = match needs_tables {
-            true => Some(self.make_attribute_master(&tx, &master)?),
+            true => Some(self.attribute_tables(&tx, &master)?),
             false => None,
         };
+        master.update_u64(&tx, "VERSION", version)?;
         self.set_upgraded(version, attributes);
         Ok(())
     }
 
-    /// The node of attributes. The tables that it will name come with the first file that needs
-    /// them: OpenZFS does not open a file system that has tables with nothing in them.
-    fn make_attribute_master(
+    /// The node of attributes, made if there is none, with its tables. A new one names none: they
+    /// come with the first file that needs them, for OpenZFS does not open a file system that has
+    /// tables with nothing in them.
+    fn attribute_tables(
         &self,
         tx: &Transaction,
         master: &Zap,
-    ) -> Result<ObjectId, PosixError> {
+    ) -> Result<(ObjectId, AttributeTables), PosixError> {
+        if let Some(id) = master.lookup_u64("SA_ATTRS")?.filter(|id| *id != 0) {
+            let id = ObjectId(id);
+            return Ok((id, AttributeTables::read(self.set(), id)?));
+        }
         let new = NewObject::new(ObjectType::SA_MASTER_NODE, 512);
         let object = self.set().allocate(tx, new)?;
         Zap::initialize(&object, tx, NewZap::default())?;
-        master.insert_u64(tx, "SA_ATTRS", object.id().0)?;
-        Ok(object.id())
+        master.update_u64(tx, "SA_ATTRS", object.id().0)?;
+        Ok((object.id(), AttributeTables::new(SaTables::default())))
     }
 }

@@ -280,11 +280,14 @@ fn change_files(
 ) -> Result<(), ControlError> {
     let files = imported.heads.open(imported, dataset)?;
     let done = change(&files);
-    done.map_err(|error| of_files(dataset.name().as_str(), &error))?;
     drop(files);
-    let synced = imported.pool.sync();
-    synced.map_err(|error| of_sync(imported.name(), error))?;
+    let done = done.map_err(|error| of_files(dataset.name().as_str(), &error));
+    let synced = done.and_then(|()| {
+        let synced = imported.pool.sync();
+        synced.map_err(|error| of_sync(imported.name(), error))
+    });
     let closed = imported.heads.close_if_idle(imported, dataset.id());
+    synced?;
     closed.map_err(|error| of_sync(imported.name(), error))
 }
 
