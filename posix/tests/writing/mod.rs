@@ -2,6 +2,7 @@
 
 mod caching;
 mod data;
+mod legacy;
 mod model;
 mod names;
 mod values;
