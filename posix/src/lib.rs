@@ -60,6 +60,7 @@ pub use fuid::{Fuid, FuidTable, Owner};
 pub use kind::{DeviceNumber, FileKind};
 pub use master::{
     AccountKind, CaseSensitivity, MasterNode, NameRules, QuotaObjects, VERSION_FUIDS, VERSION_MAX,
+    VERSION_QUOTAS,
 };
 pub use path::{LINKS_MAX, SymlinkPolicy};
 pub use replay::{ReplayOptions, ReplayReport};

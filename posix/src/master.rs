@@ -19,6 +19,9 @@ pub const VERSION_ENTRY_TYPES: u64 = 2;
 /// names may be compared in other ways than byte by byte.
 pub const VERSION_FUIDS: u64 = 3;
 
+/// From this version on users and groups have quotas.
+pub const VERSION_QUOTAS: u64 = 4;
+
 /// From this version on attributes are system attributes; before, they are a fixed structure.
 pub const VERSION_SYSTEM_ATTRIBUTES: u64 = 5;
 

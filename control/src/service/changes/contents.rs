@@ -13,7 +13,7 @@ use cenote_dsl::property::parse::{Purpose, parse_size};
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{SetProperties, Setting};
 use cenote_dsl::{Dataset, DatasetType, Property, PropertyValue, Stored};
-use cenote_posix::{AccountKind, FileSystem, PosixError};
+use cenote_posix::{AccountKind, FileSystem, PosixError, VERSION_QUOTAS};
 use std::sync::Arc;
 
 /// Metadata blocks of a volume have at most this many bytes, and this many pointers
@@ -24,8 +24,6 @@ const INDIRECT_POINTERS: u64 = 1024;
 const LEVELS: u64 = 7;
 /// Copies of a block.
 const COPIES_MAX: u64 = 3;
-/// The version of file systems from which on users and groups have quotas (format/3b 1).
-const VERSION_QUOTAS: u64 = 4;
 /// What a change of a volume's size makes dirty.
 const RESIZE_COST: u64 = 1 << 20;
 
