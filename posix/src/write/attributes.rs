@@ -11,6 +11,7 @@ use crate::time::Timestamp;
 use crate::xattr::POSIX_ACL_ACCESS;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
+use cenote_dmu::Transaction;
 use cenote_ondisk::system_attributes::Attribute;
 use std::sync::Arc;
 
@@ -114,6 +115,9 @@ impl FileSystem {
             let tx = writer.begin(0)?;
             let changes = self.attribute_changes(&file, &rest)?;
             self.change(&tx, id, &changes)?;
+            if let Some(mode) = rest.mode {
+                self.change_hidden_list(&tx, &file, mode)?;
+            }
         }
         drop(held);
         self.znode(id)
@@ -196,6 +200,30 @@ impl FileSystem {
         list.set(POSIX_ACL_ACCESS, cenote_ondisk::NvValue::ByteArray(changed));
         let changes = changes.bytes(Attribute::Dxattr, list.encode_xdr());
         Ok((changes, flags))
+    }
+}
+
+impl FileSystem {
+    /// Lets a POSIX list that is in the directory of extended attributes follow the mode, as
+    /// [`Self::mode_changes`] does with one among the attributes.
+    pub(super) fn change_hidden_list(
+        &self,
+        tx: &Transaction,
+        file: &Znode,
+        mode: u64,
+    ) -> Result<(), PosixError> {
+        let list = file.xattr_list()?;
+        let is_in_list = list.is_some_and(|list| list.get_byte_array(POSIX_ACL_ACCESS).is_some());
+        if is_in_list || file.attributes().xattr_directory.is_none() {
+            return Ok(());
+        }
+        let Some(access) = self.xattr(file, POSIX_ACL_ACCESS)? else {
+            return Ok(());
+        };
+        match change_mode(&access, mode) {
+            Some(changed) => self.write_xattr_file(tx, file.id(), POSIX_ACL_ACCESS, &changed),
+            None => Ok(()),
+        }
     }
 }
 

@@ -4,8 +4,10 @@ use super::{World, check, errno, settings};
 use cenote_base::ObjectId;
 use cenote_dmu::{NewObject, TxCost, Zap};
 use cenote_ondisk::ObjectType;
-use cenote_posix::write::{FormatParams, NewFile};
-use cenote_posix::{Ace, FileKind, Who};
+use cenote_posix::write::{
+    FormatParams, NewFile, SetAttributes, SetXattr, WriteSettings, XattrStorage,
+};
+use cenote_posix::{Ace, FileKind, POSIX_ACL_ACCESS, Who};
 
 fn world(version: u64) -> World {
     let params = FormatParams {
@@ -65,6 +67,57 @@ fn lists_of_any_length_are_kept() {
         }
         world.fs.unlink(world.root(), b"f").expect("removes");
         assert_eq!(lists(&world), 0, "version {version}");
+        check(&world.reopened());
+    }
+}
+
+/// A POSIX list in the directory of extended attributes follows the mode, too.
+#[test]
+fn hidden_lists_follow_the_mode() {
+    let hidden = WriteSettings {
+        xattrs: XattrStorage::Directory,
+        ..settings()
+    };
+    let old = FormatParams {
+        version: 3,
+        ..FormatParams::default()
+    };
+    for world in [
+        World::with(&old, settings()),
+        World::with(&FormatParams::default(), hidden),
+    ] {
+        let file = world.file(world.root(), "f");
+        let entry = |tag: u16, permissions: u16, id: u32| {
+            let mut bytes = tag.to_le_bytes().to_vec();
+            bytes.extend_from_slice(&permissions.to_le_bytes());
+            bytes.extend_from_slice(&id.to_le_bytes());
+            bytes
+        };
+        let encoded = |owner, mask, others| {
+            let mut bytes = 2_u32.to_le_bytes().to_vec();
+            bytes.extend(entry(1, owner, u32::MAX));
+            bytes.extend(entry(2, 7, 313));
+            bytes.extend(entry(4, 5, u32::MAX));
+            bytes.extend(entry(0x10, mask, u32::MAX));
+            bytes.extend(entry(0x20, others, u32::MAX));
+            bytes
+        };
+        let name = POSIX_ACL_ACCESS;
+        let set = world
+            .fs
+            .set_xattr(file, name, &encoded(6, 7, 4), SetXattr::Any);
+        set.expect("sets");
+        let mode = SetAttributes {
+            mode: Some(0o510),
+            ..SetAttributes::default()
+        };
+        world.fs.set_attributes(file, &mode).expect("sets");
+        for fs in [&world.fs, &world.reopened()] {
+            let znode = fs.znode(file).expect("exists");
+            assert_eq!(znode.attributes().permissions(), 0o510);
+            let found = fs.xattr(&znode, name).expect("valid");
+            assert_eq!(found, Some(encoded(5, 1, 0)));
+        }
         check(&world.reopened());
     }
 }

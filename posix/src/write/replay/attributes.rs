@@ -197,6 +197,9 @@ impl LogReplay<'_> {
             changes = changes.word(Attribute::Flags, flags);
         }
         files.change(&tx, set.object, &changes)?;
+        if mask.mode {
+            files.change_hidden_list(&tx, &file, set.mode)?;
+        }
         self.note(&tx)
     }
 
