@@ -164,6 +164,9 @@ fn dedup_objects(dsl: &Dsl) -> Result<DedupObjects, DslError> {
             objects.tables.push((name, id));
             continue;
         }
+        if is_log(&name) {
+            continue;
+        }
         // `DDT-sha256` is a directory of tables and logs.
         let (logs, others): (Vec<_>, Vec<_>) = named_objects(&dsl.mos().zap(id)?)?
             .into_iter()

@@ -80,7 +80,9 @@ fn set_replaceable(vdev: &mut Vdev, least: u64) {
         VdevKind::Raidz { .. } => least.div_ceil(vdev.children.len().max(1) as u64),
         VdevKind::Draid {
             children, spares, ..
-        } => DRAID_REFLOW_BYTES + least.div_ceil(children.saturating_sub(spares).max(1)),
+        } => least
+            .div_ceil(children.saturating_sub(spares).max(1))
+            .saturating_add(DRAID_REFLOW_BYTES),
         _ => least,
     };
     for child in &mut vdev.children {

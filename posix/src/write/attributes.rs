@@ -212,9 +212,11 @@ impl FileSystem {
         file: &Znode,
         mode: u64,
     ) -> Result<(), PosixError> {
+        if file.attributes().xattr_directory.is_none() {
+            return Ok(());
+        }
         let list = file.xattr_list()?;
-        let is_in_list = list.is_some_and(|list| list.get_byte_array(POSIX_ACL_ACCESS).is_some());
-        if is_in_list || file.attributes().xattr_directory.is_none() {
+        if list.is_some_and(|list| list.get_byte_array(POSIX_ACL_ACCESS).is_some()) {
             return Ok(());
         }
         let Some(access) = self.xattr(file, POSIX_ACL_ACCESS)? else {
