@@ -81,6 +81,18 @@ impl FileSystem {
 
     /// The value of extended attribute `name`; `None` if there is no such.
     pub fn xattr(&self, znode: &Znode, name: &[u8]) -> Result<Option<Vec<u8>>, PosixError> {
+        match znode.attributes().xattr_directory.is_some() && self.is_writable() {
+            true => self.xattr_between_changes(znode, name),
+            false => self.xattr_unlocked(znode, name),
+        }
+    }
+
+    /// The same for those who hold the file's lock, or know that nobody changes it.
+    pub(crate) fn xattr_unlocked(
+        &self,
+        znode: &Znode,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, PosixError> {
         for stored in stored_names(name) {
             if let Some(value) = self.stored_xattr(znode, stored)? {
                 return Ok(Some(value));

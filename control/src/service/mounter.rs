@@ -68,6 +68,10 @@ pub trait Mounted: Send + Sync {
     /// Whether it is still there; somebody may have unmounted it from outside.
     fn is_there(&self) -> bool;
 
+    /// Whether it is in the directory tree. What was unmounted from outside an instant ago is not,
+    /// and may still be there.
+    fn is_in_tree(&self) -> bool;
+
     /// Takes it away; with `force` although files are open.
     ///
     /// # Errors

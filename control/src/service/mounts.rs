@@ -106,15 +106,18 @@ impl Mounts {
     }
 
     fn is_at_own_place(&self, dataset: &str) -> bool {
-        let entries = self.lock();
-        let mut own = entries.iter().filter(|entry| entry.own_place);
-        own.any(|entry| entry.dataset == dataset)
+        self.is_mounted(|entry| entry.own_place && entry.dataset == dataset)
     }
 
     fn is_at(&self, dataset: &str, place: &Path) -> bool {
-        let entries = self.lock();
-        let mut at = entries.iter().filter(|entry| entry.dataset == dataset);
-        at.any(|entry| entry.mounted.mount_point() == place)
+        self.is_mounted(|entry| entry.dataset == dataset && entry.mounted.mount_point() == place)
+    }
+
+    /// Whether a mount for which `wanted` holds is in the tree.
+    fn is_mounted(&self, wanted: impl Fn(&Entry) -> bool) -> bool {
+        let found = self.newest_first(wanted);
+        // Looking at the tree may take time, which the list is not held for.
+        found.iter().any(|(_, mounted)| mounted.is_in_tree())
     }
 
     /// How many mounts a pool has.

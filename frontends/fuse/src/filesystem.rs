@@ -294,6 +294,15 @@ pub struct FileFlags {
     pub project: Option<u32>,
 }
 
+/// How an extended attribute is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct XattrChange {
+    /// `XATTR_CREATE` and `XATTR_REPLACE`.
+    pub flags: u32,
+    /// It is an access list, and the caller may not keep the file's setgid bit.
+    pub clears_setgid: bool,
+}
+
 /// A place in an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilePlace {
@@ -626,16 +635,16 @@ pub trait FileSystem: Send + Sync {
         Err(Errno::ROFS)
     }
 
-    /// Sets an extended attribute; `flags` are `XATTR_CREATE` and `XATTR_REPLACE`.
+    /// Sets an extended attribute.
     fn setxattr(
         &self,
         context: &Context<'_>,
         node: NodeId,
         name: &[u8],
         value: &[u8],
-        flags: u32,
+        how: XattrChange,
     ) -> Result<(), Errno> {
-        let _ = (context, node, name, value, flags);
+        let _ = (context, node, name, value, how);
         Err(Errno::ROFS)
     }
 

@@ -37,6 +37,7 @@ pub use dataset::{ControlDirectory, DatasetFiles, DatasetOptions, ErrorSink};
 pub use filesystem::{
     Attr, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags, FileKind,
     FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NodeId, Opened, SeekTarget, Timestamp,
+    XattrChange,
 };
 pub use memory_tree::MemoryTree;
 pub use metrics::SessionMetrics;

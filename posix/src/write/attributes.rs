@@ -35,7 +35,7 @@ pub struct SetAttributes {
     pub accessed: Option<Timestamp>,
     /// Last change of the content.
     pub modified: Option<Timestamp>,
-    /// Last change of anything; otherwise that is now, unless only the last read changes.
+    /// Last change of anything; otherwise that is now.
     pub changed: Option<Timestamp>,
     /// Creation.
     pub created: Option<Timestamp>,
@@ -54,14 +54,6 @@ impl SetAttributes {
             accessed: Some(time),
             ..Self::default()
         }
-    }
-
-    fn is_access_only(&self) -> bool {
-        let rest = Self {
-            accessed: None,
-            ..*self
-        };
-        rest == Self::default()
     }
 
     /// Whether a file that only grows takes it.
@@ -118,6 +110,9 @@ impl FileSystem {
             if let Some(mode) = rest.mode {
                 self.change_hidden_list(&tx, &file, mode)?;
             }
+            if rest.uid.is_some() || rest.gid.is_some() {
+                self.drop_capabilities(&tx, &*self.znode(id)?)?;
+            }
         }
         drop(held);
         self.znode(id)
@@ -170,11 +165,8 @@ impl FileSystem {
         if flags != now.flags {
             changes = changes.word(Attribute::Flags, flags);
         }
-        if set.changed.is_some() || !set.is_access_only() {
-            let time = set.changed.unwrap_or(self.require_writer()?.now());
-            changes = changes.time(Attribute::Ctime, time);
-        }
-        Ok(changes)
+        let changed = set.changed.unwrap_or(self.require_writer()?.now());
+        Ok(changes.time(Attribute::Ctime, changed))
     }
 
     /// A new mode, the lists that follow it, and what becomes of the file's flags.
@@ -219,7 +211,7 @@ impl FileSystem {
         if list.is_some_and(|list| list.get_byte_array(POSIX_ACL_ACCESS).is_some()) {
             return Ok(());
         }
-        let Some(access) = self.xattr(file, POSIX_ACL_ACCESS)? else {
+        let Some(access) = self.xattr_unlocked(file, POSIX_ACL_ACCESS)? else {
             return Ok(());
         };
         match change_mode(&access, mode) {

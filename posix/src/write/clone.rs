@@ -265,6 +265,7 @@ impl FileSystem {
         if end > attributes.size {
             changes = changes.word(Attribute::Size, end);
         }
-        self.change(tx, file.id(), &changes)
+        self.change(tx, file.id(), &changes)?;
+        self.drop_capabilities(tx, file)
     }
 }

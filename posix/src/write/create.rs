@@ -201,7 +201,7 @@ impl FileSystem {
         let is_directory = new.kind == FileKind::Directory;
         let settings = self.write_settings()?;
         let default = match settings.posix_acls && new.kind != FileKind::Symlink {
-            true => self.xattr(directory, POSIX_ACL_DEFAULT)?,
+            true => self.xattr_unlocked(directory, POSIX_ACL_DEFAULT)?,
             false => None,
         };
         let inherited = default.as_deref().and_then(|list| inherit(list, new.mode));

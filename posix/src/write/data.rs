@@ -213,7 +213,8 @@ impl FileSystem {
         if options.kill_privileges {
             changes = without_privileges(changes, attributes);
         }
-        self.change(tx, id, &changes)
+        self.change(tx, id, &changes)?;
+        self.drop_capabilities(tx, &file)
     }
 
     /// Enlarges the only block of a file that is to reach to `end`.
@@ -278,7 +279,8 @@ impl FileSystem {
             let flags = (attributes.flags | FLAGS_MODIFIED) & !FLAG_SPARSE;
             changes = changes.word(Attribute::Flags, flags);
         }
-        self.change(tx, file.id(), &changes)
+        self.change(tx, file.id(), &changes)?;
+        self.drop_capabilities(tx, file)
     }
 
     /// Allocates, zeroes or punches `[offset, offset + length)`.
@@ -322,7 +324,8 @@ impl FileSystem {
             self.grow_block(&tx, &object, attributes.size, end)?;
             changes = changes.word(Attribute::Size, end);
         }
-        self.change(&tx, id, &changes)
+        self.change(&tx, id, &changes)?;
+        self.drop_capabilities(&tx, &file)
     }
 }
 

@@ -153,13 +153,13 @@ impl FileSystem {
 
     /// Removes a name of a file that is no directory.
     ///
-    /// With the last name the file goes, at once or when it is held no more.
-    pub fn unlink(&self, parent: ObjectId, name: &[u8]) -> Result<(), PosixError> {
+    /// With the last name the file goes, at once or when it is held no more. Returns it as it was.
+    pub fn unlink(&self, parent: ObjectId, name: &[u8]) -> Result<Arc<Znode>, PosixError> {
         self.remove_name(parent, name, false)
     }
 
-    /// Removes an empty directory.
-    pub fn rmdir(&self, parent: ObjectId, name: &[u8]) -> Result<(), PosixError> {
+    /// Removes an empty directory. Returns it as it was.
+    pub fn rmdir(&self, parent: ObjectId, name: &[u8]) -> Result<Arc<Znode>, PosixError> {
         self.remove_name(parent, name, true)
     }
 
@@ -168,7 +168,7 @@ impl FileSystem {
         parent: ObjectId,
         name: &[u8],
         is_directory: bool,
-    ) -> Result<(), PosixError> {
+    ) -> Result<Arc<Znode>, PosixError> {
         let writer = self.require_writer()?;
         loop {
             let directory = self.znode(parent)?;
@@ -192,10 +192,10 @@ impl FileSystem {
             self.change_directory(&tx, &directory, -1, -i64::from(is_directory))?;
             let is_gone = self.drop_name(&tx, &file)?;
             drop((tx, held));
-            return match is_gone {
-                true => self.reap(target.object),
-                false => Ok(()),
-            };
+            if is_gone {
+                self.reap(target.object)?;
+            }
+            return Ok(file);
         }
     }
 

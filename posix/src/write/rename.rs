@@ -45,13 +45,14 @@ struct Move {
 }
 
 impl FileSystem {
-    /// Moves the entry `from_name` of `from` to `to_name` of `to`.
+    /// Moves the entry `from_name` of `from` to `to_name` of `to`. Returns what had that name
+    /// before and lost it, as it was.
     pub fn rename(
         &self,
         (from, from_name): (ObjectId, &[u8]),
         (to, to_name): (ObjectId, &[u8]),
         mode: RenameMode,
-    ) -> Result<(), PosixError> {
+    ) -> Result<Option<Arc<Znode>>, PosixError> {
         let writer = self.require_writer()?;
         self.check_new_name(to_name)?;
         let _moves = (from != to).then(|| lock(&writer.moves));
@@ -67,7 +68,13 @@ impl FileSystem {
             let moved = self.assemble(from, to, now)?;
             let gone = self.rename_locked(&moved, to_name, mode)?;
             drop(held);
-            return gone.map_or(Ok(()), |gone| self.reap(gone));
+            if let Some(gone) = gone {
+                self.reap(gone)?;
+            }
+            let replaced = moved.target.filter(|_| mode != RenameMode::Exchange);
+            return Ok(replaced
+                .map(|(_, znode)| znode)
+                .filter(|_| source != target));
         }
     }
 

@@ -28,6 +28,9 @@ const LIST_SIZE_MAX: usize = (64 << 10) - 8;
 /// The largest value at all, as on Linux.
 const VALUE_MAX: usize = 64 << 10;
 const NAME_MAX: usize = 255;
+const SETGID: u64 = 0o2000;
+/// What a program may do that its caller may not.
+const CAPABILITIES: &[u8] = b"security.capability";
 
 /// Whether an attribute must or must not be there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +42,9 @@ pub enum SetXattr {
     Create,
     /// It must be there.
     Replace,
+    /// Either; a list of POSIX that comes from somebody outside the file's group, who may not
+    /// keep its setgid bit.
+    ByStranger,
 }
 
 impl FileSystem {
@@ -56,7 +62,7 @@ impl FileSystem {
         }
         let _held = writer.lock(&[id]);
         let file = self.file_for_xattr(id, name)?;
-        match (self.xattr(&file, name)?.is_some(), how) {
+        match (self.xattr_unlocked(&file, name)?.is_some(), how) {
             (true, SetXattr::Create) => return Err(exists(&file, name)),
             (false, SetXattr::Replace) => return Err(no_attribute(&file, name)),
             _ => {}
@@ -72,12 +78,26 @@ impl FileSystem {
             let Some((permissions, is_minimal)) = mode_of(value) else {
                 return Err(PosixError::InvalidValue);
             };
-            changes = self.take_permissions(changes, &file, permissions);
+            let lost = match how {
+                SetXattr::ByStranger => SETGID,
+                _ => 0,
+            };
+            changes = self.take_permissions(changes, &file, (permissions, lost));
             if is_minimal {
                 return self.take_away(&tx, &file, name, changes).map(drop);
             }
         }
         self.put_xattr(&tx, &file, name, value, changes)
+    }
+
+    /// Reads a value that may be a file of its own, which is replaced in steps.
+    pub(crate) fn xattr_between_changes(
+        &self,
+        file: &Znode,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, PosixError> {
+        let _held = self.require_writer()?.lock(&[file.id()]);
+        self.xattr_unlocked(&*self.znode(file.id())?, name)
     }
 
     fn file_for_xattr(
@@ -100,10 +120,15 @@ impl FileSystem {
         Ok(file)
     }
 
-    /// The mode that a POSIX list stands for. The NFSv4 list follows it.
-    fn take_permissions(&self, changes: Changes, file: &Znode, permissions: u64) -> Changes {
+    /// The mode that a POSIX list stands for, without the bits `lost`. The NFSv4 list follows it.
+    fn take_permissions(
+        &self,
+        changes: Changes,
+        file: &Znode,
+        (permissions, lost): (u64, u64),
+    ) -> Changes {
         let now = file.attributes();
-        let mode = now.mode & !0o777 | permissions;
+        let mode = now.mode & !0o777 & !lost | permissions;
         let is_directory = file.kind() == FileKind::Directory;
         let aces = super::access_list::trivial(mode, is_directory);
         changes
@@ -205,12 +230,34 @@ impl FileSystem {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[id]);
         let file = self.file_for_xattr(id, name)?;
-        if self.xattr(&file, name)?.is_none() {
+        if self.xattr_unlocked(&file, name)?.is_none() {
             return Err(no_attribute(&file, name));
         }
         let tx = writer.begin_freeing(0)?;
         let changes = Changes::new().time(Attribute::Ctime, writer.now());
         self.take_away(&tx, &file, name, changes)
+    }
+
+    /// Takes its capabilities from a program whose contents or owner change: whoever runs it next
+    /// would have them (capabilities(7)). Linux leaves this to file systems that promise
+    /// `FUSE_HANDLE_KILLPRIV_V2`.
+    pub(super) fn drop_capabilities(
+        &self,
+        tx: &Transaction,
+        file: &Znode,
+    ) -> Result<(), PosixError> {
+        let attributes = file.attributes();
+        let packed = attributes.xattrs.as_deref().unwrap_or_default();
+        let is_listed = packed
+            .windows(CAPABILITIES.len())
+            .any(|name| name == CAPABILITIES);
+        if !is_listed && attributes.xattr_directory.is_none() {
+            return Ok(());
+        }
+        match self.xattr_unlocked(file, CAPABILITIES)? {
+            Some(_) => self.take_away(tx, file, CAPABILITIES, Changes::new()),
+            None => Ok(()),
+        }
     }
 
     /// Removes an attribute from wherever it is.

@@ -235,10 +235,16 @@ fn churn(world: &World, directories: &[ObjectId], thread: u64) {
                 let made = fs.create(directory, &name, &NewFile::new(FileKind::Directory, 0o755));
                 expect(made.map(drop));
             }
-            3 => expect(fs.unlink(directory, &name)),
-            4 => expect(fs.rmdir(directory, &name)),
-            5 => expect(fs.rename((directory, &name), (other, &new), RenameMode::Replace)),
-            6 => expect(fs.rename((directory, &name), (other, &new), RenameMode::Exchange)),
+            3 => expect(fs.unlink(directory, &name).map(drop)),
+            4 => expect(fs.rmdir(directory, &name).map(drop)),
+            5 => expect(
+                fs.rename((directory, &name), (other, &new), RenameMode::Replace)
+                    .map(drop),
+            ),
+            6 => expect(
+                fs.rename((directory, &name), (other, &new), RenameMode::Exchange)
+                    .map(drop),
+            ),
             _ => {
                 let found = fs
                     .znode(directory)

@@ -36,7 +36,7 @@ const PROPERTIES: [(&str, &[&str]); 15] = [
         &["off", "lz4", "zstd-1", "gzip-1", "zle", "lzjb"],
     ),
     ("recordsize", &["512", "4K", "32K", "128K", "1M"]),
-    ("xattr", &["sa", "on"]),
+    ("xattr", &["sa", "on", "dir"]),
     ("checksum", &["on", "sha256", "blake3", "off"]),
     ("dnodesize", &["legacy", "auto", "1k"]),
     ("copies", &["1", "1", "2"]),
@@ -58,7 +58,7 @@ const PROPERTIES: [(&str, &[&str]); 15] = [
 const CHANGES: [(&str, &[&str]); 12] = [
     ("compression", &["off", "lz4", "zstd-3", "gzip-6", "zle"]),
     ("recordsize", &["4K", "16K", "128K", "1M"]),
-    ("xattr", &["sa", "on"]),
+    ("xattr", &["sa", "on", "dir"]),
     ("checksum", &["on", "sha512", "skein", "fletcher2"]),
     ("dnodesize", &["legacy", "auto", "2k"]),
     ("copies", &["1", "2"]),

@@ -7,7 +7,7 @@ use super::DatasetFiles;
 use super::node::Node;
 use crate::filesystem::{
     Attr, AttrChanges, Context, DataCache, DeviceNumber, Entry, Errno, FileKind, FilePlace, Handle,
-    Lifetime, NewMode, NodeId, Opened, TimeChange, Timestamp,
+    Lifetime, NewMode, NodeId, Opened, TimeChange, Timestamp, XattrChange,
 };
 use cenote_base::ObjectId;
 use cenote_posix::write::{
@@ -63,6 +63,26 @@ impl DatasetFiles {
         self.entry(0, znode)
     }
 
+    /// What is answered to `open` with these flags.
+    ///
+    /// Only what is open for reading and writing can be mapped to be written. While one thread
+    /// stores through a mapping and another calls `write` for the same page, neither may undo the
+    /// other: the kernel sees to that with the page locked, if the write goes through its cache.
+    /// What another mount writes is not in that cache, nor what one wrote before.
+    pub(super) fn opened(&self, flags: u32) -> Opened {
+        let handle = handle_for(flags);
+        let may_map_writes = flags & ACCESS_MASK == OFlags::RDWR.bits();
+        let is_direct = access_by(handle) == Access::Direct;
+        let is_shared = self.trees.head().is_or_was_shared();
+        Opened {
+            handle,
+            cache: match may_map_writes && !is_direct && !is_shared {
+                true => DataCache::Kernel,
+                false => DataCache::Direct,
+            },
+        }
+    }
+
     pub(super) fn change_attributes(
         &self,
         node: NodeId,
@@ -115,6 +135,31 @@ impl DatasetFiles {
         Ok((!keeps && clean != mode).then_some(clean))
     }
 
+    /// Takes the bits away that give a program its owner's rights, before somebody else changes
+    /// its contents. Requests to write say whether that is due; these here only say who asks.
+    fn drop_privileges(&self, context: &Context<'_>, object: ObjectId) -> Result<(), Errno> {
+        let znode = self.znode(0, object)?;
+        let attributes = znode.attributes();
+        let mode = attributes.mode & 0o7777;
+        if context.uid == 0 || mode & (SETUID | SETGID) == 0 {
+            return Ok(());
+        }
+        let is_stranger = attributes.gid.0 != u64::from(context.gid);
+        let lost = match mode & GROUP_EXECUTE != 0 || is_stranger {
+            true => SETUID | SETGID,
+            false => SETUID,
+        };
+        if mode & lost == 0 {
+            return Ok(());
+        }
+        let set = SetAttributes {
+            mode: Some(mode & !lost),
+            ..SetAttributes::default()
+        };
+        let changed = self.trees.head().set_attributes(object, &set);
+        changed.map(drop).map_err(|error| self.errno(error))
+    }
+
     pub(super) fn make(
         &self,
         context: &Context<'_>,
@@ -156,7 +201,7 @@ impl DatasetFiles {
         let entry = self.make(context, parent, name, new)?;
         let (files, object) = self.target(entry.node)?;
         files.hold(object).map_err(|error| self.errno(error))?;
-        Ok((entry, opened(flags)))
+        Ok((entry, self.opened(flags)))
     }
 
     pub(super) fn make_unnamed(
@@ -171,14 +216,14 @@ impl DatasetFiles {
         // It is held already.
         let made = files.create_unnamed(directory, &new);
         let znode = made.map_err(|error| self.errno(error))?;
-        Ok((self.new_entry(&znode)?, opened(flags)))
+        Ok((self.new_entry(&znode)?, self.opened(flags)))
     }
 
     pub(super) fn open_writable(&self, node: NodeId, flags: u32) -> Result<Opened, Errno> {
         let (files, object) = match self.target(node) {
             Ok(target) => target,
             Err(errno) if flags & ACCESS_MASK != 0 => return Err(errno),
-            Err(_) => return Ok(opened(flags)),
+            Err(_) => return Ok(self.opened(flags)),
         };
         let mode = OpenMode {
             writes: flags & ACCESS_MASK != 0,
@@ -194,7 +239,7 @@ impl DatasetFiles {
             self.close(node);
             return Err(self.errno(error));
         }
-        Ok(opened(flags))
+        Ok(self.opened(flags))
     }
 
     pub(super) fn close(&self, node: NodeId) {
@@ -229,7 +274,18 @@ impl DatasetFiles {
             true => files.rmdir(directory, name),
             false => files.unlink(directory, name),
         };
-        removed.map_err(|error| self.errno(error))
+        self.note_removal(&*removed.map_err(|error| self.errno(error))?);
+        Ok(())
+    }
+
+    /// Keeps what a file was that lost a name, if that was its last.
+    fn note_removal(&self, before: &cenote_posix::Znode) {
+        let is_directory = before.kind() == cenote_posix::FileKind::Directory;
+        if is_directory || before.attributes().links <= 1 {
+            let files = self.trees.head();
+            let attr = self.attr_of_stat(files, 0, &files.stat(before));
+            self.ghosts.note(before.id(), attr);
+        }
     }
 
     pub(super) fn move_name(
@@ -248,7 +304,10 @@ impl DatasetFiles {
         let (files, source) = self.target(from.0)?;
         let (_, target) = self.target(to.0)?;
         let moved = files.rename((source, from.1), (target, to.1), mode);
-        moved.map_err(|error| self.errno(error))
+        if let Some(replaced) = moved.map_err(|error| self.errno(error))? {
+            self.note_removal(&replaced);
+        }
+        Ok(())
     }
 
     pub(super) fn write_data(
@@ -286,6 +345,7 @@ impl DatasetFiles {
 
     pub(super) fn allocate_range(
         &self,
+        context: &Context<'_>,
         place: FilePlace,
         length: u64,
         mode: u32,
@@ -299,6 +359,7 @@ impl DatasetFiles {
             _ => return Err(Errno::OPNOTSUPP),
         };
         let (files, object) = self.target(place.node)?;
+        self.drop_privileges(context, object)?;
         let done = files.fallocate(object, place.offset, length, mode);
         done.map_err(|error| self.errno(error))
     }
@@ -314,6 +375,7 @@ impl DatasetFiles {
         let (tree, source) = self.object(from.node)?;
         let source_files = self.trees.get(tree)?;
         let (files, target) = self.target(to.node)?;
+        self.drop_privileges(context, target)?;
         let place = CopySource {
             files: &source_files,
             id: source.id(),
@@ -331,12 +393,13 @@ impl DatasetFiles {
         node: NodeId,
         name: &[u8],
         value: &[u8],
-        flags: u32,
+        change: XattrChange,
     ) -> Result<(), Errno> {
         if !self.options.xattr {
             return Err(Errno::OPNOTSUPP);
         }
-        let how = match flags & (xattr_flag::CREATE | xattr_flag::REPLACE) {
+        let how = match change.flags & (xattr_flag::CREATE | xattr_flag::REPLACE) {
+            0 if change.clears_setgid => SetXattr::ByStranger,
             xattr_flag::CREATE => SetXattr::Create,
             xattr_flag::REPLACE => SetXattr::Replace,
             0 => SetXattr::Any,
@@ -359,13 +422,10 @@ const DIRECT: u64 = 1;
 /// The bit of those with `O_DSYNC`, which `O_SYNC` has as well.
 const SYNCHRONOUS: u64 = 1 << 1;
 
-/// What is answered to `open` with these flags.
-pub(super) fn opened(flags: u32) -> Opened {
+/// The handle of a file that is opened with these flags.
+fn handle_for(flags: u32) -> Handle {
     let bit = |bit, flag: OFlags| if flags & flag.bits() == 0 { 0 } else { bit };
-    Opened {
-        handle: Handle(bit(DIRECT, OFlags::DIRECT) | bit(SYNCHRONOUS, OFlags::DSYNC)),
-        cache: DataCache::Direct,
-    }
+    Handle(bit(DIRECT, OFlags::DIRECT) | bit(SYNCHRONOUS, OFlags::DSYNC))
 }
 
 /// How the file of a handle is open.
@@ -415,7 +475,7 @@ mod tests {
             (data | 2, Access::Buffered, true),
             (all | direct | 1, Access::Direct, true),
         ] {
-            let handle = opened(flags).handle;
+            let handle = handle_for(flags);
             assert_eq!(access_by(handle), access, "{flags:o}");
             assert_eq!(is_synchronous(handle), waits, "{flags:o}");
         }

@@ -1,14 +1,17 @@
 //! A dataset's files as a mount shows them.
 //!
-//! Node ids are object numbers, so nothing is remembered per name and `forget` does nothing. The
-//! control directory `.zfs` is made up here: it can always be entered from the root and is listed
-//! there when `snapdir=visible`; below `.zfs/snapshot` each snapshot is opened when it is first
-//! looked into. All changes pass through the mount, so the kernel may keep all it learns.
+//! Node ids are object numbers, so nothing is remembered per name; `forget` only counts for what
+//! was removed. The control directory `.zfs` is made up here: it can always be entered from the
+//! root and is listed there when `snapdir=visible`; below `.zfs/snapshot` each snapshot is opened
+//! when it is first looked into. All changes pass through the mount, so the kernel may keep all it
+//! learns.
 
 mod changes;
 mod control;
 mod convert;
 mod flags;
+mod ghosts;
+mod handles;
 mod lifetimes;
 mod node;
 mod trees;
@@ -16,6 +19,7 @@ mod trees;
 use crate::filesystem::{
     Attr, AttrChanges, Context, DeviceNumber, Entry, Errno, Features, FileFlags, FilePlace,
     FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened, SeekTarget,
+    XattrChange,
 };
 use crate::notify::Notifier;
 use crate::payload::{DirectoryReply, Payload};
@@ -23,6 +27,7 @@ use cenote_base::ObjectId;
 use cenote_dsl::Dataset;
 use cenote_posix::{BlockBuffer, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode};
 use convert::{attr_of, kind_of};
+use ghosts::Ghosts;
 use node::Node;
 use std::sync::{Arc, OnceLock};
 use trees::Trees;
@@ -68,6 +73,7 @@ pub struct DatasetFiles {
     options: DatasetOptions,
     has_control: bool,
     errors: ErrorSink,
+    ghosts: Ghosts,
     /// This mount among the head's viewers.
     viewer: OnceLock<Arc<dyn Viewer>>,
 }
@@ -95,6 +101,7 @@ impl DatasetFiles {
             options,
             has_control,
             errors,
+            ghosts: Ghosts::default(),
             viewer: OnceLock::new(),
         }
     }
@@ -178,7 +185,7 @@ impl DatasetFiles {
         let object = stat.object;
         Entry {
             node: Node::Object { tree, object }.encode(self.root()),
-            generation: stat.generation,
+            generation: Self::generation_of(files, tree, stat),
             attr: self.attr_of_stat(files, tree, stat),
             entry_lifetime: self.name_lifetime(),
             attr_lifetime: self.attr_lifetime(stat),
@@ -360,6 +367,7 @@ impl FileSystem for DatasetFiles {
         Features {
             posix_acl: self.options.posix_acl,
             writable: self.is_writable(),
+            lookup_dots: true,
             ..Features::default()
         }
     }
@@ -367,6 +375,8 @@ impl FileSystem for DatasetFiles {
     fn lookup(&self, _: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<Lookup, Errno> {
         let node = self.node(parent);
         match node {
+            _ if name == b"." => self.lookup_itself(node),
+            _ if name == b".." => self.lookup_parent(node),
             _ if self.has_control && self.is_root(node) && name == control::CONTROL_NAME => {
                 self.control_entry(Node::Control).map(Lookup::Found)
             }
@@ -379,9 +389,21 @@ impl FileSystem for DatasetFiles {
         }
     }
 
+    fn forget(&self, node: NodeId, _: u64) {
+        if let Node::Object { tree: 0, object } = self.node(node) {
+            self.ghosts.forget(object);
+        }
+    }
+
     fn getattr(&self, _: &Context<'_>, node: NodeId) -> Result<(Attr, Lifetime), Errno> {
         match self.node(node) {
-            Node::Object { tree, object } => self.attr(tree, &*self.znode(tree, object)?),
+            Node::Object { tree, object } => match self.znode(tree, object) {
+                Err(Errno::STALE) if tree == 0 => {
+                    let ghost = self.ghosts.get(object).ok_or(Errno::STALE)?;
+                    Ok((ghost, self.lifetime()))
+                }
+                znode => self.attr(tree, &*znode?),
+            },
             control => Ok((self.control_entry(control)?.attr, self.lifetime())),
         }
     }
@@ -407,7 +429,7 @@ impl FileSystem for DatasetFiles {
             return Err(Errno::ROFS);
         }
         self.object(node)?;
-        Ok(changes::opened(flags))
+        Ok(self.opened(flags))
     }
 
     fn read(
@@ -510,11 +532,13 @@ impl FileSystem for DatasetFiles {
         let (files, space) = (self.trees.head(), self.space()?);
         // In directories of a project with limits these are the limits shown.
         let stat = match self.node(node) {
-            Node::Object { tree: 0, object } => {
-                let place = self.znode(0, object)?;
-                let stat = files.stat_file_system_at(space, &place);
-                stat.map_err(|error| self.errno(error))?
-            }
+            Node::Object { tree: 0, object } => match self.znode(0, object) {
+                Err(Errno::STALE) => files.stat_file_system(space),
+                place => {
+                    let stat = files.stat_file_system_at(space, &*place?);
+                    stat.map_err(|error| self.errno(error))?
+                }
+            },
             _ => files.stat_file_system(space),
         };
         Ok(convert::status_of(&stat))
@@ -689,12 +713,12 @@ impl FileSystem for DatasetFiles {
 
     fn allocate(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         place: FilePlace,
         length: u64,
         mode: u32,
     ) -> Result<(), Errno> {
-        self.allocate_range(place, length, mode)
+        self.allocate_range(context, place, length, mode)
     }
 
     fn copy_range(
@@ -713,9 +737,9 @@ impl FileSystem for DatasetFiles {
         node: NodeId,
         name: &[u8],
         value: &[u8],
-        flags: u32,
+        how: XattrChange,
     ) -> Result<(), Errno> {
-        self.set_extended(node, name, value, flags)
+        self.set_extended(node, name, value, how)
     }
 
     fn removexattr(&self, _: &Context<'_>, node: NodeId, name: &[u8]) -> Result<(), Errno> {

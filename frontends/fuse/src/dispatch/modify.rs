@@ -1,7 +1,7 @@
 //! The changing operations.
 
 use super::{Answer, Outcome, Worker};
-use crate::filesystem::{Context, Errno, FilePlace, NewMode, NodeId};
+use crate::filesystem::{Context, Errno, FilePlace, NewMode, NodeId, XattrChange};
 use crate::protocol::modification::{Modification, WriteHead};
 use crate::protocol::reply::Body;
 use crate::protocol::request::RequestHeader;
@@ -18,7 +18,11 @@ impl Worker<'_> {
         header: &RequestHeader,
         arguments: &[u8],
     ) -> Outcome {
-        let decoded = Modification::decode(header.opcode, arguments);
+        let decoded = Modification::decode(
+            header.opcode,
+            arguments,
+            self.session.negotiated.capabilities,
+        );
         let modification = decoded.map_err(|_| {
             self.session.metrics.malformed.add(1);
             Errno::IO
@@ -159,8 +163,17 @@ impl Worker<'_> {
                 let (attr, lifetime) = file_system.setattr(context, node, handle, &changes)?;
                 return Ok(Answer::Fixed(Body::attr(&attr, lifetime)));
             }
-            Modification::SetXattr { flags, name, value } => {
-                file_system.setxattr(context, node, name, value, flags)?;
+            Modification::SetXattr {
+                flags,
+                clears_setgid,
+                name,
+                value,
+            } => {
+                let how = XattrChange {
+                    flags,
+                    clears_setgid,
+                };
+                file_system.setxattr(context, node, name, value, how)?;
             }
             Modification::RemoveXattr { name } => file_system.removexattr(context, node, name)?,
             _ => return Err(Errno::NOSYS),

@@ -26,6 +26,7 @@ use crate::protocol::init::{Negotiated, Wishes};
 use crate::session::{HandshakeError, Session, SessionConfig};
 use crate::transport::Device;
 use rustix::fd::AsRawFd;
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::{CString, OsString};
 use std::io;
@@ -325,8 +326,10 @@ impl Mount {
         match self.current_place()? {
             Some(place) => unmount_path(&place, mode)?,
             None if mode == UnmountMode::Force => self.abort()?,
-            // Detached before, but something still holds it open.
-            None if mode == UnmountMode::Normal => return Err(MountError::Busy),
+            // Taken away from outside: it is about to end, unless something still holds it open.
+            None if mode == UnmountMode::Normal && !self.wait(Some(END_TIMEOUT)) => {
+                return Err(MountError::Busy);
+            }
             None => {}
         }
         match mode {
@@ -343,6 +346,22 @@ impl Mount {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is in the tree. Right after somebody unmounted it from outside it is not, but
+    /// still serving.
+    pub fn is_in_tree(&self) -> bool {
+        if !self.is_serving() {
+            return false;
+        }
+        let flags = AtFlags::STATX_DONT_SYNC;
+        let top = rustix::fs::statx(CWD, &self.mount_point, flags, StatxFlags::MNT_ID);
+        let is_on_top = match (top, self.identity) {
+            (Ok(top), Some((id, _))) => top.stx_mnt_id == id,
+            _ => false,
+        };
+        // What cannot be told counts as there: the worst is that it is not mounted again.
+        is_on_top || !matches!(self.current_place(), Ok(None))
     }
 
     /// Where the mount is now (it may have been moved), if it is still in the tree.

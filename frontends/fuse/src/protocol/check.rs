@@ -18,7 +18,7 @@ pub fn check_request(bytes: &[u8]) -> bool {
     }
     match Operation::decode(header.opcode, arguments) {
         Ok(Operation::BatchForget { entries }) => entries.iter().count() <= arguments.len() / 16,
-        Ok(Operation::Modify) => Modification::decode(header.opcode, arguments).is_ok(),
+        Ok(Operation::Modify) => Modification::decode(header.opcode, arguments, u64::MAX).is_ok(),
         Ok(_) => true,
         Err(_) => false,
     }
@@ -59,11 +59,11 @@ mod tests {
     #[test]
     fn a_value_with_bytes_behind_it_is_read() {
         let mut request = vec![0; 40];
-        request[..4].copy_from_slice(&60_u32.to_le_bytes());
+        request[..4].copy_from_slice(&68_u32.to_le_bytes());
         request[4..8].copy_from_slice(&opcode::SETXATTR.to_le_bytes());
-        request.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+        request.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         request.extend(b"user.a\0v and");
-        assert_eq!(request.len(), 60);
+        assert_eq!(request.len(), 68);
         assert!(check_request(&request));
     }
 }

@@ -48,6 +48,8 @@ pub(crate) mod capability {
     pub const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
     /// We clear setuid and setgid bits when told to.
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    /// SETXATTR has flags of its own.
+    pub const SETXATTR_EXT: u64 = 1 << 29;
     /// `flags2` counts.
     pub const INIT_EXT: u64 = 1 << 30;
     /// `mmap(MAP_SHARED)` works on files opened for direct I/O.
@@ -150,7 +152,7 @@ pub(crate) fn negotiate(offer: &Offer, wishes: &Wishes) -> (Negotiated, [u8; ANS
     }
     if wishes.features.writable {
         wanted |= capability::ATOMIC_O_TRUNC | capability::DONT_MASK;
-        wanted |= capability::HANDLE_KILLPRIV_V2;
+        wanted |= capability::HANDLE_KILLPRIV_V2 | capability::SETXATTR_EXT;
     }
     if wishes.features.lookup_dots {
         wanted |= capability::EXPORT_SUPPORT;

@@ -1,5 +1,6 @@
 //! Requests that change something.
 
+use super::init::capability;
 use super::opcode;
 use super::wire::{Fields, Malformed};
 use crate::filesystem::{AttrChanges, DeviceNumber, Handle, NodeId, TimeChange, Timestamp};
@@ -77,6 +78,7 @@ pub(crate) enum Modification<'a> {
     },
     SetXattr {
         flags: u32,
+        clears_setgid: bool,
         name: &'a [u8],
         value: &'a [u8],
     },
@@ -135,12 +137,20 @@ impl WriteHead {
 
 impl<'a> Modification<'a> {
     /// Reads the arguments that follow the header; `None` if the operation changes nothing.
-    pub fn decode(code: u32, arguments: &'a [u8]) -> Result<Option<Self>, Malformed> {
+    /// `capabilities` are those of the connection.
+    pub fn decode(
+        code: u32,
+        arguments: &'a [u8],
+        capabilities: u64,
+    ) -> Result<Option<Self>, Malformed> {
         let mut fields = Fields::new(arguments);
         Ok(Some(match code {
             opcode::SETATTR => Self::decode_setattr(fields)?,
             opcode::WRITE => Self::decode_write(fields, arguments)?,
-            opcode::SETXATTR => Self::decode_setxattr(fields, arguments)?,
+            opcode::SETXATTR => {
+                let is_extended = capabilities & capability::SETXATTR_EXT != 0;
+                Self::decode_setxattr(fields, arguments, is_extended)?
+            }
             opcode::REMOVEXATTR => Self::RemoveXattr {
                 name: fields.name()?,
             },
@@ -282,13 +292,29 @@ impl<'a> Modification<'a> {
         })
     }
 
-    fn decode_setxattr(mut fields: Fields<'a>, arguments: &'a [u8]) -> Result<Self, Malformed> {
-        const FIXED: usize = 8;
+    fn decode_setxattr(
+        mut fields: Fields<'a>,
+        arguments: &'a [u8],
+        is_extended: bool,
+    ) -> Result<Self, Malformed> {
+        /// `FUSE_SETXATTR_ACL_KILL_SGID`.
+        const KILL_SETGID: u32 = 1 << 0;
         let size = fields.u32()? as usize;
         let flags = fields.u32()?;
+        let (mut fixed, mut clears_setgid) = (8, false);
+        if is_extended {
+            fixed = 16;
+            clears_setgid = fields.u32()? & KILL_SETGID != 0;
+            fields.u32()?;
+        }
         let name = fields.name()?;
-        let value = piece(arguments, FIXED + name.len() + 1, size)?;
-        Ok(Self::SetXattr { flags, name, value })
+        let value = piece(arguments, fixed + name.len() + 1, size)?;
+        Ok(Self::SetXattr {
+            flags,
+            clears_setgid,
+            name,
+            value,
+        })
     }
 }
 
@@ -318,7 +344,7 @@ mod tests {
     fn no_prefix_of_the_arguments_panics() {
         for code in 0..opcode::LIMIT {
             for length in 0..120 {
-                let _ = Modification::decode(code, &vec![1; length]);
+                let _ = Modification::decode(code, &vec![1; length], u64::MAX);
             }
         }
     }
@@ -335,7 +361,7 @@ mod tests {
             .u32((OFlags::SYNC | OFlags::RDWR).bits())
             .u32(0)
             .raw(b"bytes");
-        let decoded = Modification::decode(opcode::WRITE, &arguments);
+        let decoded = Modification::decode(opcode::WRITE, &arguments, 0);
         let expected = Modification::Write {
             handle: Handle(9),
             offset: 4096,
@@ -344,7 +370,28 @@ mod tests {
             data: b"bytes",
         };
         assert_eq!(decoded, Ok(Some(expected)));
-        assert!(Modification::decode(opcode::WRITE, &arguments[..44]).is_err());
+        assert!(Modification::decode(opcode::WRITE, &arguments[..44], 0).is_err());
+    }
+
+    #[test]
+    fn old_kernels_set_attributes_without_flags_of_their_own() {
+        let decode = |words: &[u32], capabilities| {
+            let mut arguments: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            arguments.extend_from_slice(b"user.a\0value");
+            let decoded = Modification::decode(opcode::SETXATTR, &arguments, capabilities);
+            match decoded {
+                Ok(Some(Modification::SetXattr {
+                    flags: 2,
+                    clears_setgid,
+                    name: b"user.a",
+                    value: b"value",
+                })) => clears_setgid,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(!decode(&[5, 2], 0));
+        assert!(!decode(&[5, 2, 0, 0], capability::SETXATTR_EXT));
+        assert!(decode(&[5, 2, 1, 0], capability::SETXATTR_EXT));
     }
 
     #[test]

@@ -77,6 +77,10 @@ impl Mounted for FuseMount {
         self.0.is_serving()
     }
 
+    fn is_in_tree(&self) -> bool {
+        self.0.is_in_tree()
+    }
+
     fn unmount(&self, force: bool) -> Result<(), ControlError> {
         let mode = if force {
             UnmountMode::Force
