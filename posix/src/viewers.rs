@@ -1,8 +1,7 @@
 //! Those who show a file system and remember what they saw of it: mounts.
 //!
 //! A mount that is the only one knows of every change, since all come through it, and may keep
-//! what it learned. Once there is a second, neither does; and whoever changes a file system as a
-//! whole tells all of them to forget.
+//! what it learned. Once there is a second, neither does.
 
 use crate::file_system::FileSystem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -62,11 +61,5 @@ impl FileSystem {
     /// Whether there are several viewers, so that each of them misses changes.
     pub fn has_several_viewers(&self) -> bool {
         self.viewers().count.load(Ordering::Acquire) > 1
-    }
-
-    /// Has all viewers forget: the file system changed as a whole.
-    pub fn forget_views(&self) {
-        let viewers = self.viewers().lock().clone();
-        viewers.iter().for_each(|viewer| viewer.forget());
     }
 }

@@ -91,8 +91,8 @@ fn what_cannot_be_mounted_is_told() -> Result<()> {
     refused(&try_to("tank/by-hand AT -o rw,bogus")?, 1, unknown)?;
     refused(
         &try_to("tank/by-hand AT -o remount,ro")?,
-        1,
-        "unmount it first",
+        2,
+        "not currently mounted",
     )?;
     let absent = try_to("tank/by-hand AT/absent")?;
     refused(

@@ -13,7 +13,7 @@ use super::Engine;
 use super::candidates::{diagnoses_in, find, hostid, hostname};
 use super::changes::{By, check_at_import, note};
 use super::errors::name_fault;
-use super::mounts::check_options;
+use super::mount_options::check_options;
 use super::registry::Imported;
 
 impl Engine {

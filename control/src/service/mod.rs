@@ -25,6 +25,7 @@ mod import;
 #[cfg(test)]
 mod import_tests;
 mod memory;
+mod mount_options;
 mod mounter;
 mod mounts;
 mod opened;

@@ -72,6 +72,10 @@ pub trait Mounted: Send + Sync {
     /// and may still be there.
     fn is_in_tree(&self) -> bool;
 
+    /// Changes what it allows, while it is used. `false` if that is not possible without mounting
+    /// it anew: some of it holds for a mount's life, and not everybody may change a mount.
+    fn change(&self, switches: &MountSwitches) -> Result<bool, ControlError>;
+
     /// Takes it away; with `force` although files are open.
     ///
     /// # Errors

@@ -14,11 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Engine;
 use super::datasets::walk_heads;
 use super::errors::parse_name;
-use super::mounter::{MountJob, MountSwitches, Mounted};
+use super::mount_options::{check_options, switches, temporary};
+use super::mounter::{MountJob, Mounted};
 use super::registry::Imported;
 
 /// Mounts at one time.
 const MOUNTS_MAX: usize = 65_536;
+/// The option that changes a mount instead of making one.
+const REMOUNT: &str = "remount";
 
 struct Entry {
     pool: String,
@@ -26,9 +29,19 @@ struct Entry {
     own_place: bool,
     /// Its directory follows from the dataset's name: nobody chose it, so it goes with the name.
     is_derived: bool,
+    /// What it was mounted with, or mounted anew with since.
+    options: MountOptions,
     read_only: bool,
     /// Properties that its options overrule, and what they are then.
     temporary: Vec<(&'static str, bool)>,
+    mounted: Arc<dyn Mounted>,
+}
+
+/// A mount to be changed in its place.
+struct Place {
+    dataset: String,
+    own_place: bool,
+    options: MountOptions,
     mounted: Arc<dyn Mounted>,
 }
 
@@ -151,6 +164,31 @@ impl Mounts {
             .collect()
     }
 
+    /// The mounts of a dataset's head and of all below it.
+    fn places_below(&self, dataset: &str) -> Vec<Place> {
+        let below = format!("{dataset}/");
+        let entries = self.lock();
+        let found = entries
+            .iter()
+            .filter(|entry| entry.dataset == dataset || entry.dataset.starts_with(&below))
+            .filter(|entry| !entry.dataset.contains('@'));
+        let places = found.map(|entry| Place {
+            dataset: entry.dataset.clone(),
+            own_place: entry.own_place,
+            options: entry.options.clone(),
+            mounted: Arc::clone(&entry.mounted),
+        });
+        places.collect()
+    }
+
+    fn update(&self, mounted: &Arc<dyn Mounted>, change: impl FnOnce(&mut Entry)) {
+        let mut entries = self.lock();
+        let mut found = entries.iter_mut();
+        if let Some(entry) = found.find(|entry| Arc::ptr_eq(&entry.mounted, mounted)) {
+            change(entry);
+        }
+    }
+
     /// Forgets a mount, so that its files are closed.
     fn forget(&self, mounted: &Arc<dyn Mounted>) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,6 +213,9 @@ impl Engine {
         options: &MountOptions,
     ) -> Result<Response, ControlError> {
         let (imported, found) = self.registry.dataset(&parse_name(dataset)?)?;
+        if options.options.iter().any(|word| word == REMOUNT) {
+            return self.mount_anew(&imported, dataset, at, options);
+        }
         let place = match at {
             Some(at) => Some(PathBuf::from(at)),
             None if found.is_snapshot() => {
@@ -186,6 +227,38 @@ impl Engine {
         };
         self.mount_dataset(&imported, found, place, options)?;
         Ok(Response::Done)
+    }
+
+    /// Changes what a mount allows to what `options` say, in its place (`mount -o remount`).
+    fn mount_anew(
+        &self,
+        imported: &Arc<Imported>,
+        dataset: &str,
+        at: Option<&str>,
+        options: &MountOptions,
+    ) -> Result<Response, ControlError> {
+        let mut places = self.mounts.places_below(dataset).into_iter();
+        let found = places.find(|place| {
+            let is_there = match at {
+                Some(at) => place.mounted.mount_point() == Path::new(at),
+                None => place.own_place,
+            };
+            place.dataset == dataset && is_there
+        });
+        let mut place = found.ok_or_else(|| ControlError::NotMounted {
+            target: at.unwrap_or(dataset).to_owned(),
+        })?;
+        place.options = options.clone();
+        place.options.options.retain(|word| word != REMOUNT);
+        check_options(&place.options.options)?;
+        match self.change_in_place(imported, place)? {
+            true => Ok(Response::Done),
+            false => Err(ControlError::MountFailed {
+                dataset: dataset.to_owned(),
+                reason: "this takes unmounting it and mounting it with the other options"
+                    .to_owned(),
+            }),
+        }
     }
 
     pub(super) fn mount_all(
@@ -331,11 +404,52 @@ impl Engine {
             dataset: name,
             own_place,
             is_derived,
+            options: options.clone(),
             read_only,
             temporary: temporary(imported, options),
             mounted,
         });
         Ok(())
+    }
+
+    /// Changes what the mounts of a dataset, and of all below it, allow to what the properties say
+    /// now; options that were given for one at its own place are forgotten, as by OpenZFS.
+    ///
+    /// Returns whether all could be changed where they are.
+    pub(super) fn refresh_mounts(
+        &self,
+        imported: &Arc<Imported>,
+        name: &DatasetName,
+    ) -> Result<bool, ControlError> {
+        let mut is_done = true;
+        for mut place in self.mounts.places_below(name.as_str()) {
+            if place.own_place {
+                place.options = MountOptions::default();
+            }
+            is_done &= self.change_in_place(imported, place)?;
+        }
+        Ok(is_done)
+    }
+
+    /// Changes what a mount allows. `false` if that is not possible while it is mounted.
+    fn change_in_place(
+        &self,
+        imported: &Arc<Imported>,
+        place: Place,
+    ) -> Result<bool, ControlError> {
+        let dataset = imported.dsl().dataset(&parse_name(&place.dataset)?)?;
+        let mut allowed = switches(imported, &dataset, &place.options);
+        allowed.read_only |= !imported.can_change(&dataset)?;
+        if !place.mounted.change(&allowed)? {
+            return Ok(false);
+        }
+        let temporary = temporary(imported, &place.options);
+        self.mounts.update(&place.mounted, |entry| {
+            entry.read_only = allowed.read_only;
+            entry.temporary = temporary;
+            entry.options = place.options;
+        });
+        Ok(true)
     }
 
     pub(super) fn unmount(
@@ -528,7 +642,7 @@ impl Engine {
     }
 }
 
-fn text_of(dataset: &Dataset, property: Property) -> Option<String> {
+pub(super) fn text_of(dataset: &Dataset, property: Property) -> Option<String> {
     match dataset.property(property).ok()??.value {
         PropertyValue::Text(text) => Some(text),
         _ => None,
@@ -615,95 +729,6 @@ fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), ControlError> 
     match entries.and_then(|mut entries| entries.next()) {
         Some(_) => Err(ControlError::DirectoryNotEmpty { path }),
         None => Ok(()),
-    }
-}
-
-/// Mount options that are obeyed, or that ask for nothing (cli/contract-zfs 7).
-const OPTIONS: [&str; 20] = [
-    "atime",
-    "defaults",
-    "dev",
-    "exec",
-    "mand",
-    "noatime",
-    "nodev",
-    "noexec",
-    "nomand",
-    "norelatime",
-    "nosuid",
-    "noxattr",
-    "posixacl",
-    "relatime",
-    "ro",
-    "rw",
-    "strictatime",
-    "suid",
-    "xattr",
-    "zfsutil",
-];
-
-/// Refuses options that would be passed over.
-pub(super) fn check_options(options: &[String]) -> Result<(), ControlError> {
-    let is_label = |word: &str| word.contains("context=");
-    let known = |word: &str| OPTIONS.contains(&word) || word.is_empty() || is_label(word);
-    match options.iter().find(|word| !known(word)) {
-        None => Ok(()),
-        Some(word) => Err(ControlError::BadValue {
-            name: word.clone(),
-            reason: format!("invalid mount option '{word}'"),
-        }),
-    }
-}
-
-/// The options that overrule a property: those that turn it on and off.
-const OVERRULING: [(&str, &str, &str); 5] = [
-    ("atime", "atime", "noatime"),
-    ("exec", "exec", "noexec"),
-    ("setuid", "suid", "nosuid"),
-    ("devices", "dev", "nodev"),
-    ("xattr", "xattr", "noxattr"),
-];
-
-/// The options of an import and of a mount, which overrule those.
-fn given<'a>(imported: &'a Imported, options: &'a MountOptions) -> Vec<&'a str> {
-    let given = imported.mount_options.iter().chain(&options.options);
-    given.map(String::as_str).collect()
-}
-
-/// What the last of these options says that is about it.
-fn last_of(given: &[&str], on: &str, off: &str) -> Option<bool> {
-    let word = given.iter().rfind(|word| **word == on || **word == off);
-    word.map(|word| *word == on)
-}
-
-/// The properties that options overrule.
-fn temporary(imported: &Imported, options: &MountOptions) -> Vec<(&'static str, bool)> {
-    let given = given(imported, options);
-    let each = OVERRULING.into_iter();
-    each.filter_map(|(name, on, off)| Some((name, last_of(&given, on, off)?)))
-        .collect()
-}
-
-/// What properties and options allow.
-fn switches(imported: &Imported, dataset: &Dataset, options: &MountOptions) -> MountSwitches {
-    let given = given(imported, options);
-    let chosen = |on: &str, off: &str, property| match last_of(&given, on, off) {
-        Some(is_on) => is_on,
-        None => text_of(dataset, property).as_deref() != Some("off"),
-    };
-    let is = |property, word: &str| text_of(dataset, property).as_deref() == Some(word);
-    MountSwitches {
-        exec: chosen("exec", "noexec", Property::Exec),
-        devices: chosen("dev", "nodev", Property::Devices),
-        setuid: chosen("suid", "nosuid", Property::Setuid),
-        atime: chosen("atime", "noatime", Property::Atime),
-        read_only: last_of(&given, "ro", "rw") == Some(true),
-        noatime: last_of(&given, "atime", "noatime") == Some(false),
-        xattr: chosen("xattr", "noxattr", Property::Xattr),
-        posix_acl: is(Property::AclType, "posix"),
-        snapdir_visible: is(Property::SnapDir, "visible"),
-        snapdir_disabled: is(Property::SnapDir, "disabled"),
-        long_names: is(Property::LongName, "on"),
     }
 }
 

@@ -33,7 +33,7 @@ mod transport;
 mod turns;
 
 pub use cenote_posix::BlockBuffer;
-pub use dataset::{ControlDirectory, DatasetFiles, DatasetOptions, ErrorSink};
+pub use dataset::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches, ErrorSink};
 pub use filesystem::{
     Attr, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags, FileKind,
     FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NodeId, Opened, SeekTarget, Timestamp,

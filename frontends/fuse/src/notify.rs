@@ -1,6 +1,7 @@
 //! Telling the kernel that what it remembers is no longer true.
 
 use crate::filesystem::{Errno, NodeId};
+use crate::mount::mounts;
 use crate::protocol::notification;
 use crate::protocol::reply;
 use crate::protocol::wire::Writer;
@@ -19,6 +20,8 @@ const HEADER_SIZE: usize = reply::HEADER_SIZE;
 pub struct Notifier {
     /// Weak, since the file system that a session serves may keep a notifier.
     session: Weak<Session>,
+    /// The mount's number in the kernel's table, if that could be read.
+    mount_id: Option<u64>,
 }
 
 impl std::fmt::Debug for Notifier {
@@ -28,9 +31,10 @@ impl std::fmt::Debug for Notifier {
 }
 
 impl Notifier {
-    pub(crate) fn new(session: &Arc<Session>) -> Self {
+    pub(crate) fn new(session: &Arc<Session>, mount_id: Option<u64>) -> Self {
         Notifier {
             session: Arc::downgrade(session),
+            mount_id,
         }
     }
 
@@ -61,7 +65,16 @@ impl Notifier {
     }
 
     /// Forgets what every name means, at once. `EINVAL` on kernels before 6.16.
+    ///
+    /// A name that is forgotten takes away what is mounted on it or below. `EBUSY` where anything
+    /// is mounted on this mount.
     pub fn invalidate_all_entries(&self) -> Result<(), Errno> {
+        let table = mounts().unwrap_or_default();
+        let is_known = table.iter().any(|entry| Some(entry.id) == self.mount_id);
+        let mut others = table.iter().map(|entry| Some(entry.parent));
+        if !is_known || others.any(|parent| parent == self.mount_id) {
+            return Err(Errno::BUSY);
+        }
         self.send(notification::INCREASE_EPOCH, &[])
     }
 

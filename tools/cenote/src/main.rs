@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     let mut rest: Vec<OsString> = arguments.collect();
     let called = match name.to_str() {
         Some(name @ ("zpool" | "zfs" | mount_helper::NAME)) => name.to_owned(),
+        Some(mount_helper::NAME_BY_TYPE) => mount_helper::NAME.to_owned(),
         _ => match rest.first().and_then(|word| word.to_str()) {
             Some(word @ ("zpool" | "zfs")) => {
                 let word = word.to_owned();

@@ -11,6 +11,8 @@ use crate::zfs;
 
 /// The name it is called by.
 pub const NAME: &str = "mount.zfs";
+/// The same for `mount -o remount`, which goes by the type that the kernel lists.
+pub const NAME_BY_TYPE: &str = "mount.fuse.cenote";
 
 const SYNOPSIS: &str = "Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>";
 const OPERANDS: &str = "usage: mount <dataset> <mountpoint>";
@@ -21,6 +23,15 @@ const SYSTEM_FAILURE: u8 = 2;
 /// Words of `/etc/fstab` that are for those who read it, and not for the file system.
 const WORDS_OF_TABLE: [&str; 9] = [
     "_netdev", "auto", "group", "noauto", "nofail", "nouser", "owner", "user", "users",
+];
+
+const WORDS_OF_FUSE: [&str; 6] = [
+    "allow_other",
+    "blksize",
+    "default_permissions",
+    "group_id",
+    "max_read",
+    "user_id",
 ];
 
 /// Mounts a file system with `mountpoint=legacy`, or a snapshot.
@@ -53,7 +64,7 @@ fn mount(arguments: &[String], context: &mut Context) -> Outcome {
     };
     let given = parsed.all("o").flat_map(|list| list.split(','));
     let options: Vec<String> = given
-        .filter(|word| !is_for_table(word))
+        .filter(|word| !is_for_table(word) && !is_of_fuse(word))
         .map(str::to_owned)
         .collect();
     let at = match std::fs::canonicalize(context.directory.join(directory)) {
@@ -67,11 +78,6 @@ fn mount(arguments: &[String], context: &mut Context) -> Outcome {
             return Ok(SYSTEM_FAILURE);
         }
     };
-    if options.iter().any(|word| word == "remount") {
-        return failed(format!(
-            "filesystem '{name}' cannot be mounted anew with other options: unmount it first"
-        ));
-    }
     let dataset = match zfs::mountable(name, context) {
         Ok(dataset) => dataset,
         Err(error @ ControlError::Unreachable { .. }) => return failed(error.to_string()),
@@ -82,7 +88,8 @@ fn mount(arguments: &[String], context: &mut Context) -> Outcome {
         }
     };
     let is_asked_by_zfs = options.iter().any(|word| word == "zfsutil");
-    if dataset.kind == DatasetKind::Filesystem && !is_asked_by_zfs && !zfs::is_legacy(&dataset) {
+    let is_allowed = is_asked_by_zfs || options.iter().any(|word| word == "remount");
+    if dataset.kind == DatasetKind::Filesystem && !is_allowed && !zfs::is_legacy(&dataset) {
         return failed(format!(
             "filesystem '{name}' cannot be mounted using 'mount'.\n\
              Use 'zfs set mountpoint=legacy' or 'zfs mount {name}'.\n\
@@ -106,6 +113,12 @@ fn is_for_table(word: &str) -> bool {
         || ["x-", "X-", "comment="]
             .iter()
             .any(|start| word.starts_with(start))
+}
+
+/// Words that the kernel lists for a FUSE mount, which mount(8) passes on to a remount.
+fn is_of_fuse(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    WORDS_OF_FUSE.contains(&name)
 }
 
 /// Mounts it; options that are unknown are left out if `is_sloppy`.

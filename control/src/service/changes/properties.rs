@@ -18,7 +18,7 @@ use cenote_pool::Actor;
 use std::sync::Arc;
 
 /// Properties by which datasets are mounted: a change moves or remounts them.
-const OF_MOUNTS: [&str; 12] = [
+const OF_MOUNTS: [&str; 11] = [
     "mountpoint",
     "canmount",
     "readonly",
@@ -30,11 +30,12 @@ const OF_MOUNTS: [&str; 12] = [
     "xattr",
     "acltype",
     "snapdir",
-    "overlay",
 ];
 
-/// Those of them that a mount follows at once; mounting anew makes it show them.
-const LIVE: [&str; 3] = ["atime", "relatime", "xattr"];
+/// Those of them that a mount follows while it is used.
+const LIVE: [&str; 9] = [
+    "readonly", "atime", "relatime", "exec", "setuid", "devices", "xattr", "acltype", "snapdir",
+];
 
 /// A value that a user gave, in the clients' terms if it is none.
 pub(super) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
@@ -144,6 +145,7 @@ impl Engine {
         let moves = settings.iter().any(|setting| setting.name == "mountpoint");
         let is_live = settings
             .iter()
+            .filter(|setting| OF_MOUNTS.contains(&setting.name.as_str()))
             .all(|setting| LIVE.contains(&setting.name.as_str()));
         let task = SetProperties {
             name: name.clone(),
@@ -154,10 +156,10 @@ impl Engine {
         if !remounts {
             return Ok(());
         }
-        match self.remount_below(&imported, name, moves) {
-            Err(ControlError::DatasetBusy { .. }) if is_live => Ok(()),
-            result => result,
+        if is_live && self.refresh_mounts(&imported, name)? {
+            return Ok(());
         }
+        self.remount_below(&imported, name, moves)
     }
 
     pub(super) fn inherit_property(

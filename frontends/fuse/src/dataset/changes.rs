@@ -51,8 +51,15 @@ impl DatasetFiles {
         self.trees.head().is_writable()
     }
 
-    /// The head's object that a node stands for, if it can be changed.
+    /// The head's object that a node stands for, if it may be changed.
     pub(super) fn target(&self, node: NodeId) -> Result<(&PosixFiles, ObjectId), Errno> {
+        match self.refuses_changes() {
+            true => Err(Errno::ROFS),
+            false => self.object_of_head(node),
+        }
+    }
+
+    fn object_of_head(&self, node: NodeId) -> Result<(&PosixFiles, ObjectId), Errno> {
         match self.node(node) {
             Node::Object { tree: 0, object } => Ok((self.trees.head(), object)),
             _ => Err(Errno::ROFS),
@@ -220,7 +227,10 @@ impl DatasetFiles {
     }
 
     pub(super) fn open_writable(&self, node: NodeId, flags: u32) -> Result<Opened, Errno> {
-        let (files, object) = match self.target(node) {
+        if flags & (ACCESS_MASK | O_TRUNC) != 0 {
+            self.target(node)?;
+        }
+        let (files, object) = match self.object_of_head(node) {
             Ok(target) => target,
             Err(errno) if flags & ACCESS_MASK != 0 => return Err(errno),
             Err(_) => return Ok(self.opened(flags)),
@@ -243,7 +253,7 @@ impl DatasetFiles {
     }
 
     pub(super) fn close(&self, node: NodeId) {
-        if let Ok((files, object)) = self.target(node)
+        if let Ok((files, object)) = self.object_of_head(node)
             && let Err(error) = files.release(object)
         {
             // Nobody waits for an answer; what the file held is freed at the next mount.
@@ -395,7 +405,7 @@ impl DatasetFiles {
         value: &[u8],
         change: XattrChange,
     ) -> Result<(), Errno> {
-        if !self.options.xattr {
+        if !self.shows_xattr() {
             return Err(Errno::OPNOTSUPP);
         }
         let how = match change.flags & (xattr_flag::CREATE | xattr_flag::REPLACE) {

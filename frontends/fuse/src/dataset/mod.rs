@@ -14,6 +14,7 @@ mod ghosts;
 mod handles;
 mod lifetimes;
 mod node;
+mod switches;
 mod trees;
 
 use crate::filesystem::{
@@ -30,39 +31,14 @@ use convert::{attr_of, kind_of};
 use ghosts::Ghosts;
 use node::Node;
 use std::sync::{Arc, OnceLock};
+use switches::Live;
+pub use switches::{ControlDirectory, DatasetOptions, DatasetSwitches};
 use trees::Trees;
 
 /// The longest path that a symbolic link may hold (`PATH_MAX` less the NUL).
 const LINK_LENGTH_MAX: usize = 4095;
 /// Entries of a listing whose attributes are read at once.
 const LISTING_BATCH: usize = 512;
-
-/// Whether and how the control directory shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlDirectory {
-    /// Not at all.
-    Disabled,
-    /// It can be entered but is not listed.
-    Hidden,
-    /// It is listed in the root directory.
-    Visible,
-}
-
-/// What the dataset's properties say about its mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DatasetOptions {
-    /// The property `snapdir`.
-    pub control_directory: ControlDirectory,
-    /// The property `acltype` is `posix`.
-    pub posix_acl: bool,
-    /// The property `xattr` is not `off`.
-    pub xattr: bool,
-    /// Reads may be noted, as far as the properties `atime` and `relatime` want that: the mount
-    /// was not made with `noatime`.
-    pub access_times: bool,
-    /// For `statfs`.
-    pub space: DatasetSpace,
-}
 
 /// Who wants to know of errors that callers only see as an errno.
 pub type ErrorSink = Box<dyn Fn(&PosixError) + Send + Sync>;
@@ -71,9 +47,10 @@ pub type ErrorSink = Box<dyn Fn(&PosixError) + Send + Sync>;
 pub struct DatasetFiles {
     trees: Trees,
     options: DatasetOptions,
-    has_control: bool,
+    live: Live,
     errors: ErrorSink,
     ghosts: Ghosts,
+    kernel: OnceLock<Notifier>,
     /// This mount among the head's viewers.
     viewer: OnceLock<Arc<dyn Viewer>>,
 }
@@ -94,14 +71,13 @@ impl DatasetFiles {
         options: DatasetOptions,
         errors: ErrorSink,
     ) -> Self {
-        let has_control =
-            !dataset.is_snapshot() && options.control_directory != ControlDirectory::Disabled;
         Self {
             trees: Trees::new(dataset, files),
+            live: Live::new(options.switches),
             options,
-            has_control,
             errors,
             ghosts: Ghosts::default(),
+            kernel: OnceLock::new(),
             viewer: OnceLock::new(),
         }
     }
@@ -200,7 +176,7 @@ impl DatasetFiles {
 
     /// Notes that a file of the head was read.
     fn note_read(&self, tree: usize, files: &cenote_posix::FileSystem, znode: &Znode) {
-        if tree == 0 && self.options.access_times {
+        if tree == 0 && self.notes_reads() {
             files.note_read(znode);
         }
     }
@@ -349,7 +325,8 @@ struct KernelView(Notifier);
 
 impl Viewer for KernelView {
     fn forget(&self) {
-        // Kernels before 6.16 cannot; there a second mount shows what was cached before it.
+        // Kernels before 6.16 cannot, and where something is mounted below it must not be: there
+        // this mount goes on showing names as it learned them before.
         let _ = self.0.invalidate_all_entries();
         let _ = self.0.invalidate_node(NodeId::ROOT);
     }
@@ -357,6 +334,7 @@ impl Viewer for KernelView {
 
 impl FileSystem for DatasetFiles {
     fn attach(&self, kernel: Notifier) {
+        let kernel = self.kernel.get_or_init(|| kernel).clone();
         let viewer: Arc<dyn Viewer> = Arc::new(KernelView(kernel));
         self.trees
             .head()
@@ -377,7 +355,7 @@ impl FileSystem for DatasetFiles {
         match node {
             _ if name == b"." => self.lookup_itself(node),
             _ if name == b".." => self.lookup_parent(node),
-            _ if self.has_control && self.is_root(node) && name == control::CONTROL_NAME => {
+            _ if self.has_control() && self.is_root(node) && name == control::CONTROL_NAME => {
                 self.control_entry(Node::Control).map(Lookup::Found)
             }
             Node::Object { tree, object } => self.lookup_object(tree, object, name),
@@ -496,8 +474,7 @@ impl FileSystem for DatasetFiles {
             self.note_read(tree, self.trees.head(), &directory);
         }
         let mut cookie = cookie;
-        let lists_control = self.options.control_directory == ControlDirectory::Visible;
-        if lists_control && self.has_control && self.is_root(node) && cookie <= control::COOKIE {
+        if self.lists_control() && self.is_root(node) && cookie <= control::COOKIE {
             // `.` and `..` come first, then `.zfs`, which has the cookie that is free for it.
             if cookie < control::COOKIE {
                 let dots = [(&b"."[..], object.0), (&b".."[..], object.0)];
@@ -554,7 +531,7 @@ impl FileSystem for DatasetFiles {
         let Ok((tree, znode)) = self.object(node) else {
             return Err(Errno::NODATA);
         };
-        if !self.options.xattr {
+        if !self.shows_xattr() {
             return Err(Errno::OPNOTSUPP);
         }
         let files = self.trees.get(tree)?;
@@ -574,7 +551,7 @@ impl FileSystem for DatasetFiles {
         let Ok((tree, znode)) = self.object(node) else {
             return Ok(());
         };
-        if !self.options.xattr {
+        if !self.shows_xattr() {
             return Ok(());
         }
         let files = self.trees.get(tree)?;

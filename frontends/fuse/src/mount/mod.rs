@@ -26,7 +26,7 @@ use crate::protocol::init::{Negotiated, Wishes};
 use crate::session::{HandshakeError, Session, SessionConfig};
 use crate::transport::Device;
 use rustix::fd::AsRawFd;
-use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::{CString, OsString};
 use std::io;
@@ -201,9 +201,10 @@ impl MountOptions {
                 features,
                 readdirplus_always: self.readdirplus_always,
                 request_size_max: self.request_size_max.max(WRITE_SIZE_MIN),
-                write_size_max: match self.read_only {
-                    true => WRITE_SIZE_MIN,
-                    false => self.request_size_max.max(WRITE_SIZE_MIN),
+                // Also where the mount is read-only: it may be changed to take writes.
+                write_size_max: match features.writable {
+                    true => self.request_size_max.max(WRITE_SIZE_MIN),
+                    false => WRITE_SIZE_MIN,
                 },
                 background_max: self.background_max,
             },
@@ -271,8 +272,9 @@ impl Mount {
                 return Err(error);
             }
         };
-        session.file_system.attach(Notifier::new(&session));
         let identity = find_identity(&mount_point);
+        let notifier = Notifier::new(&session, identity.map(|(id, _)| id));
+        session.file_system.attach(notifier);
         if let (Some(size), Some((_, device))) = (options.read_ahead_kib, identity) {
             set_read_ahead(device, size);
         }
@@ -305,7 +307,7 @@ impl Mount {
 
     /// For telling the kernel about changes that it did not make.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(&self.session)
+        Notifier::new(&self.session, self.identity.map(|(id, _)| id))
     }
 
     /// Whether the kernel may still send requests.
@@ -346,6 +348,40 @@ impl Mount {
             }
         }
         Ok(())
+    }
+
+    /// Changes what the kernel allows on it to what `options` say, in its place.
+    ///
+    /// # Errors
+    /// [`MountError::Busy`] if it is to be only read and files are open for writing, which then
+    /// have nothing that is not sent off, or if something is mounted over it;
+    /// [`MountError::NotPermitted`] if this process may not.
+    pub fn change(&self, options: &MountOptions) -> Result<(), MountError> {
+        let place = self.current_place()?.ok_or(MountError::Busy)?;
+        // Without a word about times the kernel keeps what it had.
+        let times = match options.access_times {
+            true => MountFlags::RELATIME,
+            false => MountFlags::NOATIME,
+        };
+        let flags = options.flags() | times;
+        if options.read_only {
+            // What was stored through mappings is taken before anything is refused.
+            let root = rustix::fs::open(&place, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            let synced = root.and_then(rustix::fs::syncfs);
+            synced.map_err(|source| MountError::Mount {
+                mount_point: place.clone(),
+                source,
+            })?;
+        }
+        match rustix::mount::mount_remount(&place, flags, c"") {
+            Ok(()) => Ok(()),
+            Err(Errno::BUSY) => Err(MountError::Busy),
+            Err(Errno::PERM | Errno::ACCESS) => Err(MountError::NotPermitted),
+            Err(source) => Err(MountError::Mount {
+                mount_point: place,
+                source,
+            }),
+        }
     }
 
     /// Whether it is in the tree. Right after somebody unmounted it from outside it is not, but

@@ -17,6 +17,8 @@ pub const FILE_SYSTEM_TYPE: &str = "fuse.cenote";
 pub struct MountEntry {
     /// The mount's number.
     pub id: u64,
+    /// The number of the mount that it is on.
+    pub parent: u64,
     /// The superblock's device number.
     pub device: (u32, u32),
     /// Where it is mounted.
@@ -48,7 +50,7 @@ pub fn own_mounts() -> io::Result<Vec<MountEntry>> {
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = text(fields.next()?)?.parse().ok()?;
-    fields.next()?;
+    let parent = text(fields.next()?)?.parse().ok()?;
     let (major, minor) = text(fields.next()?)?.split_once(':')?;
     fields.next()?;
     let mount_point = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
@@ -59,6 +61,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let source = OsString::from_vec(unescape(fields.next()?));
     Some(MountEntry {
         id,
+        parent,
         device: (major.parse().ok()?, minor.parse().ok()?),
         mount_point,
         file_system_type,
@@ -112,8 +115,8 @@ mod tests {
         assert_eq!(entry.source, "tank/my home");
         assert_eq!(entry.file_system_type, FILE_SYSTEM_TYPE);
         assert_eq!(
-            (entry.id, entry.device, entry.read_only),
-            (36, (98, 0), false)
+            (entry.id, entry.parent, entry.device, entry.read_only),
+            (36, 35, (98, 0), false)
         );
     }
 

@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use super::Command;
 use super::arguments::{Arguments, flag};
 use crate::context::{Context, Outcome, failed, usage};
+use crate::mount_helper;
 
 /// The command.
 pub const COMMAND: Command = Command {
     name: "install-links",
-    summary: "Make links called zpool, zfs and mount.zfs to this program",
+    summary: "Make links called zpool, zfs and mount.* to this program",
     synopsis: "DIRECTORY",
     about: "Put DIRECTORY before others in PATH, and whatever calls zpool or zfs calls Cenote.\n\
-            mount(8) looks for mount.zfs, which 'mount -t zfs' and /etc/fstab need, in /sbin only.",
+            mount(8) looks in /sbin only: for mount.zfs, which 'mount -t zfs' and /etc/fstab\n\
+            need, and for mount.fuse.cenote, which 'mount -o remount' needs.",
     flags: &[flag(Some('f'), "force", "replace what is there")],
     opens_pools: false,
     run,
@@ -30,7 +32,12 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     if let Err(error) = std::fs::create_dir_all(&directory) {
         return failed(format!("cannot create {}: {error}", directory.display()));
     }
-    for name in ["zpool", "zfs", crate::mount_helper::NAME] {
+    for name in [
+        "zpool",
+        "zfs",
+        mount_helper::NAME,
+        mount_helper::NAME_BY_TYPE,
+    ] {
         let link = directory.join(name);
         if std::fs::read_link(&link).is_ok_and(|target| target == program) {
             continue;

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cenote_control::model::ControlError;
-use cenote_control::service::{MountJob, Mounted, Mounter};
+use cenote_control::service::{MountJob, MountSwitches, Mounted, Mounter};
 use cenote_fuse::{
-    ControlDirectory, DatasetFiles, DatasetOptions, Mount, MountError, MountOptions, UnmountMode,
+    ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches, FileSystem, Mount, MountError,
+    MountOptions, UnmountMode,
 };
 use cenote_posix::DatasetSpace;
 
@@ -20,40 +21,54 @@ impl Mounter for FuseMounter {
             dataset: name.clone(),
             reason: with_hint(&error.to_string()),
         };
-        let options = mount_options(&name, &job);
+        let mut options = mount_options(&name, &job.switches);
+        options.read_only |= !job.files.is_writable();
         let place = job.mount_point.clone();
+        let posix_acl = job.switches.posix_acl;
         let files = Arc::new(dataset_files(&name, job));
-        let mount = Mount::new(files, &place, &options).map_err(failed)?;
-        Ok(Box::new(FuseMount(mount)))
+        let served: Arc<dyn FileSystem> = Arc::clone(&files) as _;
+        let mount = Mount::new(served, &place, &options).map_err(failed)?;
+        Ok(Box::new(FuseMount {
+            mount,
+            files,
+            name,
+            posix_acl,
+        }))
     }
 }
 
-fn mount_options(name: &str, job: &MountJob) -> MountOptions {
+fn mount_options(name: &str, switches: &MountSwitches) -> MountOptions {
     let mut options = MountOptions::new(name);
-    options.read_only = job.switches.read_only || !job.files.is_writable();
-    options.set_user_id = job.switches.setuid;
-    options.devices = job.switches.devices;
-    options.executables = job.switches.exec;
-    options.access_times = job.switches.atime;
+    options.read_only = switches.read_only;
+    options.set_user_id = switches.setuid;
+    options.devices = switches.devices;
+    options.executables = switches.exec;
+    options.access_times = switches.atime;
     options
 }
 
-fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
-    let switches = job.switches;
-    let options = DatasetOptions {
+fn dataset_switches(switches: &MountSwitches) -> DatasetSwitches {
+    DatasetSwitches {
         control_directory: match (switches.snapdir_disabled, switches.snapdir_visible) {
             (true, _) => ControlDirectory::Disabled,
             (false, true) => ControlDirectory::Visible,
             (false, false) => ControlDirectory::Hidden,
         },
-        posix_acl: switches.posix_acl,
         xattr: switches.xattr,
-        access_times: !switches.noatime,
+        access_times: !switches.noatime && !switches.read_only,
+        refuses_changes: switches.read_only,
+    }
+}
+
+fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
+    let options = DatasetOptions {
+        switches: dataset_switches(&job.switches),
+        posix_acl: job.switches.posix_acl,
         space: DatasetSpace {
             referenced: job.dataset.phys().referenced_bytes,
             available: job.available,
             record_size: job.record_size,
-            long_names: switches.long_names,
+            long_names: job.switches.long_names,
         },
     };
     let name = name.to_owned();
@@ -66,19 +81,48 @@ fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
 }
 
 /// A FUSE mount; dropping it unmounts lazily.
-struct FuseMount(Mount);
+struct FuseMount {
+    mount: Mount,
+    files: Arc<DatasetFiles>,
+    name: String,
+    /// Agreed on with the kernel for the mount's life.
+    posix_acl: bool,
+}
 
 impl Mounted for FuseMount {
     fn mount_point(&self) -> &Path {
-        self.0.mount_point()
+        self.mount.mount_point()
     }
 
     fn is_there(&self) -> bool {
-        self.0.is_serving()
+        self.mount.is_serving()
     }
 
     fn is_in_tree(&self) -> bool {
-        self.0.is_in_tree()
+        self.mount.is_in_tree()
+    }
+
+    fn change(&self, switches: &MountSwitches) -> Result<bool, ControlError> {
+        if !switches.read_only && !self.files.can_take_changes() {
+            return Ok(false);
+        }
+        if switches.posix_acl != self.posix_acl {
+            return Ok(false);
+        }
+        match self.mount.change(&mount_options(&self.name, switches)) {
+            Ok(()) => {}
+            // Files are open for writing. The kernel goes on with them; they are refused here.
+            Err(MountError::Busy) if switches.read_only => {}
+            Err(MountError::Busy | MountError::NotPermitted) => return Ok(false),
+            Err(error) => {
+                return Err(ControlError::MountFailed {
+                    dataset: self.name.clone(),
+                    reason: error.to_string(),
+                });
+            }
+        }
+        self.files.change(dataset_switches(switches));
+        Ok(true)
     }
 
     fn unmount(&self, force: bool) -> Result<(), ControlError> {
@@ -87,13 +131,13 @@ impl Mounted for FuseMount {
         } else {
             UnmountMode::Normal
         };
-        match self.0.unmount(mode) {
+        match self.mount.unmount(mode) {
             Ok(()) => Ok(()),
             Err(MountError::Busy) => Err(ControlError::MountBusy {
-                path: self.0.mount_point().to_string_lossy().into_owned(),
+                path: self.mount.mount_point().to_string_lossy().into_owned(),
             }),
             Err(error) => Err(ControlError::UnmountFailed {
-                path: self.0.mount_point().to_string_lossy().into_owned(),
+                path: self.mount.mount_point().to_string_lossy().into_owned(),
                 reason: with_hint(&error.to_string()),
             }),
         }

@@ -1,0 +1,154 @@
+//! What changes about a mount while it is used: by properties, by `mount -o remount`, and by
+//! other mounts of the same file system. The outcomes are those of OpenZFS 2.3.2's module.
+
+use anyhow::{Result, ensure};
+use cenote_tests::pool;
+use cenote_tests::site::Site;
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+fn errno<T>(result: io::Result<T>) -> Option<Errno> {
+    let number = result.err()?.raw_os_error()?;
+    Some(Errno::from_raw_os_error(number))
+}
+
+/// A pool whose file system `tank/fs` has a program in it and another file system below.
+fn site() -> Result<Site> {
+    let site = Site::create("single", 128, "")?;
+    site.ok("zfs create tank/fs")?;
+    site.ok("zfs create tank/fs/below")?;
+    let root = site.path("tank/fs");
+    fs::copy("/bin/true", root.join("program"))?;
+    fs::set_permissions(root.join("program"), fs::Permissions::from_mode(0o755))?;
+    fs::write(root.join("below/file"), "below")?;
+    Ok(site)
+}
+
+#[test]
+fn properties_hold_at_once_for_what_is_in_use() -> Result<()> {
+    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let site = site()?;
+    let root = site.path("tank/fs");
+    let in_use = File::open(&root)?;
+    let mut written = File::create(root.join("written"))?;
+    written.write_all(b"before")?;
+    site.ok("zfs set readonly=on tank/fs")?;
+    ensure!(errno(written.write_all(b"after")) == Some(Errno::ROFS));
+    ensure!(errno(fs::write(root.join("new"), "")) == Some(Errno::ROFS));
+    ensure!(errno(fs::remove_file(root.join("below/file"))) == Some(Errno::ROFS));
+    ensure!(fs::read(root.join("written"))? == b"before");
+    drop(written);
+    site.ok("zfs inherit readonly tank/fs")?;
+    let mut written = OpenOptions::new().append(true).open(root.join("written"))?;
+    written.write_all(b" and after")?;
+    written.sync_all()?;
+    drop(written);
+    let program = || Command::new(root.join("program")).status();
+    ensure!(program()?.success());
+    site.ok("zfs set exec=off tank/fs")?;
+    ensure!(errno(program()) == Some(Errno::ACCESS), "exec=off");
+    site.ok("zfs set exec=on tank/fs")?;
+    ensure!(program()?.success());
+    let lists_control = || -> Result<bool> {
+        let names = fs::read_dir(&root)?.collect::<io::Result<Vec<_>>>()?;
+        Ok(names.iter().any(|entry| entry.file_name() == ".zfs"))
+    };
+    for (value, is_listed, is_there) in [
+        ("visible", true, true),
+        ("disabled", false, false),
+        ("hidden", false, true),
+    ] {
+        site.ok(&format!("zfs set snapdir={value} tank/fs"))?;
+        ensure!(lists_control()? == is_listed, "listed with {value}");
+        ensure!(
+            root.join(".zfs/snapshot").is_dir() == is_there,
+            "there with {value}"
+        );
+    }
+    let name = "user.name";
+    let flags = rustix::fs::XattrFlags::empty();
+    let set = || rustix::fs::setxattr(root.join("program"), name, b"1", flags);
+    site.ok("zfs set xattr=off tank/fs")?;
+    ensure!(set() == Err(Errno::OPNOTSUPP));
+    site.ok("zfs inherit xattr tank/fs")?;
+    set()?;
+    ensure!(fs::read(root.join("below/file"))? == b"below");
+    drop(in_use);
+    site.reopen(&["tank/fs", "tank/fs/below"])?;
+    ensure!(fs::read(root.join("written"))? == b"before and after");
+    site.finish()
+}
+
+#[test]
+fn a_mount_is_changed_by_hand() -> Result<()> {
+    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let site = site()?;
+    let root = site.path("tank/fs");
+    let in_use = File::open(&root)?;
+    let shown = |properties: &str| {
+        let line = format!("zfs get -H -o value,source {properties} tank/fs");
+        Ok::<_, anyhow::Error>(site.ok(&line)?.replace('\n', " "))
+    };
+    site.ok("zfs mount -o remount,ro tank/fs")?;
+    ensure!(errno(fs::write(root.join("new"), "")) == Some(Errno::ROFS));
+    ensure!(shown("readonly")? == "on\ttemporary ");
+    // Setting any of these properties ends what options said.
+    site.ok("zfs set atime=off tank/fs")?;
+    fs::write(root.join("new"), "")?;
+    ensure!(shown("readonly,atime")? == "off\tdefault off\tlocal ");
+    // As mount(8) calls its helper, with the words of the kernel's table.
+    let words =
+        "rw,noexec,noatime,user_id=0,group_id=0,default_permissions,allow_other,max_read=1048576";
+    let at = root.display();
+    site.ok(&format!("mount.zfs tank/fs {at} -o remount,{words}"))?;
+    ensure!(errno(Command::new(root.join("program")).status()) == Some(Errno::ACCESS));
+    ensure!(shown("exec,readonly")? == "off\ttemporary off\tdefault ");
+    site.ok("zfs mount -o remount tank/fs")?;
+    ensure!(Command::new(root.join("program")).status()?.success());
+    let refused = site.fails("zfs mount -o remount,ro tank/absent")?;
+    ensure!(
+        refused.stderr.contains("does not exist"),
+        "{}",
+        refused.report()
+    );
+    site.ok("zfs unmount tank/fs/below")?;
+    let refused = site.fails("zfs mount -o remount,ro tank/fs/below")?;
+    ensure!(
+        refused.stderr.contains("not currently mounted"),
+        "{}",
+        refused.report()
+    );
+    drop(in_use);
+    site.finish()
+}
+
+/// The kernel takes away what is mounted on a name that it is told to forget.
+#[test]
+fn a_second_mount_leaves_what_is_mounted_below_the_first() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site()?;
+    let root = site.path("tank/fs");
+    let below = |root: &Path| fs::read(root.join("below/file"));
+    let second = pool::mount(site.cenote(), "tank/fs")?;
+    ensure!(below(&root)? == b"below");
+    ensure!(
+        below(&second).is_err(),
+        "only the first has the other file system"
+    );
+    fs::write(second.join("from the second"), "")?;
+    ensure!(fs::read_dir(&root)?.count() == 3);
+    ensure!(below(&root)? == b"below");
+    pool::unmount(site.cenote(), &second)?;
+    ensure!(below(&root)? == b"below");
+    site.finish()
+}
