@@ -1,7 +1,7 @@
 //! How the daemon mounts file systems: through FUSE.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cenote_control::model::ControlError;
 use cenote_control::service::{MountJob, MountSwitches, Mounted, Mounter};
@@ -24,7 +24,9 @@ impl Mounter for FuseMounter {
         let mut options = mount_options(&name, &job.switches);
         options.read_only |= !job.files.is_writable();
         let place = job.mount_point.clone();
-        let posix_acl = job.switches.posix_acl;
+        let mut switches = job.switches;
+        switches.read_only = options.read_only;
+        let switches = Mutex::new(switches);
         let files = Arc::new(dataset_files(&name, job));
         let served: Arc<dyn FileSystem> = Arc::clone(&files) as _;
         let mount = Mount::new(served, &place, &options).map_err(failed)?;
@@ -32,7 +34,7 @@ impl Mounter for FuseMounter {
             mount,
             files,
             name,
-            posix_acl,
+            switches,
         }))
     }
 }
@@ -85,8 +87,31 @@ struct FuseMount {
     mount: Mount,
     files: Arc<DatasetFiles>,
     name: String,
-    /// Agreed on with the kernel for the mount's life.
-    posix_acl: bool,
+    /// As they are now.
+    switches: Mutex<MountSwitches>,
+}
+
+/// What the kernel has to know.
+fn options_of(switches: &MountSwitches) -> [bool; 5] {
+    let MountSwitches {
+        exec,
+        devices,
+        setuid,
+        read_only,
+        atime,
+        ..
+    } = *switches;
+    [exec, devices, setuid, read_only, atime]
+}
+
+/// Whether the files can obey without the kernel: they do not note reads, and refuse changes.
+fn is_for_files(before: &MountSwitches, after: &MountSwitches) -> bool {
+    let kept = MountSwitches {
+        atime: after.atime,
+        read_only: after.read_only,
+        ..*before
+    };
+    (after.read_only || !before.read_only) && options_of(&kept) == options_of(after)
 }
 
 impl Mounted for FuseMount {
@@ -103,25 +128,28 @@ impl Mounted for FuseMount {
     }
 
     fn change(&self, switches: &MountSwitches) -> Result<bool, ControlError> {
-        if !switches.read_only && !self.files.can_take_changes() {
+        let mut now = self.switches.lock().unwrap_or_else(PoisonError::into_inner);
+        let needs_files = !switches.read_only && !self.files.can_take_changes();
+        if needs_files || switches.posix_acl != now.posix_acl {
             return Ok(false);
         }
-        if switches.posix_acl != self.posix_acl {
-            return Ok(false);
-        }
-        match self.mount.change(&mount_options(&self.name, switches)) {
-            Ok(()) => {}
-            // Files are open for writing. The kernel goes on with them; they are refused here.
-            Err(MountError::Busy) if switches.read_only => {}
-            Err(MountError::Busy | MountError::NotPermitted) => return Ok(false),
-            Err(error) => {
-                return Err(ControlError::MountFailed {
-                    dataset: self.name.clone(),
-                    reason: error.to_string(),
-                });
+        if options_of(&now) != options_of(switches) {
+            match self.mount.change(&mount_options(&self.name, switches)) {
+                Ok(()) => {}
+                // Files are open for writing. The kernel goes on with them; they are refused here.
+                Err(MountError::Busy) if switches.read_only => {}
+                Err(MountError::NotPermitted) if is_for_files(&now, switches) => {}
+                Err(MountError::Busy | MountError::NotPermitted) => return Ok(false),
+                Err(error) => {
+                    return Err(ControlError::MountFailed {
+                        dataset: self.name.clone(),
+                        reason: error.to_string(),
+                    });
+                }
             }
         }
         self.files.change(dataset_switches(switches));
+        *now = *switches;
         Ok(true)
     }
 
@@ -175,6 +203,36 @@ mod tests {
         );
         assert!(text.ends_with("mends that"), "{text}");
         assert_eq!(with_hint("busy"), "busy");
+    }
+
+    /// A daemon that may not change its mounts obeys what its files can.
+    #[test]
+    fn files_refuse_what_the_kernel_would_not() {
+        let all = MountSwitches {
+            exec: true,
+            devices: true,
+            setuid: true,
+            read_only: false,
+            atime: true,
+            noatime: false,
+            xattr: true,
+            posix_acl: false,
+            snapdir_visible: false,
+            snapdir_disabled: false,
+            long_names: false,
+        };
+        let quiet = MountSwitches {
+            atime: false,
+            ..all
+        };
+        let read_only = MountSwitches {
+            read_only: true,
+            ..quiet
+        };
+        let no_programs = MountSwitches { exec: false, ..all };
+        assert!(is_for_files(&all, &quiet) && is_for_files(&all, &read_only));
+        assert!(!is_for_files(&all, &no_programs));
+        assert!(!is_for_files(&read_only, &all), "the kernel refuses");
     }
 
     #[test]
