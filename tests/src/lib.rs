@@ -12,6 +12,7 @@
 
 pub mod clients;
 pub mod compare;
+pub mod fstests;
 pub mod golden;
 pub mod kinds;
 pub mod manifest;

@@ -179,7 +179,7 @@ impl Cenote {
         let directory = tempfile::Builder::new().prefix("cenote-test.").tempdir()?;
         let bin = directory.path().join("bin");
         fs::create_dir(&bin)?;
-        for name in ["cenote", "zpool", "zfs", "mount.zfs"] {
+        for name in ["cenote", "zpool", "zfs", "mount.zfs", "mount.fuse.cenote"] {
             std::os::unix::fs::symlink(cenote_path(), bin.join(name))?;
         }
         Ok(Self { directory })

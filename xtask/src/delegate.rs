@@ -25,6 +25,11 @@ pub fn clients(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "clients", arguments)
 }
 
+/// Runs xfstests on mounts.
+pub fn fstests(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "fstests", arguments)
+}
+
 /// Has Cenote and OpenZFS write to one pool in turns.
 pub fn pingpong(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "pingpong", arguments)

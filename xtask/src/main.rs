@@ -27,6 +27,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               Cenote and OpenZFS (with --vm its kernel module) write in turns
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
                               git, builds, PostgreSQL, SQLite, rsync, tar and fio on a mount
+  fstests DIRECTORY [--properties OPTIONS] [--size MIB] [TEST...|-g GROUP]
+                              xfstests, built in DIRECTORY, on two mounts
   fuzz NAME|all [--minutes N] [--input FILE]
                               fuzz targets, one per decoder, or one input again
   arm [ARGUMENT...]           the engine's tests on 64-bit ARM, emulated
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         "pingpong" => delegate::pingpong(rest),
         "arm" => arm::run(rest),
         "clients" => delegate::clients(rest),
+        "fstests" => delegate::fstests(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => delegate::bench(rest),
         "help" | "-h" | "--help" => {

@@ -46,7 +46,8 @@ pub fn run(arguments: &[String], context: &mut Context) -> u8 {
 }
 
 fn mount(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = match Grammar::letters("sfnvho:").parse(arguments) {
+    // `-t` repeats the type, where that has a dot in it.
+    let parsed = match Grammar::letters("sfnvho:t:").parse(arguments) {
         Ok(parsed) => parsed,
         Err(OptionError::Invalid(letter)) => {
             return failed(format!("Invalid option '{letter}'\n{SYNOPSIS}"));
