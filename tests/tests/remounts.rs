@@ -126,7 +126,52 @@ fn a_mount_is_changed_by_hand() -> Result<()> {
         "{}",
         refused.report()
     );
+    // What cannot be reached is left as it is.
+    let tool = |words: &[&str]| Command::new(words[0]).args(&words[1..]).arg(&root).status();
+    ensure!(tool(&["mount", "-t", "tmpfs", "none"])?.success());
+    let refused = site.fails("zfs set readonly=on tank/fs")?;
+    ensure!(refused.stderr.contains("busy"), "{}", refused.report());
+    ensure!(tool(&["umount"])?.success());
+    fs::write(root.join("new"), "still taken")?;
+    site.ok("zfs inherit readonly tank/fs")?;
     drop(in_use);
+    site.finish()
+}
+
+/// What takes unmounting is refused while it is used, and nothing has changed then.
+#[test]
+fn what_is_in_use_is_not_moved() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site()?;
+    let root = site.path("tank/fs");
+    let listed = || site.ok("zfs list -H -r -o name,mountpoint,canmount,mounted tank");
+    let before = listed()?;
+    let in_use = File::open(root.join("program"))?;
+    for line in [
+        "zfs set mountpoint=/elsewhere tank/fs",
+        "zfs set mountpoint=none tank/fs",
+        "zfs set canmount=off tank/fs",
+        "zfs rename tank/fs tank/other",
+        "zfs destroy -r tank/fs",
+    ] {
+        let refused = site.fails(line)?;
+        let expected = format!(
+            "cannot unmount '{}': pool or dataset is busy\n",
+            root.display()
+        );
+        ensure!(refused.stderr == expected, "{}", refused.report());
+        if line.contains("destroy") {
+            // What lies below was in nobody's way.
+            break;
+        }
+        ensure!(listed()? == before, "{line}: {}", listed()?);
+        ensure!(fs::read(root.join("below/file"))? == b"below", "{line}");
+    }
+    drop(in_use);
+    site.ok("zfs rename tank/fs tank/other")?;
+    ensure!(site.path("tank/other").join("program").exists());
     site.finish()
 }
 

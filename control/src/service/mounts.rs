@@ -557,13 +557,7 @@ impl Engine {
     /// Unmounts a dataset wherever it is mounted.
     pub(super) fn unmount_dataset(&self, dataset: &str, force: bool) -> Result<(), ControlError> {
         for (_, mounted) in self.mounts.newest_first(|entry| entry.dataset == dataset) {
-            match self.unmount_one(mounted, force) {
-                Err(ControlError::MountBusy { .. }) => {
-                    let dataset = dataset.to_owned();
-                    return Err(ControlError::DatasetBusy { dataset });
-                }
-                result => result?,
-            }
+            self.unmount_one(mounted, force)?;
         }
         Ok(())
     }
@@ -581,31 +575,52 @@ impl Engine {
         };
         let mut unmounted = Vec::new();
         for (name, mounted) in self.mounts.newest_first(wanted) {
-            match self.unmount_one(mounted, force) {
-                Err(ControlError::MountBusy { .. }) => {
-                    return Err(ControlError::DatasetBusy { dataset: name });
-                }
-                result => result?,
-            }
+            self.unmount_one(mounted, force)?;
             unmounted.push(name);
         }
         Ok(unmounted)
     }
 
-    /// Mounts what was mounted of a dataset and all below it anew, and with `others` what is to
-    /// be mounted by itself.
+    /// Unmounts a dataset and all below it, or nothing; returns what was mounted.
+    pub(super) fn unmount_for_change(
+        &self,
+        imported: &Arc<Imported>,
+        name: &DatasetName,
+        force: bool,
+    ) -> Result<Vec<String>, ControlError> {
+        let before = self.mounts.names_below(name.as_str());
+        match self.unmount_below(name.as_str(), force) {
+            Ok(_) => Ok(before),
+            Err(error) => {
+                // The first error is the one to tell.
+                let _ = self.mount_back(imported, name, &before, false);
+                Err(error)
+            }
+        }
+    }
+
+    /// Unmounts what is mounted of a dataset and all below it, and mounts it again.
     pub(super) fn remount_below(
         &self,
         imported: &Arc<Imported>,
         name: &DatasetName,
+    ) -> Result<(), ControlError> {
+        let before = self.unmount_for_change(imported, name, false)?;
+        self.mount_back(imported, name, &before, false)
+    }
+
+    /// Mounts what was mounted `before` of a dataset and all below it, as far as it still is to be
+    /// mounted, and with `others` what is to be mounted by itself.
+    pub(super) fn mount_back(
+        &self,
+        imported: &Arc<Imported>,
+        name: &DatasetName,
+        before: &[String],
         others: bool,
     ) -> Result<(), ControlError> {
-        let before = self.mounts.names_below(name.as_str());
         if before.is_empty() && !others {
             return Ok(());
         }
-        let unmounted = self.unmount_below(name.as_str(), false);
-        // Where one was busy, what lies below it may be unmounted already, and comes back.
         let wanted = |head: &Dataset| {
             let was_mounted = before.iter().any(|name| name == head.name().as_str());
             let is_noauto = text_of(head, Property::CanMount).as_deref() == Some("noauto");
@@ -614,7 +629,6 @@ impl Engine {
         };
         let options = MountOptions::default();
         let (failures, _) = self.mount_wanted(imported, Some(name), &options, &wanted);
-        unmounted?;
         match failures.into_iter().next() {
             Some((_, error)) => Err(error),
             None => Ok(()),

@@ -23,6 +23,8 @@ pub fn with_context(context: &str, error: &ControlError) -> String {
     match error {
         ControlError::Internal { detail } => format!("internal error: {context}: {detail}"),
         ControlError::Unreachable { .. } => error.to_string(),
+        // Whatever it was for: nothing was changed.
+        ControlError::MountBusy { path } => format!("cannot unmount '{path}': {error}"),
         ControlError::LegacyMountpoint { .. } if context.starts_with("cannot mount") => {
             format!("{context}: {error}\nuse mount(8) to mount this filesystem")
         }

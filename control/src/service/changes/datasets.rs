@@ -207,7 +207,7 @@ impl Engine {
         let places = self.mounts.derived_places(from.as_str());
         let mounted = match how.unmounted {
             true => Vec::new(),
-            false => self.unmount_below(from.as_str(), how.force)?,
+            false => self.unmount_for_change(&imported, &from, how.force)?,
         };
         let task = RenameDataset {
             from: from.clone(),

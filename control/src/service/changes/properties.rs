@@ -151,15 +151,27 @@ impl Engine {
             name: name.clone(),
             settings,
         };
+        if remounts && !is_live && imported.pool.is_writable() {
+            // Nothing changes where something is in use.
+            let before = self.unmount_for_change(&imported, name, false)?;
+            let done = run(&imported, task, by);
+            imported.refresh_settings();
+            let mounted = self.mount_back(&imported, name, &before, moves && done.is_ok());
+            return done.and(mounted);
+        }
         run(&imported, task, by)?;
         imported.refresh_settings();
-        if !remounts {
+        if !remounts || self.refresh_mounts(&imported, name)? {
             return Ok(());
         }
-        if is_live && self.refresh_mounts(&imported, name)? {
-            return Ok(());
-        }
-        self.remount_below(&imported, name, moves)
+        self.remount_below(&imported, name)
+            .map_err(|error| match error {
+                // It is set, and holds from the next mount on.
+                ControlError::MountBusy { .. } => ControlError::DatasetBusy {
+                    dataset: name.as_str().to_owned(),
+                },
+                error => error,
+            })
     }
 
     pub(super) fn inherit_property(
@@ -209,12 +221,17 @@ impl Engine {
             name: name.clone(),
             property: property.to_owned(),
         };
-        run(&imported, task, by)?;
-        imported.refresh_settings();
-        match OF_MOUNTS.contains(&property) {
-            true => self.remount_below(&imported, name, property == "mountpoint"),
-            false => Ok(()),
+        if !OF_MOUNTS.contains(&property) || !imported.pool.is_writable() {
+            run(&imported, task, by)?;
+            imported.refresh_settings();
+            return Ok(());
         }
+        let before = self.unmount_for_change(&imported, name, false)?;
+        let done = run(&imported, task, by);
+        imported.refresh_settings();
+        let moves = property == "mountpoint" && done.is_ok();
+        let mounted = self.mount_back(&imported, name, &before, moves);
+        done.and(mounted)
     }
 
     /// A dataset, and with `recursive` all heads below it, parents first.

@@ -100,6 +100,9 @@ pub enum MountError {
     /// Files on the mount are open, or something is mounted on it.
     #[error("the mount is busy")]
     Busy,
+    /// It cannot be reached by its path.
+    #[error("something is mounted over it, or it was unmounted")]
+    Covered,
     /// `umount(2)` failed.
     #[error("unmounting {mount_point}: {source}")]
     Unmount {
@@ -353,11 +356,15 @@ impl Mount {
     /// Changes what the kernel allows on it to what `options` say, in its place.
     ///
     /// # Errors
-    /// [`MountError::Busy`] if it is to be only read and files are open for writing, which then
-    /// have nothing that is not sent off, or if something is mounted over it;
-    /// [`MountError::NotPermitted`] if this process may not.
+    /// [`MountError::Busy`] if it is to be only read and files are open for writing, and
+    /// [`MountError::NotPermitted`] if this process may not: what was written is sent off then.
+    /// [`MountError::Covered`] if it is not to be seen where it is.
     pub fn change(&self, options: &MountOptions) -> Result<(), MountError> {
-        let place = self.current_place()?.ok_or(MountError::Busy)?;
+        let place = match self.current_place() {
+            Ok(Some(place)) => place,
+            Ok(None) | Err(MountError::Busy) => return Err(MountError::Covered),
+            Err(error) => return Err(error),
+        };
         // Without a word about times the kernel keeps what it had.
         let times = match options.access_times {
             true => MountFlags::RELATIME,

@@ -139,7 +139,9 @@ impl Mounted for FuseMount {
                 // Files are open for writing. The kernel goes on with them; they are refused here.
                 Err(MountError::Busy) if switches.read_only => {}
                 Err(MountError::NotPermitted) if is_for_files(&now, switches) => {}
-                Err(MountError::Busy | MountError::NotPermitted) => return Ok(false),
+                Err(MountError::Busy | MountError::NotPermitted | MountError::Covered) => {
+                    return Ok(false);
+                }
                 Err(error) => {
                     return Err(ControlError::MountFailed {
                         dataset: self.name.clone(),
