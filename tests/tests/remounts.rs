@@ -171,7 +171,51 @@ fn what_is_in_use_is_not_moved() -> Result<()> {
     }
     drop(in_use);
     site.ok("zfs rename tank/fs tank/other")?;
-    ensure!(site.path("tank/other").join("program").exists());
+    let other = site.path("tank/other");
+    ensure!(other.join("program").exists() && !root.exists());
+    // A path stands for the dataset there, with what lies below.
+    site.ok(&format!("zfs unmount {}", other.display()))?;
+    ensure!(!other.join("program").exists());
+    site.ok("zfs mount -a")?;
+    site.ok("zfs set mountpoint=/moved tank/other")?;
+    ensure!(!other.exists(), "nobody chose that directory");
+    site.finish()
+}
+
+/// A mount belongs to its dataset, whatever that is called later.
+#[test]
+fn mounts_keep_their_dataset() -> Result<()> {
+    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let site = site()?;
+    let root = site.path("tank/fs");
+    site.ok("zfs rename -u tank/fs tank/other")?;
+    let listed = site.ok("zfs list -H -r -o name,mounted tank/other")?;
+    ensure!(
+        listed == "tank/other\tyes\ntank/other/below\tyes\n",
+        "{listed}"
+    );
+    site.ok("zfs mount -a")?;
+    ensure!(
+        !site.path("tank/other").join("program").exists(),
+        "mounted once"
+    );
+    site.ok("zfs set readonly=on tank/other")?;
+    ensure!(errno(fs::write(root.join("new"), "")) == Some(Errno::ROFS));
+    // What is unmounted on the way to something busy comes back.
+    let in_use = File::open(root.join("program"))?;
+    let refused = site.fails("zfs unmount tank/other")?;
+    ensure!(refused.stderr.contains("is busy"), "{}", refused.report());
+    let below = site.ok("zfs get -H -o value mounted tank/other/below")?;
+    ensure!(below == "yes\n", "{below}");
+    let refused = site.fails("zpool export tank")?;
+    let expected = format!(
+        "cannot unmount '{}': pool or dataset is busy\n",
+        root.display()
+    );
+    ensure!(refused.stderr == expected, "{}", refused.report());
+    drop(in_use);
     site.finish()
 }
 

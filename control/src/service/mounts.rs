@@ -164,6 +164,23 @@ impl Mounts {
             .collect()
     }
 
+    /// The mounts at a place, and those of what lies below a dataset that is at its own; the newest
+    /// first.
+    fn at_and_below(&self, places: &[&Path]) -> Vec<(String, Arc<dyn Mounted>)> {
+        let is_there = |entry: &Entry| places.contains(&entry.mounted.mount_point());
+        let own: Vec<String> = {
+            let entries = self.lock();
+            let own = entries
+                .iter()
+                .filter(|entry| entry.own_place && is_there(entry));
+            own.map(|entry| format!("{}/", entry.dataset)).collect()
+        };
+        self.newest_first(|entry| {
+            let is_below = || own.iter().any(|name| entry.dataset.starts_with(name));
+            is_there(entry) || entry.own_place && is_below()
+        })
+    }
+
     /// The mounts of a dataset's head and of all below it.
     fn places_below(&self, dataset: &str) -> Vec<Place> {
         let below = format!("{dataset}/");
@@ -179,6 +196,16 @@ impl Mounts {
             mounted: Arc::clone(&entry.mounted),
         });
         places.collect()
+    }
+
+    /// A dataset has a new name, and so has all below it.
+    pub(super) fn rename(&self, from: &str, to: &str) {
+        for entry in self.lock().iter_mut() {
+            let rest = entry.dataset.strip_prefix(from).unwrap_or("none of these");
+            if rest.is_empty() || rest.starts_with(['/', '@']) {
+                entry.dataset = format!("{to}{rest}");
+            }
+        }
     }
 
     fn update(&self, mounted: &Arc<dyn Mounted>, change: impl FnOnce(&mut Entry)) {
@@ -461,10 +488,7 @@ impl Engine {
         let found = if target.starts_with('/') {
             let path = Path::new(target);
             let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-            self.mounts.newest_first(|entry| {
-                let place = entry.mounted.mount_point();
-                place == path || place == real
-            })
+            self.mounts.at_and_below(&[path, &real])
         } else {
             let name = parse_name(target)?;
             self.registry.dataset(&name)?;
@@ -485,7 +509,10 @@ impl Engine {
         }
         let mut datasets = Vec::new();
         for (dataset, mounted) in found {
-            self.unmount_one(mounted, force)?;
+            if let Err(error) = self.unmount_one(mounted, force) {
+                self.mount_these(&datasets);
+                return Err(error);
+            }
             datasets.push(dataset);
         }
         if unload_key {
@@ -609,6 +636,18 @@ impl Engine {
         self.mount_back(imported, name, &before, false)
     }
 
+    /// Mounts datasets at their own places again, as far as that can be.
+    fn mount_these(&self, datasets: &[String]) {
+        for dataset in datasets.iter().rev() {
+            let found = parse_name(dataset).and_then(|name| {
+                let (imported, _) = self.registry.dataset(&name)?;
+                self.mount_back(&imported, &name, std::slice::from_ref(dataset), false)
+            });
+            // The error that stopped the unmounting is the one to tell.
+            drop(found);
+        }
+    }
+
     /// Mounts what was mounted `before` of a dataset and all below it, as far as it still is to be
     /// mounted, and with `others` what is to be mounted by itself.
     pub(super) fn mount_back(
@@ -644,12 +683,7 @@ impl Engine {
         let pool = imported.name().to_owned();
         let places = self.mounts.derived_places(&pool);
         for (_, mounted) in self.mounts.newest_first(|entry| entry.pool == pool) {
-            match self.unmount_one(mounted, force) {
-                Err(ControlError::MountBusy { .. }) => {
-                    return Err(ControlError::PoolBusy { pool });
-                }
-                result => result?,
-            }
+            self.unmount_one(mounted, force)?;
         }
         remove_places(&places);
         Ok(())

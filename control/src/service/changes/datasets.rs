@@ -214,6 +214,9 @@ impl Engine {
             to: to.clone(),
         };
         let renamed = run(&imported, task, by);
+        if renamed.is_ok() {
+            self.mounts.rename(from.as_str(), to.as_str());
+        }
         if !mounted.is_empty() {
             if renamed.is_ok() {
                 remove_places(&places);

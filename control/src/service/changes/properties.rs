@@ -9,6 +9,7 @@ use crate::model::{ControlError, Pair, Response};
 use crate::service::Engine;
 use crate::service::datasets::walk_heads;
 use crate::service::errors::parse_name;
+use crate::service::mounts::remove_places;
 use crate::service::registry::Imported;
 use cenote_dsl::property::parse::{Purpose, SettingError, inherit_setting, parse_setting};
 use cenote_dsl::property::table::Kinds;
@@ -153,9 +154,13 @@ impl Engine {
         };
         if remounts && !is_live && imported.pool.is_writable() {
             // Nothing changes where something is in use.
+            let places = self.mounts.derived_places(name.as_str());
             let before = self.unmount_for_change(&imported, name, false)?;
             let done = run(&imported, task, by);
             imported.refresh_settings();
+            if done.is_ok() && moves {
+                remove_places(&places);
+            }
             let mounted = self.mount_back(&imported, name, &before, moves && done.is_ok());
             return done.and(mounted);
         }

@@ -223,6 +223,10 @@ pub fn destroy(arguments: &[String], context: &mut Context) -> Outcome {
     match context.ask(Request::Change { change, command }) {
         Ok(_) => Ok(0),
         Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
+        Err(error @ ControlError::MountBusy { .. }) => failed(format!(
+            "{}\ncould not destroy '{pool}': could not unmount datasets",
+            with_context("", &error)
+        )),
         Err(error) => failed(with_context(&format!("cannot destroy '{pool}'"), &error)),
     }
 }
