@@ -182,6 +182,26 @@ fn what_is_in_use_is_not_moved() -> Result<()> {
     site.finish()
 }
 
+/// Moving a file system moves what has its place from it, and nothing else.
+#[test]
+fn only_heirs_move_along() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site()?;
+    site.ok("zfs create -o mountpoint=/apart tank/fs/apart")?;
+    let mounted = || site.ok("zfs list -H -r -o name,mounted tank/fs");
+    let place = site.ok("zfs get -H -o value mountpoint tank/fs/apart")?;
+    let in_use = File::open(place.trim_end())?;
+    site.ok("zfs set mountpoint=/moved tank/fs")?;
+    ensure!(mounted()? == "tank/fs\tyes\ntank/fs/apart\tyes\ntank/fs/below\tyes\n");
+    drop(in_use);
+    site.ok("zfs unmount tank/fs")?;
+    site.ok("zfs set mountpoint=/again tank/fs")?;
+    ensure!(mounted()? == "tank/fs\tyes\ntank/fs/apart\tno\ntank/fs/below\tyes\n");
+    site.finish()
+}
+
 /// A mount belongs to its dataset, whatever that is called later.
 #[test]
 fn mounts_keep_their_dataset() -> Result<()> {

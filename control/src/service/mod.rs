@@ -29,6 +29,7 @@ mod mount_options;
 mod mounter;
 mod mounts;
 mod opened;
+mod places;
 mod pool_properties;
 mod refusal;
 mod registry;

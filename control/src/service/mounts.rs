@@ -5,10 +5,8 @@
 //! children, and unmounting goes the other way.
 
 use crate::model::{ControlError, MountEntry, MountOptions, Response};
-use cenote_dsl::{
-    Dataset, DatasetName, DatasetType, KeyStatus, Property, PropertySource, PropertyValue,
-};
-use std::path::{Component, Path, PathBuf};
+use cenote_dsl::{Dataset, DatasetName, DatasetType, KeyStatus, Property, PropertyValue};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Engine;
@@ -16,6 +14,9 @@ use super::datasets::walk_heads;
 use super::errors::parse_name;
 use super::mount_options::{check_options, switches, temporary};
 use super::mounter::{MountJob, Mounted};
+use super::places::{
+    check_within, has_place_of, is_derived, own_mount_point, prepare, remove_places,
+};
 use super::registry::Imported;
 
 /// Mounts at one time.
@@ -589,41 +590,48 @@ impl Engine {
         Ok(())
     }
 
-    /// Unmounts a dataset and all below it; returns what was mounted.
-    pub(super) fn unmount_below(
-        &self,
-        dataset: &str,
-        force: bool,
-    ) -> Result<Vec<String>, ControlError> {
-        let below = format!("{dataset}/");
-        let wanted = |entry: &Entry| {
-            let is_within = entry.dataset == dataset || entry.dataset.starts_with(&below);
-            is_within && entry.own_place
-        };
-        let mut unmounted = Vec::new();
-        for (name, mounted) in self.mounts.newest_first(wanted) {
-            self.unmount_one(mounted, force)?;
-            unmounted.push(name);
-        }
-        Ok(unmounted)
-    }
-
-    /// Unmounts a dataset and all below it, or nothing; returns what was mounted.
+    /// Unmounts these datasets from their own places, or none; those are below `name`.
     pub(super) fn unmount_for_change(
         &self,
         imported: &Arc<Imported>,
         name: &DatasetName,
-        force: bool,
-    ) -> Result<Vec<String>, ControlError> {
-        let before = self.mounts.names_below(name.as_str());
-        match self.unmount_below(name.as_str(), force) {
-            Ok(_) => Ok(before),
-            Err(error) => {
+        (datasets, force): (&[String], bool),
+    ) -> Result<(), ControlError> {
+        let wanted = |entry: &Entry| entry.own_place && datasets.contains(&entry.dataset);
+        for (_, mounted) in self.mounts.newest_first(wanted) {
+            if let Err(error) = self.unmount_one(mounted, force) {
                 // The first error is the one to tell.
-                let _ = self.mount_back(imported, name, &before, false);
-                Err(error)
+                let _ = self.mount_back(imported, name, datasets, false);
+                return Err(error);
             }
         }
+        Ok(())
+    }
+
+    /// What is mounted of a dataset and all below it where that follows from its mountpoint.
+    pub(super) fn mounted_by_place_of(
+        &self,
+        imported: &Arc<Imported>,
+        name: &DatasetName,
+    ) -> Result<Vec<String>, ControlError> {
+        let mut names = self.mounted_below(name);
+        let mut failure = None;
+        names.retain(|below| {
+            let head = parse_name(below).and_then(|below| Ok(imported.dsl().dataset(&below)?));
+            match head.and_then(|head| has_place_of(&head, name)) {
+                Ok(follows) => follows,
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    false
+                }
+            }
+        });
+        failure.map_or(Ok(names), Err)
+    }
+
+    /// The datasets from one downwards that are mounted at their own places.
+    pub(super) fn mounted_below(&self, name: &DatasetName) -> Vec<String> {
+        self.mounts.names_below(name.as_str())
     }
 
     /// Unmounts what is mounted of a dataset and all below it, and mounts it again.
@@ -632,7 +640,8 @@ impl Engine {
         imported: &Arc<Imported>,
         name: &DatasetName,
     ) -> Result<(), ControlError> {
-        let before = self.unmount_for_change(imported, name, false)?;
+        let before = self.mounted_below(name);
+        self.unmount_for_change(imported, name, (&before, false))?;
         self.mount_back(imported, name, &before, false)
     }
 
@@ -649,7 +658,7 @@ impl Engine {
     }
 
     /// Mounts what was mounted `before` of a dataset and all below it, as far as it still is to be
-    /// mounted, and with `others` what is to be mounted by itself.
+    /// mounted, and with `others` whatever has its place from the dataset.
     pub(super) fn mount_back(
         &self,
         imported: &Arc<Imported>,
@@ -663,7 +672,8 @@ impl Engine {
         let wanted = |head: &Dataset| {
             let was_mounted = before.iter().any(|name| name == head.name().as_str());
             let is_noauto = text_of(head, Property::CanMount).as_deref() == Some("noauto");
-            (others || was_mounted) && self.mounts_by_itself(head)
+            let is_other = || others && has_place_of(head, name).unwrap_or(false);
+            (was_mounted || is_other()) && self.mounts_by_itself(head)
                 || was_mounted && is_noauto && self.has_place(head)
         };
         let options = MountOptions::default();
@@ -697,24 +707,6 @@ pub(super) fn text_of(dataset: &Dataset, property: Property) -> Option<String> {
     }
 }
 
-/// Whether a dataset's place follows from its name.
-fn is_derived(dataset: &Dataset) -> Result<bool, ControlError> {
-    let report = dataset.property(Property::MountPoint)?;
-    let source = report.map(|report| report.source);
-    Ok(matches!(
-        source,
-        Some(PropertySource::Default | PropertySource::Inherited(_))
-    ))
-}
-
-/// Takes away directories that were there for mounts only; one with files in it stays.
-pub(super) fn remove_places(places: &[PathBuf]) {
-    for place in places {
-        // What cannot be removed harms nobody.
-        let _ = std::fs::remove_dir(place);
-    }
-}
-
 /// Refuses what cannot be read, or should not be taken for complete.
 fn check_contents(dataset: &Dataset, options: &MountOptions) -> Result<(), ControlError> {
     let name = dataset.name().as_str().to_owned();
@@ -728,56 +720,6 @@ fn check_contents(dataset: &Dataset, options: &MountOptions) -> Result<(), Contr
         return Err(ControlError::Redacted { dataset: name });
     }
     Ok(())
-}
-
-/// The place that the properties name.
-fn own_mount_point(imported: &Imported, dataset: &Dataset) -> Result<PathBuf, ControlError> {
-    let name = dataset.name().as_str().to_owned();
-    match text_of(dataset, Property::MountPoint).as_deref() {
-        Some("legacy") => Err(ControlError::LegacyMountpoint { dataset: name }),
-        None | Some("none") => Err(ControlError::NoMountpoint { dataset: name }),
-        Some(place) => {
-            if text_of(dataset, Property::CanMount).as_deref() == Some("off") {
-                return Err(ControlError::CanMountOff { dataset: name });
-            }
-            Ok(imported.place(place))
-        }
-    }
-}
-
-/// Refuses a place that leads out of the alternative root: by dots in a property, or by a symbolic
-/// link, as a file system that is mounted above may hold. Where a pool comes from nobody knows.
-fn check_within(root: &Path, place: &Path) -> Result<(), ControlError> {
-    let mut at = root.to_owned();
-    for part in place.strip_prefix(root).unwrap_or(place).components() {
-        at.push(part);
-        let is_link = at.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        if is_link || !matches!(part, Component::Normal(_)) {
-            return Err(ControlError::MountpointFailed {
-                path: place.to_string_lossy().into_owned(),
-                reason: format!("'{}' leads out of '{}'", at.display(), root.display()),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Makes the directory, and refuses one with files unless they may be covered.
-fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), ControlError> {
-    let path = place.to_string_lossy().into_owned();
-    if make && let Err(error) = std::fs::create_dir_all(place) {
-        let reason = error.to_string();
-        return Err(ControlError::MountpointFailed { path, reason });
-    }
-    if overlay {
-        return Ok(());
-    }
-    // What cannot be listed the mount itself will judge: a dead mount, for one.
-    let entries = std::fs::read_dir(place).ok();
-    match entries.and_then(|mut entries| entries.next()) {
-        Some(_) => Err(ControlError::DirectoryNotEmpty { path }),
-        None => Ok(()),
-    }
 }
 
 fn available(dataset: &Dataset) -> Result<u64, ControlError> {

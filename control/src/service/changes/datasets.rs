@@ -7,7 +7,7 @@ use super::{By, of_change, run};
 use crate::model::{ControlError, MountOptions, NewDataset, NewVolume, Pair, Response};
 use crate::service::Engine;
 use crate::service::errors::parse_name;
-use crate::service::mounts::remove_places;
+use crate::service::places::remove_places;
 use crate::service::registry::Imported;
 use cenote_base::Env;
 use cenote_dsl::property::parse::{Purpose, parse_size};
@@ -207,7 +207,11 @@ impl Engine {
         let places = self.mounts.derived_places(from.as_str());
         let mounted = match how.unmounted {
             true => Vec::new(),
-            false => self.unmount_for_change(&imported, &from, how.force)?,
+            false => {
+                let mounted = self.mounted_below(&from);
+                self.unmount_for_change(&imported, &from, (&mounted, how.force))?;
+                mounted
+            }
         };
         let task = RenameDataset {
             from: from.clone(),

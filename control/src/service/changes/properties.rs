@@ -9,7 +9,7 @@ use crate::model::{ControlError, Pair, Response};
 use crate::service::Engine;
 use crate::service::datasets::walk_heads;
 use crate::service::errors::parse_name;
-use crate::service::mounts::remove_places;
+use crate::service::places::remove_places;
 use crate::service::registry::Imported;
 use cenote_dsl::property::parse::{Purpose, SettingError, inherit_setting, parse_setting};
 use cenote_dsl::property::table::Kinds;
@@ -154,15 +154,9 @@ impl Engine {
         };
         if remounts && !is_live && imported.pool.is_writable() {
             // Nothing changes where something is in use.
-            let places = self.mounts.derived_places(name.as_str());
-            let before = self.unmount_for_change(&imported, name, false)?;
-            let done = run(&imported, task, by);
-            imported.refresh_settings();
-            if done.is_ok() && moves {
-                remove_places(&places);
-            }
-            let mounted = self.mount_back(&imported, name, &before, moves && done.is_ok());
-            return done.and(mounted);
+            return self.change_place(&imported, name, moves, || {
+                run(&imported, task, by).map(drop)
+            });
         }
         run(&imported, task, by)?;
         imported.refresh_settings();
@@ -231,11 +225,32 @@ impl Engine {
             imported.refresh_settings();
             return Ok(());
         }
-        let before = self.unmount_for_change(&imported, name, false)?;
-        let done = run(&imported, task, by);
+        self.change_place(&imported, name, property == "mountpoint", || {
+            run(&imported, task, by).map(drop)
+        })
+    }
+
+    /// Changes where a dataset is mounted, and with `moves` what has its place from it, or whether:
+    /// unmounts, changes, and mounts again. With `moves` what was not mounted is, as by OpenZFS.
+    fn change_place(
+        &self,
+        imported: &Arc<Imported>,
+        name: &DatasetName,
+        moves: bool,
+        change: impl FnOnce() -> Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
+        let places = self.mounts.derived_places(name.as_str());
+        let before = match moves {
+            true => self.mounted_by_place_of(imported, name)?,
+            false => self.mounted_below(name),
+        };
+        self.unmount_for_change(imported, name, (&before, false))?;
+        let done = change();
         imported.refresh_settings();
-        let moves = property == "mountpoint" && done.is_ok();
-        let mounted = self.mount_back(&imported, name, &before, moves);
+        if done.is_ok() && moves {
+            remove_places(&places);
+        }
+        let mounted = self.mount_back(imported, name, &before, moves && done.is_ok());
         done.and(mounted)
     }
 
