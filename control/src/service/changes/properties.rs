@@ -18,25 +18,48 @@ use cenote_dsl::{Dataset, DatasetName, DatasetType, Stored};
 use cenote_pool::Actor;
 use std::sync::Arc;
 
-/// Properties by which datasets are mounted: a change moves or remounts them.
-const OF_MOUNTS: [&str; 11] = [
-    "mountpoint",
-    "canmount",
-    "readonly",
-    "atime",
-    "relatime",
-    "exec",
-    "setuid",
-    "devices",
-    "xattr",
-    "acltype",
-    "snapdir",
-];
-
-/// Those of them that a mount follows while it is used.
+/// Properties that mounts follow while they are used, as far as that can be.
 const LIVE: [&str; 9] = [
     "readonly", "atime", "relatime", "exec", "setuid", "devices", "xattr", "acltype", "snapdir",
 ];
+
+/// What a change of properties asks of mounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// Nothing.
+    None,
+    /// They allow something else.
+    Live,
+    /// They are unmounted, and with `moves` what has its place from the dataset is mounted.
+    Place { moves: bool },
+}
+
+impl Effect {
+    fn of_property(name: &str, value: Option<&Stored>) -> Self {
+        match name {
+            "mountpoint" => Self::Place { moves: true },
+            // What may be mounted from now on is not mounted by that, nor unmounted.
+            "canmount" if value.is_none_or(|value| *value == Stored::Number(0)) => {
+                Self::Place { moves: false }
+            }
+            live if LIVE.contains(&live) => Self::Live,
+            _ => Self::None,
+        }
+    }
+
+    fn of(settings: &[Setting]) -> Self {
+        let each = settings.iter();
+        let effects = each.map(|setting| Self::of_property(&setting.name, setting.value.as_ref()));
+        effects.fold(Self::None, |all, effect| match (all, effect) {
+            (Self::Place { moves }, Self::Place { moves: also }) => Self::Place {
+                moves: moves || also,
+            },
+            (place @ Self::Place { .. }, _) | (_, place @ Self::Place { .. }) => place,
+            (Self::Live, _) | (_, Self::Live) => Self::Live,
+            (Self::None, Self::None) => Self::None,
+        })
+    }
+}
 
 /// A value that a user gave, in the clients' terms if it is none.
 pub(super) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
@@ -136,41 +159,45 @@ impl Engine {
         by: &By<'_>,
     ) -> Result<(), ControlError> {
         let (imported, _) = self.registry.dataset(name)?;
-        // What may be mounted from now on is not mounted by that, nor unmounted.
-        let off = Some(Stored::Number(0));
-        let is_of_mounts = |setting: &Setting| match setting.name.as_str() {
-            "canmount" => setting.value == off,
-            name => OF_MOUNTS.contains(&name),
+        let effect = match unmounted {
+            true => Effect::None,
+            false => Effect::of(&settings),
         };
-        let remounts = !unmounted && settings.iter().any(is_of_mounts);
-        let moves = settings.iter().any(|setting| setting.name == "mountpoint");
-        let is_live = settings
-            .iter()
-            .filter(|setting| OF_MOUNTS.contains(&setting.name.as_str()))
-            .all(|setting| LIVE.contains(&setting.name.as_str()));
         let task = SetProperties {
             name: name.clone(),
             settings,
         };
-        if remounts && !is_live && imported.pool.is_writable() {
-            // Nothing changes where something is in use.
-            return self.change_place(&imported, name, moves, || {
-                run(&imported, task, by).map(drop)
-            });
+        self.change_mounted(&imported, name, effect, || {
+            run(&imported, task, by).map(drop)
+        })
+    }
+
+    /// Changes properties and lets mounts follow.
+    fn change_mounted(
+        &self,
+        imported: &Arc<Imported>,
+        name: &DatasetName,
+        effect: Effect,
+        change: impl FnOnce() -> Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
+        if let Effect::Place { moves } = effect
+            && imported.pool.is_writable()
+        {
+            return self.change_place(imported, name, moves, change);
         }
-        run(&imported, task, by)?;
+        change()?;
         imported.refresh_settings();
-        if !remounts || self.refresh_mounts(&imported, name)? {
+        if effect == Effect::None || self.refresh_mounts(imported, name)? {
             return Ok(());
         }
-        self.remount_below(&imported, name)
-            .map_err(|error| match error {
-                // It is set, and holds from the next mount on.
-                ControlError::MountBusy { .. } => ControlError::DatasetBusy {
-                    dataset: name.as_str().to_owned(),
-                },
-                error => error,
-            })
+        let remounted = self.remount_below(imported, name);
+        remounted.map_err(|error| match error {
+            // It is set, and holds from the next mount on.
+            ControlError::MountBusy { .. } => ControlError::DatasetBusy {
+                dataset: name.as_str().to_owned(),
+            },
+            error => error,
+        })
     }
 
     pub(super) fn inherit_property(
@@ -220,12 +247,9 @@ impl Engine {
             name: name.clone(),
             property: property.to_owned(),
         };
-        if !OF_MOUNTS.contains(&property) || !imported.pool.is_writable() {
-            run(&imported, task, by)?;
-            imported.refresh_settings();
-            return Ok(());
-        }
-        self.change_place(&imported, name, property == "mountpoint", || {
+        // Which value comes back is known when it has.
+        let effect = Effect::of_property(property, None);
+        self.change_mounted(&imported, name, effect, || {
             run(&imported, task, by).map(drop)
         })
     }

@@ -133,21 +133,19 @@ impl Mounted for FuseMount {
         if needs_files || switches.posix_acl != now.posix_acl {
             return Ok(false);
         }
-        if options_of(&now) != options_of(switches) {
-            match self.mount.change(&mount_options(&self.name, switches)) {
-                Ok(()) => {}
-                // Files are open for writing. The kernel goes on with them; they are refused here.
-                Err(MountError::Busy) if switches.read_only => {}
-                Err(MountError::NotPermitted) if is_for_files(&now, switches) => {}
-                Err(MountError::Busy | MountError::NotPermitted | MountError::Covered) => {
-                    return Ok(false);
-                }
-                Err(error) => {
-                    return Err(ControlError::MountFailed {
-                        dataset: self.name.clone(),
-                        reason: error.to_string(),
-                    });
-                }
+        match self.mount.change(&mount_options(&self.name, switches)) {
+            Ok(()) => {}
+            // Files are open for writing. The kernel goes on with them; they are refused here.
+            Err(MountError::Busy) if switches.read_only => {}
+            Err(MountError::NotPermitted) if is_for_files(&now, switches) => {}
+            Err(MountError::Busy | MountError::NotPermitted | MountError::Covered) => {
+                return Ok(false);
+            }
+            Err(error) => {
+                return Err(ControlError::MountFailed {
+                    dataset: self.name.clone(),
+                    reason: error.to_string(),
+                });
             }
         }
         self.files.change(dataset_switches(switches));
