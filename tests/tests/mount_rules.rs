@@ -1,6 +1,6 @@
 //! What a mount owes to programs beyond the single operation: files that are gone while in use,
-//! handles that outlive a mount, rights that a change takes away, mappings beside writes, and
-//! mounts that follow each other at once.
+//! handles that outlive a mount, rights that a change takes away, and mounts that follow each other
+//! at once.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::pool;
@@ -266,43 +266,6 @@ fn times_of_reads_are_set_as_a_change() -> Result<()> {
     ensure!(after.atime() == 1_000_000_000 && after.modified()? == before.modified()?);
     let changed = |of: &fs::Metadata| (of.ctime(), of.ctime_nsec());
     ensure!(changed(&after) > changed(&before), "ctime stayed");
-    site.finish()
-}
-
-/// One process stores through a mapping, another writes to the same pages: neither undoes the
-/// other. (xfstests generic/346.)
-#[test]
-fn mappings_and_writes_keep_each_other() -> Result<()> {
-    const SCRIPT: &str = "
-import mmap, os, sys
-PAGES = 256
-f = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-lost = 0
-for turn in range(40):
-    os.ftruncate(f, 0)
-    os.ftruncate(f, PAGES * 4096)
-    m = mmap.mmap(f, PAGES * 4096)
-    mark = b'%08d' % turn
-    child = os.fork()
-    if child == 0:
-        for page in range(PAGES):
-            m[page * 4096 + 2048:page * 4096 + 2056] = mark
-        os._exit(0)
-    for page in range(PAGES):
-        os.pwrite(f, mark, page * 4096)
-    os.waitpid(child, 0)
-    for page in range(PAGES):
-        lost += m[page * 4096:page * 4096 + 8] != mark
-        lost += m[page * 4096 + 2048:page * 4096 + 2056] != mark
-    m.close()
-assert lost == 0, '%d lost' % lost
-";
-    if !pool::can_mount() {
-        return Ok(());
-    }
-    let site = Site::create("single", 128, "")?;
-    let path = site.path("tank").join("file");
-    python(SCRIPT, &[text(&path)?], None)?;
     site.finish()
 }
 

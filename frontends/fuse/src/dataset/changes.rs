@@ -71,22 +71,10 @@ impl DatasetFiles {
     }
 
     /// What is answered to `open` with these flags.
-    ///
-    /// Only what is open for reading and writing can be mapped to be written. While one thread
-    /// stores through a mapping and another calls `write` for the same page, neither may undo the
-    /// other: the kernel sees to that with the page locked, if the write goes through its cache.
-    /// What another mount writes is not in that cache, nor what one wrote before.
-    pub(super) fn opened(&self, flags: u32) -> Opened {
-        let handle = handle_for(flags);
-        let may_map_writes = flags & ACCESS_MASK == OFlags::RDWR.bits();
-        let is_direct = access_by(handle) == Access::Direct;
-        let is_shared = self.trees.head().is_or_was_shared();
+    pub(super) fn opened(flags: u32) -> Opened {
         Opened {
-            handle,
-            cache: match may_map_writes && !is_direct && !is_shared {
-                true => DataCache::Kernel,
-                false => DataCache::Direct,
-            },
+            handle: handle_for(flags),
+            cache: DataCache::Direct,
         }
     }
 
@@ -208,7 +196,7 @@ impl DatasetFiles {
         let entry = self.make(context, parent, name, new)?;
         let (files, object) = self.target(entry.node)?;
         files.hold(object).map_err(|error| self.errno(error))?;
-        Ok((entry, self.opened(flags)))
+        Ok((entry, Self::opened(flags)))
     }
 
     pub(super) fn make_unnamed(
@@ -223,7 +211,7 @@ impl DatasetFiles {
         // It is held already.
         let made = files.create_unnamed(directory, &new);
         let znode = made.map_err(|error| self.errno(error))?;
-        Ok((self.new_entry(&znode)?, self.opened(flags)))
+        Ok((self.new_entry(&znode)?, Self::opened(flags)))
     }
 
     pub(super) fn open_writable(&self, node: NodeId, flags: u32) -> Result<Opened, Errno> {
@@ -233,7 +221,7 @@ impl DatasetFiles {
         let (files, object) = match self.object_of_head(node) {
             Ok(target) => target,
             Err(errno) if flags & ACCESS_MASK != 0 => return Err(errno),
-            Err(_) => return Ok(self.opened(flags)),
+            Err(_) => return Ok(Self::opened(flags)),
         };
         let mode = OpenMode {
             writes: flags & ACCESS_MASK != 0,
@@ -249,7 +237,7 @@ impl DatasetFiles {
             self.close(node);
             return Err(self.errno(error));
         }
-        Ok(self.opened(flags))
+        Ok(Self::opened(flags))
     }
 
     pub(super) fn close(&self, node: NodeId) {

@@ -407,7 +407,7 @@ impl FileSystem for DatasetFiles {
             return Err(Errno::ROFS);
         }
         self.object(node)?;
-        Ok(self.opened(flags))
+        Ok(Self::opened(flags))
     }
 
     fn read(
