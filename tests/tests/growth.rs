@@ -115,23 +115,28 @@ fn devices_that_are_not_there_are_named() -> Result<()> {
     site.finish()
 }
 
-/// Waits until the pool has this size, for a minute at most.
-fn until_size(site: &Site, mebibytes: u64) -> Result<()> {
+/// Waits for a minute at most.
+fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
-    while column(site, "size")? != (mebibytes * MIB).to_string() {
-        ensure!(
-            begun.elapsed() < Duration::from_secs(60),
-            "it does not grow"
-        );
+    while !is_so()? {
+        ensure!(begun.elapsed() < Duration::from_secs(60), "{what}");
         thread::sleep(Duration::from_millis(50));
     }
     Ok(())
 }
 
-fn has_grown_by_itself(site: &Site) -> Result<bool> {
-    Ok(site
-        .ok("zpool events -H")?
-        .contains("sysevent.fs.zfs.vdev_autoexpand\n"))
+/// Waits until the pool has this size.
+fn until_size(site: &Site, mebibytes: u64) -> Result<()> {
+    let size = (mebibytes * MIB).to_string();
+    until("it does not grow", || Ok(column(site, "size")? == size))
+}
+
+/// Waits until the pool has said so: when its group is on disk, a while after its size is shown.
+fn until_it_says_so(site: &Site) -> Result<()> {
+    let class = "sysevent.fs.zfs.vdev_autoexpand\n";
+    until("no event", || {
+        Ok(site.ok("zpool events -H")?.contains(class))
+    })
 }
 
 #[test]
@@ -144,7 +149,7 @@ fn autoexpand_needs_nobody() -> Result<()> {
     ))?;
     sized(&site, 0, 200)?;
     until_size(&site, 192)?;
-    ensure!(has_grown_by_itself(&site)?);
+    until_it_says_so(&site)?;
     site.ok("zpool set autoexpand=off tank")?;
     sized(&site, 0, 300)?;
     ensure!(column(&site, "expandsize")? == (96 * MIB).to_string());
