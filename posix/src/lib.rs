@@ -34,6 +34,7 @@ mod master;
 mod name_index;
 mod overlay;
 mod path;
+mod privileges;
 mod replay;
 mod stat;
 mod time;
@@ -63,6 +64,7 @@ pub use master::{
     VERSION_QUOTAS,
 };
 pub use path::{LINKS_MAX, SymlinkPolicy};
+pub use privileges::without_privileges;
 pub use replay::{ReplayOptions, ReplayReport};
 pub use stat::{DatasetSpace, FileSystemStat, Stat};
 pub use time::Timestamp;

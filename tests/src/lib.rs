@@ -20,6 +20,7 @@ pub mod model;
 pub mod mounted;
 pub mod mutate;
 pub mod offline;
+pub mod patience;
 pub mod pingpong;
 pub mod pool;
 pub mod program;

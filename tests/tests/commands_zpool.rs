@@ -3,12 +3,12 @@
 //! Each test ends with an export, and OpenZFS's judgement of the pool where it is installed.
 
 use anyhow::{Result, ensure};
+use cenote_tests::patience::wait_until;
 use cenote_tests::pool;
 use cenote_tests::random::Random;
 use cenote_tests::site::Site;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, Instant};
 
 /// A file for a device beside those of the site.
 fn device(site: &Site, name: &str) -> Result<String> {
@@ -93,15 +93,6 @@ fn vdevs_that_need_features_are_refused_without() -> Result<()> {
 fn stored(site: &Site, name: &str) -> Result<u64> {
     let blocks = fs::metadata(site.devices().join(name))?.blocks();
     Ok((blocks * 512) >> 20)
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let start = Instant::now();
-    while !is_so()? {
-        ensure!(start.elapsed() < Duration::from_secs(60), "never {what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    Ok(())
 }
 
 /// A file of bytes that do not compress comes and goes.

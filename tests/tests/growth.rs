@@ -1,11 +1,10 @@
 //! Devices that grow under their pool: what lists say, `zpool online -e` and `autoexpand`.
 
 use anyhow::{Result, ensure};
+use cenote_tests::patience::wait_until;
 use cenote_tests::site::Site;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -115,28 +114,16 @@ fn devices_that_are_not_there_are_named() -> Result<()> {
     site.finish()
 }
 
-/// Waits for a minute at most.
-fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let begun = Instant::now();
-    while !is_so()? {
-        ensure!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
-}
-
 /// Waits until the pool has this size.
 fn until_size(site: &Site, mebibytes: u64) -> Result<()> {
     let size = (mebibytes * MIB).to_string();
-    until("it does not grow", || Ok(column(site, "size")? == size))
+    wait_until("of that size", || Ok(column(site, "size")? == size))
 }
 
 /// Waits until the pool has said so: when its group is on disk, a while after its size is shown.
 fn until_it_says_so(site: &Site) -> Result<()> {
     let class = "sysevent.fs.zfs.vdev_autoexpand\n";
-    until("no event", || {
-        Ok(site.ok("zpool events -H")?.contains(class))
-    })
+    wait_until("said", || Ok(site.ok("zpool events -H")?.contains(class)))
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! are tested where a slow disk can be had (`pool/tests/settings.rs`).
 
 use anyhow::{Context, Result, ensure};
+use cenote_tests::patience::wait_until;
 use cenote_tests::pool;
 use cenote_tests::random::Random;
 use cenote_tests::site::Site;
@@ -9,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -174,12 +175,7 @@ fn memory_that_is_wanted_for_others_is_given_back() -> Result<()> {
     let before = used()?;
     ensure!(before > 60 * MIB, "{before} bytes are cached");
     set(&site, "zfs_arc_min=8M zfs_arc_sys_free=1E")?;
-    let started = Instant::now();
-    while used()? > 32 * MIB {
-        let waited = started.elapsed();
-        ensure!(waited < Duration::from_secs(30), "{} bytes", used()?);
-        thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("down to 32 MiB", || Ok(used()? <= 32 * MIB))?;
     set(&site, "zfs_arc_sys_free=default zfs_arc_min=default")?;
     ensure!(fs::read(&file)? == noise(4, 64 * MIB)?);
     site.finish()
@@ -195,21 +191,20 @@ fn less_may_be_dirty_while_memory_is_short() -> Result<()> {
     let limits = "zfs_txg_timeout=3600 zfs_dirty_data_max=256M zfs_arc_lotsfree_percent=0";
     set(&site, limits)?;
     site.ok("zpool sync tank")?;
-    let is_written = |name: &str| -> Result<bool> {
-        let before = fs::metadata(device(&site, 0))?.blocks();
+    let stored = || -> Result<u64> { Ok(fs::metadata(device(&site, 0))?.blocks() * 512) };
+    let write = |name: &str| -> Result<u64> {
+        let before = stored()?;
         fs::write(site.path("tank").join(name), noise(5, 20 * MIB)?)?;
-        thread::sleep(Duration::from_secs(3));
-        let written = (fs::metadata(device(&site, 0))?.blocks() - before) * 512;
-        site.ok("zpool sync tank")?;
-        Ok(written > 10 * MIB)
+        Ok(before + 10 * MIB)
     };
     // 20 MiB are less than a fifth of 256 and more than one of 64.
-    ensure!(!is_written("ample")?, "a group was written before its time");
+    let much = write("ample")?;
+    thread::sleep(Duration::from_secs(3));
+    ensure!(stored()? < much, "a group was written before its time");
+    site.ok("zpool sync tank")?;
     set(&site, "zfs_arc_lotsfree_percent=100")?;
     thread::sleep(Duration::from_secs(3));
-    ensure!(
-        is_written("short")?,
-        "a group waits as if memory were ample"
-    );
+    let much = write("short")?;
+    wait_until("written, as if memory were ample", || Ok(stored()? > much))?;
     site.finish()
 }

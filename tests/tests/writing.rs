@@ -3,6 +3,7 @@
 //! Each test ends with an export, and OpenZFS's judgement of the pool where it is installed.
 
 use anyhow::{Context, Result, ensure};
+use cenote_tests::patience::wait_until;
 use cenote_tests::pool;
 use cenote_tests::random::Random;
 use cenote_tests::site::{self, Site};
@@ -203,19 +204,10 @@ fn fill(path: &Path) -> Result<u64> {
 }
 
 fn wait_for_room(root: &Path, wanted: u64) -> Result<()> {
-    let start = Instant::now();
-    loop {
+    wait_until("free again", || {
         let found = rustix::fs::statvfs(root)?;
-        let free = found.f_bavail * found.f_frsize;
-        if free >= wanted {
-            return Ok(());
-        }
-        ensure!(
-            start.elapsed() < Duration::from_secs(30),
-            "{free} bytes came back"
-        );
-        std::thread::sleep(Duration::from_millis(200));
-    }
+        Ok(found.f_bavail * found.f_frsize >= wanted)
+    })
 }
 
 /// A daemon that is killed leaves what was synced, and nothing half done.

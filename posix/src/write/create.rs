@@ -11,6 +11,7 @@ use crate::attributes::{
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::{DeviceNumber, FileKind};
+use crate::privileges::SETGID;
 use crate::xattr::{POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT};
 use crate::znode::Znode;
 use cenote_base::ObjectId;
@@ -31,7 +32,6 @@ pub(super) const FLAG_NO_EXECS_DENIED: u64 = 0x100;
 /// What a change of contents sets: to be archived, to be scanned.
 pub(super) const FLAGS_MODIFIED: u64 = 0x8_0000_0000 | 0x400_0000_0000;
 
-const SETGID: u64 = 0o2000;
 const ALL_EXECUTE: u64 = 0o111;
 /// Objects of files and empty directories begin with this block size.
 const BLOCK_SIZE_MIN: u64 = 512;

@@ -12,6 +12,7 @@ use crate::error::PosixError;
 use crate::file::Access;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
+use crate::privileges::without_privileges;
 use crate::znode::Znode;
 use cenote_base::{BLOCK_SIZE_MAX, ObjectId, SECTOR_SIZE};
 use cenote_dmu::{BlockBuffer, DmuError, Object, Transaction};
@@ -23,8 +24,6 @@ use std::sync::Arc;
 const CHUNK: usize = 4 << 20;
 /// Files end before this offset, as on Linux.
 const SIZE_MAX: u64 = i64::MAX as u64;
-const SETUID_SETGID: u64 = 0o6000;
-const GROUP_EXECUTE: u64 = 0o010;
 const FLAG_SPARSE: u64 = 0x2000_0000_0000;
 
 /// How a write is done.
@@ -210,8 +209,9 @@ impl FileSystem {
         if end > attributes.size {
             changes = changes.word(Attribute::Size, end);
         }
-        if options.kill_privileges {
-            changes = without_privileges(changes, attributes);
+        let mode = without_privileges(attributes.mode, false);
+        if options.kill_privileges && mode != attributes.mode {
+            changes = changes.word(Attribute::Mode, mode);
         }
         self.change(tx, id, &changes)?;
         self.drop_capabilities(tx, &file)
@@ -350,19 +350,6 @@ pub(super) fn modified(writer: &Writer, attributes: &Attributes) -> Changes {
     match attributes.flags | FLAGS_MODIFIED {
         same if same == attributes.flags => changes,
         flags => changes.word(Attribute::Flags, flags),
-    }
-}
-
-/// Takes setuid away, and setgid unless it stands for mandatory locking.
-fn without_privileges(changes: Changes, attributes: &Attributes) -> Changes {
-    let mode = attributes.mode;
-    let kept = match mode & GROUP_EXECUTE {
-        0 => mode & !0o4000,
-        _ => mode & !SETUID_SETGID,
-    };
-    match kept == mode {
-        true => changes,
-        false => changes.word(Attribute::Mode, kept),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::attributes::{FLAG_APPEND_ONLY, FLAG_IMMUTABLE};
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
+use crate::privileges::SETGID;
 use crate::xattr::{POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, stored_names};
 use crate::znode::Znode;
 use cenote_base::ObjectId;
@@ -28,7 +29,6 @@ const LIST_SIZE_MAX: usize = (64 << 10) - 8;
 /// The largest value at all, as on Linux.
 const VALUE_MAX: usize = 64 << 10;
 const NAME_MAX: usize = 255;
-const SETGID: u64 = 0o2000;
 /// What a program may do that its caller may not.
 const CAPABILITIES: &[u8] = b"security.capability";
 

@@ -42,9 +42,6 @@ mod xattr_flag {
 const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
 const ACCESS_MASK: u32 = 3;
-const SETUID: u64 = 0o4000;
-const SETGID: u64 = 0o2000;
-const GROUP_EXECUTE: u64 = 0o010;
 
 impl DatasetFiles {
     pub(super) fn is_writable(&self) -> bool {
@@ -110,45 +107,42 @@ impl DatasetFiles {
         // A new owner gets no rights of the old one; the kernel leaves that to us.
         let has_new_owner = set.uid.is_some() || set.gid.is_some();
         if (changes.kill_suid_gid || has_new_owner) && set.mode.is_none() {
-            set.mode = self.without_privileges(object)?;
+            set.mode = self.without_privileges(object, None)?;
         }
         let changed = files.set_attributes(object, &set);
         let znode = changed.map_err(|error| self.errno(error))?;
         self.attr(0, &znode)
     }
 
-    /// The mode without the bits that give a program its owner's rights, if it has such.
-    fn without_privileges(&self, object: ObjectId) -> Result<Option<u64>, Errno> {
-        let znode = self.znode(0, object)?;
-        let mode = znode.attributes().mode & 0o7777;
-        let mut clean = mode & !SETUID;
-        if mode & GROUP_EXECUTE != 0 {
-            clean &= !SETGID;
-        }
+    /// The permissions that a file keeps when somebody, of this group if that is known, changes it;
+    /// `None` if all.
+    fn without_privileges(
+        &self,
+        object: ObjectId,
+        group: Option<u32>,
+    ) -> Result<Option<u64>, Errno> {
         use cenote_posix::FileKind as Kind;
-        let keeps = matches!(znode.kind(), Kind::Directory | Kind::Symlink);
-        Ok((!keeps && clean != mode).then_some(clean))
+        let znode = self.znode(0, object)?;
+        let attributes = znode.attributes();
+        let mode = attributes.mode & 0o7777;
+        let is_outsider = group.is_some_and(|group| attributes.gid.0 != u64::from(group));
+        let kept = cenote_posix::without_privileges(mode, is_outsider);
+        let keeps_all = matches!(znode.kind(), Kind::Directory | Kind::Symlink);
+        Ok((!keeps_all && kept != mode).then_some(kept))
     }
 
     /// Takes the bits away that give a program its owner's rights, before somebody else changes
     /// its contents. Requests to write say whether that is due; these here only say who asks.
     fn drop_privileges(&self, context: &Context<'_>, object: ObjectId) -> Result<(), Errno> {
-        let znode = self.znode(0, object)?;
-        let attributes = znode.attributes();
-        let mode = attributes.mode & 0o7777;
-        if context.uid == 0 || mode & (SETUID | SETGID) == 0 {
+        if context.uid == 0 {
             return Ok(());
         }
-        let is_stranger = attributes.gid.0 != u64::from(context.gid);
-        let lost = match mode & GROUP_EXECUTE != 0 || is_stranger {
-            true => SETUID | SETGID,
-            false => SETUID,
-        };
-        if mode & lost == 0 {
+        let mode = self.without_privileges(object, Some(context.gid))?;
+        if mode.is_none() {
             return Ok(());
         }
         let set = SetAttributes {
-            mode: Some(mode & !lost),
+            mode,
             ..SetAttributes::default()
         };
         let changed = self.trees.head().set_attributes(object, &set);
