@@ -4,7 +4,7 @@
 //! what it learned. Once there is a second, neither does.
 
 use crate::file_system::FileSystem;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Somebody who remembers names and attributes.
@@ -18,6 +18,8 @@ pub trait Viewer: std::fmt::Debug + Send + Sync {
 pub(crate) struct Viewers {
     list: Mutex<Vec<Arc<dyn Viewer>>>,
     count: AtomicUsize,
+    /// There were several since there last was none.
+    was_shared: AtomicBool,
 }
 
 impl Viewers {
@@ -34,6 +36,9 @@ impl FileSystem {
         list.push(Arc::clone(viewer));
         // Before the others forget: they must not learn again for longer than a moment.
         self.viewers().count.store(list.len(), Ordering::Release);
+        if list.len() > 1 {
+            self.viewers().was_shared.store(true, Ordering::Release);
+        }
         drop(list);
         others.iter().for_each(|other| other.forget());
     }
@@ -43,6 +48,14 @@ impl FileSystem {
         let mut list = self.viewers().lock();
         list.retain(|other| !Arc::ptr_eq(other, viewer));
         self.viewers().count.store(list.len(), Ordering::Release);
+        if list.is_empty() {
+            self.viewers().was_shared.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether a viewer may have missed changes of contents, because it is or was not the only one.
+    pub fn is_or_was_shared(&self) -> bool {
+        self.viewers().was_shared.load(Ordering::Acquire)
     }
 
     /// Whether there are several viewers, so that each of them misses changes.

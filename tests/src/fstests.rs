@@ -14,17 +14,9 @@ use std::process::Command;
 const HELPER: &str = "/sbin/mount.fuse.cenote";
 
 /// Tests that are left out, and why they cannot pass.
-const LEFT_OUT: [(&str, &str); 8] = [
+const LEFT_OUT: [(&str, &str); 6] = [
     ("generic/003", "the option strictatime changes nothing"),
     ("generic/285", "holes of less than a record are not kept"),
-    (
-        "generic/344",
-        "a write beside a mapping of its page may be undone",
-    ),
-    (
-        "generic/346",
-        "a write beside a mapping of its page may be undone",
-    ),
     ("generic/424", "FUSE does not carry the flags of statx"),
     ("generic/436", "holes of less than a record are not kept"),
     ("generic/490", "holes of less than a record are not kept"),

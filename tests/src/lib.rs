@@ -24,6 +24,7 @@ pub mod patience;
 pub mod pingpong;
 pub mod pool;
 pub mod program;
+pub mod python;
 pub mod random;
 pub mod site;
 pub mod sparse;

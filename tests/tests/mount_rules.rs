@@ -4,12 +4,12 @@
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::pool;
+use cenote_tests::python::python;
 use cenote_tests::site::Site;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -17,21 +17,6 @@ use std::time::Duration;
 /// A capability as the kernel stores it: version 2, effective, `CAP_NET_BIND_SERVICE`.
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const NOBODY: u32 = 65_534;
-
-/// Runs a script of Python; whether that is here.
-fn python(script: &str, arguments: &[&str], ids: Option<(u32, u32)>) -> Result<bool> {
-    let mut command = Command::new("python3");
-    command.arg("-c").arg(script).args(arguments);
-    if let Some((uid, gid)) = ids {
-        command.uid(uid).gid(gid);
-    }
-    let Ok(output) = command.output() else {
-        eprintln!("skipped: there is no python3");
-        return Ok(false);
-    };
-    ensure!(output.status.success(), "{output:?}");
-    Ok(true)
-}
 
 fn text(path: &Path) -> Result<&str> {
     path.to_str().context("a path in UTF-8")

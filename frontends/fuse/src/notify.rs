@@ -46,6 +46,26 @@ impl Notifier {
         self.send(notification::INVALIDATE_INODE, &[IoSlice::new(&body)])
     }
 
+    /// Has the kernel send off what programs stored through mappings of `node` from `offset` on,
+    /// and drop what it caches there. Stores that happen meanwhile may stay.
+    ///
+    /// This waits for requests that other workers serve, and is for workers to call; at most half
+    /// of them may at a time.
+    ///
+    /// # Errors
+    /// `EAGAIN` if that many wait already.
+    pub fn collect_stores(&self, node: NodeId, offset: u64) -> Result<(), Errno> {
+        let Some(session) = self.session.upgrade() else {
+            return Ok(());
+        };
+        let _collecting = session.begin_collecting().ok_or(Errno::AGAIN)?;
+        let offset = i64::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
+        let mut body = [0; 24];
+        // Length 0: to the end.
+        Writer::new(&mut body).u64(node.0).i64(offset).i64(0);
+        self.send(notification::INVALIDATE_INODE, &[IoSlice::new(&body)])
+    }
+
     /// Drops the attributes of `node` and keeps its cached data.
     pub fn invalidate_attributes(&self, node: NodeId) -> Result<(), Errno> {
         let mut body = [0; 24];

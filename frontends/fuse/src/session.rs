@@ -115,8 +115,19 @@ pub(crate) struct Session {
     starting: AtomicBool,
     /// Requests since there were no workers to spare, or one left.
     surplus: AtomicUsize,
+    /// Workers that wait for the kernel to send off stores.
+    collecting: AtomicUsize,
     running: Mutex<usize>,
     all_ended: Condvar,
+}
+
+/// A worker that waits for others.
+pub(crate) struct Collecting<'a>(&'a AtomicUsize);
+
+impl Drop for Collecting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,6 +163,7 @@ impl Session {
             turns,
             starting: AtomicBool::new(false),
             surplus: AtomicUsize::new(0),
+            collecting: AtomicUsize::new(0),
             running: Mutex::new(0),
             all_ended: Condvar::new(),
         }))
@@ -193,6 +205,16 @@ impl Session {
     /// Marks the request with this number as unwanted. False if nobody works on it.
     pub fn interrupt(&self, unique: u64) -> bool {
         unique != 0 && self.slots.iter().any(|slot| slot.raise(unique))
+    }
+
+    /// Lets a worker wait for requests that other workers have to serve, while few enough do.
+    pub fn begin_collecting(&self) -> Option<Collecting<'_>> {
+        let limit = self.config.threads_max / 2;
+        let more = |count| (count < limit).then_some(count + 1);
+        let counted = self
+            .collecting
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        counted.ok().map(|_| Collecting(&self.collecting))
     }
 
     /// Starts one more worker, if there may be more.

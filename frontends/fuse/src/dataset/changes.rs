@@ -5,16 +5,16 @@
 
 use super::DatasetFiles;
 use super::node::Node;
+use super::opens::{access_by, to_be_read};
 use crate::filesystem::{
-    Attr, AttrChanges, Context, DataCache, DeviceNumber, Entry, Errno, FileKind, FilePlace, Handle,
-    Lifetime, NewMode, NodeId, Opened, TimeChange, Timestamp, XattrChange,
+    Attr, AttrChanges, Context, DeviceNumber, Entry, Errno, FileKind, FilePlace, Handle, Lifetime,
+    NewMode, NodeId, Opened, TimeChange, Timestamp, XattrChange,
 };
 use cenote_base::ObjectId;
+use cenote_posix::BlockBuffer;
 use cenote_posix::write::{
     CopySource, FallocateMode, NewFile, OpenMode, RenameMode, SetAttributes, SetXattr, WriteOptions,
 };
-use cenote_posix::{Access, BlockBuffer};
-use rustix::fs::OFlags;
 use std::sync::Arc;
 
 type PosixFiles = Arc<cenote_posix::FileSystem>;
@@ -67,12 +67,10 @@ impl DatasetFiles {
         self.entry(0, znode)
     }
 
-    /// What is answered to `open` with these flags.
-    pub(super) fn opened(flags: u32) -> Opened {
-        Opened {
-            handle: handle_for(flags),
-            cache: DataCache::Direct,
-        }
+    /// What is answered to `open` of an object that is held, until [`Self::close`].
+    fn opened(&self, object: ObjectId, flags: u32) -> Opened {
+        let is_shared = self.trees.head().is_or_was_shared();
+        self.opens.begin(object, flags, is_shared)
     }
 
     pub(super) fn change_attributes(
@@ -190,7 +188,7 @@ impl DatasetFiles {
         let entry = self.make(context, parent, name, new)?;
         let (files, object) = self.target(entry.node)?;
         files.hold(object).map_err(|error| self.errno(error))?;
-        Ok((entry, Self::opened(flags)))
+        Ok((entry, self.opened(object, flags)))
     }
 
     pub(super) fn make_unnamed(
@@ -205,7 +203,8 @@ impl DatasetFiles {
         // It is held already.
         let made = files.create_unnamed(directory, &new);
         let znode = made.map_err(|error| self.errno(error))?;
-        Ok((self.new_entry(&znode)?, Self::opened(flags)))
+        let entry = self.new_entry(&znode)?;
+        Ok((entry, self.opened(znode.id(), flags)))
     }
 
     pub(super) fn open_writable(&self, node: NodeId, flags: u32) -> Result<Opened, Errno> {
@@ -215,7 +214,7 @@ impl DatasetFiles {
         let (files, object) = match self.object_of_head(node) {
             Ok(target) => target,
             Err(errno) if flags & ACCESS_MASK != 0 => return Err(errno),
-            Err(_) => return Ok(Self::opened(flags)),
+            Err(_) => return Ok(to_be_read(flags)),
         };
         let mode = OpenMode {
             writes: flags & ACCESS_MASK != 0,
@@ -228,16 +227,21 @@ impl DatasetFiles {
         if flags & O_TRUNC != 0
             && let Err(error) = files.truncate(object, 0).and_then(|()| files.settle(false))
         {
-            self.close(node);
+            self.release_object(object);
             return Err(self.errno(error));
         }
-        Ok(Self::opened(flags))
+        Ok(self.opened(object, flags))
     }
 
-    pub(super) fn close(&self, node: NodeId) {
-        if let Ok((files, object)) = self.object_of_head(node)
-            && let Err(error) = files.release(object)
-        {
+    pub(super) fn close(&self, node: NodeId, handle: Handle) {
+        if let Ok((_, object)) = self.object_of_head(node) {
+            self.opens.end(object, handle);
+            self.release_object(object);
+        }
+    }
+
+    fn release_object(&self, object: ObjectId) {
+        if let Err(error) = self.trees.head().release(object) {
             // Nobody waits for an answer; what the file held is freed at the next mount.
             (self.errors)(&error);
         }
@@ -409,30 +413,6 @@ impl DatasetFiles {
     }
 }
 
-/// The bit of handles of files that are open with `O_DIRECT`.
-const DIRECT: u64 = 1;
-/// The bit of those with `O_DSYNC`, which `O_SYNC` has as well.
-const SYNCHRONOUS: u64 = 1 << 1;
-
-/// The handle of a file that is opened with these flags.
-fn handle_for(flags: u32) -> Handle {
-    let bit = |bit, flag: OFlags| if flags & flag.bits() == 0 { 0 } else { bit };
-    Handle(bit(DIRECT, OFlags::DIRECT) | bit(SYNCHRONOUS, OFlags::DSYNC))
-}
-
-/// How the file of a handle is open.
-pub(super) fn access_by(handle: Handle) -> Access {
-    match handle.0 & DIRECT {
-        0 => Access::Buffered,
-        _ => Access::Direct,
-    }
-}
-
-/// Whether changes made through a handle are to be on disk before the answer.
-pub(super) fn is_synchronous(handle: Handle) -> bool {
-    handle.0 & SYNCHRONOUS != 0
-}
-
 pub(super) fn new_file(kind: cenote_posix::FileKind, mode: NewMode) -> NewFile {
     let mut new = NewFile::new(kind, u64::from(mode.mode & 0o7777));
     new.umask = u64::from(mode.umask & 0o777);
@@ -449,27 +429,5 @@ fn posix_kind(kind: FileKind) -> cenote_posix::FileKind {
         FileKind::BlockDevice => Posix::BlockDevice,
         FileKind::Fifo => Posix::Fifo,
         FileKind::Socket => Posix::Socket,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn handles_remember_who_wants_no_cache_and_who_waits() {
-        let [direct, all, data] = [OFlags::DIRECT, OFlags::SYNC, OFlags::DSYNC].map(|f| f.bits());
-        for (flags, access, waits) in [
-            (0, Access::Buffered, false),
-            (O_TRUNC | O_APPEND | 1, Access::Buffered, false),
-            (direct, Access::Direct, false),
-            (direct | O_TRUNC | 2, Access::Direct, false),
-            (data | 2, Access::Buffered, true),
-            (all | direct | 1, Access::Direct, true),
-        ] {
-            let handle = handle_for(flags);
-            assert_eq!(access_by(handle), access, "{flags:o}");
-            assert_eq!(is_synchronous(handle), waits, "{flags:o}");
-        }
     }
 }

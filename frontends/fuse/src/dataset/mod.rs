@@ -14,6 +14,7 @@ mod ghosts;
 mod handles;
 mod lifetimes;
 mod node;
+mod opens;
 mod switches;
 mod trees;
 
@@ -30,6 +31,7 @@ use cenote_posix::{BlockBuffer, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat,
 use convert::{attr_of, kind_of};
 use ghosts::Ghosts;
 use node::Node;
+use opens::{Opens, access_by, to_be_read, without_holes};
 use std::sync::{Arc, OnceLock};
 use switches::Live;
 pub use switches::{ControlDirectory, DatasetOptions, DatasetSwitches};
@@ -50,6 +52,7 @@ pub struct DatasetFiles {
     live: Live,
     errors: ErrorSink,
     ghosts: Ghosts,
+    opens: Opens,
     kernel: OnceLock<Notifier>,
     /// This mount among the head's viewers.
     viewer: OnceLock<Arc<dyn Viewer>>,
@@ -77,6 +80,7 @@ impl DatasetFiles {
             options,
             errors,
             ghosts: Ghosts::default(),
+            opens: Opens::default(),
             kernel: OnceLock::new(),
             viewer: OnceLock::new(),
         }
@@ -407,7 +411,7 @@ impl FileSystem for DatasetFiles {
             return Err(Errno::ROFS);
         }
         self.object(node)?;
-        Ok(Self::opened(flags))
+        Ok(to_be_read(flags))
     }
 
     fn read(
@@ -424,7 +428,7 @@ impl FileSystem for DatasetFiles {
         };
         let files = self.trees.get(tree)?;
         let file = files.znode(object).map_err(|error| self.errno(error))?;
-        let access = changes::access_by(handle);
+        let access = access_by(handle);
         let segments = files.read_segments_as(&file, offset, size, access);
         for segment in segments.map_err(|error| self.errno(error))? {
             match segment.block {
@@ -446,6 +450,10 @@ impl FileSystem for DatasetFiles {
         offset: u64,
         target: SeekTarget,
     ) -> Result<u64, Errno> {
+        if !self.is_all_sent_off(node, offset) {
+            let (_, file) = self.object(node)?;
+            return without_holes(file.attributes().size, offset, target);
+        }
         let (tree, file) = self.object(node)?;
         let target = match target {
             SeekTarget::Data => cenote_posix::SeekTarget::Data,
@@ -565,9 +573,9 @@ impl FileSystem for DatasetFiles {
         Ok(())
     }
 
-    fn release(&self, node: NodeId, _: Handle) {
+    fn release(&self, node: NodeId, handle: Handle) {
         if self.is_writable() {
-            self.close(node);
+            self.close(node, handle);
         }
     }
 
@@ -741,7 +749,7 @@ impl FileSystem for DatasetFiles {
     }
 
     fn is_synchronous(&self, handle: Handle) -> bool {
-        changes::is_synchronous(handle)
+        opens::is_synchronous(handle)
     }
 
     fn settle(&self, is_wanted: bool) -> Result<(), Errno> {
