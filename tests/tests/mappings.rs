@@ -129,6 +129,27 @@ with open(sys.argv[2], 'rb') as copy:
     site.finish()
 }
 
+/// A time that is set after a store stays: what the kernel sends off later does not set another.
+#[test]
+fn times_that_are_set_stay() -> Result<()> {
+    on_a_mount(
+        "
+import mmap, os, sys
+f = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.ftruncate(f, 1 << 20)
+m = mmap.mmap(f, 1 << 20)
+m[70000:70005] = b'words'
+os.utime(f, (1000000000, 1100000000))
+assert os.fstat(f).st_mtime == 1100000000
+m.flush()
+assert os.fstat(f).st_mtime == 1100000000, 'sent off later'
+m[70000:70005] = b'other'
+m.flush()
+assert os.fstat(f).st_mtime > 1100000000, 'a store changes the file'
+",
+    )
+}
+
 /// More look for data at once than there are workers, each in a file with stores that have to be
 /// sent off first. All get an answer.
 #[test]

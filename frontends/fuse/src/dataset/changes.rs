@@ -78,6 +78,11 @@ impl DatasetFiles {
         node: NodeId,
         changes: &AttrChanges,
     ) -> Result<(Attr, Lifetime), Errno> {
+        // What was stored before the time is set must not set another one when it arrives. While a
+        // file's size changes the kernel sends nothing off.
+        if changes.modified.is_some() && changes.size.is_none() {
+            self.collect_stores(node, 0);
+        }
         let (files, object) = self.target(node)?;
         let now = files.now().map_err(|error| self.errno(error))?;
         let stored = |time: Timestamp| cenote_posix::Timestamp {

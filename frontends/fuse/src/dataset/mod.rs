@@ -450,7 +450,7 @@ impl FileSystem for DatasetFiles {
         offset: u64,
         target: SeekTarget,
     ) -> Result<u64, Errno> {
-        if !self.is_all_sent_off(node, offset) {
+        if !self.collect_stores(node, offset) {
             let (_, file) = self.object(node)?;
             return without_holes(file.attributes().size, offset, target);
         }

@@ -139,7 +139,10 @@ impl Opens {
 impl DatasetFiles {
     /// Has the kernel send off what was stored through mappings of a file from `offset` on. Whether
     /// it is known then what is stored there.
-    pub(super) fn is_all_sent_off(&self, node: NodeId, offset: u64) -> bool {
+    ///
+    /// Not to be called for a request that changes the file's size: the kernel holds back what it
+    /// would send until that is answered.
+    pub(super) fn collect_stores(&self, node: NodeId, offset: u64) -> bool {
         let object = match self.node(node) {
             Node::Object { tree: 0, object } => object,
             _ => return true,
