@@ -27,6 +27,11 @@ fn tar() -> Result<()> {
 }
 
 #[test]
+fn lmdb() -> Result<()> {
+    check("lmdb")
+}
+
+#[test]
 fn sqlite() -> Result<()> {
     check("sqlite")
 }

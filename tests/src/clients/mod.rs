@@ -44,7 +44,7 @@ const fn client(
     }
 }
 
-const CLIENTS: [Client; 7] = [
+const CLIENTS: [Client; 8] = [
     client("git", &["git", "tar", "diff"], include_str!("git.sh")),
     client("build", &["cc", "make", "ar"], include_str!("build.sh")),
     Client {
@@ -56,6 +56,11 @@ const CLIENTS: [Client; 7] = [
         )
     },
     client("sqlite", &["sqlite3"], include_str!("sqlite.sh")),
+    client(
+        "lmdb",
+        &["/usr/lib/python3/dist-packages/lmdb"],
+        include_str!("lmdb.sh"),
+    ),
     Client {
         needs_root: true,
         properties: "-o acltype=posix",
