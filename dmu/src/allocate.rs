@@ -413,11 +413,17 @@ impl ObjectSet {
     }
 
     /// Frees object `id` with all its blocks.
+    ///
+    /// # Errors
+    /// If it is not there, or damaged ([`Object::check_freeable`]): nothing is freed then.
     pub fn free(self: &Arc<Self>, tx: &Transaction, id: ObjectId) -> Result<(), DmuError> {
         let live = self.live_or_refuse()?;
         let Some(object) = self.live_object(id)? else {
             return Err(self.no_such_object(id));
         };
+        if let Some(whole) = Object::from_live(Arc::clone(self), Arc::clone(&object)) {
+            whole.check_freeable()?;
+        }
         let bytes = {
             let mut state = object.write();
             if state.dnode().is_none() {

@@ -21,6 +21,7 @@ mod object;
 mod object_set;
 mod policy;
 mod prefetch;
+mod reach;
 mod scan;
 mod sync;
 mod tree;

@@ -167,6 +167,7 @@ impl Object {
         block: BlockId,
         contents: Block,
     ) -> Result<(), DmuError> {
+        self.check_way_to(block)?;
         let (_, live) = self.writable()?;
         let mut state = live.write();
         let size = state.dnode().map(|dnode| dnode.data_block_size);
@@ -183,6 +184,7 @@ impl Object {
         block: BlockId,
         pointer: BlockPointer,
     ) -> Result<(), DmuError> {
+        self.check_way_to(block)?;
         let (_, live) = self.writable()?;
         let mut state = live.write();
         let size = state.dnode().map(|dnode| dnode.data_block_size);
@@ -284,6 +286,11 @@ impl Object {
         if offset >= end {
             return Ok(());
         }
+        // Before anything is cleared.
+        self.check_tree(
+            offset / size,
+            if to_end { u64::MAX } else { end.div_ceil(size) },
+        )?;
         let (first, last) = (offset.div_ceil(size), end / size);
         if first > last {
             // Within one block.
@@ -363,6 +370,7 @@ impl Object {
             .0
             .saturating_add(FREE_BLOCKS_MAX)
             .min(last.saturating_add(1));
+        self.check_tree(first.0, end)?;
         self.free_blocks(tx, first.0, end)?;
         // It costs memory and time until it is on disk, as writing does.
         let (set, live) = self.writable()?;
@@ -492,6 +500,7 @@ impl Object {
         if live.read().dnode().map(|dnode| dnode.data_block_size) == Some(size) {
             return Ok(());
         }
+        self.check_tree(0, u64::MAX)?;
         let contents = self.block(BlockId(0))?;
         if contents.is_some() {
             // Have it in the open generation, so that nothing of the old size is left below.

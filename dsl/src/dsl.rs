@@ -53,6 +53,8 @@ pub struct Dsl {
     sharing: Mutex<Sharing>,
     /// Whether blocks were cloned since the pool was opened.
     has_cloned: AtomicBool,
+    /// Whether the freeing of destroyed datasets met something that cannot be read.
+    pub(crate) freeing_is_stalled: AtomicBool,
     /// Names of directories that were looked up by number.
     names: Mutex<HashMap<ObjectId, DatasetName>>,
 }
@@ -99,6 +101,7 @@ impl Dsl {
             keys: KeyStore::default(),
             sharing: Mutex::default(),
             has_cloned: AtomicBool::new(false),
+            freeing_is_stalled: AtomicBool::new(false),
             names: Mutex::default(),
         };
         dsl.origin_snapshot = dsl.find_origin_snapshot()?;

@@ -34,6 +34,7 @@ fn work(pool: &Pool, names: &[&String]) {
             env: Arc::new(RealEnv::new()),
             settings: WriteSettings::default(),
             space: None,
+            damage: None,
         };
         let files = FileSystem::open_writable(Arc::clone(head.set()), params).expect("opens");
         let files = Arc::new(files);

@@ -92,6 +92,7 @@ fn replay(pool: &Pool, dataset: &Dataset) -> u64 {
                 env: Arc::new(RealEnv::new()),
                 settings: WriteSettings::default(),
                 space: None,
+                damage: None,
             };
             let seconds = pool.opened_uberblock().timestamp.cast_signed();
             let since = Timestamp::from_stored((seconds, 0));

@@ -46,6 +46,7 @@ fn open(pool: &Pool) -> Arc<FileSystem> {
             ..WriteSettings::default()
         },
         space: Some(Arc::new(Features(Arc::clone(&head)))),
+        damage: None,
     };
     let fs = FileSystem::open_writable(Arc::clone(head.set()), params).expect("opens");
     fs.drain_delete_queue().expect("drains");

@@ -1,6 +1,7 @@
 //! What is on disk when a call returns: the daemon is killed right after it.
 
 use anyhow::{Context, Result, ensure};
+use cenote_tests::patience::wait_until;
 use cenote_tests::pool;
 use cenote_tests::random::Random;
 use cenote_tests::site::Site;
@@ -279,5 +280,51 @@ fn with_sync_standard_or_disabled_nobody_waits() -> Result<()> {
     fs::write(root.join("kept too"), b"contents")?;
     crash(&site)?;
     ensure!(exists(&root.join("kept too"))?, "a write did not wait");
+    site.finish()
+}
+
+/// The unmounting used to return long before the last writes were on disk.
+#[test]
+fn what_was_unmounted_is_on_disk() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site("-O sync=disabled")?;
+    site.ok("zfs create tank/fs")?;
+    let root = site.path("tank/fs");
+    let data = noise(5, 300_000);
+    for line in [
+        "zfs unmount tank/fs".to_owned(),
+        "zfs unmount -f tank/fs".to_owned(),
+        "zfs unmount -a".to_owned(),
+        format!("cenote unmount {}", root.display()),
+    ] {
+        fs::write(root.join("file"), &data)?;
+        site.ok(&line)?;
+        crash(&site)?;
+        let found = fs::read(root.join("file"))?;
+        ensure!(found == data, "{line}: the file is lost");
+        fs::remove_file(root.join("file"))?;
+        quiet(&site)?;
+    }
+    site.finish()
+}
+
+/// Who unmounts past the daemon waits for nothing; what was written is nevertheless safe soon.
+#[test]
+fn what_was_unmounted_from_outside_is_on_disk_soon() -> Result<()> {
+    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let site = site("-O compression=off")?;
+    site.ok("zfs create tank/fs")?;
+    let root = site.path("tank/fs");
+    site.ok("zpool sync tank")?;
+    fs::write(root.join("file"), noise(6, 3_000_000))?;
+    rustix::mount::unmount(&root, rustix::mount::UnmountFlags::empty())?;
+    wait_until("on disk", || {
+        let referenced = site.ok("zfs get -Hp -o value referenced tank/fs")?;
+        Ok(referenced.trim_end().parse::<u64>()? > 3_000_000)
+    })?;
     site.finish()
 }

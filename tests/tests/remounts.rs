@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use cenote_tests::pool;
+use cenote_tests::random::Random;
 use cenote_tests::site::Site;
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -259,5 +260,79 @@ fn a_second_mount_leaves_what_is_mounted_below_the_first() -> Result<()> {
     ensure!(below(&root)? == b"below");
     pool::unmount(site.cenote(), &second)?;
     ensure!(below(&root)? == b"below");
+    site.finish()
+}
+
+/// This used to take unmounting, which is refused while somebody uses the mount.
+#[test]
+fn what_was_mounted_to_be_read_takes_changes_while_it_is_used() -> Result<()> {
+    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let site = site()?;
+    let root = site.path("tank/fs");
+    let shown = || site.ok("zfs get -H -o value,source readonly tank/fs");
+    let write = |name: &str| errno(fs::write(root.join(name), "contents"));
+    site.ok("zfs set readonly=on tank/fs")?;
+    site.ok("zfs unmount tank/fs")?;
+    site.ok("zfs mount -a")?;
+    ensure!(shown()? == "on\tlocal\n");
+    let in_use = File::open(&root)?;
+    ensure!(write("early") == Some(Errno::ROFS));
+    site.ok("zfs set readonly=off tank/fs")?;
+    ensure!(shown()? == "off\tlocal\n");
+    ensure!(write("late").is_none());
+    // What its heirs were mounted as follows them.
+    fs::write(root.join("below/late"), "contents")?;
+    site.ok("zfs set readonly=on tank/fs")?;
+    ensure!(write("later") == Some(Errno::ROFS));
+    // An option overrules the property, until that is set.
+    site.ok("zfs mount -o remount,rw tank/fs")?;
+    ensure!(shown()? == "off\ttemporary\n");
+    ensure!(write("later").is_none());
+    site.ok("zfs set atime=off tank/fs")?;
+    ensure!(shown()? == "on\tlocal\n");
+    drop(in_use);
+    site.ok("zfs unmount tank/fs")?;
+    site.ok("zfs mount -o rw tank/fs")?;
+    ensure!(shown()? == "off\ttemporary\n");
+    ensure!(write("last").is_none());
+    site.ok("zfs inherit readonly tank/fs")?;
+    site.ok("zfs mount -a")?;
+    site.reopen(&["tank/fs", "tank/fs/below"])?;
+    for name in ["late", "later", "last"] {
+        ensure!(fs::read(root.join(name))? == b"contents", "{name}");
+    }
+    site.finish()
+}
+
+/// Files that lost their names before a crash wait until the file system may be changed.
+#[test]
+fn the_delete_queue_waits_for_a_mount_that_may_change() -> Result<()> {
+    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let site = site()?;
+    let root = site.path("tank/fs");
+    let mut data = vec![0; 8 << 20];
+    Random::new(1).fill(&mut data);
+    fs::write(root.join("unnamed"), data)?;
+    let held = File::open(root.join("unnamed"))?;
+    fs::remove_file(root.join("unnamed"))?;
+    site.ok("zfs set readonly=on tank/fs")?;
+    site.ok("zpool sync tank")?;
+    site.crash()?;
+    drop(held);
+    site.import("-f")?;
+    let is_freed = || {
+        site.ok("zpool sync tank")?;
+        let referenced = site.ok("zfs get -Hp -o value referenced tank/fs")?;
+        anyhow::Ok(referenced.trim_end().parse::<u64>()? < 4 << 20)
+    };
+    let in_use = File::open(&root)?;
+    ensure!(!is_freed()?, "nothing may change");
+    site.ok("zfs set readonly=off tank/fs")?;
+    ensure!(is_freed()?, "it is still there");
+    drop(in_use);
     site.finish()
 }

@@ -143,6 +143,9 @@ settings! {
         "A pool keeps back one part in this power of two, so that something can always be freed.";
     ASYNC_FREE_BLOCKS_MAX = "zfs_async_block_max_blocks", Count, [100_000, 1, WORD],
         "Blocks of destroyed datasets that a transaction group frees at most.";
+    FREE_LEAK = "zfs_free_leak_on_eio", Switch, [0, 0, 1],
+        "1: what cannot be read of a destroyed dataset is given up, with the space below it, and \
+         the rest is freed; 0: freeing waits there until the next import, for all datasets.";
     TRIM_EXTENT_MAX = "zfs_trim_extent_bytes_max", Bytes, [128 << 20, 1 << 20, 1 << 30],
         "Bytes of a vdev's free space that are discarded at a time at most.";
     TRIM_EXTENT_MIN = "zfs_trim_extent_bytes_min", Bytes, [32 << 10, 0, 1 << 30],

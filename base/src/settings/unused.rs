@@ -242,7 +242,6 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
             "space_map_ibs",
             "zfs_per_txg_dirty_frees_percent",
             "zfs_free_bpobj_enabled",
-            "zfs_free_leak_on_eio",
             "zfs_free_min_time_ms",
             "zfs_obsolete_min_time_ms",
             "zfs_max_async_dedup_frees",

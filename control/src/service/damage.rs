@@ -8,6 +8,7 @@ use cenote_dmu::DmuError;
 use cenote_dsl::ErrorEntry;
 use cenote_io::IoError;
 use cenote_posix::PosixError;
+use cenote_posix::write::DamageSink;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -42,6 +43,13 @@ impl DamageLog {
     pub(super) fn entries(&self) -> BTreeSet<ErrorEntry> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.clone()
+    }
+}
+
+impl DamageSink for DamageLog {
+    fn report(&self, error: &PosixError) {
+        eprintln!("cenote: {error}");
+        Self::report(self, error);
     }
 }
 

@@ -168,24 +168,26 @@ fn adjust(engine: &Engine, imported: &Imported, dataset: &Dataset, property: &mu
                 property.value = Value::Text(place.to_string_lossy().into_owned());
             }
         }
-        "readonly"
-            if property.value.text() == Some("off")
-                && engine.mounts.is_read_only(dataset.name().as_str()) =>
-        {
-            property.value = Value::from("on");
-            property.source = Source::Temporary;
+        "readonly" => {
+            let is_on = property.value.text() != Some("off");
+            let name = dataset.name().as_str();
+            overrule(property, is_on, engine.mounts.is_read_only(name));
         }
         "atime" | "exec" | "setuid" | "devices" | "xattr" => {
             let is_on = property.value.text() != Some("off");
             let name = dataset.name().as_str();
-            if let Some(given) = engine.mounts.temporary(name, &property.name)
-                && given != is_on
-            {
-                property.value = Value::from(if given { "on" } else { "off" });
-                property.source = Source::Temporary;
-            }
+            let given = engine.mounts.temporary(name, &property.name);
+            overrule(property, is_on, given);
         }
         _ => {}
+    }
+}
+
+/// Shows what a mount makes of a property, where that is something else.
+fn overrule(property: &mut Property, is_on: bool, given: Option<bool>) {
+    if let Some(given) = given.filter(|given| *given != is_on) {
+        property.value = Value::from(if given { "on" } else { "off" });
+        property.source = Source::Temporary;
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn switches(
         devices: chosen("dev", "nodev", Property::Devices),
         setuid: chosen("suid", "nosuid", Property::Setuid),
         atime: chosen("atime", "noatime", Property::Atime),
-        read_only: last_of(&given, "ro", "rw") == Some(true),
+        read_only: chosen("ro", "rw", Property::ReadOnly),
         noatime: last_of(&given, "atime", "noatime") == Some(false),
         xattr: chosen("xattr", "noxattr", Property::Xattr),
         posix_acl: is(Property::AclType, "posix"),

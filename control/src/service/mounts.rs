@@ -5,6 +5,7 @@
 //! children, and unmounting goes the other way.
 
 use crate::model::{ControlError, MountEntry, MountOptions, Response};
+use cenote_base::ObjectId;
 use cenote_dsl::{Dataset, DatasetName, DatasetType, KeyStatus, Property, PropertyValue};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,11 +70,13 @@ impl Mounts {
         Some(entry.mounted.mount_point().to_owned())
     }
 
-    /// Whether a dataset is mounted, and so that nothing can be changed.
-    pub fn is_read_only(&self, dataset: &str) -> bool {
+    /// Whether a dataset is mounted so that nothing can be changed; `None` if it is not mounted.
+    pub fn is_read_only(&self, dataset: &str) -> Option<bool> {
         let entries = self.lock();
-        let mut found = entries.iter().filter(|entry| entry.dataset == dataset);
-        found.any(|entry| entry.read_only)
+        let mounts = entries.iter().filter(|entry| entry.dataset == dataset);
+        mounts
+            .map(|entry| entry.read_only)
+            .reduce(|any, one| any || one)
     }
 
     /// What the options of a dataset's mount say of a property, if they do.
@@ -414,8 +417,12 @@ impl Engine {
         }
         let is_derived = own_place && is_derived(&dataset)?;
         let files = imported.files(&dataset)?;
-        let switches = switches(imported, &dataset, options);
-        let read_only = switches.read_only || !files.is_writable();
+        let mut switches = switches(imported, &dataset, options);
+        switches.read_only |= !files.is_writable();
+        let read_only = switches.read_only;
+        if !read_only {
+            imported.drain(&dataset, &files)?;
+        }
         let job = MountJob {
             pool: Arc::clone(&imported.pool),
             files,
@@ -467,7 +474,11 @@ impl Engine {
     ) -> Result<bool, ControlError> {
         let dataset = imported.dsl().dataset(&parse_name(&place.dataset)?)?;
         let mut allowed = switches(imported, &dataset, &place.options);
-        allowed.read_only |= !imported.can_change(&dataset)?;
+        allowed.read_only |= !imported.can_change(&dataset);
+        if !allowed.read_only {
+            let files = imported.files(&dataset)?;
+            imported.drain(&dataset, &files)?;
+        }
         if !place.mounted.change(&allowed)? {
             return Ok(false);
         }
@@ -516,12 +527,34 @@ impl Engine {
             }
             datasets.push(dataset);
         }
+        self.settle_unmounted(&datasets, force)?;
         if unload_key {
             for dataset in &datasets {
                 self.unload_key_of(dataset)?;
             }
         }
         Ok(Response::Done)
+    }
+
+    /// Waits until what was written through mounts that are gone is on disk. `force` does not
+    /// insist on that, where a pool is suspended.
+    fn settle_unmounted(&self, datasets: &[String], force: bool) -> Result<(), ControlError> {
+        let mut pools: Vec<(Arc<Imported>, Vec<ObjectId>)> = Vec::new();
+        for dataset in datasets {
+            let (imported, found) = self.registry.dataset(&parse_name(dataset)?)?;
+            let is_of = |(pool, _): &&mut (Arc<Imported>, _)| Arc::ptr_eq(pool, &imported);
+            match pools.iter_mut().find(is_of) {
+                Some((_, heads)) => heads.push(found.id()),
+                None => pools.push((imported, vec![found.id()])),
+            }
+        }
+        for (imported, heads) in pools {
+            match imported.close_unmounted(&heads) {
+                Err(ControlError::Suspended { .. }) if force => {}
+                closed => closed?,
+            }
+        }
+        Ok(())
     }
 
     /// Unmounts and lets go of the mount, so that its files and keys are closed.
@@ -573,6 +606,10 @@ impl Engine {
                 }
                 Err(error) => failures.push((dataset, error)),
             }
+        }
+        if let Err(error) = self.settle_unmounted(&unmounted, force) {
+            let pool = unmounted.first().cloned().unwrap_or_default();
+            failures.push((pool, error));
         }
         for dataset in unmounted.into_iter().filter(|_| unload_keys) {
             if let Err(error) = self.unload_key_of(&dataset) {

@@ -125,7 +125,7 @@ impl Imported {
     /// The files of a dataset, after its log's replay if that was asked for.
     pub fn files(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
         self.replay(dataset)?;
-        if self.can_change(dataset)? {
+        if self.can_change(dataset) {
             return self.heads.open(self, dataset);
         }
         let set = dataset.object_set()?;

@@ -78,6 +78,7 @@ impl Imported {
                     env: Arc::clone(self.pool.env()),
                     settings: super::changes::settings_of(dataset)?,
                     space: None,
+                    damage: Some(Arc::clone(&self.damage) as _),
                 };
                 let report = FileSystem::replay_log(set, &log, params, since);
                 report.map_err(|error| of_files(name, &error))?.into()

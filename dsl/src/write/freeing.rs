@@ -4,6 +4,10 @@
 //! crash at any point leaves a tree whose upper part is whole. Each transaction group frees a
 //! bounded number of blocks and notes where the walk stopped. What was freed before is never read
 //! again: its space may hold something else by now.
+//!
+//! What cannot be read stalls the walk: everything before it is freed, and the rest waits for the
+//! next import, when the device may be well again. With `zfs_free_leak_on_eio` the walk goes on
+//! behind it; the space below it is lost, and accounted to the directory `$LEAK` (zfs(4)).
 
 use super::accounting::{Part, SpaceChange};
 use super::context::SyncContext;
@@ -17,6 +21,7 @@ use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::bptree::{BptreeEntry, ENTRY_SIZE};
 use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
+use std::sync::atomic::Ordering;
 
 const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
 const BPTREE: ObjectType = ObjectType(0xC3);
@@ -34,13 +39,15 @@ const SPECIAL_OBJECTS: u64 = u64::MAX - 2;
 enum Outcome {
     Finished,
     Paused(Bookmark),
+    /// Something could not be read. The walk is to go on here, or where it had begun.
+    Stalled(Option<Bookmark>),
 }
 
 impl SyncContext<'_> {
     /// Frees some of what waits to be freed. Returns whether anything was done.
     ///
     /// # Errors
-    /// If the pool's metadata or a destroyed dataset's cannot be read.
+    /// If the pool's metadata cannot be read.
     pub fn free_in_background(&self) -> Result<bool, DslError> {
         let most = settings::ASYNC_FREE_BLOCKS_MAX.get();
         let mut left = usize::try_from(most).unwrap_or(usize::MAX);
@@ -52,19 +59,14 @@ impl SyncContext<'_> {
     }
 
     /// Frees all blocks below the root of a destroyed object set that were born after a txg.
+    /// Without a queue nothing can wait: what cannot be read is given up.
     pub(super) fn free_at_once(
         &self,
         root: &BlockPointer,
         born_after: Txg,
     ) -> Result<(), DslError> {
-        let mut walk = Walk {
-            context: self,
-            born_after,
-            resume: None,
-            left: usize::MAX,
-            freed: SpaceTriple::default(),
-            stack: Vec::new(),
-        };
+        let mut walk = Walk::new(self, born_after, None, usize::MAX);
+        walk.is_to_leak = true;
         walk.run(root).map(|_| ())
     }
 
@@ -97,12 +99,17 @@ impl SyncContext<'_> {
         let Some(queue) = self.dsl.object_directory().object(keys::BPTREE)? else {
             return Ok(false);
         };
+        let leaks = settings::FREE_LEAK.get() != 0;
+        if self.dsl.freeing_is_stalled.load(Ordering::Relaxed) && !leaks {
+            return Ok(false);
+        }
         let object = self.mos().object(queue)?;
         let mut header = self.queue_header(queue)?;
         if header.begin == header.end {
             self.remove_directory_entry(keys::BPTREE)?;
             self.destroy_object(queue)?;
             self.feature_changed(ASYNC_DESTROY, -1)?;
+            self.note_leak()?;
             return Ok(true);
         }
         let size = ENTRY_SIZE as u64;
@@ -110,14 +117,8 @@ impl SyncContext<'_> {
         object.read(header.begin * size, &mut bytes)?;
         let entry = BptreeEntry::decode(&bytes);
         let mut entry = entry.map_err(|source| DslError::decode(queue, source))?;
-        let mut walk = Walk {
-            context: self,
-            born_after: entry.birth_txg,
-            resume: entry.resume,
-            left: *left,
-            freed: SpaceTriple::default(),
-            stack: Vec::new(),
-        };
+        let mut walk = Walk::new(self, entry.birth_txg, entry.resume, *left);
+        walk.is_to_leak = leaks;
         let outcome = walk.run(&entry.block_pointer)?;
         let freed = walk.freed;
         *left = walk.left;
@@ -131,6 +132,12 @@ impl SyncContext<'_> {
                 object.write(self.tx, header.begin * size, &entry.encode())?;
                 *left = 0;
             }
+            Outcome::Stalled(bookmark) => {
+                entry.resume = bookmark;
+                object.write(self.tx, header.begin * size, &entry.encode())?;
+                self.dsl.freeing_is_stalled.store(true, Ordering::Relaxed);
+                *left = 0;
+            }
         }
         header.bytes = header.bytes.saturating_sub(freed.used);
         header.compressed_bytes = header.compressed_bytes.saturating_sub(freed.compressed);
@@ -139,6 +146,28 @@ impl SyncContext<'_> {
         let free = self.hidden_directory("$FREE")?;
         self.use_space(free, Part::Head, SpaceChange::from(freed).negated())?;
         Ok(true)
+    }
+
+    /// Accounts what is left of the space that was to be freed, when nothing waits any more, to the
+    /// directory of what is lost.
+    fn note_leak(&self) -> Result<(), DslError> {
+        let free = self.hidden_directory("$FREE")?;
+        let phys = self.directory(free)?;
+        let left = SpaceTriple {
+            used: phys.used_bytes,
+            compressed: phys.compressed_bytes,
+            uncompressed: phys.uncompressed_bytes,
+        };
+        if left == SpaceTriple::default() {
+            return Ok(());
+        }
+        let root = self.dsl.root()?;
+        let leak = match root.child(b"$LEAK")? {
+            Some(found) => found.id(),
+            None => self.create_directory(Some(root.id()), b"$LEAK")?,
+        };
+        self.use_space(leak, Part::Head, SpaceChange::from(left))?;
+        self.use_space(free, Part::Head, SpaceChange::from(left).negated())
     }
 }
 
@@ -176,40 +205,60 @@ struct Walk<'a> {
     context: &'a SyncContext<'a>,
     born_after: Txg,
     resume: Option<Bookmark>,
+    /// Blocks that may still be freed.
     left: usize,
+    /// What cannot be read is passed over.
+    is_to_leak: bool,
     freed: SpaceTriple,
     stack: Vec<Frame>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(
+        context: &'a SyncContext<'a>,
+        born_after: Txg,
+        resume: Option<Bookmark>,
+        left: usize,
+    ) -> Self {
+        Self {
+            context,
+            born_after,
+            resume,
+            left,
+            is_to_leak: false,
+            freed: SpaceTriple::default(),
+            stack: Vec::new(),
+        }
+    }
+
     fn run(&mut self, root: &BlockPointer) -> Result<Outcome, DslError> {
         if root.is_hole() || root.accounting_birth() <= self.born_after {
             return Ok(Outcome::Finished);
         }
         let bookmark = place(0, Level(0), BlockId(0));
-        let block = self.read(root, bookmark)?;
-        let objset = Objset::decode(&block);
-        let objset = objset.map_err(|source| DslError::decode(ObjectId(0), source))?;
-        let mut objects = Vec::new();
-        for (id, dnode) in [
-            (u64::MAX, objset.user_used),
-            (u64::MAX - 1, objset.group_used),
-            (u64::MAX - 2, objset.project_used),
-        ] {
-            objects.extend(dnode.map(|dnode| (id, dnode)));
-        }
-        objects.push((0, objset.meta_dnode));
+        let Some(below) = self.or_leaked(self.objects(root, bookmark))? else {
+            return Ok(Outcome::Stalled(self.resume));
+        };
         self.stack.push(Frame {
             block: Some((*root, bookmark)),
             object: 0,
             fanout_shift: 0,
-            below: Below::Objset(objects),
+            below,
             next: 0,
         });
         while let Some(frame) = self.stack.last_mut() {
-            if let Some(child) = frame.next_child(self.born_after)? {
-                self.enter(child)?;
-                continue;
+            match frame.next_child(self.born_after) {
+                Ok(Some(child)) => match self.enter(child)? {
+                    Entered::Stalled(bookmark) => return Ok(Outcome::Stalled(bookmark)),
+                    Entered::Passed => continue,
+                },
+                Ok(None) => {}
+                Err(error) if error.is_damage() && self.is_to_leak => frame.below = Below::Nothing,
+                Err(error) if error.is_damage() => {
+                    let begun = self.resume;
+                    return Ok(Outcome::Stalled(begun.or(Some(frame.reached()))));
+                }
+                Err(error) => return Err(error),
             }
             if let Some((pointer, bookmark)) = frame.block {
                 if self.left == 0 {
@@ -237,13 +286,39 @@ impl Walk<'_> {
         Ok(block.map_err(cenote_dmu::DmuError::from)?)
     }
 
+    /// The objects below the object set block; the last comes first.
+    fn objects(&self, root: &BlockPointer, bookmark: Bookmark) -> Result<Below, DslError> {
+        let block = self.read(root, bookmark)?;
+        let objset = Objset::decode(&block);
+        let objset = objset.map_err(|source| DslError::decode(ObjectId(0), source))?;
+        let mut objects = Vec::new();
+        for (id, dnode) in [
+            (u64::MAX, objset.user_used),
+            (u64::MAX - 1, objset.group_used),
+            (u64::MAX - 2, objset.project_used),
+        ] {
+            objects.extend(dnode.map(|dnode| (id, dnode)));
+        }
+        objects.push((0, objset.meta_dnode));
+        Ok(Below::Objset(objects))
+    }
+
+    /// What is below a block; nothing if that is lost, and `None` if it has to wait.
+    fn or_leaked(&self, below: Result<Below, DslError>) -> Result<Option<Below>, DslError> {
+        match below {
+            Ok(below) => Ok(Some(below)),
+            Err(error) if error.is_damage() => Ok(self.is_to_leak.then_some(Below::Nothing)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Goes into a child, unless an earlier walk freed it.
-    fn enter(&mut self, child: Child) -> Result<(), DslError> {
+    fn enter(&mut self, child: Child) -> Result<Entered, DslError> {
         match child {
             Child::Dnode(id, dnode) => {
                 let frame = Frame::of_dnode(id, &dnode);
                 if self.resume.is_some_and(|resume| object_is_done(id, resume)) {
-                    return Ok(());
+                    return Ok(Entered::Passed);
                 }
                 self.stack.push(frame);
             }
@@ -258,15 +333,20 @@ impl Walk<'_> {
                     None => State::Ahead,
                 };
                 if state == State::Done {
-                    return Ok(());
+                    return Ok(Entered::Passed);
                 }
                 if state == State::Here || state == State::Ahead {
                     self.resume = None;
                 }
                 let below = match state {
                     // All below was freed before.
-                    State::Here => Below::Nothing,
-                    _ => self.below(&pointer, bookmark, fanout_shift)?,
+                    State::Here => Some(Below::Nothing),
+                    _ => self.or_leaked(self.below(&pointer, bookmark, fanout_shift))?,
+                };
+                let Some(below) = below else {
+                    // Where it goes on inside, if that is known.
+                    let first = first_below(bookmark, fanout_shift, dnodes_per_block);
+                    return Ok(Entered::Stalled(self.resume.or(Some(first))));
                 };
                 self.stack.push(Frame {
                     block: Some((pointer, bookmark)),
@@ -277,7 +357,7 @@ impl Walk<'_> {
                 });
             }
         }
-        Ok(())
+        Ok(Entered::Passed)
     }
 
     fn below(
@@ -310,6 +390,13 @@ impl Walk<'_> {
     }
 }
 
+/// How going into a child went.
+enum Entered {
+    Passed,
+    /// It cannot be read; the walk is to go on here.
+    Stalled(Option<Bookmark>),
+}
+
 /// What the walk finds below a block.
 enum Child {
     Dnode(u64, Dnode),
@@ -330,7 +417,34 @@ fn place(object: u64, level: Level, block: BlockId) -> Bookmark {
     }
 }
 
+/// The place where a walk goes on which has freed nothing below this block, which is no leaf: that
+/// of the first block below it that there can be.
+fn first_below(block: Bookmark, fanout_shift: u32, dnodes_per_block: u64) -> Bookmark {
+    let shift = fanout_shift.saturating_mul(u32::from(block.level.0));
+    let first = block.block.0.checked_shl(shift).unwrap_or(u64::MAX);
+    match block.object.0 {
+        // There is no object 0 but the meta-dnode itself.
+        0 => {
+            let object = first.saturating_mul(dnodes_per_block).max(1);
+            place(object, Level(0), BlockId(0))
+        }
+        object => place(object, Level(0), BlockId(first)),
+    }
+}
+
 impl Frame {
+    /// The place where a walk goes on that has freed all before the next object of a block of
+    /// dnodes.
+    fn reached(&self) -> Bookmark {
+        let object = match (&self.below, &self.block) {
+            (Below::Dnodes { block, slot }, Some((_, bookmark))) => {
+                bookmark.block.0 * (block.len() / DNODE_SIZE) as u64 + *slot as u64
+            }
+            _ => self.object,
+        };
+        place(object.max(1), Level(0), BlockId(0))
+    }
+
     fn of_dnode(id: u64, dnode: &Dnode) -> Self {
         Self {
             block: None,

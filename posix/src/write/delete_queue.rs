@@ -10,7 +10,6 @@ use crate::acl::StoredAcl;
 use crate::attributes::Attributes;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
-use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapKey;
 use cenote_dmu::{Transaction, Zap};
@@ -92,7 +91,25 @@ impl FileSystem {
     }
 
     /// Frees an object of the delete queue, unless it is held or has a name again.
+    ///
+    /// What is too damaged for that stays there, and the file system's sink is told.
     pub(super) fn reap(&self, id: ObjectId) -> Result<(), PosixError> {
+        self.or_told(self.reap_whole(id))
+    }
+
+    /// Takes damage for done once somebody was told of it.
+    fn or_told(&self, done: Result<(), PosixError>) -> Result<(), PosixError> {
+        let sink = self.require_writer()?.damage.as_ref();
+        match (done, sink) {
+            (Err(error), Some(sink)) if error.is_damage() => {
+                sink.report(&error);
+                Ok(())
+            }
+            (done, _) => done,
+        }
+    }
+
+    fn reap_whole(&self, id: ObjectId) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[id]);
         let znode = match self.znode(id) {
@@ -102,11 +119,13 @@ impl FileSystem {
         if znode.attributes().links > 0 || self.is_held(id)? || !self.is_in_delete_queue(id)? {
             return Ok(());
         }
-        if let Some(directory) = znode.attributes().xattr_directory {
-            self.empty_xattr_directory(directory)?;
-        }
         if znode.attributes().size > FREED_AT_ONCE_MAX {
             self.empty_contents(id)?;
+        }
+        // Nothing that it refers to is given up before it is sure that it can go itself.
+        self.set().object(id)?.check_freeable()?;
+        if let Some(directory) = znode.attributes().xattr_directory {
+            self.empty_xattr_directory(directory)?;
         }
         let tx = writer.begin_freeing(0)?;
         if let Some(directory) = znode.attributes().xattr_directory {
@@ -152,18 +171,19 @@ impl FileSystem {
                         problem: "an entry's key is not a name",
                     });
                 };
-                zap.remove(&tx, name.as_slice())?;
                 let word = entry.value.first_u64().unwrap_or(0);
                 let file = cenote_ondisk::dir_entry::DirEntry::decode(word).object;
                 self.set().free(&tx, file)?;
+                zap.remove(&tx, name.as_slice())?;
                 self.forget(file);
             }
         }
     }
 
-    /// Frees what an earlier mount left in the delete queue; returns how many objects that were.
+    /// Frees what an earlier mount left in the delete queue; returns how many objects were tried.
     ///
-    /// An entry whose object is no more is dropped. One that cannot be freed stays, and the first
+    /// An entry whose object is no more is dropped, one that somebody holds is left. One that
+    /// cannot be freed stays, and unless it is damaged and somebody was told of that, the first
     /// error is returned after all others were tried.
     pub fn drain_delete_queue(&self) -> Result<u64, PosixError> {
         let (mut freed, mut failed) = (0, None);
@@ -177,29 +197,33 @@ impl FileSystem {
     }
 
     fn drain_one(&self, id: ObjectId) -> Result<(), PosixError> {
-        let writer = self.require_writer()?;
-        match self.znode(id) {
-            Err(PosixError::NoSuchZnode { .. }) => {
-                let tx = writer.begin_freeing(0)?;
-                self.dequeue(&tx, id)
-            }
-            Err(error) => Err(error),
-            // It lost its name, whatever its count says: directories of attributes keep theirs.
-            Ok(znode) => {
-                self.clear_links(&znode)?;
-                self.reap(id)
-            }
-        }
+        let disowned = self.disown(id);
+        self.or_told(disowned.and_then(|()| self.reap_whole(id)))
     }
 
-    fn clear_links(&self, znode: &Znode) -> Result<(), PosixError> {
+    /// Makes an object of the delete queue ready to be freed, and drops an entry without one.
+    ///
+    /// The file system may be in use meanwhile: an object that was in the queue a moment ago can
+    /// have a name by now, or be another one.
+    fn disown(&self, id: ObjectId) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let _held = writer.lock(&[id]);
+        if self.is_held(id)? || !self.is_in_delete_queue(id)? {
+            return Ok(());
+        }
+        let znode = match self.znode(id) {
+            Err(PosixError::NoSuchZnode { .. }) => {
+                let tx = writer.begin_freeing(0)?;
+                return self.dequeue(&tx, id);
+            }
+            znode => znode?,
+        };
         if znode.attributes().links == 0 {
             return Ok(());
         }
-        let writer = self.require_writer()?;
-        let _held = writer.lock(&[znode.id()]);
+        // It lost its name, whatever its count says: directories of attributes keep theirs.
         let tx = writer.begin_freeing(0)?;
         let changes = Changes::new().word(Attribute::Links, 0);
-        self.change(&tx, znode.id(), &changes)
+        self.change(&tx, id, &changes)
     }
 }

@@ -51,6 +51,7 @@ use cenote_base::{Env, ObjectId};
 use cenote_dmu::{Object, ObjectSet, Transaction, TxCost, TxgGate};
 use locks::{Held, Locks};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// What an operation on names and attributes keeps in memory until it is on disk: some blocks of
@@ -168,6 +169,12 @@ pub trait SpaceGuard: std::fmt::Debug + Send + Sync {
     fn use_long_names(&self) {}
 }
 
+/// Who is told of damage that keeps something from being done which nobody waits for.
+pub trait DamageSink: fmt::Debug + Send + Sync {
+    /// Takes note.
+    fn report(&self, error: &PosixError);
+}
+
 /// What a writable file system needs from outside.
 #[derive(Clone, Debug)]
 pub struct WriterParams {
@@ -179,6 +186,9 @@ pub struct WriterParams {
     pub settings: WriteSettings,
     /// Limits of the dataset, if any.
     pub space: Option<Arc<dyn SpaceGuard>>,
+    /// Who hears of files that are too damaged to be freed, which then stay in the delete queue;
+    /// without one they are errors of whoever removes them.
+    pub damage: Option<Arc<dyn DamageSink>>,
 }
 
 /// The part of a file system that only writable ones have.
@@ -188,6 +198,7 @@ pub(crate) struct Writer {
     env: Arc<dyn Env>,
     settings: RwLock<WriteSettings>,
     space: Option<Arc<dyn SpaceGuard>>,
+    damage: Option<Arc<dyn DamageSink>>,
     locks: Locks,
     /// Held by renames that move a directory: two of them could make a loop.
     moves: Mutex<()>,
@@ -223,6 +234,7 @@ impl FileSystem {
             env: params.env,
             settings: RwLock::new(params.settings),
             space: params.space,
+            damage: params.damage,
             locks: Locks::new(),
             moves: Mutex::default(),
             tables: Mutex::default(),
@@ -269,6 +281,13 @@ impl FileSystem {
         self.store_access_times()?;
         let txg = writer.gate.request_sync();
         writer.gate.wait_synced(txg)?;
+        Ok(())
+    }
+
+    /// Asks for everything that was changed before to be on disk soon, and does not wait for it.
+    pub fn request_sync(&self) -> Result<(), PosixError> {
+        self.store_access_times()?;
+        self.require_writer()?.gate.request_sync();
         Ok(())
     }
 

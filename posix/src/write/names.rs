@@ -230,7 +230,12 @@ impl FileSystem {
             false => attributes.links.saturating_sub(1),
         };
         let is_simple = attributes.is_simple() && attributes.size <= FREED_AT_ONCE_MAX;
-        if links == 0 && is_simple && !self.is_held(file.id())? {
+        let is_whole = || {
+            self.newest(file.id())?
+                .check_freeable()
+                .map_err(PosixError::from)
+        };
+        if links == 0 && is_simple && !self.is_held(file.id())? && is_whole().is_ok() {
             self.set().free(tx, file.id())?;
             self.forget(file.id());
             return Ok(false);

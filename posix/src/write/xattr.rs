@@ -297,9 +297,9 @@ impl FileSystem {
             let Some(target) = self.lookup(&directory, stored)? else {
                 continue;
             };
+            self.set().free(tx, target.object)?;
             self.remove_entry(tx, &directory, stored)?;
             self.change_directory(tx, &directory, -1, 0)?;
-            self.set().free(tx, target.object)?;
             self.forget(target.object);
         }
         Ok(())

@@ -30,6 +30,7 @@ pub fn open(pool: &Pool) -> Arc<FileSystem> {
         env: Arc::new(RealEnv::new()),
         settings: WriteSettings::default(),
         space: None,
+        damage: None,
     };
     Arc::new(FileSystem::open_writable(Arc::clone(head.set()), params).expect("opens"))
 }

@@ -53,6 +53,7 @@ impl World {
             env,
             settings,
             space: None,
+            damage: None,
         };
         let fs = FileSystem::open_writable(Arc::clone(&set), params).expect("opens");
         Self {

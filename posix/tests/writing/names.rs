@@ -164,6 +164,7 @@ fn open_files_live_on_without_a_name() {
         .expect("makes");
     world.write(unnamed.id(), 0, b"x");
     fs.link(unnamed.id(), root, b"named").expect("links");
+    assert_eq!(fs.drain_delete_queue().expect("drains"), 0, "it is named");
     fs.release(unnamed.id()).expect("releases");
     assert_eq!(
         fs.znode(unnamed.id()).expect("exists").attributes().links,

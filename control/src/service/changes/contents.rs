@@ -284,9 +284,9 @@ fn change_files(
         let synced = imported.pool.sync();
         synced.map_err(|error| of_sync(imported.name(), error))
     });
-    let closed = imported.heads.close_if_idle(imported, dataset.id());
+    let closed = imported.close_unmounted(&[dataset.id()]);
     synced?;
-    closed.map_err(|error| of_sync(imported.name(), error))
+    closed
 }
 
 /// Gives a volume another size; what lies behind a smaller one is lost.

@@ -61,12 +61,14 @@ impl OpenHeads {
             env: Arc::clone(imported.pool.env()),
             settings: settings_of(dataset)?,
             space: Some(Arc::new(Room::new(imported, gate, dataset.id()))),
+            damage: Some(Arc::clone(&imported.damage) as _),
         };
         let set = Arc::clone(head.set());
-        let files = FileSystem::open_writable(set, params);
-        let files = files.map_err(|error| of_files(name, &error))?;
-        let drained = files.drain_delete_queue();
-        drained.map_err(|error| of_files(name, &error))?;
+        let files = FileSystem::open_writable(set, params).map_err(|error| {
+            // Nobody has it open: it can be destroyed.
+            imported.dsl().close_head(dataset.id());
+            of_files(name, &error)
+        })?;
         let files = Arc::new(files);
         open.insert(dataset.id(), Arc::clone(&files));
         Ok(files)
@@ -87,16 +89,25 @@ impl OpenHeads {
         Ok(())
     }
 
-    /// Closes a head that nobody uses any more; nobody can open it meanwhile.
-    pub(super) fn close_if_idle(&self, imported: &Imported, id: ObjectId) -> Result<(), SyncError> {
+    /// Writes the changes of heads to disk, and closes those that nobody uses any more; nobody can
+    /// open them meanwhile.
+    pub(super) fn close_idle(
+        &self,
+        imported: &Imported,
+        ids: &[ObjectId],
+    ) -> Result<(), SyncError> {
         let mut open = self.lock();
-        let is_idle = |files: &Arc<FileSystem>| Arc::strong_count(files) == 1;
-        if !open.get(&id).is_some_and(is_idle) {
+        if !ids.iter().any(|id| open.contains_key(id)) {
             return Ok(());
         }
         imported.pool.sync()?;
-        open.remove(&id);
-        imported.dsl().close_head(id);
+        for id in ids {
+            let is_idle = |files: &Arc<FileSystem>| Arc::strong_count(files) == 1;
+            if open.get(id).is_some_and(is_idle) {
+                open.remove(id);
+                imported.dsl().close_head(*id);
+            }
+        }
         Ok(())
     }
 
@@ -106,12 +117,19 @@ impl OpenHeads {
 }
 
 impl Imported {
-    /// Whether a dataset's files can be changed.
-    pub(in crate::service) fn can_change(&self, dataset: &Dataset) -> Result<bool, ControlError> {
-        if !self.pool.is_writable() || dataset.is_snapshot() {
-            return Ok(false);
-        }
-        Ok(dataset.stored_number(Property::ReadOnly)? == 0)
+    /// Whether a dataset's files can be changed, if its mount and its properties allow that.
+    pub(in crate::service) fn can_change(&self, dataset: &Dataset) -> bool {
+        self.pool.is_writable() && !dataset.is_snapshot()
+    }
+
+    /// Frees what an earlier mount left in a head's delete queue, now that it may be changed.
+    pub(in crate::service) fn drain(
+        &self,
+        dataset: &Dataset,
+        files: &FileSystem,
+    ) -> Result<(), ControlError> {
+        let drained = files.drain_delete_queue().map(drop);
+        drained.map_err(|error| of_files(dataset.name().as_str(), &error))
     }
 
     /// Lets open file systems go by the properties as they are now.
@@ -129,15 +147,21 @@ impl Imported {
     /// Closes the heads of an encryption root that nobody uses any more, so that its key can be
     /// unloaded.
     pub(in crate::service) fn close_idle_heads(&self, root: ObjectId) -> Result<(), ControlError> {
+        let mut of_root = Vec::new();
         for id in self.heads.ids() {
             let dataset = self.dsl().dataset_of(id)?;
             let key = dataset.directory().crypto_key()?;
             if key.is_some_and(|key| key.root() == root) {
-                let closed = self.heads.close_if_idle(self, id);
-                closed.map_err(|error| super::of_sync(self.name(), error))?;
+                of_root.push(id);
             }
         }
-        Ok(())
+        self.close_unmounted(&of_root)
+    }
+
+    /// Ends what mounts of these heads that are gone left to be done: all changes are on disk then.
+    pub(in crate::service) fn close_unmounted(&self, ids: &[ObjectId]) -> Result<(), ControlError> {
+        let closed = self.heads.close_idle(self, ids);
+        closed.map_err(|error| super::of_sync(self.name(), error))
     }
 
     /// Closes all heads.

@@ -765,8 +765,9 @@ impl FileSystem for DatasetFiles {
         if let Some(viewer) = self.viewer.get() {
             self.trees.head().remove_viewer(viewer);
         }
+        // Who called umount(8) does not wait for this, and takes all for safe soon after.
         if self.is_writable()
-            && let Err(error) = self.trees.head().store_access_times()
+            && let Err(error) = self.trees.head().request_sync()
         {
             // Nobody waits for an answer; the times of some reads are lost.
             (self.errors)(&error);

@@ -21,12 +21,9 @@ impl Mounter for FuseMounter {
             dataset: name.clone(),
             reason: with_hint(&error.to_string()),
         };
-        let mut options = mount_options(&name, &job.switches);
-        options.read_only |= !job.files.is_writable();
+        let options = mount_options(&name, &job.switches);
         let place = job.mount_point.clone();
-        let mut switches = job.switches;
-        switches.read_only = options.read_only;
-        let switches = Mutex::new(switches);
+        let switches = Mutex::new(job.switches);
         let files = Arc::new(dataset_files(&name, job));
         let served: Arc<dyn FileSystem> = Arc::clone(&files) as _;
         let mount = Mount::new(served, &place, &options).map_err(failed)?;
