@@ -13,6 +13,7 @@ use crate::program::{Cenote, Outcome};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +42,12 @@ const LAYOUTS: [(&str, &str); 11] = [
     ("tables", "mirror 0 1 dedup 2 special 3 log mirror 4 5"),
     ("classes", "raidz2 0 1 2 3 special mirror 4 5 log 6"),
 ];
+
+/// What lies before the space of a device, in bytes (format/1a: two labels and the boot block).
+const LABELS: u64 = 4 << 20;
+
+/// The bytes of a sector.
+pub type Sector = [u8; 512];
 
 /// The names of the layouts that [`Site::create`] knows.
 pub fn layouts() -> impl Iterator<Item = &'static str> {
@@ -236,6 +243,21 @@ impl Site {
     /// Has OpenZFS judge the pool, which must be exported.
     pub fn judge(&self) -> Result<()> {
         self.judge_by("check")
+    }
+
+    /// Puts sectors at these places of the only device, as block pointers count them, while the
+    /// pool is exported; returns what was there.
+    pub fn exchange(&self, sectors: &[(u64, Sector)]) -> Result<Vec<(u64, Sector)>> {
+        let device = fs::read_dir(self.devices())?.next().context("a device")??;
+        let device = File::options().read(true).write(true).open(device.path())?;
+        let mut before = Vec::new();
+        for (place, sector) in sectors {
+            let mut old = [0; 512];
+            device.read_exact_at(&mut old, LABELS + place)?;
+            device.write_all_at(sector, LABELS + place)?;
+            before.push((*place, old));
+        }
+        Ok(before)
     }
 
     /// The pool is damaged on purpose: nobody judges it.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use cenote_tests::patience::wait_until;
 use cenote_tests::pool;
 use cenote_tests::random::Random;
-use cenote_tests::site::Site;
+use cenote_tests::site::{Sector, Site};
 use rustix::io::Errno;
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
@@ -16,8 +16,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// What lies before the space of a device, in bytes (format/1a: two labels and the boot block).
-const LABELS: u64 = 4 << 20;
 /// Eight records, below one indirect block.
 const FILE_BYTES: usize = 1 << 20;
 
@@ -34,25 +32,6 @@ fn indirect_block(site: &Site, dataset: &str, number: u64) -> Result<Vec<u64>> {
     let copies = top["copies"].as_array().context("its copies")?;
     let offsets = copies.iter().map(|copy| copy["offset"].as_u64());
     offsets.collect::<Option<_>>().context("their offsets")
-}
-
-type Sector = [u8; 512];
-
-/// Puts sectors at these places of the only device; returns what was there.
-fn exchange(site: &Site, sectors: &[(u64, Sector)]) -> Result<Vec<(u64, Sector)>> {
-    let device = fs::read_dir(site.devices())?.next().context("a device")??;
-    let device = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(device.path())?;
-    let mut before = Vec::new();
-    for (place, sector) in sectors {
-        let mut old = [0; 512];
-        device.read_exact_at(&mut old, LABELS + place)?;
-        device.write_all_at(sector, LABELS + place)?;
-        before.push((*place, old));
-    }
-    Ok(before)
 }
 
 /// The damaged pool, and what undoes the damage.
@@ -79,7 +58,7 @@ fn damaged(names: &[&str]) -> Result<Damaged> {
     }
     let spoiled: Vec<_> = places.iter().map(|place| (*place, [0x55; 512])).collect();
     site.export()?;
-    let healing = exchange(&site, &spoiled)?;
+    let healing = site.exchange(&spoiled)?;
     site.import("")?;
     Ok(Damaged { site, healing })
 }
@@ -154,7 +133,7 @@ fn damaged_files_are_removed() -> Result<()> {
     check_alive(&site, &root)?;
     ensure!(fs::read_dir(&root)?.count() == 2, "names came back");
     site.export()?;
-    exchange(&site, &healing)?;
+    site.exchange(&healing)?;
     site.import("")?;
     site.ok("zpool sync tank")?;
     let referenced = number(&site, "zfs get -Hp -o value referenced tank/fs")?;
@@ -194,12 +173,12 @@ fn destroyed_file_systems_wait_for_what_cannot_be_read() -> Result<()> {
     fs::write(site.path("tank").join("new"), "it takes changes")?;
     // The third is well again: all before the fourth can be freed.
     site.export()?;
-    exchange(&site, &healing[..healing.len() * 3 / names.len()])?;
+    site.exchange(&healing[..healing.len() * 3 / names.len()])?;
     site.import("")?;
     wait_until("less", || Ok(freeing(&site)? < stalled))?;
     ensure!(freeing(&site)? > 1 << 20);
     site.export()?;
-    exchange(&site, &healing)?;
+    site.exchange(&healing)?;
     site.import("")?;
     wait_until("free", || Ok(freeing(&site)? == 0))?;
     ensure!(number(&site, "zpool get -Hp -o value leaked tank")? == 0);

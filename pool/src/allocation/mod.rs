@@ -386,7 +386,7 @@ impl Space {
             .iter()
             .flat_map(|class| self.members(*class));
         let available: u64 = members.map(|top| lock(&top).available()).sum();
-        match available >= request.size && !request.for_gang {
+        match available >= request.size {
             true => NoSpace::Contiguous { size: request.size },
             false => NoSpace::Full,
         }

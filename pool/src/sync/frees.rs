@@ -83,6 +83,9 @@ impl Syncer {
     }
 
     /// All pieces that a block takes.
+    ///
+    /// Members of a gang whose header cannot be read are nowhere else on record: their space is
+    /// lost to the pool, which goes on.
     fn pieces(&self, pointer: &BlockPointer) -> Result<Vec<Piece>, IoError> {
         let whole = |pointer: &BlockPointer| {
             let dvas = pointer.dvas();
@@ -105,7 +108,11 @@ impl Syncer {
             objset: ObjsetId::MOS,
             ..Bookmark::default()
         };
-        for part in self.pipeline.gang_parts(pointer, bookmark)? {
+        let parts = match self.pipeline.gang_parts(pointer, bookmark) {
+            Err(error) if error.is_damage() => Vec::new(),
+            parts => parts?,
+        };
+        for part in parts {
             pieces.extend(match part.is_gang() {
                 true => header(&part),
                 false => whole(&part),
