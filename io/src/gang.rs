@@ -115,7 +115,7 @@ pub(crate) fn parts(
 }
 
 /// The block pointers in the gang header that `pointer` points to.
-fn read_header(
+pub(crate) fn read_header(
     pipeline: &Pipeline,
     leader: &BlockPointer,
     pointer: &BlockPointer,

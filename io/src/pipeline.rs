@@ -299,6 +299,7 @@ impl Pipeline {
         bookmark: Bookmark,
     ) -> Result<Vec<BlockPointer>, IoError> {
         assert!(leader.is_gang());
+        self.writing.pending.wait_for(leader.physical_birth(), self);
         gang::parts(self, leader, bookmark)
     }
 

@@ -197,6 +197,40 @@ fn metadata_is_rewritten_in_place_from_the_second_pass_on() {
     );
 }
 
+/// Gangs were made anew in each pass. Where the metadata itself was in gangs that changed the space
+/// maps each time, and a group had no end.
+#[test]
+fn gangs_are_rewritten_in_place_too() {
+    for (layout, piece, copies) in [(Layout::Disk, 4096, 1), (Layout::Raidz2, 16_384, 3)] {
+        let pool = Pool::new(layout);
+        pool.space.limit_pieces(piece);
+        let policy = WritePolicy {
+            copies,
+            compression: CompressionKind::Off,
+            ..WritePolicy::default()
+        };
+        let write = |data: &[u8], previous, pass| {
+            let request = WriteRequest {
+                object_type: ObjectType::OBJECT_DIRECTORY,
+                previous,
+                ..request(data.to_vec(), policy)
+            };
+            let mut results = pool.pipeline.write(Txg(10), pass, vec![request]);
+            results.pop().expect("one result").expect("written")
+        };
+        let first = write(&noise(131_072), None, 1);
+        assert!(first.is_gang(), "{layout:?}");
+        let taken = pool.space.taken();
+        let mut data = noise(131_072);
+        data.reverse();
+        let second = write(&data, Some(first), 2);
+        assert_eq!(second.words[..6], first.words[..6], "{layout:?}");
+        assert_eq!(pool.space.taken(), taken, "it is where it was");
+        assert!(read(&pool.pipeline, &second, None) == data);
+        assert_ne!(write(&data, Some(second), 1).dva(0), first.dva(0));
+    }
+}
+
 #[test]
 fn equal_blocks_are_not_written_again() {
     let pool = Pool::new(Layout::Mirror);

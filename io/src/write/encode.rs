@@ -13,7 +13,7 @@ use cenote_codec::Endian;
 use cenote_codec::checksum::Salt;
 use cenote_codec::compress::Compression;
 use cenote_device::BlockBuffer;
-use cenote_ondisk::block_pointer::{EMBEDDED_PAYLOAD_MAX, Protection};
+use cenote_ondisk::block_pointer::{DVAS_PER_BLOCK_POINTER, EMBEDDED_PAYLOAD_MAX, Protection};
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType};
 use std::sync::Arc;
 
@@ -141,7 +141,6 @@ impl Encoder {
         self.pass >= PASS_REWRITE
             && !previous.is_hole()
             && !previous.is_embedded()
-            && !previous.is_gang()
             && !previous.is_dedup()
             && previous.logical_birth() == self.txg
             && previous.physical_birth() == self.txg
@@ -259,9 +258,18 @@ impl Encoder {
     }
 }
 
-/// Whether a block has as many copies as are wanted of its successor.
+/// Whether a block has as many copies as are wanted of its successor. The header of a gang has one
+/// more, as far as there is room for its address.
 fn has_copies(request: &WriteRequest, previous: &BlockPointer, pointer: &BlockPointer) -> bool {
-    previous.dvas().count() == copies(request, pointer)
+    let wanted = copies(request, pointer);
+    let room = match pointer.has_crypt_parameters() {
+        true => 2,
+        false => DVAS_PER_BLOCK_POINTER,
+    };
+    match previous.is_gang() {
+        true => previous.dvas().count() == (wanted + 1).min(room),
+        false => previous.dvas().count() == wanted,
+    }
 }
 
 /// The copies of a block: ciphertext leaves room for two addresses only.

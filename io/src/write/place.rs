@@ -10,7 +10,7 @@ use super::squeeze::Units;
 use super::{Allocation, AllocationRequest, Allocator, DedupTable, NoSpace, WriteRequest};
 use crate::checksum;
 use crate::error::IoError;
-use crate::gang::{HEADER_SIZE_CLASSIC, seal_header};
+use crate::gang::{HEADER_SIZE_CLASSIC, read_header, seal_header};
 use crate::pipeline::Pipeline;
 use cenote_base::{Level, Txg};
 use cenote_codec::Endian;
@@ -98,8 +98,12 @@ impl Placer<'_> {
         } = stored;
         if let Some(previous) = in_place_of {
             let dvas: Vec<Dva> = previous.dvas().collect();
-            pointer::set_dvas(&mut pointer, &dvas, false);
-            return Ok((pointer, self.writes(&dvas, &bytes)));
+            pointer::set_dvas(&mut pointer, &dvas, previous.is_gang());
+            let writes = match previous.is_gang() {
+                true => self.gang_again(request, &pointer, &bytes)?,
+                false => self.writes(&dvas, &bytes),
+            };
+            return Ok((pointer, writes));
         }
         let copies = copies(request, &pointer) as u8;
         let wanted = AllocationRequest {
@@ -201,6 +205,52 @@ impl Placer<'_> {
             .writes
             .extend(self.writes(header_space.dvas(), &header));
         Ok(())
+    }
+
+    /// Puts new contents of the same size into a gang of this very group, which `leader` leads to
+    /// by its addresses. Were it made anew, the change of the space maps would make them, or what
+    /// else is in gangs, change again, and so on without an end.
+    fn gang_again(
+        &self,
+        request: &WriteRequest,
+        leader: &BlockPointer,
+        bytes: &[u8],
+    ) -> Result<Vec<VdevWrite>, IoError> {
+        let bookmark = request.bookmark;
+        let pipeline = self.pipeline;
+        pipeline.writing.pending.wait_for(self.txg, pipeline);
+        let is_protected = leader.uses_crypt() && leader.object_type() != ObjectType::OBJSET;
+        let mut writes = Vec::new();
+        let mut headers = vec![(*leader, bytes)];
+        while let Some((pointer, bytes)) = headers.pop() {
+            let mut members = read_header(self.pipeline, leader, &pointer, bookmark)?;
+            let mut rest = bytes;
+            for member in members.iter_mut().filter(|member| !member.is_hole()) {
+                let size = usize::try_from(member.physical_size()).unwrap_or(usize::MAX);
+                let (part, after) = rest.split_at_checked(size).ok_or(IoError::BadGang {
+                    bookmark,
+                    pointer: Box::new(pointer),
+                    problem: "its members are larger than the whole",
+                })?;
+                rest = after;
+                let kind = member.checksum_kind().unwrap_or(ChecksumKind::Fletcher4);
+                let words = checksum::compute(kind, part, Endian::Little, self.salt);
+                pointer::set_checksum(member, words.ok().flatten().unwrap_or([0; 4]));
+                if member.is_gang() {
+                    headers.push((*member, part));
+                } else {
+                    let dvas: Vec<Dva> = member.dvas().collect();
+                    writes.extend(self.writes(&dvas, &Arc::new(BlockBuffer::copy_of(part))));
+                }
+            }
+            assert!(rest.is_empty(), "the gang has the size of its contents");
+            // Only the leader of protected contents has a protected header.
+            let is_leader = pointer.dva(0) == leader.dva(0);
+            let header = seal_header(&members, &pointer, is_protected && is_leader);
+            let dvas: Vec<Dva> = pointer.dvas().collect();
+            writes.extend(self.writes(&dvas, &Arc::new(BlockBuffer::from(header))));
+        }
+        Ok(writes)
     }
 
     /// One member of a gang: a block of its own, or a gang again.
