@@ -418,7 +418,11 @@ impl ObjectSet {
     /// If it is not there, or damaged ([`Object::check_freeable`]): nothing is freed then.
     pub fn free(self: &Arc<Self>, tx: &Transaction, id: ObjectId) -> Result<(), DmuError> {
         let live = self.live_or_refuse()?;
-        let Some(object) = self.live_object(id)? else {
+        let found = match SpecialObject::from_id(id) {
+            Some(_) => None,
+            None => self.live_object(id)?,
+        };
+        let Some(object) = found else {
             return Err(self.no_such_object(id));
         };
         if let Some(whole) = Object::from_live(Arc::clone(self), Arc::clone(&object)) {

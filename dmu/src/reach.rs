@@ -11,7 +11,8 @@ use crate::live::Place;
 use crate::object::Object;
 use cenote_base::{BlockId, Bookmark, Level};
 use cenote_ondisk::BlockPointer;
-use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::block_pointer::{BLOCK_POINTER_SIZE, Dva};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// So many indirect blocks are read ahead at once.
@@ -72,12 +73,15 @@ impl Object {
         Ok(())
     }
 
-    /// Reads all indirect blocks above the blocks `[start, end)` on disk.
+    /// Reads all indirect blocks above the blocks `[start, end)` on disk, each of which stands in
+    /// the tree once: one that comes again belongs to a tree that may have no end.
     fn read_tree(&self, start: u64, end: u64) -> Result<(), DmuError> {
         let pointers = (0..).zip(&self.dnode().block_pointers);
         let top = self.dnode().levels - 1;
         let mut stack = self.indirect_in((start, end), top, pointers);
+        let mut seen = HashSet::new();
         while let Some(next) = stack.pop() {
+            self.check_new(&next, &mut seen)?;
             let contents = self.read_pointer(&next.pointer, next.level, BlockId(next.block))?;
             if next.level == 1 {
                 continue;
@@ -91,11 +95,26 @@ impl Object {
                 stack.extend(below);
                 continue;
             }
+            for block in &below {
+                self.check_new(block, &mut seen)?;
+            }
             for some in below.chunks(FETCH_COUNT) {
                 self.read_all(some)?;
             }
         }
         Ok(())
+    }
+
+    /// Checks that an indirect block was not met before.
+    fn check_new(&self, block: &Indirect, seen: &mut HashSet<Dva>) -> Result<(), DmuError> {
+        let problem = match block.pointer.is_embedded() {
+            true => "an indirect block is embedded into its pointer",
+            false if seen.insert(block.pointer.dva(0)) => return Ok(()),
+            false => "it stands in the tree more than once",
+        };
+        let (level, block) = (block.level, BlockId(block.block));
+        let bookmark = self.bookmark(level, block);
+        Err(DmuError::BadTree { bookmark, problem })
     }
 
     /// Those of these pointers that lead to indirect blocks above `[start, end)`.

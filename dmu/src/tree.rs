@@ -23,7 +23,7 @@ enum Find {
 }
 
 impl Object {
-    fn bookmark(&self, level: u8, block: BlockId) -> Bookmark {
+    pub(crate) fn bookmark(&self, level: u8, block: BlockId) -> Bookmark {
         let (objset, object) = (self.set().id(), self.id());
         Bookmark {
             objset,

@@ -415,12 +415,17 @@ impl TxgGate {
         }
     }
 
-    /// Stops the pool's changes: whoever waits or begins from now on gets an error.
-    pub fn suspend(&self, cause: &str) {
-        self.lock().suspended = Some(cause.into());
+    /// Stops the pool's changes: whoever waits or begins from now on gets an error. `false` if
+    /// they were stopped already, which keeps its cause.
+    pub fn suspend(&self, cause: &str) -> bool {
+        let mut state = self.lock();
+        let is_first = state.suspended.is_none();
+        state.suspended.get_or_insert_with(|| cause.into());
+        drop(state);
         self.enter.notify_all();
         self.work.notify_all();
         self.done.notify_all();
+        is_first
     }
 
     /// What the pool was suspended for, if it is.

@@ -9,7 +9,7 @@ use crate::live::{
     Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveSet, LiveState, Place,
 };
 use crate::object::Object;
-use crate::object_set::ObjectSet;
+use crate::object_set::{ObjectSet, SpecialObject};
 use crate::txg::Transaction;
 use cenote_base::{BLOCK_SIZE_MAX, BlockId, SECTOR_SIZE};
 use cenote_cache::{Block, BlockBuffer};
@@ -69,6 +69,9 @@ impl Object {
                 objset: self.set().id(),
                 object: self.id(),
             });
+        }
+        if SpecialObject::from_id(self.id()).is_some() && !tx.is_syncing() {
+            return Err(self.bad_change("what owners use is counted when a group is written"));
         }
         let (generation, is_new) = state.generation(tx.txg());
         let result = change(generation);
@@ -258,7 +261,11 @@ impl Object {
                     let contents = self.block(block)?;
                     let contents = match contents {
                         Some(contents) => BlockBuffer::clone(&contents),
-                        None => BlockBuffer::zeroed(size),
+                        None => {
+                            // Behind the object's last block nothing was read to know that.
+                            self.check_way_to(block)?;
+                            BlockBuffer::zeroed(size)
+                        }
                     };
                     read = Some((place, contents));
                     continue;

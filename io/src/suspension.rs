@@ -88,9 +88,20 @@ impl Suspension {
         self.changed.notify_all();
     }
 
-    /// Sets who is told, with the cause, when work begins to wait; only the first call counts.
+    /// Sets who is told, with the cause, when work begins to wait or ends for good; only the
+    /// first call counts.
     pub fn set_listener(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.listener.set(Box::new(listener));
+    }
+
+    /// Tells the listener why work ended for good, unless it was told that it waits.
+    pub fn tell_of_end(&self, cause: &str) {
+        let state = self.lock();
+        let is_news = state.cause.is_none() && !state.is_over;
+        drop(state);
+        if let Some(listener) = self.listener.get().filter(|_| is_news) {
+            listener(cause);
+        }
     }
 
     /// What becomes of work that devices do not do.

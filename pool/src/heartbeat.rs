@@ -180,7 +180,7 @@ impl Writer {
                 return;
             }
             if let Some(cause) = syncer.heartbeat.overdue(syncer.env.monotonic()) {
-                syncer.gate.suspend(&cause);
+                syncer.suspend(&cause);
                 syncer.give_up();
                 return;
             }

@@ -11,7 +11,7 @@
 use crate::candidate::PoolCandidate;
 use crate::error::{ImportError, MissingVdev};
 use crate::heartbeat::is_in_use;
-use crate::import_write::{check_features, writable_devices};
+use crate::import_write::{check_available, check_features, writable_devices};
 use crate::last_known::at_last_path;
 use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
@@ -231,6 +231,9 @@ fn open_at(
     }
     set_paths(&mut tree, &devices.paths);
     let mut stack = open_stack(&tree, devices, &uberblock, options, workers)?;
+    if !options.read_only || options.dry_run {
+        check_available(&stack.vdevs)?;
+    }
     if !options.read_only {
         let cache = Arc::clone(&stack.cache);
         stack.mos = ObjectSet::open_writable(cache, ObjsetId::MOS, uberblock.root, None, None)?;

@@ -20,6 +20,7 @@ use cenote_dsl::{DslError, Stored, lost_dedup_figures};
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::{ReflowScratch, VERSION_FEATURES};
+use cenote_vdev::{VdevAux, Vdevs};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -63,6 +64,35 @@ pub(crate) fn writable_devices(
         devices.insert(guid, device);
     }
     Ok(devices)
+}
+
+/// Refuses pools with a top-level vdev to which nothing can be written, although what is there of
+/// it may be read: that of a device which became smaller.
+pub(crate) fn check_available(vdevs: &Vdevs) -> Result<(), ImportError> {
+    let root = vdevs.status();
+    if root.state.is_readable() {
+        return Ok(());
+    }
+    let mut problems = Vec::new();
+    let mut stack: Vec<_> = root.children.iter().rev().collect();
+    while let Some(vdev) = stack.pop() {
+        stack.extend(vdev.children.iter().rev());
+        if vdev.state.is_readable() || !vdev.children.is_empty() {
+            continue;
+        }
+        let name = match (&vdev.device, &vdev.path) {
+            (Some(device), _) => device.clone(),
+            (None, Some(path)) => path.display().to_string(),
+            (None, None) => format!("the device {}", vdev.guid),
+        };
+        problems.push(match vdev.device_size {
+            Some(bytes) if vdev.aux == VdevAux::BadLabel => {
+                format!("{name} has {bytes} bytes, less than the pool has on it")
+            }
+            _ => format!("{name}: {}", vdev.aux.message()),
+        });
+    }
+    Err(refusal(problems.join("; ")))
 }
 
 /// Refuses pools with something in use that cannot be kept up.

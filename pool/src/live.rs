@@ -61,8 +61,9 @@ impl Pool {
             .map_or(FailMode::Stop, |syncer| syncer.pipeline.suspension().mode())
     }
 
-    /// Sets who is told, with the cause, when the pool begins to wait for devices.
-    pub fn on_waiting(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+    /// Sets who is told, with the cause, when the pool begins to wait for devices, or takes no
+    /// more changes for another reason.
+    pub fn on_suspension(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         if let Some(syncer) = self.syncer() {
             syncer.pipeline.suspension().set_listener(listener);
         }

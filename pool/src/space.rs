@@ -68,6 +68,8 @@ pub(crate) fn for_each_entry(
 #[derive(Clone, Debug)]
 pub(crate) struct Metaslabs {
     pub(crate) vdev: VdevId,
+    /// The object that lists the maps.
+    pub(crate) array: ObjectId,
     pub(crate) ashift: u32,
     pub(crate) shift: u32,
     /// Where each metaslab's space begins, in bytes: not at a power of two in a draid vdev.
@@ -128,6 +130,7 @@ pub(crate) fn metaslabs(
             .map_or(plain(index), |(start, _)| start)
     };
     Ok(Some(Metaslabs {
+        array: array.id(),
         vdev,
         ashift,
         shift: config.metaslab_shift,

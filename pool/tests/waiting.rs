@@ -151,7 +151,7 @@ fn check(world: &Arc<World>, plugs: &Arc<Plugs>, pool: Pool, value: u64) {
 fn a_group_waits_for_a_disk_that_takes_no_writes() {
     let (world, plugs, pool) = waiting_pool(FailMode::Wait);
     let (told, causes) = channel();
-    pool.on_waiting(move |cause| told.send(cause.to_owned()).expect("heard"));
+    pool.on_suspension(move |cause| told.send(cause.to_owned()).expect("heard"));
     let disk = plugs.last();
     lose(
         &pool,

@@ -121,7 +121,7 @@ impl Default for Limits {
 
 impl Limits {
     /// Has the kernel enforce what it can. The program may have run for a moment.
-    fn impose(&self, child: &Child) -> Result<()> {
+    pub(crate) fn impose(&self, child: &Child) -> Result<()> {
         let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let limits = [(Resource::Data, self.data), (Resource::Cpu, self.processor)];
         for (resource, value) in limits {

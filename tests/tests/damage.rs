@@ -87,6 +87,7 @@ fn contents_below_damage_are_not_changed() -> Result<()> {
         ("a record", 128 << 10, record.len()),
         ("a part of one", 1000, 10),
         ("behind the end", FILE_BYTES as u64, record.len()),
+        ("a part of one behind the end", FILE_BYTES as u64, 10),
     ] {
         let written = file.write_all_at(&record[..bytes], offset);
         ensure!(errno(written) == Some(Errno::IO), "{what} was taken");

@@ -1,4 +1,5 @@
-//! A small share of the pool zoo: `cargo xtask zoo --mutants 1000` runs the rest.
+//! A small share of the pool zoo: `cargo xtask zoo --mutants 1000` runs the rest, with `--write`
+//! that of mutants which are written to.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::golden::Golden;
@@ -6,24 +7,44 @@ use cenote_tests::mutate::Devices;
 use cenote_tests::mutate::structure::Structure;
 use cenote_tests::program::Cenote;
 use cenote_tests::random::Random;
-use cenote_tests::{test_golden_pools, zoo};
+use cenote_tests::zoo::{self, Way};
+use cenote_tests::{pool, test_golden_pools};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Mutants of each kind.
 const MUTANTS: u64 = 12;
 
+/// So many are opened for writing too, which takes a daemon and a mount each.
+const WRITTEN_MUTANTS: u64 = 4;
+
 /// Another seed each time would find more, and would fail changes that did nothing wrong.
 const SEED: u64 = 1;
 
+/// How long one command may take.
+const TIME: Duration = Duration::from_secs(60);
+
 fn smoke(kind: &str) -> Result<()> {
-    let summary = zoo::run_kind(kind, SEED, 0..MUTANTS, Duration::from_secs(60))?;
+    run(kind, 0..MUTANTS, Way::Reading)
+}
+
+fn smoke_of_writing(kind: &str) -> Result<()> {
+    match pool::can_mount() {
+        true => run(kind, 0..WRITTEN_MUTANTS, Way::Writing),
+        false => Ok(()),
+    }
+}
+
+fn run(kind: &str, numbers: Range<u64>, way: Way) -> Result<()> {
+    let summary = zoo::run_kind(kind, SEED, numbers, (way, TIME))?;
     for failure in &summary.failures {
         eprintln!(
             "mutant {}: {}\n{}",
             failure.number, failure.damage, failure.report
         );
         eprintln!(
-            "again: cargo xtask zoo --seed {SEED} --mutant {} {kind}",
+            "again: cargo xtask zoo {}--seed {SEED} --mutant {} {kind}",
+            if way == Way::Writing { "--write " } else { "" },
             failure.number
         );
     }
@@ -35,6 +56,22 @@ fn smoke(kind: &str) -> Result<()> {
     Ok(())
 }
 
+test_golden_pools! { smoke =>
+    quotas "quotas", block_cloning "block-cloning", dedup_legacy "dedup-legacy",
+    mirror_offline "mirror-offline", names_folding "names-folding", raidz1_3 "raidz1-3",
+    zvol "zvol", dirty_zil "dirty-zil", snapshots_clones "snapshots-clones",
+    device_removal "device-removal", version28 "version28", large_dnodes "large-dnodes",
+}
+
+mod mutants_that_are_written_to {
+    use super::*;
+
+    test_golden_pools! { smoke_of_writing =>
+        quotas "quotas", raidz1_3 "raidz1-3", snapshots_clones "snapshots-clones",
+        dedup_legacy "dedup-legacy", dirty_zil "dirty-zil", version28 "version28",
+    }
+}
+
 /// Mutants that once took a reader more time than anybody has, or nearly: gangs and blocks of
 /// pointers that lead to themselves, a tree of pointers that nowhere lead to data, and a list that
 /// says to be longer than its object.
@@ -42,8 +79,7 @@ fn smoke(kind: &str) -> Result<()> {
 fn traps_are_left_again() -> Result<()> {
     let quotas = [31, 111, 127].map(|number| ("quotas", number));
     for (kind, number) in quotas.into_iter().chain([("mirror-offline", 698)]) {
-        let time = Duration::from_secs(60);
-        let summary = zoo::run_kind(kind, SEED, number..number + 1, time)?;
+        let summary = zoo::run_kind(kind, SEED, number..number + 1, (Way::Reading, TIME))?;
         ensure!(
             summary.failures.is_empty(),
             "mutant {number} of {kind}: {:?}",
@@ -51,13 +87,6 @@ fn traps_are_left_again() -> Result<()> {
         );
     }
     Ok(())
-}
-
-test_golden_pools! { smoke =>
-    quotas "quotas", block_cloning "block-cloning", dedup_legacy "dedup-legacy",
-    mirror_offline "mirror-offline", names_folding "names-folding", raidz1_3 "raidz1-3",
-    zvol "zvol", dirty_zil "dirty-zil", snapshots_clones "snapshots-clones",
-    device_removal "device-removal", version28 "version28", large_dnodes "large-dnodes",
 }
 
 /// Blocks that the mutator moved are whole in all copies, with parity and padding as they should

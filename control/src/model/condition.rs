@@ -33,8 +33,9 @@ pub enum Condition {
     IoFailureWait,
     /// Reads or writes failed; requests fail (`failmode=continue`).
     IoFailureContinue,
-    /// Reads or writes failed, and the pool goes on only after it is imported again.
-    IoFailureStopped,
+    /// A group could not be written, for this reason, and the pool goes on only after it is
+    /// imported again.
+    IoFailureStopped(String),
     /// Suspended because another host took the pool over.
     IoFailureMultihost,
     /// The intent log cannot be read.
@@ -81,7 +82,7 @@ impl Condition {
         Some(match self {
             Condition::HostMismatch => "ZFS-8000-EY",
             Condition::VersionNewer => "ZFS-8000-A5",
-            Condition::IoFailureWait | Condition::IoFailureStopped => "ZFS-8000-HC",
+            Condition::IoFailureWait | Condition::IoFailureStopped(_) => "ZFS-8000-HC",
             Condition::IoFailureContinue => "ZFS-8000-JQ",
             Condition::IoFailureMultihost => "ZFS-8000-MM",
             Condition::BadLog => "ZFS-8000-K4",

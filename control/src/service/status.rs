@@ -344,8 +344,8 @@ fn condition(
     errors: usize,
     scan: Option<&Scan>,
 ) -> Option<Condition> {
-    if imported.pool.suspended().is_some() {
-        return Some(why_suspended(imported));
+    if let Some(cause) = imported.pool.suspended() {
+        return Some(why_suspended(imported, &cause));
     }
     let vdevs = all_vdevs(tree);
     let any = |test: &dyn Fn(&Vdev) -> bool| vdevs.iter().any(|vdev| test(vdev));
@@ -376,13 +376,20 @@ fn condition(
         return Some(Condition::FaultedDevice);
     }
     let lost_cache = |cache: &Vdev| cache.state == VdevState::CantOpen;
+    let lacks_replicas = tree.root.state == VdevState::CantOpen;
     if leaf(&|vdev| vdev.state == VdevState::CantOpen && !label_gone(vdev))
         || tree.cache.iter().any(lost_cache)
     {
-        return Some(Condition::MissingDevice);
+        return Some(match lacks_replicas {
+            true => Condition::MissingNoReplicas,
+            false => Condition::MissingDevice,
+        });
     }
     if leaf(&|vdev| vdev.state == VdevState::CantOpen && label_gone(vdev)) {
-        return Some(Condition::CorruptLabel);
+        return Some(match lacks_replicas {
+            true => Condition::CorruptLabelNoReplicas,
+            false => Condition::CorruptLabel,
+        });
     }
     let failing = |vdev: &Vdev| {
         let counters = &vdev.counters;
@@ -400,11 +407,11 @@ fn condition(
     pool_condition(imported)
 }
 
-/// What a pool that takes no more changes is waiting for.
-fn why_suspended(imported: &Imported) -> Condition {
+/// What a pool that takes no more changes is waiting for, or why it does not even wait.
+fn why_suspended(imported: &Imported, cause: &str) -> Condition {
     match imported.pool.fail_mode() {
         _ if imported.pool.has_lost_heartbeat() => Condition::IoFailureMultihost,
-        _ if !imported.pool.is_waiting() => Condition::IoFailureStopped,
+        _ if !imported.pool.is_waiting() => Condition::IoFailureStopped(cause.to_owned()),
         FailMode::Continue => Condition::IoFailureContinue,
         FailMode::Stop | FailMode::Wait => Condition::IoFailureWait,
     }

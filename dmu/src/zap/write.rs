@@ -202,6 +202,9 @@ impl Zap {
 
     /// Adds `delta` to the integer of a key, which is 0 when it is not there; an entry that
     /// becomes 0 is removed. Returns the sum.
+    ///
+    /// A counter that was wrong before wraps around, as OpenZFS has it ("16E used"): it comes out
+    /// of that as it went in, and what counts must not stop the pool.
     pub fn increment<'k>(
         &self,
         tx: &Transaction,
@@ -219,9 +222,7 @@ impl Zap {
                 .as_u64()
                 .ok_or_else(|| self.inconsistent("a counter is not one 64-bit integer"))?,
         };
-        let sum = now
-            .checked_add_signed(delta)
-            .ok_or_else(|| self.inconsistent("a counter would go below zero"))?;
+        let sum = now.wrapping_add_signed(delta);
         match (value.is_some(), sum) {
             (_, same) if same == now => {}
             (true, 0) => {

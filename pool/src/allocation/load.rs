@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const UNFLUSHED: &str = "com.delphix:ms_unflushed_phys_txgs";
+const NO_MAP: DecodeError = DecodeError::Inconsistent {
+    structure: "metaslab array",
+    problem: "a metaslab that logs tell of has no space map",
+};
 const DAMAGED: DecodeError = DecodeError::Inconsistent {
     structure: "log of space maps",
     problem: "space is allocated or freed twice",
@@ -98,8 +102,13 @@ fn load_metaslabs(
             }
             None => None,
         };
+        let unflushed = found.unflushed.get(index).copied().unwrap_or(0);
+        if unflushed != 0 && map.is_none() {
+            // Its space would count as free but for what the logs say.
+            return Err(mos.object(found.array)?.malformed(NO_MAP));
+        }
         let mut metaslab = Metaslab::new(start..start + length, map);
-        metaslab.unflushed_txg = Txg(found.unflushed.get(index).copied().unwrap_or(0));
+        metaslab.unflushed_txg = Txg(unflushed);
         metaslabs.push(metaslab);
     }
     Ok(metaslabs)

@@ -6,7 +6,10 @@ use std::ops::Range;
 /// A range was added that is partly there, or removed that is partly not: whoever keeps the
 /// set has lost count, or the disk contradicts itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("space from {:x} to {:x} is allocated or freed twice", range.start, range.end)]
+#[error(
+    "space from {:x} to {:x} is allocated or freed twice, or is no space that can be",
+    range.start, range.end
+)]
 pub struct RangeConflict {
     /// The range that does not fit.
     pub range: Range<u64>,

@@ -112,6 +112,11 @@ impl TopSpace {
         let conflict = || RangeConflict {
             range: range.clone(),
         };
+        // What is no multiple of the unit of allocation no map could say.
+        let unit = 1_u64.checked_shl(self.ashift).unwrap_or(u64::MAX);
+        if !range.start.is_multiple_of(unit) || !range.end.is_multiple_of(unit) {
+            return Err(conflict());
+        }
         let plain = range.start.checked_shr(self.metaslab_shift).unwrap_or(0);
         let index = usize::try_from(plain).map_err(|_| conflict())?;
         // The metaslabs of draid vdevs begin a little later than their number says.
@@ -320,6 +325,19 @@ mod tests {
             .map(|i| Metaslab::new(range(i), None))
             .collect();
         TopSpace::new(VdevId(0), AllocationClass::Normal, 12, 24, metaslabs)
+    }
+
+    #[test]
+    fn odd_ranges_are_in_no_metaslab() {
+        let top = top(2);
+        assert_eq!(top.index_of(&(0x100_1000..0x100_2000)), Ok(1));
+        for odd in [
+            0x100_1000..0x100_1200,
+            0xff_fe00..0x100_0000,
+            0xff_f000..0x100_1000,
+        ] {
+            assert!(top.index_of(&odd).is_err(), "{odd:x?}");
+        }
     }
 
     #[test]

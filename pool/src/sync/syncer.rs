@@ -179,7 +179,7 @@ impl Syncer {
             let run = std::panic::AssertUnwindSafe(|| syncer.run());
             if std::panic::catch_unwind(run).is_err() {
                 // The disk has the group before, and nothing here can be trusted any more.
-                syncer.gate.suspend("the syncing thread ended with a panic");
+                syncer.suspend("the syncing thread ended with a panic");
                 syncer.refuse_tasks();
             }
         })?);
@@ -223,10 +223,17 @@ impl Syncer {
         let suspended = self.gate.suspended().map(|cause| cause.to_string());
         suspended.or_else(|| {
             let cause = self.heartbeat.overdue(self.env.monotonic())?;
-            self.gate.suspend(&cause);
+            self.suspend(&cause);
             self.give_up();
             Some(cause)
         })
+    }
+
+    /// Takes no more changes, for good; the first cause is the one that is told.
+    pub fn suspend(&self, cause: &str) {
+        if self.gate.suspend(cause) {
+            self.pipeline.suspension().tell_of_end(cause);
+        }
     }
 
     /// Lets what waits for devices try again.
@@ -246,7 +253,7 @@ impl Syncer {
                 continue;
             }
             if let Err(error) = self.sync_group() {
-                self.gate.suspend(&error.to_string());
+                self.suspend(&error.to_string());
                 break;
             }
             if stops {
@@ -310,7 +317,7 @@ impl Syncer {
             }
             Err(error) => {
                 let cause = error.to_string();
-                self.gate.suspend(&cause);
+                self.suspend(&cause);
                 tickets
                     .iter()
                     .for_each(|ticket| ticket.end(Outcome::Stopped(cause.clone())));

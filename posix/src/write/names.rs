@@ -230,15 +230,12 @@ impl FileSystem {
             false => attributes.links.saturating_sub(1),
         };
         let is_simple = attributes.is_simple() && attributes.size <= FREED_AT_ONCE_MAX;
-        let is_whole = || {
-            self.newest(file.id())?
-                .check_freeable()
-                .map_err(PosixError::from)
-        };
-        if links == 0 && is_simple && !self.is_held(file.id())? && is_whole().is_ok() {
-            self.set().free(tx, file.id())?;
-            self.forget(file.id());
-            return Ok(false);
+        if links == 0 && is_simple && !self.is_held(file.id())? {
+            // What is too damaged for that waits in the delete queue for better times.
+            if self.set().free(tx, file.id()).is_ok() {
+                self.forget(file.id());
+                return Ok(false);
+            }
         }
         let changes = Changes::new()
             .word(Attribute::Links, links)

@@ -5,7 +5,7 @@
 use anyhow::Result;
 use cenote_tests::golden;
 use cenote_tests::words::{self, Words};
-use cenote_tests::zoo::{self, Summary};
+use cenote_tests::zoo::{self, Summary, Way};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
@@ -23,6 +23,7 @@ struct Options {
     numbers: Range<u64>,
     seed: u64,
     kinds: Vec<String>,
+    way: Way,
     /// Make the mutants, and run nothing.
     only_keep: bool,
 }
@@ -37,12 +38,14 @@ fn options() -> Result<Options> {
         numbers: 0..100,
         seed: 1,
         kinds: Vec::new(),
+        way: Way::Reading,
         only_keep: false,
     };
     let mut words = Words::of_process();
     while let Some(argument) = words.next() {
         match argument.as_str() {
             "--keep" => options.only_keep = true,
+            "--write" => options.way = Way::Writing,
             "--mutants" => options.numbers.end = words.value()?,
             "--mutant" => {
                 let number: u64 = words.value()?;
@@ -80,7 +83,7 @@ fn run(options: &Options) -> Result<usize> {
     let threads = thread::available_parallelism().map_or(2, usize::from);
     let results: Vec<Result<()>> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
-            .map(|_| scope.spawn(|| work(options.seed, &batches, &total)))
+            .map(|_| scope.spawn(|| work(options, &batches, &total)))
             .collect();
         let join = |worker: thread::ScopedJoinHandle<'_, Result<()>>| match worker.join() {
             Ok(result) => result,
@@ -114,30 +117,40 @@ fn keep(options: &Options) -> Result<usize> {
 
 fn line(summary: &Summary) -> String {
     format!(
-        "{} mutants, {} of them with right checksums; {} commands read to the end, {} ended with \
-         an error, {} broke a promise; the slowest took {:.1?}, the largest {} MiB",
+        "{} mutants, {} of them with right checksums; {} commands did all, {} ended with an \
+         error, {} broke a promise; {} pools suspended themselves; the slowest command took \
+         {:.1?}, the largest {} MiB",
         summary.mutants,
         summary.structural,
         summary.clean,
         summary.refused,
         summary.failures.len(),
+        summary.suspended.len(),
         summary.elapsed_max,
         summary.memory_max >> 20
     )
 }
 
 fn work(
-    seed: u64,
+    options: &Options,
     batches: &Mutex<Vec<(String, Range<u64>)>>,
     total: &Mutex<BTreeMap<String, Summary>>,
 ) -> Result<()> {
+    let seed = options.seed;
+    let how = match options.way {
+        Way::Reading => "",
+        Way::Writing => "--write ",
+    };
     loop {
         let batch = batches.lock().expect("no holder panics").pop();
         let Some((kind, numbers)) = batch else {
             return Ok(());
         };
-        let summary = zoo::run_kind(&kind, seed, numbers.clone(), TIME)?;
+        let summary = zoo::run_kind(&kind, seed, numbers.clone(), (options.way, TIME))?;
         println!("{kind} {numbers:?}: {}", line(&summary));
+        for (number, cause) in &summary.suspended {
+            println!("suspended itself: {kind} mutant {number}: {cause}");
+        }
         for failure in &summary.failures {
             let number = failure.number;
             println!(
@@ -145,7 +158,7 @@ fn work(
                 failure.damage, failure.report
             );
             println!("  the pool is kept in {}", failure.kept.display());
-            println!("  again: cargo xtask zoo --seed {seed} --mutant {number} {kind}");
+            println!("  again: cargo xtask zoo {how}--seed {seed} --mutant {number} {kind}");
         }
         let mut total = total.lock().expect("no holder panics");
         total.entry(kind).or_default().add(summary);

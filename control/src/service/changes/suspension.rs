@@ -1,4 +1,5 @@
-//! Pools whose devices are gone: what `failmode` says, and `zpool clear`.
+//! Pools that take no changes, as their devices are gone or damaged: what `failmode` says, and
+//! `zpool clear`.
 
 use super::{By, note, refused};
 use crate::model::{ControlError, Response, Vdev};
@@ -35,7 +36,7 @@ impl Engine {
             .store(stored == Some(&PANIC), Ordering::Relaxed);
         let events = Arc::clone(&self.events);
         let pool = Arc::downgrade(imported);
-        imported.pool.on_waiting(move |cause| {
+        imported.pool.on_suspension(move |cause| {
             let Some(imported) = pool.upgrade() else {
                 return;
             };

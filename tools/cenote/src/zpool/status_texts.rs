@@ -77,9 +77,20 @@ pub fn status(condition: &Condition) -> (String, String) {
              pool will no longer be accessible on software that does not support\nfeature flags.",
         ),
         Condition::Errata(number) => return errata(*number),
+        Condition::IoFailureStopped(cause) => return stopped(cause),
         other => status_of_devices(other),
     };
     (status.to_owned(), action.to_owned())
+}
+
+/// A pool that takes no more changes; OpenZFS has no words for it, since it ends with a panic.
+fn stopped(cause: &str) -> (String, String) {
+    (
+        format!("The pool is suspended because its last changes could not be written:\n{cause}"),
+        "Make sure the pool's devices are connected, then run 'zpool export -f'\n\
+         and import the pool again. Changes since its last transaction group are lost."
+            .to_owned(),
+    )
 }
 
 /// Conditions that broken devices and data bring about.
@@ -88,11 +99,6 @@ fn status_of_devices(condition: &Condition) -> (&'static str, &'static str) {
         Condition::IoFailureWait | Condition::IoFailureContinue => (
             "One or more devices are faulted in response to IO failures.",
             "Make sure the affected devices are connected, then run 'zpool clear'.",
-        ),
-        Condition::IoFailureStopped => (
-            "One or more devices are faulted in response to IO failures.",
-            "Make sure the affected devices are connected, then run 'zpool export -f'\n\
-             and import the pool again.",
         ),
         Condition::IoFailureMultihost => (
             "The pool is suspended because multihost writes failed or were delayed;\n\

@@ -2,7 +2,10 @@
 //!
 //! Whatever a pool holds, a command ends by itself: with an answer or an error that names the
 //! place, without a panic, in bounded time and memory. A mutant is known by its kind of pool, a
-//! seed and a number; the same three make the same mutant again.
+//! seed and a number; the same three make the same mutant again. It is read by commands that need
+//! no daemon, or opened for writing by one ([`Way`]).
+
+mod writing;
 
 use crate::golden::Golden;
 use crate::manifest::Key;
@@ -61,6 +64,15 @@ const INSPECTIONS: [&[&str]; 18] = [
     &["find", "POOL"],
 ];
 
+/// What mutants are put through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Every block is read, and everything is listed and inspected.
+    Reading,
+    /// It is imported, mounted, changed and emptied.
+    Writing,
+}
+
 /// A broken promise.
 #[derive(Debug)]
 pub struct Failure {
@@ -87,6 +99,8 @@ pub struct Summary {
     pub clean: u64,
     /// Commands that ended with an error, as they should on damage.
     pub refused: u64,
+    /// Mutants that suspended themselves when they were written to, and why.
+    pub suspended: Vec<(u64, String)>,
     /// Broken promises.
     pub failures: Vec<Failure>,
     /// The longest that a command took.
@@ -102,6 +116,7 @@ impl Summary {
         self.structural += other.structural;
         self.clean += other.clean;
         self.refused += other.refused;
+        self.suspended.extend(other.suspended);
         self.failures.extend(other.failures);
         self.elapsed_max = self.elapsed_max.max(other.elapsed_max);
         self.memory_max = self.memory_max.max(other.memory_max);
@@ -109,7 +124,12 @@ impl Summary {
 }
 
 /// Runs the mutants `numbers` of `seed` of one kind of pool; each command may take `time`.
-pub fn run_kind(kind: &str, seed: u64, numbers: Range<u64>, time: Duration) -> Result<Summary> {
+pub fn run_kind(
+    kind: &str,
+    seed: u64,
+    numbers: Range<u64>,
+    (way, time): (Way, Duration),
+) -> Result<Summary> {
     let mut summary = Summary::default();
     let Some(golden) = Golden::find(kind)? else {
         return Ok(summary);
@@ -130,7 +150,11 @@ pub fn run_kind(kind: &str, seed: u64, numbers: Range<u64>, time: Duration) -> R
     for number in numbers {
         let mutant = mutant(&devices, structure.as_ref(), kind, seed, number)?;
         let undo = devices.apply(&mutant)?;
-        if let Some(report) = subject.visit(number, &mut summary)? {
+        let broken = match way {
+            Way::Reading => subject.visit(number, &mut summary)?,
+            Way::Writing => subject.write(&devices, number, &mut summary)?,
+        };
+        if let Some(report) = broken {
             let kept = place_of(kind, seed, number);
             devices.keep(&kept)?;
             summary.failures.push(Failure {
