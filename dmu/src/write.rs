@@ -287,7 +287,7 @@ impl Object {
         let dnode = self.newest_dnode();
         let size = dnode.data_block_size;
         let end = offset.saturating_add(length);
-        let object_end = (dnode.block_id_max.0 + 1).saturating_mul(size);
+        let object_end = dnode.block_id_max.0.saturating_add(1).saturating_mul(size);
         let to_end = end >= object_end;
         let end = end.min(object_end);
         if offset >= end {

@@ -27,6 +27,10 @@ use std::sync::Arc;
 /// Versions of pools that are written to: the last before there were features, and that of
 /// features. What lies between never was anybody's.
 const VERSIONS_KEPT: [u64; 2] = [28, 5000];
+/// The newest group that a pool may have on it to be written to: what is added to the numbers of
+/// groups never overflows then. A pool that syncs a thousand a second gets here in 292 million
+/// years.
+const TXG_LAST: Txg = Txg(u64::MAX / 2);
 /// Features whose upkeep this software does not know, once they are in use.
 const UNKEPT: [&str; 2] = [
     "com.klarasystems:dynamic_gang_header",
@@ -185,7 +189,7 @@ impl Pool {
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
         let space = allocation::load(&committed, self.vdevs(), self.vdev_tree())?;
         let logs = allocation::logs(&committed)?;
-        let last = first_txg(candidate, uberblock.txg);
+        let last = first_txg(candidate, uberblock.txg)?;
         let gate = TxgGate::new(last, options.throttle);
         // Where the logs are not those of the state that was opened, or not to be had.
         let discards = last > uberblock.txg || self.lacks_logs();
@@ -268,9 +272,16 @@ impl Pool {
 }
 
 /// The group before the first that is to be written: no uberblock on the devices, good or bad,
-/// may be newer than those to come.
-fn first_txg(candidate: &PoolCandidate, opened: Txg) -> Txg {
+/// may be newer than those to come. Refuses a pool that has not room to count on.
+fn first_txg(candidate: &PoolCandidate, opened: Txg) -> Result<Txg, ImportError> {
     let found = candidate.uberblocks();
     let newest = found.first().map_or(opened, |newest| newest.txg);
-    newest.max(opened)
+    let last = newest.max(opened);
+    if last > TXG_LAST {
+        return Err(refusal(format!(
+            "an uberblock is of txg {}, which is no number that a pool comes to",
+            last.0
+        )));
+    }
+    Ok(last)
 }

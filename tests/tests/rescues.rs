@@ -165,6 +165,31 @@ fn what_can_only_be_read_says_so() -> Result<()> {
     Ok(())
 }
 
+/// A device that ends before the pool's space does: what is left can be read. An import that would
+/// write waited for ever.
+#[test]
+fn a_device_that_became_smaller_can_be_read() -> Result<()> {
+    let cenote = Cenote::new()?;
+    let devices = cenote.subdirectory("devices")?;
+    let (path, place) = (devices.join("disk"), devices.display());
+    let device = fs::File::create(&path)?;
+    device.set_len(256 << 20)?;
+    let path = path.display();
+    cenote.ok(&format!("zpool create -O mountpoint=none tank {path}"))?;
+    cenote.ok("zpool export tank")?;
+    let size = 200 << 20;
+    device.set_len(size)?;
+    let place = place.to_string();
+    let words = ["import", "-N", "-d", &place, "tank"];
+    let outcome = cenote.run("zpool", &words)?;
+    ensure!(outcome.code == Some(1), "{}", outcome.report());
+    has(&outcome.stderr, "the pool can only be imported read-only: ")?;
+    let reason = format!("{path} has {size} bytes, less than the pool has on it");
+    has(&outcome.stderr, &reason)?;
+    cenote.ok(&format!("zpool import -N -o readonly=on -d {place} tank"))?;
+    Ok(())
+}
+
 /// Commands that change a pool. `destroy` used to forget the pool and to report success, `set` to
 /// speak of a suspended pool.
 #[test]

@@ -89,6 +89,25 @@ fn traps_are_left_again() -> Result<()> {
     Ok(())
 }
 
+/// Mutants that once made a thread of the daemon panic: an uberblock of the last txg that can be
+/// counted, a file of 2^64 blocks that is truncated, and one that says to use 2^63 sectors.
+#[test]
+fn absurd_numbers_are_survived_by_writers() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let striped = [4, 38].map(|number| ("stripe-mixed-sizes", number));
+    for (kind, number) in striped.into_iter().chain([("single-default", 27)]) {
+        let summary = zoo::run_kind(kind, 2, number..number + 1, (Way::Writing, TIME))?;
+        ensure!(
+            summary.failures.is_empty(),
+            "mutant {number} of {kind}: {:?}",
+            summary.failures
+        );
+    }
+    Ok(())
+}
+
 /// Blocks that the mutator moved are whole in all copies, with parity and padding as they should
 /// be: otherwise its mutants would only show how damage is mended.
 fn moved(kind: &str) -> Result<()> {

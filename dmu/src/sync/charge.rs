@@ -35,8 +35,9 @@ fn add(deltas: &mut Deltas, owner: &Owner, by: Delta) {
     for (accounts, id) in deltas.iter_mut().zip(ids) {
         if let Some(id) = id {
             let account = accounts.entry(id).or_default();
-            account.bytes += by.bytes;
-            account.objects += by.objects;
+            // As the counters themselves, for dnodes that say absurd things of themselves.
+            account.bytes = account.bytes.wrapping_add(by.bytes);
+            account.objects = account.objects.wrapping_add(by.objects);
         }
     }
 }
