@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alone;
 pub mod clients;
 pub mod compare;
 pub mod fstests;

@@ -10,7 +10,7 @@ use cenote_ondisk::intent_log::record::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-#[path = "../../tests/common/mod.rs"]
+#[path = "../../tests/all/common/mod.rs"]
 mod common;
 
 const DATASET: &str = "gold_singledefault/dirxattr";

@@ -2,7 +2,7 @@
 //! entries of its list, and a changed mode changes the list.
 //!
 //! The rules are those of zfsprops(7) for `aclinherit` and `aclmode`; what it leaves open was
-//! found by having OpenZFS do it (`tests/access_lists.rs`).
+//! found by having OpenZFS do it (`tests/all/access_lists.rs`).
 
 use super::WriteSettings;
 use super::access_list::{ALWAYS, mask, trivial};

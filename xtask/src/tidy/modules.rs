@@ -26,18 +26,30 @@ pub(super) fn check(files: &[TextFile], problems: &mut Vec<Problem>) {
     }
     for (path, file) in &sources {
         if !reached.contains(*path) {
-            problems.push(file.problem(0, "no `mod` leads here: nothing compiles this file"));
+            problems.push(file.problem(0, dead_message(path)));
         }
     }
 }
 
-/// Whether Cargo finds the file by itself.
+/// What to say of a file that nobody reaches.
+fn dead_message(path: &str) -> &'static str {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts[..] {
+        [.., "tests", _] => "a crate's tests are one program: make this a module of tests/all",
+        _ => "no `mod` leads here: nothing compiles this file",
+    }
+}
+
+/// Whether Cargo finds the file by itself, and may.
+///
+/// Cargo would make a program of each file in `tests`. Linking costs more than most tests do, so
+/// that a crate has one, whose modules are the files in `tests/all`.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     match parts[..] {
         [.., "src", "lib.rs" | "main.rs"] | [.., "build.rs"] => true,
         [.., "src", "bin", _] | [.., "fuzz_targets", _] => true,
-        [.., "tests" | "benches" | "examples", _] => !path.contains("/src/"),
+        [.., "tests", "all", "main.rs"] | [.., "benches" | "examples", _] => true,
         _ => false,
     }
 }
@@ -119,9 +131,11 @@ mod tests {
             ("io/src/b/mod.rs", "#[path = \"odd_name.rs\"]\nmod c;"),
             ("io/src/b/odd_name.rs", ""),
             ("io/src/dead.rs", ""),
-            ("io/tests/suite.rs", "mod common;"),
-            ("io/tests/common/mod.rs", ""),
+            ("io/tests/all/main.rs", "mod common; mod suite;"),
+            ("io/tests/all/suite.rs", ""),
+            ("io/tests/all/common/mod.rs", ""),
+            ("io/tests/alone.rs", ""),
         ];
-        assert_eq!(dead(&files), ["io/src/dead.rs"]);
+        assert_eq!(dead(&files), ["io/src/dead.rs", "io/tests/alone.rs"]);
     }
 }

@@ -1,0 +1,10 @@
+//! Object sets that are read, written and synced in a pool in memory, or read from golden pools.
+
+mod accounting;
+mod common;
+mod concurrent;
+mod gate;
+mod golden;
+mod model;
+mod pointers;
+mod zap_writing;

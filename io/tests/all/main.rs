@@ -1,0 +1,4 @@
+//! Blocks written through the pipeline and read back.
+
+mod support;
+mod writing;

@@ -1,0 +1,21 @@
+//! Pools on files and on disks in memory: made, imported, written to, damaged.
+
+#[path = "../../../dmu/tests/all/common/world.rs"]
+#[allow(dead_code, reason = "its own crate uses more of it")]
+mod model;
+
+mod caching;
+mod common;
+mod create;
+mod dedup;
+mod golden_write;
+mod growth;
+mod in_use;
+mod missed;
+mod multihost;
+mod objects;
+mod power_cut;
+mod received;
+mod settings;
+mod waiting;
+mod world;

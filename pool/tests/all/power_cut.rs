@@ -1,0 +1,157 @@
+//! Power cuts at every write: whatever the devices kept of what was not flushed, the pool opens
+//! as of the last committed group or the next, and every block of it is whole.
+
+use crate::common;
+use crate::world::{Op, World};
+use cenote_base::RealEnv;
+use cenote_dsl::DatasetName;
+use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
+use cenote_pool::{ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_vdev::{AllocationClass, scan};
+use std::sync::Arc;
+
+/// Groups before the recording starts: so many that freed space is used again.
+const WARM_UP: u64 = 220;
+/// Groups that are recorded.
+const ROUNDS: u64 = 12;
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn progress(&self, _: &VerifyProgress) {}
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+fn import(world: &Arc<World>, read_only: bool) -> Result<Pool, ImportError> {
+    let candidates = assemble(scan(&world.paths(), world.as_ref()));
+    let options = ImportOptions {
+        read_only,
+        opener: Arc::clone(world) as Arc<dyn cenote_device::Opener>,
+        ..common::options()
+    };
+    cenote_pool::import(&candidates[0], &options, Arc::new(RealEnv::new()))
+}
+
+/// The newest round that the pool's properties tell of.
+fn newest_round(pool: &Pool) -> u64 {
+    let name = DatasetName::parse(pool.name()).expect("a name");
+    let dataset = pool.dsl().dataset(&name).expect("readable");
+    let values = (0..3).filter_map(|i| common::value_of(&dataset, i));
+    values.max().expect("there was a round")
+}
+
+fn judge(world: &Arc<World>, allowed: std::ops::RangeInclusive<u64>, what: &str) {
+    let pool = import(world, true).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let round = newest_round(&pool);
+    assert!(
+        allowed.contains(&round),
+        "{what}: round {round} and not {allowed:?}"
+    );
+    let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+    assert!(report.is_clean(), "{what}: {report:?}");
+}
+
+fn cut(shape: VdevShape, count: usize, seed: u64) {
+    let world = World::new(count, 64 << 20);
+    let mut bench = common::Bench::new("world");
+    let leaves = world.leaves();
+    let vdev = NewVdev {
+        shape,
+        class: AllocationClass::Normal,
+        leaves,
+    };
+    let pool = bench.create(vec![vdev]);
+    for round in 0..WARM_UP {
+        common::change(&pool, round).expect("written");
+    }
+    world.record();
+    let mut committed = vec![0];
+    for round in WARM_UP..WARM_UP + ROUNDS {
+        common::change(&pool, round).expect("written");
+        committed.push(world.recorded());
+    }
+    drop(pool);
+    let _ = &mut bench;
+    let log = world.take_log();
+    eprintln!("seed {seed}: {} operations", log.len());
+    let flushes = log.iter().filter(|(_, op)| matches!(op, Op::Flush)).count();
+    assert!(flushes >= 2 * ROUNDS as usize, "groups are flushed");
+    let step = (log.len() / 60).max(1);
+    let mut random = seed;
+    let mut last = None;
+    for at in (0..=log.len()).step_by(step) {
+        let done = committed
+            .iter()
+            .rposition(|end| *end <= at)
+            .expect("0 is there") as u64;
+        let allowed = WARM_UP - 1 + done..=WARM_UP + done;
+        for keep in [100, 0, 50] {
+            let image = Arc::new(world.after(&log[..at], keep, &mut random));
+            let what = format!("cut at {at} of {}, {keep} % kept, seed {seed}", log.len());
+            judge(&image, allowed.clone(), &what);
+            if at % (7 * step) == 0 {
+                let pool = import(&image, false).expect("can be written");
+                for round in 0..4 {
+                    common::change(&pool, 1000 + round).expect("written");
+                }
+                pool.close().expect("written");
+                drop(pool);
+                judge(&image, 1003..=1003, &what);
+                last = Some(image);
+            }
+        }
+    }
+    let last = last.expect("some images were written to");
+    last.save(bench.dir.path());
+    bench.check();
+}
+
+#[test]
+fn single() {
+    cut(VdevShape::Single, 1, 1);
+}
+
+#[test]
+fn mirror() {
+    cut(VdevShape::Mirror, 2, 2);
+}
+
+#[test]
+fn raidz() {
+    cut(VdevShape::Raidz { parity: 1 }, 3, 3);
+}
+
+/// A verification looks at one moment of a pool, however much it changes meanwhile.
+#[test]
+fn verified_while_it_changes() {
+    let world = World::new(1, 64 << 20);
+    let bench = common::Bench::new("world");
+    let leaves = world.leaves();
+    let vdev = NewVdev {
+        shape: VdevShape::Single,
+        class: AllocationClass::Normal,
+        leaves,
+    };
+    let pool = bench.create(vec![vdev]);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..400 {
+                common::change(&pool, round).expect("written");
+            }
+        });
+        let mut rounds = 0;
+        while !writer.is_finished() {
+            let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+            assert!(report.is_clean(), "{report:?}");
+            rounds += 1;
+        }
+        assert!(rounds > 1, "verified while it changed");
+    });
+    pool.close().expect("written");
+    drop(pool);
+    world.save(bench.dir.path());
+    bench.check();
+}

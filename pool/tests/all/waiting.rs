@@ -1,0 +1,443 @@
+//! Pools that wait for devices that are gone, as `failmode` has it.
+
+use crate::common;
+use crate::world::World;
+use cenote_base::{Bookmark, RealEnv};
+use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
+use cenote_dmu::TxCost;
+use cenote_io::{Patience, with_patience};
+use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
+use cenote_pool::{
+    ClearError, FailMode, ImportOptions, NewVdev, Pool, SyncError, VdevShape, assemble,
+};
+use cenote_vdev::{AllocationClass, scan};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn progress(&self, _: &VerifyProgress) {}
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Opens the disks of a world so that they can be made to fail, a new one each time.
+#[derive(Debug)]
+struct Plugs {
+    world: Mutex<Arc<World>>,
+    plugged: Mutex<Vec<Arc<FaultyDevice>>>,
+    /// There are no disks.
+    is_empty: AtomicBool,
+}
+
+impl Plugs {
+    /// The disk that was plugged in last.
+    fn last(&self) -> Arc<FaultyDevice> {
+        let plugged = self.plugged.lock().expect("sound");
+        Arc::clone(plugged.last().expect("one was opened"))
+    }
+
+    fn look(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        let is_there = !self.is_empty.load(Ordering::Relaxed);
+        let world = self.world.lock().expect("sound");
+        match is_there && world.paths().iter().any(|disk| disk == path) {
+            true => world.open(path),
+            false => Err(DeviceError::Open {
+                path: path.into(),
+                source: ErrorKind::NotFound.into(),
+            }),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.plugged.lock().expect("sound").len()
+    }
+}
+
+impl Opener for Plugs {
+    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        self.look(path)
+    }
+
+    fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        let plugged = Arc::new(FaultyDevice::new(self.look(path)?));
+        let mut all = self.plugged.lock().expect("sound");
+        all.push(Arc::clone(&plugged));
+        Ok(plugged)
+    }
+
+    fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
+        self.world.lock().expect("sound").list(path)
+    }
+}
+
+/// A pool on one disk that waits for it.
+fn waiting_pool(mode: FailMode) -> (Arc<World>, Arc<Plugs>, Pool) {
+    let world = World::new(1, 64 << 20);
+    let vdev = NewVdev {
+        shape: VdevShape::Single,
+        class: AllocationClass::Normal,
+        leaves: world.leaves(),
+    };
+    let pool = common::Bench::new("tank").create(vec![vdev]);
+    pool.export().expect("written");
+    drop(pool);
+    let plugs = Arc::new(Plugs {
+        world: Mutex::new(Arc::clone(&world)),
+        plugged: Mutex::default(),
+        is_empty: AtomicBool::new(false),
+    });
+    let pool = import(&world, &plugs);
+    pool.set_fail_mode(mode);
+    common::change(&pool, 0).expect("written");
+    (world, plugs, pool)
+}
+
+fn import(world: &Arc<World>, plugs: &Arc<Plugs>) -> Pool {
+    let candidates = assemble(scan(&world.paths(), world.as_ref()));
+    let options = ImportOptions {
+        opener: Arc::clone(plugs) as Arc<dyn Opener>,
+        ..common::options()
+    };
+    let env = Arc::new(RealEnv::new());
+    cenote_pool::import(&candidates[0], &options, env).expect("imported")
+}
+
+/// Waits until the pool waits, for a minute at most.
+fn until_waiting(pool: &Pool) {
+    let begun = Instant::now();
+    while !pool.is_waiting() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it goes on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Loses the disk while a change is being written; what `meanwhile` does must let that end.
+fn lose(pool: &Pool, lost: impl FnOnce(), meanwhile: impl FnOnce()) -> Result<(), SyncError> {
+    lost();
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| common::change(pool, 1));
+        until_waiting(pool);
+        assert!(pool.suspended().is_some() && !change.is_finished());
+        meanwhile();
+        change.join().expect("no panic")
+    })
+}
+
+fn check(world: &Arc<World>, plugs: &Arc<Plugs>, pool: Pool, value: u64) {
+    common::change(&pool, 2).expect("written");
+    let leaf = pool.vdev_tree().leaves().next().expect("one").guid;
+    assert!(pool.vdevs().dtl(leaf).is_empty(), "nothing was missed");
+    pool.export().expect("written");
+    drop(pool);
+    let pool = import(world, plugs);
+    let dataset = pool.dsl().dataset(pool.dsl().pool_name()).expect("there");
+    assert_eq!(common::value_of(&dataset, 1), Some(value));
+    let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+    assert!(report.is_clean(), "{report:?}");
+    pool.close().expect("written");
+}
+
+#[test]
+fn a_group_waits_for_a_disk_that_takes_no_writes() {
+    let (world, plugs, pool) = waiting_pool(FailMode::Wait);
+    let (told, causes) = channel();
+    pool.on_suspension(move |cause| told.send(cause.to_owned()).expect("heard"));
+    let disk = plugs.last();
+    lose(
+        &pool,
+        || disk.fail_writes(true),
+        || {
+            let cause = causes.recv().expect("told");
+            assert!(cause.contains("not written"), "{cause}");
+            // It answers and takes nothing: all is tried again, and waits again.
+            pool.clear(&[]).expect("it answers");
+            causes.recv().expect("told again");
+            disk.heal();
+            pool.clear(&[]).expect("all is well");
+        },
+    )
+    .expect("it is on disk at last");
+    assert_eq!(plugs.count(), 1, "the open disk is well");
+    check(&world, &plugs, pool, 1);
+}
+
+/// Metadata, labels and the uberblock wait as contents do: each time another few blocks fail.
+#[test]
+fn every_step_of_a_group_waits() {
+    const BLOCK: u64 = 16 << 10;
+    const LABELS: u64 = 4 << 20;
+    let (world, plugs, pool) = waiting_pool(FailMode::Wait);
+    let disk = plugs.last();
+    let root = pool.uberblock().root.dva(0).offset() + LABELS;
+    let behind = (0..16).map(|step| root + step * BLOCK..root + (step + 1) * BLOCK);
+    let rings = [128 << 10..256 << 10, 384 << 10..512 << 10];
+    let mut waited = 0;
+    for range in behind.chain(rings.clone()) {
+        disk.fail_writes_to(range.clone());
+        if range.start == rings[1].start {
+            // Without any ring, there is no uberblock.
+            disk.fail_writes_to(rings[0].clone());
+            let end = disk.size() - (512 << 10);
+            disk.fail_writes_to(end..disk.size());
+        }
+        std::thread::scope(|scope| {
+            let change = scope.spawn(|| common::change(&pool, 1));
+            while !change.is_finished() {
+                if pool.is_waiting() {
+                    waited += 1;
+                    disk.heal();
+                    pool.clear(&[]).expect("all is well");
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            change.join().expect("no panic").expect("written");
+        });
+        disk.heal();
+    }
+    assert!(waited > 1, "nothing was written there");
+    check(&world, &plugs, pool, 1);
+}
+
+#[test]
+fn a_disk_that_was_taken_out_is_opened_anew() {
+    let (world, plugs, pool) = waiting_pool(FailMode::Wait);
+    let disk = plugs.last();
+    lose(
+        &pool,
+        || {
+            disk.set_missing(true);
+            plugs.is_empty.store(true, Ordering::Relaxed);
+        },
+        || {
+            let silent = pool.clear(&[]);
+            assert!(
+                matches!(silent, Err(ClearError::Silent { .. })),
+                "{silent:?}"
+            );
+            plugs.is_empty.store(false, Ordering::Relaxed);
+            pool.clear(&[]).expect("it is there again");
+        },
+    )
+    .expect("it is on disk at last");
+    assert_eq!(plugs.count(), 2, "the disk was opened anew");
+    check(&world, &plugs, pool, 1);
+}
+
+/// A disk that another system wrote to meanwhile is not ours to go on with.
+#[test]
+fn a_disk_that_others_wrote_to_is_refused() {
+    let (world, plugs, pool) = waiting_pool(FailMode::Wait);
+    let disk = plugs.last();
+    let refused = lose(
+        &pool,
+        || disk.set_missing(true),
+        || {
+            let other = import(&world, &plugs);
+            common::change(&other, 7).expect("written");
+            common::change(&other, 8).expect("written");
+            other.close().expect("written");
+            let refused = pool.clear(&[]);
+            let is_refused = matches!(refused, Err(ClearError::WrittenElsewhere { .. }));
+            assert!(is_refused, "{refused:?}");
+            assert!(pool.is_waiting());
+            pool.give_up();
+        },
+    );
+    assert!(
+        matches!(refused, Err(SyncError::Stopped { .. })),
+        "{refused:?}"
+    );
+    assert!(!pool.is_waiting() && pool.suspended().is_some());
+    let stopped = pool.clear(&[]);
+    assert!(
+        matches!(stopped, Err(ClearError::Stopped { .. })),
+        "{stopped:?}"
+    );
+    pool.abandon();
+}
+
+/// `failmode=continue`: the group waits, and whoever comes with more is told.
+#[test]
+fn changes_are_refused_or_wait_as_wanted() {
+    for mode in [FailMode::Continue, FailMode::Wait] {
+        let (world, plugs, pool) = waiting_pool(mode);
+        let disk = plugs.last();
+        lose(
+            &pool,
+            || disk.fail_writes(true),
+            || {
+                let gate = pool.gate().expect("writable");
+                match mode {
+                    FailMode::Continue => {
+                        assert!(gate.begin(TxCost::default()).is_err());
+                        disk.heal();
+                        pool.clear(&[]).expect("all is well");
+                    }
+                    _ => std::thread::scope(|scope| {
+                        let begun = scope.spawn(|| gate.begin(TxCost::default()).is_ok());
+                        std::thread::sleep(Duration::from_millis(50));
+                        assert!(!begun.is_finished());
+                        disk.heal();
+                        pool.clear(&[]).expect("all is well");
+                        assert!(begun.join().expect("no panic"));
+                    }),
+                }
+            },
+        )
+        .expect("it is on disk at last");
+        check(&world, &plugs, pool, 1);
+    }
+}
+
+/// Who leaves a pool that waits loses what waited, and nothing else.
+#[test]
+fn a_pool_that_waits_is_left() {
+    let (world, plugs, pool) = waiting_pool(FailMode::Wait);
+    let disk = plugs.last();
+    let synced = pool.synced_txg();
+    let given_up = lose(&pool, || disk.fail_writes(true), || drop(pool.close()));
+    assert!(given_up.is_err());
+    drop(pool);
+    let pool = import(&world, &plugs);
+    assert_eq!(pool.opened_uberblock().txg, synced);
+    let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+    assert!(report.is_clean(), "{report:?}");
+    pool.close().expect("written");
+}
+
+/// A disk is taken out in the midst of a group, each time a few writes later, and comes back with
+/// what it took, or with what it was told to make durable.
+#[test]
+fn a_group_is_finished_if_nothing_of_it_is_lost() {
+    for loses in [false, true] {
+        let (mut finished, mut lost) = (0, 0);
+        for writes in 0..30 {
+            match is_finished_after(writes, loses) {
+                Some(true) => finished += 1,
+                Some(false) => lost += 1,
+                None => {}
+            }
+        }
+        assert!(finished > 0, "a group that lost nothing goes on");
+        assert_eq!(lost > 0, loses, "{finished} finished");
+    }
+}
+
+/// Whether a group was finished whose disk vanished after so many writes; `None` if it had no more.
+fn is_finished_after(writes: u64, loses: bool) -> Option<bool> {
+    let (mut world, plugs, pool) = waiting_pool(FailMode::Wait);
+    let synced = pool.synced_txg();
+    world.record();
+    plugs.last().vanish_after(writes);
+    let mut is_finished = None;
+    let changed = std::thread::scope(|scope| {
+        let change = scope.spawn(|| common::change(&pool, 1));
+        while !change.is_finished() {
+            if pool.is_waiting() && is_finished.is_none() {
+                if loses {
+                    let log = world.take_log();
+                    world = Arc::new(world.after(&log, 0, &mut 1));
+                    *plugs.world.lock().expect("sound") = Arc::clone(&world);
+                }
+                let cleared = pool.clear(&[]);
+                is_finished = Some(cleared.is_ok());
+                if let Err(error) = cleared {
+                    let text = error.to_string();
+                    assert!(text.contains("was away before it was flushed"), "{text}");
+                    assert!(pool.is_waiting());
+                    pool.give_up();
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        change.join().expect("no panic")
+    });
+    assert_eq!(changed.is_ok(), is_finished != Some(false), "{changed:?}");
+    match is_finished {
+        Some(false) => {
+            pool.abandon();
+            drop(pool);
+            let pool = import(&world, &plugs);
+            assert_eq!(pool.opened_uberblock().txg, synced);
+            let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+            assert!(report.is_clean(), "{report:?}");
+            pool.close().expect("written");
+        }
+        _ => {
+            plugs.last().heal();
+            check(&world, &plugs, pool, 1);
+        }
+    }
+    is_finished
+}
+
+/// Reads wait for a disk that is gone, not for damaged bytes or sectors, and not for ever.
+#[test]
+fn reads_wait_for_disks_that_are_gone() {
+    let (world, plugs, pool) = waiting_pool(FailMode::Wait);
+    let root = pool.uberblock().root;
+    let bookmark = Bookmark::default();
+    let read = || pool.cache().pipeline().read_stored(&root, bookmark);
+    let whole = read().expect("readable");
+    let disk = plugs.last();
+
+    let everything = 0..disk.size();
+    disk.add_errors(4 << 20..disk.size());
+    assert!(read().is_err(), "the disk answers");
+    disk.heal();
+    disk.add_noise(everything);
+    assert!(read().is_err(), "the bytes are there, and wrong");
+    disk.heal();
+    assert!(pool.suspended().is_none());
+
+    disk.set_missing(true);
+    let asked = with_patience(Patience::Never, read);
+    assert!(asked.is_err() && pool.suspended().is_none());
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(read);
+        until_waiting(&pool);
+        assert!(!reader.is_finished());
+        disk.heal();
+        pool.clear(&[]).expect("it answers");
+        let found = reader.join().expect("no panic");
+        assert_eq!(found.expect("readable"), whole);
+    });
+    pool.set_fail_mode(FailMode::Continue);
+    disk.set_missing(true);
+    assert!(read().is_err());
+    disk.heal();
+    common::change(&pool, 1).expect("written");
+    check(&world, &plugs, pool, 1);
+}
+
+/// Whoever waits behind a reader is let go with it when the pool is left.
+#[test]
+fn nobody_waits_in_a_pool_that_is_left() {
+    let (_, plugs, pool) = waiting_pool(FailMode::Wait);
+    let root = pool.uberblock().root;
+    let disk = plugs.last();
+    disk.set_missing(true);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let pipeline = pool.cache().pipeline();
+            pipeline.read_stored(&root, Bookmark::default())
+        });
+        until_waiting(&pool);
+        let gate = pool.gate().expect("writable");
+        let writer = scope.spawn(|| gate.begin(TxCost::default()).map(drop));
+        pool.give_up();
+        assert!(reader.join().expect("no panic").is_err());
+        // It enters, or comes after the group that failed: but it does not wait.
+        let _ = writer.join().expect("no panic");
+    });
+    assert!(!pool.is_waiting());
+    pool.abandon();
+}

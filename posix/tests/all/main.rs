@@ -1,0 +1,23 @@
+//! File systems: those that OpenZFS made, and those that are made and changed here.
+
+#[path = "../../../dmu/tests/all/common/mod.rs"]
+mod pool;
+#[path = "../../../pool/tests/all/common/mod.rs"]
+mod pools;
+#[path = "../../../pool/tests/all/world/mod.rs"]
+mod world;
+
+mod access_lists;
+mod common;
+mod golden_diff;
+mod golden_extras;
+mod golden_files;
+mod golden_kinds_write;
+mod golden_replay;
+mod golden_replay_write;
+mod golden_volumes;
+mod made;
+mod mutants;
+mod power_cut;
+mod referee;
+mod writing;

@@ -1,0 +1,215 @@
+//! File systems in whole pools that are changed here and judged by OpenZFS.
+
+use crate::made;
+use crate::pools::{self, Bench};
+use cenote_base::{ObjectId, RealEnv};
+use cenote_dsl::write::Head;
+use cenote_pool::{ImportOptions, Pool, VdevShape};
+use cenote_posix::write::{
+    FallocateMode, NewFile, RenameMode, SetAttributes, SetXattr, SpaceGuard, SpaceRefusal,
+    WriteOptions, WriteSettings, WriterParams,
+};
+use cenote_posix::{FileKind, FileSystem};
+use cenote_vdev::AllocationClass;
+use std::path::Path;
+use std::sync::Arc;
+
+const LONG_NAMES: &str = "org.zfsonlinux:longname";
+
+/// Notes that the feature of long names is used.
+#[derive(Debug)]
+struct Features(Arc<Head>);
+
+impl SpaceGuard for Features {
+    fn check(&self, _bytes: u64) -> Result<(), SpaceRefusal> {
+        Ok(())
+    }
+
+    fn use_long_names(&self) {
+        self.0.use_feature(LONG_NAMES);
+    }
+}
+
+fn open(pool: &Pool) -> Arc<FileSystem> {
+    let dataset = pool.dsl().dataset(pool.dsl().pool_name()).expect("exists");
+    let gate = pool.gate().expect("writable");
+    let head = pool.dsl().open_for_writing(&dataset, gate).expect("opens");
+    let params = WriterParams {
+        gate: Arc::clone(gate),
+        env: Arc::new(RealEnv::new()),
+        settings: WriteSettings {
+            posix_acls: true,
+            long_names: pool.dsl().features().get(LONG_NAMES).is_some(),
+            ..WriteSettings::default()
+        },
+        space: Some(Arc::new(Features(Arc::clone(&head)))),
+        damage: None,
+    };
+    let fs = FileSystem::open_writable(Arc::clone(head.set()), params).expect("opens");
+    fs.drain_delete_queue().expect("drains");
+    Arc::new(fs)
+}
+
+/// A bit of everything, in a directory of its own; half of it is removed again.
+fn work(fs: &FileSystem, pool: &Pool) {
+    let root = fs.root();
+    let directory = NewFile::new(FileKind::Directory, 0o755).owned_by(1000, 100);
+    let top = fs.create(root, b"cenote", &directory).expect("makes").id();
+    let many = fs.create(top, b"many", &directory).expect("makes").id();
+    let new = NewFile::new(FileKind::Regular, 0o644).owned_by(1000, 100);
+    let mut files: Vec<ObjectId> = Vec::new();
+    for i in 0..3000_u64 {
+        let name = format!("a file with quite a long name {i}");
+        let file = fs.create(many, name.as_bytes(), &new).expect("makes").id();
+        files.push(file);
+        if i % 10 == 0 {
+            let data: Vec<u8> = (0..i * 37).map(|byte| (byte % 251) as u8).collect();
+            let written = fs.write(file, i % 700, &data, WriteOptions::default());
+            written.expect("writes");
+        }
+        if i % 1000 == 999 {
+            pool.sync().expect("syncs");
+        }
+    }
+    if fs.write_settings().expect("writable").long_names {
+        for length in [256, 1000, 1023] {
+            let name = vec![b'l'; length];
+            fs.create(top, &name, &new).expect("makes");
+        }
+    }
+    let mut link = NewFile::new(FileKind::Symlink, 0o777);
+    link.target = vec![b'x'; 600];
+    fs.create(top, b"link", &link).expect("makes");
+    let big = fs.create(top, b"big", &new).expect("makes").id();
+    let data: Vec<u8> = (0..5_000_000_u32).map(|i| (i ^ (i >> 7)) as u8).collect();
+    fs.write(big, 1_000_000, &data, WriteOptions::default())
+        .expect("writes");
+    let far = 1 << 40;
+    fs.write(big, far, b"far away", WriteOptions::default())
+        .expect("writes");
+    for size in [10, 300, 5000, 40_000] {
+        let name = format!("user.of {size}");
+        let value = vec![size as u8; size];
+        fs.set_xattr(big, name.as_bytes(), &value, SetXattr::Any)
+            .expect("sets");
+        fs.set_xattr(files[size % 100], name.as_bytes(), &value, SetXattr::Any)
+            .expect("sets");
+    }
+    pool.sync().expect("syncs");
+    fs.truncate(big, 3_000_000).expect("truncates");
+    fs.fallocate(big, 1_500_000, 700_000, FallocateMode::PunchHole)
+        .expect("punches");
+    for i in (0..3000_u64).step_by(2) {
+        let name = format!("a file with quite a long name {i}");
+        fs.unlink(many, name.as_bytes()).expect("removes");
+    }
+    fs.rename((top, b"many"), (root, b"moved"), RenameMode::Replace)
+        .expect("renames");
+    fs.link(big, root, b"another name").expect("links");
+    let set = SetAttributes {
+        mode: Some(0o600),
+        uid: Some(2000),
+        ..SetAttributes::default()
+    };
+    fs.set_attributes(big, &set).expect("sets");
+    let open = fs.create(top, b"open", &new).expect("makes").id();
+    fs.write(open, 0, &[1; 100_000], WriteOptions::default())
+        .expect("writes");
+    fs.hold(open).expect("holds");
+    fs.unlink(top, b"open").expect("removes");
+    pool.sync().expect("syncs");
+}
+
+fn new_pool(bench: &mut Bench, shape: VdevShape, count: usize) -> Pool {
+    let vdev = bench.vdev(shape, AllocationClass::Normal, count);
+    let mut request = bench.request(vec![vdev]);
+    request.format = made::empty();
+    let env = Arc::new(RealEnv::new());
+    cenote_pool::create(request, &pools::options(), env).expect("created")
+}
+
+#[test]
+fn new_pools() {
+    for (name, shape, count) in [
+        ("single", VdevShape::Single, 1),
+        ("raidz", VdevShape::Raidz { parity: 1 }, 4),
+    ] {
+        eprintln!("{name}");
+        let mut bench = Bench::new(name);
+        let pool = new_pool(&mut bench, shape, count);
+        let fs = open(&pool);
+        work(&fs, &pool);
+        drop(fs);
+        pool.export().expect("exports");
+        drop(pool);
+        bench.check();
+        keep(bench.dir.path());
+    }
+}
+
+/// Keeps the devices for a closer look, where one is told.
+fn keep(dir: &Path) {
+    let Some(to) = std::env::var_os("KEEP_POOL") else {
+        return;
+    };
+    for entry in std::fs::read_dir(dir).expect("readable").flatten() {
+        let to = Path::new(&to).join(entry.file_name());
+        std::fs::copy(entry.path(), to).expect("copied");
+    }
+}
+
+/// Pools of OpenZFS, named in `CENOTE_GOLDEN_KINDS`, changed in their root file systems.
+#[test]
+fn golden_pools() {
+    let Some(kinds) = std::env::var_os("CENOTE_GOLDEN_KINDS") else {
+        eprintln!("skipped: no golden pools are named");
+        return;
+    };
+    let mut failed = Vec::new();
+    for kind in kinds.into_string().expect("names").split(',') {
+        let Some(dir) = copy(kind) else { continue };
+        let candidates = pools::candidates(dir.path());
+        let options = ImportOptions {
+            force: true,
+            ..pools::options()
+        };
+        let imported = cenote_pool::import(&candidates[0], &options, Arc::new(RealEnv::new()));
+        let pool = match imported {
+            Ok(pool) => pool,
+            Err(error) => {
+                eprintln!("{kind}: {error}");
+                continue;
+            }
+        };
+        let name = pool.name().to_owned();
+        let fs = open(&pool);
+        work(&fs, &pool);
+        drop(fs);
+        pool.export().expect("exports");
+        drop(pool);
+        let judged = std::panic::catch_unwind(|| pools::referee(dir.path(), &name));
+        eprintln!("{kind}: {}", if judged.is_ok() { "good" } else { "BAD" });
+        if judged.is_err() {
+            failed.push(kind.to_owned());
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Copies a golden pool's devices; `None` where they are not unpacked.
+fn copy(kind: &str) -> Option<tempfile::TempDir> {
+    let unpacked = std::env::var_os("CENOTE_GOLDEN_UNPACKED")?;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let entries = std::fs::read_dir(Path::new(&unpacked).join(kind)).ok()?;
+    for entry in entries.flatten() {
+        if entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "img")
+        {
+            let to = dir.path().join(entry.file_name());
+            std::fs::copy(entry.path(), to).expect("copied");
+        }
+    }
+    Some(dir)
+}

@@ -1,0 +1,8 @@
+//! The program on the small pools of the repository, without a daemon and with one.
+
+mod copies;
+mod damage;
+mod mutants;
+mod process;
+mod support;
+mod transcripts;

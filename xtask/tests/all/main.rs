@@ -1,0 +1,3 @@
+//! The rules of style, as a test.
+
+mod tidy;
