@@ -2,7 +2,7 @@
 
 use super::DatasetFiles;
 use super::control::CONTROL_NAME;
-use crate::filesystem::NodeId;
+use cenote_fuse::NodeId;
 use cenote_posix::DatasetSpace;
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,8 +1,8 @@
 //! The control directory `.zfs` (format/3b 12).
 
 use super::node::Node;
-use crate::filesystem::{Attr, FileKind};
 use cenote_base::ObjsetId;
+use cenote_fuse::{Attr, FileKind};
 
 pub(super) const CONTROL_NAME: &[u8] = b".zfs";
 /// The inode number of `.zfs`.

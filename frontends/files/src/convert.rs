@@ -1,6 +1,6 @@
 //! From the file system's terms to the mount's.
 
-use crate::filesystem::{Attr, DeviceNumber, FileKind, FileSystemStatus, Timestamp};
+use cenote_fuse::{Attr, DeviceNumber, FileKind, FileSystemStatus, Timestamp};
 use cenote_posix::{FileSystemStat, Stat};
 
 pub(super) fn kind_of(kind: cenote_posix::FileKind) -> FileKind {

@@ -1,10 +1,15 @@
-//! A dataset's files as a mount shows them.
+//! A dataset's files as a mount shows them: what joins `posix` to the FUSE crate's trait.
 //!
 //! Node ids are object numbers, so nothing is remembered per name; `forget` only counts for what
 //! was removed. The control directory `.zfs` is made up here: it can always be entered from the
 //! root and is listed there when `snapdir=visible`; below `.zfs/snapshot` each snapshot is opened
 //! when it is first looked into. All changes pass through the mount, so the kernel may keep all it
 //! learns.
+//!
+//! Deliberately absent: how a mount is made, which is the FUSE crate's, and which dataset is
+//! mounted where, which is the engine's.
+
+#![forbid(unsafe_code)]
 
 mod changes;
 mod control;
@@ -18,15 +23,13 @@ mod opens;
 mod switches;
 mod trees;
 
-use crate::filesystem::{
-    Attr, AttrChanges, Context, DeviceNumber, Entry, Errno, Features, FileFlags, FilePlace,
-    FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened, SeekTarget,
-    XattrChange,
-};
-use crate::notify::Notifier;
-use crate::payload::{DirectoryReply, Payload};
 use cenote_base::ObjectId;
 use cenote_dsl::Dataset;
+use cenote_fuse::{
+    Attr, AttrChanges, Context, DeviceNumber, DirectoryReply, Entry, Errno, Features, FileFlags,
+    FilePlace, FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Notifier,
+    Opened, Payload, SeekTarget, XattrChange,
+};
 use cenote_posix::{BlockBuffer, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode};
 use convert::{attr_of, kind_of};
 use ghosts::Ghosts;
@@ -279,7 +282,7 @@ impl DatasetFiles {
                     stat => {
                         let stored = entry.target.kind.map(kind_of);
                         let kind = stored.or_else(|| stat.ok().map(|stat| kind_of(stat.kind)));
-                        let kind = kind.unwrap_or(crate::FileKind::Regular);
+                        let kind = kind.unwrap_or(cenote_fuse::FileKind::Regular);
                         reply.add_name(&entry.name, entry.target.object.0, kind, entry.cookie)
                     }
                 };
@@ -315,7 +318,7 @@ impl DatasetFiles {
         }
         let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
         for ((name, ino), next) in names.into_iter().zip(1_u64..).skip(skip) {
-            if !reply.add_name(&name, ino, crate::FileKind::Directory, next) {
+            if !reply.add_name(&name, ino, cenote_fuse::FileKind::Directory, next) {
                 break;
             }
         }
@@ -487,7 +490,7 @@ impl FileSystem for DatasetFiles {
             if cookie < control::COOKIE {
                 let dots = [(&b"."[..], object.0), (&b".."[..], object.0)];
                 for ((name, ino), next) in dots.into_iter().zip(1_u64..) {
-                    let kind = crate::FileKind::Directory;
+                    let kind = cenote_fuse::FileKind::Directory;
                     if next > cookie && !reply.add_name(name, ino, kind, next) {
                         return Ok(());
                     }

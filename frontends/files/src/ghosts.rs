@@ -4,8 +4,8 @@
 //! without asking here, and so is what is opened with `O_PATH`. What such a file was is shown,
 //! without links, until the kernel forgets it. Its object is free already.
 
-use crate::filesystem::Attr;
 use cenote_base::ObjectId;
+use cenote_fuse::Attr;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -7,8 +7,8 @@
 //! 2^62, 2^62 + 1         .zfs and .zfs/snapshot
 //! ```
 
-use crate::filesystem::NodeId;
 use cenote_base::ObjectId;
+use cenote_fuse::NodeId;
 
 const OBJECT_BITS: u32 = 48;
 const OBJECT_MASK: u64 = (1 << OBJECT_BITS) - 1;

@@ -1,7 +1,7 @@
 //! How long the kernel may go by what it was told of names and attributes.
 
 use super::DatasetFiles;
-use crate::filesystem::Lifetime;
+use cenote_fuse::Lifetime;
 use cenote_posix::{CaseSensitivity, FileKind, Stat};
 use std::time::Duration;
 

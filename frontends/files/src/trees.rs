@@ -2,9 +2,9 @@
 
 use super::control;
 use super::node::SNAPSHOTS_MAX;
-use crate::filesystem::Errno;
 use cenote_base::ObjsetId;
 use cenote_dsl::Dataset;
+use cenote_fuse::Errno;
 use cenote_posix::FileSystem;
 use std::sync::{Arc, PoisonError, RwLock};
 

@@ -8,8 +8,8 @@
 
 use super::DatasetFiles;
 use super::node::Node;
-use crate::filesystem::{DataCache, Errno, Handle, NodeId, Opened, SeekTarget};
 use cenote_base::ObjectId;
+use cenote_fuse::{DataCache, Errno, Handle, NodeId, Opened, SeekTarget};
 use cenote_posix::Access;
 use rustix::fs::OFlags;
 use std::collections::HashMap;

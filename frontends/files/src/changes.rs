@@ -6,11 +6,11 @@
 use super::DatasetFiles;
 use super::node::Node;
 use super::opens::{access_by, to_be_read};
-use crate::filesystem::{
+use cenote_base::ObjectId;
+use cenote_fuse::{
     Attr, AttrChanges, Context, DeviceNumber, Entry, Errno, FileKind, FilePlace, Handle, Lifetime,
     NewMode, NodeId, Opened, TimeChange, Timestamp, XattrChange,
 };
-use cenote_base::ObjectId;
 use cenote_posix::BlockBuffer;
 use cenote_posix::write::{
     CopySource, FallocateMode, NewFile, OpenMode, RenameMode, SetAttributes, SetXattr, WriteOptions,

@@ -2,7 +2,7 @@
 
 use super::DatasetFiles;
 use super::node::Node;
-use crate::filesystem::{Errno, FileFlags, NodeId};
+use cenote_fuse::{Errno, FileFlags, NodeId};
 use cenote_posix::write::SetAttributes;
 use cenote_posix::{
     FLAG_APPEND_ONLY, FLAG_IMMUTABLE, FLAG_NO_DUMP, FLAG_PROJECT_INHERIT, FileKind, Znode,

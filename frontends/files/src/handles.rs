@@ -5,7 +5,7 @@
 
 use super::DatasetFiles;
 use super::node::Node;
-use crate::filesystem::{Errno, Lookup};
+use cenote_fuse::{Errno, Lookup};
 use cenote_posix::{FileSystem, Stat};
 
 impl DatasetFiles {
