@@ -12,11 +12,13 @@ mod ids;
 mod memory;
 pub mod metrics;
 pub mod settings;
+mod size;
 
 pub use bookmark::Bookmark;
 pub use env::{Env, RealEnv};
 pub use ids::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg, VdevId};
 pub use memory::{MemoryBudget, MemoryExceeded, MemoryLease};
+pub use size::{SizeError, parse_size};
 
 /// The unit of sizes and offsets in block pointers: 512 bytes, whatever the device's sector is.
 pub const SECTOR_SIZE: u64 = 512;

@@ -2,8 +2,9 @@
 
 #![no_main]
 
+use cenote_base::parse_size;
 use cenote_dsl::property::Kinds;
-use cenote_dsl::property::parse::{Purpose, parse_setting, parse_size};
+use cenote_dsl::property::parse::{Purpose, parse_setting};
 use cenote_dsl::{DatasetName, check_pool_name};
 use libfuzzer_sys::fuzz_target;
 

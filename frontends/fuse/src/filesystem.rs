@@ -17,7 +17,7 @@
 use crate::notify::Notifier;
 use crate::payload::{DirectoryReply, Payload};
 use crate::session::Interrupt;
-use cenote_posix::BlockBuffer;
+use cenote_device::BlockBuffer;
 pub use rustix::io::Errno;
 use std::time::Duration;
 

@@ -1,21 +1,22 @@
-//! Datasets as mounted file systems, over FUSE.
+//! Mounted file systems, over FUSE.
 //!
 //! The crate speaks the kernel's protocol itself. From the inside out:
 //!
 //! * [`FileSystem`] is what a mounted thing must answer, in POSIX terms. [`NullFileSystem`] and
-//!   [`MemoryTree`] are implementations for measuring and testing.
+//!   [`MemoryTree`] are implementations for measuring and testing; the one that matters, over a
+//!   dataset, is the crate above this one.
 //! * [`Payload`] and [`DirectoryReply`] take bulk answers without copying cached blocks.
 //! * `protocol` knows the bytes, `transport` the device, `session` the worker threads, and
 //!   `dispatch` joins them.
 //! * [`Mount`] owns a mount's life: privileged, by helper, or in a user namespace; clearing what
 //!   a killed server left behind; unmounting.
 //!
-//! Deliberately absent: permission checks, which the kernel does (`default_permissions`), and any
-//! memory of looked-up names, because node ids are object numbers.
+//! Deliberately absent: anything of ZFS; permission checks, which the kernel does
+//! (`default_permissions`); and any memory of looked-up names, because whoever implements the
+//! trait has numbers for its files.
 
 #![deny(unsafe_code)]
 
-mod dataset;
 mod dispatch;
 mod filesystem;
 mod follow;
@@ -32,12 +33,11 @@ mod session;
 mod transport;
 mod turns;
 
-pub use cenote_posix::BlockBuffer;
-pub use dataset::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches, ErrorSink};
+pub use cenote_device::BlockBuffer;
 pub use filesystem::{
-    Attr, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags, FileKind,
-    FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NodeId, Opened, SeekTarget, Timestamp,
-    XattrChange,
+    Attr, AttrChanges, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags,
+    FileKind, FilePlace, FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId,
+    Opened, SeekTarget, TimeChange, Timestamp, XattrChange,
 };
 pub use memory_tree::MemoryTree;
 pub use metrics::SessionMetrics;

@@ -16,7 +16,7 @@ use crate::protocol::modification::WRITE_ARGUMENTS;
 use crate::protocol::opcode;
 use crate::protocol::request::{HEADER_SIZE, RequestHeader};
 use crate::transport::{Device, Received};
-use cenote_posix::BlockBuffer;
+use cenote_device::BlockBuffer;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 

@@ -6,7 +6,7 @@ use crate::protocol::modification::{Modification, WriteHead};
 use crate::protocol::reply::Body;
 use crate::protocol::request::RequestHeader;
 use crate::protocol::wire::Fields;
-use cenote_posix::BlockBuffer;
+use cenote_device::BlockBuffer;
 
 /// `FUSE_WRITE_KILL_SUIDGID`: the writer may not keep setuid and setgid bits.
 const WRITE_KILL_SUID_GID: u32 = 1 << 2;

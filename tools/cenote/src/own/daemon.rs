@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{ServeOptions, Server, socket_path};
-use cenote_control::service::MEMORY_MIN;
+use cenote_engine::MEMORY_MIN;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Command;

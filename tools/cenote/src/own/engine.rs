@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cenote_base::{RealEnv, settings};
 use cenote_control::protocol::Service;
-use cenote_control::service::{Engine, EngineSettings, MEMORY_MIN};
+use cenote_engine::{Engine, EngineSettings, MEMORY_MIN};
 
 use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cenote_base::settings;
-use cenote_control::service::MemoryGauge;
+use cenote_engine::MemoryGauge;
 
 /// Less than one part in so many available is short.
 const SHORT_PART: u64 = 32;

@@ -4,11 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cenote_control::model::ControlError;
-use cenote_control::service::{MountJob, MountSwitches, Mounted, Mounter};
-use cenote_fuse::{
-    ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches, FileSystem, Mount, MountError,
-    MountOptions, UnmountMode,
-};
+use cenote_engine::{MountJob, MountSwitches, Mounted, Mounter};
+use cenote_files::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches};
+use cenote_fuse::{FileSystem, Mount, MountError, MountOptions, UnmountMode};
 use cenote_posix::DatasetSpace;
 
 /// Mounts through FUSE.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use cenote_control::model::{ControlError, Request, Response, SettingRow};
-use cenote_control::service::settings_list;
+use cenote_engine::settings_list;
 
 use super::Command;
 use super::arguments::{Arguments, flag};

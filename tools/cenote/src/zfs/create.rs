@@ -92,11 +92,11 @@ fn volume(parsed: &Parsed) -> Result<Option<NewVolume>, Stop> {
     let Some(text) = parsed.last("V") else {
         return Ok(None);
     };
-    let size = match cenote_control::sizes::parse(text) {
+    let size = match cenote_base::parse_size(text) {
         Ok(size) => size,
         Err(reason) => return usage(format!("bad volume size '{text}': {reason}")),
     };
-    let block_size = match parsed.last("b").map(cenote_control::sizes::parse) {
+    let block_size = match parsed.last("b").map(cenote_base::parse_size) {
         None => None,
         Some(Ok(size)) => Some(size),
         Some(Err(reason)) => {
@@ -116,7 +116,7 @@ fn warn_of_blocks(new: &NewDataset, context: &mut Context) {
     let Some(volume) = new.volume else { return };
     let is_named = |pair: &&(String, String)| pair.0 == "volblocksize";
     let named = new.properties.iter().find(is_named);
-    let named = named.and_then(|(_, text)| cenote_control::sizes::parse(text).ok());
+    let named = named.and_then(|(_, text)| cenote_base::parse_size(text).ok());
     let small = volume.block_size.or(named);
     if let Some(size) = small.filter(|size| *size < VOLUME_BLOCK_SIZE) {
         context.complain(&format!(
@@ -158,11 +158,7 @@ fn say(name: &str, parsed: &Parsed, plan: &Response, context: &mut Context) {
     context.line(&itself);
     let mut pairs: Pairs = Vec::new();
     for (option, argument) in &parsed.options {
-        let size = || {
-            cenote_control::sizes::parse(argument)
-                .unwrap_or(0)
-                .to_string()
-        };
+        let size = || cenote_base::parse_size(argument).unwrap_or(0).to_string();
         pairs.extend(match (option.as_str(), argument.split_once('=')) {
             ("V", _) => volume_size.map(|size| ("volsize".to_owned(), size.to_string())),
             ("b", _) => Some(("volblocksize".to_owned(), size())),

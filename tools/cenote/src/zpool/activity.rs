@@ -29,7 +29,7 @@ pub fn trim(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = grammar.parse(arguments)?;
     let rate = match parsed
         .last("r")
-        .map(|text| (text, cenote_control::sizes::parse(text)))
+        .map(|text| (text, cenote_base::parse_size(text)))
     {
         None => 0,
         Some((_, Ok(rate))) if rate > 0 => rate,

@@ -2,7 +2,7 @@
 
 use crate::context::{Context, Stop, failed};
 use cenote_control::model::{PropertySelection, Request, Response};
-use cenote_control::service::compatibility;
+use cenote_engine::compatibility;
 
 /// Refuses what is no list of sets of features; warns of what is not known of it, and of features
 /// that the `pool`, if there is one already, has beyond it.

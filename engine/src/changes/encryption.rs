@@ -1,0 +1,241 @@
+//! Encryption of new datasets, and users' keys changed.
+//!
+//! A key format makes a dataset an encryption root, with a key of its own; without one it gets its
+//! parent's. The words are OpenZFS's (cli/contract-zfs 8).
+
+use super::datasets::take_number;
+use super::properties::setting;
+use super::{By, run};
+use crate::Engine;
+use crate::errors::{of_dsl, parse_name};
+use cenote_base::Env;
+use cenote_control::model::{ControlError, Pair, Response, Secret};
+use cenote_dsl::property::parse::Purpose;
+use cenote_dsl::write::{ChangeKey, Encryption, NewKeyFormat, Setting, UserKey};
+use cenote_dsl::{Dataset, DatasetName, Directory, Stored};
+use cenote_ondisk::crypto_key::{EncryptionSuite, KeyFormat};
+
+/// The value `off` of the property `encryption`.
+const ENCRYPTION_OFF: u64 = 2;
+/// Rounds by which a passphrase is stretched when nobody says otherwise, and the fewest.
+const ITERATIONS: u64 = 350_000;
+const ITERATIONS_MIN: u64 = 100_000;
+const KEY_LOCATION: &str = "keylocation";
+const NO_LOCATION: &str = "none";
+const PROMPT: &str = "prompt";
+const NEEDS_FORMAT: &str = "Keyformat required for new encryption root.";
+
+fn refused(name: &str, reason: impl Into<String>) -> ControlError {
+    ControlError::BadValue {
+        name: name.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+/// The user's key of what is to be made.
+#[derive(Clone, Copy)]
+pub(super) enum KeyGiven<'a> {
+    /// What came with the command, if anything did.
+    Now(Option<&'a Secret>),
+    /// Only a plan is wanted, before the user is asked.
+    Later,
+}
+
+/// What the properties of a key say.
+#[derive(Debug, Default)]
+struct KeyWords {
+    format: Option<KeyFormat>,
+    location: Option<String>,
+    iterations: Option<u64>,
+}
+
+impl KeyWords {
+    /// Takes them out of the settings: they are stored with the keys.
+    fn take(settings: &mut Vec<Setting>) -> Self {
+        let format = take_number(settings, "keyformat").and_then(KeyFormat::from_number);
+        let at = settings.iter().position(|s| s.name == KEY_LOCATION);
+        let location = at.and_then(|at| match settings.remove(at).value {
+            Some(Stored::Text(text)) if text != NO_LOCATION => Some(text),
+            _ => None,
+        });
+        Self {
+            format: format.filter(|format| *format != KeyFormat::None),
+            location,
+            iterations: take_number(settings, "pbkdf2iters"),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.format.is_none() && self.location.is_none() && self.iterations.is_none()
+    }
+
+    /// The key that they and what the user gave come to.
+    fn key(
+        &self,
+        name: &DatasetName,
+        secret: Option<&Secret>,
+        env: &dyn Env,
+    ) -> Result<UserKey, ControlError> {
+        let format = self.checked()?;
+        let secret = secret.ok_or_else(|| ControlError::KeyMalformed {
+            dataset: name.as_str().to_owned(),
+            reason: "A key is required.".to_owned(),
+        })?;
+        let location = self.location();
+        Ok(UserKey::derive(name, secret.expose(), format, location, env).map_err(of_dsl)?)
+    }
+
+    fn location(&self) -> &str {
+        self.location.as_deref().unwrap_or(PROMPT)
+    }
+
+    /// The key's form, if they fit together.
+    fn checked(&self) -> Result<NewKeyFormat, ControlError> {
+        let bad = |property: &str, reason: String| Err(refused(property, reason));
+        let format = match self.format {
+            Some(KeyFormat::Raw) => NewKeyFormat::Raw,
+            Some(KeyFormat::Hex) => NewKeyFormat::Hex,
+            Some(KeyFormat::Passphrase) => NewKeyFormat::Passphrase {
+                iterations: self.iterations.unwrap_or(ITERATIONS),
+            },
+            Some(KeyFormat::None) | None => {
+                return bad("keyformat", NEEDS_FORMAT.to_owned());
+            }
+        };
+        match self.iterations {
+            Some(_) if self.format != Some(KeyFormat::Passphrase) => {
+                let reason = "pbkdf2iters can only be set for passphrases.";
+                return bad("pbkdf2iters", reason.to_owned());
+            }
+            Some(..ITERATIONS_MIN) => {
+                let reason = format!("Minimum pbkdf2 iterations is {ITERATIONS_MIN}.");
+                return bad("pbkdf2iters", reason);
+            }
+            _ => {}
+        }
+        match is_location(self.location()) {
+            true => Ok(format),
+            false => bad(KEY_LOCATION, "invalid keylocation".to_owned()),
+        }
+    }
+}
+
+/// Whether keys can be kept there.
+fn is_location(text: &str) -> bool {
+    let schemes = ["file:///", "http://", "https://"];
+    text == PROMPT || schemes.iter().any(|scheme| text.starts_with(scheme))
+}
+
+/// Whether a new dataset is encrypted, and how; what says so is taken out of its settings. A key
+/// that is given later is missing from the answer.
+pub(super) fn new_encryption(
+    name: &DatasetName,
+    parent: Option<&Directory>,
+    settings: &mut Vec<Setting>,
+    key: KeyGiven<'_>,
+    env: &dyn Env,
+) -> Result<Encryption, ControlError> {
+    let wanted = take_number(settings, "encryption");
+    let words = KeyWords::take(settings);
+    let is_below_encrypted = match parent {
+        Some(parent) => parent.crypto_key().map_err(of_dsl)?.is_some(),
+        None => false,
+    };
+    let is_off = match wanted {
+        Some(number) => number == ENCRYPTION_OFF,
+        None => !is_below_encrypted,
+    };
+    if is_off {
+        return match (words.is_empty(), wanted) {
+            (false, _) => {
+                let reason = "Encryption must be turned on to set encryption properties.";
+                Err(refused("encryption", reason))
+            }
+            (true, Some(_)) => Ok(Encryption::Off),
+            (true, None) => Ok(Encryption::Inherit),
+        };
+    }
+    let suite = wanted.and_then(EncryptionSuite::from_number);
+    if words.is_empty() && is_below_encrypted {
+        return Ok(Encryption::On { suite, key: None });
+    }
+    let key = match key {
+        KeyGiven::Now(secret) => Some(words.key(name, secret, env)?),
+        KeyGiven::Later => {
+            words.checked()?;
+            None
+        }
+    };
+    Ok(Encryption::On { suite, key })
+}
+
+/// Refuses a place for the key of a dataset that has no key of its own.
+pub(super) fn check_location(dataset: &Dataset, settings: &[Setting]) -> Result<(), ControlError> {
+    let place = settings.iter().find(|s| s.name == KEY_LOCATION);
+    let Some(Stored::Text(place)) = place.and_then(|setting| setting.value.as_ref()) else {
+        return Ok(());
+    };
+    let directory = dataset.directory();
+    let reason = match directory.crypto_key().map_err(of_dsl)? {
+        _ if place != NO_LOCATION && !is_location(place) => "invalid keylocation",
+        None if place != NO_LOCATION => "keylocation must be 'none' for unencrypted datasets",
+        None => return Ok(()),
+        Some(_) if place == NO_LOCATION => "keylocation must not be 'none' for encrypted datasets",
+        Some(key) if key.root() != directory.id() => {
+            "keylocation may only be set on encryption roots"
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(refused(KEY_LOCATION, reason))
+}
+
+impl Engine {
+    pub(super) fn change_key(
+        &self,
+        dataset: &str,
+        properties: &[Pair],
+        secret: Option<&Secret>,
+        by: &By<'_>,
+    ) -> Result<Response, ControlError> {
+        let name = parse_name(dataset)?;
+        let (imported, found) = self.registry.dataset(&name)?;
+        let key = match secret {
+            Some(_) => Some(self.new_key(&found, properties, secret)?),
+            None => None,
+        };
+        run(&imported, ChangeKey::new(name, key), by)?;
+        Ok(Response::Done)
+    }
+
+    /// The new key of an encrypted dataset. What is not said stays if it is an encryption root.
+    fn new_key(
+        &self,
+        dataset: &Dataset,
+        properties: &[Pair],
+        secret: Option<&Secret>,
+    ) -> Result<UserKey, ControlError> {
+        let purpose = Purpose {
+            at_creation: true,
+            ..super::properties::purpose_of(dataset)?
+        };
+        let settings = properties.iter().map(|pair| setting(pair, purpose));
+        let mut settings = settings.collect::<Result<Vec<_>, _>>()?;
+        let mut words = KeyWords::take(&mut settings);
+        if let Some(other) = settings.first() {
+            let reason =
+                "Only keyformat, keylocation and pbkdf2iters may be set with this command.";
+            return Err(refused(&other.name, reason));
+        }
+        let directory = dataset.directory();
+        let stored = directory.crypto_key().map_err(of_dsl)?;
+        let stored = stored.ok_or_else(|| refused("encryption", "Dataset not encrypted."))?;
+        if stored.root() == directory.id() {
+            words.format = words.format.or(Some(stored.stored.key_format));
+            let location = directory.properties().map_err(of_dsl)?.get(KEY_LOCATION);
+            if let (None, Some(Stored::Text(location))) = (&words.location, location) {
+                words.location = Some(location.clone());
+            }
+        }
+        words.key(dataset.name(), secret, self.env.as_ref())
+    }
+}

@@ -1,0 +1,104 @@
+//! The head and the snapshots that were looked into.
+
+use super::control;
+use super::node::SNAPSHOTS_MAX;
+use cenote_base::ObjsetId;
+use cenote_dsl::Dataset;
+use cenote_fuse::Errno;
+use cenote_posix::FileSystem;
+use std::sync::{Arc, PoisonError, RwLock};
+
+#[derive(Debug)]
+struct Snapshot {
+    objset: ObjsetId,
+    files: Arc<FileSystem>,
+}
+
+/// File systems by tree number: 0 is the head, snapshots count from 1 as they are opened.
+#[derive(Debug)]
+pub(super) struct Trees {
+    dataset: Dataset,
+    head: Arc<FileSystem>,
+    snapshots: RwLock<Vec<Snapshot>>,
+}
+
+impl Trees {
+    pub(super) fn new(dataset: Dataset, head: Arc<FileSystem>) -> Self {
+        Self {
+            dataset,
+            head,
+            snapshots: RwLock::default(),
+        }
+    }
+
+    pub(super) fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    pub(super) fn head(&self) -> &Arc<FileSystem> {
+        &self.head
+    }
+
+    /// The file system of a tree number.
+    pub(super) fn get(&self, tree: usize) -> Result<Arc<FileSystem>, Errno> {
+        let Some(index) = tree.checked_sub(1) else {
+            return Ok(Arc::clone(&self.head));
+        };
+        let snapshots = self
+            .snapshots
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let snapshot = snapshots.get(index).ok_or(Errno::STALE)?;
+        Ok(Arc::clone(&snapshot.files))
+    }
+
+    /// Names and inode numbers of all snapshots.
+    pub(super) fn snapshots(&self) -> Result<Vec<(Vec<u8>, u64)>, Errno> {
+        let listed = self.dataset.listed_snapshots().map_err(|_| Errno::IO)?;
+        let numbered = listed.into_iter().map(|snapshot| {
+            let ino = control::snapshot_ino(ObjsetId(snapshot.object.0));
+            (snapshot.name, ino)
+        });
+        Ok(numbered.collect())
+    }
+
+    /// Whether what is mounted is itself a snapshot.
+    pub(super) fn is_snapshot(&self) -> bool {
+        self.dataset.is_snapshot()
+    }
+
+    /// The tree number of the snapshot `name`, which is opened if it was not yet.
+    pub(super) fn open_snapshot(&self, name: &[u8]) -> Result<Option<usize>, Errno> {
+        let Some(snapshot) = self.dataset.snapshot(name).map_err(|_| Errno::IO)? else {
+            return Ok(None);
+        };
+        let objset = snapshot.objset_id();
+        let position = |snapshots: &[Snapshot]| snapshots.iter().position(|s| s.objset == objset);
+        if let Some(index) = position(
+            &self
+                .snapshots
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        ) {
+            return Ok(Some(index + 1));
+        }
+        let set = snapshot.object_set().map_err(|_| Errno::IO)?;
+        let files = FileSystem::open(set);
+        let files = files.map_err(|error| Errno::from_raw_os_error(error.errno()))?;
+        let mut snapshots = self
+            .snapshots
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = position(&snapshots) {
+            return Ok(Some(index + 1));
+        }
+        if snapshots.len() == SNAPSHOTS_MAX {
+            return Err(Errno::NFILE);
+        }
+        snapshots.push(Snapshot {
+            objset,
+            files: Arc::new(files),
+        });
+        Ok(Some(snapshots.len()))
+    }
+}
