@@ -371,7 +371,7 @@ impl Space {
         dvas: &[Dva],
         reader: &dyn MapReader,
     ) -> Option<Dva> {
-        let asize = self.vdevs.asize(top.vdev, request.size, txg)?;
+        let asize = self.vdevs.shape().asize(top.vdev, request.size, txg)?;
         let same = dvas.iter().filter(|dva| dva.vdev() == top.vdev);
         let other: Vec<Range<u64>> = same
             .map(|dva| dva.offset()..dva.offset() + dva.asize())
