@@ -103,7 +103,7 @@ impl Syncer {
         let cache = Arc::clone(self.mos.cache());
         let committed = ObjectSet::open(cache, ObjsetId::MOS, root, None)?;
         self.space
-            .committed(committed)
+            .committed(self.uberblock().txg, committed)
             .map_err(|(vdev, conflict)| SyncError::Space { vdev, conflict })?;
         self.dsl
             .set_space(space_facts(&self.vdevs.shape(), &self.space.figures()));
