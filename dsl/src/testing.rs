@@ -11,7 +11,7 @@ use cenote_dmu::ObjectSet;
 use cenote_io::{Pipeline, Workers};
 use cenote_ondisk::{PoolConfig, Uberblock, VdevConfig, VdevKind};
 use cenote_tests::golden::Golden;
-use cenote_vdev::{DeviceLabels, OpenOptions, Vdevs};
+use cenote_vdev::{DeviceLabels, OpenOptions, Shape, Vdevs};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn find(golden: &Golden) -> Found {
     found
 }
 
-fn space(root: &VdevConfig, vdevs: &Vdevs) -> SpaceFacts {
+fn space(root: &VdevConfig, vdevs: &Shape) -> SpaceFacts {
     let mut facts = SpaceFacts::default();
     for top in root.children.iter().filter(|top| !top.is_log) {
         let id = top.id.expect("tops have ids");
@@ -102,15 +102,19 @@ pub fn open(kind: &str) -> Option<(Arc<Dsl>, Golden)> {
     );
     let reflow = uberblock.raidz_reflow();
     let problems = HashMap::new();
-    let options = OpenOptions { reflow, problems };
+    let options = OpenOptions {
+        reflow,
+        problems,
+        ..OpenOptions::default()
+    };
     let vdevs = Vdevs::open(&root, &found.devices, &options).expect("the tree opens");
     let vdevs = Arc::new(vdevs);
     let facts = PoolFacts {
         name: config.name.expect("a pool has a name"),
         version: uberblock.version,
-        space: space(&root, &vdevs),
+        space: space(&root, &vdevs.shape()),
         deflate_ratios: (0..root.children.len() as u64)
-            .filter_map(|id| Some((id, vdevs.deflate_ratio(VdevId(id))?)))
+            .filter_map(|id| Some((id, vdevs.shape().deflate_ratio(VdevId(id))?)))
             .collect(),
     };
     let pipeline = Arc::new(Pipeline::new(vdevs, MemoryBudget::new(1 << 30)));

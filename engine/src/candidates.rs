@@ -14,7 +14,7 @@ use cenote_ondisk::pool_config::PoolState;
 use cenote_pool::{
     Buffers, ImportError, Pool, PoolCandidate, Stranger, assemble, at_last_path, is_in_use,
 };
-use cenote_vdev::{OpenOptions, Scan, Vdevs, scan};
+use cenote_vdev::{OpenOptions, Scan, Shape, Vdevs, scan};
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -164,14 +164,16 @@ fn name_by_path(root: &mut Vdev) {
 }
 
 /// The states that a candidate's vdevs would have.
-fn open_tree(candidate: &PoolCandidate) -> Option<(Vdevs, VdevTree)> {
+fn open_tree(candidate: &PoolCandidate) -> Option<(Arc<Shape>, VdevTree)> {
     let devices = candidate.devices();
     let best = candidate.uberblocks().into_iter().next();
     let options = OpenOptions {
         reflow: best.and_then(|best| best.raidz_reflow()),
-        problems: HashMap::new(),
+        ..OpenOptions::default()
     };
-    let vdevs = Vdevs::open(&candidate.tree, &devices, &options).ok()?;
+    let vdevs = Vdevs::open(&candidate.tree, &devices, &options)
+        .ok()?
+        .shape();
     let mut root = tree_of(&candidate.tree, &vdevs.status(), &|_| Default::default());
     set_found_paths(&mut root, &candidate.paths());
     name_by_path(&mut root);
@@ -198,8 +200,8 @@ fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     let best = candidate.uberblocks().into_iter().next();
     let tried = cenote_pool::import(candidate, &trial(), Arc::clone(env));
     let opened = match &tried {
-        Ok(pool) => Some((Arc::clone(pool.vdevs()), tree_of_pool(pool))),
-        Err(_) => open_tree(candidate).map(|(vdevs, tree)| (Arc::new(vdevs), tree)),
+        Ok(pool) => Some((pool.vdevs(), tree_of_pool(pool))),
+        Err(_) => open_tree(candidate),
     };
     let (mut health, mut vdevs) = match opened {
         Some((vdevs, tree)) => (health_of(state_of(vdevs.state().0)), tree),

@@ -9,7 +9,7 @@ use cenote_base::{Guid, Txg};
 use cenote_device::{Device, DeviceError, DeviceKind, Nature};
 use cenote_ondisk::nvlist::{NvList, NvValue};
 use cenote_ondisk::{Dva, VdevConfig, VdevKind};
-use cenote_vdev::{BatchRead, OpenOptions, Vdevs};
+use cenote_vdev::{BatchRead, OpenOptions, Shape, Vdevs};
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
 use std::path::Path;
@@ -85,7 +85,7 @@ fn root(list: &NvList) -> Option<VdevConfig> {
     Some(root)
 }
 
-fn read(vdevs: &Vdevs, word: u64) {
+fn read(vdevs: &Shape, word: u64) {
     for top in 0..vdevs.top_count().min(16) {
         let id = cenote_base::VdevId(top as u64);
         let _ = (
@@ -103,11 +103,15 @@ fn read(vdevs: &Vdevs, word: u64) {
             let allocated = vdevs.asize(id, size as u64, Txg(1)).unwrap_or(size as u64);
             let dva = Dva::new(id, offset & (u64::MAX >> 1), allocated & 0x01ff_fe00);
             let birth = Txg(1);
-            if let Ok(bytes) = vdevs.read(dva, size, birth, &|_| true) {
-                assert_eq!(bytes.len(), size);
+            if let Ok(read) = vdevs.read(dva, size, birth, &|_| true) {
+                assert_eq!(read.bytes.len(), size);
             }
             // Everything is refused: all ways of reconstruction are gone through.
             assert!(vdevs.read(dva, size, birth, &|_| false).is_err());
+            let _ = (
+                vdevs.places(dva, size, birth),
+                vdevs.leaves_of(dva, size, birth),
+            );
             let batch = vdevs.read_batch(&[BatchRead { dva, size, birth }]);
             assert_eq!(batch.len(), 1);
         }
@@ -127,6 +131,7 @@ fuzz_target!(|bytes: &[u8]| {
         .map(|leaf| (leaf.guid, Arc::clone(&device)))
         .collect();
     if let Ok(vdevs) = Vdevs::open(&root, &opened, &OpenOptions::default()) {
+        let vdevs = vdevs.shape();
         let _ = (vdevs.state(), vdevs.status());
         read(&vdevs, u64::from_le_bytes(*word));
     }

@@ -132,8 +132,8 @@ pub(crate) fn read_header(
             .vdevs()
             .read(dva, size, pointer.physical_birth(), &verify);
         match read {
-            Ok(space) => {
-                let header = header_in(&space, pointer, leader.uses_crypt());
+            Ok(outcome) => {
+                let header = header_in(&outcome.bytes, pointer, leader.uses_crypt());
                 return Ok(members(
                     header.expect("the read was judged by the same rule"),
                 ));

@@ -11,6 +11,7 @@ pub mod crypt;
 mod error;
 mod gang;
 mod pipeline;
+mod repair_space;
 mod suspension;
 mod workers;
 pub mod write;
@@ -19,6 +20,7 @@ pub use cenote_vdev::{IoClass, with_read_class};
 pub use crypt::ObjsetKeys;
 pub use error::IoError;
 pub use pipeline::{Pipeline, PipelineCounters, ReadContext};
+pub use repair_space::{HeldPlaces, RepairSpace, SpaceStamp};
 pub use suspension::{Attempt, FailMode, Patience, Suspension, set_patience, with_patience};
 pub use workers::Workers;
 pub use write::{

@@ -12,7 +12,7 @@ use cenote_codec::checksum::Salt;
 use cenote_codec::compress::{self, Compression};
 use cenote_device::BlockBuffer;
 use cenote_ondisk::{BlockPointer, CompressionKind, Dva, byteswap};
-use cenote_vdev::{BatchRead, VdevError, Vdevs};
+use cenote_vdev::{BatchRead, Shape, VdevError, Vdevs};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -67,9 +67,9 @@ impl Pipeline {
         }
     }
 
-    /// The devices below.
-    pub fn vdevs(&self) -> &Arc<Vdevs> {
-        &self.vdevs
+    /// The devices below, as they are now.
+    pub fn vdevs(&self) -> Arc<Shape> {
+        self.vdevs.shape()
     }
 
     /// The pool's memory budget.
@@ -164,12 +164,13 @@ impl Pipeline {
         let size = usize::try_from(pointer.physical_size()).expect("at most 32 MiB");
         let birth = pointer.physical_birth();
         let mut failure = None;
+        let vdevs = self.vdevs();
         for dva in pointer.dvas() {
             let read = match speculative {
-                true => self.vdevs.read_speculative(dva, size, birth, is_valid),
-                false => self.vdevs.read(dva, size, birth, is_valid),
+                true => vdevs.read_speculative(dva, size, birth, is_valid),
+                false => vdevs.read(dva, size, birth, is_valid),
             };
-            match read {
+            match read.map(|outcome| outcome.bytes) {
                 Ok(data) => {
                     self.counters.blocks_read.add(1);
                     self.counters.bytes_read.add(data.len() as u64);
@@ -224,7 +225,7 @@ impl Pipeline {
         if let Some(newest) = reads.iter().map(|read| read.birth).max() {
             self.writing.pending.wait_for(newest, self);
         }
-        for (index, data) in simple.into_iter().zip(self.vdevs.read_batch(&reads)) {
+        for (index, data) in simple.into_iter().zip(self.vdevs().read_batch(&reads)) {
             let (pointer, bookmark) = &blocks[index];
             let good =
                 |data: &BlockBuffer| matches!(self.verify(pointer, data, *bookmark), Ok(true));
@@ -259,7 +260,7 @@ impl Pipeline {
                 _ => None,
             };
             let is_unread = matches!(source, Some(VdevError::Unreadable { .. }));
-            let has_gone = |dva: Dva| self.vdevs.has_gone(dva.vdev());
+            let has_gone = |dva: Dva| self.vdevs().has_gone(dva.vdev());
             let may_come_back =
                 is_unread && self.suspension().may_wait() && pointer.dvas().any(has_gone);
             if !may_come_back || !self.suspension().wait_to_read(attempt, &error) {
@@ -274,9 +275,10 @@ impl Pipeline {
         let salt = self.salt.get();
         let verify = |data: &[u8]| checksum::verify(pointer, data, salt) == Ok(true);
         let mut failure = None;
+        let vdevs = self.vdevs();
         for dva in pointer.dvas() {
-            match self.vdevs.read(dva, size, birth, &verify) {
-                Ok(data) => return Ok(data),
+            match vdevs.read(dva, size, birth, &verify) {
+                Ok(outcome) => return Ok(outcome.bytes),
                 Err(error) => failure = Some(error),
             }
         }

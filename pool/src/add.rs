@@ -54,14 +54,14 @@ impl SyncTask for AddVdevs {
         changed.map_err(|error| DslError::Format {
             reason: error.to_string(),
         })?;
+        let vdevs = self.syncer.vdevs.shape();
         for (top, class) in &self.tops {
             let id = top.id.unwrap_or_default();
-            self.syncer.vdevs.set_class(id, *class);
-            let mut space = new_space(&self.syncer.vdevs, top, *class);
+            vdevs.set_class(id, *class);
+            let mut space = new_space(&vdevs, top, *class);
             space.top_zap = top.top_zap;
             self.syncer.space.add_top(space);
         }
-        let vdevs = &self.syncer.vdevs;
         let ratio = |id: u64| Some((id, vdevs.deflate_ratio(VdevId(id))?));
         let ratios = (0..root.children.len() as u64).filter_map(ratio);
         self.syncer.dsl.set_deflate_ratios(ratios.collect());

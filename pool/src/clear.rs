@@ -112,7 +112,9 @@ impl Pool {
         }
         let pipeline = self.cache().pipeline();
         let is_complete = || with_patience(Patience::Never, || pipeline.exchanged());
-        let reopened = self.vdevs().reopen(self.vdev_tree(), &devices, is_complete);
+        let reopened = self
+            .vdevs_kept()
+            .reopen(self.vdev_tree(), &devices, is_complete);
         Ok(reopened?)
     }
 

@@ -11,7 +11,7 @@ use cenote_base::VdevId;
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_ondisk::VdevConfig;
-use cenote_vdev::{VdevError, Vdevs};
+use cenote_vdev::{Shape, VdevError};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 
@@ -25,7 +25,7 @@ fn if_more(top: &VdevConfig, asize: u64) -> Option<u64> {
 }
 
 /// Allocatable bytes that a top-level vdev could have by now, if they are more.
-fn grown_asize(vdevs: &Vdevs, top: &VdevConfig) -> Option<u64> {
+fn grown_asize(vdevs: &Shape, top: &VdevConfig) -> Option<u64> {
     if_more(top, vdevs.asize_by_now(top.id?)?)
 }
 
@@ -49,7 +49,7 @@ impl Grow {
         };
         let mut top = top.lock().unwrap_or_else(PoisonError::into_inner);
         let new = top.metaslabs.len() as u64..count;
-        let ranges = new.filter_map(|index| self.syncer.vdevs.metaslab(vdev, index));
+        let ranges = new.filter_map(|index| self.syncer.vdevs.shape().metaslab(vdev, index));
         let new = ranges.map(|(start, length)| Metaslab::new(start..start + length, None));
         top.metaslabs.extend(new);
     }
@@ -57,13 +57,13 @@ impl Grow {
 
 impl SyncTask for Grow {
     fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        let vdevs = &self.syncer.vdevs;
+        let vdevs = self.syncer.vdevs.shape();
         let moved = self.tops.iter().try_for_each(|top| vdevs.move_labels(*top));
         moved.map_err(|error| Self::failed(&error))
     }
 
     fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        let vdevs = &self.syncer.vdevs;
+        let vdevs = self.syncer.vdevs.shape();
         let root = self.syncer.config().config.vdev_tree.clone();
         let Some(mut root) = root else {
             return Ok(());
@@ -80,7 +80,7 @@ impl SyncTask for Grow {
                 grown.insert(id, asize >> top.metaslab_shift);
             }
         }
-        let changed = vdevs.change(&root, &HashMap::new());
+        let changed = self.syncer.vdevs.change(&root, &HashMap::new());
         changed.map_err(|error| Self::failed(&error))?;
         for (id, count) in grown {
             self.add_metaslabs(id, count);
@@ -98,7 +98,7 @@ impl Pool {
     pub fn expandable(&self) -> BTreeMap<VdevId, u64> {
         let tops = self.vdev_tree().children.iter();
         let gains = tops.filter_map(|top| {
-            let gain = grown_asize(self.vdevs(), top)? - top.asize;
+            let gain = grown_asize(&self.vdevs(), top)? - top.asize;
             Some((top.id?, gain >> top.metaslab_shift << top.metaslab_shift))
         });
         gains.filter(|(_, gain)| *gain > 0).collect()
@@ -117,7 +117,7 @@ impl Pool {
     ) -> Result<bool, SyncError> {
         let syncer = Arc::clone(self.writer()?);
         let all = self.vdev_tree().children.iter();
-        let grown = all.filter(|top| grown_asize(self.vdevs(), top).is_some());
+        let grown = all.filter(|top| grown_asize(&self.vdevs(), top).is_some());
         let mut grown: Vec<VdevId> = grown.filter_map(|top| top.id).collect();
         grown.retain(|id| tops.is_none_or(|tops| tops.contains(id)));
         if grown.is_empty() {

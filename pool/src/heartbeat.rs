@@ -203,7 +203,7 @@ impl Writer {
         let _ = syncer.env.fill_random(&mut pick);
         let pick = u64::from_le_bytes(pick);
         // Whoever fails too long is noticed by the time of the last one that did not.
-        let leaves = syncer.vdevs.write_heartbeat(&uberblock, pick);
+        let leaves = syncer.vdevs.shape().write_heartbeat(&uberblock, pick);
         if leaves.is_ok() {
             syncer.heartbeat.note_written(syncer.env.monotonic());
         }

@@ -153,6 +153,7 @@ fn open_stack(
     uberblock: &Uberblock,
     options: &ImportOptions,
     workers: &Arc<Workers>,
+    env: &Arc<dyn Env>,
 ) -> Result<Stack, ImportError> {
     let missing = tree.leaves().filter(|leaf| {
         let is_device = leaf.kind.is_device();
@@ -162,6 +163,7 @@ fn open_stack(
     let open_options = OpenOptions {
         reflow: uberblock.raidz_reflow(),
         problems: problems.collect(),
+        env: Arc::clone(env),
     };
     let vdevs = Arc::new(Vdevs::open(tree, &devices.open, &open_options)?);
     let memory = Arc::clone(&options.buffers.reads);
@@ -200,7 +202,7 @@ fn open_at(
     // when the MOS cannot be read for want of it, that is the reason to give.
     let mut tree = candidate.tree.clone();
     set_paths(&mut tree, &devices.paths);
-    let provisional = open_stack(&tree, devices, &uberblock, options, workers);
+    let provisional = open_stack(&tree, devices, &uberblock, options, workers, env);
     let provisional = provisional.map_err(|error| missing_or(candidate, devices, error))?;
     if options.rewind_to_checkpoint {
         uberblock = checkpoint(&provisional.mos, &uberblock)?;
@@ -230,9 +232,9 @@ fn open_at(
         });
     }
     set_paths(&mut tree, &devices.paths);
-    let mut stack = open_stack(&tree, devices, &uberblock, options, workers)?;
+    let mut stack = open_stack(&tree, devices, &uberblock, options, workers, env)?;
     if !options.read_only || options.dry_run {
-        check_available(&stack.vdevs)?;
+        check_available(&stack.vdevs.shape())?;
     }
     if !options.read_only {
         let cache = Arc::clone(&stack.cache);
@@ -394,7 +396,7 @@ fn prepare_vdevs(stack: &Stack, tree: &VdevConfig) -> Result<(), ImportError> {
     for leaf in tree.leaves() {
         if let Some(object) = leaf.dtl {
             let ranges = space::dirty_time_log(&stack.mos, object)?;
-            stack.vdevs.set_dtl(leaf.guid, &ranges);
+            stack.vdevs.shape().set_dtl(leaf.guid, &ranges);
         }
     }
     Ok(())
@@ -409,8 +411,8 @@ fn set_class(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {
         .zap(zap)?
         .lookup(b"org.zfsonlinux:allocation_bias")?;
     match bias.as_ref().and_then(|bias| bias.as_str()) {
-        Some("special") => stack.vdevs.set_class(id, AllocationClass::Special),
-        Some("dedup") => stack.vdevs.set_class(id, AllocationClass::Dedup),
+        Some("special") => stack.vdevs.shape().set_class(id, AllocationClass::Special),
+        Some("dedup") => stack.vdevs.shape().set_class(id, AllocationClass::Dedup),
         _ => {}
     }
     Ok(())
@@ -425,6 +427,7 @@ fn set_indirect_mapping(stack: &Stack, top: &VdevConfig) -> Result<(), ImportErr
     let entries = mapping.into_iter().map(entry).collect();
     stack
         .vdevs
+        .shape()
         .set_indirect_mapping(top.id.unwrap_or_default(), entries)?;
     Ok(())
 }

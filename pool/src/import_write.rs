@@ -20,7 +20,7 @@ use cenote_dsl::{DslError, Stored, lost_dedup_figures};
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::{ReflowScratch, VERSION_FEATURES};
-use cenote_vdev::{VdevAux, Vdevs};
+use cenote_vdev::{Shape, VdevAux};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub(crate) fn writable_devices(
 
 /// Refuses pools with a top-level vdev to which nothing can be written, although what is there of
 /// it may be read: that of a device which became smaller.
-pub(crate) fn check_available(vdevs: &Vdevs) -> Result<(), ImportError> {
+pub(crate) fn check_available(vdevs: &Shape) -> Result<(), ImportError> {
     let root = vdevs.status();
     if root.state.is_readable() {
         return Ok(());
@@ -187,7 +187,7 @@ impl Pool {
         let uberblock = self.uberblock();
         let cache = Arc::clone(self.cache());
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
-        let space = allocation::load(&committed, self.vdevs(), self.vdev_tree())?;
+        let space = allocation::load(&committed, self.vdevs_kept(), self.vdev_tree())?;
         let logs = allocation::logs(&committed)?;
         let last = first_txg(candidate, uberblock.txg)?;
         let gate = TxgGate::new(last, options.throttle);
@@ -221,7 +221,7 @@ impl Pool {
         config.touch();
         let syncer = Syncer::new(Parts {
             env: Arc::clone(self.env()),
-            vdevs: Arc::clone(self.vdevs()),
+            vdevs: Arc::clone(self.vdevs_kept()),
             pipeline: Arc::clone(self.cache().pipeline()),
             mos: Arc::clone(self.mos()),
             dsl: Arc::clone(self.dsl()),

@@ -161,7 +161,7 @@ impl Pool {
         let stopped = syncer.stop();
         syncer.heartbeat.stop();
         stopped?;
-        syncer.vdevs.unlock();
+        syncer.vdevs.shape().unlock();
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl Pool {
         if let Some(syncer) = self.syncer() {
             // Why it is suspended is known already.
             let _ = self.close();
-            syncer.vdevs.unlock();
+            syncer.vdevs.shape().unlock();
         }
     }
 

@@ -14,7 +14,7 @@ use cenote_dsl::{Dsl, EnabledFeature, FeatureTable, PoolFacts, SpaceFacts};
 use cenote_ondisk::pool_config::PoolConfig;
 use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::{VdevConfig, features};
-use cenote_vdev::{AllocationClass, Vdevs};
+use cenote_vdev::{AllocationClass, Shape, Vdevs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -101,7 +101,7 @@ impl Tables {
         name: &str,
         config: &PoolConfig,
         uberblock: &Uberblock,
-        vdevs: &Arc<Vdevs>,
+        vdevs: &Shape,
         mos: &Arc<ObjectSet>,
     ) -> Result<Self, ImportError> {
         let tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
@@ -169,7 +169,7 @@ impl Pool {
         // The label's, not the configuration's: that is the name that the user saw.
         let own = || candidate.name().to_owned();
         let name = options.new_name.clone().unwrap_or_else(own);
-        let tables = Tables::read(&name, &config, &uberblock, &vdevs, &mos)?;
+        let tables = Tables::read(&name, &config, &uberblock, &vdevs.shape(), &mos)?;
         Ok(Self {
             name,
             config: config.into(),
@@ -200,7 +200,7 @@ impl Pool {
         hold: Option<Hold>,
     ) -> Result<Self, ImportError> {
         let name = self.name.clone();
-        let tables = Tables::read(&name, &config, &uberblock, &self.vdevs, &mos)?;
+        let tables = Tables::read(&name, &config, &uberblock, &self.vdevs(), &mos)?;
         Ok(Self {
             name,
             config: config.into(),
@@ -335,8 +335,13 @@ impl Pool {
         self.uberblock().txg
     }
 
-    /// The open vdevs.
-    pub fn vdevs(&self) -> &Arc<Vdevs> {
+    /// The open vdevs, as they are now.
+    pub fn vdevs(&self) -> Arc<Shape> {
+        self.vdevs.shape()
+    }
+
+    /// What keeps the open vdevs and changes them.
+    pub(crate) fn vdevs_kept(&self) -> &Arc<Vdevs> {
         &self.vdevs
     }
 
@@ -420,12 +425,12 @@ fn check_features(dsl: &Dsl) -> Result<(), ImportError> {
 }
 
 /// Accounted bytes per 512 bytes of a vdev's space (format/1c 5).
-fn ratio_of(vdevs: &Vdevs, vdev: VdevId) -> u64 {
+fn ratio_of(vdevs: &Shape, vdev: VdevId) -> u64 {
     vdevs.deflate_ratio(vdev).unwrap_or(512)
 }
 
 /// Deflated sums by class, as the dataset layer needs them (format/1d.8).
-pub(crate) fn space_facts(vdevs: &Vdevs, space: &BTreeMap<VdevId, VdevSpace>) -> SpaceFacts {
+pub(crate) fn space_facts(vdevs: &Shape, space: &BTreeMap<VdevId, VdevSpace>) -> SpaceFacts {
     let mut facts = SpaceFacts::default();
     for (id, space) in space {
         let ratio = ratio_of(vdevs, *id);

@@ -10,7 +10,7 @@ use cenote_dmu::{DmuError, Object, ObjectSet};
 use cenote_ondisk::space_map::{Action, SpaceMapEntry, SpaceMapHeader, SpaceMapItems};
 use cenote_ondisk::vdev_config::VdevConfig;
 use cenote_ondisk::{DecodeError, wire};
-use cenote_vdev::Vdevs;
+use cenote_vdev::Shape;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn read_words(object: &Object, count: u64) -> Result<Vec<u64>, DmuError> {
 /// The metaslabs of a top-level vdev; `None` for one that has none.
 pub(crate) fn metaslabs(
     mos: &Arc<ObjectSet>,
-    vdevs: &Vdevs,
+    vdevs: &Shape,
     config: &VdevConfig,
 ) -> Result<Option<Metaslabs>, DmuError> {
     let (Some(array), Some(ashift)) = (config.metaslab_array, config.ashift) else {
@@ -322,7 +322,7 @@ pub(crate) fn checkpoint_bytes(
 }
 
 /// Bytes of a vdev's metaslabs, which in a draid vdev are a little smaller than they are apart.
-pub(crate) fn size(vdevs: &Vdevs, metaslabs: &Metaslabs) -> u64 {
+pub(crate) fn size(vdevs: &Shape, metaslabs: &Metaslabs) -> u64 {
     let indices = 0..metaslabs.maps.len() as u64;
     let lengths = indices.map(|index| match vdevs.metaslab(metaslabs.vdev, index) {
         Some((_, length)) => length,

@@ -84,7 +84,7 @@ struct SetVdevProperty {
 impl SetVdevProperty {
     /// Whether new blocks would find no vdev if this one took none.
     fn is_last(&self, id: VdevId) -> bool {
-        let class = |id| self.syncer.vdevs.class(id).unwrap_or_default();
+        let class = |id| self.syncer.vdevs.shape().class(id).unwrap_or_default();
         let takes_blocks = |top: &VdevConfig| {
             let id = top.id.unwrap_or_default();
             top.kind.is_concrete()

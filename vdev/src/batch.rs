@@ -3,12 +3,12 @@
 //! Blocks that are near each other on a leaf are read in one request, gaps included, because a
 //! request costs a disk as much as some tens of KiB. Only healthy leaves are asked and nothing
 //! is verified: a block that is not to be had this way, or that the caller finds wrong, takes
-//! the careful path of [`Vdevs::read`]. The callers' threads do the work; each calls with its own
+//! the careful path of [`Self::read`]. The callers' threads do the work; each calls with its own
 //! batch.
 
 use crate::geometry::Map;
 use crate::leaf::{Fitness, Place};
-use crate::read::Request;
+use crate::request::Request;
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot};
 use cenote_base::{Txg, settings};
@@ -69,7 +69,7 @@ impl Extent {
 
 impl Shape {
     /// Reads the blocks without verifying them; `None` where a healthy leaf did not give one.
-    pub(crate) fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<BlockBuffer>> {
+    pub fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<BlockBuffer>> {
         let mut blocks: Vec<Option<BlockBuffer>> = vec![None; reads.len()];
         let mut extents = Vec::with_capacity(reads.len());
         for (index, read) in reads.iter().enumerate() {

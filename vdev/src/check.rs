@@ -2,7 +2,7 @@
 
 use crate::error::VdevError;
 use crate::leaf::{Fitness, Place};
-use crate::read::Request;
+use crate::request::{Faults, Request};
 use crate::shape::Shape;
 use crate::stripe::{CellState, Policy, Stripe};
 use crate::tree::{Layout, Slot, Source};
@@ -79,11 +79,11 @@ impl Ballot {
 
 impl Shape {
     /// Reads and judges all copies and all parity of the block at `dva`; arguments as for
-    /// [`Vdevs::read`].
+    /// [`Self::read`].
     ///
     /// Wrong copies are counted as checksum errors of their leaves. An error means that the
     /// address itself is bad; a block that cannot be read is reported without data.
-    pub(crate) fn check_copies(
+    pub fn check_copies(
         &self,
         dva: Dva,
         size: usize,
@@ -181,7 +181,10 @@ impl Shape {
         let place = (offset, request.size);
         let right = self.check_sources(slot, place, request.birth, request.verify, ballot);
         // Stale and closed leaves may still have what the others lost.
-        right.or_else(|| self.read_slot(slot, offset, request).ok())
+        right.or_else(|| {
+            let mut faults = Faults::default();
+            self.read_slot(slot, offset, request, &mut faults).ok()
+        })
     }
 
     fn check_indirect(
@@ -190,7 +193,7 @@ impl Shape {
         ballot: &mut Ballot,
     ) -> Result<Option<Vec<u8>>, VdevError> {
         let segments = self.segments(request)?;
-        let data = self.read_indirect(request).ok();
+        let data = self.read_indirect(request, &mut Faults::default()).ok();
         for segment in segments {
             let Layout::Slot(slot) = &self.tree.tops[segment.top].layout else {
                 continue;
@@ -253,7 +256,7 @@ impl Shape {
                 Some(block)
             }
             // The careful path also asks stale and closed leaves.
-            None => stripe.read(request).ok(),
+            None => stripe.read(request, &mut Faults::default()).ok(),
         }
     }
 

@@ -58,9 +58,20 @@ impl Shape {
             .collect()
     }
 
+    /// Allocatable bytes that a top-level vdev could have by what its devices have become; `None`
+    /// if one of them is not there, or the vdev is none that can grow now.
+    pub fn asize_by_now(&self, vdev: VdevId) -> Option<u64> {
+        self.asize_by(vdev, |device| device.size_now())
+    }
+
+    /// The same by what of that was taken note of: what can be written to.
+    pub fn asize_as_noted(&self, vdev: VdevId) -> Option<u64> {
+        self.asize_by(vdev, |device| device.size())
+    }
+
     /// Allocatable bytes that a top-level vdev could have if its devices had the sizes that
-    /// `size` tells; `None` if one of them is not there, or the vdev is none that can grow now.
-    pub(crate) fn asize_by(&self, vdev: VdevId, size: fn(&dyn Device) -> u64) -> Option<u64> {
+    /// `size` tells.
+    fn asize_by(&self, vdev: VdevId, size: fn(&dyn Device) -> u64) -> Option<u64> {
         let top = self.top(vdev)?;
         let size_of = |leaf: &usize| {
             let leaf = &self.tree.leaves[*leaf];
@@ -78,8 +89,9 @@ impl Shape {
         }
     }
 
-    /// Bytes that a leaf's device has gained since that was taken note of.
-    pub(crate) fn gain_of_leaf(&self, guid: Guid) -> Option<u64> {
+    /// Bytes that a leaf's device has gained since that was taken note of; `None` if it is not
+    /// there.
+    pub fn gain_of_leaf(&self, guid: Guid) -> Option<u64> {
         let leaf = *self.tree.leaf_of.get(&guid)?;
         let device = self.tree.leaves[leaf].device.as_ref()?;
         let known = allocatable_size(device.size())?;
@@ -91,7 +103,7 @@ impl Shape {
     ///
     /// # Errors
     /// If a device does not take them.
-    pub(crate) fn move_labels(&self, vdev: VdevId) -> Result<(), VdevError> {
+    pub fn move_labels(&self, vdev: VdevId) -> Result<(), VdevError> {
         let Some(top) = self.top(vdev) else {
             return Ok(());
         };

@@ -60,7 +60,7 @@ impl Shape {
     }
 
     /// Stops using a leaf, as an administrator may demand; `false` if the pool needs it.
-    pub(crate) fn fault(&self, leaf: Guid) -> bool {
+    pub fn fault(&self, leaf: Guid) -> bool {
         let Some(leaf) = self.tree.leaf_of.get(&leaf) else {
             return false;
         };
@@ -70,7 +70,7 @@ impl Shape {
 
     /// Forgets the errors of a leaf, or of all: counters start anew, and what was given up is used
     /// again. What it missed meanwhile stays noted.
-    pub(crate) fn clear_errors(&self, leaf: Option<Guid>) {
+    pub fn clear_errors(&self, leaf: Option<Guid>) {
         for (index, node) in self.tree.nodes.iter().enumerate() {
             if leaf.is_some_and(|leaf| leaf != node.guid && index != 0) {
                 continue;
@@ -88,7 +88,7 @@ impl Shape {
     }
 
     /// The txgs that a leaf missed, in order; empty for a leaf that missed nothing.
-    pub(crate) fn dtl(&self, leaf: Guid) -> Vec<Range<Txg>> {
+    pub fn dtl(&self, leaf: Guid) -> Vec<Range<Txg>> {
         let missed = self.tree.leaf_of.get(&leaf);
         let missed = missed.map(|leaf| self.tree.leaves[*leaf].missed());
         let ranges = missed.unwrap_or_default().into_iter();
@@ -99,7 +99,7 @@ impl Shape {
 
     /// The leaves whose missed txgs changed since the last call, with all that they missed: to be
     /// stored with the pool before the leaf is used again.
-    pub(crate) fn take_changed_dtls(&self) -> Vec<(Guid, Vec<Range<Txg>>)> {
+    pub fn take_changed_dtls(&self) -> Vec<(Guid, Vec<Range<Txg>>)> {
         let leaves = self.tree.leaves.iter();
         let changed = leaves.filter(|leaf| leaf.written.take_missed_changed());
         let guids = changed.map(|leaf| self.tree.nodes[leaf.node].guid);
@@ -112,7 +112,7 @@ impl Shape {
     ///
     /// # Errors
     /// If so many leaves failed that blocks may be lost.
-    pub(crate) fn flush(&self) -> Result<(), VdevError> {
+    pub fn flush(&self) -> Result<(), VdevError> {
         let mut leaves: Vec<usize> = (0..self.tree.leaves.len()).collect();
         leaves.retain(|leaf| self.tree.leaves[*leaf].written.has_unflushed());
         let failures = self.on_leaves(&leaves, |leaf| self.tree.leaves[leaf].flush());
@@ -132,7 +132,7 @@ impl Shape {
     }
 
     /// Leaves in use whose devices do not answer.
-    pub(crate) fn silent_leaves(&self) -> Vec<Guid> {
+    pub fn silent_leaves(&self) -> Vec<Guid> {
         let silent = self.silent(|_| true).into_iter();
         silent
             .map(|leaf| self.tree.nodes[self.tree.leaves[leaf].node].guid)
@@ -141,7 +141,7 @@ impl Shape {
 
     /// Whether a top-level vdev can no longer be read from if leaves that do not answer count as
     /// failed.
-    pub(crate) fn has_gone(&self, vdev: VdevId) -> bool {
+    pub fn has_gone(&self, vdev: VdevId) -> bool {
         let node = self.top(vdev).map(|top| top.node);
         node.is_some_and(|node| {
             let silent = self.silent(|leaf| self.top_of_leaf(leaf) == node);
@@ -185,7 +185,7 @@ impl Shape {
     }
 
     /// Lets others open the devices for writing.
-    pub(crate) fn unlock(&self) {
+    pub fn unlock(&self) {
         for leaf in &self.tree.leaves {
             if let Some(device) = &leaf.device {
                 device.unlock();

@@ -7,7 +7,7 @@
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::{Fitness, Place};
-use crate::read::Request;
+use crate::request::{FaultKind, Faults, Request};
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot, Top};
 use cenote_base::{SECTOR_SIZE, VdevId};
@@ -163,27 +163,32 @@ impl Shape {
         Ok(())
     }
 
-    fn segment_slot(&self, segment: &Segment) -> &Slot {
+    pub(crate) fn segment_slot(&self, segment: &Segment) -> &Slot {
         match &self.tree.tops[segment.top].layout {
             Layout::Slot(slot) => slot,
             _ => unreachable!("check_segment accepts slots only"),
         }
     }
 
-    /// Reads a block of a removed vdev.
-    pub(crate) fn read_indirect(&self, request: &Request<'_>) -> Result<Vec<u8>, VdevError> {
+    /// Reads a block of a removed vdev, and notes who did not have their part of it.
+    pub(crate) fn read_indirect(
+        &self,
+        request: &Request<'_>,
+        faults: &mut Faults,
+    ) -> Result<Vec<u8>, VdevError> {
         let segments = self.segments(request)?;
         if let [segment] = segments.as_slice() {
-            return self.read_slot(self.segment_slot(segment), segment.offset, request);
+            let slot = self.segment_slot(segment);
+            return self.read_slot(slot, segment.offset, request, faults);
         }
         let mut failures = LeafFailures::default();
-        let first: Option<Vec<u8>> = self.read_first_copies(&segments, request, &mut failures);
+        let first = self.read_first_copies(&segments, request, &mut failures, faults);
         if let Some(block) = first
             && (request.verify)(&block)
         {
             return Ok(block);
         }
-        self.read_all_copies(&segments, request, failures)
+        self.read_all_copies(&segments, request, failures, faults)
     }
 
     /// The block from the best copy of each segment; `None` if a segment has none.
@@ -192,6 +197,7 @@ impl Shape {
         segments: &[Segment],
         request: &Request<'_>,
         failures: &mut LeafFailures,
+        faults: &mut Faults,
     ) -> Option<Vec<u8>> {
         let mut block = vec![0; request.size];
         for segment in segments {
@@ -202,10 +208,18 @@ impl Shape {
             let read = candidates.iter().find(|candidate| {
                 let result = self.tree.leaves[candidate.leaf].read_into(place, buffer);
                 result
-                    .map_err(|problem| self.note(failures, candidate.leaf, problem))
+                    .map_err(|problem| {
+                        faults.note_unread(candidate.leaf, candidate.fitness);
+                        self.note(failures, candidate.leaf, problem);
+                    })
                     .is_ok()
             });
             read?;
+            for candidate in &candidates {
+                if candidate.fitness == Fitness::Stale {
+                    faults.note(candidate.leaf, FaultKind::Stale);
+                }
+            }
         }
         Some(block)
     }
@@ -215,6 +229,7 @@ impl Shape {
         segment: Segment,
         request: &Request<'_>,
         failures: &mut LeafFailures,
+        faults: &mut Faults,
     ) -> Variants {
         let slot = self.segment_slot(&segment);
         let mut variants = Variants {
@@ -234,7 +249,10 @@ impl Shape {
                     let copy = (candidate.leaf, candidate.fitness, bytes);
                     variants.copies.push(copy);
                 }
-                Err(problem) => self.note(failures, candidate.leaf, problem),
+                Err(problem) => {
+                    faults.note_unread(candidate.leaf, candidate.fitness);
+                    self.note(failures, candidate.leaf, problem);
+                }
             }
         }
         variants
@@ -246,11 +264,12 @@ impl Shape {
         segments: &[Segment],
         request: &Request<'_>,
         mut failures: LeafFailures,
+        faults: &mut Faults,
     ) -> Result<Vec<u8>, VdevError> {
         let (dva, size) = (request.dva, request.size);
         let all: Vec<_> = segments
             .iter()
-            .map(|segment| self.variants(*segment, request, &mut failures))
+            .map(|segment| self.variants(*segment, request, &mut failures, faults))
             .collect();
         if all.iter().any(|variants| variants.copies.is_empty()) {
             return Err(VdevError::Unreadable {
@@ -267,7 +286,7 @@ impl Shape {
                 block[variants.segment.block_offset..][..bytes.len()].copy_from_slice(bytes);
             }
             if (request.verify)(&block) {
-                self.count_wrong_copies(&all, &block);
+                self.note_wrong_copies(&all, &block, faults);
                 return Ok(block);
             }
             if !advance(&mut choice, &all) {
@@ -286,20 +305,23 @@ impl Shape {
         })
     }
 
-    fn count_wrong_copies(&self, all: &[Variants], block: &[u8]) {
+    fn note_wrong_copies(&self, all: &[Variants], block: &[u8], faults: &mut Faults) {
+        let mut wrong = Faults::default();
         for variants in all {
             let right = &block[variants.segment.block_offset..][..variants.segment.length];
             for (leaf, fitness, bytes) in &variants.copies {
-                if *fitness <= Fitness::Failing && bytes != right {
-                    self.tree.leaves[*leaf].counters.checksum_errors.add(1);
+                if bytes != right {
+                    wrong.note_wrong(*leaf, *fitness);
                 }
             }
         }
+        self.charge(&wrong.to_charge());
+        faults.extend(wrong);
     }
 
     /// Where a range of a removed vdev's space was copied to, by one step of its mapping, in
     /// order; `None` if the vdev was not removed.
-    pub(crate) fn mapped(
+    pub fn mapped(
         &self,
         vdev: VdevId,
         range: Range<u64>,
@@ -331,7 +353,7 @@ impl Shape {
     }
 
     /// Gives a removed vdev the mapping of its space, from the MOS, in any order of vdevs.
-    pub(crate) fn set_indirect_mapping(
+    pub fn set_indirect_mapping(
         &self,
         vdev: VdevId,
         entries: Vec<IndirectEntry>,

@@ -97,7 +97,7 @@ impl Shape {
     ///
     /// # Errors
     /// If a top-level vdev, log devices excepted, has no leaf left with the new labels.
-    pub(crate) fn write_labels(
+    pub fn write_labels(
         &self,
         configs: &[(Guid, NvList)],
         phase: LabelPhase,
@@ -140,7 +140,7 @@ impl Shape {
     ///
     /// # Errors
     /// If not a single leaf took it.
-    pub(crate) fn write_uberblock(
+    pub fn write_uberblock(
         &self,
         uberblock: &Uberblock,
         scope: UberblockScope,
@@ -162,11 +162,7 @@ impl Shape {
     ///
     /// # Errors
     /// If the leaf did not take it, or there is none.
-    pub(crate) fn write_heartbeat(
-        &self,
-        uberblock: &Uberblock,
-        pick: u64,
-    ) -> Result<usize, VdevError> {
+    pub fn write_heartbeat(&self, uberblock: &Uberblock, pick: u64) -> Result<usize, VdevError> {
         let leaves = self.uberblock_leaves(UberblockScope::All);
         let count = leaves.len() as u64;
         let Some(leaf) = pick.checked_rem(count).map(|index| leaves[index as usize]) else {
@@ -269,7 +265,7 @@ impl Shape {
 
     /// Positions of the top-level vdevs that can be written to, with holes and removed ones left
     /// out.
-    pub(crate) fn writable_tops(&self) -> Vec<VdevId> {
+    pub fn writable_tops(&self) -> Vec<VdevId> {
         let states = self.states();
         let tops = self.tree.tops.iter().enumerate();
         let concrete = tops.filter(|(_, top)| {

@@ -1,78 +1,18 @@
 //! A device in the tree: its counters, what it missed, and reading from it.
 
+use crate::counters::VdevCounters;
 use crate::error::LeafProblem;
 use crate::leaf_write::WrittenState;
 use crate::queue::{self, Queue};
 use crate::state::{VdevAux, VdevState};
-use cenote_base::Txg;
-use cenote_base::metrics::Counter;
-use cenote_base::settings;
+use cenote_base::{Env, Txg};
 use cenote_device::{Device, DeviceError};
 use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
 use std::io::IoSliceMut;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
-
-/// What a vdev did and suffered since it was opened.
-#[derive(Debug, Default)]
-pub struct VdevCounters {
-    /// Reads.
-    pub read_operations: Counter,
-    /// Bytes read.
-    pub read_bytes: Counter,
-    /// Reads that failed.
-    pub read_errors: Counter,
-    /// Writes.
-    pub write_operations: Counter,
-    /// Bytes written.
-    pub write_bytes: Counter,
-    /// Writes that failed.
-    pub write_errors: Counter,
-    /// Reads that gave other bytes than were written.
-    pub checksum_errors: Counter,
-    /// Requests that took longer than `zio_slow_io_ms`.
-    pub slow_operations: Counter,
-    /// Errors of each kind and slow requests, in the order above, that were cleared.
-    cleared: [AtomicU64; 4],
-}
-
-impl VdevCounters {
-    fn errors(&self) -> [u64; 4] {
-        [
-            &self.read_errors,
-            &self.write_errors,
-            &self.checksum_errors,
-            &self.slow_operations,
-        ]
-        .map(Counter::get)
-    }
-
-    /// Notes how long a request took that began at `started`.
-    pub(crate) fn note_duration(&self, started: Instant) {
-        let limit = settings::SLOW_IO_MS.get();
-        if limit != 0 && started.elapsed() > Duration::from_millis(limit) {
-            self.slow_operations.add(1);
-        }
-    }
-
-    /// Starts counting errors anew.
-    pub(crate) fn clear_errors(&self) {
-        for (cleared, errors) in self.cleared.iter().zip(self.errors()) {
-            cleared.store(errors, Ordering::Relaxed);
-        }
-    }
-
-    /// Failed reads, failed writes, wrong checksums and slow requests since they were last
-    /// cleared.
-    pub(crate) fn new_errors(&self) -> [u64; 4] {
-        let errors = self.errors();
-        std::array::from_fn(|kind| {
-            errors[kind].saturating_sub(self.cleared[kind].load(Ordering::Relaxed))
-        })
-    }
-}
+use std::time::Duration;
 
 /// The txgs that a leaf missed: its dirty time log (format/1c 7).
 #[derive(Debug, Default)]
@@ -120,6 +60,7 @@ pub(crate) struct Leaf {
     pub state: VdevState,
     pub aux: VdevAux,
     pub counters: Arc<VdevCounters>,
+    pub(crate) env: Arc<dyn Env>,
     in_flight: AtomicU32,
     /// Reads that failed since the last one that did not.
     failures_in_a_row: AtomicU32,
@@ -156,6 +97,7 @@ impl Leaf {
         device: Option<Arc<dyn Device>>,
         state: VdevState,
         aux: VdevAux,
+        env: Arc<dyn Env>,
     ) -> Self {
         Self {
             node,
@@ -163,6 +105,7 @@ impl Leaf {
             state,
             aux,
             counters: Arc::default(),
+            env,
             in_flight: AtomicU32::new(0),
             failures_in_a_row: AtomicU32::new(0),
             missed: Arc::default(),
@@ -236,6 +179,12 @@ impl Leaf {
         })
     }
 
+    /// Notes how long a request took that began at `started`.
+    pub(crate) fn note_duration(&self, started: Duration) {
+        let took = self.env.monotonic().saturating_sub(started);
+        self.counters.note_duration(took);
+    }
+
     /// Whether the device answers at all, which is not counted as a read.
     pub(crate) fn probe(&self) -> Result<(), LeafProblem> {
         let closed = || LeafProblem::NotOpen(self.state, self.aux);
@@ -259,9 +208,9 @@ impl Leaf {
         };
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let admitted = self.queue.enter(queue::read_class());
-        let started = Instant::now();
+        let started = self.env.monotonic();
         let result = read(device.as_ref());
-        self.counters.note_duration(started);
+        self.note_duration(started);
         drop(admitted);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.counters.read_operations.add(1);
@@ -307,12 +256,17 @@ impl Leaf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_base::RealEnv;
     use cenote_device::MemoryDevice;
+
+    fn leaf_of(device: Option<Arc<dyn Device>>, state: VdevState, aux: VdevAux) -> Leaf {
+        Leaf::new(0, device, state, aux, Arc::new(RealEnv::new()))
+    }
 
     #[test]
     fn a_leaf_knows_what_it_missed() {
         let device = Arc::new(MemoryDevice::new("m", vec![0; 16]));
-        let leaf = Leaf::new(0, Some(device), VdevState::Healthy, VdevAux::None);
+        let leaf = leaf_of(Some(device), VdevState::Healthy, VdevAux::None);
         assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Good));
         leaf.set_missed(vec![20..30, 5..7, 9..9]);
         let stale = |txg| leaf.fitness(Txg(txg)) == Some(Fitness::Stale);
@@ -325,7 +279,7 @@ mod tests {
     #[test]
     fn a_leaf_that_only_fails_is_asked_after_others_until_it_recovers() {
         let device = Arc::new(MemoryDevice::new("m", vec![0; 5 << 20]));
-        let leaf = Leaf::new(0, Some(device), VdevState::Healthy, VdevAux::None);
+        let leaf = leaf_of(Some(device), VdevState::Healthy, VdevAux::None);
         for _ in 0..FAILURES_MAX {
             assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Good));
             assert!(leaf.read_vec(Place::at(1 << 30), 1).is_err());
@@ -338,14 +292,14 @@ mod tests {
     #[test]
     fn reads_and_failures_are_counted() {
         let device = Arc::new(MemoryDevice::new("m", vec![7; 5 << 20]));
-        let leaf = Leaf::new(0, Some(device), VdevState::Healthy, VdevAux::None);
+        let leaf = leaf_of(Some(device), VdevState::Healthy, VdevAux::None);
         assert_eq!(leaf.read_vec(Place::at(0), 3).expect("in range"), [7; 3]);
         assert!(leaf.read_vec(Place::at(1 << 20), 1).is_err());
         assert!(leaf.read_vec(Place::at(u64::MAX), 1).is_err());
         assert_eq!(leaf.counters.read_operations.get(), 3);
         assert_eq!(leaf.counters.read_bytes.get(), 3);
         assert_eq!(leaf.counters.read_errors.get(), 2);
-        let gone = Leaf::new(0, None, VdevState::CannotOpen, VdevAux::OpenFailed);
+        let gone = leaf_of(None, VdevState::CannotOpen, VdevAux::OpenFailed);
         assert_eq!(gone.fitness(Txg(1)), None);
         assert!(gone.read_vec(Place::at(0), 1).is_err());
         assert_eq!(gone.counters.read_errors.get(), 0, "nothing was tried");

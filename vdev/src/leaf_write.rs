@@ -6,13 +6,12 @@
 
 use crate::error::LeafProblem;
 use crate::leaf::{Leaf, Place};
-use crate::queue::IoClass;
+use crate::queue::{IoClass, read_class};
 use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
 use cenote_device::{Device, DeviceError};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
 
 /// Writes that may fail in a row before the leaf is given up.
 const WRITE_FAILURES_MAX: u32 = 10;
@@ -32,6 +31,8 @@ pub(crate) struct WrittenState {
     unflushed: [AtomicU64; 2],
     /// The device took something since the last flush.
     arrived: AtomicBool,
+    /// Something was repaired since the last flush.
+    repaired: AtomicBool,
 }
 
 impl Default for WrittenState {
@@ -43,6 +44,7 @@ impl Default for WrittenState {
             missed_last: AtomicU64::new(0),
             unflushed: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             arrived: AtomicBool::new(false),
+            repaired: AtomicBool::new(false),
         }
     }
 }
@@ -75,7 +77,9 @@ impl WrittenState {
 
     /// Whether something was written since the last flush.
     pub(crate) fn has_unflushed(&self) -> bool {
-        self.unflushed[0].load(Ordering::Acquire) <= self.unflushed[1].load(Ordering::Acquire)
+        self.repaired.load(Ordering::Acquire)
+            || self.unflushed[0].load(Ordering::Acquire)
+                <= self.unflushed[1].load(Ordering::Acquire)
     }
 
     /// Whether the device took something that may not be durable yet.
@@ -151,11 +155,32 @@ impl Leaf {
         self.written.begin(txg);
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter_writing(load);
-        let started = Instant::now();
+        let started = self.env.monotonic();
         let result = device.write_vectored(place.on_device(), slices);
-        self.counters.note_duration(started);
+        self.note_duration(started);
         self.judge(result)?;
         self.written.arrived.store(true, Ordering::Release);
+        let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
+        self.counters.write_bytes.add(bytes);
+        Ok(())
+    }
+
+    /// Writes again what should be at `place` already, in the class of this thread's reads if
+    /// that is in the background. If it is lost before it was flushed, the leaf lacks what it
+    /// lacked before.
+    pub(crate) fn repair(&self, place: Place, slices: &[IoSlice<'_>]) -> Result<(), LeafProblem> {
+        let device = self.writable_device()?;
+        self.counters.write_operations.add(1);
+        let class = match read_class() {
+            IoClass::Scrub => IoClass::Scrub,
+            _ => IoClass::AsyncWrite,
+        };
+        let _admitted = self.queue.enter(class);
+        let started = self.env.monotonic();
+        let result = device.write_vectored(place.on_device(), slices);
+        self.note_duration(started);
+        self.judge(result)?;
+        self.written.repaired.store(true, Ordering::Release);
         let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         self.counters.write_bytes.add(bytes);
         Ok(())
@@ -167,9 +192,9 @@ impl Leaf {
         self.written.begin(txg);
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter(IoClass::SyncWrite);
-        let started = Instant::now();
+        let started = self.env.monotonic();
         let result = device.write_at(at, bytes);
-        self.counters.note_duration(started);
+        self.note_duration(started);
         self.judge(result)?;
         self.written.arrived.store(true, Ordering::Release);
         self.counters.write_bytes.add(bytes.len() as u64);
@@ -180,13 +205,17 @@ impl Leaf {
     ///
     /// If that fails, everything written since then counts as missed.
     pub(crate) fn flush(&self) -> Result<(), LeafProblem> {
-        let Some((first, last)) = self.written.take_unflushed() else {
+        let is_repaired = self.written.repaired.swap(false, Ordering::AcqRel);
+        let unflushed = self.written.take_unflushed();
+        if unflushed.is_none() && !is_repaired {
             return Ok(());
-        };
+        }
         let flushed = self
             .writable_device()
             .and_then(|device| self.judge(device.flush()));
-        if flushed.is_err() {
+        if flushed.is_err()
+            && let Some((first, last)) = unflushed
+        {
             (first..=last).for_each(|txg| self.note_missed(Txg(txg)));
         }
         flushed
@@ -230,6 +259,7 @@ impl Leaf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_base::RealEnv;
     use cenote_device::{FaultyDevice, MemoryDevice};
     use std::sync::Arc;
 
@@ -238,7 +268,8 @@ mod tests {
         let memory = MemoryDevice::new("m", vec![0; 5 << 20]);
         let device = Arc::new(FaultyDevice::new(Arc::new(memory)));
         let opened = Some(Arc::clone(&device) as Arc<dyn Device>);
-        let leaf = Leaf::new(0, opened, VdevState::Healthy, VdevAux::None);
+        let env = Arc::new(RealEnv::new());
+        let leaf = Leaf::new(0, opened, VdevState::Healthy, VdevAux::None, env);
         assert!(
             leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(5), 100)
                 .is_ok()

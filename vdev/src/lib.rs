@@ -1,11 +1,12 @@
 //! Vdevs: labels, the tree of devices, and the mapping of a pool's address space onto them.
 //!
-//! [`scan`] finds devices and [`DeviceLabels`] says what they claim to be. [`Vdevs`] is the open
-//! tree: it takes the address of a block's copy and returns bytes that the caller accepts, using
-//! all redundancy that the vdev has: mirror copies, parity, spares, the mapping of removed
-//! vdevs. It counts per leaf what was read and what proved wrong. The other way round it takes
-//! blocks with their addresses, adds parity, and writes them to every leaf that should have
-//! them, keeping account of what a leaf missed.
+//! [`scan`] finds devices and [`DeviceLabels`] says what they claim to be. [`Vdevs`] keeps the
+//! open tree and changes it; a [`Shape`] is that tree at one moment, and does the work. It takes
+//! the address of a block's copy and returns bytes that the caller accepts, using all redundancy
+//! that the vdev has: mirror copies, parity, spares, the mapping of removed vdevs. It counts per
+//! leaf what was read and what proved wrong. The other way round it takes blocks with their
+//! addresses, adds parity, and writes them to every leaf that should have them, keeping account
+//! of what a leaf missed; or to single leaves that had lost them.
 //!
 //! **Invariants**: bytes that the caller's check refused are never returned; whatever addresses,
 //! sizes and mappings say, work and memory are bounded; threads are started only to flush devices
@@ -15,6 +16,8 @@
 
 mod batch;
 mod check;
+mod class;
+mod counters;
 pub mod create;
 mod error;
 pub mod geometry;
@@ -25,11 +28,16 @@ mod labels;
 mod labels_write;
 mod leaf;
 mod leaf_write;
+mod options;
 mod queue;
 mod read;
+mod repair;
+mod request;
 mod scan;
 mod shape;
+mod sources;
 mod state;
+mod status;
 mod stripe;
 mod suspects;
 mod tree;
@@ -41,17 +49,22 @@ mod write_plan;
 
 pub use batch::BatchRead;
 pub use check::{CopyHealth, CopyReport, CopyRole, CopyVerdict};
+pub use class::AllocationClass;
+pub use counters::{VdevCounters, VdevFigures};
 pub use error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
 pub use indirect::IndirectEntry;
 pub use labels::{DeviceLabels, FoundUberblock, Label, LabelHealth};
 pub use labels_write::{
     LabelPhase, UberblockScope, clear_labels, format_labels, write_device_labels,
 };
-pub use leaf::VdevCounters;
+pub use options::OpenOptions;
 pub use queue::{IoClass, read_class, with_read_class};
+pub use request::{FaultKind, LeafFault, ReadOutcome};
 pub use scan::{Member, Scan, scan};
+pub use shape::Shape;
 pub use state::{VdevAux, VdevState};
+pub use status::VdevStatus;
 pub use trim::FreeSpaceAction;
-pub use vdevs::{AllocationClass, OpenOptions, VdevFigures, VdevStatus, VdevWriter, Vdevs};
+pub use vdevs::Vdevs;
 pub use write::{PreparedWrite, VdevWrite};
 pub use write_plan::WritePlan;

@@ -4,55 +4,31 @@
 //! and every leaf that gave other bytes than the ones accepted in the end is charged with a
 //! checksum error, unless it was known to have missed the block's txg.
 
-use crate::error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
-use crate::leaf::{Fitness, Leaf, Place};
+use crate::error::{LeafFailures, LeafProblem, VdevError};
+use crate::leaf::{Fitness, Place};
+use crate::request::{FaultKind, Faults, ReadOutcome, Request};
 use crate::shape::Shape;
 use crate::stripe::Stripe;
-use crate::tree::{Layout, Slot, Source, Top};
+use crate::tree::{Layout, Slot, Top};
 use cenote_base::{BLOCK_SIZE_MAX, Txg};
 use cenote_ondisk::Dva;
-
-/// Distributed spares that stand in for each other in a row.
-const SPARE_HOPS_MAX: usize = 16;
-
-/// Reads of nearby offsets go to the same source of a mirror: 1 MiB.
-const BALANCE_SHIFT: u32 = 20;
 
 /// The smallest piece of a damaged copy that is worth a read.
 const SECTOR: usize = 512;
 
-/// A block to be read.
-pub(crate) struct Request<'a> {
-    pub dva: Dva,
-    /// Stored bytes.
-    pub size: usize,
-    /// Physical birth.
-    pub birth: Txg,
-    /// Whether bytes are the block's.
-    pub verify: &'a dyn Fn(&[u8]) -> bool,
-    /// Whether the block may never have been written, so that nobody is to blame for others.
-    pub speculative: bool,
-}
-
-/// A leaf that may have the bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    pub leaf: usize,
-    pub fitness: Fitness,
-}
-
 impl Shape {
     /// Reads the `size` stored bytes at `dva` of a block physically born in `birth`.
     ///
-    /// All redundancy is used until `verify` accepts. Of a gang block, `size` is that of the
-    /// header, whatever the address's own size says.
-    pub(crate) fn read(
+    /// All redundancy is used until `verify` accepts; the answer says who did not have the right
+    /// bytes. Of a gang block, `size` is that of the header, whatever the address's own size
+    /// says.
+    pub fn read(
         &self,
         dva: Dva,
         size: usize,
         birth: Txg,
         verify: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<Vec<u8>, VdevError> {
+    ) -> Result<ReadOutcome, VdevError> {
         self.read_request(&Request {
             dva,
             size,
@@ -64,13 +40,13 @@ impl Shape {
 
     /// As [`Self::read`], of a block that may never have been written: when nobody has the right
     /// bytes, no checksum error is counted. The ends of intent logs are found this way.
-    pub(crate) fn read_speculative(
+    pub fn read_speculative(
         &self,
         dva: Dva,
         size: usize,
         birth: Txg,
         verify: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<Vec<u8>, VdevError> {
+    ) -> Result<ReadOutcome, VdevError> {
         self.read_request(&Request {
             dva,
             size,
@@ -80,40 +56,41 @@ impl Shape {
         })
     }
 
-    fn read_request(&self, request: &Request<'_>) -> Result<Vec<u8>, VdevError> {
+    fn read_request(&self, request: &Request<'_>) -> Result<ReadOutcome, VdevError> {
         let Request {
             dva, size, birth, ..
         } = *request;
         let top = self.locate(dva, size, birth)?;
+        let mut faults = Faults::default();
         let result = match &top.layout {
-            Layout::Slot(slot) => self.read_slot(slot, dva.offset(), request),
+            Layout::Slot(slot) => self.read_slot(slot, dva.offset(), request, &mut faults),
             Layout::Raidz { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64, birth);
-                Stripe::new(self, slots, &map, birth).read(request)
+                Stripe::new(self, slots, &map, birth).read(request, &mut faults)
             }
             Layout::Draid { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64);
-                Stripe::new(self, slots, &map, birth).read(request)
+                Stripe::new(self, slots, &map, birth).read(request, &mut faults)
             }
-            Layout::Indirect(_) => self.read_indirect(request),
+            Layout::Indirect(_) => self.read_indirect(request, &mut faults),
             Layout::Hole | Layout::Missing => unreachable!("locate refuses these"),
         };
-        self.count(top, request, &result);
-        result
+        self.count(top, request, result.as_ref().err());
+        result.map(|bytes| self.outcome(bytes, &faults))
     }
 
     /// Counts a read at the top-level vdev and the root, unless the leaf itself is on top.
-    fn count(&self, top: &Top, request: &Request<'_>, result: &Result<Vec<u8>, VdevError>) {
+    fn count(&self, top: &Top, request: &Request<'_>, error: Option<&VdevError>) {
         for node in [top.node, 0] {
             let Some(counters) = &self.tree.nodes[node].counters else {
                 continue;
             };
             counters.read_operations.add(1);
-            match result {
-                Ok(_) => counters.read_bytes.add(request.size as u64),
-                Err(VdevError::Damaged { .. }) if request.speculative => {}
-                Err(VdevError::Damaged { .. }) => counters.checksum_errors.add(1),
-                Err(_) => counters.read_errors.add(1),
+            match error {
+                None => counters.read_bytes.add(request.size as u64),
+                Some(VdevError::Damaged { .. }) if request.speculative => {}
+                Some(VdevError::Damaged { .. }) => counters.checksum_errors.add(1),
+                Some(_) => counters.read_errors.add(1),
             }
         }
     }
@@ -154,124 +131,45 @@ impl Shape {
         Ok(top)
     }
 
-    /// The leaves that may hold `[offset, offset + length)` of a slot, the fittest first.
-    pub(crate) fn candidates(
-        &self,
-        slot: &Slot,
-        offset: u64,
-        length: usize,
-        birth: Txg,
-    ) -> Vec<Candidate> {
-        let mut found: Vec<Candidate> = Vec::with_capacity(slot.sources.len());
-        let mut add = |sources: &[Source], spares: &mut Vec<(usize, u64)>| {
-            for source in sources {
-                match *source {
-                    Source::Leaf(leaf) => {
-                        let fitness = self.tree.leaves[leaf].fitness(birth);
-                        found.extend(fitness.map(|fitness| Candidate { leaf, fitness }));
-                    }
-                    Source::DistributedSpare { top, spare } => spares.push((top, spare)),
-                }
-            }
-        };
-        let mut spares = Vec::new();
-        add(&slot.sources, &mut spares);
-        for _ in 0..SPARE_HOPS_MAX {
-            let Some((top, spare)) = spares.pop() else {
-                break;
-            };
-            let Layout::Draid { geometry, slots } = &self.tree.tops[top].layout else {
-                continue;
-            };
-            match geometry.spare_disk(spare, offset) {
-                // A range never reaches into the next slice: blocks stay within a group.
-                Some((disk, end)) if offset.saturating_add(length as u64) <= end => {
-                    add(&slots[disk].sources, &mut spares);
-                }
-                _ => {}
-            }
-        }
-        found.sort_by_key(|candidate| candidate.fitness);
-        found
-    }
-
-    /// As [`Self::candidates`], equally fit ones by load and else so that each serves a share of
-    /// the address space.
-    pub(crate) fn balanced(
-        &self,
-        slot: &Slot,
-        offset: u64,
-        length: usize,
-        birth: Txg,
-    ) -> Vec<Candidate> {
-        let mut found = self.candidates(slot, offset, length, birth);
-        if found.len() > 1 {
-            let count = found.len();
-            let first = (offset >> BALANCE_SHIFT) as usize % count;
-            found.rotate_left(first);
-            found.sort_by_key(|candidate| {
-                (candidate.fitness, self.tree.leaves[candidate.leaf].load())
-            });
-        }
-        found
-    }
-
-    /// Adds a leaf's problem to a failed read's story.
-    pub(crate) fn note(&self, failures: &mut LeafFailures, leaf: usize, problem: LeafProblem) {
-        let node = &self.tree.nodes[self.tree.leaves[leaf].node];
-        let path = node.path.as_ref();
-        failures.push(LeafFailure {
-            guid: node.guid,
-            name: path.map_or_else(|| node.kind.to_string(), |path| path.display().to_string()),
-            problem,
-        });
-    }
-
-    /// Adds the leaves of a slot that have no device.
-    pub(crate) fn note_closed(&self, failures: &mut LeafFailures, slot: &Slot) {
-        for source in &slot.sources {
-            if let Source::Leaf(leaf) = *source {
-                let Leaf { state, aux, .. } = self.tree.leaves[leaf];
-                if self.tree.leaves[leaf].device.is_none() {
-                    self.note(failures, leaf, LeafProblem::NotOpen(state, aux));
-                }
-            }
-        }
-    }
-
-    /// Reads a block from the first source of a slot that has it.
+    /// Reads a block from the first source of a slot that has it, and notes those that did not.
     pub(crate) fn read_slot(
         &self,
         slot: &Slot,
         offset: u64,
         request: &Request<'_>,
+        faults: &mut Faults,
     ) -> Result<Vec<u8>, VdevError> {
         let (dva, size) = (request.dva, request.size);
         let mut failures = LeafFailures::default();
-        let mut wrong = Vec::new();
         let (mut any_bytes, mut any_error) = (false, false);
-        for candidate in self.balanced(slot, offset, size, request.birth) {
+        let candidates = self.balanced(slot, offset, size, request.birth);
+        for candidate in &candidates {
             let leaf = &self.tree.leaves[candidate.leaf];
             match leaf.read_vec(Place::at(offset), size) {
                 Ok(bytes) if (request.verify)(&bytes) => {
-                    self.charge(&wrong);
+                    self.charge(&faults.to_charge());
+                    for other in &candidates {
+                        // Nobody asks it while others have the block; it lacks it all the same.
+                        if other.fitness == Fitness::Stale && other.leaf != candidate.leaf {
+                            faults.note(other.leaf, FaultKind::Stale);
+                        }
+                    }
                     return Ok(bytes);
                 }
                 Ok(_) => {
                     any_bytes = true;
                     self.note(&mut failures, candidate.leaf, LeafProblem::WrongBytes);
-                    if candidate.fitness <= Fitness::Failing {
-                        wrong.push(candidate.leaf);
-                    }
+                    faults.note_wrong(candidate.leaf, candidate.fitness);
                 }
                 Err(problem) => {
                     any_error = true;
                     self.note(&mut failures, candidate.leaf, problem);
+                    faults.note_unread(candidate.leaf, candidate.fitness);
                 }
             }
         }
         if !request.speculative {
-            self.charge(&wrong);
+            self.charge(&faults.to_charge());
         }
         if any_error
             && let Some(block) = self.read_pieces(slot, offset, request)
@@ -322,12 +220,5 @@ impl Shape {
             pieces.extend([piece.start..half, half..piece.end]);
         }
         Some(block)
-    }
-
-    /// Counts a checksum error at each of these leaves.
-    pub(crate) fn charge(&self, leaves: &[usize]) {
-        for leaf in leaves {
-            self.tree.leaves[*leaf].counters.checksum_errors.add(1);
-        }
     }
 }

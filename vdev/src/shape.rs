@@ -1,10 +1,11 @@
 //! The vdevs as they are between two changes of the pool's configuration.
 
+use crate::class::AllocationClass;
 use crate::error::VdevError;
 use crate::geometry::deflate_ratio;
+use crate::options::OpenOptions;
 use crate::state::{VdevAux, VdevState};
 use crate::tree::{self, Layout, Top, Tree};
-use crate::vdevs::{AllocationClass, OpenOptions, VdevFigures, VdevStatus};
 use crate::write_load::WriteLoad;
 use cenote_base::{BLOCK_SIZE_MAX, Guid, Txg, VdevId};
 use cenote_device::Device;
@@ -15,7 +16,7 @@ use std::sync::{Arc, PoisonError};
 
 /// An open tree that does not change. What happened to a leaf is shared with the next shape.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub struct Shape {
     pub(crate) tree: Tree,
     /// What holds for these vdevs as long as they are open.
     options: OpenOptions,
@@ -91,7 +92,7 @@ impl Shape {
     }
 
     /// Top-level vdevs, with holes and removed ones.
-    pub(crate) fn top_count(&self) -> usize {
+    pub fn top_count(&self) -> usize {
         self.tree.tops.len()
     }
 
@@ -100,19 +101,19 @@ impl Shape {
     }
 
     /// State of a top-level vdev.
-    pub(crate) fn top_state(&self, vdev: VdevId) -> Option<(VdevState, VdevAux)> {
+    pub fn top_state(&self, vdev: VdevId) -> Option<(VdevState, VdevAux)> {
         let node = self.top(vdev)?.node;
         Some(self.states()[node])
     }
 
     /// State of the whole pool.
-    pub(crate) fn state(&self) -> (VdevState, VdevAux) {
+    pub fn state(&self) -> (VdevState, VdevAux) {
         self.states()[0]
     }
 
     /// Stored bytes of the smallest allocation on a vdev, which is the size of its dynamic gang
     /// headers (format/1d 6).
-    pub(crate) fn allocation_min(&self, vdev: VdevId) -> Option<usize> {
+    pub fn allocation_min(&self, vdev: VdevId) -> Option<usize> {
         let top = self.top(vdev)?;
         let bytes = match &top.layout {
             Layout::Draid { geometry, .. } => geometry.allocation_min(),
@@ -122,26 +123,26 @@ impl Shape {
     }
 
     /// Whether blocks on a vdev have parity beside them.
-    pub(crate) fn has_parity(&self, vdev: VdevId) -> bool {
+    pub fn has_parity(&self, vdev: VdevId) -> bool {
         let layout = self.top(vdev).map(|top| &top.layout);
         matches!(layout, Some(Layout::Raidz { .. } | Layout::Draid { .. }))
     }
 
     /// log2 of a vdev's allocation unit.
-    pub(crate) fn ashift(&self, vdev: VdevId) -> Option<u32> {
+    pub fn ashift(&self, vdev: VdevId) -> Option<u32> {
         Some(self.top(vdev)?.ashift)
     }
 
     /// Bytes that `size` stored bytes take on a vdev when born in `birth` (format/1c 1 to 4).
     ///
     /// `None` without such a vdev, and for more bytes than a block can have.
-    pub(crate) fn asize(&self, vdev: VdevId, size: u64, birth: Txg) -> Option<u64> {
+    pub fn asize(&self, vdev: VdevId, size: u64, birth: Txg) -> Option<u64> {
         let top = self.top(vdev)?;
         (size <= BLOCK_SIZE_MAX).then(|| top.block_asize(size, birth))
     }
 
     /// Accounted 512-byte units per 512 bytes of a vdev's space (format/1c 5).
-    pub(crate) fn deflate_ratio(&self, vdev: VdevId) -> Option<u64> {
+    pub fn deflate_ratio(&self, vdev: VdevId) -> Option<u64> {
         let top = self.top(vdev)?;
         Some(match &top.layout {
             Layout::Raidz { geometry, .. } => geometry.deflate_ratio(),
@@ -151,7 +152,7 @@ impl Shape {
     }
 
     /// Start and length in bytes of a vdev's metaslab.
-    pub(crate) fn metaslab(&self, vdev: VdevId, index: u64) -> Option<(u64, u64)> {
+    pub fn metaslab(&self, vdev: VdevId, index: u64) -> Option<(u64, u64)> {
         let top = self.top(vdev)?;
         if let Layout::Draid { geometry, .. } = &top.layout {
             return geometry.metaslab(index, top.metaslab_shift);
@@ -161,13 +162,13 @@ impl Shape {
     }
 
     /// What a top-level vdev's space is for.
-    pub(crate) fn class(&self, vdev: VdevId) -> Option<AllocationClass> {
+    pub fn class(&self, vdev: VdevId) -> Option<AllocationClass> {
         let class = self.top(vdev)?.class.read();
         Some(*class.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sets what a top-level vdev's space is for, once its ZAP was read.
-    pub(crate) fn set_class(&self, vdev: VdevId, class: AllocationClass) {
+    pub fn set_class(&self, vdev: VdevId, class: AllocationClass) {
         if let Some(top) = self.top(vdev) {
             *top.class.write().unwrap_or_else(PoisonError::into_inner) = class;
         }
@@ -176,48 +177,11 @@ impl Shape {
     /// Sets the txgs that a leaf missed: what was born in them is read from it last.
     ///
     /// A guid that is no leaf's is ignored.
-    pub(crate) fn set_dtl(&self, leaf: Guid, missed: &[Range<Txg>]) {
+    pub fn set_dtl(&self, leaf: Guid, missed: &[Range<Txg>]) {
         let ranges = missed.iter().map(|range| range.start.0..range.end.0);
         if let Some(leaf) = self.tree.leaf_of.get(&leaf) {
             self.tree.leaves[*leaf].set_missed(ranges.collect());
         }
-    }
-
-    /// The whole tree with states and figures.
-    pub(crate) fn status(&self) -> VdevStatus {
-        let states = self.states();
-        let mut done: Vec<Option<VdevStatus>> = Vec::new();
-        done.resize_with(self.tree.nodes.len(), || None);
-        // Children have higher numbers than their parents.
-        for index in (0..self.tree.nodes.len()).rev() {
-            let node = &self.tree.nodes[index];
-            let children = node.children.iter();
-            let children = children.filter_map(|child| done[*child].take()).collect();
-            let leaf = node.leaf.map(|leaf| &self.tree.leaves[leaf]);
-            let counters = leaf.map(|leaf| &*leaf.counters);
-            let counters = counters.or(node.counters.as_deref());
-            let device = leaf.and_then(|leaf| leaf.device.as_ref());
-            let class = match node.parent {
-                0 if index > 0 => node.id.and_then(|id| self.class(id)),
-                _ => None,
-            };
-            done[index] = Some(VdevStatus {
-                kind: node.kind.clone(),
-                guid: node.guid,
-                id: node.id,
-                parity: node.parity,
-                path: node.path.clone(),
-                device: device.map(|device| device.description()),
-                device_size: device.map(|device| device.size()),
-                state: states[index].0,
-                aux: states[index].1,
-                class,
-                is_spare: node.is_spare,
-                figures: counters.map(VdevFigures::from).unwrap_or_default(),
-                children,
-            });
-        }
-        done[0].take().expect("there is always a root")
     }
 }
 

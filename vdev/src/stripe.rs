@@ -13,7 +13,7 @@
 use crate::error::{LeafFailures, VdevError};
 use crate::geometry::{Column, Map};
 use crate::leaf::{Fitness, Place};
-use crate::read::Request;
+use crate::request::{FaultKind, Faults, Request};
 use crate::shape::Shape;
 use crate::suspects::Suspects;
 use crate::tree::Slot;
@@ -83,6 +83,8 @@ pub(crate) struct Stripe<'a> {
     /// The cells' bytes, one after the other.
     arena: Vec<u8>,
     pub failures: LeafFailures,
+    /// Who gave wrong bytes, or none.
+    faults: Faults,
     /// Bytes that were read without an error were refused.
     silent_damage: bool,
 }
@@ -100,12 +102,23 @@ impl<'a> Stripe<'a> {
             cells: Vec::new(),
             arena: Vec::new(),
             failures: LeafFailures::default(),
+            faults: Faults::default(),
             silent_damage: false,
         }
     }
 
-    /// The block, from data alone if possible.
-    pub(crate) fn read(&mut self, request: &Request<'_>) -> Result<Vec<u8>, VdevError> {
+    /// The block, from data alone if possible; notes who did not have their part of it.
+    pub(crate) fn read(
+        &mut self,
+        request: &Request<'_>,
+        faults: &mut Faults,
+    ) -> Result<Vec<u8>, VdevError> {
+        let result = self.read_any_way(request);
+        faults.extend(std::mem::take(&mut self.faults));
+        result
+    }
+
+    fn read_any_way(&mut self, request: &Request<'_>) -> Result<Vec<u8>, VdevError> {
         // Many small rows are better read child by child.
         if self.map.rows.len() <= 2
             && let Some(mut block) = self.read_data()
@@ -120,7 +133,9 @@ impl<'a> Stripe<'a> {
             && let Some(fine) = self.map.split()
         {
             let mut stripe = Stripe::new(self.vdevs, self.slots, &fine, self.birth);
-            return stripe.read_with_parity(request);
+            let result = stripe.read_with_parity(request);
+            self.faults.extend(stripe.faults);
+            return result;
         }
         result
     }
@@ -159,7 +174,10 @@ impl<'a> Stripe<'a> {
             let leaf = &self.vdevs.tree.leaves[candidate.leaf];
             match leaf.read_into(place, buffer) {
                 Ok(()) => return Some((candidate.leaf, candidate.fitness)),
-                Err(problem) => self.vdevs.note(&mut self.failures, candidate.leaf, problem),
+                Err(problem) => {
+                    self.faults.note_unread(candidate.leaf, candidate.fitness);
+                    self.vdevs.note(&mut self.failures, candidate.leaf, problem);
+                }
             }
         }
         self.vdevs.note_closed(&mut self.failures, slot);
@@ -414,8 +432,9 @@ impl<'a> Stripe<'a> {
             any_solution = true;
             if let Some(mut block) = self.search(request, policy) {
                 if self.silent_damage {
-                    self.charge_wrong(&block);
+                    self.note_wrong(&block);
                 }
+                self.note_stale();
                 block.truncate(request.size);
                 return Ok(block);
             }
@@ -506,18 +525,34 @@ impl<'a> Stripe<'a> {
         wrong
     }
 
-    /// Charges each leaf that gave wrong bytes once.
-    fn charge_wrong(&self, block: &[u8]) {
-        let mut leaves: Vec<usize> = self
-            .wrong_cells(block)
-            .into_iter()
-            .filter_map(|cell| match self.cells[cell].state {
-                CellState::Read(leaf, Fitness::Good | Fitness::Failing) => Some(leaf),
-                _ => None,
-            })
-            .collect();
-        leaves.sort_unstable();
-        leaves.dedup();
-        self.vdevs.charge(&leaves);
+    /// Notes and charges each leaf that gave wrong bytes.
+    fn note_wrong(&mut self, block: &[u8]) {
+        let mut wrong = Faults::default();
+        for cell in self.wrong_cells(block) {
+            if let CellState::Read(leaf, fitness) = self.cells[cell].state {
+                wrong.note_wrong(leaf, fitness);
+            }
+        }
+        self.vdevs.charge(&wrong.to_charge());
+        self.faults.extend(wrong);
+    }
+
+    /// Notes the leaves that missed the block and were not asked.
+    fn note_stale(&mut self) {
+        for cell in &self.cells {
+            let column = cell.column;
+            if column.length == 0 || matches!(cell.state, CellState::Read(..)) {
+                continue;
+            }
+            let (slot, length) = (&self.slots[column.child], column.length as usize);
+            let holders = self
+                .vdevs
+                .candidates(slot, column.offset, length, self.birth);
+            for holder in holders {
+                if holder.fitness == Fitness::Stale {
+                    self.faults.note(holder.leaf, FaultKind::Stale);
+                }
+            }
+        }
     }
 }

@@ -6,13 +6,15 @@
 //! offsets (a disk, a mirror, a disk being replaced, a disk and its spare) becomes a *slot*: a
 //! list of sources that may serve a read. So no read ever walks the tree.
 
+use crate::class::AllocationClass;
+use crate::counters::VdevCounters;
 use crate::error::VdevError;
 use crate::geometry::draid::Draid;
 use crate::geometry::raidz::{Raidz, Reflow};
 use crate::indirect::IndirectMapping;
-use crate::leaf::{Leaf, VdevCounters};
+use crate::leaf::Leaf;
+use crate::options::OpenOptions;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
-use crate::vdevs::{AllocationClass, OpenOptions};
 use cenote_base::{Guid, VdevId};
 use cenote_device::Device;
 use cenote_ondisk::label::allocatable_size;
@@ -269,7 +271,10 @@ impl<'a> Builder<'a> {
             self.tree
                 .leaf_of
                 .insert(config.guid, self.tree.leaves.len());
-            self.tree.leaves.push(Leaf::new(index, device, state, aux));
+            let env = Arc::clone(&self.options.env);
+            self.tree
+                .leaves
+                .push(Leaf::new(index, device, state, aux, env));
         }
     }
 

@@ -32,7 +32,7 @@ impl Shape {
     ///
     /// # Errors
     /// If the range is not within the vdev, or a device fails.
-    pub(crate) fn treat_free_space(
+    pub fn treat_free_space(
         &self,
         vdev: VdevId,
         range: Range<u64>,
@@ -52,7 +52,7 @@ impl Shape {
     ///
     /// # Errors
     /// As [`Self::treat_free_space`], and if the leaf cannot be written to.
-    pub(crate) fn treat_leaf_space(
+    pub fn treat_leaf_space(
         &self,
         vdev: VdevId,
         leaf: Guid,
@@ -71,7 +71,7 @@ impl Shape {
 
     /// Where on one leaf, behind the first `from` bytes of its allocatable area, a range of a
     /// top-level vdev's space lies: bytes, and the end of the last of them.
-    pub(crate) fn leaf_extent(
+    pub fn leaf_extent(
         &self,
         vdev: VdevId,
         leaf: Guid,
@@ -85,7 +85,7 @@ impl Shape {
     }
 
     /// Whether a leaf's device takes note of discards; `None` if it is not open.
-    pub(crate) fn can_discard(&self, leaf: Guid) -> Option<bool> {
+    pub fn can_discard(&self, leaf: Guid) -> Option<bool> {
         let mut leaves = self.tree.leaves.iter();
         let leaf = leaves.find(|other| self.tree.nodes[other.node].guid == leaf)?;
         Some(leaf.device.as_ref()?.can_discard())

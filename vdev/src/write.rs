@@ -7,22 +7,23 @@
 //!
 //! A place that one leaf at least took is a *cell* that holds; a row of a raidz or draid may
 //! lack as many cells as it has parity, and no row more.
+//!
+//! A write that names its leaves ([`VdevWrite::leaves`]) rewrites what these leaves should have
+//! had all along. It is done if each of them took its part, and nobody counts as having missed
+//! anything by it.
 
 use crate::error::{LeafFailures, VdevError};
 use crate::geometry::{Map, Row};
 use crate::leaf::Place;
 use crate::shape::Shape;
-use crate::tree::{Layout, Slot, Source};
-use cenote_base::Txg;
+use crate::tree::{Layout, Slot};
+use cenote_base::{Guid, Txg};
 use cenote_codec::parity;
 use cenote_device::{AlignedBuf, BlockBuffer};
 use cenote_ondisk::Dva;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Distributed spares that stand in for each other in a row.
-const SPARE_HOPS_MAX: usize = 16;
 
 /// One copy of a block to be written.
 #[derive(Clone, Debug)]
@@ -33,6 +34,26 @@ pub struct VdevWrite {
     pub data: Arc<BlockBuffer>,
     /// The txg in which the space was allocated.
     pub txg: Txg,
+    /// The only leaves that it goes to, for repairs; `None` for all that should have it.
+    pub leaves: Option<Arc<[Guid]>>,
+}
+
+impl VdevWrite {
+    /// A write to all leaves that should have the block.
+    pub fn new(dva: Dva, data: Arc<BlockBuffer>, txg: Txg) -> Self {
+        let leaves = None;
+        Self {
+            dva,
+            data,
+            txg,
+            leaves,
+        }
+    }
+
+    /// Whether it rewrites what some leaves should have had.
+    pub(crate) fn is_repair(&self) -> bool {
+        self.leaves.is_some()
+    }
 }
 
 /// Where a fragment's bytes come from.
@@ -97,7 +118,7 @@ impl PreparedWrite {
     }
 
     /// Adds a group of cells, of which those that say so are needed.
-    fn add_group(&mut self, may_lack: usize, needed: impl Iterator<Item = bool>) {
+    pub(crate) fn add_group(&mut self, may_lack: usize, needed: impl Iterator<Item = bool>) {
         let first = self.needed.len();
         self.needed.extend(needed);
         let cells = first..self.needed.len();
@@ -143,7 +164,7 @@ impl Shape {
     ///
     /// # Errors
     /// If the address is none that can be written; missing devices are no error yet.
-    pub(crate) fn prepare_write(&self, write: VdevWrite) -> Result<PreparedWrite, VdevError> {
+    pub fn prepare_write(&self, write: VdevWrite) -> Result<PreparedWrite, VdevError> {
         let VdevWrite { dva, txg, .. } = write;
         let size = write.data.len();
         let top = self.locate(dva, size, txg)?;
@@ -183,6 +204,9 @@ impl Shape {
             Layout::Draid { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64);
                 self.add_map(&mut prepared, slots, &map, None);
+            }
+            Layout::Indirect(_) if prepared.write.is_repair() => {
+                self.add_segments(&mut prepared)?;
             }
             Layout::Indirect(_) => {
                 let problem = "its vdev was removed";
@@ -262,8 +286,17 @@ impl Shape {
     }
 
     /// Adds `fragment` for every leaf of the slot.
-    fn add_fragments(&self, prepared: &mut PreparedWrite, slot: &Slot, fragment: Fragment) {
-        for leaf in self.leaves_of(slot, fragment.place.offset, fragment.length) {
+    pub(crate) fn add_fragments(
+        &self,
+        prepared: &mut PreparedWrite,
+        slot: &Slot,
+        fragment: Fragment,
+    ) {
+        for leaf in self.holders(slot, fragment.place.offset, fragment.length) {
+            let is_meant = |leaves: &[Guid]| leaves.contains(&self.guid_of_leaf(leaf));
+            if !prepared.write.leaves.as_deref().is_none_or(is_meant) {
+                continue;
+            }
             if !self.tree.leaves[leaf].is_writable() {
                 if fragment.bytes != Bytes::Filler && !prepared.absent.contains(&leaf) {
                     prepared.absent.push(leaf);
@@ -274,40 +307,9 @@ impl Shape {
         }
     }
 
-    /// All leaves that hold a slot's bytes at `offset`.
-    fn leaves_of(&self, slot: &Slot, offset: u64, length: usize) -> Vec<usize> {
-        let mut leaves = Vec::with_capacity(slot.sources.len());
-        let mut spares = Vec::new();
-        let mut add = |sources: &[Source], spares: &mut Vec<(usize, u64)>| {
-            for source in sources {
-                match *source {
-                    Source::Leaf(leaf) => leaves.push(leaf),
-                    Source::DistributedSpare { top, spare } => spares.push((top, spare)),
-                }
-            }
-        };
-        add(&slot.sources, &mut spares);
-        for _ in 0..SPARE_HOPS_MAX {
-            let Some((top, spare)) = spares.pop() else {
-                break;
-            };
-            let Layout::Draid { geometry, slots } = &self.tree.tops[top].layout else {
-                continue;
-            };
-            match geometry.spare_disk(spare, offset) {
-                // A range never reaches into the next slice: blocks stay within a group.
-                Some((disk, end)) if offset.saturating_add(length as u64) <= end => {
-                    add(&slots[disk].sources, &mut spares);
-                }
-                _ => {}
-            }
-        }
-        leaves
-    }
-
     /// Writes blocks, one after the other where threads are not at hand; see [`crate::WritePlan`]
     /// for many at once. A result is an error if too few leaves took the block.
-    pub(crate) fn write(&self, writes: Vec<VdevWrite>) -> Vec<Result<(), VdevError>> {
+    pub fn write(&self, writes: Vec<VdevWrite>) -> Vec<Result<(), VdevError>> {
         let mut results: Vec<Option<Result<(), VdevError>>> = Vec::new();
         let mut prepared = Vec::with_capacity(writes.len());
         for write in writes {

@@ -3,7 +3,7 @@
 //! The fragments of all blocks are sorted by leaf and place and joined into *chunks* of about a
 //! megabyte, because a request costs a device as much as some tens of KiB. Chunks are independent
 //! of each other: whoever has threads sends several at once. The results are drawn when all
-//! chunks were sent.
+//! chunks were sent. A plan has repairs only, or none.
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::Place;
@@ -28,6 +28,8 @@ pub struct WritePlan {
     holds: Vec<AtomicBool>,
     /// Chunks that failed, and why.
     failed: Mutex<Vec<(usize, LeafProblem)>>,
+    /// The writes name their leaves.
+    is_repair: bool,
 }
 
 impl WritePlan {
@@ -47,8 +49,14 @@ impl WritePlan {
         leaf(one) == leaf(other)
     }
 
-    /// Whether a write is on enough leaves.
+    /// Whether a write is on enough leaves: a repair on all that it names.
     fn is_safe(&self, index: usize) -> bool {
+        if self.is_repair {
+            let failed = self.failed.lock();
+            let failed = failed.unwrap_or_else(PoisonError::into_inner);
+            let mut failed = failed.iter().flat_map(|(chunk, _)| self.chunk(*chunk));
+            return self.writes[index].absent.is_empty() && !failed.any(|(of, _)| *of == index);
+        }
         let first = self.first_cells[index];
         self.writes[index].is_safe(|cell| self.holds[first + cell].load(Ordering::Acquire))
     }
@@ -102,12 +110,18 @@ fn cut(fragments: &[(usize, Fragment)]) -> Vec<Range<usize>> {
 impl Shape {
     /// Joins the fragments of all these writes, and notes what absent leaves miss: the results may
     /// be asked for when their group has recorded that already.
-    pub(crate) fn plan_writes(&self, writes: Vec<PreparedWrite>) -> WritePlan {
+    pub fn plan_writes(&self, writes: Vec<PreparedWrite>) -> WritePlan {
         let mut first_cells = Vec::with_capacity(writes.len());
         let mut fragments = Vec::with_capacity(writes.len());
         let mut cells = 0;
+        let is_repair = writes.first().is_some_and(|first| first.write.is_repair());
         for (index, write) in writes.iter().enumerate() {
-            for leaf in &write.absent {
+            assert_eq!(
+                write.write.is_repair(),
+                is_repair,
+                "repairs go by themselves"
+            );
+            for leaf in write.absent.iter().filter(|_| !is_repair) {
                 self.tree.leaves[*leaf].note_missed(write.write.txg);
             }
             first_cells.push(cells);
@@ -128,11 +142,12 @@ impl Shape {
             chunks,
             holds,
             failed: Mutex::default(),
+            is_repair,
         }
     }
 
     /// Sends one chunk to its leaf. Each chunk must be sent once.
-    pub(crate) fn write_chunk(&self, plan: &WritePlan, chunk: usize) {
+    pub fn write_chunk(&self, plan: &WritePlan, chunk: usize) {
         let fragments = plan.chunk(chunk);
         let (first_write, first) = &fragments[0];
         let mut slices = Vec::with_capacity(fragments.len());
@@ -140,7 +155,11 @@ impl Shape {
             plan.writes[*write].slices(fragment, &mut slices);
         }
         let txg = plan.writes[*first_write].write.txg;
-        match self.write_leaf(first.leaf, first.place, &slices, txg) {
+        let written = match plan.is_repair {
+            true => self.tree.leaves[first.leaf].repair(first.place, &slices),
+            false => self.write_leaf(first.leaf, first.place, &slices, txg),
+        };
+        match written {
             Ok(()) => {
                 for (write, fragment) in fragments {
                     let is_data = matches!(fragment.bytes, Bytes::Data(_) | Bytes::Parity(_));
@@ -179,7 +198,7 @@ impl Shape {
 
     /// Says which writes are on enough leaves to be safe, in the order of the plan. Only of those
     /// did a leaf that failed miss its part: the others are nowhere yet.
-    pub(crate) fn finish_writes(&self, plan: &WritePlan) -> Vec<Result<(), VdevError>> {
+    pub fn finish_writes(&self, plan: &WritePlan) -> Vec<Result<(), VdevError>> {
         let safe: Vec<bool> = (0..plan.writes.len())
             .map(|index| plan.is_safe(index))
             .collect();
@@ -197,6 +216,9 @@ impl Shape {
 
     /// Notes what failed chunks of writes that are safe should have brought.
     fn note_missed(&self, plan: &WritePlan, safe: &[bool]) {
+        if plan.is_repair {
+            return;
+        }
         let failed = plan.failed.lock();
         for (chunk, _) in failed.unwrap_or_else(PoisonError::into_inner).iter() {
             for (write, fragment) in plan.chunk(*chunk) {

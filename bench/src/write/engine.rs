@@ -56,7 +56,7 @@ struct Forward {
 
 impl Allocator for Forward {
     fn allocate(&self, txg: Txg, request: AllocationRequest) -> Result<Allocation, NoSpace> {
-        let asize = self.vdevs.asize(VdevId(0), request.size, txg);
+        let asize = self.vdevs.shape().asize(VdevId(0), request.size, txg);
         let asize = asize.ok_or(NoSpace::Full)?;
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let dva = Dva::new(VdevId(0), *next, asize);
@@ -176,7 +176,7 @@ fn measure(options: &Options, layout: Layout, compression: &str) -> Result<Figur
             }
         }
     }
-    vdevs.flush()?;
+    vdevs.shape().flush()?;
     let (wall, cpu) = (began.elapsed().as_secs_f64(), machine::cpu_seconds() - cpu);
     let bytes = (count * RECORD) as f64;
     Ok(Figures {

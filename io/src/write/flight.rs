@@ -6,7 +6,7 @@ use crate::pipeline::Pipeline;
 use crate::suspension::Attempt;
 use cenote_base::Bookmark;
 use cenote_ondisk::BlockPointer;
-use cenote_vdev::{PreparedWrite, VdevError, VdevWrite, VdevWriter, Vdevs, WritePlan};
+use cenote_vdev::{PreparedWrite, Shape, VdevError, VdevWrite, WritePlan};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Stored bytes of a flight that its own thread sends, as far as they go to one leaf.
@@ -38,7 +38,8 @@ impl Countdown {
 /// Writes with the devices, or on their way there.
 #[derive(Debug)]
 struct Sent {
-    writer: VdevWriter,
+    /// The vdevs as they were when this was sent.
+    vdevs: Arc<Shape>,
     plan: Arc<WritePlan>,
     /// The block of each write in the plan.
     blocks: Vec<usize>,
@@ -49,15 +50,14 @@ impl Sent {
     /// Sends off the writes, each of which belongs to a block by its number; with those that are
     /// refused before they leave.
     fn send(
-        vdevs: &Vdevs,
+        vdevs: Arc<Shape>,
         state: &WriteState,
         writes: Vec<(usize, VdevWrite)>,
         is_awaited: bool,
     ) -> (Self, Vec<(usize, VdevError)>) {
-        let writer = vdevs.writer();
         let bytes: usize = writes.iter().map(|(_, write)| write.data.len()).sum();
         let (mut blocks, mut refused, mut prepared) = (Vec::new(), Vec::new(), Vec::new());
-        for (block, result) in prepare(vdevs, state, &writer, writes) {
+        for (block, result) in prepare(&vdevs, state, writes) {
             match result {
                 Ok(write) => {
                     blocks.push(block);
@@ -66,7 +66,7 @@ impl Sent {
                 Err(error) => refused.push((block, error)),
             }
         }
-        let plan = Arc::new(writer.plan(prepared));
+        let plan = Arc::new(vdevs.plan_writes(prepared));
         let chunks = plan.chunks();
         let countdown = Arc::new(Countdown {
             left: Mutex::new(chunks),
@@ -78,19 +78,19 @@ impl Sent {
             |chunk: &usize| is_awaited && (chunks == 1 || is_small && plan.same_leaf(*chunk, 0));
         let (own, others): (Vec<usize>, Vec<usize>) = (0..chunks).partition(is_own);
         for chunk in others {
-            let (writer, plan) = (writer.clone(), Arc::clone(&plan));
+            let (vdevs, plan) = (Arc::clone(&vdevs), Arc::clone(&plan));
             let countdown = Arc::clone(&countdown);
             state.writers().run(move || {
-                writer.send(&plan, chunk);
+                vdevs.write_chunk(&plan, chunk);
                 countdown.one_less();
             });
         }
         for chunk in own {
-            writer.send(&plan, chunk);
+            vdevs.write_chunk(&plan, chunk);
             countdown.one_less();
         }
         let sent = Self {
-            writer,
+            vdevs,
             plan,
             blocks,
             countdown,
@@ -100,7 +100,7 @@ impl Sent {
 
     /// Returns what did not arrive, once all are through.
     fn land(&self) -> Vec<(usize, VdevError)> {
-        let results = self.blocks.iter().zip(self.writer.finish(&self.plan));
+        let results = self.blocks.iter().zip(self.vdevs.finish_writes(&self.plan));
         results
             .filter_map(|(block, result)| Some((*block, result.err()?)))
             .collect()
@@ -219,19 +219,20 @@ fn somewhere(carried: &[Carried]) -> impl Iterator<Item = (Bookmark, BlockPointe
 
 /// Splits blocks into fragments, on all cores where there is parity to compute.
 fn prepare(
-    vdevs: &Vdevs,
+    vdevs: &Arc<Shape>,
     state: &WriteState,
-    writer: &VdevWriter,
     writes: Vec<(usize, VdevWrite)>,
 ) -> Vec<(usize, Result<PreparedWrite, VdevError>)> {
     let has_parity = |(_, write): &(usize, VdevWrite)| vdevs.has_parity(write.dva.vdev());
     if writes.len() < 2 || !writes.iter().any(has_parity) {
         let writes = writes.into_iter();
         return writes
-            .map(|(block, write)| (block, writer.prepare(write)))
+            .map(|(block, write)| (block, vdevs.prepare_write(write)))
             .collect();
     }
-    let writer = writer.clone();
+    let vdevs = Arc::clone(vdevs);
     let workers = state.encoders();
-    workers.map(writes, move |(block, write)| (block, writer.prepare(write)))
+    workers.map(writes, move |(block, write)| {
+        (block, vdevs.prepare_write(write))
+    })
 }

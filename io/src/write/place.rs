@@ -151,11 +151,7 @@ impl Placer<'_> {
     }
 
     fn writes(&self, dvas: &[Dva], bytes: &Arc<BlockBuffer>) -> Vec<VdevWrite> {
-        let write = |dva: &Dva| VdevWrite {
-            dva: *dva,
-            data: Arc::clone(bytes),
-            txg: self.txg,
-        };
+        let write = |dva: &Dva| VdevWrite::new(*dva, Arc::clone(bytes), self.txg);
         dvas.iter().map(write).collect()
     }
 

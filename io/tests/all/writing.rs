@@ -93,7 +93,7 @@ fn every_function_on_every_layout() {
             }
         }
         let results = pool.pipeline.write(Txg(10), 1, requests.clone());
-        pool.vdevs.flush().expect("memory flushes");
+        pool.vdevs.shape().flush().expect("memory flushes");
         for lost in pool.survivable() {
             let reopened = pool.reopen(lost);
             for (request, result) in requests.iter().zip(&results) {
@@ -445,7 +445,7 @@ fn large_calls_keep_their_order() {
                 "{index}"
             );
         }
-        let status = pool.vdevs.status();
+        let status = pool.vdevs.shape().status();
         let leaves = status.children[0].children.iter();
         let operations: u64 = leaves.map(|leaf| leaf.figures.write_operations).sum();
         assert!(

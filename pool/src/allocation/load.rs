@@ -6,7 +6,7 @@ use cenote_base::{ObjectId, Txg, VdevId};
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_ondisk::space_map::{Action, LOG_SHIFT, SpaceMapHeader};
 use cenote_ondisk::{DecodeError, VdevConfig, VdevKind};
-use cenote_vdev::Vdevs;
+use cenote_vdev::{Shape, Vdevs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) fn load(
     let mut tops: Vec<Option<TopSpace>> = Vec::new();
     for config in &root.children {
         let id = config.id.unwrap_or_default();
-        let mut top = load_top(mos, vdevs, config)?;
+        let mut top = load_top(mos, &vdevs.shape(), config)?;
         if let Some(top) = &mut top {
             top.checkpoint_bytes = checkpoint.get(&id).copied().unwrap_or(0);
         }
@@ -47,7 +47,7 @@ pub(crate) fn load(
 
 fn load_top(
     mos: &Arc<ObjectSet>,
-    vdevs: &Arc<Vdevs>,
+    vdevs: &Shape,
     config: &VdevConfig,
 ) -> Result<Option<TopSpace>, DmuError> {
     let id = config.id.unwrap_or_default();
@@ -87,7 +87,7 @@ fn load_top(
 
 fn load_metaslabs(
     mos: &Arc<ObjectSet>,
-    vdevs: &Vdevs,
+    vdevs: &Shape,
     found: &Metaslabs,
 ) -> Result<Vec<Metaslab>, DmuError> {
     let mut metaslabs = Vec::with_capacity(found.maps.len());

@@ -45,6 +45,10 @@ pub(crate) struct Metaslab {
     pub deferred: [RangeSet; DEFER_TXGS],
     /// Free, but not to be handed out just now.
     pub held: RangeSet,
+    /// Allocated, and being repaired: not to be handed out even if it is freed.
+    repairing: Vec<Range<u64>>,
+    /// The moment when freed space became available last.
+    renewed: u64,
 }
 
 impl Metaslab {
@@ -75,6 +79,8 @@ impl Metaslab {
             freed: RangeSet::default(),
             deferred: Default::default(),
             held: RangeSet::default(),
+            repairing: Vec::new(),
+            renewed: 0,
         }
     }
 
@@ -98,6 +104,26 @@ impl Metaslab {
         match &mut self.free {
             Some(free) => free.add(range),
             None => Ok(()),
+        }
+    }
+
+    /// Keeps an allocated range from being handed out, even if it is freed; false if it has been
+    /// freed, or may have been handed out since the moment `since`.
+    pub fn begin_repair(&mut self, range: Range<u64>, since: u64) -> bool {
+        let pending = [&self.freeing, &self.freed, &self.held];
+        let mut unused = pending.into_iter().chain(&self.deferred);
+        let is_free = self.free.as_ref().is_some_and(|free| free.overlaps(&range));
+        if self.renewed > since || is_free || unused.any(|set| set.overlaps(&range)) {
+            return false;
+        }
+        self.repairing.push(range);
+        true
+    }
+
+    /// Ends what [`Self::begin_repair`] began.
+    pub fn end_repair(&mut self, range: &Range<u64>) {
+        if let Some(index) = self.repairing.iter().position(|known| known == range) {
+            self.repairing.swap_remove(index);
         }
     }
 
@@ -246,8 +272,9 @@ impl Metaslab {
         Ok(Delta { allocated, freed })
     }
 
-    /// The txg is on disk: older frees become available, unless something `is_held`.
-    pub fn committed(&mut self, is_held: bool) -> Result<(), RangeConflict> {
+    /// The txg is on disk: at this `moment` older frees become available, unless something
+    /// `is_held` or they are under repair.
+    pub fn committed(&mut self, is_held: bool, moment: u64) -> Result<(), RangeConflict> {
         assert!(
             !self.is_dirty(),
             "everything was recorded before the txg ended"
@@ -261,7 +288,13 @@ impl Metaslab {
             }
             return Ok(());
         }
-        let [oldest, newer] = std::mem::take(&mut self.deferred);
+        let [mut oldest, mut newer] = std::mem::take(&mut self.deferred);
+        for part in self.repairing.iter().flat_map(|range| oldest.take(range)) {
+            newer.add(part)?;
+        }
+        if !oldest.is_empty() {
+            self.renewed = moment;
+        }
         if let Some(free) = &mut self.free {
             for range in oldest.iter() {
                 free.add(range)?;
@@ -324,13 +357,61 @@ mod tests {
         metaslab
     }
 
+    fn end_txg(metaslab: &mut Metaslab, moment: u64) {
+        metaslab.take_pending().expect("consistent");
+        metaslab.committed(false, moment).expect("consistent");
+    }
+
+    #[test]
+    fn space_under_repair_is_not_handed_out() {
+        let mut metaslab = loaded();
+        let start = metaslab.allocate(4096, &[]).expect("empty");
+        let other = metaslab.allocate(4096, &[]).expect("room");
+        let (range, neighbour) = (start..start + 4096, other..other + 4096);
+        end_txg(&mut metaslab, 1);
+        assert!(metaslab.begin_repair(range.clone(), 1));
+        metaslab.release(range.clone()).expect("allocated");
+        metaslab.release(neighbour.clone()).expect("allocated");
+        for moment in 2..9 {
+            end_txg(&mut metaslab, moment);
+        }
+        let is_free = |metaslab: &Metaslab, range| {
+            let free = metaslab.free.as_ref().expect("loaded");
+            free.overlaps(range)
+        };
+        assert!(is_free(&metaslab, &neighbour) && !is_free(&metaslab, &range));
+        assert!(!metaslab.begin_repair(range.clone(), 8), "it was freed");
+        metaslab.end_repair(&range);
+        end_txg(&mut metaslab, 9);
+        assert!(is_free(&metaslab, &range), "held no longer than that");
+    }
+
+    #[test]
+    fn space_that_may_have_been_handed_out_is_not_repaired() {
+        let mut metaslab = loaded();
+        let start = metaslab.allocate(4096, &[]).expect("empty");
+        let (old, kept) = (start..start + 4096, start + 4096..start + 8192);
+        assert_eq!(metaslab.allocate(4096, &[]), Some(kept.start));
+        metaslab.allocate((1 << 20) - 8192, &[]).expect("the rest");
+        end_txg(&mut metaslab, 1);
+        metaslab.release(old.clone()).expect("allocated");
+        for moment in 2..5 {
+            end_txg(&mut metaslab, moment);
+        }
+        assert_eq!(metaslab.allocate(4096, &[]), Some(old.start), "used again");
+        // Whoever read this before cannot know whose it is.
+        assert!(!metaslab.begin_repair(old.clone(), 3));
+        assert!(!metaslab.begin_repair(kept.clone(), 3));
+        assert!(metaslab.begin_repair(old, 4) && metaslab.begin_repair(kept, 4));
+    }
+
     #[test]
     fn freed_space_waits_for_two_more_txgs() {
         let mut metaslab = loaded();
         let start = metaslab.allocate(4096, &[]).expect("empty");
         let delta = metaslab.take_pending().expect("consistent");
         metaslab.header.allocated += delta.balance();
-        metaslab.committed(false).expect("consistent");
+        metaslab.committed(false, 1).expect("consistent");
         metaslab.release(start..start + 4096).expect("allocated");
         assert!(
             metaslab.release(start..start + 4096).is_err(),
@@ -344,14 +425,14 @@ mod tests {
             (0, (1 << 20) - 4096)
         );
         for _ in 0..2 {
-            metaslab.committed(false).expect("consistent");
+            metaslab.committed(false, 1).expect("consistent");
             assert_eq!(metaslab.deferred_bytes(), 4096);
             assert!(
                 metaslab.release(start..start + 4096).is_err(),
                 "still deferred"
             );
         }
-        metaslab.committed(false).expect("consistent");
+        metaslab.committed(false, 1).expect("consistent");
         assert_eq!(metaslab.deferred_bytes(), 0);
         assert_eq!(metaslab.free.as_ref().map(FreeSpace::bytes), Some(1 << 20));
     }
@@ -362,7 +443,7 @@ mod tests {
         let old = metaslab.allocate(8192, &[]).expect("room");
         let first = metaslab.take_pending().expect("consistent");
         // As if flushed to the map and synced: the base that a load reads.
-        metaslab.committed(false).expect("consistent");
+        metaslab.committed(false, 1).expect("consistent");
         metaslab.release(old..old + 4096).expect("allocated");
         let second = metaslab.take_pending().expect("consistent");
         for range in second.freed.iter() {

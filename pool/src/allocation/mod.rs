@@ -11,6 +11,7 @@ mod hold;
 mod load;
 mod metaslab;
 mod range_set;
+mod repairs;
 mod top;
 
 pub(crate) use load::{load, logs};
@@ -60,6 +61,8 @@ pub(crate) struct Space {
     holds: AtomicUsize,
     /// Free ranges that nobody gets for a moment.
     range_holds: hold::Holds,
+    /// Allocated ranges in which blocks are repaired.
+    repairs: repairs::Repairs,
     /// Who is told of space that became free.
     pub(crate) freed_to: Mutex<Option<SyncSender<FreedRanges>>>,
     /// The first contradiction between what is freed and what is allocated.
@@ -117,6 +120,7 @@ impl Space {
             committed: RwLock::new(committed),
             holds: AtomicUsize::new(0),
             range_holds: hold::Holds::default(),
+            repairs: repairs::Repairs::default(),
             freed_to: Mutex::default(),
             conflict: Mutex::default(),
         }
@@ -227,8 +231,8 @@ impl Space {
         lock(&self.conflict).clone()
     }
 
-    /// A txg is on disk: `mos` is the meta object set as it has it.
-    pub fn committed(&self, mos: Arc<ObjectSet>) -> Result<(), (VdevId, RangeConflict)> {
+    /// `txg` is on disk: `mos` is the meta object set as it has it.
+    pub fn committed(&self, txg: Txg, mos: Arc<ObjectSet>) -> Result<(), (VdevId, RangeConflict)> {
         let is_held = self.holds.load(Ordering::Acquire) > 0;
         // First, so that no base is looked for in the set before.
         let all = self.tops();
@@ -239,14 +243,18 @@ impl Space {
             .unwrap_or_else(PoisonError::into_inner) = Some(mos);
         let freed_to = lock(&self.freed_to);
         let mut freed = FreedRanges::new();
+        let moment = self.repairs.moment.load(Ordering::Acquire) + 1;
         for top in &mut tops {
             let vdev = top.vdev;
             if freed_to.is_some() && !is_held {
                 top.becoming_free(|range| freed.push((vdev, range)));
             }
-            top.committed(is_held)
+            top.committed(is_held, moment)
                 .map_err(|conflict| (vdev, conflict))?;
         }
+        // Last: a stamp from in between counts as one from before.
+        self.repairs.moment.store(moment, Ordering::Release);
+        self.repairs.committed.store(txg.0, Ordering::Release);
         if let Some(freed_to) = freed_to.as_ref().filter(|_| !freed.is_empty()) {
             // Who does not keep up is not waited for.
             let _ = freed_to.try_send(freed);
@@ -371,7 +379,7 @@ impl Space {
         dvas: &[Dva],
         reader: &dyn MapReader,
     ) -> Option<Dva> {
-        let asize = self.vdevs.asize(top.vdev, request.size, txg)?;
+        let asize = self.vdevs.shape().asize(top.vdev, request.size, txg)?;
         let same = dvas.iter().filter(|dva| dva.vdev() == top.vdev);
         let other: Vec<Range<u64>> = same
             .map(|dva| dva.offset()..dva.offset() + dva.asize())

@@ -283,11 +283,12 @@ impl TopSpace {
         }
     }
 
-    /// The txg is on disk. While something `is_held`, no freed space becomes free.
-    pub fn committed(&mut self, is_held: bool) -> Result<(), RangeConflict> {
+    /// The txg is on disk. While something `is_held`, no freed space becomes free; what does, does
+    /// so at this `moment`.
+    pub fn committed(&mut self, is_held: bool, moment: u64) -> Result<(), RangeConflict> {
         let waiting = std::mem::take(&mut self.waiting);
         for index in waiting {
-            self.metaslabs[index].committed(is_held)?;
+            self.metaslabs[index].committed(is_held, moment)?;
             if self.metaslabs[index].is_waiting() {
                 self.waiting.insert(index);
             }
@@ -390,7 +391,7 @@ mod tests {
             top.metaslabs.iter_mut().for_each(|m| {
                 m.take_pending().expect("consistent");
             });
-            top.committed(false).expect("consistent");
+            top.committed(false, 1).expect("consistent");
         }
         assert!(top.allocate(16 << 20, 0, &[], &NoMaps).is_some());
     }

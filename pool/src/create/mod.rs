@@ -30,7 +30,7 @@ use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::{TXG_INITIAL, Uberblock, VERSION_FEATURES};
 use cenote_ondisk::{BlockPointer, VdevConfig, VdevKind};
-use cenote_vdev::{AllocationClass, OpenOptions, VdevError, Vdevs, format_labels};
+use cenote_vdev::{AllocationClass, OpenOptions, Shape, VdevError, Vdevs, format_labels};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -260,7 +260,7 @@ fn pool_config(request: &CreateRequest, root: VdevConfig, hostid: u64) -> PoolCo
 }
 
 /// The space of a new top-level vdev.
-pub(crate) fn new_space(vdevs: &Vdevs, top: &VdevConfig, class: AllocationClass) -> TopSpace {
+pub(crate) fn new_space(vdevs: &Shape, top: &VdevConfig, class: AllocationClass) -> TopSpace {
     let (id, ashift) = (top.id.unwrap_or_default(), top.ashift.unwrap_or(9));
     let count = top.asize >> top.metaslab_shift;
     let ranges = (0..count).filter_map(|index| vdevs.metaslab(id, index));
@@ -294,9 +294,15 @@ pub fn create(
         format_labels(device.as_ref(), None)?;
     }
     let opened: HashMap<Guid, Arc<dyn Device>> = devices.into_iter().collect();
-    let vdevs = Arc::new(Vdevs::open(&root, &opened, &OpenOptions::default())?);
+    let open_options = OpenOptions {
+        env: Arc::clone(&env),
+        ..OpenOptions::default()
+    };
+    let vdevs = Arc::new(Vdevs::open(&root, &opened, &open_options)?);
     for (top, new) in root.children.iter().zip(&request.vdevs) {
-        vdevs.set_class(top.id.unwrap_or_default(), new.class);
+        vdevs
+            .shape()
+            .set_class(top.id.unwrap_or_default(), new.class);
     }
     let tops = root.children.clone();
     let config = pool_config(&request, root, options.hostid);
@@ -338,14 +344,15 @@ fn bare_pool(
     let tops = tree
         .map(|tree| tree.children.as_slice())
         .unwrap_or_default();
+    let shape = vdevs.shape();
     let spaces = tops.iter().zip(&request.vdevs);
-    let spaces = spaces.map(|(top, new)| Some(new_space(vdevs, top, new.class)));
+    let spaces = spaces.map(|(top, new)| Some(new_space(&shape, top, new.class)));
     let space = Arc::new(Space::new(Arc::clone(vdevs), spaces.collect(), None));
-    let ratio = |id: u64| (id, vdevs.deflate_ratio(VdevId(id)).unwrap_or(512));
+    let ratio = |id: u64| (id, shape.deflate_ratio(VdevId(id)).unwrap_or(512));
     let facts = || PoolFacts {
         name: options.new_name.as_ref().unwrap_or(&request.name).clone(),
         version: request.version,
-        space: crate::pool::space_facts(vdevs, &space.figures()),
+        space: crate::pool::space_facts(&shape, &space.figures()),
         deflate_ratios: (0..tops.len() as u64).map(ratio).collect(),
     };
     let bare = Bare {

@@ -226,7 +226,10 @@ impl DedupTables {
     /// What an entry counts for.
     fn figures(&self, key: DdtKey, entry: &DdtEntry) -> DdtStatistics {
         entry_figures(key, entry, |vdev| {
-            self.vdevs.deflate_ratio(VdevId(vdev)).unwrap_or(512)
+            self.vdevs
+                .shape()
+                .deflate_ratio(VdevId(vdev))
+                .unwrap_or(512)
         })
     }
 

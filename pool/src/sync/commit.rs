@@ -27,7 +27,7 @@ impl Syncer {
             return Ok(());
         }
         self.pipeline.settle().map_err(DmuError::from)?;
-        self.vdevs.flush()?;
+        self.vdevs.shape().flush()?;
         self.pipeline.flushed();
         let uberblock = Uberblock {
             little_endian: true,
@@ -46,14 +46,30 @@ impl Syncer {
             return Err(SyncError::Stopped { cause });
         }
         if let Some(labels) = labels {
-            self.insist(|| self.vdevs.write_labels(&labels, LabelPhase::Even, txg))?;
+            self.insist(|| {
+                self.vdevs
+                    .shape()
+                    .write_labels(&labels, LabelPhase::Even, txg)
+            })?;
             let scope = UberblockScope::All;
-            self.insist(|| self.vdevs.write_uberblock(&uberblock, scope, multihost))?;
-            self.insist(|| self.vdevs.write_labels(&labels, LabelPhase::Odd, txg))?;
+            self.insist(|| {
+                self.vdevs
+                    .shape()
+                    .write_uberblock(&uberblock, scope, multihost)
+            })?;
+            self.insist(|| {
+                self.vdevs
+                    .shape()
+                    .write_labels(&labels, LabelPhase::Odd, txg)
+            })?;
         } else {
             let first = usize::try_from(txg.0).unwrap_or(0);
             let scope = UberblockScope::Some(first);
-            self.insist(|| self.vdevs.write_uberblock(&uberblock, scope, multihost))?;
+            self.insist(|| {
+                self.vdevs
+                    .shape()
+                    .write_uberblock(&uberblock, scope, multihost)
+            })?;
         }
         self.heartbeat.note_written(self.env.monotonic());
         *self
@@ -87,10 +103,10 @@ impl Syncer {
         let cache = Arc::clone(self.mos.cache());
         let committed = ObjectSet::open(cache, ObjsetId::MOS, root, None)?;
         self.space
-            .committed(committed)
+            .committed(self.uberblock().txg, committed)
             .map_err(|(vdev, conflict)| SyncError::Space { vdev, conflict })?;
         self.dsl
-            .set_space(space_facts(&self.vdevs, &self.space.figures()));
+            .set_space(space_facts(&self.vdevs.shape(), &self.space.figures()));
         Ok(())
     }
 }

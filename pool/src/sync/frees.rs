@@ -54,7 +54,7 @@ impl Syncer {
                 bytes,
             } = piece;
             let range = offset..offset.saturating_add(bytes);
-            match self.vdevs.mapped(vdev, range.clone()) {
+            match self.vdevs.shape().mapped(vdev, range.clone()) {
                 Ok(None) => {}
                 Ok(Some(targets)) => {
                     self.obsolete().entry(vdev).or_default().push(range);
@@ -98,7 +98,7 @@ impl Syncer {
         let header = |pointer: &BlockPointer| {
             let mut pieces = whole(pointer);
             for piece in &mut pieces {
-                let bytes = self.vdevs.asize(piece.vdev, 512, Txg(0));
+                let bytes = self.vdevs.shape().asize(piece.vdev, 512, Txg(0));
                 piece.bytes = bytes.unwrap_or(piece.bytes);
             }
             pieces

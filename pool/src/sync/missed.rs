@@ -24,7 +24,7 @@ impl Syncer {
     pub(super) fn store_missed(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
         // Whoever misses what is still on its way is to be in the logs too.
         self.pipeline.arrive();
-        for (leaf, missed) in self.vdevs.take_changed_dtls() {
+        for (leaf, missed) in self.vdevs.shape().take_changed_dtls() {
             let known = self.config().leaf_mut(leaf).map(|leaf| leaf.dtl);
             // A distributed spare has no log: what it missed, the devices below it did.
             let Some(known) = known else { continue };

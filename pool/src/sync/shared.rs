@@ -61,7 +61,7 @@ impl Referrer for Syncer {
     }
 
     fn deflated_size(&self, pointer: &BlockPointer) -> u64 {
-        let of = |vdev| self.vdevs.deflate_ratio(vdev).unwrap_or(512);
+        let of = |vdev| self.vdevs.shape().deflate_ratio(vdev).unwrap_or(512);
         let sizes = pointer
             .dvas()
             .map(|dva| (dva.asize() >> 9) * of(dva.vdev()));

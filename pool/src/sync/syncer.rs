@@ -199,6 +199,7 @@ impl Syncer {
         // What a group that failed had sent off may still be on its way, and once this returned
         // another system may have the devices.
         self.pipeline.arrive();
+        self.space.end_repairs();
         self.space.close();
         if ended.is_err() {
             let cause = "the syncing thread ended with a panic".to_owned();
@@ -231,6 +232,7 @@ impl Syncer {
 
     /// Takes no more changes, for good; the first cause is the one that is told.
     pub fn suspend(&self, cause: &str) {
+        self.space.refuse_repairs();
         if self.gate.suspend(cause) {
             self.pipeline.suspension().tell_of_end(cause);
         }

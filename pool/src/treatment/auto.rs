@@ -98,9 +98,11 @@ fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>, is_stopped: &AtomicBo
         };
         cursor = held.range.end;
         // A device that fails here fails elsewhere too, where somebody listens.
-        let _ = syncer
-            .vdevs
-            .treat_free_space(vdev, held.range.clone(), FreeSpaceAction::Discard);
+        let _ = syncer.vdevs.shape().treat_free_space(
+            vdev,
+            held.range.clone(),
+            FreeSpaceAction::Discard,
+        );
     }
 }
 

@@ -34,7 +34,10 @@ pub(super) fn figures(syncer: &Syncer, place: LeafPlace, offset: u64) -> (u64, u
     for (range, free) in syncer.space.metaslabs_of(place.top) {
         let size = (range.end - range.start).max(1);
         let extent = |range: Range<u64>, from| {
-            let extent = syncer.vdevs.leaf_extent(place.top, place.leaf, range, from);
+            let extent = syncer
+                .vdevs
+                .shape()
+                .leaf_extent(place.top, place.leaf, range, from);
             extent.map_or(0, |(bytes, _)| bytes)
         };
         let all = extent(range.clone(), 0);
@@ -170,14 +173,17 @@ impl Worker {
         // The vdev may have changed its shape: what is not there is not treated.
         let extent = syncer
             .vdevs
+            .shape()
             .leaf_extent(top, leaf, range.clone(), self.from);
         let (bytes, end) = extent.map_err(|_| TreatmentState::Suspended)?;
         let least = settings::TRIM_EXTENT_MIN.get();
         let is_worth_it = self.kind == TreatmentKind::Initialize || bytes >= least;
         if bytes > 0 && is_worth_it {
-            let done = syncer
-                .vdevs
-                .treat_leaf_space(top, leaf, range.clone(), self.from, action);
+            let done =
+                syncer
+                    .vdevs
+                    .shape()
+                    .treat_leaf_space(top, leaf, range.clone(), self.from, action);
             done.map_err(|_| TreatmentState::Suspended)?;
         }
         drop((held, turn));

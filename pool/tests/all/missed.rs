@@ -106,7 +106,7 @@ fn fails_behind_the_root(distance: u64) -> bool {
         faulty.heal();
         assert!(common::change(&pool, 2).is_err(), "it is suspended");
     }
-    let vdevs = Arc::downgrade(pool.vdevs());
+    let vdevs = Arc::downgrade(&pool.vdevs());
     drop(pool);
     // A worker may just be coming back from something that others had done before it came.
     let begun = Instant::now();

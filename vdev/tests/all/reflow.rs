@@ -5,7 +5,7 @@ use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::{BlockBuffer, Device, MemoryDevice};
 use cenote_ondisk::uberblock::{RaidzReflow, ReflowScratch};
 use cenote_ondisk::{Dva, NvList, NvValue, VdevConfig};
-use cenote_vdev::{OpenOptions, VdevError, VdevWrite, Vdevs};
+use cenote_vdev::{OpenOptions, Shape, VdevError, VdevWrite, Vdevs};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,7 +62,12 @@ fn expanding(children: u64, parity: u64) -> (VdevConfig, Devices) {
     )
 }
 
-fn open(config: &VdevConfig, devices: &Devices, reflowed: u64, scratch: ReflowScratch) -> Vdevs {
+fn open_kept(
+    config: &VdevConfig,
+    devices: &Devices,
+    reflowed: u64,
+    scratch: ReflowScratch,
+) -> Vdevs {
     let reflow = Some(RaidzReflow {
         offset: reflowed * SECTOR,
         scratch,
@@ -74,19 +79,26 @@ fn open(config: &VdevConfig, devices: &Devices, reflowed: u64, scratch: ReflowSc
     Vdevs::open(config, devices, &options).expect("a sound tree")
 }
 
+fn open(
+    config: &VdevConfig,
+    devices: &Devices,
+    reflowed: u64,
+    scratch: ReflowScratch,
+) -> Arc<Shape> {
+    open_kept(config, devices, reflowed, scratch).shape()
+}
+
 /// Blocks of several sizes, close behind each other, around the offset.
-fn blocks(vdevs: &Vdevs) -> Vec<VdevWrite> {
+fn blocks(vdevs: &Shape) -> Vec<VdevWrite> {
     let mut at = (REFLOWED - 120) * SECTOR;
     let mut writes = Vec::new();
     for sectors in (1..9).chain([20, 61, 40]).chain(1..30) {
         let size = sectors * SECTOR;
         let asize = vdevs.asize(VdevId(0), size, TXG).expect("small");
         let bytes: Vec<u8> = (0..size).map(|i| (i * i / 7 + at / SECTOR) as u8).collect();
-        writes.push(VdevWrite {
-            dva: Dva::new(VdevId(0), at, asize),
-            data: Arc::new(BlockBuffer::from(bytes)),
-            txg: TXG,
-        });
+        let dva = Dva::new(VdevId(0), at, asize);
+        let data = Arc::new(BlockBuffer::from(bytes));
+        writes.push(VdevWrite::new(dva, data, TXG));
         at += asize;
     }
     assert!(at > (REFLOWED + 120) * SECTOR, "some lie behind the offset");
@@ -108,7 +120,7 @@ fn reflow(devices: &Devices, children: u64, sectors: Range<u64>) {
     }
 }
 
-fn check(vdevs: &Vdevs, writes: &[VdevWrite], when: &str) {
+fn check(vdevs: &Shape, writes: &[VdevWrite], when: &str) {
     for write in writes {
         let is_right = |bytes: &[u8]| *bytes == write.data[..];
         let read = vdevs.read(write.dva, write.data.len(), TXG, &is_right);
@@ -148,15 +160,14 @@ fn an_expansion_goes_on_over_what_was_written_meanwhile() {
 #[test]
 fn the_offset_outlives_a_change_of_the_tree() {
     let (config, devices) = expanding(5, 2);
-    let vdevs = open(&config, &devices, REFLOWED, ReflowScratch::None);
-    let writes = blocks(&vdevs);
-    for result in vdevs.write(writes.clone()) {
+    let kept = open_kept(&config, &devices, REFLOWED, ReflowScratch::None);
+    let writes = blocks(&kept.shape());
+    for result in kept.shape().write(writes.clone()) {
         result.expect("all leaves are there");
     }
-    vdevs
-        .change(&config, &Devices::new())
-        .expect("a sound tree");
-    check(&vdevs, &writes, "after a change");
+    let changed = kept.change(&config, &Devices::new());
+    changed.expect("a sound tree");
+    check(&kept.shape(), &writes, "after a change");
 }
 
 #[test]

@@ -7,7 +7,9 @@ use cenote_device::{Device, FileDevice, FileOptions, MemoryDevice};
 use cenote_ondisk::uberblock::{RaidzReflow, ReflowScratch};
 use cenote_ondisk::{Dva, NvList, NvValue, VdevConfig};
 use cenote_vdev::geometry::{Map, draid::Draid, raidz::Raidz, raidz::Reflow};
-use cenote_vdev::{BatchRead, CopyHealth, IndirectEntry, OpenOptions, VdevError, VdevState, Vdevs};
+use cenote_vdev::{
+    BatchRead, CopyHealth, IndirectEntry, OpenOptions, Shape, VdevError, VdevState, Vdevs,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -99,11 +101,12 @@ fn write_map(devices: &Devices, first: u64, map: &Map, block: &[u8]) {
     }
 }
 
-fn open(config: &VdevConfig, devices: &Devices) -> Vdevs {
-    Vdevs::open(config, devices, &OpenOptions::default()).expect("a sound tree")
+fn open(config: &VdevConfig, devices: &Devices) -> Arc<Shape> {
+    let vdevs = Vdevs::open(config, devices, &OpenOptions::default());
+    vdevs.expect("a sound tree").shape()
 }
 
-fn errors_of(vdevs: &Vdevs, guid: u64) -> u64 {
+fn errors_of(vdevs: &Shape, guid: u64) -> u64 {
     let mut stack = vec![vdevs.status()];
     while let Some(status) = stack.pop() {
         if status.guid == Guid(guid) {
@@ -169,13 +172,13 @@ fn a_speculative_read_that_finds_nothing_charges_nobody() {
     let vdevs = open(&config, &devices);
     let at = |offset| Dva::new(VdevId(0), offset, 4096);
     let accept = |bytes: &[u8]| bytes == block;
-    let all = |vdevs: &Vdevs| [1, 2, 10, 11].map(|guid| errors_of(vdevs, guid));
+    let all = |vdevs: &Shape| [1, 2, 10, 11].map(|guid| errors_of(vdevs, guid));
     let before = all(&vdevs);
     let nothing = vdevs.read_speculative(at(0), 4096, Txg(5), &accept);
     assert!(matches!(nothing, Err(VdevError::Damaged { .. })));
     assert_eq!(all(&vdevs), before);
     let second = vdevs.read_speculative(at(8192), 4096, Txg(5), &accept);
-    assert_eq!(second.expect("the second child has it"), block);
+    assert_eq!(second.expect("the second child has it").bytes, block);
     assert!(vdevs.read(at(0), 4096, Txg(5), &accept).is_err());
     assert_eq!(errors_of(&vdevs, 11), 1, "a read that must succeed blames");
 }
@@ -280,7 +283,9 @@ fn a_reflow_that_stopped_in_its_scratch_area_is_readable() {
     for missing in 30..35 {
         let mut fewer = devices.clone();
         fewer.remove(&Guid(missing));
-        let vdevs = Vdevs::open(&config, &fewer, &options).expect("a sound tree");
+        let vdevs = Vdevs::open(&config, &fewer, &options)
+            .expect("a sound tree")
+            .shape();
         for offset in offsets {
             let dva = Dva::new(VdevId(0), offset, geometry.asize(40_960, Txg(9)));
             let read = vdevs.read(dva, 40_960, Txg(9), &|bytes| bytes == block);

@@ -5,8 +5,9 @@ use cenote_device::{BlockBuffer, Device, FaultyDevice, MemoryDevice};
 use cenote_ondisk::uberblock::{MULTIHOST_MAGIC, UBERBLOCK_WORDS};
 use cenote_ondisk::{Dva, NvList, NvValue, Uberblock, VdevConfig};
 use cenote_vdev::{
-    AllocationClass, CopyHealth, DeviceLabels, FreeSpaceAction, LabelPhase, OpenOptions,
-    UberblockScope, VdevAux, VdevState, VdevWrite, Vdevs, clear_labels, create, format_labels,
+    AllocationClass, CopyHealth, DeviceLabels, FaultKind, FreeSpaceAction, LabelPhase, OpenOptions,
+    Shape, UberblockScope, VdevAux, VdevState, VdevWrite, Vdevs, clear_labels, create,
+    format_labels,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,8 +56,12 @@ fn memory(guids: std::ops::Range<u64>, size: u64) -> Devices {
         .collect()
 }
 
-fn open(config: &VdevConfig, devices: &Devices) -> Vdevs {
+fn open_kept(config: &VdevConfig, devices: &Devices) -> Vdevs {
     Vdevs::open(config, devices, &OpenOptions::default()).expect("a sound tree")
+}
+
+fn open(config: &VdevConfig, devices: &Devices) -> Arc<Shape> {
+    open_kept(config, devices).shape()
 }
 
 fn pattern(seed: usize, length: usize) -> Arc<BlockBuffer> {
@@ -66,7 +71,7 @@ fn pattern(seed: usize, length: usize) -> Arc<BlockBuffer> {
 }
 
 /// Blocks of many sizes, one behind the other, written in `txg`.
-fn blocks(vdevs: &Vdevs, txg: Txg, start: u64) -> Vec<VdevWrite> {
+fn blocks(vdevs: &Shape, txg: Txg, start: u64) -> Vec<VdevWrite> {
     let sizes = [
         512,
         1024,
@@ -85,20 +90,20 @@ fn blocks(vdevs: &Vdevs, txg: Txg, start: u64) -> Vec<VdevWrite> {
         let asize = vdevs.asize(VdevId(0), size, txg).expect("small");
         let data = pattern(seed, size as usize);
         let dva = Dva::new(VdevId(0), offset, asize);
-        writes.push(VdevWrite { dva, data, txg });
+        writes.push(VdevWrite::new(dva, data, txg));
         offset += asize;
     }
     writes
 }
 
-fn write_all(vdevs: &Vdevs, writes: &[VdevWrite]) {
+fn write_all(vdevs: &Shape, writes: &[VdevWrite]) {
     for result in vdevs.write(writes.to_vec()) {
         result.expect("enough leaves are there");
     }
     vdevs.flush().expect("memory flushes");
 }
 
-fn read_all(vdevs: &Vdevs, writes: &[VdevWrite], what: &str) {
+fn read_all(vdevs: &Shape, writes: &[VdevWrite], what: &str) {
     for write in writes {
         let is_right = |bytes: &[u8]| *bytes == write.data[..];
         let read = vdevs.read(write.dva, write.data.len(), write.txg, &is_right);
@@ -186,6 +191,70 @@ fn every_layout_gives_back_what_it_took() {
             vdevs.take_changed_dtls().is_empty(),
             "nobody missed anything"
         );
+    }
+}
+
+/// Damages everything on as many leaves as may be lost.
+fn damage(case: &Case, devices: &Devices) {
+    for guid in case.guids.clone().take(case.spare) {
+        let noise: Vec<u8> = (0..MIB).map(|i| (i * i / 3 + guid) as u8).collect();
+        for at in (4 * MIB..case.size - MIB).step_by(MIB as usize) {
+            let written = devices[&Guid(guid)].write_at(at, &noise);
+            written.expect("in range");
+        }
+    }
+}
+
+#[test]
+fn repairs_give_leaves_back_what_they_lost() {
+    for case in cases() {
+        let devices = memory(case.guids.clone(), case.size);
+        let vdevs = open(&case.config, &devices);
+        let writes = blocks(&vdevs, Txg(60), 0);
+        write_all(&vdevs, &writes);
+        damage(&case, &devices);
+        for write in &writes {
+            let (dva, size) = (write.dva, write.data.len());
+            let is_right = |bytes: &[u8]| *bytes == write.data[..];
+            let read = vdevs.read(dva, size, Txg(60), &is_right).expect("right");
+            let holders = vdevs.leaves_of(dva, size, Txg(60)).expect("sound");
+            let lost = 10..10 + case.spare as u64;
+            for fault in &read.wrong {
+                assert_eq!(fault.kind, FaultKind::Wrong, "{}", case.name);
+                assert!(lost.contains(&fault.leaf.0) && holders.contains(&fault.leaf));
+            }
+            let damaged: Vec<Guid> = lost.map(Guid).collect();
+            let repaired = vdevs.repair(dva, &write.data, Txg(60), &damaged);
+            repaired.expect("all leaves are there");
+            let report = vdevs.check_copies(dva, size, Txg(60), &is_right);
+            let report = report.expect("sound");
+            assert!(report.is_perfect(), "{}: {report:?}", case.name);
+        }
+        // What one repair wrote disturbed no other block.
+        let again = open(&case.config, &devices);
+        read_all(&again, &writes, case.name);
+        assert!(vdevs.take_changed_dtls().is_empty(), "nobody missed that");
+    }
+}
+
+#[test]
+fn a_read_tells_of_leaves_that_missed_the_block() {
+    for case in cases().iter().filter(|case| case.spare > 0) {
+        let devices = memory(case.guids.clone(), case.size);
+        let vdevs = open(&case.config, &devices);
+        let writes = blocks(&vdevs, Txg(60), 0);
+        write_all(&vdevs, &writes);
+        vdevs.set_dtl(Guid(10), &[Txg(60)..Txg(61)]);
+        let mut stale = 0;
+        for write in &writes {
+            let is_right = |bytes: &[u8]| *bytes == write.data[..];
+            let read = vdevs.read(write.dva, write.data.len(), Txg(60), &is_right);
+            for fault in read.expect("right").wrong {
+                assert_eq!((fault.leaf, fault.kind), (Guid(10), FaultKind::Stale));
+                stale += 1;
+            }
+        }
+        assert!(stale > 0, "{}", case.name);
     }
 }
 
@@ -299,15 +368,17 @@ fn a_vdev_is_added_while_the_others_are_in_use() {
     let devices = memory(10..13, DEVICE);
     let mut few = devices.clone();
     few.retain(|guid, _| guid.0 == 10);
-    let vdevs = open(&config, &few);
-    let writes = blocks(&vdevs, Txg(9), 0);
-    write_all(&vdevs, &writes);
-    vdevs.set_class(VdevId(0), AllocationClass::Special);
-    vdevs.set_dtl(Guid(10), &[Txg(3)..Txg(4)]);
-    let writer = vdevs.writer();
-    let late = blocks(&vdevs, Txg(10), 30 * MIB);
-    let prepared = writer.prepare(late[0].clone()).expect("a sound address");
-    let plan = writer.plan(vec![prepared]);
+    let vdevs = open_kept(&config, &few);
+    let writes = blocks(&vdevs.shape(), Txg(9), 0);
+    write_all(&vdevs.shape(), &writes);
+    vdevs.shape().set_class(VdevId(0), AllocationClass::Special);
+    vdevs.shape().set_dtl(Guid(10), &[Txg(3)..Txg(4)]);
+    let writer = vdevs.shape();
+    let late = blocks(&vdevs.shape(), Txg(10), 30 * MIB);
+    let prepared = writer
+        .prepare_write(late[0].clone())
+        .expect("a sound address");
+    let plan = writer.plan_writes(vec![prepared]);
 
     let mut grown = vdev("root", 1, vec![first, vdev("mirror", 2, disks(11..13))]);
     grown.set_u64("id", 0);
@@ -316,27 +387,30 @@ fn a_vdev_is_added_while_the_others_are_in_use() {
     new.remove(&Guid(10));
     vdevs.change(&grown, &new).expect("a sound tree");
 
-    (0..plan.chunks()).for_each(|chunk| writer.send(&plan, chunk));
-    assert!(writer.finish(&plan).iter().all(Result::is_ok));
-    assert_eq!(vdevs.top_count(), 2);
-    assert_eq!(vdevs.class(VdevId(0)), Some(AllocationClass::Special));
-    assert_eq!(vdevs.dtl(Guid(10)).len(), 1);
-    let status = vdevs.status();
+    (0..plan.chunks()).for_each(|chunk| writer.write_chunk(&plan, chunk));
+    assert!(writer.finish_writes(&plan).iter().all(Result::is_ok));
+    assert_eq!(vdevs.shape().top_count(), 2);
+    assert_eq!(
+        vdevs.shape().class(VdevId(0)),
+        Some(AllocationClass::Special)
+    );
+    assert_eq!(vdevs.shape().dtl(Guid(10)).len(), 1);
+    let status = vdevs.shape().status();
     assert!(status.children[0].figures.write_operations > 0);
     assert_eq!(status.state, VdevState::Healthy);
-    read_all(&vdevs, &writes, "before");
-    read_all(&vdevs, &late[..1], "under way");
+    read_all(&vdevs.shape(), &writes, "before");
+    read_all(&vdevs.shape(), &late[..1], "under way");
     let elsewhere = |write: VdevWrite| VdevWrite {
         dva: Dva::new(VdevId(1), write.dva.offset(), write.dva.asize()),
         ..write
     };
     let more: Vec<VdevWrite> = writes.into_iter().map(elsewhere).collect();
-    write_all(&vdevs, &more);
-    read_all(&vdevs, &more, "on the new one");
-    vdevs.flush().expect("memory flushes");
+    write_all(&vdevs.shape(), &more);
+    read_all(&vdevs.shape(), &more, "on the new one");
+    vdevs.shape().flush().expect("memory flushes");
     let nonsense = pool(vdev("floppy", 7, vec![]), 12, &[]);
     assert!(vdevs.change(&nonsense, &new).is_err());
-    read_all(&vdevs, &more, "nothing has changed");
+    read_all(&vdevs.shape(), &more, "nothing has changed");
 }
 
 #[test]
@@ -494,11 +568,15 @@ fn problems_outlive_a_change_of_the_tree() {
         ..OpenOptions::default()
     };
     let vdevs = Vdevs::open(&config, &devices, &options).expect("a sound tree");
-    assert_eq!(vdevs.state().0, VdevState::Degraded);
+    assert_eq!(vdevs.shape().state().0, VdevState::Degraded);
     vdevs
         .change(&config, &Devices::new())
         .expect("a sound tree");
-    assert_eq!(vdevs.state().0, VdevState::Degraded, "after a change");
+    assert_eq!(
+        vdevs.shape().state().0,
+        VdevState::Degraded,
+        "after a change"
+    );
 }
 
 /// A device that was away has what it made durable, and perhaps nothing else.
@@ -515,20 +593,20 @@ fn a_device_that_comes_back_may_have_lost_what_was_not_flushed() {
         let faulty = Arc::new(FaultyDevice::new(Arc::clone(&devices[&last])));
         let spare = devices.insert(last, Arc::clone(&faulty) as Arc<dyn Device>);
         let again = HashMap::from([(last, spare.expect("it was there"))]);
-        let vdevs = open(&config, &devices);
-        write_all(&vdevs, &blocks(&vdevs, Txg(5), 0));
-        assert!(vdevs.silent_leaves().is_empty() && !vdevs.has_gone(VdevId(0)));
+        let vdevs = open_kept(&config, &devices);
+        write_all(&vdevs.shape(), &blocks(&vdevs.shape(), Txg(5), 0));
+        assert!(vdevs.shape().silent_leaves().is_empty() && !vdevs.shape().has_gone(VdevId(0)));
 
         faulty.set_missing(true);
-        assert_eq!(vdevs.silent_leaves(), [last], "{kind}");
-        assert_eq!(vdevs.has_gone(VdevId(0)), kind == "disk");
+        assert_eq!(vdevs.shape().silent_leaves(), [last], "{kind}");
+        assert_eq!(vdevs.shape().has_gone(VdevId(0)), kind == "disk");
         let lost = || false;
         vdevs
             .reopen(&config, &again, lost)
             .expect("nothing is unflushed");
-        assert!(vdevs.silent_leaves().is_empty() && vdevs.dtl(last).is_empty());
+        assert!(vdevs.shape().silent_leaves().is_empty() && vdevs.shape().dtl(last).is_empty());
 
-        let unflushed = vdevs.write(blocks(&vdevs, Txg(6), 0));
+        let unflushed = vdevs.shape().write(blocks(&vdevs.shape(), Txg(6), 0));
         assert!(unflushed.iter().all(Result::is_ok));
         let reopened = vdevs.reopen(&config, &again, lost);
         match kind {
@@ -537,11 +615,11 @@ fn a_device_that_comes_back_may_have_lost_what_was_not_flushed() {
                 assert!(text.contains("was away before it was flushed"), "{text}");
                 let found = vdevs.reopen(&config, &again, || true);
                 found.expect("somebody looked");
-                assert!(vdevs.dtl(last).is_empty());
+                assert!(vdevs.shape().dtl(last).is_empty());
             }
             _ => {
                 reopened.expect("the other side has it");
-                assert_eq!(vdevs.dtl(last), [Txg(6)..Txg(7)]);
+                assert_eq!(vdevs.shape().dtl(last), [Txg(6)..Txg(7)]);
             }
         }
     }

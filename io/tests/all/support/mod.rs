@@ -115,6 +115,7 @@ impl Allocator for Space {
         }
         let asize = self
             .vdevs
+            .shape()
             .asize(VdevId(0), size, txg)
             .expect("a block's size");
         let mut next = self.next.lock().expect("nobody panicked");

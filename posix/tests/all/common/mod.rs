@@ -109,7 +109,7 @@ pub fn open_devices(
     let reflow = uberblock.raidz_reflow();
     let options = OpenOptions {
         reflow,
-        problems: HashMap::new(),
+        ..OpenOptions::default()
     };
     let vdevs = Vdevs::open(&root, &found.devices, &options)?;
     let (name, version) = (found.name, uberblock.version);

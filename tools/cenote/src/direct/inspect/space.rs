@@ -227,15 +227,15 @@ pub fn read(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failure>
     let length = usize::try_from(size).expect("at most 16 MiB");
     let dva = Dva::new(vdev, offset, size);
     let vdevs = session.pool().vdevs();
-    let bytes = vdevs.read(dva, length, Txg(0), &|_| true);
-    let bytes = bytes.map_err(|error| Failure::Absent {
+    let outcome = vdevs.read(dva, length, Txg(0), &|_| true);
+    let outcome = outcome.map_err(|error| Failure::Absent {
         what: dva.to_string(),
         problem: error.to_string(),
     })?;
     if arguments.raw {
-        return printer.output.bytes(&bytes);
+        return printer.output.bytes(&outcome.bytes);
     }
-    for (row, at) in bytes.chunks(16).zip((0_u64..).step_by(16)) {
+    for (row, at) in outcome.bytes.chunks(16).zip((0_u64..).step_by(16)) {
         let letters: String = row
             .iter()
             .map(|byte| match byte {

@@ -6,7 +6,7 @@ pub mod walk;
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, FaultyDevice, SystemOpener};
 use cenote_ondisk::{NvList, NvValue, PoolConfig, Uberblock, VdevConfig, VdevKind};
-use cenote_vdev::{OpenOptions, Scan, Vdevs, scan};
+use cenote_vdev::{OpenOptions, Scan, Shape, Vdevs, scan};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -113,16 +113,17 @@ impl Pool {
     }
 
     /// The vdevs over all devices but those in `missing`, by position.
-    pub fn vdevs_without(&self, missing: &[usize]) -> Vdevs {
+    pub fn vdevs_without(&self, missing: &[usize]) -> Arc<Shape> {
         let devices = self.devices.iter().enumerate();
         let kept = devices.filter(|(position, _)| !missing.contains(position));
         let opened: HashMap<Guid, Arc<dyn Device>> = kept
             .map(|(_, (guid, device))| (*guid, Arc::clone(device) as Arc<dyn Device>))
             .collect();
-        Vdevs::open(&self.root, &opened, &self.options()).expect("a golden tree opens")
+        let vdevs = Vdevs::open(&self.root, &opened, &self.options());
+        vdevs.expect("a golden tree opens").shape()
     }
 
-    pub fn vdevs(&self) -> Vdevs {
+    pub fn vdevs(&self) -> Arc<Shape> {
         self.vdevs_without(&[])
     }
 

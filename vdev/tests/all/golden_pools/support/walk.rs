@@ -8,7 +8,7 @@ use cenote_codec::checksum::{fletcher2, fletcher4, sha256};
 use cenote_codec::compress::{Compression, decompress};
 use cenote_ondisk::dnode::Dnode;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType, Objset};
-use cenote_vdev::{IndirectEntry, Vdevs};
+use cenote_vdev::{IndirectEntry, Shape};
 use std::collections::HashSet;
 
 /// Whether stored bytes are the pointer's; `None` for checksums that need a salt.
@@ -30,16 +30,17 @@ fn is_plain(pointer: &BlockPointer) -> bool {
     !pointer.is_hole() && !pointer.is_embedded() && !pointer.is_gang() && !pointer.uses_crypt()
 }
 
-pub fn read(vdevs: &Vdevs, pointer: &BlockPointer) -> Option<Vec<u8>> {
+pub fn read(vdevs: &Shape, pointer: &BlockPointer) -> Option<Vec<u8>> {
     let size = pointer.physical_size() as usize;
     let accept = |bytes: &[u8]| verify(pointer, bytes) == Some(true);
     let birth = pointer.physical_birth();
     let mut copies = pointer.dvas();
-    copies.find_map(|dva| vdevs.read(dva, size, birth, &accept).ok())
+    let read = copies.find_map(|dva| vdevs.read(dva, size, birth, &accept).ok());
+    read.map(|outcome| outcome.bytes)
 }
 
 /// The logical contents of a block, stored plainly or embedded.
-fn contents(vdevs: &Vdevs, pointer: &BlockPointer) -> Option<Vec<u8>> {
+fn contents(vdevs: &Shape, pointer: &BlockPointer) -> Option<Vec<u8>> {
     let stored = match pointer.embedded_payload() {
         Some(payload) => payload,
         None if is_plain(pointer) => read(vdevs, pointer)?,
@@ -87,7 +88,7 @@ fn mapping_entries(blocks: &[Vec<u8>], count: u64) -> Vec<IndirectEntry> {
 }
 
 impl Walk {
-    pub fn of_pool(vdevs: &Vdevs, root: &BlockPointer) -> Self {
+    pub fn of_pool(vdevs: &Shape, root: &BlockPointer) -> Self {
         let mut walk = Self::default();
         let mut objsets = vec![*root];
         while let Some(pointer) = objsets.pop() {
@@ -110,7 +111,7 @@ impl Walk {
         is_new
     }
 
-    fn objset(&mut self, vdevs: &Vdevs, pointer: &BlockPointer, objsets: &mut Vec<BlockPointer>) {
+    fn objset(&mut self, vdevs: &Shape, pointer: &BlockPointer, objsets: &mut Vec<BlockPointer>) {
         if !self.note(pointer) {
             return;
         }
@@ -147,7 +148,7 @@ impl Walk {
     }
 
     /// Notes all blocks of an object; returns the contents of its data blocks if `wanted`.
-    fn tree(&mut self, vdevs: &Vdevs, dnode: &Dnode, wanted: bool) -> Vec<Vec<u8>> {
+    fn tree(&mut self, vdevs: &Shape, dnode: &Dnode, wanted: bool) -> Vec<Vec<u8>> {
         let mut stack: Vec<BlockPointer> = dnode.block_pointers.iter().rev().copied().collect();
         let mut data = Vec::new();
         while let Some(pointer) = stack.pop() {
@@ -174,7 +175,7 @@ impl Walk {
 }
 
 /// Checksum errors per leaf.
-pub fn checksum_errors(vdevs: &Vdevs) -> Vec<(Guid, u64)> {
+pub fn checksum_errors(vdevs: &Shape) -> Vec<(Guid, u64)> {
     let mut found = Vec::new();
     let mut stack = vec![vdevs.status()];
     while let Some(status) = stack.pop() {

@@ -1,0 +1,68 @@
+//! Space in which a block is written again.
+//!
+//! Repairs write to space that is allocated, on behalf of a reader who holds no lock on anything:
+//! the block may be freed at any time, and its space given to another block. What protects
+//! *readers* is the deferral of frees: space that a group freed is handed out only after two more
+//! groups are on disk (format/1d 5), and whoever has a pointer reads at once. A reader that is
+//! late gets a checksum error. A repair that is late would destroy another block, so it must not
+//! rest on being quick. Hence two rules, which whoever hands out space keeps:
+//!
+//! 1. Before a block is read, its reader takes a *stamp*. A repair is refused if space nearby
+//!    became fit to be handed out since then: it may have been the block's.
+//! 2. A repair that is not refused *holds* the block's space until it is done. If that is freed
+//!    meanwhile, it stays back for another group, and so on, but it alone.
+//!
+//! So the block that is written is the one that was there when the stamp was taken, or nobody's.
+//! Nothing else is held back, however long a scrub takes. Whoever queues pointers for longer than
+//! a read takes has to drop those that are freed before it takes the stamp.
+
+use cenote_base::Txg;
+use cenote_ondisk::Dva;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A moment in the life of a pool's space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpaceStamp(pub u64);
+
+/// Who hands out space, as repairs see it.
+pub trait RepairSpace: Debug + Send + Sync {
+    /// The present moment; cheap.
+    fn stamp(&self) -> SpaceStamp;
+
+    /// Keeps these places, with the bytes that are allocated there, from being handed out until
+    /// [`Self::release`], and says whether that is done. It is not if they may have been handed
+    /// out since `stamp`, if the block is of a `birth` that is not on disk yet, if it has been
+    /// freed, or if the pool takes no more writes.
+    fn hold(&self, places: &[Dva], birth: Txg, stamp: SpaceStamp) -> bool;
+
+    /// Ends what [`Self::hold`] began, with the same places.
+    fn release(&self, places: &[Dva]);
+}
+
+/// Places that are held until this is dropped.
+#[derive(Debug)]
+pub struct HeldPlaces {
+    space: Arc<dyn RepairSpace>,
+    places: Vec<Dva>,
+}
+
+impl HeldPlaces {
+    /// Holds the places of a block, unless they may have been handed out since `stamp`.
+    pub fn hold(
+        space: &Arc<dyn RepairSpace>,
+        places: Vec<Dva>,
+        birth: Txg,
+        stamp: SpaceStamp,
+    ) -> Option<Self> {
+        let is_held = space.hold(&places, birth, stamp);
+        let space = Arc::clone(space);
+        is_held.then_some(Self { space, places })
+    }
+}
+
+impl Drop for HeldPlaces {
+    fn drop(&mut self) {
+        self.space.release(&self.places);
+    }
+}

@@ -1,0 +1,145 @@
+//! Writing a block again to leaves that do not have it: repairs.
+//!
+//! A repair writes to space that somebody has allocated, so it has to be sure that the block is
+//! still the one that lives there. That is not this layer's to know. Whoever repairs keeps the
+//! places of the block ([`Shape::places`]) from being given to another block between the moment
+//! when it knew the block's address to be in use and the end of the repair: see
+//! `cenote_io::RepairSpace`.
+//!
+//! What is written is the same as when the block was new: the columns of the leaves that are
+//! named, parity and skip sectors included. Through the mapping of a removed vdev a repair goes
+//! to where the space was moved.
+
+use crate::error::VdevError;
+use crate::geometry::Map;
+use crate::leaf::Place;
+use crate::request::Request;
+use crate::shape::Shape;
+use crate::tree::{Layout, Slot};
+use crate::write::{Bytes, Fragment, PreparedWrite, VdevWrite};
+use cenote_base::{Guid, SECTOR_SIZE, Txg, VdevId};
+use cenote_device::BlockBuffer;
+use cenote_ondisk::Dva;
+use std::sync::Arc;
+
+impl Shape {
+    /// Writes a block again to those of `leaves` that hold a part of it: `bytes` are the stored
+    /// bytes at `dva` of a block physically born in `birth`. Other guids are ignored.
+    ///
+    /// The caller has verified the bytes and keeps the block's [places](Self::places) from being
+    /// given to another.
+    ///
+    /// # Errors
+    /// If the address is none that can be written, or a leaf did not take its part.
+    pub fn repair(
+        &self,
+        dva: Dva,
+        bytes: &[u8],
+        birth: Txg,
+        leaves: &[Guid],
+    ) -> Result<(), VdevError> {
+        let write = VdevWrite {
+            leaves: Some(leaves.into()),
+            ..VdevWrite::new(dva, Arc::new(BlockBuffer::copy_of(bytes)), birth)
+        };
+        let results = self.write(vec![write]).into_iter();
+        results.fold(Ok(()), Result::and)
+    }
+
+    /// The leaves that hold a part of the block of `size` stored bytes at `dva`, in use or not.
+    ///
+    /// # Errors
+    /// If there can be no such block.
+    pub fn leaves_of(&self, dva: Dva, size: usize, birth: Txg) -> Result<Vec<Guid>, VdevError> {
+        let top = self.locate(dva, size, birth)?;
+        let mut leaves = Vec::new();
+        let mut add = |slot: &Slot, offset: u64, length: usize| {
+            for leaf in self.holders(slot, offset, length) {
+                let guid = self.guid_of_leaf(leaf);
+                if !leaves.contains(&guid) {
+                    leaves.push(guid);
+                }
+            }
+        };
+        let mut add_map = |slots: &[Slot], map: &Map| {
+            for column in map.rows.iter().flat_map(|row| &row.columns) {
+                if column.length + column.skip > 0 {
+                    let length = (column.length + column.skip) as usize;
+                    add(&slots[column.child], column.offset, length);
+                }
+            }
+        };
+        match &top.layout {
+            Layout::Slot(slot) => add(slot, dva.offset(), size),
+            Layout::Raidz { geometry, slots } => {
+                add_map(slots, &geometry.map(dva.offset(), size as u64, birth));
+            }
+            Layout::Draid { geometry, slots } => {
+                add_map(slots, &geometry.map(dva.offset(), size as u64));
+            }
+            Layout::Indirect(_) => {
+                for segment in self.segments(&request_for(dva, size, birth))? {
+                    let slot = self.segment_slot(&segment);
+                    add(slot, segment.offset, segment.length);
+                }
+            }
+            Layout::Hole | Layout::Missing => unreachable!("locate refuses these"),
+        }
+        Ok(leaves)
+    }
+
+    /// The space that a block of `size` stored bytes at `dva` takes on vdevs that still exist, as
+    /// addresses with the bytes allocated.
+    ///
+    /// # Errors
+    /// If there can be no such block.
+    pub fn places(&self, dva: Dva, size: usize, birth: Txg) -> Result<Vec<Dva>, VdevError> {
+        let top = self.locate(dva, size, birth)?;
+        let asize = top.block_asize(size as u64, birth);
+        if !matches!(top.layout, Layout::Indirect(_)) {
+            return Ok(vec![Dva::new(dva.vdev(), dva.offset(), asize)]);
+        }
+        let whole = usize::try_from(asize).map_err(|_| VdevError::BadSize { dva, size })?;
+        let segments = self.segments(&request_for(dva, whole, birth))?;
+        let place = |top: usize, offset, length: usize| {
+            let length = (length as u64).next_multiple_of(SECTOR_SIZE);
+            Dva::new(VdevId(top as u64), offset, length)
+        };
+        let segments = segments.into_iter();
+        Ok(segments
+            .map(|segment| place(segment.top, segment.offset, segment.length))
+            .collect())
+    }
+
+    /// Adds the pieces of a block of a removed vdev, where they are now.
+    pub(crate) fn add_segments(&self, prepared: &mut PreparedWrite) -> Result<(), VdevError> {
+        let VdevWrite { dva, txg, .. } = prepared.write;
+        let size = prepared.write.data.len();
+        let asize = self.locate(dva, size, txg)?.block_asize(size as u64, txg);
+        let whole = usize::try_from(asize).map_err(|_| VdevError::BadSize { dva, size })?;
+        for segment in self.segments(&request_for(dva, whole, txg))? {
+            let cell = prepared.cells();
+            prepared.add_group(0, std::iter::once(true));
+            let fragment = Fragment {
+                leaf: 0,
+                place: Place::at(segment.offset),
+                length: segment.length,
+                bytes: Bytes::Data(segment.block_offset),
+                cell,
+            };
+            self.add_fragments(prepared, self.segment_slot(&segment), fragment);
+        }
+        Ok(())
+    }
+}
+
+/// A request that only says where.
+fn request_for(dva: Dva, size: usize, birth: Txg) -> Request<'static> {
+    Request {
+        dva,
+        size,
+        birth,
+        verify: &|_| false,
+        speculative: false,
+    }
+}
