@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) mod fields {
     pub const BOOKMARKS: &str = "com.delphix:bookmarks";
     pub const IVSET_GUID: &str = "com.datto:ivset_guid";
+    pub const REMAP_DEADLIST: &str = "com.delphix:remap_deadlist";
     pub const REDACTED: &str = "com.delphix:redacted_datasets";
     pub const RESUME_TO_GUID: &str = "com.delphix:resume_toguid";
     pub const RESUME_TO_NAME: &str = "com.delphix:resume_toname";

@@ -167,6 +167,42 @@ pub enum DslError {
         /// The property that sets the limit.
         property: &'static str,
     },
+    /// The change builds on what this very transaction group makes: it is for the next one.
+    #[error("'{name}' was changed a moment ago")]
+    NextGroup {
+        /// The dataset.
+        name: DatasetName,
+    },
+    /// The name is none of a snapshot.
+    #[error("'{name}' is not a snapshot")]
+    NotASnapshot {
+        /// The name.
+        name: DatasetName,
+    },
+    /// One command makes two snapshots of the same dataset.
+    #[error("'{name}': multiple snapshots of same fs not allowed")]
+    SnapshotsOfSame {
+        /// The second snapshot.
+        name: DatasetName,
+    },
+    /// Somebody holds the snapshot.
+    #[error("'{name}': it's being held. Run 'zfs holds -r {name}' to see holders.")]
+    Held {
+        /// The snapshot.
+        name: DatasetName,
+    },
+    /// The snapshot has clones.
+    #[error("'{name}': snapshot is cloned")]
+    HasClones {
+        /// The snapshot.
+        name: DatasetName,
+    },
+    /// A removed vdev's blocks were remapped by a command that OpenZFS had for a while.
+    #[error("'{name}' has a list of remapped blocks, which is not kept up to date here")]
+    Remapped {
+        /// The dataset.
+        name: DatasetName,
+    },
     /// The pool lacks a feature that the change needs.
     #[error(
         "the feature '{feature}' is not enabled; 'zpool set feature@{feature}=enabled' does it"

@@ -1,7 +1,18 @@
 //! Changing block pointer objects (format/3a 3).
 //!
-//! A list is appended to in batches: its header is read and stored once for each. Lists that
-//! OpenZFS joined are trees; they are emptied from their ends.
+//! A list is appended to in batches: its header is read and stored once for each. Lists are
+//! joined without their blocks being read: one becomes a part of the other, by its number.
+//!
+//! ```text
+//! before:  list [a b]        sub [c d e] parts (x, y)
+//!
+//! after:   list [a b] parts (x, y, sub)       sub [c d e]         sub is long
+//!          list [a b c d e] parts (x, y)                          sub is short, and is gone
+//! ```
+//!
+//! That the parts of what is joined become parts of the whole keeps the trees flat, however often
+//! lists are joined: only a list of parts of more than one block stays where it is. Lists are
+//! emptied from their ends.
 
 use super::context::SyncContext;
 use crate::deadlist::SpaceTriple;
@@ -20,6 +31,12 @@ const EMPTY_BPOBJ: &str = "com.delphix:empty_bpobj";
 const LIVELIST: &str = "com.delphix:livelist";
 /// Sub-objects of one list that are followed.
 const SUBOBJECTS_MAX: usize = 1 << 20;
+/// Lists that are parts of one another: each level stands for more than 16384 lists joined.
+const DEPTH_MAX: usize = 64;
+/// Lists of the numbers of sub-objects.
+const SUBOBJECTS: ObjectType = ObjectType(53);
+/// A header that can name sub-objects has at least this many bytes.
+const HEADER_WITH_PARTS: usize = 48;
 
 /// The header of a list.
 fn header_of(object: &Object) -> Result<BpobjHeader, DslError> {
@@ -126,6 +143,95 @@ impl SyncContext<'_> {
         Ok(sum)
     }
 
+    /// Makes `sub` with all that is in it a part of `list`, which takes it over.
+    ///
+    /// Returns the space of what `list` gained.
+    pub(crate) fn append_list(
+        &self,
+        list: ObjectId,
+        sub: ObjectId,
+    ) -> Result<SpaceTriple, DslError> {
+        let empty = self.empty_list()?;
+        assert!(
+            Some(list) != empty && list != sub,
+            "nothing is ever put into the shared empty list, and no list into itself"
+        );
+        if Some(sub) == empty {
+            self.drop_empty_list()?;
+            return Ok(SpaceTriple::default());
+        }
+        let part = self.mos().object(sub)?;
+        let mut below = header_of(&part)?;
+        if below.is_empty() {
+            self.destroy_list(sub)?;
+            return Ok(SpaceTriple::default());
+        }
+        let object = self.mos().object(list)?;
+        let mut header = header_of(&object)?;
+        if object.dnode().bonus.len() < HEADER_WITH_PARTS {
+            let problem = "a list of blocks has a header without room for parts";
+            return Err(DslError::structure(list, problem));
+        }
+        self.take_over_parts(&mut header, &part, &mut below)?;
+        let bytes = below.entries.saturating_mul(BLOCK_POINTER_SIZE as u64);
+        let is_short = bytes <= part.dnode().data_block_size && below.subobjects.is_none();
+        if is_short {
+            let mut entries = vec![0; usize::try_from(bytes).unwrap_or(0)];
+            part.read(0, &mut entries)?;
+            let at = header.entries * BLOCK_POINTER_SIZE as u64;
+            object.write(self.tx, at, &entries)?;
+            header.entries += below.entries;
+            self.mos().free(self.tx, sub)?;
+        } else {
+            self.append_parts(&mut header, &[sub])?;
+        }
+        let space = SpaceTriple::from(&below);
+        add_space(&mut header, space, 1);
+        header.freed = header.freed.map(|count| count + below.freed.unwrap_or(0));
+        self.store_list(&object, &header)?;
+        Ok(space)
+    }
+
+    /// Moves the parts of a list that becomes a part itself to the list above, unless there are
+    /// very many.
+    fn take_over_parts(
+        &self,
+        header: &mut BpobjHeader,
+        part: &Object,
+        below: &mut BpobjHeader,
+    ) -> Result<(), DslError> {
+        let Some(names) = below.subobjects else {
+            return Ok(());
+        };
+        if below.subobject_count.saturating_mul(8) > BLOCK_SIZE {
+            return Ok(());
+        }
+        let parts = self.subobjects(below)?;
+        self.append_parts(header, &parts)?;
+        self.mos().free(self.tx, names)?;
+        below.subobjects = None;
+        below.subobject_count = 0;
+        self.store_list(part, below)
+    }
+
+    /// Appends to the numbers of a list's parts. The caller stores the header.
+    fn append_parts(&self, header: &mut BpobjHeader, parts: &[ObjectId]) -> Result<(), DslError> {
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let names = match header.subobjects {
+            Some(names) => self.mos().object(names)?,
+            None => self
+                .mos()
+                .allocate(self.tx, NewObject::new(SUBOBJECTS, BLOCK_SIZE))?,
+        };
+        header.subobjects = Some(names.id());
+        let bytes: Vec<u8> = parts.iter().flat_map(|id| id.0.to_le_bytes()).collect();
+        names.write(self.tx, header.subobject_count * 8, &bytes)?;
+        header.subobject_count += parts.len() as u64;
+        Ok(())
+    }
+
     /// Frees a list with all its parts; not the blocks in it.
     pub(crate) fn destroy_list(&self, list: ObjectId) -> Result<(), DslError> {
         let mut stack = vec![list];
@@ -164,6 +270,17 @@ impl SyncContext<'_> {
         Ok(bpobj::subobjects(&bytes).collect())
     }
 
+    fn last_subobject(&self, header: &BpobjHeader) -> Result<Option<ObjectId>, DslError> {
+        let names = header.subobjects.filter(|_| header.subobject_count > 0);
+        let Some(names) = names else {
+            return Ok(None);
+        };
+        let mut bytes = [0; 8];
+        let at = (header.subobject_count - 1).saturating_mul(8);
+        self.mos().object(names)?.read(at, &mut bytes)?;
+        Ok(bpobj::subobjects(&bytes).next())
+    }
+
     /// Takes up to `limit` blocks out of a list, the last first; the header is kept in step.
     ///
     /// An empty result says that the list and all its parts are empty.
@@ -177,7 +294,7 @@ impl SyncContext<'_> {
         let mut path = vec![list];
         loop {
             let id = *path.last().expect("the list itself is on it");
-            if path.len() > 64 {
+            if path.len() > DEPTH_MAX {
                 return Err(DslError::structure(
                     list,
                     "lists of blocks are nested too deep",
@@ -188,8 +305,8 @@ impl SyncContext<'_> {
             if header.entries > 0 {
                 return self.take_entries(&path, &object, header, limit);
             }
-            if let Some(sub) = self.subobjects(&header)?.last() {
-                path.push(*sub);
+            if let Some(sub) = self.last_subobject(&header)? {
+                path.push(sub);
                 continue;
             }
             if path.len() == 1 {

@@ -1,7 +1,8 @@
 //! Changing deadlists (format/3a 4).
 //!
 //! Blocks that die while a snapshot still holds them are sorted into the deadlist's entries by
-//! their birth. Deliberately absent: moving whole entries, which destroying snapshots does.
+//! their birth. Making and destroying snapshots moves whole entries, and no block is read for it:
+//! the module above ([`super`]) has the drawing.
 
 use super::accounting::{SpaceChange, changed};
 use super::context::SyncContext;
@@ -41,7 +42,10 @@ impl SyncContext<'_> {
         self.create_deadlist(&txgs)
     }
 
-    fn deadlist_entries(&self, deadlist: ObjectId) -> Result<Vec<DeadlistEntry>, DslError> {
+    pub(crate) fn deadlist_entries(
+        &self,
+        deadlist: ObjectId,
+    ) -> Result<Vec<DeadlistEntry>, DslError> {
         let open = Deadlist::open(self.dsl, deadlist)?;
         let problem = "a deadlist of a pool before version 26 cannot be written";
         let entries = open
@@ -90,6 +94,75 @@ impl SyncContext<'_> {
         self.set_number(deadlist, &number_key(entry.key.0), list.0)?;
         self.drop_empty_list()?;
         Ok(list)
+    }
+
+    /// Divides a deadlist no longer at a txg, if it did: what stood there joins the entry before.
+    pub(crate) fn remove_deadlist_key(&self, deadlist: ObjectId, txg: Txg) -> Result<(), DslError> {
+        let entries = self.deadlist_entries(deadlist)?;
+        let Some(index) = entries.iter().position(|entry| entry.key == txg) else {
+            return Ok(());
+        };
+        let problem = "a deadlist loses its first entry";
+        let before = index.checked_sub(1);
+        let before = before.ok_or(DslError::structure(deadlist, problem))?;
+        self.remove_entry(deadlist, &number_key(txg.0))?;
+        self.join_entry(deadlist, &entries[before], entries[index].bpobj)?;
+        Ok(())
+    }
+
+    /// Puts a list into an entry of a deadlist; the totals are the caller's matter.
+    fn join_entry(
+        &self,
+        deadlist: ObjectId,
+        entry: &DeadlistEntry,
+        list: ObjectId,
+    ) -> Result<SpaceTriple, DslError> {
+        if Some(entry.bpobj) != self.empty_list()? {
+            return self.append_list(entry.bpobj, list);
+        }
+        // The list takes the empty one's place; it may be the empty one itself.
+        let space = Deadlist::totals_of(self.dsl, list)?;
+        self.set_number(deadlist, &number_key(entry.key.0), list.0)?;
+        self.drop_empty_list()?;
+        Ok(space)
+    }
+
+    /// Moves all that is in `from` into `deadlist`, by its birth, and frees `from`.
+    pub(crate) fn merge_deadlist(
+        &self,
+        deadlist: ObjectId,
+        from: ObjectId,
+    ) -> Result<(), DslError> {
+        let mut sum = SpaceTriple::default();
+        for moved in self.deadlist_entries(from)? {
+            // Joining may change what stands in an entry.
+            let entries = self.deadlist_entries(deadlist)?;
+            let above = entries.partition_point(|entry| entry.key <= moved.key);
+            let problem = "a deadlist is merged into one that is younger";
+            let index = above.checked_sub(1);
+            let index = index.ok_or(DslError::structure(deadlist, problem))?;
+            sum = sum.plus(self.join_entry(deadlist, &entries[index], moved.bpobj)?);
+        }
+        self.change_totals(deadlist, SpaceChange::from(sum))?;
+        self.destroy_object(from)
+    }
+
+    /// Moves the blocks of a deadlist that were born after a txg, one of its keys, into a list.
+    pub(crate) fn move_dead_after(
+        &self,
+        deadlist: ObjectId,
+        after: Txg,
+        list: ObjectId,
+    ) -> Result<SpaceTriple, DslError> {
+        let mut sum = SpaceTriple::default();
+        for entry in self.deadlist_entries(deadlist)? {
+            if entry.key >= after {
+                self.remove_entry(deadlist, &number_key(entry.key.0))?;
+                sum = sum.plus(self.append_list(list, entry.bpobj)?);
+            }
+        }
+        self.change_totals(deadlist, SpaceChange::from(sum).negated())?;
+        Ok(sum)
     }
 
     /// Frees a deadlist and its lists; the blocks in them are somebody else's.

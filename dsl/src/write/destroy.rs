@@ -15,9 +15,9 @@ use crate::object_directory::keys;
 use crate::property::table::Property;
 use cenote_base::ObjectId;
 use cenote_dmu::NewObject;
+use cenote_ondisk::ObjectType;
 use cenote_ondisk::bptree::{BptreeEntry, BptreeHeader, ENTRY_SIZE};
 use cenote_ondisk::crypto_key::entries;
-use cenote_ondisk::{ObjectType, features};
 
 const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
 const BPTREE: ObjectType = ObjectType(0xC3);
@@ -70,7 +70,7 @@ impl SyncContext<'_> {
         let unused = signed(reserved.saturating_sub(phys.unique_bytes));
         let returned = SpaceChange::of_used(-unused);
         self.use_space(directory, Part::Refreservation, returned)?;
-        self.forget_dataset_features(head)?;
+        self.forget_dataset_features(head.id())?;
         self.destroy_deadlist(phys.deadlist)?;
         // The object set's tree does not lead to the log, which is beside it.
         self.free_log_of(head)?;
@@ -88,21 +88,6 @@ impl SyncContext<'_> {
         }
         self.dsl.objsets.forget(head.id());
         self.destroy_extensible(head.id())
-    }
-
-    /// Gives the features back that are counted by dataset.
-    fn forget_dataset_features(&self, head: &Dataset) -> Result<(), DslError> {
-        let Some(zap) = head.extension() else {
-            return Ok(());
-        };
-        for entry in zap.entries() {
-            let entry = entry?;
-            let guid = entry.key.as_str().unwrap_or_default();
-            if features::by_guid(guid).is_some_and(|feature| feature.per_dataset) {
-                self.feature_changed(guid, -1)?;
-            }
-        }
-        Ok(())
     }
 
     /// Frees a head's blocks, or has them freed by and by.

@@ -5,11 +5,10 @@
 //! is through, the sums go to the dataset, to its previous snapshot, and up the directories.
 
 use super::accounting::{Part, SpaceChange, changed, signed};
+use super::bookmark::BookmarkSum;
 use super::context::SyncContext;
 use super::log::EndingLogs;
 use super::policy::HeadPolicy;
-use crate::dataset::fields;
-use crate::deadlist::SpaceTriple;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
@@ -162,7 +161,10 @@ impl Head {
 
 /// Forgets the list by which a clone could be destroyed quickly: the format lets a writer do so,
 /// and the clone is then destroyed like any other dataset (format/3a 8).
-fn drop_livelist(context: &SyncContext<'_>, directory: ObjectId) -> Result<(), DslError> {
+pub(super) fn drop_livelist(
+    context: &SyncContext<'_>,
+    directory: ObjectId,
+) -> Result<(), DslError> {
     const LIVELIST: &str = "com.delphix:livelist";
     let object = context.mos().object(directory)?;
     let Some(zap) = Dsl::extension(&object)? else {
@@ -192,14 +194,6 @@ struct Sums {
     bookmarks: Vec<BookmarkSum>,
     dead: Vec<BlockPointer>,
     failure: Option<DslError>,
-}
-
-/// What died of a bookmark's snapshot before the next one was taken.
-#[derive(Clone, Debug)]
-pub(crate) struct BookmarkSum {
-    pub name: Vec<u8>,
-    pub txg: Txg,
-    pub space: SpaceTriple,
 }
 
 /// Where a head's blocks go.
@@ -439,86 +433,4 @@ impl SyncContext<'_> {
             _ => Ok(Txg(0)),
         }
     }
-
-    /// Notes once that a dataset uses a feature (format/3a 1).
-    pub(crate) fn use_dataset_feature(&self, id: ObjectId, guid: &str) -> Result<(), DslError> {
-        let zap = self.extend(id)?;
-        if zap.lookup(guid.as_bytes())?.is_none() {
-            self.set_extension(id, guid, 0)?;
-            self.feature_changed(guid, 1)?;
-        }
-        Ok(())
-    }
-
-    /// The bookmarks of a head that count what dies of their snapshots (format/3a 9).
-    fn counting_bookmarks(&self, phys: &DslDataset) -> Result<Vec<BookmarkSum>, DslError> {
-        let directory = self.directory(phys.directory)?;
-        let Some(head) = directory.head_dataset else {
-            return Ok(Vec::new());
-        };
-        let object = self.mos().object(head)?;
-        let Some(zap) = Dsl::extension(&object)? else {
-            return Ok(Vec::new());
-        };
-        let Some(bookmarks) = zap.lookup_u64(fields::BOOKMARKS)? else {
-            return Ok(Vec::new());
-        };
-        let mut counting = Vec::new();
-        for entry in self.mos().zap(ObjectId(bookmarks))?.entries() {
-            let entry = entry?;
-            let words = entry.value.as_u64s().unwrap_or_default();
-            let flags = words.get(bookmark::FLAGS).copied().unwrap_or(0);
-            let txg = Txg(words.get(bookmark::TXG).copied().unwrap_or(0));
-            let counts = flags & bookmark::HAS_FREED != 0 && txg >= phys.previous_snapshot_txg;
-            if let Some(name) = entry.key.as_name().filter(|_| counts) {
-                counting.push(BookmarkSum {
-                    name: name.to_vec(),
-                    txg,
-                    space: SpaceTriple::default(),
-                });
-            }
-        }
-        Ok(counting)
-    }
-
-    /// Adds to bookmarks what died of their snapshots.
-    fn freed_before_next_snapshot(
-        &self,
-        head: ObjectId,
-        sums: &[BookmarkSum],
-    ) -> Result<(), DslError> {
-        if sums.iter().all(|sum| sum.space == SpaceTriple::default()) {
-            return Ok(());
-        }
-        let extension = self.extend(head)?;
-        let Some(id) = extension.lookup_u64(fields::BOOKMARKS)? else {
-            return Ok(());
-        };
-        let zap = self.mos().zap(ObjectId(id))?;
-        for sum in sums {
-            let value = zap.lookup(&sum.name)?;
-            let Some(mut words) = value.and_then(|value| value.as_u64s()) else {
-                continue;
-            };
-            let space = [sum.space.used, sum.space.compressed, sum.space.uncompressed];
-            let freed = words.get_mut(bookmark::FREED);
-            for (word, bytes) in freed.into_iter().flatten().zip(space) {
-                *word = word.saturating_add(bytes);
-            }
-            zap.update(
-                self.tx,
-                &sum.name,
-                &cenote_dmu::zap::ZapValue::from_u64s(&words),
-            )?;
-        }
-        Ok(())
-    }
-}
-
-/// Words of a bookmark (format/3a 9).
-mod bookmark {
-    pub const TXG: usize = 1;
-    pub const FLAGS: usize = 4;
-    pub const FREED: std::ops::Range<usize> = 8..11;
-    pub const HAS_FREED: u64 = 1;
 }

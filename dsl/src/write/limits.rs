@@ -10,6 +10,7 @@ use crate::error::DslError;
 use crate::property::stored::StoredProperties;
 use cenote_base::ObjectId;
 use cenote_ondisk::dsl_dir::DslDir;
+use std::collections::BTreeMap;
 
 const FILESYSTEM_LIMITS: &str = "com.joyent:filesystem_limits";
 
@@ -21,26 +22,43 @@ impl SyncContext<'_> {
         filesystems: u64,
         snapshots: u64,
     ) -> Result<(), DslError> {
+        self.check_limits_of([directory], filesystems, snapshots)
+    }
+
+    /// As [`Self::check_limits`] for each of several directories, which may be below one another.
+    pub(crate) fn check_limits_of(
+        &self,
+        directories: impl IntoIterator<Item = ObjectId>,
+        filesystems: u64,
+        snapshots: u64,
+    ) -> Result<(), DslError> {
         if !self.dsl.features().is_active(FILESYSTEM_LIMITS) {
             return Ok(());
         }
-        let mut at = Some(directory);
-        while let Some(id) = at {
+        let mut below: BTreeMap<ObjectId, u64> = BTreeMap::new();
+        for directory in directories {
+            let mut at = Some(directory);
+            while let Some(id) = at {
+                *below.entry(id).or_default() += 1;
+                at = self.directory(id)?.parent;
+            }
+        }
+        for (id, times) in below {
             let (object, phys) = self.dsl.read_directory(id)?;
-            if let Some(zap) = Dsl::extension(&object)? {
-                let limit = |property: &str| self.limit_of(&phys, property);
-                let counts = [
-                    (fields::FILESYSTEM_COUNT, "filesystem_limit", filesystems),
-                    (fields::SNAPSHOT_COUNT, "snapshot_limit", snapshots),
-                ];
-                for (field, property, more) in counts {
-                    let count = zap.lookup_u64(field)?.unwrap_or(0);
-                    if more > 0 && count.saturating_add(more) > limit(property)? {
-                        return Err(DslError::LimitReached { property });
-                    }
+            let Some(zap) = Dsl::extension(&object)? else {
+                continue;
+            };
+            let counts = [
+                (fields::FILESYSTEM_COUNT, "filesystem_limit", filesystems),
+                (fields::SNAPSHOT_COUNT, "snapshot_limit", snapshots),
+            ];
+            for (field, property, more) in counts {
+                let count = zap.lookup_u64(field)?.unwrap_or(0);
+                let count = count.saturating_add(more.saturating_mul(times));
+                if more > 0 && count > self.limit_of(&phys, property)? {
+                    return Err(DslError::LimitReached { property });
                 }
             }
-            at = phys.parent;
         }
         Ok(())
     }

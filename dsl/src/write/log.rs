@@ -8,7 +8,6 @@ use super::context::SyncContext;
 use super::head::Head;
 use super::policy::HeadPolicy;
 use crate::dataset::Dataset;
-use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::{ObjectSet, Transaction};
@@ -97,18 +96,5 @@ impl SyncContext<'_> {
             Some(log) => self.free_log(&log.owned_blocks()?),
             None => Ok(()),
         }
-    }
-
-    /// Notes that a dataset does not use a feature any more.
-    fn forget_dataset_feature(&self, id: ObjectId, guid: &str) -> Result<(), DslError> {
-        let object = self.mos().object(id)?;
-        let Some(zap) = Dsl::extension(&object)? else {
-            return Ok(());
-        };
-        if zap.lookup(guid.as_bytes())?.is_some() {
-            self.remove_entry(id, guid.as_bytes())?;
-            self.feature_changed(guid, -1)?;
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Changing the pool's metadata: ZAPs, extension fields, feature counts.
 
 use super::context::SyncContext;
+use crate::directory::fields;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::features::FeatureTable;
@@ -108,6 +109,17 @@ impl SyncContext<'_> {
     ) -> Result<(), DslError> {
         let zap = self.extend(id)?;
         Ok(zap.update(self.tx, key.as_bytes(), &ZapValue::from_u64(value))?)
+    }
+
+    /// Notes when a directory's list of snapshots changed, where the pool keeps that.
+    pub(crate) fn note_snapshots_changed(&self, directory: ObjectId) -> Result<(), DslError> {
+        if self.dsl.features().get(EXTENSIBLE_DATASET).is_none() {
+            return Ok(());
+        }
+        let now = self.pool.env().wall_clock();
+        let value = ZapValue::from_u64s(&[now.as_secs(), u64::from(now.subsec_nanos())]);
+        let key = fields::SNAPSHOTS_CHANGED.as_bytes();
+        Ok(self.extend(directory)?.update(self.tx, key, &value)?)
     }
 
     /// Frees a directory or dataset object, with its extension.

@@ -5,15 +5,59 @@
 //! what died; then the queued [`SyncTask`]s change the tree of datasets itself. Both happen in
 //! syncing context, one after the other, so nothing here needs locks against itself.
 //!
+//! # How deadlists move
+//!
+//! A dataset's deadlist has the blocks that the snapshot before it refers to and that it does not.
+//! It is divided by the blocks' births at the creations of the snapshots before that one: so each
+//! part is what certain snapshots have in common. Here is a file system with the snapshots made in
+//! the txgs 10, 20 and 30. A block is written as its birth; `(10 20]` is the entry with the key 10.
+//!
+//! ```text
+//!                s10            s20                  s30                    head
+//! deadlist       -              (0 10] 4 7           (0 10] 9  (10 20] 15   (0 10] 2 (10 20] -
+//!                                                                           (20 30] 22 25
+//! ```
+//!
+//! A new snapshot at 40 takes the head's deadlist over, and the head gets an empty one with one more
+//! key, 30. That is all: no block moves.
+//!
+//! ```text
+//!                s30                    s40                                 head
+//! deadlist       (0 10] 9  (10 20] 15   (0 10] 2 (10 20] - (20 30] 22 25    (0 10] (10 20] (20 30]
+//!                                                                           (30 40] all empty
+//! ```
+//!
+//! When s20 is destroyed (in the first drawing), what it alone holds was born after 10, since s10
+//! has nothing younger, and is dead in s30: the entries of s30's deadlist from the key 10 on. They
+//! go to the pool's list of blocks to be freed, whole. Then the rest of the two lists becomes one,
+//! and the head's deadlist is not divided at 20 any more.
+//!
+//! ```text
+//!                s10                    s30                                 head
+//! deadlist       -                      (0 10] 4 7 9      15 is freed       (0 10] 2
+//!                                                                           (10 30] 22 25
+//! ```
+//!
+//! The entries are lists of block pointers that can be joined by number ([`block_list`]), so all of
+//! this takes the same time however many blocks there are, and what snapshots have for themselves
+//! is a sum over a few entries. Older snapshots may keep keys of snapshots that are gone: nothing
+//! new comes to them, and what is asked of them are sums between keys that they do have.
+//!
+//! A clone's deadlists have the keys of the snapshots that its origin came after, too. When it is
+//! promoted, snapshots change their directory, and their deadlists come with them unchanged.
+//!
 //! Readers meanwhile see each structure whole, but not all structures of one instant; who needs
 //! that opens what it looks at again after the transaction group.
 
 mod accounting;
 mod block_list;
+mod bookmark;
 mod context;
 mod create;
+mod dataset_features;
 mod dead;
 mod destroy;
+mod destroy_snapshot;
 mod encryption;
 mod freeing;
 mod head;
@@ -27,10 +71,12 @@ mod pool_metadata;
 mod pool_properties;
 mod properties;
 mod rename;
+mod snapshot;
 
 pub use context::{PoolServices, SyncContext, SyncTask};
 pub use create::{CreateDataset, Format};
 pub use destroy::DestroyDataset;
+pub use destroy_snapshot::DestroySnapshots;
 pub use encryption::{ChangeKey, Encryption, KeyPlan, NewKeyFormat, UserKey};
 pub use head::Head;
 pub use heads::Heads;
@@ -39,3 +85,4 @@ pub use policy::{HeadPolicy, RedundantMetadata};
 pub use pool_properties::SetPoolProperty;
 pub use properties::{RevertProperty, SetProperties, Setting};
 pub use rename::RenameDataset;
+pub use snapshot::CreateSnapshots;

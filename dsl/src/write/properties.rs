@@ -271,7 +271,7 @@ impl SyncContext<'_> {
     }
 
     /// Stores values on a snapshot; its table comes and goes with them.
-    fn apply_snapshot_settings(
+    pub(super) fn apply_snapshot_settings(
         &self,
         snapshot: &Dataset,
         settings: &[Setting],

@@ -1,7 +1,7 @@
 //! Why a txg could not be written.
 
 use crate::allocation::RangeConflict;
-use cenote_base::{Txg, VdevId};
+use cenote_base::{ObjectId, Txg, VdevId};
 use cenote_dmu::DmuError;
 use cenote_dsl::DslError;
 use cenote_ondisk::DecodeError;
@@ -44,6 +44,12 @@ pub enum SyncError {
         txg: Txg,
         /// How often it was written.
         passes: u32,
+    },
+    /// A dataset was changed that is not open for writing any more.
+    #[error("dataset {id} has changes, and was closed before they were on disk")]
+    HeadClosed {
+        /// The dataset's head.
+        id: ObjectId,
     },
     /// The pool takes no changes: it is suspended or was opened for reading.
     #[error("the pool takes no changes: {cause}")]

@@ -6,7 +6,7 @@ use super::mos_sink::{MosPolicy, MosSink};
 use super::obsolete::Obsolete;
 use super::record::Recorder;
 use super::shared::Shared;
-use super::tasks::{Outcome, Pending, Queued, TaskQueue, Ticket};
+use super::tasks::{Outcome, Pending, TaskQueue, Ticket};
 use crate::allocation::Space;
 use crate::dedup::DedupTables;
 use crate::heartbeat::Heartbeat;
@@ -342,19 +342,13 @@ impl Syncer {
         };
         self.pass.store(1, Ordering::Relaxed);
         for set in dirty_sets {
-            if let Some(head) = self.dsl.open_head(ObjectId(set.id().0)) {
-                head.sync(&context)?;
-            }
+            let id = ObjectId(set.id().0);
+            let head = self.dsl.open_head(id);
+            // Whoever wrote to it was told that it will be on disk.
+            let head = head.filter(|head| Arc::ptr_eq(head.set(), set));
+            head.ok_or(SyncError::HeadClosed { id })?.sync(&context)?;
         }
-        let mut queued = self.tasks.take();
-        tickets.extend(queued.iter().map(|queued| Arc::clone(&queued.ticket)));
-        for Queued { task, ticket } in &mut queued {
-            if let Err(error) = task.check(&context) {
-                ticket.end(Outcome::Refused(error));
-                continue;
-            }
-            task.sync(&context)?;
-        }
+        self.carry_out_tasks(&context, tickets)?;
         let worked = context.free_in_background()?;
         self.has_background_work.store(worked, Ordering::Relaxed);
         self.free_deferred(&context)?;
@@ -367,6 +361,35 @@ impl Syncer {
         }
         let root = self.write_metadata(&context)?;
         self.commit(txg, root)
+    }
+
+    /// Carries out the tasks that wait, but for those that the next group is for.
+    fn carry_out_tasks(
+        &self,
+        context: &SyncContext<'_>,
+        tickets: &mut Vec<Arc<Ticket>>,
+    ) -> Result<(), SyncError> {
+        let mut early = Vec::new();
+        for mut queued in self.tasks.take() {
+            match queued.task.check(context) {
+                Ok(()) => {}
+                Err(DslError::NextGroup { .. }) => {
+                    early.push(queued);
+                    continue;
+                }
+                Err(error) => {
+                    queued.ticket.end(Outcome::Refused(error));
+                    continue;
+                }
+            }
+            tickets.push(Arc::clone(&queued.ticket));
+            queued.task.sync(context)?;
+        }
+        if !early.is_empty() {
+            self.tasks.put_back(early);
+            self.gate.request_sync();
+        }
+        Ok(())
     }
 
     /// Frees what the group before put off.

@@ -101,6 +101,11 @@ impl TaskQueue {
         std::mem::take(&mut *lock(&self.waiting))
     }
 
+    /// Puts tasks back, before those that came since.
+    pub fn put_back(&self, early: Vec<Queued>) {
+        lock(&self.waiting).splice(..0, early);
+    }
+
     pub fn is_empty(&self) -> bool {
         lock(&self.waiting).is_empty()
     }

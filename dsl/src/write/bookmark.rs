@@ -1,0 +1,157 @@
+//! Bookmarks: what is kept of a snapshot's place in its chain (format/3a 9).
+//!
+//! A bookmark of a pool with the feature `bookmark_written` counts what dies of its snapshot
+//! before the next one is taken, so that what was written since can be told after the snapshot
+//! itself is gone. Then its txg also stays a key of deadlists, as if the snapshot were there.
+
+use super::context::SyncContext;
+use crate::dataset::fields;
+use crate::deadlist::{Deadlist, SpaceTriple};
+use crate::dsl::Dsl;
+use crate::error::DslError;
+use cenote_base::{ObjectId, Txg};
+use cenote_dmu::zap::ZapValue;
+use cenote_ondisk::bookmark_phys::{
+    BookmarkPhys, BookmarkSpace, FLAG_HAS_FREED_BEFORE_NEXT, FLAG_SNAPSHOT_EXISTS,
+};
+use cenote_ondisk::dsl_dataset::DslDataset;
+
+/// What died of a bookmark's snapshot before the next one was taken.
+#[derive(Clone, Debug)]
+pub(crate) struct BookmarkSum {
+    pub name: Vec<u8>,
+    pub txg: Txg,
+    pub space: SpaceTriple,
+}
+
+/// A bookmark as its table has it.
+#[derive(Clone, Debug)]
+pub(super) struct StoredBookmark {
+    pub name: Vec<u8>,
+    pub phys: BookmarkPhys,
+}
+
+impl StoredBookmark {
+    /// Whether it counts what dies of its snapshot.
+    pub fn counts(&self) -> bool {
+        self.phys.flags & FLAG_HAS_FREED_BEFORE_NEXT != 0
+    }
+}
+
+fn add(sum: &mut BookmarkSpace, space: SpaceTriple) {
+    sum.referenced = sum.referenced.saturating_add(space.used);
+    sum.compressed = sum.compressed.saturating_add(space.compressed);
+    sum.uncompressed = sum.uncompressed.saturating_add(space.uncompressed);
+}
+
+impl SyncContext<'_> {
+    /// The table of a head's bookmarks.
+    fn bookmark_table(&self, head: ObjectId) -> Result<Option<ObjectId>, DslError> {
+        let object = self.mos().object(head)?;
+        let Some(zap) = Dsl::extension(&object)? else {
+            return Ok(None);
+        };
+        let table = zap.lookup_u64(fields::BOOKMARKS)?.filter(|id| *id != 0);
+        Ok(table.map(ObjectId))
+    }
+
+    /// A head's bookmarks.
+    pub(super) fn stored_bookmarks(&self, head: ObjectId) -> Result<Vec<StoredBookmark>, DslError> {
+        let mut bookmarks = Vec::new();
+        let Some(table) = self.bookmark_table(head)? else {
+            return Ok(bookmarks);
+        };
+        for entry in self.mos().zap(table)?.entries() {
+            let entry = entry?;
+            let words = entry.value.as_u64s().unwrap_or_default();
+            let phys = BookmarkPhys::from_words(&words);
+            bookmarks.push(StoredBookmark {
+                name: entry.key.as_name().unwrap_or_default().to_vec(),
+                phys: phys.map_err(|source| DslError::decode(table, source))?,
+            });
+        }
+        Ok(bookmarks)
+    }
+
+    /// Stores what a bookmark that counts has counted.
+    fn store_counting(&self, head: ObjectId, bookmark: &StoredBookmark) -> Result<(), DslError> {
+        let Some(table) = self.bookmark_table(head)? else {
+            return Ok(());
+        };
+        let value = ZapValue::from_u64s(&bookmark.phys.to_words(true));
+        Ok(self
+            .mos()
+            .zap(table)?
+            .update(self.tx, &bookmark.name, &value)?)
+    }
+
+    /// Keeps the bookmarks of a head in step with the destruction of one of its snapshots, whose
+    /// successor's deadlist is still as it was. Returns whether one of them goes on to count what
+    /// the snapshot had.
+    pub(super) fn note_lost_snapshot(
+        &self,
+        head: ObjectId,
+        snapshot: &DslDataset,
+        next: &Deadlist,
+    ) -> Result<bool, DslError> {
+        let mut is_counted = false;
+        for mut bookmark in self.stored_bookmarks(head)? {
+            let txg = bookmark.phys.creation_txg;
+            if !bookmark.counts() || txg < snapshot.previous_snapshot_txg {
+                continue;
+            }
+            if txg == snapshot.creation_txg {
+                is_counted = true;
+                bookmark.phys.flags &= !FLAG_SNAPSHOT_EXISTS;
+            } else if txg < snapshot.creation_txg {
+                let problem = "a deadlist of a pool before version 26 cannot be written";
+                let freed = next.space_range(Txg(0), txg);
+                let freed = freed.ok_or(DslError::structure(snapshot.deadlist, problem))?;
+                add(&mut bookmark.phys.freed_before_next, freed);
+            } else {
+                continue;
+            }
+            self.store_counting(head, &bookmark)?;
+        }
+        Ok(is_counted)
+    }
+
+    /// The bookmarks of a dataset's head that count what dies of their snapshots now.
+    pub(super) fn counting_bookmarks(
+        &self,
+        phys: &DslDataset,
+    ) -> Result<Vec<BookmarkSum>, DslError> {
+        let Some(head) = self.directory(phys.directory)?.head_dataset else {
+            return Ok(Vec::new());
+        };
+        let mut bookmarks = self.stored_bookmarks(head)?;
+        bookmarks.retain(|bookmark| {
+            bookmark.counts() && bookmark.phys.creation_txg >= phys.previous_snapshot_txg
+        });
+        let sum = |bookmark: StoredBookmark| BookmarkSum {
+            name: bookmark.name,
+            txg: bookmark.phys.creation_txg,
+            space: SpaceTriple::default(),
+        };
+        Ok(bookmarks.into_iter().map(sum).collect())
+    }
+
+    /// Adds to bookmarks what died of their snapshots.
+    pub(super) fn freed_before_next_snapshot(
+        &self,
+        head: ObjectId,
+        sums: &[BookmarkSum],
+    ) -> Result<(), DslError> {
+        if sums.iter().all(|sum| sum.space == SpaceTriple::default()) {
+            return Ok(());
+        }
+        for mut bookmark in self.stored_bookmarks(head)? {
+            let sum = sums.iter().find(|sum| sum.name == bookmark.name);
+            if let Some(sum) = sum.filter(|_| bookmark.counts()) {
+                add(&mut bookmark.phys.freed_before_next, sum.space);
+                self.store_counting(head, &bookmark)?;
+            }
+        }
+        Ok(())
+    }
+}
