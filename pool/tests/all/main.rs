@@ -17,5 +17,7 @@ mod objects;
 mod power_cut;
 mod received;
 mod settings;
+mod snapshots;
+mod tree;
 mod waiting;
 mod world;

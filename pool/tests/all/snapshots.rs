@@ -1,16 +1,10 @@
 //! Snapshots and what is done with them, at random: compared with a model, with the sums that the
 //! pool must keep after each step, and judged by OpenZFS.
 
-mod common;
-mod tree;
-#[path = "../../dmu/tests/common/world.rs"]
-#[allow(dead_code, reason = "its own test uses more of it")]
-mod world;
-
+use crate::common::Bench;
+use crate::tree::Tree;
 use cenote_pool::VdevShape;
 use cenote_vdev::AllocationClass::Normal;
-use common::Bench;
-use tree::Tree;
 
 fn run(pool: &'static str, seed: u64, shape: VdevShape, count: usize, steps: usize) {
     println!("{pool}, seed {seed}");

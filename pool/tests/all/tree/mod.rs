@@ -1,7 +1,7 @@
 //! A tree of datasets with their snapshots, and the model of it.
 
 use crate::common;
-use crate::world::{ModelObject, Random, World};
+use crate::model::{ModelObject, Random, World};
 use cenote_base::{ObjectId, RealEnv};
 use cenote_dmu::TxCost;
 use cenote_dsl::DatasetName;
