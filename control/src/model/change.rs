@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Secret, TreatmentKind};
+use super::{Secret, SnapshotChange, TreatmentKind};
 
 /// A kind of group of devices in a new pool's layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,6 +257,8 @@ pub enum Change {
         /// Only check.
         dry_run: bool,
     },
+    /// Make, destroy or rename snapshots, clones and bookmarks.
+    Snapshots(SnapshotChange),
     /// Give a dataset another name. Answer: `Done`.
     RenameDataset {
         /// Its name.

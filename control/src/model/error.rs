@@ -119,7 +119,7 @@ pub enum ControlError {
         dataset: String,
     },
     /// The name is taken.
-    #[error("{} already exists", if name.contains('/') { "dataset" } else { "pool" })]
+    #[error("{} already exists", if name.contains(['/', '@']) { "dataset" } else { "pool" })]
     Exists {
         /// The name.
         name: String,
@@ -135,6 +135,18 @@ pub enum ControlError {
     PoolBusy {
         /// The pool.
         pool: String,
+    },
+    /// One command makes two snapshots of it.
+    #[error("multiple snapshots of same fs not allowed")]
+    SnapshotsOfSame {
+        /// The second snapshot.
+        snapshot: String,
+    },
+    /// The snapshot is what clones began as.
+    #[error("snapshot is cloned")]
+    SnapshotCloned {
+        /// The snapshot.
+        snapshot: String,
     },
     /// Something uses the dataset.
     #[error("dataset is busy")]

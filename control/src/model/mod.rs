@@ -24,6 +24,7 @@ mod request;
 mod response;
 mod secret;
 mod setting;
+mod snapshots;
 mod space;
 mod value;
 mod vdev;
@@ -56,6 +57,7 @@ pub use request::{Depth, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;
 pub use setting::SettingRow;
+pub use snapshots::SnapshotChange;
 pub use space::{AccountKind, AccountOwner, Hold, SpaceAccount};
 pub use value::{Property, Source, Value};
 pub use vdev::{

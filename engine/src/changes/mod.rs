@@ -15,6 +15,7 @@ mod pool_settings;
 mod pools;
 mod properties;
 mod replication;
+mod snapshots;
 mod suspension;
 mod treat;
 mod vdev_settings;
@@ -74,6 +75,7 @@ impl Engine {
                 force,
                 dry_run,
             } => self.destroy_dataset(&dataset, recursive, force, dry_run, &by),
+            Change::Snapshots(change) => self.change_snapshots(change, &by),
             Change::RenameDataset {
                 from,
                 to,
@@ -276,8 +278,14 @@ pub(super) fn of_change(error: DslError) -> ControlError {
             dataset: text(name),
             what: "filesystem has children".to_owned(),
         },
-        DslError::Busy { name } => ControlError::DatasetBusy {
+        DslError::Busy { name } | DslError::Held { name } => ControlError::DatasetBusy {
             dataset: text(name),
+        },
+        DslError::HasClones { name } => ControlError::SnapshotCloned {
+            snapshot: text(name),
+        },
+        DslError::SnapshotsOfSame { name } => ControlError::SnapshotsOfSame {
+            snapshot: text(name),
         },
         DslError::NoSpaceFor { name } => ControlError::NoSpace {
             dataset: text(name),

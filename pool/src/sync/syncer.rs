@@ -304,7 +304,7 @@ impl Syncer {
 
     /// Queues a task for the next group, without asking for one.
     pub fn queue<T: SyncTask + 'static>(&self, task: T) -> Result<Pending<T>, SyncError> {
-        Pending::queue(&self.tasks, task)
+        Pending::queue(&self.tasks, task, self.gate.open_txg())
     }
 
     /// Writes the open group. Called by the thread, or by whoever has no thread running.
@@ -370,7 +370,7 @@ impl Syncer {
         tickets: &mut Vec<Arc<Ticket>>,
     ) -> Result<(), SyncError> {
         let mut early = Vec::new();
-        for mut queued in self.tasks.take() {
+        for mut queued in self.tasks.take_due(context.txg()) {
             match queued.task.check(context) {
                 Ok(()) => {}
                 Err(DslError::NextGroup { .. }) => {

@@ -1,6 +1,7 @@
 //! The queue of sync tasks.
 
 use super::error::SyncError;
+use cenote_base::Txg;
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,9 @@ impl Ticket {
 
 /// A task that waits, with the place for its end.
 pub(crate) struct Queued {
+    /// The group that was open when it was queued: what was written before belongs to it at the
+    /// latest, and the task must find that.
+    pub open: Txg,
     pub task: Box<dyn SyncTask>,
     pub ticket: Arc<Ticket>,
 }
@@ -81,8 +85,8 @@ impl std::fmt::Debug for TaskQueue {
 }
 
 impl TaskQueue {
-    /// Queues a task.
-    pub fn push(&self, task: Box<dyn SyncTask>) -> Result<Arc<Ticket>, SyncError> {
+    /// Queues a task while the group `open` is open.
+    pub fn push(&self, task: Box<dyn SyncTask>, open: Txg) -> Result<Arc<Ticket>, SyncError> {
         let mut waiting = lock(&self.waiting);
         if waiting.len() >= TASKS_MAX {
             let cause = "too many tasks are waiting".to_owned();
@@ -90,6 +94,7 @@ impl TaskQueue {
         }
         let ticket = Arc::new(Ticket::default());
         waiting.push(Queued {
+            open,
             task,
             ticket: Arc::clone(&ticket),
         });
@@ -99,6 +104,15 @@ impl TaskQueue {
     /// Takes all tasks.
     pub fn take(&self) -> Vec<Queued> {
         std::mem::take(&mut *lock(&self.waiting))
+    }
+
+    /// Takes the tasks that the group `txg` may carry out.
+    pub fn take_due(&self, txg: Txg) -> Vec<Queued> {
+        let mut waiting = lock(&self.waiting);
+        let all = std::mem::take(&mut *waiting);
+        let (due, later) = all.into_iter().partition(|queued| queued.open <= txg);
+        *waiting = later;
+        due
     }
 
     /// Puts tasks back, before those that came since.
@@ -137,10 +151,10 @@ pub(crate) struct Pending<T> {
 }
 
 impl<T: SyncTask + 'static> Pending<T> {
-    /// Puts a task into the queue.
-    pub fn queue(queue: &TaskQueue, task: T) -> Result<Self, SyncError> {
+    /// Puts a task into the queue while the group `open` is open.
+    pub fn queue(queue: &TaskQueue, task: T, open: Txg) -> Result<Self, SyncError> {
         let task = Arc::new(Mutex::new(Some(task)));
-        let ticket = queue.push(Box::new(Shared(Arc::clone(&task))))?;
+        let ticket = queue.push(Box::new(Shared(Arc::clone(&task))), open)?;
         Ok(Self { task, ticket })
     }
 

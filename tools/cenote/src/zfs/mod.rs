@@ -11,6 +11,7 @@ mod material;
 mod mount;
 mod properties;
 mod select;
+mod snapshots;
 mod sort;
 mod space;
 mod synopsis;

@@ -134,7 +134,10 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
         "rename" if !parsed.operands[0].contains('@') => {
             change::rename(&parsed, command_line("zfs rename", arguments), context)
         }
-        "snapshot" => snapshot(&parsed.operands, context),
+        "snapshot" => {
+            let command = command_line("zfs snapshot", arguments);
+            super::snapshots::snapshot(&parsed, command, context)
+        }
         "inherit" => {
             let command = command_line("zfs inherit", arguments);
             change::inherit(&parsed, command, context)
@@ -201,7 +204,7 @@ fn refuse(what: &str, name: &str, context: &mut Context) -> Outcome {
 }
 
 /// Complains about names that do not exist, as the reference does before anything else.
-fn require(names: &[String], context: &mut Context) -> Result<(), Stop> {
+pub fn require(names: &[String], context: &mut Context) -> Result<(), Stop> {
     let selection = Selection {
         operands: names.to_vec(),
         depth: Some(Depth::Roots),
@@ -219,9 +222,13 @@ fn require(names: &[String], context: &mut Context) -> Result<(), Stop> {
 
 fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outcome {
     let name = &parsed.operands[0];
-    if let Some((dataset, _)) = name.split_once('@') {
+    if let Some((dataset, snapshots)) = name.split_once('@') {
+        if parsed.operands.len() > 1 {
+            return usage("too many arguments");
+        }
         require(&[dataset.to_owned()], context)?;
-        return refuse("cannot destroy snapshots", dataset, context);
+        let command = command_line("zfs destroy", arguments);
+        return super::snapshots::destroy(dataset, snapshots, parsed, command, context);
     }
     if let Some((dataset, _)) = name.split_once('#') {
         let request = Request::DatasetList {
@@ -250,22 +257,6 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
     }
     let command = command_line("zfs destroy", arguments);
     change::destroy(name, parsed, command, context)
-}
-
-fn snapshot(names: &[String], context: &mut Context) -> Outcome {
-    for name in names {
-        let Some((dataset, _)) = name.split_once('@') else {
-            return usage(format!(
-                "cannot create snapshot '{name}': missing '@' delimiter"
-            ));
-        };
-        // The reference answers a missing dataset with its usage.
-        if require(&[dataset.to_owned()], context).is_err() {
-            return usage("");
-        }
-    }
-    let first = names.first().map(String::as_str).unwrap_or_default();
-    refuse("cannot create snapshots ", first, context)
 }
 
 fn send(parsed: &Parsed, context: &mut Context) -> Outcome {
