@@ -1,12 +1,13 @@
 //! A tree of datasets with their snapshots, clones, holds and bookmarks, and the model of it.
 
+mod found;
 mod steps;
 
 use crate::common;
 use crate::world::{ModelObject, Random, World};
 use cenote_base::{ObjectId, RealEnv};
 use cenote_dsl::write::{CreateDataset, Encryption, SyncTask};
-use cenote_dsl::{DatasetName, DslError};
+use cenote_dsl::{Dataset, DatasetName, DslError};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
@@ -15,7 +16,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-type Contents = BTreeMap<ObjectId, ModelObject>;
+/// What an object set has in it.
+#[derive(Clone)]
+enum Contents {
+    Model(BTreeMap<ObjectId, ModelObject>),
+    /// Of a set that is not of ours: a sum of all its objects, if they can be read.
+    Sum(Option<u64>),
+}
+
+impl Contents {
+    fn of(set: &Set, dataset: &Dataset) -> Self {
+        match &set.world {
+            Some(world) => Self::Model(world.model.clone()),
+            None => Self::Sum(found::sum(dataset)),
+        }
+    }
+
+    fn world(&self, seed: u64) -> Option<World> {
+        match self {
+            Self::Model(model) => Some(world(seed, model.clone())),
+            Self::Sum(_) => None,
+        }
+    }
+
+    fn compare(&self, dataset: &Dataset) {
+        match self {
+            Self::Model(model) => {
+                world(1, model.clone()).compare(&dataset.object_set().expect("opens"))
+            }
+            Self::Sum(sum) => assert_eq!(found::sum(dataset), *sum, "{}", dataset.name()),
+        }
+    }
+}
 
 /// A snapshot as it should be.
 struct Snap {
@@ -29,7 +61,8 @@ struct Snap {
 
 /// A dataset as it should be.
 struct Set {
-    world: World,
+    /// `None` for a set that is not of ours.
+    world: Option<World>,
     /// From the oldest to the newest.
     snapshots: Vec<Snap>,
     origin: Option<u64>,
@@ -60,7 +93,7 @@ pub fn named(text: &str) -> DatasetName {
     DatasetName::parse(text).expect("a name")
 }
 
-fn world(seed: u64, model: Contents) -> World {
+fn world(seed: u64, model: BTreeMap<ObjectId, ModelObject>) -> World {
     let mut world = World::new(seed);
     world.types = (ObjectType(25), ObjectType(26));
     world.model = model;
@@ -68,7 +101,9 @@ fn world(seed: u64, model: Contents) -> World {
 }
 
 impl Tree {
-    pub fn new(seed: u64, pool: Pool) -> Self {
+    /// The pool's datasets, encrypted ones with the first of `keys` that is theirs.
+    pub fn new(seed: u64, pool: Pool, keys: &[String]) -> Self {
+        found::load_keys(&pool, keys);
         let mut tree = Self {
             pool: Some(pool),
             random: Random::new(seed),
@@ -76,10 +111,21 @@ impl Tree {
             made: 0,
             counts: BTreeMap::new(),
         };
+        tree.adopt();
         for name in ["a", "b", "a/c"] {
-            tree.create(name);
+            if tree.sets.len() < 3 {
+                tree.create(name);
+            }
         }
         tree
+    }
+
+    /// The pool whose devices are in `dir`.
+    pub fn import(dir: &Path) -> Pool {
+        let candidates = common::candidates(dir);
+        let env = Arc::new(RealEnv::new());
+        let pool = cenote_pool::import(&candidates[0], &common::options(), env);
+        pool.expect("imported")
     }
 
     pub fn pool(&self) -> &Pool {
@@ -87,10 +133,7 @@ impl Tree {
     }
 
     pub fn open(&mut self, dir: &Path) {
-        let candidates = common::candidates(dir);
-        let env = Arc::new(RealEnv::new());
-        let pool = cenote_pool::import(&candidates[0], &common::options(), env);
-        self.pool = Some(pool.expect("imported"));
+        self.pool = Some(Self::import(dir));
     }
 
     pub fn close(&mut self) {
@@ -121,7 +164,7 @@ impl Tree {
         };
         self.run(task).expect("made");
         let set = Set {
-            world: world(self.random.next(), Contents::new()),
+            world: Some(world(self.random.next(), BTreeMap::new())),
             snapshots: Vec::new(),
             origin: None,
             bookmarks: BTreeMap::new(),
@@ -144,6 +187,11 @@ impl Tree {
             }
         }
         None
+    }
+
+    fn dataset(&self, name: &str) -> Dataset {
+        let dataset = self.pool().dsl().dataset(&named(name));
+        dataset.expect("there")
     }
 
     fn number(&mut self) -> u64 {
@@ -184,7 +232,9 @@ impl Tree {
     fn compare_set(&self, name: &str, set: &Set) {
         let dsl = self.pool().dsl();
         let head = dsl.dataset(&named(name)).expect("there");
-        set.world.compare(&head.object_set().expect("opens"));
+        if let Some(world) = &set.world {
+            world.compare(&head.object_set().expect("opens"));
+        }
         let found = head.listed_snapshots().expect("readable");
         let found: Vec<_> = found
             .iter()
@@ -195,8 +245,7 @@ impl Tree {
         for snap in &set.snapshots {
             let full = named(&format!("{name}@{}", snap.name));
             let snapshot = dsl.dataset(&full).expect("there");
-            let opened = snapshot.object_set().expect("opens");
-            world(1, snap.contents.clone()).compare(&opened);
+            snap.contents.compare(&snapshot);
             let holds = snapshot.holds().expect("readable");
             let tags: BTreeSet<_> = holds.into_iter().map(|hold| hold.tag).collect();
             assert_eq!(tags, snap.tags, "holds of {full}");

@@ -1,17 +1,17 @@
 //! What is done with datasets, and to the model.
 
-use super::{Set, Snap, Tree, named, world};
+use super::{Contents, Set, Snap, Tree, found, named};
 use cenote_dmu::TxCost;
-use cenote_dsl::DslError;
 use cenote_dsl::write::{
     CloneDataset, CreateBookmarks, CreateSnapshots, DestroyBookmarks, DestroyDataset,
     DestroySnapshots, HoldSnapshots, PromoteDataset, ReleaseSnapshots, RenameDataset,
     RenameSnapshots, RollbackDataset,
 };
+use cenote_dsl::{DatasetType, DslError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-const SETS_MAX: usize = 9;
+const SETS_MAX: usize = 20;
 
 impl Tree {
     pub(super) fn step(&mut self) -> &'static str {
@@ -32,17 +32,29 @@ impl Tree {
         }
     }
 
+    /// Some file system.
+    fn pick_parent(&mut self) -> Option<String> {
+        let name = self.pick();
+        let kind = self.dataset(&name).dataset_type().expect("readable");
+        (kind == DatasetType::Filesystem).then_some(name)
+    }
+
     fn write(&mut self) -> &'static str {
         let name = self.pick();
-        let dataset = self.pool().dsl().dataset(&named(&name)).expect("there");
+        let dataset = self.dataset(&name);
         let gate = Arc::clone(self.pool().gate().expect("writable"));
-        let head = self.pool().dsl().open_for_writing(&dataset, &gate);
-        let head = head.expect("opens");
+        let head = match self.pool().dsl().open_for_writing(&dataset, &gate) {
+            Err(DslError::KeyRequired { .. }) => return "locked",
+            head => head.expect("opens"),
+        };
         let steps = 1 + self.random.below(40);
         let set = self.sets.get_mut(&name).expect("in the model");
         for _ in 0..steps {
             let tx = gate.begin(TxCost::default()).expect("not suspended");
-            set.world.step(head.set(), &tx);
+            match &mut set.world {
+                Some(world) => world.step(head.set(), &tx),
+                None => found::change(head.set(), &tx, &mut self.random),
+            }
         }
         // What is open is in the next snapshot.
         if self.random.below(2) == 0 {
@@ -67,11 +79,12 @@ impl Tree {
         self.run(task).expect("made");
         for name in sets {
             let id = self.number();
+            let made = self.dataset(&format!("{name}@{snap}"));
             let set = self.sets.get_mut(&name).expect("in the model");
             set.snapshots.push(Snap {
                 id,
                 name: snap.clone(),
-                contents: set.world.model.clone(),
+                contents: Contents::of(set, &made),
                 tags: BTreeSet::new(),
                 is_deferred: false,
             });
@@ -121,7 +134,7 @@ impl Tree {
     /// What was written since snapshots that have bookmarks, by bookmark.
     fn written_since(&self, name: &str, ids: &[u64]) -> Vec<(String, Option<u64>)> {
         let set = &self.sets[name];
-        let head = self.pool().dsl().dataset(&named(name)).expect("there");
+        let head = self.dataset(name);
         let bookmarks = set.bookmarks.iter().filter(|(_, of)| ids.contains(of));
         let since = |(bookmark, of): (&String, &u64)| {
             let snap = set.snapshots.iter().find(|snap| snap.id == *of)?;
@@ -134,7 +147,7 @@ impl Tree {
 
     /// Bookmarks know what their snapshots knew.
     fn check_written(&self, name: &str, written: &[(String, Option<u64>)]) {
-        let head = self.pool().dsl().dataset(&named(name)).expect("there");
+        let head = self.dataset(name);
         for (bookmark, expected) in written {
             let found = head.bookmark(bookmark.as_bytes()).expect("readable");
             let found = found.expect("there");
@@ -160,7 +173,9 @@ impl Tree {
         if self.sets.len() >= SETS_MAX {
             return "nothing";
         }
-        let parent = self.pick();
+        let Some(parent) = self.pick_parent() else {
+            return "nothing";
+        };
         let clone = format!("{parent}/k{}", self.number());
         let snap = &self.sets[&name].snapshots[index];
         let task = CloneDataset {
@@ -172,8 +187,9 @@ impl Tree {
         self.run(task).expect("cloned");
         let seed = self.random.next();
         let snap = &self.sets[&name].snapshots[index];
+        snap.contents.compare(&self.dataset(&clone));
         let set = Set {
-            world: world(seed, snap.contents.clone()),
+            world: snap.contents.world(seed),
             snapshots: Vec::new(),
             origin: Some(snap.id),
             bookmarks: BTreeMap::new(),
@@ -208,6 +224,9 @@ impl Tree {
         let own = &self.sets[&name].bookmarks;
         let clashes = clashes || bookmarks.iter().any(|(name, _)| own.contains_key(name));
         let result = self.run(PromoteDataset { name: named(&name) });
+        if let Err(DslError::LeavesEncryptionRoot { .. }) = result {
+            return "refused";
+        }
         if clashes {
             let refused = matches!(
                 result,
@@ -274,7 +293,11 @@ impl Tree {
         set.bookmarks
             .retain(|bookmark, _| !newer.contains(bookmark));
         let last = set.snapshots.last().expect("there are some");
-        set.world.model = last.contents.clone();
+        if let (Some(world), Contents::Model(model)) = (&mut set.world, &last.contents) {
+            world.model.clone_from(model);
+        }
+        let contents = last.contents.clone();
+        contents.compare(&self.dataset(&name));
         "roll back"
     }
 
@@ -370,7 +393,9 @@ impl Tree {
     }
 
     fn rename(&mut self) -> &'static str {
-        let (from, parent) = (self.pick(), self.pick());
+        let (from, Some(parent)) = (self.pick(), self.pick_parent()) else {
+            return "nothing";
+        };
         let to = format!("{parent}/m{}", self.number());
         let below = format!("{from}/");
         let is_inside = parent == from || parent.starts_with(&below);
@@ -381,6 +406,9 @@ impl Tree {
         let result = self.run(task);
         if is_inside {
             assert!(matches!(result, Err(DslError::IntoItself { .. })));
+            return "refused";
+        }
+        if let Err(DslError::LeavesEncryptionRoot { .. }) = result {
             return "refused";
         }
         result.expect("renamed");
