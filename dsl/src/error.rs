@@ -197,6 +197,68 @@ pub enum DslError {
         /// The snapshot.
         name: DatasetName,
     },
+    /// The snapshot has a hold with this tag.
+    #[error("'{name}': tag already exists on this dataset")]
+    TagExists {
+        /// The snapshot.
+        name: DatasetName,
+    },
+    /// The snapshot has no hold with this tag.
+    #[error("'{name}': no such tag on this dataset")]
+    NoSuchTag {
+        /// The snapshot.
+        name: DatasetName,
+    },
+    /// The tag has too many bytes.
+    #[error("'{name}': tag too long")]
+    TagTooLong {
+        /// The snapshot.
+        name: DatasetName,
+    },
+    /// Only clones can be promoted.
+    #[error("'{name}': not a cloned filesystem")]
+    NotAClone {
+        /// The dataset.
+        name: DatasetName,
+    },
+    /// A clone has snapshots with names that its origin's have, too.
+    #[error("conflicting snapshot '{}' from parent '{origin}'", names.join("', '"))]
+    ConflictingSnapshots {
+        /// What is behind the `@`.
+        names: Vec<String>,
+        /// The dataset that it was cloned from.
+        origin: DatasetName,
+    },
+    /// What a dataset is rolled back to is not its newest snapshot, or bookmarks are newer.
+    #[error("'{name}': more recent snapshots or bookmarks exist")]
+    MoreRecent {
+        /// The snapshot.
+        name: DatasetName,
+    },
+    /// There is a bookmark of this name already.
+    #[error("'{name}': bookmark exists")]
+    BookmarkExists {
+        /// The bookmark.
+        name: DatasetName,
+    },
+    /// A bookmark is to be made of what the dataset did not grow out of.
+    #[error("'{name}': source is not an ancestor of the new bookmark's dataset")]
+    NotAnAncestor {
+        /// The new bookmark.
+        name: DatasetName,
+    },
+    /// The name is none of a bookmark.
+    #[error("'{name}' is not a bookmark")]
+    NotABookmark {
+        /// The name.
+        name: DatasetName,
+    },
+    /// A name below would become too long.
+    #[error("'{name}': name is too long")]
+    NameTooLong {
+        /// The name.
+        name: DatasetName,
+    },
     /// A removed vdev's blocks were remapped by a command that OpenZFS had for a while.
     #[error("'{name}' has a list of remapped blocks, which is not kept up to date here")]
     Remapped {

@@ -142,6 +142,19 @@ impl KeyStore {
         self.lock().wrapping.insert(root, wrapping);
     }
 
+    /// Takes the user's key of one encryption root for that of another, which has its office now.
+    pub(crate) fn move_root(&self, from: ObjectId, to: ObjectId) {
+        let mut loaded = self.lock();
+        if let Some(wrapping) = loaded.wrapping.remove(&from) {
+            loaded.wrapping.insert(to, wrapping);
+        }
+        for (root, _) in loaded.families.values_mut() {
+            if *root == from {
+                *root = to;
+            }
+        }
+    }
+
     /// Forgets the user's key of a directory that is no encryption root any more.
     pub(crate) fn forget_root(&self, root: ObjectId) {
         self.lock().wrapping.remove(&root);

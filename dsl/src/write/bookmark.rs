@@ -5,6 +5,7 @@
 //! itself is gone. Then its txg also stays a key of deadlists, as if the snapshot were there.
 
 use super::context::SyncContext;
+use super::metadata::EXTENSION;
 use crate::dataset::fields;
 use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::dsl::Dsl;
@@ -12,9 +13,15 @@ use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::zap::ZapValue;
 use cenote_ondisk::bookmark_phys::{
-    BookmarkPhys, BookmarkSpace, FLAG_HAS_FREED_BEFORE_NEXT, FLAG_SNAPSHOT_EXISTS,
+    BookmarkPhys, BookmarkSpace, FLAG_HAS_FREED_BEFORE_NEXT, FLAG_SNAPSHOT_EXISTS, WORDS_V1,
 };
 use cenote_ondisk::dsl_dataset::DslDataset;
+
+pub(super) const BOOKMARKS: &str = "com.delphix:bookmarks";
+pub(super) const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
+pub(super) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
+const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+const REDACTION_LIST_SPILL: &str = "com.delphix:redaction_list_spill";
 
 /// What died of a bookmark's snapshot before the next one was taken.
 #[derive(Clone, Debug)]
@@ -71,6 +78,115 @@ impl SyncContext<'_> {
             });
         }
         Ok(bookmarks)
+    }
+
+    /// Adds a bookmark to a head, which has none of this name.
+    pub(super) fn add_bookmark(
+        &self,
+        head: ObjectId,
+        bookmark: &StoredBookmark,
+    ) -> Result<(), DslError> {
+        let table = match self.bookmark_table(head)? {
+            Some(table) => table,
+            None => {
+                let table = self.create_name_table(EXTENSION)?;
+                self.set_extension(head, fields::BOOKMARKS, table.0)?;
+                self.feature_changed(BOOKMARKS, 1)?;
+                table
+            }
+        };
+        let phys = &bookmark.phys;
+        let is_more =
+            bookmark.counts() || phys.ivset_guid.is_some() || phys.redaction_list.is_some();
+        let is_new = is_more && self.dsl.features().get(BOOKMARK_V2).is_some();
+        if is_new {
+            self.feature_changed(BOOKMARK_V2, 1)?;
+        }
+        if bookmark.counts() {
+            self.feature_changed(BOOKMARK_WRITTEN, 1)?;
+        }
+        let value = ZapValue::from_u64s(&phys.to_words(is_new));
+        let zap = self.mos().zap(table)?;
+        Ok(zap.update(self.tx, &bookmark.name, &value)?)
+    }
+
+    /// Takes a bookmark from a head, and with the last one their table. What it redacts by stays.
+    pub(super) fn take_bookmark(
+        &self,
+        head: ObjectId,
+        name: &[u8],
+    ) -> Result<Option<StoredBookmark>, DslError> {
+        let Some(table) = self.bookmark_table(head)? else {
+            return Ok(None);
+        };
+        let zap = self.mos().zap(table)?;
+        let Some(value) = zap.lookup(name)? else {
+            return Ok(None);
+        };
+        let words = value.as_u64s().unwrap_or_default();
+        let phys = BookmarkPhys::from_words(&words);
+        let bookmark = StoredBookmark {
+            name: name.to_vec(),
+            phys: phys.map_err(|source| DslError::decode(table, source))?,
+        };
+        if words.len() > WORDS_V1 {
+            self.feature_changed(BOOKMARK_V2, -1)?;
+        }
+        if bookmark.counts() {
+            self.feature_changed(BOOKMARK_WRITTEN, -1)?;
+        }
+        zap.remove(self.tx, name)?;
+        if self.mos().zap(table)?.count() == 0 {
+            self.destroy_object(table)?;
+            self.remove_entry(head, fields::BOOKMARKS.as_bytes())?;
+            self.feature_changed(BOOKMARKS, -1)?;
+        }
+        Ok(Some(bookmark))
+    }
+
+    /// Destroys all bookmarks of a head that is destroyed.
+    pub(super) fn destroy_bookmarks(&self, head: ObjectId) -> Result<(), DslError> {
+        for bookmark in self.stored_bookmarks(head)? {
+            self.take_bookmark(head, &bookmark.name)?;
+            self.destroy_redaction(&bookmark)?;
+        }
+        Ok(())
+    }
+
+    /// Frees the list of what a bookmark redacts by.
+    pub(super) fn destroy_redaction(&self, bookmark: &StoredBookmark) -> Result<(), DslError> {
+        let Some(list) = bookmark.phys.redaction_list else {
+            return Ok(());
+        };
+        if self.mos().object(list)?.spill()?.is_some() {
+            self.feature_changed(REDACTION_LIST_SPILL, -1)?;
+        }
+        self.feature_changed(REDACTION_BOOKMARKS, -1)?;
+        self.destroy_object(list)
+    }
+
+    /// Counts anew what died before the snapshot after the one of `txg`: it became another one.
+    pub(super) fn recount_bookmarks(
+        &self,
+        head: ObjectId,
+        txg: Txg,
+        freed: SpaceTriple,
+    ) -> Result<(), DslError> {
+        for mut bookmark in self.stored_bookmarks(head)? {
+            if bookmark.counts() && bookmark.phys.creation_txg == txg {
+                bookmark.phys.freed_before_next = BookmarkSpace::default();
+                add(&mut bookmark.phys.freed_before_next, freed);
+                self.store_counting(head, &bookmark)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a head has a bookmark that counts of a snapshot of `txg`.
+    pub(super) fn counts_since(&self, head: ObjectId, txg: Txg) -> Result<bool, DslError> {
+        let bookmarks = self.stored_bookmarks(head)?;
+        let mut counting = bookmarks.iter().filter(|bookmark| bookmark.counts());
+        Ok(counting.any(|bookmark| bookmark.phys.creation_txg == txg))
     }
 
     /// Stores what a bookmark that counts has counted.

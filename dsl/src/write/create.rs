@@ -16,7 +16,9 @@ use cenote_base::{Guid, ObjectId, ObjsetId, Txg};
 use cenote_dmu::{CreateParams, ObjectSet, Transaction};
 use cenote_io::ObjsetKeys;
 use cenote_ondisk::ObjectType;
-use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_UNIQUE_ACCURATE, FSID_BITS};
+use cenote_ondisk::dsl_dataset::{
+    DslDataset, FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT, FLAG_UNIQUE_ACCURATE, FSID_BITS,
+};
 use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN};
 use cenote_ondisk::objset::{
     FLAG_PROJECT_QUOTA_COMPLETE, FLAG_USER_ACCOUNTING_COMPLETE,
@@ -55,37 +57,13 @@ pub struct CreateDataset {
 
 impl SyncTask for CreateDataset {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        let exists = || DslError::DatasetExists {
-            name: self.name.clone(),
-        };
-        if context.dsl.directory(&self.name)?.is_some() {
-            return Err(exists());
-        }
-        let parent = self.parent(context)?;
-        check_parent(&parent, &self.name)?;
-        context.check_limits(parent.id(), 1, 0)?;
+        let parent = context.check_new_dataset(&self.name, &self.properties)?;
         context.plan_encryption(&self.name, Some(&parent), &self.encryption)?;
-        for setting in &self.properties {
-            context.check_feature(setting)?;
-        }
-        let room = parent.available()?;
-        let reserved = self.properties.iter().filter_map(|setting| {
-            let is_reservation = matches!(setting.name.as_str(), "reservation" | "refreservation");
-            match setting.value {
-                Some(Stored::Number(bytes)) if is_reservation => Some(bytes),
-                _ => None,
-            }
-        });
-        match reserved.max().is_some_and(|bytes| bytes > room) {
-            true => Err(DslError::NoSpaceFor {
-                name: self.name.clone(),
-            }),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        let above = self.parent(context)?;
+        let above = context.parent_of(&self.name)?;
         let parent = above.id();
         let plan = context.plan_encryption(&self.name, Some(&above), &self.encryption)?;
         let component = self.name.components().last().unwrap_or_default().to_owned();
@@ -115,21 +93,6 @@ pub(super) fn check_parent(parent: &Arc<Directory>, name: &DatasetName) -> Resul
     }
 }
 
-impl CreateDataset {
-    fn parent(&self, context: &SyncContext<'_>) -> Result<Arc<Directory>, DslError> {
-        let above = self.name.parent();
-        let missing = || DslError::NoParent {
-            name: self.name.clone(),
-        };
-        let above = above.ok_or_else(missing)?;
-        let directory = context.dsl.directory(&above)?.ok_or_else(missing)?;
-        if directory.phys().head_dataset.is_none() {
-            return Err(missing());
-        }
-        Ok(directory)
-    }
-}
-
 /// What is made in a pool's first group counts as made before all others (format/3a 1).
 fn creation_txg(txg: Txg) -> Txg {
     match txg == TXG_INITIAL {
@@ -139,6 +102,46 @@ fn creation_txg(txg: Txg) -> Txg {
 }
 
 impl SyncContext<'_> {
+    /// The directory that is to have a new dataset below it.
+    pub(super) fn parent_of(&self, name: &DatasetName) -> Result<Arc<Directory>, DslError> {
+        let missing = || DslError::NoParent { name: name.clone() };
+        let above = name.parent().ok_or_else(missing)?;
+        let directory = self.dsl.directory(&above)?.ok_or_else(missing)?;
+        match directory.phys().head_dataset {
+            Some(_) => Ok(directory),
+            None => Err(missing()),
+        }
+    }
+
+    /// Refuses a dataset that cannot be made; returns the directory above it.
+    pub(super) fn check_new_dataset(
+        &self,
+        name: &DatasetName,
+        properties: &[Setting],
+    ) -> Result<Arc<Directory>, DslError> {
+        if self.dsl.directory(name)?.is_some() {
+            return Err(DslError::DatasetExists { name: name.clone() });
+        }
+        let parent = self.parent_of(name)?;
+        check_parent(&parent, name)?;
+        self.check_limits(parent.id(), 1, 0)?;
+        for setting in properties {
+            self.check_feature(setting)?;
+        }
+        let room = parent.available()?;
+        let reserved = properties.iter().filter_map(|setting| {
+            let is_reservation = matches!(setting.name.as_str(), "reservation" | "refreservation");
+            match setting.value {
+                Some(Stored::Number(bytes)) if is_reservation => Some(bytes),
+                _ => None,
+            }
+        });
+        match reserved.max().is_some_and(|bytes| bytes > room) {
+            true => Err(DslError::NoSpaceFor { name: name.clone() }),
+            false => Ok(parent),
+        }
+    }
+
     /// Makes a directory and hangs it into its parent's; the root goes nowhere.
     pub fn create_directory(
         &self,
@@ -156,6 +159,7 @@ impl SyncContext<'_> {
             ..DslDir::default()
         };
         self.store_directory(id, &phys)?;
+        self.begin_counts(id)?;
         if let Some(parent) = parent {
             let children = self.directory(parent)?.child_map;
             self.set_number(children, component, id.0)?;
@@ -192,6 +196,7 @@ impl SyncContext<'_> {
                 phys.compressed_bytes = snapshot.compressed_bytes;
                 phys.uncompressed_bytes = snapshot.uncompressed_bytes;
                 phys.block_pointer = snapshot.block_pointer;
+                phys.flags |= snapshot.flags & (FLAG_INCONSISTENT | FLAG_CASE_INSENSITIVE);
                 let head = self.directory(snapshot.directory)?.head_dataset;
                 let problem = "the origin's directory has no head";
                 let head = head.ok_or(DslError::structure(snapshot.directory, problem))?;

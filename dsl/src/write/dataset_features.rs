@@ -64,6 +64,18 @@ impl SyncContext<'_> {
         Ok(())
     }
 
+    /// Has a dataset use exactly what another uses.
+    pub(super) fn replace_dataset_features(
+        &self,
+        id: ObjectId,
+        from: ObjectId,
+    ) -> Result<(), DslError> {
+        for (guid, _) in self.dataset_features(id)? {
+            self.forget_dataset_feature(id, &guid)?;
+        }
+        self.copy_dataset_features(from, id)
+    }
+
     /// Gives all features of a dataset back; what it says of them stays.
     pub(super) fn forget_dataset_features(&self, id: ObjectId) -> Result<(), DslError> {
         for (guid, _) in self.dataset_features(id)? {

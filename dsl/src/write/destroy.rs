@@ -7,7 +7,8 @@
 
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
-use crate::dataset::{Dataset, fields};
+use super::head::drop_livelist;
+use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::name::DatasetName;
@@ -54,11 +55,13 @@ impl SyncTask for DestroyDataset {
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let head = context.dsl.dataset(&self.name)?;
+        let origin = head.directory().origin();
         context.forget_boot_file_system(head.id())?;
         context.destroy_head(&head)?;
         context.destroy_directory(&head)?;
         context.dsl.forget_names();
-        Ok(())
+        // It may have been the last clone of a snapshot that was only kept for it.
+        origin.map_or(Ok(()), |origin| context.destroy_if_deferred(origin))
     }
 }
 
@@ -70,6 +73,8 @@ impl SyncContext<'_> {
         let unused = signed(reserved.saturating_sub(phys.unique_bytes));
         let returned = SpaceChange::of_used(-unused);
         self.use_space(directory, Part::Refreservation, returned)?;
+        drop_livelist(self, directory)?;
+        self.destroy_bookmarks(head.id())?;
         self.forget_dataset_features(head.id())?;
         self.destroy_deadlist(phys.deadlist)?;
         // The object set's tree does not lead to the log, which is beside it.
@@ -82,23 +87,24 @@ impl SyncContext<'_> {
         if let Some(names) = phys.snapshot_names {
             self.destroy_object(names)?;
         }
-        if let Some(bookmarks) = head.extension_number(fields::BOOKMARKS)? {
-            self.destroy_object(ObjectId(bookmarks))?;
-            self.feature_changed("com.delphix:bookmarks", -1)?;
-        }
         self.dsl.objsets.forget(head.id());
         self.destroy_extensible(head.id())
     }
 
     /// Frees a head's blocks, or has them freed by and by.
     fn free_contents(&self, head: &Dataset) -> Result<(), DslError> {
-        let directory = head.directory().id();
-        let phys = self.directory(directory)?;
+        let phys = self.directory(head.directory().id())?;
         let space = SpaceChange {
             used: signed(phys.breakdown.head),
             compressed: signed(phys.compressed_bytes),
             uncompressed: signed(phys.uncompressed_bytes),
         };
+        self.free_tree(head, space)
+    }
+
+    /// Frees the blocks that a head has and its previous snapshot has not, which take `space`.
+    pub(super) fn free_tree(&self, head: &Dataset, space: SpaceChange) -> Result<(), DslError> {
+        let directory = head.directory().id();
         self.use_space(directory, Part::Head, space.negated())?;
         let phys = head.phys();
         match self.dsl.features().get(ASYNC_DESTROY) {

@@ -229,7 +229,8 @@ impl SyncContext<'_> {
     }
 
     /// Takes the key of a lost snapshot out of the deadlists of the heads of all clones that were
-    /// made after it, and of their clones. Snapshots may keep it: nothing new comes to them.
+    /// made after it, and of their clones. Snapshots may keep it: nothing new comes to them. So may
+    /// a head with a bookmark of it that counts.
     pub(super) fn forget_key_of_clones(
         &self,
         directory: ObjectId,
@@ -248,10 +249,12 @@ impl SyncContext<'_> {
                 let problem = "an entry is no clone";
                 let head = entry?.value.as_u64();
                 let head = ObjectId(head.ok_or(DslError::structure(clones, problem))?);
-                let (_, head) = self.dsl.read_dataset(head)?;
-                if self.origin_txg(head.directory)? > txg {
-                    self.remove_deadlist_key(head.deadlist, txg)?;
-                    stack.push(head.directory);
+                let (_, phys) = self.dsl.read_dataset(head)?;
+                if self.origin_txg(phys.directory)? > txg {
+                    if !self.counts_since(head, txg)? {
+                        self.remove_deadlist_key(phys.deadlist, txg)?;
+                    }
+                    stack.push(phys.directory);
                 }
             }
         }

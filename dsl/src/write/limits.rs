@@ -44,20 +44,37 @@ impl SyncContext<'_> {
             }
         }
         for (id, times) in below {
-            let (object, phys) = self.dsl.read_directory(id)?;
-            let Some(zap) = Dsl::extension(&object)? else {
+            let (filesystems, snapshots) = (
+                filesystems.saturating_mul(times),
+                snapshots.saturating_mul(times),
+            );
+            self.check_limits_at(id, filesystems, snapshots)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses more than the limits of one directory itself allow.
+    pub(super) fn check_limits_at(
+        &self,
+        directory: ObjectId,
+        filesystems: u64,
+        snapshots: u64,
+    ) -> Result<(), DslError> {
+        let (object, phys) = self.dsl.read_directory(directory)?;
+        let Some(zap) = Dsl::extension(&object)? else {
+            return Ok(());
+        };
+        let counts = [
+            (fields::FILESYSTEM_COUNT, "filesystem_limit", filesystems),
+            (fields::SNAPSHOT_COUNT, "snapshot_limit", snapshots),
+        ];
+        for (field, property, more) in counts {
+            let Some(count) = zap.lookup_u64(field)? else {
                 continue;
             };
-            let counts = [
-                (fields::FILESYSTEM_COUNT, "filesystem_limit", filesystems),
-                (fields::SNAPSHOT_COUNT, "snapshot_limit", snapshots),
-            ];
-            for (field, property, more) in counts {
-                let count = zap.lookup_u64(field)?.unwrap_or(0);
-                let count = count.saturating_add(more.saturating_mul(times));
-                if more > 0 && count > self.limit_of(&phys, property)? {
-                    return Err(DslError::LimitReached { property });
-                }
+            let count = count.saturating_add(more);
+            if more > 0 && count > self.limit_of(&phys, property)? {
+                return Err(DslError::LimitReached { property });
             }
         }
         Ok(())
@@ -69,6 +86,15 @@ impl SyncContext<'_> {
             Some(crate::property::stored::Stored::Number(limit)) => *limit,
             _ => u64::MAX,
         })
+    }
+
+    /// Has a new directory keep counts, in a pool that has limits.
+    pub(super) fn begin_counts(&self, directory: ObjectId) -> Result<(), DslError> {
+        if self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+            self.set_extension(directory, fields::FILESYSTEM_COUNT, 0)?;
+            self.set_extension(directory, fields::SNAPSHOT_COUNT, 0)?;
+        }
+        Ok(())
     }
 
     /// Adds to the counts of `directory` and of all directories above that keep them.

@@ -82,6 +82,20 @@ impl SyncContext<'_> {
         Ok(())
     }
 
+    /// Clears the header of a log that came with the contents of another dataset: the log's blocks
+    /// are none of this one.
+    pub(super) fn clear_copied_log(&self, id: ObjectId) -> Result<(), DslError> {
+        let dataset = self.dsl.dataset_of(id)?;
+        if dataset.phys().block_pointer.is_hole() {
+            return Ok(());
+        }
+        let header = IntentLogHeader::default();
+        match dataset.object_set()?.header().intent_log_header == header.encode() {
+            true => Ok(()),
+            false => self.store_log_header(id, &header),
+        }
+    }
+
     /// Frees all that a log owned.
     pub fn free_log(&self, owned: &OwnedBlocks) -> Result<(), DslError> {
         owned.iter().try_for_each(|pointer| self.release(pointer))

@@ -16,6 +16,8 @@ pub(crate) const CHILD_MAP: ObjectType = ObjectType(13);
 pub(crate) const SNAPSHOT_MAP: ObjectType = ObjectType(14);
 pub(crate) const PROPERTIES: ObjectType = ObjectType(15);
 pub(crate) const NEXT_CLONES: ObjectType = ObjectType(37);
+/// Holds of a snapshot.
+pub(crate) const HOLDS: ObjectType = ObjectType(41);
 pub(crate) const DIRECTORY_CLONES: ObjectType = ObjectType(52);
 /// Directories and datasets that have been extended, and most newer tables.
 pub(crate) const EXTENSION: ObjectType = ObjectType(0xC4);
@@ -32,10 +34,22 @@ pub(crate) fn number_key(number: u64) -> Vec<u8> {
 impl SyncContext<'_> {
     /// Makes an empty table.
     pub fn create_table(&self, object_type: ObjectType) -> Result<ObjectId, DslError> {
-        let mut new = NewZap::default();
-        if object_type == SNAPSHOT_MAP {
-            new.normflags = NORMALIZE_UPPER;
+        match object_type == SNAPSHOT_MAP {
+            true => self.create_name_table(object_type),
+            false => self.create_table_of(object_type, NewZap::default()),
         }
+    }
+
+    /// Makes an empty table of names that may be looked for regardless of case.
+    pub(crate) fn create_name_table(&self, object_type: ObjectType) -> Result<ObjectId, DslError> {
+        let new = NewZap {
+            normflags: NORMALIZE_UPPER,
+            ..NewZap::default()
+        };
+        self.create_table_of(object_type, new)
+    }
+
+    fn create_table_of(&self, object_type: ObjectType, new: NewZap) -> Result<ObjectId, DslError> {
         let object = self
             .mos()
             .allocate(self.tx, NewObject::new(object_type, 512))?;

@@ -38,7 +38,7 @@
 //!                                                                           (10 30] 22 25
 //! ```
 //!
-//! The entries are lists of block pointers that can be joined by number ([`block_list`]), so all of
+//! The entries are lists of block pointers that can be joined by number (`block_list`), so all of
 //! this takes the same time however many blocks there are, and what snapshots have for themselves
 //! is a sum over a few entries. Older snapshots may keep keys of snapshots that are gone: nothing
 //! new comes to them, and what is asked of them are sums between keys that they do have.
@@ -52,6 +52,8 @@
 mod accounting;
 mod block_list;
 mod bookmark;
+mod bookmark_task;
+mod clone;
 mod context;
 mod create;
 mod dataset_features;
@@ -62,6 +64,7 @@ mod encryption;
 mod freeing;
 mod head;
 mod heads;
+mod hold;
 mod limits;
 mod log;
 mod metadata;
@@ -69,10 +72,16 @@ mod new_pool;
 mod policy;
 mod pool_metadata;
 mod pool_properties;
+mod promote;
+mod promote_keys;
 mod properties;
 mod rename;
+mod rename_snapshot;
+mod rollback;
 mod snapshot;
 
+pub use bookmark_task::{CreateBookmarks, DestroyBookmarks};
+pub use clone::CloneDataset;
 pub use context::{PoolServices, SyncContext, SyncTask};
 pub use create::{CreateDataset, Format};
 pub use destroy::DestroyDataset;
@@ -80,9 +89,13 @@ pub use destroy_snapshot::DestroySnapshots;
 pub use encryption::{ChangeKey, Encryption, KeyPlan, NewKeyFormat, UserKey};
 pub use head::Head;
 pub use heads::Heads;
+pub use hold::{HoldSnapshots, ReleaseSnapshots};
 pub use new_pool::{EnableFeatures, NewMetadata, create_metadata};
 pub use policy::{HeadPolicy, RedundantMetadata};
 pub use pool_properties::SetPoolProperty;
+pub use promote::PromoteDataset;
 pub use properties::{RevertProperty, SetProperties, Setting};
 pub use rename::RenameDataset;
+pub use rename_snapshot::RenameSnapshots;
+pub use rollback::RollbackDataset;
 pub use snapshot::CreateSnapshots;

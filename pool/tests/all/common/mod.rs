@@ -164,6 +164,21 @@ fn program() -> Option<PathBuf> {
     is_complete.then(|| peer.join("openzfs-ref"))
 }
 
+/// Has OpenZFS do something with the pool whose devices are in `dir`; `false`, with a notice, where
+/// it is not installed.
+pub fn openzfs(dir: &Path, pool: &str, command: &str, arguments: &[&str]) -> bool {
+    let Some(program) = program() else {
+        eprintln!("skipped: the referee is not here");
+        return false;
+    };
+    let mut run = Command::new(program);
+    let output = run.arg(command).arg(dir).arg(pool).args(arguments).output();
+    let output = output.expect("the referee runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command}:\n{text}");
+    true
+}
+
 /// Runs all of the referee's checks over the devices in `dir`.
 pub fn referee(dir: &Path, pool: &str) {
     let Some(program) = program() else {

@@ -1,33 +1,73 @@
-//! A tree of datasets with their snapshots, and the model of it.
+//! A tree of datasets with their snapshots, clones, holds and bookmarks, and the model of it.
+
+mod found;
+mod steps;
 
 use crate::common;
 use crate::model::{ModelObject, Random, World};
 use cenote_base::{ObjectId, RealEnv};
-use cenote_dmu::TxCost;
-use cenote_dsl::DatasetName;
-use cenote_dsl::DslError;
-use cenote_dsl::write::{CreateDataset, CreateSnapshots, DestroySnapshots, Encryption, SyncTask};
+use cenote_dsl::write::{CreateDataset, Encryption, SyncTask};
+use cenote_dsl::{Dataset, DatasetName, DslError};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{Pool, SyncError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-type Contents = BTreeMap<ObjectId, ModelObject>;
+/// What an object set has in it.
+#[derive(Clone)]
+enum Contents {
+    Model(BTreeMap<ObjectId, ModelObject>),
+    /// Of a set that is not of ours: a sum of all its objects, if they can be read.
+    Sum(Option<u64>),
+}
+
+impl Contents {
+    fn of(set: &Set, dataset: &Dataset) -> Self {
+        match &set.world {
+            Some(world) => Self::Model(world.model.clone()),
+            None => Self::Sum(found::sum(dataset)),
+        }
+    }
+
+    fn world(&self, seed: u64) -> Option<World> {
+        match self {
+            Self::Model(model) => Some(world(seed, model.clone())),
+            Self::Sum(_) => None,
+        }
+    }
+
+    fn compare(&self, dataset: &Dataset) {
+        match self {
+            Self::Model(model) => {
+                world(1, model.clone()).compare(&dataset.object_set().expect("opens"))
+            }
+            Self::Sum(sum) => assert_eq!(found::sum(dataset), *sum, "{}", dataset.name()),
+        }
+    }
+}
 
 /// A snapshot as it should be.
 struct Snap {
+    /// Grows with the age.
+    id: u64,
     name: String,
     contents: Contents,
+    tags: BTreeSet<String>,
+    is_deferred: bool,
 }
 
 /// A dataset as it should be.
 struct Set {
-    world: World,
+    /// `None` for a set that is not of ours.
+    world: Option<World>,
     /// From the oldest to the newest.
     snapshots: Vec<Snap>,
+    origin: Option<u64>,
+    /// Names, and the snapshots that they are of.
+    bookmarks: BTreeMap<String, u64>,
 }
 
 pub struct Tree {
@@ -36,7 +76,7 @@ pub struct Tree {
     sets: BTreeMap<String, Set>,
     made: u64,
     /// How often each kind of step was taken.
-    pub counts: BTreeMap<&'static str, u32>,
+    counts: BTreeMap<&'static str, u32>,
 }
 
 struct Silent;
@@ -53,8 +93,17 @@ pub fn named(text: &str) -> DatasetName {
     DatasetName::parse(text).expect("a name")
 }
 
+fn world(seed: u64, model: BTreeMap<ObjectId, ModelObject>) -> World {
+    let mut world = World::new(seed);
+    world.types = (ObjectType(25), ObjectType(26));
+    world.model = model;
+    world
+}
+
 impl Tree {
-    pub fn new(seed: u64, pool: Pool) -> Self {
+    /// The pool's datasets, encrypted ones with the first of `keys` that is theirs.
+    pub fn new(seed: u64, pool: Pool, keys: &[String]) -> Self {
+        found::load_keys(&pool, keys);
         let mut tree = Self {
             pool: Some(pool),
             random: Random::new(seed),
@@ -62,10 +111,21 @@ impl Tree {
             made: 0,
             counts: BTreeMap::new(),
         };
+        tree.adopt();
         for name in ["a", "b", "a/c"] {
-            tree.create(name);
+            if tree.sets.len() < 3 {
+                tree.create(name);
+            }
         }
         tree
+    }
+
+    /// The pool whose devices are in `dir`.
+    pub fn import(dir: &Path) -> Pool {
+        let candidates = common::candidates(dir);
+        let env = Arc::new(RealEnv::new());
+        let pool = cenote_pool::import(&candidates[0], &common::options(), env);
+        pool.expect("imported")
     }
 
     pub fn pool(&self) -> &Pool {
@@ -73,10 +133,7 @@ impl Tree {
     }
 
     pub fn open(&mut self, dir: &Path) {
-        let candidates = common::candidates(dir);
-        let env = Arc::new(RealEnv::new());
-        let pool = cenote_pool::import(&candidates[0], &common::options(), env);
-        self.pool = Some(pool.expect("imported"));
+        self.pool = Some(Self::import(dir));
     }
 
     pub fn close(&mut self) {
@@ -106,10 +163,13 @@ impl Tree {
             created: None,
         };
         self.run(task).expect("made");
-        let mut world = World::new(self.random.next());
-        world.types = (ObjectType(25), ObjectType(26));
-        let snapshots = Vec::new();
-        self.sets.insert(name, Set { world, snapshots });
+        let set = Set {
+            world: Some(world(self.random.next(), BTreeMap::new())),
+            snapshots: Vec::new(),
+            origin: None,
+            bookmarks: BTreeMap::new(),
+        };
+        self.sets.insert(name, set);
     }
 
     fn pick(&mut self) -> String {
@@ -117,111 +177,89 @@ impl Tree {
         self.sets.keys().nth(index).expect("there are some").clone()
     }
 
-    fn new_name(&mut self) -> String {
+    /// Some snapshot of any dataset, and the dataset.
+    fn pick_snapshot(&mut self) -> Option<(String, usize)> {
+        for _ in 0..10 {
+            let name = self.pick();
+            let count = self.sets[&name].snapshots.len() as u64;
+            if count > 0 {
+                return Some((name, self.random.below(count) as usize));
+            }
+        }
+        None
+    }
+
+    fn dataset(&self, name: &str) -> Dataset {
+        let dataset = self.pool().dsl().dataset(&named(name));
+        dataset.expect("there")
+    }
+
+    fn number(&mut self) -> u64 {
         self.made += 1;
-        format!("s{}", self.made)
+        self.made
+    }
+
+    fn clones_of(&self, snapshot: u64) -> usize {
+        let origins = self.sets.values().map(|set| set.origin);
+        origins.filter(|origin| *origin == Some(snapshot)).count()
+    }
+
+    /// Closes a head that may be open, with all its changes on disk.
+    fn close_head(&self, name: &str) {
+        self.pool().sync().expect("written");
+        let dataset = self.pool().dsl().dataset(&named(name)).expect("there");
+        self.pool().dsl().close_head(dataset.id());
     }
 
     /// Random steps, each of which leaves all sums right.
     pub fn steps(&mut self, steps: usize) {
         for _ in 0..steps {
-            self.step();
+            let kind = self.step();
+            *self.counts.entry(kind).or_default() += 1;
             let problems = cenote_dsl::check(self.pool().dsl());
-            assert!(problems.is_empty(), "{:?}: {problems:#?}", self.counts);
+            assert!(problems.is_empty(), "{kind}: {problems:#?}");
         }
         self.compare();
     }
 
-    fn step(&mut self) {
-        let (kind, step): (_, fn(&mut Self)) = match self.random.below(10) {
-            0..=4 => ("write", Self::write),
-            5..=7 => ("snapshot", Self::snapshot),
-            _ => ("destroy", Self::destroy),
-        };
-        *self.counts.entry(kind).or_default() += 1;
-        step(self);
-    }
-
-    fn write(&mut self) {
-        let name = self.pick();
-        let dataset = self.pool().dsl().dataset(&named(&name)).expect("there");
-        let gate = Arc::clone(self.pool().gate().expect("writable"));
-        let head = self.pool().dsl().open_for_writing(&dataset, &gate);
-        let head = head.expect("opens");
-        let steps = 1 + self.random.below(40);
-        let set = self.sets.get_mut(&name).expect("in the model");
-        for _ in 0..steps {
-            let tx = gate.begin(TxCost::default()).expect("not suspended");
-            set.world.step(head.set(), &tx);
-        }
-        // What is open is in the next snapshot.
-        if self.random.below(2) == 0 {
-            self.pool().sync().expect("written");
-        }
-    }
-
-    fn snapshot(&mut self) {
-        let snap = self.new_name();
-        let mut sets: Vec<String> = self.sets.keys().cloned().collect();
-        let chosen = self.pick();
-        if self.random.below(4) > 0 {
-            sets.retain(|name| *name == chosen);
-        }
-        let names = sets.iter().map(|name| named(&format!("{name}@{snap}")));
-        let task = CreateSnapshots {
-            names: names.collect(),
-            properties: Vec::new(),
-        };
-        self.run(task).expect("made");
-        for name in sets {
-            let set = self.sets.get_mut(&name).expect("in the model");
-            set.snapshots.push(Snap {
-                name: snap.clone(),
-                contents: set.world.model.clone(),
-            });
-        }
-    }
-
-    fn destroy(&mut self) {
-        let name = self.pick();
-        let mut names = Vec::new();
-        let count = 1 + self.random.below(3);
-        for _ in 0..count {
-            let set = self.sets.get_mut(&name).expect("in the model");
-            if set.snapshots.is_empty() {
-                break;
-            }
-            let index = self.random.below(set.snapshots.len() as u64) as usize;
-            let snap = set.snapshots.remove(index);
-            names.push(named(&format!("{name}@{}", snap.name)));
-        }
-        let task = DestroySnapshots {
-            names,
-            defer: false,
-        };
-        self.run(task).expect("destroyed");
-    }
-
     /// Compares all heads and snapshots with the model.
     pub fn compare(&self) {
-        let dsl = self.pool().dsl();
         for (name, set) in &self.sets {
-            let head = dsl.dataset(&named(name)).expect("there");
-            set.world.compare(&head.object_set().expect("opens"));
-            let found = head.listed_snapshots().expect("readable");
-            let found: Vec<_> = found
-                .iter()
-                .map(|entry| String::from_utf8_lossy(&entry.name).into_owned())
-                .collect();
-            let expected: Vec<_> = set.snapshots.iter().map(|snap| snap.name.clone()).collect();
-            assert_eq!(found, expected, "snapshots of {name}");
-            for snap in &set.snapshots {
-                let name = named(&format!("{name}@{}", snap.name));
-                let snapshot = dsl.dataset(&name).expect("there");
-                let mut world = World::new(1);
-                world.model = snap.contents.clone();
-                world.compare(&snapshot.object_set().expect("opens"));
+            self.compare_set(name, set);
+        }
+    }
+
+    fn compare_set(&self, name: &str, set: &Set) {
+        let dsl = self.pool().dsl();
+        let head = dsl.dataset(&named(name)).expect("there");
+        if let Some(world) = &set.world {
+            world.compare(&head.object_set().expect("opens"));
+        }
+        let found = head.listed_snapshots().expect("readable");
+        let found: Vec<_> = found
+            .iter()
+            .map(|entry| String::from_utf8_lossy(&entry.name).into_owned())
+            .collect();
+        let expected: Vec<_> = set.snapshots.iter().map(|snap| snap.name.clone()).collect();
+        assert_eq!(found, expected, "snapshots of {name}");
+        for snap in &set.snapshots {
+            let full = named(&format!("{name}@{}", snap.name));
+            let snapshot = dsl.dataset(&full).expect("there");
+            snap.contents.compare(&snapshot);
+            let holds = snapshot.holds().expect("readable");
+            let tags: BTreeSet<_> = holds.into_iter().map(|hold| hold.tag).collect();
+            assert_eq!(tags, snap.tags, "holds of {full}");
+            for (bookmark, of) in &set.bookmarks {
+                if *of == snap.id {
+                    let bookmark = bookmark.as_bytes();
+                    let bookmark = head.bookmark(bookmark).expect("readable").expect("there");
+                    let since = head.written_since_bookmark(&bookmark).expect("readable");
+                    let expected = head.written_since(&snapshot).expect("readable");
+                    assert_eq!(since, expected, "since {}", bookmark.name);
+                }
             }
         }
+        let found = head.bookmarks().expect("readable").len();
+        assert_eq!(found, set.bookmarks.len(), "bookmarks of {name}");
     }
 }
