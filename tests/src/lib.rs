@@ -28,5 +28,6 @@ pub mod python;
 pub mod random;
 pub mod site;
 pub mod sparse;
+pub mod streams;
 pub mod words;
 pub mod zoo;
