@@ -37,7 +37,7 @@ mod once;
 mod permissions;
 mod pool_state;
 pub mod property;
-mod resume_token;
+pub mod resume_token;
 mod space;
 #[cfg(test)]
 mod testing;

@@ -4,13 +4,18 @@
 //! is `1-CHECKSUM-LENGTH-DATA`: DATA is a name-value list in native packing, deflated, in hex;
 //! LENGTH its size before deflating; CHECKSUM the first word of fletcher4 over the deflated bytes.
 //! The token of a dataset that is received into anew is that of its hidden child `%recv`.
+//!
+//! A token comes back from a user, who may have cut it when copying: [`from_text`] says in
+//! OpenZFS's words what is wrong with it.
 
 use crate::dataset::{Dataset, fields};
 use crate::error::DslError;
+use cenote_base::{Guid, ObjectId};
 use cenote_codec::Endian;
 use cenote_codec::checksum::fletcher4;
 use cenote_codec::compress::{self, Compression};
-use cenote_ondisk::{NvList, NvValue};
+use cenote_ondisk::NvList;
+use cenote_ondisk::stream::ResumeToken;
 use std::fmt::Write;
 
 const VERSION: u32 = 1;
@@ -18,22 +23,42 @@ const ZLIB_LEVEL: u8 = 6;
 /// The hidden child that an existing dataset is received into.
 const RECEIVE_CHILD: &[u8] = b"%recv";
 
-/// Number fields: the extension field and the key in the token.
-const NUMBERS: [(&str, &str); 5] = [
-    ("com.delphix:resume_fromguid", "fromguid"),
-    ("com.delphix:resume_object", "object"),
-    ("com.delphix:resume_offset", "offset"),
-    ("com.delphix:resume_bytes", "bytes"),
-    (fields::RESUME_TO_GUID, "toguid"),
-];
-/// Fields of which the presence counts.
-const FLAGS: [(&str, &str); 4] = [
-    ("com.delphix:resume_largeblockok", "largeblockok"),
-    ("com.delphix:resume_embedok", "embedok"),
-    ("com.delphix:resume_compressok", "compressok"),
-    ("com.datto:resume_rawok", "rawok"),
-];
+/// The extension fields beside those that [`fields`] names.
+const FROM_GUID: &str = "com.delphix:resume_fromguid";
+const OBJECT: &str = "com.delphix:resume_object";
+const OFFSET: &str = "com.delphix:resume_offset";
+const BYTES: &str = "com.delphix:resume_bytes";
+const LARGE_BLOCKS: &str = "com.delphix:resume_largeblockok";
+const EMBEDDED: &str = "com.delphix:resume_embedok";
+const COMPRESSED: &str = "com.delphix:resume_compressok";
+const RAW: &str = "com.datto:resume_rawok";
 const BOOKMARK_SNAPSHOTS: &str = "com.delphix:resume_redact_book_snaps";
+
+/// The largest list that is unpacked: ten thousand times what a token has without redaction.
+const PACKED_SIZE_MAX: usize = 1 << 20;
+
+/// What is wrong with a token, in OpenZFS's words (format/4 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenProblem {
+    /// It does not have four parts, or its numbers are none.
+    #[error("resume token is corrupt (invalid format)")]
+    Format,
+    /// It is of another version.
+    #[error("resume token is corrupt (invalid version {0})")]
+    Version(u32),
+    /// Its data is not made of hexadecimal digits.
+    #[error("resume token is corrupt (payload is not hex-encoded)")]
+    Digits,
+    /// Its data is not what it was.
+    #[error("resume token is corrupt (incorrect checksum)")]
+    Checksum,
+    /// Its data does not expand to the length that it claims.
+    #[error("resume token is corrupt (decompression failed)")]
+    Compression,
+    /// It has no list, or one with entries missing.
+    #[error("resume token is corrupt (nvlist_unpack failed)")]
+    List,
+}
 
 /// The token of a dataset, of itself or of what is being received into it.
 pub fn receive_resume_token(dataset: &Dataset) -> Result<Option<String>, DslError> {
@@ -50,122 +75,154 @@ pub fn receive_resume_token(dataset: &Dataset) -> Result<Option<String>, DslErro
 }
 
 fn own_token(dataset: &Dataset) -> Result<Option<String>, DslError> {
-    let Some(list) = contents(dataset)? else {
+    Ok(state(dataset)?.and_then(|token| to_text(&token)))
+}
+
+/// Where the stream that is being received into `dataset` itself stopped; `None` if there is none.
+fn state(dataset: &Dataset) -> Result<Option<ResumeToken>, DslError> {
+    let Some(to_guid) = dataset.extension_number(fields::RESUME_TO_GUID)? else {
         return Ok(None);
     };
-    Ok(encode(&list))
-}
-
-/// The state as a list; `None` if nothing was interrupted.
-fn contents(dataset: &Dataset) -> Result<Option<NvList>, DslError> {
-    if dataset.extension_value(fields::RESUME_TO_GUID)?.is_none() {
-        return Ok(None);
-    }
-    let mut list = NvList::new();
-    for (field, key) in NUMBERS {
-        if let Some(number) = dataset.extension_number(field)? {
-            list.set_u64(key, number);
-        }
-    }
-    if let Some(name) = dataset.extension_value(fields::RESUME_TO_NAME)?
-        && let Some(name) = name.as_str()
-    {
-        list.set_str("toname", name);
-    }
-    for (field, key) in FLAGS {
-        if dataset.extension_value(field)?.is_some() {
-            list.set(key, NvValue::Boolean);
-        }
-    }
-    if let Some(guids) = dataset.redaction_snapshots()? {
-        list.set("redact_snaps", NvValue::Uint64Array(guids));
-    }
-    let value = dataset.extension_value(BOOKMARK_SNAPSHOTS)?;
-    if let Some(guids) = value.and_then(|value| value.as_u64s()) {
-        list.set("book_redact_snaps", NvValue::Uint64Array(guids));
-    }
-    Ok(Some(list))
-}
-
-/// The native packing in little-endian order (format/1a 1) of the four kinds of values that a
-/// token has. Readers take the portable packing, too, but the reference writes this one.
-fn pack(list: &NvList) -> Vec<u8> {
-    const UNIQUE_NAMES: u32 = 1;
-    let mut packed = vec![0, 1, 0, 0];
-    packed.extend(0u32.to_le_bytes());
-    packed.extend(UNIQUE_NAMES.to_le_bytes());
-    for (name, value) in list.iter() {
-        let (kind, elements, bytes): (u32, usize, Vec<u8>) = match value {
-            NvValue::Uint64(number) => (8, 1, number.to_le_bytes().to_vec()),
-            NvValue::String(text) => (9, 1, [&text[..], &[0]].concat()),
-            NvValue::Uint64Array(numbers) => {
-                let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
-                (16, numbers.len(), bytes.collect())
-            }
-            _ => (1, 0, Vec::new()),
-        };
-        let padded = |length: usize| length.next_multiple_of(8);
-        let (name_end, value_end) = (padded(16 + name.len() + 1), padded(bytes.len()));
-        let start = packed.len();
-        // Names are ours, and a string or array comes from one ZAP value: sizes fit.
-        packed.extend(((name_end + value_end) as u32).to_le_bytes());
-        packed.extend((name.len() as u16 + 1).to_le_bytes());
-        packed.extend([0, 0]);
-        packed.extend((elements as u32).to_le_bytes());
-        packed.extend(kind.to_le_bytes());
-        packed.extend(name);
-        packed.resize(start + name_end, 0);
-        packed.extend(bytes);
-        packed.resize(start + name_end + value_end, 0);
-    }
-    packed.extend([0; 4]);
-    packed
+    let number = |field| Ok::<_, DslError>(dataset.extension_number(field)?.unwrap_or(0));
+    let flag = |field| Ok::<_, DslError>(dataset.extension_value(field)?.is_some());
+    let name = dataset.extension_value(fields::RESUME_TO_NAME)?;
+    let bookmark = dataset.extension_value(BOOKMARK_SNAPSHOTS)?;
+    Ok(Some(ResumeToken {
+        from_guid: dataset.extension_number(FROM_GUID)?.map(Guid),
+        object: ObjectId(number(OBJECT)?),
+        offset: number(OFFSET)?,
+        bytes: number(BYTES)?,
+        to_guid: Guid(to_guid),
+        to_name: name
+            .as_ref()
+            .and_then(|name| name.as_str())
+            .unwrap_or_default()
+            .into(),
+        large_blocks: flag(LARGE_BLOCKS)?,
+        embedded: flag(EMBEDDED)?,
+        compressed: flag(COMPRESSED)?,
+        raw: flag(RAW)?,
+        redact_snapshots: dataset.redaction_snapshots()?,
+        bookmark_redact_snapshots: bookmark.and_then(|value| value.as_u64s()),
+    }))
 }
 
 /// The token's text; `None` if the list cannot be deflated, which a list of this size can.
-fn encode(list: &NvList) -> Option<String> {
-    let packed = pack(list);
+pub fn to_text(token: &ResumeToken) -> Option<String> {
+    let packed = token.to_list().encode_native();
     // Deflate stores what it cannot shrink with a few bytes more for each 64 KiB.
     let mut deflated = vec![0; packed.len() + packed.len() / 1024 + 64];
     let kind = Compression::Gzip(ZLIB_LEVEL);
     let length = compress::compress(kind, 0, &packed, deflated.len(), &mut deflated)?;
     deflated.truncate(length);
     let checksum = fletcher4(&deflated, Endian::Little)[0];
-    let mut token = format!("{VERSION}-{checksum:x}-{:x}-", packed.len());
+    let mut text = format!("{VERSION}-{checksum:x}-{:x}-", packed.len());
     for byte in &deflated {
-        write!(token, "{byte:02x}").expect("a string takes everything");
+        write!(text, "{byte:02x}").expect("a string takes everything");
     }
-    Some(token)
+    Some(text)
+}
+
+/// The list of a token that a user gave.
+///
+/// # Errors
+/// [`TokenProblem`] says what is wrong with it.
+pub fn list_from_text(text: &str) -> Result<NvList, TokenProblem> {
+    let mut parts = text.split('-');
+    let mut part = || parts.next().ok_or(TokenProblem::Format);
+    let version = part()?.parse().map_err(|_| TokenProblem::Format)?;
+    let checksum = u64::from_str_radix(part()?, 16).map_err(|_| TokenProblem::Format)?;
+    let size = usize::from_str_radix(part()?, 16).map_err(|_| TokenProblem::Format)?;
+    let digits = part()?;
+    if version != VERSION {
+        return Err(TokenProblem::Version(version));
+    }
+    let deflated = unhex(digits.as_bytes()).ok_or(TokenProblem::Digits)?;
+    if fletcher4(&deflated, Endian::Little)[0] != checksum {
+        return Err(TokenProblem::Checksum);
+    }
+    if size > PACKED_SIZE_MAX {
+        return Err(TokenProblem::Compression);
+    }
+    let mut packed = vec![0; size];
+    compress::decompress(Compression::Gzip(ZLIB_LEVEL), &deflated, &mut packed)
+        .map_err(|_| TokenProblem::Compression)?;
+    NvList::decode(&packed).map_err(|_| TokenProblem::List)
+}
+
+/// What a token that a user gave says.
+///
+/// # Errors
+/// [`TokenProblem`] says what is wrong with it.
+pub fn from_text(text: &str) -> Result<ResumeToken, TokenProblem> {
+    ResumeToken::from_list(&list_from_text(text)?).map_err(|_| TokenProblem::List)
+}
+
+/// The bytes of pairs of hexadecimal digits.
+fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = digits.chunks_exact(2);
+    pairs
+        .map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The list in the token that OpenZFS 2.3.2 made for an interrupted receive.
-    fn reference() -> NvList {
-        let mut list = NvList::new();
-        list.set_u64("object", 0x81);
-        list.set_u64("offset", 0x6_0000);
-        list.set_u64("bytes", 0x24_8e98);
-        list.set_u64("toguid", 0x99f3_45b8_b88c_63e9);
-        list.set_str("toname", "gold_streams/fs@a");
-        list
+    /// What the kernel module of OpenZFS 2.3.2 gave for an interrupted receive.
+    const REFERENCE: &str = "1-adcf35e20-c0-789c636064000310a500c4ec50360710e72765a526973030344294\
+         60caa7a515a7968064d8e0f26c48f2499525a9c5407a469f0a56fd25f9e9a599290c0c2f937b76ec70fd3cd300\
+         499e132c9f97989bcac0909e9f93125f5c52949a985bac9f56ec90c880000082561acf";
+
+    fn reference() -> ResumeToken {
+        ResumeToken {
+            object: ObjectId(0x81),
+            offset: 0x6_0000,
+            bytes: 0x24_8e98,
+            to_guid: Guid(0x99f3_45b8_b88c_63e9),
+            to_name: b"gold_streams/fs@a".to_vec(),
+            ..Default::default()
+        }
     }
 
     #[test]
-    fn lists_pack_as_the_reference_packs_them() {
-        let packed = pack(&reference());
-        assert_eq!(packed.len(), 192);
+    fn the_reference_is_read_and_ours_comes_back() {
+        assert_eq!(from_text(REFERENCE), Ok(reference()));
+        assert_eq!(reference().to_list().encode_native().len(), 0xc0);
+        let full = ResumeToken {
+            from_guid: Some(Guid(1)),
+            raw: true,
+            compressed: true,
+            redact_snapshots: Some(vec![1, u64::MAX]),
+            ..reference()
+        };
+        for token in [reference(), full] {
+            let text = to_text(&token).expect("deflates");
+            assert_eq!(from_text(&text), Ok(token));
+        }
+    }
+
+    #[test]
+    fn broken_tokens_say_why() {
+        let cut = &REFERENCE[..REFERENCE.len() - 8];
+        let wrong = |text: &str| from_text(text).expect_err("broken");
+        assert_eq!(wrong(""), TokenProblem::Format);
+        assert_eq!(wrong("1-ad"), TokenProblem::Format);
         assert_eq!(
-            packed[..24],
-            *b"\0\x01\0\0\0\0\0\0\x01\0\0\0\x20\0\0\0\x07\0\0\0\x01\0\0\0"
+            wrong(&REFERENCE.replacen('1', "2", 1)),
+            TokenProblem::Version(2)
         );
-        let last_pair = b"\x07\0\0\0\x01\0\0\0\x09\0\0\0toname\0\0gold_streams/fs@a";
-        assert_eq!(packed[144..][..last_pair.len()], *last_pair);
-        let mut all = reference();
-        all.set("rawok", NvValue::Boolean);
-        all.set("redact_snaps", NvValue::Uint64Array(vec![1, u64::MAX]));
-        assert_eq!(NvList::decode(&pack(&all)), Ok(all));
+        assert_eq!(wrong(cut), TokenProblem::Checksum);
+        assert_eq!(wrong(&format!("{REFERENCE}x")), TokenProblem::Digits);
+        assert_eq!(wrong(&format!("{REFERENCE}xy")), TokenProblem::Digits);
+        let longer = REFERENCE.replacen("-c0-", "-fffffffffff-", 1);
+        assert_eq!(wrong(&longer), TokenProblem::Compression);
+        let other = REFERENCE.replacen("-c0-", "-c1-", 1);
+        assert_eq!(wrong(&other), TokenProblem::Compression);
     }
 }

@@ -42,6 +42,7 @@ pub mod redaction_list;
 pub mod scan;
 pub mod space_map;
 pub mod space_map_writer;
+pub mod stream;
 pub mod system_attributes;
 pub mod system_attributes_encode;
 pub mod uberblock;

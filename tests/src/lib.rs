@@ -29,5 +29,6 @@ pub mod python;
 pub mod random;
 pub mod site;
 pub mod sparse;
+pub mod streams;
 pub mod words;
 pub mod zoo;

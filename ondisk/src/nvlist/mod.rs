@@ -104,11 +104,16 @@ impl NvList {
     ///
     /// Bytes after the terminator are ignored: lists stand in zero-padded areas.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::decode_up_to(bytes, PACKED_SIZE_MAX)
+    }
+
+    /// As [`Self::decode`], of a list that may be larger than others: up to `size_max` bytes.
+    pub fn decode_up_to(bytes: &[u8], size_max: usize) -> Result<Self, DecodeError> {
         let [encoding, order, zero1, zero2] = crate::wire::array(bytes, 0, STRUCTURE)?;
         if zero1 != 0 || zero2 != 0 {
             return bad("header", u64::from(zero1) << 8 | u64::from(zero2));
         }
-        let body = &bytes[4..bytes.len().min(PACKED_SIZE_MAX)];
+        let body = &bytes[4..bytes.len().min(size_max)];
         match (encoding, order) {
             (0, 0) => native::decode(body, native::Order::Big),
             (0, 1) => native::decode(body, native::Order::Little),
@@ -128,8 +133,9 @@ impl NvList {
         xdr::encode(self)
     }
 
-    /// The packed native form, little-endian, with its 4-byte header: of numbers, text, flags
-    /// and lists of those, which is what history records have.
+    /// The packed native form, little-endian, with its 4-byte header: of numbers, text, flags,
+    /// arrays of numbers and bytes, and lists of those, which is what history records, resume
+    /// tokens and send streams have.
     pub fn encode_native(&self) -> Vec<u8> {
         native_encode::encode(self)
     }
@@ -270,7 +276,8 @@ impl NvList {
         self.pairs.len() < before
     }
 
-    fn push(&mut self, name: Vec<u8>, value: NvValue) {
+    /// Adds a pair at the end, without looking whether there is one of the name.
+    pub(crate) fn push(&mut self, name: Vec<u8>, value: NvValue) {
         self.pairs.push(NvPair { name, value });
     }
 }

@@ -1,7 +1,8 @@
 //! Packing lists in the native encoding, little-endian (format/1a 1, "Native list").
 //!
-//! Only the types are written that history records have: numbers, text, flags and lists of
-//! those. Whatever else a list holds is left out.
+//! Only the types are written that history records, resume tokens and send streams have: numbers,
+//! text, flags, arrays of numbers and of bytes, and lists of those. Whatever else a list holds is
+//! left out.
 
 use super::{NvList, NvValue, code};
 
@@ -54,6 +55,15 @@ pub(super) fn encode(list: &NvList) -> Vec<u8> {
                 bytes.push(0);
                 put_pair(&mut out, name, code::STRING, 1, &bytes);
             }
+            NvValue::Uint64Array(numbers) => {
+                let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+                let count = i32::try_from(numbers.len()).unwrap_or(i32::MAX);
+                put_pair(&mut out, name, code::UINT64_ARRAY, count, &bytes);
+            }
+            NvValue::Uint8Array(bytes) => {
+                let count = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
+                put_pair(&mut out, name, code::UINT8_ARRAY, count, bytes);
+            }
             NvValue::List(inner) => {
                 let mut stub = vec![0; LIST_STUB];
                 stub[4..8].copy_from_slice(&inner.flags.to_le_bytes());
@@ -82,6 +92,8 @@ mod tests {
         list.set_u64("history time", 1_700_000_000);
         list.set("in_nvl", NvValue::List(inner));
         list.set_str("history command", "zpool create tank sda");
+        list.set("guids", NvValue::Uint64Array(vec![1, u64::MAX]));
+        list.set("key", NvValue::Uint8Array(vec![7; 13]));
         let bytes = encode(&list);
         assert_eq!(bytes.len() % 4, 0);
         assert_eq!(NvList::decode(&bytes), Ok(list));
