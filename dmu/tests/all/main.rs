@@ -7,4 +7,5 @@ mod gate;
 mod golden;
 mod model;
 mod pointers;
+mod traverse;
 mod zap_writing;

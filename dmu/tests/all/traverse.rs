@@ -1,8 +1,8 @@
 //! Both walks over object sets that were changed at random: what they meet is what is in use, in
 //! the order that they promise, from any place on, and past any damage.
 
-mod common;
-
+use crate::common::world::World;
+use crate::common::{TestPool, Way, gate, sync};
 use cenote_base::{BlockId, Bookmark, Level, ObjectId, ObjsetId, Txg};
 use cenote_codec::cipher::{HmacKey, MasterKey, Suite};
 use cenote_dmu::traverse::{
@@ -16,8 +16,6 @@ use cenote_dmu::{
 use cenote_io::ObjsetKeys;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::{BlockPointer, ObjectType};
-use common::world::World;
-use common::{TestPool, Way, gate, sync};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
