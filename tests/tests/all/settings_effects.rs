@@ -130,6 +130,29 @@ fn a_destruction_goes_on_by_so_many_blocks() -> Result<()> {
     site.finish()
 }
 
+/// When the last of so many blocks was the last but the object set block, the place to go on at was
+/// that of the meta-dnode's first block, and blocks that were freed before were freed again.
+#[test]
+fn a_destruction_goes_on_block_by_block() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 64, "")?;
+    site.ok("zfs create tank/doomed")?;
+    fs::write(site.path("tank/doomed").join("file"), noise(3, 300_000)?)?;
+    set(&site, "zfs_txg_timeout=3600 zfs_async_block_max_blocks=1")?;
+    site.ok("zpool sync tank")?;
+    site.ok("zfs destroy tank/doomed")?;
+    let mut groups = 0;
+    while figure(&site, "freeing")? > 0 {
+        site.ok("zpool sync tank")?;
+        groups += 1;
+        ensure!(groups < 100, "it does not end");
+    }
+    ensure!(groups > 5, "{groups} groups");
+    site.finish()
+}
+
 #[test]
 fn copies_of_what_is_not_on_disk_wait_unless_told_otherwise() -> Result<()> {
     if !pool::can_mount() {
