@@ -4,6 +4,7 @@
 //! gang itself. The walk below is a loop with its own stack, and bounded: every header is read
 //! once, all are counted, and the members may not add up to more than the leader promises.
 
+use crate::copies::Copies;
 use crate::error::IoError;
 use crate::pipeline::Pipeline;
 use cenote_base::Bookmark;
@@ -114,6 +115,31 @@ pub(crate) fn parts(
     Ok(parts)
 }
 
+/// Does something with the copies of the gang header that `pointer` points to.
+pub(crate) fn with_header_copies<T>(
+    pipeline: &Pipeline,
+    leader: &BlockPointer,
+    pointer: &BlockPointer,
+    bookmark: Bookmark,
+    act: impl FnOnce(&Copies<'_>) -> T,
+) -> T {
+    let right = |space: &[u8]| Some(header_in(space, pointer, leader.uses_crypt())?.len());
+    // One read serves both forms: the classic header is the start of the space that a larger
+    // one would fill, and judging it first by the wrong form would blame good devices.
+    let vdevs = pipeline.vdevs();
+    let size = |dva: Dva| {
+        let large = vdevs.allocation_min(dva.vdev()).unwrap_or(0);
+        large.max(HEADER_SIZE_CLASSIC)
+    };
+    act(&Copies {
+        places: pointer.dvas().map(|dva| (dva, size(dva))).collect(),
+        birth: pointer.physical_birth(),
+        bookmark,
+        right: &right,
+        is_verified: true,
+    })
+}
+
 /// The block pointers in the gang header that `pointer` points to.
 pub(crate) fn read_header(
     pipeline: &Pipeline,
@@ -121,26 +147,18 @@ pub(crate) fn read_header(
     pointer: &BlockPointer,
     bookmark: Bookmark,
 ) -> Result<Vec<BlockPointer>, IoError> {
-    let mut failure = None;
-    for dva in pointer.dvas() {
-        // One read serves both forms: the classic header is the start of the space that a larger
-        // one would fill, and judging it first by the wrong form would blame good devices.
-        let large = pipeline.vdevs().allocation_min(dva.vdev()).unwrap_or(0);
-        let size = large.max(HEADER_SIZE_CLASSIC);
-        let verify = |space: &[u8]| header_in(space, pointer, leader.uses_crypt()).is_some();
-        let read = pipeline
-            .vdevs()
-            .read(dva, size, pointer.physical_birth(), &verify);
-        match read {
-            Ok(outcome) => {
-                let header = header_in(&outcome.bytes, pointer, leader.uses_crypt());
-                return Ok(members(
-                    header.expect("the read was judged by the same rule"),
-                ));
-            }
-            Err(error) => failure = Some(error),
+    let read = with_header_copies(pipeline, leader, pointer, bookmark, |copies| {
+        pipeline.read_any(copies)
+    });
+    let failure = match read {
+        Ok(space) => {
+            let header = header_in(&space, pointer, leader.uses_crypt());
+            return Ok(members(
+                header.expect("the read was judged by the same rule"),
+            ));
         }
-    }
+        Err(failure) => failure,
+    };
     let pointer = Box::new(*pointer);
     Err(match failure {
         Some(source) => IoError::Unreadable {

@@ -7,9 +7,12 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+mod copies;
 pub mod crypt;
 mod error;
+mod faults;
 mod gang;
+mod heal;
 mod pipeline;
 mod repair_space;
 mod suspension;
@@ -17,8 +20,10 @@ mod workers;
 pub mod write;
 
 pub use cenote_vdev::{IoClass, with_read_class};
+pub use copies::{MendScope, Mended};
 pub use crypt::ObjsetKeys;
 pub use error::IoError;
+pub use faults::{BlockFault, FaultClass, FaultSink};
 pub use pipeline::{Pipeline, PipelineCounters, ReadContext};
 pub use repair_space::{HeldPlaces, RepairSpace, SpaceStamp};
 pub use suspension::{Attempt, FailMode, Patience, Suspension, set_patience, with_patience};

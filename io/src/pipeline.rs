@@ -1,9 +1,13 @@
 //! Reading one block from its pointer to its logical contents.
 
 use crate::checksum;
+use crate::copies::{Copies, is_verified};
 use crate::crypt::{self, ObjsetKeys};
 use crate::error::IoError;
+use crate::faults::FaultSink;
 use crate::gang;
+use crate::heal::{Healing, block_fault};
+use crate::repair_space::RepairSpace;
 use crate::suspension::Suspension;
 use crate::write::WriteState;
 use cenote_base::metrics::Counter;
@@ -51,6 +55,7 @@ pub struct Pipeline {
     pub(crate) salt: OnceLock<Salt>,
     memory: Arc<MemoryBudget>,
     counters: PipelineCounters,
+    pub(crate) healing: Healing,
     pub(crate) writing: Arc<WriteState>,
 }
 
@@ -59,6 +64,7 @@ impl Pipeline {
     pub fn new(vdevs: Arc<Vdevs>, memory: Arc<MemoryBudget>) -> Self {
         let counters = PipelineCounters::default();
         Self {
+            healing: Healing::new(Arc::clone(&vdevs)),
             vdevs,
             salt: OnceLock::new(),
             memory,
@@ -80,6 +86,22 @@ impl Pipeline {
     /// What was read so far.
     pub fn counters(&self) -> &PipelineCounters {
         &self.counters
+    }
+
+    /// From now on what reads find wrong is written again, in space that `space` hands out. Only
+    /// the first call counts.
+    pub fn heal_in(&self, space: Arc<dyn RepairSpace>) {
+        self.healing.begin(space);
+    }
+
+    /// Sets who is told of what devices did wrong; only the first call counts.
+    pub fn set_fault_sink(&self, sink: Arc<dyn FaultSink>) {
+        self.healing.set_sink(sink);
+    }
+
+    /// Waits until what reads have found wrong so far is written again, or cannot be.
+    pub fn settle_healing(&self) {
+        self.healing.settle();
     }
 
     /// Where work waits for devices that are gone.
@@ -138,9 +160,22 @@ impl Pipeline {
                 self.counters.blocks_read.add(1);
                 self.counters.bytes_read.add(data.len() as u64);
             }
-            Err(_) => self.counters.unreadable.add(1),
+            Err(error) => {
+                self.counters.unreadable.add(1);
+                self.tell_lost(pointer, bookmark, error);
+            }
         }
         result
+    }
+
+    /// Tells of a block that devices have lost.
+    fn tell_lost(&self, pointer: &BlockPointer, bookmark: Bookmark, error: &IoError) {
+        if let IoError::Unreadable { .. } = error {
+            let size = usize::try_from(pointer.physical_size()).unwrap_or(usize::MAX);
+            let (dva, birth) = (pointer.dva(0), pointer.physical_birth());
+            self.healing
+                .tell_lost(&block_fault(dva, size, birth, bookmark));
+        }
     }
 
     /// Reads a block of an intent log, which carries its own checksum: the first copy, by all
@@ -225,11 +260,20 @@ impl Pipeline {
         if let Some(newest) = reads.iter().map(|read| read.birth).max() {
             self.writing.pending.wait_for(newest, self);
         }
-        for (index, data) in simple.into_iter().zip(self.vdevs().read_batch(&reads)) {
+        let mut is_suspect = vec![false; reads.len()];
+        let mut suspect = |read: usize| is_suspect[read] = true;
+        let read = self.vdevs().read_batch_telling(&reads, &mut suspect);
+        for ((index, data), is_suspect) in simple.into_iter().zip(read).zip(is_suspect) {
             let (pointer, bookmark) = &blocks[index];
             let good =
                 |data: &BlockBuffer| matches!(self.verify(pointer, data, *bookmark), Ok(true));
-            stored[index] = data.filter(good);
+            stored[index] = match data {
+                Some(data) if good(&data) => Some(data),
+                // Whoever reads it by itself may be served by others than the one that is wrong.
+                Some(_) => self.examine(pointer, *bookmark).map(BlockBuffer::from),
+                None if is_suspect => self.examine(pointer, *bookmark).map(BlockBuffer::from),
+                None => None,
+            };
             if let Some(data) = &stored[index] {
                 self.counters.blocks_read.add(1);
                 self.counters.bytes_read.add(data.len() as u64);
@@ -274,14 +318,18 @@ impl Pipeline {
         let birth = pointer.physical_birth();
         let salt = self.salt.get();
         let verify = |data: &[u8]| checksum::verify(pointer, data, salt) == Ok(true);
-        let mut failure = None;
-        let vdevs = self.vdevs();
-        for dva in pointer.dvas() {
-            match vdevs.read(dva, size, birth, &verify) {
-                Ok(outcome) => return Ok(outcome.bytes),
-                Err(error) => failure = Some(error),
-            }
-        }
+        let right = |data: &[u8]| verify(data).then_some(data.len());
+        let read = self.read_any(&Copies {
+            places: pointer.dvas().map(|dva| (dva, size)).collect(),
+            birth,
+            bookmark,
+            right: &right,
+            is_verified: is_verified(pointer),
+        });
+        let failure = match read {
+            Ok(data) => return Ok(data),
+            Err(failure) => failure,
+        };
         let source = failure.expect("a checked pointer that is no hole has a valid DVA");
         Err(IoError::Unreadable {
             bookmark,
@@ -290,7 +338,7 @@ impl Pipeline {
         })
     }
 
-    fn verify_needs_salt(&self, pointer: &BlockPointer) -> bool {
+    pub(crate) fn verify_needs_salt(&self, pointer: &BlockPointer) -> bool {
         self.salt.get().is_none() && checksum::verify(pointer, &[], None).is_err()
     }
 

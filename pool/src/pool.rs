@@ -11,6 +11,7 @@ use cenote_base::{Env, Guid, ObjectId, Txg, VdevId};
 use cenote_cache::BlockCache;
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_dsl::{Dsl, EnabledFeature, FeatureTable, PoolFacts, SpaceFacts};
+use cenote_io::FaultSink;
 use cenote_ondisk::pool_config::PoolConfig;
 use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::{VdevConfig, features};
@@ -338,6 +339,12 @@ impl Pool {
     /// The open vdevs, as they are now.
     pub fn vdevs(&self) -> Arc<Shape> {
         self.vdevs.shape()
+    }
+
+    /// Sets who is told of what devices do wrong: single parts of blocks that redundancy served
+    /// for, and blocks that are lost. Only the first call counts.
+    pub fn set_fault_sink(&self, sink: Arc<dyn FaultSink>) {
+        self.cache.pipeline().set_fault_sink(sink);
     }
 
     /// What keeps the open vdevs and changes them.

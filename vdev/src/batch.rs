@@ -70,6 +70,16 @@ impl Extent {
 impl Shape {
     /// Reads the blocks without verifying them; `None` where a healthy leaf did not give one.
     pub fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<BlockBuffer>> {
+        self.read_batch_telling(reads, &mut |_| {})
+    }
+
+    /// As [`Self::read_batch`]; `failed` is called with the number of each block, once or more
+    /// often, that a leaf should have given and could not read.
+    pub fn read_batch_telling(
+        &self,
+        reads: &[BatchRead],
+        failed: &mut dyn FnMut(usize),
+    ) -> Vec<Option<BlockBuffer>> {
         let mut blocks: Vec<Option<BlockBuffer>> = vec![None; reads.len()];
         let mut extents = Vec::with_capacity(reads.len());
         for (index, read) in reads.iter().enumerate() {
@@ -81,7 +91,7 @@ impl Shape {
         extents.sort_unstable_by_key(|extent| {
             (extent.leaf, extent.place.in_scratch, extent.place.offset)
         });
-        let mut failed = vec![false; reads.len()];
+        let mut has_failed = vec![false; reads.len()];
         let mut rest = extents.as_slice();
         while !rest.is_empty() {
             let (chunk, after) = rest.split_at(chunk_length(rest));
@@ -91,11 +101,14 @@ impl Shape {
                 false => self.read_chunk(chunk, reads, &mut blocks),
             };
             if is_read.is_none() {
-                chunk.iter().for_each(|extent| failed[extent.read] = true);
+                for extent in chunk {
+                    has_failed[extent.read] = true;
+                    failed(extent.read);
+                }
             }
         }
-        for (block, failed) in blocks.iter_mut().zip(failed) {
-            if failed {
+        for (block, has_failed) in blocks.iter_mut().zip(has_failed) {
+            if has_failed {
                 *block = None;
             }
         }

@@ -24,6 +24,10 @@ pub struct VdevCounters {
     pub checksum_errors: Counter,
     /// Requests that took longer than `zio_slow_io_ms`.
     pub slow_operations: Counter,
+    /// Bytes written again because a reader found them wrong or missing.
+    pub self_healed_bytes: Counter,
+    /// Bytes written again by a scrub or resilver.
+    pub scan_repaired_bytes: Counter,
     /// Errors of each kind and slow requests, in the order above, that were cleared.
     cleared: [AtomicU64; 4],
 }
@@ -77,6 +81,10 @@ pub struct VdevFigures {
     pub checksum_errors: u64,
     /// Requests that took longer than `zio_slow_io_ms`.
     pub slow_operations: u64,
+    /// Bytes written again because a reader found them wrong or missing.
+    pub self_healed_bytes: u64,
+    /// Bytes written again by a scrub or resilver.
+    pub scan_repaired_bytes: u64,
 }
 
 impl From<&VdevCounters> for VdevFigures {
@@ -91,6 +99,8 @@ impl From<&VdevCounters> for VdevFigures {
             write_errors,
             checksum_errors,
             slow_operations,
+            self_healed_bytes: counters.self_healed_bytes.get(),
+            scan_repaired_bytes: counters.scan_repaired_bytes.get(),
         }
     }
 }

@@ -183,6 +183,11 @@ impl Leaf {
         self.written.repaired.store(true, Ordering::Release);
         let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         self.counters.write_bytes.add(bytes);
+        let repaired = match class {
+            IoClass::Scrub => &self.counters.scan_repaired_bytes,
+            _ => &self.counters.self_healed_bytes,
+        };
+        repaired.add(bytes);
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 
 use crate::error::VdevError;
 use crate::geometry::Map;
-use crate::leaf::Place;
+use crate::leaf::{Fitness, Place};
 use crate::request::Request;
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot};
@@ -44,6 +44,29 @@ impl Shape {
         };
         let results = self.write(vec![write]).into_iter();
         results.fold(Ok(()), Result::and)
+    }
+
+    /// Whether a leaf is in use and can be written to.
+    pub fn is_writable(&self, leaf: Guid) -> bool {
+        let leaf = self.tree.leaf_of.get(&leaf);
+        leaf.is_some_and(|leaf| self.tree.leaves[*leaf].is_writable())
+    }
+
+    /// The leaves that can be written to and missed the block of `size` stored bytes at `dva`: as
+    /// far as they hold a part of it, they do not have that.
+    ///
+    /// # Errors
+    /// If there can be no such block.
+    pub fn stale_leaves(&self, dva: Dva, size: usize, birth: Txg) -> Result<Vec<Guid>, VdevError> {
+        let mut leaves = self.leaves_of(dva, size, birth)?;
+        leaves.retain(|guid| {
+            let leaf = self.tree.leaf_of.get(guid);
+            leaf.is_some_and(|leaf| {
+                let leaf = &self.tree.leaves[*leaf];
+                leaf.is_writable() && leaf.fitness(birth) == Some(Fitness::Stale)
+            })
+        });
+        Ok(leaves)
     }
 
     /// The leaves that hold a part of the block of `size` stored bytes at `dva`, in use or not.

@@ -96,6 +96,7 @@ impl Pipeline {
     /// Has what is on its way sent again, since devices were exchanged for others; says whether
     /// these have every copy of everything that landed since the last flush.
     pub fn exchanged(&self) -> bool {
+        self.healing.forget();
         let blocks = self.writing.unflushed.exchange();
         blocks.is_some_and(|blocks| {
             let mut blocks = blocks.iter();

@@ -1,4 +1,5 @@
 //! Blocks written through the pipeline and read back.
 
+mod healing;
 mod support;
 mod writing;

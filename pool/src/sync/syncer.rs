@@ -109,6 +109,8 @@ impl Syncer {
         parts.vdevs.set_write_load(load);
         let allocator = Arc::clone(&parts.space);
         parts.pipeline.set_allocator(allocator);
+        let space = Arc::clone(&parts.space);
+        parts.pipeline.heal_in(space);
         let dedup = Arc::new(DedupTables::new(&parts.mos, &parts.dsl, &parts.vdevs));
         parts.pipeline.set_dedup_table(Arc::clone(&dedup) as _);
         Arc::new(Self {

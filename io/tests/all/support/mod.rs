@@ -183,6 +183,11 @@ impl Pool {
         }
     }
 
+    /// A device by its guid.
+    pub fn device(&self, guid: u64) -> &dyn Device {
+        self.devices[&Guid(guid)].as_ref()
+    }
+
     /// The pool opened again for reading, without some devices.
     pub fn reopen(&self, lost: &[u64]) -> Pipeline {
         let mut devices = self.devices.clone();

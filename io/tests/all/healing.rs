@@ -1,0 +1,343 @@
+//! What reads find wrong is written again, and only then.
+
+use crate::support::{Layout, Pool, bookmark, noise, text};
+use cenote_base::{Guid, Level, Txg};
+use cenote_io::{
+    BlockFault, FaultClass, FaultSink, MendScope, Pipeline, RepairSpace, SpaceStamp, WritePolicy,
+    WriteRequest,
+};
+use cenote_ondisk::label::DATA_OFFSET;
+use cenote_ondisk::{BlockPointer, ChecksumKind, Dva, ObjectType};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+const TXG: Txg = Txg(10);
+/// More than all blocks of a test take on a device.
+const USED: usize = 8 << 20;
+
+/// Lets repairs be made, or not.
+#[derive(Debug, Default)]
+struct Permits {
+    refuses: AtomicBool,
+    held: AtomicU64,
+}
+
+impl RepairSpace for Permits {
+    fn stamp(&self) -> SpaceStamp {
+        SpaceStamp(0)
+    }
+
+    fn hold(&self, _: &[Dva], birth: Txg, _: SpaceStamp) -> bool {
+        assert_eq!(birth, TXG);
+        let is_held = !self.refuses.load(Ordering::SeqCst);
+        self.held.fetch_add(u64::from(is_held), Ordering::SeqCst);
+        is_held
+    }
+
+    fn release(&self, places: &[Dva]) {
+        assert!(!places.is_empty());
+    }
+}
+
+/// Remembers what it is told.
+#[derive(Debug, Default)]
+struct Listener(Mutex<Vec<BlockFault>>);
+
+impl FaultSink for Listener {
+    fn fault(&self, fault: &BlockFault) {
+        self.0.lock().expect("nobody panicked").push(fault.clone());
+    }
+}
+
+impl Listener {
+    fn take(&self) -> Vec<(FaultClass, Option<Guid>)> {
+        let told = std::mem::take(&mut *self.0.lock().expect("nobody panicked"));
+        told.iter().map(|fault| (fault.class, fault.leaf)).collect()
+    }
+}
+
+struct Site {
+    pool: Pool,
+    permits: Arc<Permits>,
+    listener: Arc<Listener>,
+    blocks: Vec<(BlockPointer, Vec<u8>)>,
+}
+
+fn written(pipeline: &Pipeline, contents: &[Vec<u8>], policy: WritePolicy) -> Vec<BlockPointer> {
+    let request = |data: &Vec<u8>| WriteRequest {
+        data: Arc::new(data.clone().into()),
+        bookmark: bookmark(7),
+        object_type: ObjectType::PLAIN_FILE,
+        level: Level(0),
+        fill: 1,
+        policy,
+        keys: None,
+        previous: None,
+    };
+    let results = pipeline.write(TXG, 1, contents.iter().map(request).collect());
+    results.into_iter().map(|r| r.expect("written")).collect()
+}
+
+fn site_with(layout: Layout, copies: u8) -> Site {
+    let pool = Pool::new(layout);
+    let contents = [
+        text(131_072),
+        noise(131_072),
+        noise(512),
+        text(20_480),
+        noise(4608),
+        noise(1 << 20),
+    ];
+    let policy = WritePolicy {
+        copies,
+        ..WritePolicy::default()
+    };
+    let pointers = written(&pool.pipeline, &contents, policy);
+    let (permits, listener) = (Arc::default(), Arc::default());
+    pool.pipeline.heal_in(Arc::clone(&permits) as _);
+    pool.pipeline.set_fault_sink(Arc::clone(&listener) as _);
+    Site {
+        pool,
+        permits,
+        listener,
+        blocks: pointers.into_iter().zip(contents).collect(),
+    }
+}
+
+fn site(layout: Layout) -> Site {
+    site_with(layout, 1)
+}
+
+impl Site {
+    fn image(&self, guid: u64) -> Vec<u8> {
+        let device = self.pool.device(guid);
+        device.read_vec(DATA_OFFSET, USED).expect("in range")
+    }
+
+    fn spoil(&self, guid: u64) {
+        let device = self.pool.device(guid);
+        let written = device.write_at(DATA_OFFSET, &noise(USED));
+        written.expect("in range");
+    }
+
+    fn read_all(&self) {
+        for (pointer, contents) in &self.blocks {
+            let read = self.pool.pipeline.read_stored(pointer, bookmark(7));
+            let stored = read.expect("redundancy serves");
+            let context = cenote_io::ReadContext {
+                bookmark: bookmark(7),
+                keys: None,
+            };
+            let decoded = self.pool.pipeline.decode(pointer, &stored, context);
+            let decoded = decoded.expect("sound");
+            assert!(decoded.as_deref().unwrap_or(&stored) == &contents[..]);
+        }
+        self.pool.pipeline.settle_healing();
+    }
+
+    /// Whether every part of every copy is right.
+    fn is_whole(&self) -> bool {
+        let pipeline = &self.pool.pipeline;
+        self.blocks.iter().all(|(pointer, _)| {
+            let birth = pointer.physical_birth();
+            let size = usize::try_from(pointer.physical_size()).expect("small");
+            let right = |bytes: &[u8]| {
+                let verified = pipeline.verify(pointer, bytes, bookmark(7));
+                verified.expect("the salt is set")
+            };
+            pointer.dvas().all(|dva| {
+                let report = pipeline.vdevs().check_copies(dva, size, birth, &right);
+                report.expect("sound").is_perfect()
+            })
+        })
+    }
+}
+
+/// Until no read finds anything wrong any more, whichever leaves it asks.
+fn heal_by_reading(site: &Site) {
+    for _ in 0..20 {
+        site.read_all();
+        if site.is_whole() {
+            return;
+        }
+    }
+    panic!("twenty reads healed no more");
+}
+
+#[test]
+fn single_reads_heal_mirrors() {
+    let site = site(Layout::Mirror);
+    let before: Vec<Vec<u8>> = (10..13).map(|guid| site.image(guid)).collect();
+    site.spoil(10);
+    heal_by_reading(&site);
+    let told = site.listener.take();
+    assert!(told.contains(&(FaultClass::Checksum, Some(Guid(10)))));
+    let healed = site.pool.vdevs.shape().status().children[0].children[0].figures;
+    assert!(healed.self_healed_bytes > 1 << 20 && healed.checksum_errors > 0);
+    assert_eq!(site.image(11), before[1], "the others are left alone");
+}
+
+#[test]
+fn single_reads_heal_data_columns() {
+    for layout in [
+        Layout::Raidz1,
+        Layout::Raidz2,
+        Layout::Raidz3,
+        Layout::Draid,
+    ] {
+        let site = site(layout);
+        site.spoil(11);
+        site.read_all();
+        let told = site.listener.take();
+        let is_of_device = |(class, leaf): &(FaultClass, Option<Guid>)| {
+            *class == FaultClass::Checksum && *leaf == Some(Guid(11))
+        };
+        assert!(
+            !told.is_empty() && told.iter().all(is_of_device),
+            "{layout:?}"
+        );
+        site.read_all();
+        assert!(
+            site.listener.take().is_empty(),
+            "{layout:?}: healed at once"
+        );
+    }
+}
+
+#[test]
+fn batches_heal_what_they_find() {
+    for layout in [Layout::Mirror, Layout::Raidz2, Layout::Draid] {
+        let site = site(layout);
+        let guids = 10..10 + site.pool.vdevs.shape().status().children[0].children.len() as u64;
+        for guid in guids {
+            site.spoil(guid);
+            let batch: Vec<_> = site.blocks.iter().map(|b| (b.0, bookmark(7))).collect();
+            let read = site.pool.pipeline.read_stored_batch(&batch);
+            for ((pointer, _), stored) in site.blocks.iter().zip(&read) {
+                let stored = stored.as_ref().expect("redundancy serves");
+                let verified = site.pool.pipeline.verify(pointer, stored, bookmark(7));
+                assert!(verified.expect("the salt is set"));
+            }
+            site.pool.pipeline.settle_healing();
+            // What no batch reads, such as parity, only a scrub finds.
+            let scrub = |block: &(BlockPointer, Vec<u8>)| {
+                let mended = site
+                    .pool
+                    .pipeline
+                    .mend(&block.0, bookmark(7), MendScope::All);
+                mended.expect("sound")
+            };
+            for mended in site.blocks.iter().map(scrub) {
+                assert!(mended.unrepaired.is_empty() && mended.lost == 0);
+            }
+            assert!(site.is_whole(), "{layout:?} {guid}");
+        }
+    }
+}
+
+/// A second copy serves for a first of which nothing is left.
+#[test]
+fn one_copy_heals_another() {
+    let site = site_with(Layout::Disk, 2);
+    let before = site.image(10);
+    for (pointer, _) in &site.blocks {
+        let place = DATA_OFFSET + pointer.dva(0).offset();
+        let device = site.pool.device(10);
+        device.write_at(place, &[0x55; 512]).expect("in range");
+    }
+    assert!(site.image(10) != before);
+    site.read_all();
+    assert!(site.image(10) == before);
+    assert!(!site.listener.take().is_empty());
+}
+
+#[test]
+fn gangs_are_healed_member_by_member() {
+    let site = site(Layout::Mirror);
+    site.pool.space.limit_pieces(8192);
+    let contents = vec![noise(100_000 / 512 * 512)];
+    let policy = WritePolicy::default();
+    let pointers = written(&site.pool.pipeline, &contents, policy);
+    assert!(pointers[0].is_gang());
+    let images: Vec<Vec<u8>> = (10..13).map(|guid| site.image(guid)).collect();
+    site.spoil(12);
+    let mended = site
+        .pool
+        .pipeline
+        .mend(&pointers[0], bookmark(7), MendScope::All);
+    let mended = mended.expect("two sides are right");
+    assert!(mended.repairs > 10 && mended.unrepaired.is_empty() && mended.lost == 0);
+    for (pointer, _) in &site.blocks {
+        let mended = site
+            .pool
+            .pipeline
+            .mend(pointer, bookmark(7), MendScope::All);
+        assert_eq!(mended.expect("two sides are right").repairs, 1);
+    }
+    let all = images.iter().zip(10..13);
+    for (image, guid) in all {
+        // Behind the last block there is still what was spoiled.
+        let end = usize::try_from(site.pool.space.taken()).expect("small");
+        assert!(site.image(guid)[..end] == image[..end], "{guid}");
+    }
+}
+
+#[test]
+fn nothing_is_written_without_leave_or_a_checksum() {
+    let refused = site(Layout::Mirror);
+    refused.permits.refuses.store(true, Ordering::SeqCst);
+    refused.spoil(10);
+    let spoiled = refused.image(10);
+    (0..5).for_each(|_| refused.read_all());
+    assert!(refused.image(10) == spoiled, "its space may be another's");
+
+    let site = site(Layout::Mirror);
+    let read_only = site.pool.reopen(&[]);
+    site.spoil(10);
+    for (pointer, _) in &site.blocks {
+        let read = read_only.read_stored(pointer, bookmark(7));
+        assert!(read.is_ok());
+    }
+    read_only.settle_healing();
+    assert!(site.image(10) == spoiled, "it is only read");
+    assert_eq!(site.permits.held.load(Ordering::SeqCst), 0);
+
+    let policy = WritePolicy {
+        checksum: ChecksumKind::Off,
+        ..WritePolicy::default()
+    };
+    let unverified = written(&site.pool.pipeline, &[noise(65_536)], policy);
+    site.pool.vdevs.shape().set_dtl(Guid(10), &[TXG..Txg(11)]);
+    let read = site.pool.pipeline.read_stored(&unverified[0], bookmark(7));
+    assert!(read.is_ok());
+    site.pool.pipeline.settle_healing();
+    assert_eq!(site.permits.held.load(Ordering::SeqCst), 0);
+}
+
+/// Reading does not end a leaf's being behind, so that every read would write to it.
+#[test]
+fn leaves_that_missed_a_block_get_it_once() {
+    let site = site(Layout::Mirror);
+    let before = site.image(10);
+    site.spoil(10);
+    site.pool.vdevs.shape().set_dtl(Guid(10), &[TXG..Txg(11)]);
+    site.read_all();
+    let end = usize::try_from(site.pool.space.taken()).expect("small");
+    assert!(site.image(10)[..end] == before[..end]);
+    let held = site.permits.held.load(Ordering::SeqCst);
+    assert_eq!(held, site.blocks.len() as u64);
+    site.read_all();
+    assert_eq!(site.permits.held.load(Ordering::SeqCst), held);
+    assert!(site.listener.take().is_empty(), "that is no news");
+
+    site.spoil(10);
+    for (pointer, _) in &site.blocks {
+        let resilver = site
+            .pool
+            .pipeline
+            .mend(pointer, bookmark(7), MendScope::Stale);
+        let mended = resilver.expect("two sides are right");
+        assert_eq!((mended.repairs, mended.unrepaired.len()), (1, 0));
+    }
+    assert!(site.image(10)[..end] == before[..end]);
+}
