@@ -7,11 +7,12 @@ use std::path::Path;
 use std::process::Command;
 
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "base",
     "ondisk",
     "codec",
     "device",
+    "cloud",
     "vdev",
     "io",
     "cache",
