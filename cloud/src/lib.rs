@@ -3,3 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod format;
+pub mod local;
+pub mod simulation;
+pub mod store;

@@ -76,7 +76,10 @@ mod tests {
             created: 1_700_000_000,
         };
         assert_eq!(Identity::decode(&identity.encode()), Ok(identity));
-        let odd = Identity { size: 77, ..identity };
+        let odd = Identity {
+            size: 77,
+            ..identity
+        };
         assert!(Identity::decode(&odd.encode()).is_err());
         assert!(Identity::decode(b"nonsense").is_err());
     }
