@@ -1,0 +1,454 @@
+//! Requests that are tried until they have a certain end.
+//!
+//! *Trying again*: what fails in passing is tried for ever (or as long as patience was given), after
+//! a delay that doubles from 200 ms to 30 s and has a random part; a refusal is tried each minute,
+//! because credentials are mended by people.
+//!
+//! *Lost answers*: a put that timed out may have been done, now or later. So a put of a free name
+//! that finds the name taken reads it: the same bytes mean success, whoever put them.
+//!
+//! *Ending*: [`Client::close`] makes whoever waits give up within a quarter of a second.
+
+use super::pace::Pace;
+use super::statistics::Ending;
+use super::{Answer, Condition, Meta, Request, Statistics, Store, StoreError, Tag};
+use crate::format::key;
+use cenote_base::Env;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const DELAY_MIN: Duration = Duration::from_millis(200);
+const DELAY_MAX: Duration = Duration::from_secs(30);
+const DELAY_DENIED: Duration = Duration::from_secs(60);
+/// How long anybody sleeps without looking whether it is over.
+const NAP: Duration = Duration::from_millis(250);
+
+/// The outcome of a put of a free name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// The name has these bytes.
+    Done,
+    /// The name has other bytes: these.
+    Taken(Arc<Vec<u8>>),
+}
+
+/// Limits of a client.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rates {
+    /// Bytes a second that may be sent.
+    pub upload: Option<u64>,
+    /// Bytes a second that may come.
+    pub download: Option<u64>,
+}
+
+/// A store and the persistence to get answers from it.
+#[derive(Debug)]
+pub struct Client {
+    store: Arc<dyn Store>,
+    env: Arc<dyn Env>,
+    statistics: Statistics,
+    upload: Pace,
+    download: Pace,
+    is_closed: AtomicBool,
+    /// How long to try; for ever if there is none.
+    patience: Mutex<Option<Duration>>,
+}
+
+type Answers = Vec<Result<Answer, StoreError>>;
+
+impl Client {
+    /// A client of `store`.
+    pub fn new(store: Arc<dyn Store>, env: Arc<dyn Env>, rates: Rates) -> Self {
+        Self {
+            store,
+            env,
+            statistics: Statistics::default(),
+            upload: Pace::new(rates.upload),
+            download: Pace::new(rates.download),
+            is_closed: AtomicBool::new(false),
+            patience: Mutex::new(None),
+        }
+    }
+
+    /// What has been asked so far.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The world that it lives in.
+    pub fn env(&self) -> &dyn Env {
+        &*self.env
+    }
+
+    /// What the store is, for people.
+    pub fn name(&self) -> String {
+        self.store.name()
+    }
+
+    /// From now on requests are tried for so long, or for ever.
+    pub fn set_patience(&self, patience: Option<Duration>) {
+        *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;
+    }
+
+    /// Makes all who wait give up, now and later.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Self::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Does all requests; each answer is one that trying again would not change.
+    pub fn run(&self, requests: Vec<Request>) -> Answers {
+        if requests.is_empty() {
+            return Vec::new();
+        }
+        let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = patience.map(|patience| self.env.monotonic().saturating_add(patience));
+        let mut answers: Vec<Option<Result<Answer, StoreError>>> = Vec::new();
+        answers.resize_with(requests.len(), || None);
+        let mut open: Vec<usize> = (0..requests.len()).collect();
+        let mut delay = DELAY_MIN;
+        loop {
+            let batch: Vec<Request> = open.iter().map(|index| requests[*index].clone()).collect();
+            let tried = self.try_once(&batch);
+            let mut again = Vec::new();
+            let mut wait = Duration::ZERO;
+            for (index, answer) in open.into_iter().zip(tried) {
+                let own = match &answer {
+                    Err(StoreError::Transient(_)) => delay,
+                    Err(StoreError::Denied(_) | StoreError::Other(_)) => DELAY_DENIED,
+                    _ => Duration::ZERO,
+                };
+                if !own.is_zero() {
+                    again.push(index);
+                    wait = wait.max(own);
+                }
+                answers[index] = Some(answer);
+            }
+            open = again;
+            let wait = wait.mul_f64(0.5 + self.random_part());
+            let is_over = |end: Duration| self.env.monotonic().saturating_add(wait) > end;
+            if open.is_empty() || end.is_some_and(is_over) {
+                break;
+            }
+            if !self.nap(wait) {
+                for index in &open {
+                    answers[*index] = Some(Err(StoreError::Closed));
+                }
+                break;
+            }
+            delay = (delay * 2).min(DELAY_MAX);
+        }
+        let answers = answers.into_iter();
+        answers
+            .map(|answer| answer.expect("all were tried"))
+            .collect()
+    }
+
+    /// A number from 0 to 1, so that many who wait do not come back at once.
+    fn random_part(&self) -> f64 {
+        let mut byte = [128];
+        // Without randomness all wait equally long, which is no harm.
+        let _ = self.env.fill_random(&mut byte);
+        f64::from(byte[0]) / 255.0
+    }
+
+    /// Sleeps, unless it is over; says whether it goes on.
+    fn nap(&self, wait: Duration) -> bool {
+        let end = self.env.monotonic().saturating_add(wait);
+        loop {
+            if self.is_closed() {
+                return false;
+            }
+            let left = end.saturating_sub(self.env.monotonic());
+            if left.is_zero() {
+                return true;
+            }
+            self.env.sleep(left.min(NAP));
+        }
+    }
+
+    fn try_once(&self, batch: &[Request]) -> Answers {
+        let sends: u64 = batch.iter().map(Request::sends).sum();
+        let asks: u64 = batch.iter().map(expects).sum();
+        let now = self.env.monotonic();
+        let upload = self.upload.reserve(now, sends);
+        let download = self.download.reserve(now, asks);
+        if self.is_closed() || !self.nap(upload.max(download)) {
+            return batch.iter().map(|_| Err(StoreError::Closed)).collect();
+        }
+        let start = self.env.monotonic();
+        let answers = self.store.run(batch);
+        assert_eq!(answers.len(), batch.len(), "each request has an answer");
+        let now = self.env.monotonic();
+        for (request, answer) in batch.iter().zip(&answers) {
+            self.count(request, answer, now);
+        }
+        if let Some(first) = batch.first() {
+            let took = now.saturating_sub(start);
+            self.statistics.count_latency(first.kind(), took);
+        }
+        answers
+    }
+
+    fn count(&self, request: &Request, answer: &Result<Answer, StoreError>, now: Duration) {
+        let received = match answer {
+            Ok(Answer::Get(bytes, _)) => bytes.len() as u64,
+            _ => 0,
+        };
+        let ending = match answer {
+            Ok(_) | Err(StoreError::NotFound | StoreError::Precondition) => Ending::Done,
+            Err(StoreError::Transient(_)) => Ending::Transient,
+            Err(StoreError::Denied(_)) => Ending::Denied,
+            Err(StoreError::Other(_) | StoreError::Closed) => Ending::Failed,
+        };
+        self.statistics
+            .count(request.kind(), &ending, request.sends(), received);
+        match (&ending, answer) {
+            (Ending::Done, _) => self.statistics.note_success(),
+            (_, Err(error)) => {
+                let is_denied = matches!(error, StoreError::Denied(_));
+                let text = format!("{}: {error}", request.key());
+                self.statistics.note_failure(now, text, is_denied);
+            }
+            _ => {}
+        }
+    }
+
+    fn run_one(&self, request: Request) -> Result<Answer, StoreError> {
+        let mut answers = self.run(vec![request]);
+        answers.pop().expect("an answer for a request")
+    }
+
+    /// The bytes of `key`, and their version; `None` if there is no such object.
+    ///
+    /// # Errors
+    /// Those that remain once patience is over.
+    pub fn get(&self, key: &str) -> Result<Option<(Arc<Vec<u8>>, Option<Tag>)>, StoreError> {
+        let request = Request::Get {
+            key: key.into(),
+            range: None,
+        };
+        match self.run_one(request) {
+            Ok(Answer::Get(bytes, tag)) => Ok(Some((bytes, tag))),
+            Ok(_) => Err(wrong_answer()),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The bytes of each name or range, `None` for those that are not there.
+    ///
+    /// # Errors
+    /// The first that remains once patience is over.
+    pub fn get_all(&self, requests: Vec<Request>) -> Result<Vec<Option<Arc<Vec<u8>>>>, StoreError> {
+        let answers = self.run(requests).into_iter();
+        let bytes = answers.map(|answer| match answer {
+            Ok(Answer::Get(bytes, _)) => Ok(Some(bytes)),
+            Ok(_) => Err(wrong_answer()),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        });
+        bytes.collect()
+    }
+
+    /// Puts objects under names that are free, all at once.
+    ///
+    /// # Errors
+    /// The first that remains once patience is over.
+    pub fn put_new(&self, objects: Vec<(String, Arc<Vec<u8>>)>) -> Result<Vec<Put>, StoreError> {
+        let mut outcomes: Vec<Option<Put>> = vec![None; objects.len()];
+        let mut open: Vec<usize> = (0..objects.len()).collect();
+        while !open.is_empty() {
+            let puts = open.iter().map(|index| Request::Put {
+                key: objects[*index].0.clone(),
+                body: Arc::clone(&objects[*index].1),
+                condition: Condition::Absent,
+            });
+            let answers = self.run(puts.collect());
+            let mut taken = Vec::new();
+            for (index, answer) in open.into_iter().zip(answers) {
+                match answer {
+                    Ok(_) => outcomes[index] = Some(Put::Done),
+                    Err(StoreError::Precondition) => taken.push(index),
+                    Err(error) => return Err(error),
+                }
+            }
+            let reads = taken.iter().map(|index| Request::Get {
+                key: objects[*index].0.clone(),
+                range: None,
+            });
+            let found = self.get_all(reads.collect())?;
+            open = Vec::new();
+            for (index, found) in taken.into_iter().zip(found) {
+                match found {
+                    Some(bytes) if bytes == objects[index].1 => outcomes[index] = Some(Put::Done),
+                    Some(bytes) => outcomes[index] = Some(Put::Taken(bytes)),
+                    // Somebody removed it meanwhile, or is about to put it.
+                    None => open.push(index),
+                }
+            }
+        }
+        let outcomes = outcomes.into_iter();
+        Ok(outcomes.map(|put| put.expect("all have ended")).collect())
+    }
+
+    /// Replaces the version `tag` of `key`, or puts it if there is no version.
+    ///
+    /// A store that never takes the right version (Ceph 16 compares it with its quotes) is asked
+    /// without condition, once it is certain that nobody else has replaced it.
+    ///
+    /// Says whether it is done; not so if somebody else has replaced it.
+    ///
+    /// # Errors
+    /// Those that remain once patience is over.
+    pub fn replace(
+        &self,
+        key: &str,
+        tag: Option<Tag>,
+        body: &Arc<Vec<u8>>,
+    ) -> Result<bool, StoreError> {
+        let put = |condition| Request::Put {
+            key: key.into(),
+            body: Arc::clone(body),
+            condition,
+        };
+        let Some(tag) = tag else {
+            let objects = vec![(key.to_owned(), Arc::clone(body))];
+            return Ok(self.put_new(objects)? == [Put::Done]);
+        };
+        match self.run_one(put(Condition::Matches(tag.clone()))) {
+            Ok(_) => return Ok(true),
+            Err(StoreError::Precondition | StoreError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        match self.get(key)? {
+            Some((bytes, _)) if bytes == *body => Ok(true),
+            Some((_, Some(now))) if now == tag => {
+                self.run_one(put(Condition::None))?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// What is known of `key`; `None` if there is no such object.
+    ///
+    /// # Errors
+    /// Those that remain once patience is over.
+    pub fn head(&self, key: &str) -> Result<Option<Meta>, StoreError> {
+        match self.run_one(Request::Head { key: key.into() }) {
+            Ok(Answer::Head(meta)) => Ok(Some(meta)),
+            Ok(_) => Err(wrong_answer()),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Up to `limit` names that begin with `prefix` and lie behind `after`, in order.
+    ///
+    /// # Errors
+    /// Those that remain once patience is over.
+    pub fn list(
+        &self,
+        prefix: &str,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<Meta>, StoreError> {
+        let request = Request::List {
+            prefix: prefix.into(),
+            after,
+            limit,
+        };
+        match self.run_one(request)? {
+            Answer::List(found) => Ok(found),
+            _ => Err(wrong_answer()),
+        }
+    }
+
+    /// Removes objects, those among them that are there.
+    ///
+    /// # Errors
+    /// The first that remains once patience is over.
+    pub fn delete(&self, keys: Vec<String>) -> Result<(), StoreError> {
+        let requests = keys.into_iter().map(|key| Request::Delete { key });
+        for answer in self.run(requests.collect()) {
+            match answer {
+                Ok(_) | Err(StoreError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the store keeps the name of an object that is there: puts `body` under `key` once
+    /// more, on the condition that the name is free.
+    ///
+    /// # Errors
+    /// Those that remain once patience is over.
+    pub fn keeps_name(&self, key: &str, body: &Arc<Vec<u8>>) -> Result<bool, StoreError> {
+        let request = Request::Put {
+            key: key.into(),
+            body: Arc::clone(body),
+            condition: Condition::Absent,
+        };
+        match self.run_one(request) {
+            Ok(_) => Ok(false),
+            Err(StoreError::Precondition) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether one of two who race for a free name wins, for `pairs` names; removes them again.
+    ///
+    /// # Errors
+    /// Those that remain once patience is over.
+    pub fn probe(&self, nonce: u64, pairs: usize) -> Result<bool, StoreError> {
+        let keys: Vec<String> = (0..pairs)
+            .map(|pair| format!("{}{nonce:016x}-{pair}", key::PROBE))
+            .collect();
+        let racers = |side: u8| {
+            keys.iter().map(move |key| Request::Put {
+                key: key.clone(),
+                body: Arc::new(vec![side; 16]),
+                condition: Condition::Absent,
+            })
+        };
+        let both: Vec<Request> = racers(1).zip(racers(2)).flat_map(<[_; 2]>::from).collect();
+        let answers = self.run(both);
+        let mut one_wins = true;
+        for pair in answers.chunks(2) {
+            let won = pair.iter().filter(|answer| answer.is_ok()).count();
+            let is_lost = |answer: &&Result<Answer, StoreError>| {
+                matches!(answer, Err(StoreError::Precondition))
+            };
+            let lost = pair.iter().filter(is_lost).count();
+            if won + lost < pair.len() {
+                let failed = pair.iter().find_map(|answer| answer.clone().err());
+                return Err(failed.unwrap_or(StoreError::Closed));
+            }
+            // Both may have lost: to an attempt of their own whose answer was lost.
+            one_wins &= won <= 1;
+        }
+        self.delete(keys)?;
+        Ok(one_wins)
+    }
+}
+
+fn wrong_answer() -> StoreError {
+    StoreError::Other("the store answered something else than what was asked".into())
+}
+
+/// Bytes that an answer will have, as far as the request says.
+fn expects(request: &Request) -> u64 {
+    match request {
+        Request::Get {
+            range: Some(range), ..
+        } => range.end.saturating_sub(range.start),
+        _ => 0,
+    }
+}

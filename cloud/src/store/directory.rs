@@ -1,0 +1,219 @@
+//! A directory as a store: for tests, and for file servers.
+//!
+//! An object is a file of its name below the directory. It is written under a temporary name, made
+//! durable, and then linked to its own: the link is what fails if the name is taken, so of two who
+//! try one wins, on network file systems too. What replaces a version is renamed under a lock on
+//! the directory. A version is the digest of its bytes.
+
+use super::{Answer, Condition, Meta, Request, Store, StoreError, Tag};
+use crate::format::Hash;
+use rustix::fs::FlockOperation;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
+
+/// Temporary files' names begin with this, which no object's does.
+const TEMPORARY: &str = ".new-";
+
+/// A store in a directory.
+#[derive(Debug)]
+pub struct DirectoryStore {
+    root: PathBuf,
+    next: AtomicU64,
+}
+
+impl DirectoryStore {
+    /// The store in `root`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// The system's, when it cannot be made.
+    pub fn new(root: &Path) -> std::io::Result<Self> {
+        std::fs::create_dir_all(root)?;
+        Ok(Self {
+            root: root.into(),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    fn path(&self, key: &str) -> Result<PathBuf, StoreError> {
+        let is_name = |part: &str| !part.is_empty() && !part.starts_with('.');
+        match key.split('/').all(is_name) {
+            true => Ok(self.root.join(key)),
+            false => Err(StoreError::Other(format!("'{key}' is no name"))),
+        }
+    }
+
+    fn put(&self, key: &str, body: &[u8], condition: &Condition) -> Result<Answer, StoreError> {
+        let path = self.path(key)?;
+        let parent = path.parent().unwrap_or(&self.root);
+        std::fs::create_dir_all(parent).map_err(io)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let temporary = parent.join(format!("{TEMPORARY}{}-{number}", std::process::id()));
+        let result = put_file(&self.root, &temporary, &path, body, condition);
+        // After a rename it is gone already.
+        let _ = std::fs::remove_file(&temporary);
+        result?;
+        let directory = File::open(parent).map_err(io)?;
+        directory.sync_all().map_err(io)?;
+        Ok(Answer::Put(Some(tag(body))))
+    }
+
+    fn get(&self, key: &str, range: Option<&Range<u64>>) -> Result<Answer, StoreError> {
+        let path = self.path(key)?;
+        let Some(range) = range else {
+            let bytes = std::fs::read(path).map_err(io)?;
+            let tag = tag(&bytes);
+            return Ok(Answer::Get(Arc::new(bytes), Some(tag)));
+        };
+        let file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        if range.end > length || range.start > range.end {
+            return Err(StoreError::Other(format!("'{key}' has {length} bytes")));
+        }
+        let wanted = usize::try_from(range.end - range.start);
+        let mut bytes = vec![0; wanted.map_err(|_| StoreError::Other("too long".into()))?];
+        file.read_exact_at(&mut bytes, range.start).map_err(io)?;
+        Ok(Answer::Get(Arc::new(bytes), None))
+    }
+
+    fn head(&self, key: &str) -> Result<Meta, StoreError> {
+        let metadata = std::fs::metadata(self.path(key)?).map_err(io)?;
+        if !metadata.is_file() {
+            return Err(StoreError::NotFound);
+        }
+        let modified = metadata.modified().ok();
+        let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        Ok(Meta {
+            key: key.into(),
+            length: metadata.len(),
+            tag: None,
+            modified: modified.map_or(0, |time| time.as_secs()),
+        })
+    }
+
+    fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Answer, StoreError> {
+        let mut keys = Vec::new();
+        let mut pending = vec![self.root.clone()];
+        while let Some(directory) = pending.pop() {
+            for entry in std::fs::read_dir(&directory).map_err(io)? {
+                let entry = entry.map_err(io)?;
+                let path = entry.path();
+                let key = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
+                let (Some(key), Ok(kind)) = (key, entry.file_type()) else {
+                    continue;
+                };
+                if kind.is_dir() && (prefix.starts_with(key) || key.starts_with(prefix)) {
+                    pending.push(path);
+                } else if kind.is_file() && is_wanted(key, prefix, after) {
+                    keys.push(key.to_owned());
+                }
+            }
+        }
+        keys.sort_unstable();
+        keys.truncate(limit);
+        // What vanishes while it is listed is not there.
+        let found = keys.iter().filter_map(|key| self.head(key).ok());
+        Ok(Answer::List(found.collect()))
+    }
+
+    /// Of a directory that is not there, no name is free: its file system is not mounted.
+    fn doubt(&self, answer: Result<Answer, StoreError>) -> Result<Answer, StoreError> {
+        match answer {
+            Err(StoreError::NotFound) if !self.root.is_dir() => Err(StoreError::Transient(
+                format!("{} is not there", self.root.display()),
+            )),
+            answer => answer,
+        }
+    }
+
+    fn delete(&self, key: &str) -> Result<Answer, StoreError> {
+        match std::fs::remove_file(self.path(key)?) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(io(error)),
+            _ => Ok(Answer::Delete),
+        }
+    }
+}
+
+fn is_wanted(key: &str, prefix: &str, after: Option<&str>) -> bool {
+    let is_temporary = key
+        .rsplit('/')
+        .next()
+        .is_some_and(|name| name.starts_with('.'));
+    key.starts_with(prefix) && !is_temporary && after.is_none_or(|after| key > after)
+}
+
+fn put_file(
+    root: &Path,
+    temporary: &Path,
+    path: &Path,
+    body: &[u8],
+    condition: &Condition,
+) -> Result<(), StoreError> {
+    let mut file = File::create(temporary).map_err(io)?;
+    file.write_all(body).map_err(io)?;
+    file.sync_all().map_err(io)?;
+    if *condition == Condition::Absent {
+        return match std::fs::hard_link(temporary, path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(StoreError::Precondition),
+            result => result.map_err(io),
+        };
+    }
+    let directory = File::open(root).map_err(io)?;
+    let locked = rustix::fs::flock(&directory, FlockOperation::LockExclusive);
+    locked.map_err(|errno| io(errno.into()))?;
+    if let Condition::Matches(wanted) = condition {
+        let now = std::fs::read(path).map_err(io)?;
+        if tag(&now) != *wanted {
+            return Err(StoreError::Precondition);
+        }
+    }
+    std::fs::rename(temporary, path).map_err(io)
+}
+
+fn tag(bytes: &[u8]) -> Tag {
+    Tag(format!("{:016x}", Hash::of(bytes).short()))
+}
+
+fn io(error: std::io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => StoreError::NotFound,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            StoreError::Denied(error.to_string())
+        }
+        ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::StaleNetworkFileHandle => {
+            StoreError::Transient(error.to_string())
+        }
+        _ => StoreError::Other(error.to_string()),
+    }
+}
+
+impl Store for DirectoryStore {
+    fn run(&self, requests: &[Request]) -> Vec<Result<Answer, StoreError>> {
+        let answers = requests.iter().map(|request| match request {
+            Request::Put {
+                key,
+                body,
+                condition,
+            } => self.put(key, body, condition),
+            Request::Get { key, range } => self.get(key, range.as_ref()),
+            Request::Head { key } => self.head(key).map(Answer::Head),
+            Request::List {
+                prefix,
+                after,
+                limit,
+            } => self.list(prefix, after.as_deref(), *limit),
+            Request::Delete { key } => self.delete(key),
+        });
+        let answers = answers.map(|answer| self.doubt(answer));
+        answers.collect()
+    }
+
+    fn name(&self) -> String {
+        format!("file://{}", self.root.display())
+    }
+}

@@ -1,0 +1,172 @@
+//! Where objects are: a flat set of names with bytes, that is far away and fails.
+//!
+//! Above this module everything is synchronous. A [`Store`] is given a batch of requests and comes
+//! back when all of them have an answer; how many of them are under way at once is its own matter.
+//! It tries each request once. [`Client`] is what the rest of the crate talks to: it tries again for
+//! as long as there is hope, finds out what became of requests whose answers were lost, keeps to
+//! rates and counts.
+//!
+//! Two promises are asked of a store: that a put on the condition that the name is free is done for
+//! one of many who try, and that a name reads as what was put under it last. S3 has made both since
+//! 2024; a store that does not is found out by [`Client::probe`].
+
+mod client;
+mod directory;
+mod pace;
+mod statistics;
+
+pub use client::{Client, Put, Rates};
+pub use directory::DirectoryStore;
+pub use statistics::{Histogram, RequestCounts, RequestKind, Statistics, StoreHealth};
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What names a version of an object. Opaque.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag(pub String);
+
+/// On what condition a put is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The name is free.
+    Absent,
+    /// The name has this version.
+    Matches(Tag),
+    /// Always.
+    None,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Stores an object.
+    Put {
+        /// Its name.
+        key: String,
+        /// Its bytes.
+        body: Arc<Vec<u8>>,
+        /// When it is done.
+        condition: Condition,
+    },
+    /// Fetches an object, or a range of its bytes. A range ends within the object.
+    Get {
+        /// Its name.
+        key: String,
+        /// Which bytes; all of them if there is none.
+        range: Option<Range<u64>>,
+    },
+    /// Asks for an object's length and version.
+    Head {
+        /// Its name.
+        key: String,
+    },
+    /// Lists names in their order.
+    List {
+        /// What they begin with.
+        prefix: String,
+        /// Only names behind this one.
+        after: Option<String>,
+        /// At most so many.
+        limit: usize,
+    },
+    /// Removes an object; one that is not there is no error.
+    Delete {
+        /// Its name.
+        key: String,
+    },
+}
+
+impl Request {
+    /// The name that it is about.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Put { key, .. }
+            | Self::Get { key, .. }
+            | Self::Head { key }
+            | Self::List { prefix: key, .. }
+            | Self::Delete { key } => key,
+        }
+    }
+
+    /// The kind that it is counted as.
+    pub fn kind(&self) -> RequestKind {
+        match self {
+            Self::Put { .. } => RequestKind::Put,
+            Self::Get { .. } => RequestKind::Get,
+            Self::Head { .. } => RequestKind::Head,
+            Self::List { .. } => RequestKind::List,
+            Self::Delete { .. } => RequestKind::Delete,
+        }
+    }
+
+    /// Bytes that it sends.
+    pub fn sends(&self) -> u64 {
+        match self {
+            Self::Put { body, .. } => body.len() as u64,
+            _ => 0,
+        }
+    }
+}
+
+/// An object without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Its name.
+    pub key: String,
+    /// Bytes.
+    pub length: u64,
+    /// Its version.
+    pub tag: Option<Tag>,
+    /// When it was put, in seconds since 1970 by the store's clock.
+    pub modified: u64,
+}
+
+/// What a request brought.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The object is stored, in this version.
+    Put(Option<Tag>),
+    /// The bytes, and which version they are of.
+    Get(Arc<Vec<u8>>, Option<Tag>),
+    /// What is known of the object.
+    Head(Meta),
+    /// Objects in the order of their names.
+    List(Vec<Meta>),
+    /// The object is gone.
+    Delete,
+}
+
+/// A request that was not done, or may not have been.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// There is no object of that name. Nothing else is called so: not a refusal, not a missing
+    /// bucket.
+    #[error("there is no such object")]
+    NotFound,
+    /// The condition of a put does not hold.
+    #[error("the condition of a put does not hold")]
+    Precondition,
+    /// It may succeed if it is tried again, and may have succeeded already.
+    #[error("{0}")]
+    Transient(String),
+    /// Credentials are missing, wrong, expired or do not suffice.
+    #[error("refused: {0}")]
+    Denied(String),
+    /// Something that trying again at once will not mend.
+    #[error("{0}")]
+    Other(String),
+    /// Nobody waits for an answer any more.
+    #[error("given up")]
+    Closed,
+}
+
+/// A set of objects.
+pub trait Store: Debug + Send + Sync {
+    /// Does the requests, in any order and at best at once; answers in their order.
+    fn run(&self, requests: &[Request]) -> Vec<Result<Answer, StoreError>>;
+
+    /// What it is, for people, without secrets.
+    fn name(&self) -> String;
+}

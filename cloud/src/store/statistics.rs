@@ -1,0 +1,169 @@
+//! What requests there were, how large, how slow, and how they failed.
+
+use cenote_base::metrics::Counter;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What is asked of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequestKind {
+    /// Storing.
+    Put,
+    /// Fetching.
+    Get,
+    /// Asking for length and version.
+    Head,
+    /// Listing.
+    List,
+    /// Removing.
+    Delete,
+}
+
+impl RequestKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Put, Self::Get, Self::Head, Self::List, Self::Delete];
+
+    /// The word for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::Head => "head",
+            Self::List => "list",
+            Self::Delete => "delete",
+        }
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// How often something was how large: slot `n` counts values below 2^n, and not below 2^(n-1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// The counts.
+    pub slots: [u64; 32],
+}
+
+/// What there was of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestCounts {
+    /// Requests that were sent, again and again if need be.
+    pub requests: u64,
+    /// Of those, the ones that may be tried again: time-outs, refused connections, busy servers.
+    pub transient: u64,
+    /// Of those, the ones that were refused for lack of a right.
+    pub denied: u64,
+    /// Of those, the ones that failed in another way.
+    pub failed: u64,
+    /// Bytes that were sent.
+    pub sent: u64,
+    /// Bytes that came.
+    pub received: u64,
+    /// Bytes of a request and its answer.
+    pub size: Histogram,
+    /// Milliseconds of a batch of requests.
+    pub latency_ms: Histogram,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    requests: Counter,
+    transient: Counter,
+    denied: Counter,
+    failed: Counter,
+    sent: Counter,
+    received: Counter,
+    size: [Counter; 32],
+    latency_ms: [Counter; 32],
+}
+
+/// The state of the connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreHealth {
+    /// Since when nothing has come through, by the monotonic clock; `None` while it works.
+    pub failing_since: Option<Duration>,
+    /// What was said last.
+    pub last_error: Option<String>,
+    /// Whether that was a refusal.
+    pub is_denied: bool,
+}
+
+/// Counts of all kinds.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    kinds: [Counters; 5],
+    health: Mutex<StoreHealth>,
+}
+
+fn slot(value: u64) -> usize {
+    ((u64::BITS - value.leading_zeros()) as usize).min(31)
+}
+
+/// How a request ended.
+pub(super) enum Ending {
+    Done,
+    Transient,
+    Denied,
+    Failed,
+}
+
+impl Statistics {
+    pub(super) fn count(&self, kind: RequestKind, ending: &Ending, sent: u64, received: u64) {
+        let counters = &self.kinds[kind.index()];
+        counters.requests.add(1);
+        counters.sent.add(sent);
+        counters.received.add(received);
+        counters.size[slot(sent + received)].add(1);
+        match ending {
+            Ending::Done => {}
+            Ending::Transient => counters.transient.add(1),
+            Ending::Denied => counters.denied.add(1),
+            Ending::Failed => counters.failed.add(1),
+        }
+    }
+
+    pub(super) fn count_latency(&self, kind: RequestKind, took: Duration) {
+        let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.kinds[kind.index()].latency_ms[slot(milliseconds)].add(1);
+    }
+
+    pub(super) fn note_success(&self) {
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        if health.failing_since.is_some() {
+            *health = StoreHealth::default();
+        }
+    }
+
+    pub(super) fn note_failure(&self, now: Duration, error: String, is_denied: bool) {
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.failing_since.get_or_insert(now);
+        health.last_error = Some(error);
+        health.is_denied = is_denied;
+    }
+
+    /// How the connection is.
+    pub fn health(&self) -> StoreHealth {
+        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.clone()
+    }
+
+    /// What there was of `kind` so far.
+    pub fn of(&self, kind: RequestKind) -> RequestCounts {
+        let counters = &self.kinds[kind.index()];
+        let histogram = |counters: &[Counter; 32]| Histogram {
+            slots: std::array::from_fn(|slot| counters[slot].get()),
+        };
+        RequestCounts {
+            requests: counters.requests.get(),
+            transient: counters.transient.get(),
+            denied: counters.denied.get(),
+            failed: counters.failed.get(),
+            sent: counters.sent.get(),
+            received: counters.received.get(),
+            size: histogram(&counters.size),
+            latency_ms: histogram(&counters.latency_ms),
+        }
+    }
+}
