@@ -1,6 +1,7 @@
 //! How much space datasets may still use (format/3c 1 and 2).
 
-use crate::dataset::Dataset;
+use crate::dataset::{CHAIN_LENGTH_MAX, Dataset};
+use crate::deadlist::Deadlist;
 use crate::directory::Directory;
 use crate::dsl::Dsl;
 use crate::error::DslError;
@@ -88,6 +89,41 @@ impl Dataset {
             0 => available,
             quota => available.min(quota.saturating_sub(self.phys().referenced_bytes)),
         })
+    }
+}
+
+impl Dataset {
+    /// Bytes that destroying the snapshots from this one to `last` would free: `last` is this one,
+    /// or a later one on the same chain (format/3a 5).
+    ///
+    /// `None` if it is not, or in pools before version 26, whose deadlists cannot be divided.
+    ///
+    /// # Errors
+    /// If a snapshot or its deadlist cannot be read.
+    pub fn space_freed_with(&self, last: &Dataset) -> Result<Option<u64>, DslError> {
+        let (dsl, before) = (self.dsl(), self.phys().previous_snapshot_txg);
+        let mut freed = 0_u64;
+        let mut at = last.phys().clone();
+        for _ in 0..CHAIN_LENGTH_MAX {
+            let Some(next) = at.next_snapshot else {
+                return Ok(None);
+            };
+            let (_, next) = dsl.read_dataset(next)?;
+            let dead = Deadlist::open(dsl, next.deadlist)?;
+            let Some(space) = dead.space_after(before) else {
+                return Ok(None);
+            };
+            freed = freed.saturating_add(space.used);
+            if next.previous_snapshot == Some(self.id()) {
+                return Ok(Some(freed));
+            }
+            let Some(previous) = at.previous_snapshot.filter(|_| at.creation_txg > before) else {
+                return Ok(None);
+            };
+            at = dsl.read_dataset(previous)?.1;
+        }
+        let problem = "its chain of snapshots does not end";
+        Err(DslError::structure(last.id(), problem))
     }
 }
 

@@ -8,9 +8,11 @@
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
 use super::head::drop_livelist;
+use super::metadata::number_key;
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
+use crate::error_log::HEAD_ERROR_LOG;
 use crate::name::DatasetName;
 use crate::object_directory::keys;
 use crate::property::table::Property;
@@ -87,6 +89,8 @@ impl SyncContext<'_> {
         if let Some(names) = phys.snapshot_names {
             self.destroy_object(names)?;
         }
+        self.forget_errors(head.id())?;
+        self.scan_without(head.id(), None)?;
         self.dsl.objsets.forget(head.id());
         self.destroy_extensible(head.id())
     }
@@ -112,6 +116,25 @@ impl SyncContext<'_> {
             Some(_) => self.queue_for_freeing(head, space),
             None => self.free_at_once(&phys.block_pointer, phys.previous_snapshot_txg),
         }
+    }
+
+    /// Takes a head's damaged blocks off the record, where that is kept by head (format/1b 7).
+    fn forget_errors(&self, head: ObjectId) -> Result<(), DslError> {
+        if !self.dsl.features().is_active(HEAD_ERROR_LOG) {
+            return Ok(());
+        }
+        for key in [keys::ERROR_LOG_LAST, keys::ERROR_LOG_SCRUB] {
+            let log = self.dsl.object_directory().object(key)?;
+            let Some(log) = log.filter(|log| log.0 != 0) else {
+                continue;
+            };
+            let own = self.mos().zap(log)?.lookup(&number_key(head.0))?;
+            if let Some(own) = own.and_then(|value| value.as_u64()) {
+                self.destroy_object(ObjectId(own))?;
+                self.remove_entry(log, &number_key(head.0))?;
+            }
+        }
+        Ok(())
     }
 
     /// Hands a head's blocks to the queue and their space to `$FREE`.

@@ -142,6 +142,7 @@ impl SyncContext<'_> {
                 self.remove_deadlist_key(head.deadlist, phys.creation_txg)?;
             }
         }
+        self.scan_without(id, Some(next))?;
         let hidden = self.hidden_directory("$FREE")?;
         self.use_space(hidden, Part::Head, SpaceChange::from(free))?;
         self.erase_snapshot(snapshot, head)

@@ -1,18 +1,29 @@
 //! Counts of file systems and snapshots, and the limits on them (format/3a 1).
 //!
-//! The counts exist once a limit was set anywhere in the pool, from the directories upwards that
-//! have them.
+//! The counts exist once a limit was set anywhere in the pool: from the directory at which it was
+//! set downwards, and in all directories made since. What changes below is added from the inside
+//! out, up to the first directory that keeps no counts.
 
 use super::context::SyncContext;
-use crate::directory::fields;
+use crate::directory::{Directory, fields};
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::property::stored::StoredProperties;
 use cenote_base::ObjectId;
 use cenote_ondisk::dsl_dir::DslDir;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
-const FILESYSTEM_LIMITS: &str = "com.joyent:filesystem_limits";
+pub(super) const FILESYSTEM_LIMITS: &str = "com.joyent:filesystem_limits";
+
+/// What moves from one directory to another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    /// Bytes.
+    pub space: u64,
+    pub filesystems: u64,
+    pub snapshots: u64,
+}
 
 impl SyncContext<'_> {
     /// Refuses more file systems or snapshots below `directory` than a limit allows.
@@ -88,6 +99,58 @@ impl SyncContext<'_> {
         })
     }
 
+    /// Has a directory and all below it keep counts, because a limit is set on it. Nothing happens
+    /// if it keeps them already.
+    pub(super) fn activate_limits(&self, directory: &Arc<Directory>) -> Result<(), DslError> {
+        if self.keeps_counts(directory.id())? {
+            return Ok(());
+        }
+        self.count_below(directory)?;
+        self.feature_changed(FILESYSTEM_LIMITS, 1)?;
+        Ok(())
+    }
+
+    fn keeps_counts(&self, directory: ObjectId) -> Result<bool, DslError> {
+        let (object, _) = self.dsl.read_directory(directory)?;
+        match Dsl::extension(&object)? {
+            Some(zap) => Ok(zap.lookup_u64(fields::FILESYSTEM_COUNT)?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// Counts what is below a directory, and stores that in all directories there that keep no
+    /// counts yet.
+    pub(super) fn count_below(&self, top: &Arc<Directory>) -> Result<(u64, u64), DslError> {
+        // Parents before their children, so that the sums can be made from the end.
+        let mut found: Vec<(Arc<Directory>, usize)> = vec![(Arc::clone(top), 0)];
+        let mut at = 0;
+        let mut seen = HashSet::from([top.id()]);
+        while let Some((directory, _)) = found.get(at).cloned() {
+            for child in directory.listed_children()? {
+                if seen.insert(child.object) {
+                    found.push((directory.open_child(&child)?, at));
+                }
+            }
+            at += 1;
+        }
+        let mut sums = vec![(0_u64, 0_u64); found.len()];
+        for (index, (directory, parent)) in found.iter().enumerate().rev() {
+            let head = directory.head()?;
+            let own = head.map_or(Ok(0), |head| head.listed_snapshots().map(|own| own.len()))?;
+            sums[index].1 += own as u64;
+            let (filesystems, snapshots) = sums[index];
+            if !self.keeps_counts(directory.id())? {
+                self.set_extension(directory.id(), fields::FILESYSTEM_COUNT, filesystems)?;
+                self.set_extension(directory.id(), fields::SNAPSHOT_COUNT, snapshots)?;
+            }
+            if index > 0 {
+                sums[*parent].0 += filesystems + 1;
+                sums[*parent].1 += snapshots;
+            }
+        }
+        Ok(sums[0])
+    }
+
     /// Has a new directory keep counts, in a pool that has limits.
     pub(super) fn begin_counts(&self, directory: ObjectId) -> Result<(), DslError> {
         if self.dsl.features().is_active(FILESYSTEM_LIMITS) {
@@ -124,6 +187,60 @@ impl SyncContext<'_> {
                 }
             }
             at = phys.parent;
+        }
+        Ok(())
+    }
+
+    /// The file systems with and below a directory, and all their snapshots.
+    pub(super) fn counts_of(&self, directory: &Arc<Directory>) -> Result<(u64, u64), DslError> {
+        if !self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+            return Ok((0, 0));
+        }
+        let (object, _) = self.dsl.read_directory(directory.id())?;
+        let zap = Dsl::extension(&object)?;
+        let count = |field| match &zap {
+            Some(zap) => zap.lookup_u64(field),
+            None => Ok(None),
+        };
+        match (
+            count(fields::FILESYSTEM_COUNT)?,
+            count(fields::SNAPSHOT_COUNT)?,
+        ) {
+            (Some(filesystems), Some(snapshots)) => Ok((filesystems.saturating_add(1), snapshots)),
+            _ => Ok((0, 0)),
+        }
+    }
+
+    /// Has a directory that moves below one that keeps counts keep them, too.
+    pub(super) fn begin_counts_below(
+        &self,
+        parent: &Arc<Directory>,
+        directory: &Arc<Directory>,
+    ) -> Result<(), DslError> {
+        if self.keeps_counts(parent.id())? && !self.keeps_counts(directory.id())? {
+            self.count_below(directory)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses to move something from one directory to another if a quota or limit above that
+    /// one, and not above both, does not allow it.
+    pub(super) fn check_transfer(
+        &self,
+        from: &Arc<Directory>,
+        to: &Arc<Directory>,
+        moved: Moved,
+    ) -> Result<(), DslError> {
+        let common: HashSet<ObjectId> = from.ancestry().map(Directory::id).collect();
+        let is_new = |above: &&Directory| !common.contains(&above.id());
+        for directory in to.ancestry().take_while(is_new) {
+            let phys = directory.phys();
+            let used = phys.used_bytes.saturating_add(moved.space);
+            if phys.quota != 0 && used > phys.quota {
+                let name = to.name().clone();
+                return Err(DslError::NoSpaceFor { name });
+            }
+            self.check_limits_at(directory.id(), moved.filesystems, moved.snapshots)?;
         }
         Ok(())
     }

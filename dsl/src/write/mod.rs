@@ -78,6 +78,7 @@ mod properties;
 mod rename;
 mod rename_snapshot;
 mod rollback;
+mod scan_follow;
 mod snapshot;
 
 pub use bookmark_task::{CreateBookmarks, DestroyBookmarks};

@@ -14,16 +14,15 @@
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
 use super::head::drop_livelist;
+use super::limits::Moved;
 use super::metadata::{DIRECTORY_CLONES, number_key};
 use crate::dataset::{CHAIN_LENGTH_MAX, Dataset};
 use crate::deadlist::{Deadlist, SpaceTriple};
-use crate::directory::Directory;
 use crate::error::DslError;
 use crate::name::{DatasetName, is_hidden_component};
 use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_NO_PROMOTE};
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 /// Makes a clone the owner of the snapshots that it came from.
 #[derive(Debug)]
@@ -37,10 +36,16 @@ impl SyncTask for PromoteDataset {
         let promotion = Promotion::of(context, &self.name)?;
         promotion.check_names()?;
         context.check_bookmark_names(&promotion)?;
-        let snapshots = promotion.listed_snapshots();
-        let to = promotion.clone.directory();
-        let space = promotion.space(context)?;
-        context.check_transfer(promotion.origin_head.directory(), to, space.used, snapshots)?;
+        let (from, to) = (
+            promotion.origin_head.directory(),
+            promotion.clone.directory(),
+        );
+        let moved = Moved {
+            space: promotion.space(context)?.used,
+            filesystems: 0,
+            snapshots: promotion.listed_snapshots(),
+        };
+        context.check_transfer(from, to, moved)?;
         context.check_promoted_keys(&promotion)
     }
 
@@ -378,30 +383,5 @@ impl SyncContext<'_> {
             ..change
         };
         self.use_space(directory, Part::Head, rest)
-    }
-
-    /// Refuses to move `space` and so many snapshots from one directory to another if a quota or
-    /// limit above that one, and not above both, does not allow it.
-    pub(super) fn check_transfer(
-        &self,
-        from: &Arc<Directory>,
-        to: &Arc<Directory>,
-        space: u64,
-        snapshots: u64,
-    ) -> Result<(), DslError> {
-        let common: HashSet<ObjectId> = from.ancestry().map(Directory::id).collect();
-        let gaining = to
-            .ancestry()
-            .take_while(|above| !common.contains(&above.id()));
-        for directory in gaining {
-            let phys = directory.phys();
-            let used = phys.used_bytes.saturating_add(space);
-            if phys.quota != 0 && used > phys.quota {
-                let name = to.name().clone();
-                return Err(DslError::NoSpaceFor { name });
-            }
-            self.check_limits_at(directory.id(), 0, snapshots)?;
-        }
-        Ok(())
     }
 }

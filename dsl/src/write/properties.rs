@@ -5,6 +5,7 @@
 
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
+use super::limits::FILESYSTEM_LIMITS;
 use super::policy::HeadPolicy;
 use crate::dataset::Dataset;
 use crate::error::DslError;
@@ -16,6 +17,8 @@ use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapValue;
 use cenote_ondisk::features;
 
+/// The number that stands for no limit on counts.
+const NO_LIMIT: u64 = u64::MAX;
 const INHERIT: &str = "$inherit";
 const RECEIVED: &str = "$recvd";
 const NEWER_INDEX: &str = "$iuv";
@@ -146,6 +149,7 @@ fn feature_needed(setting: &Setting) -> Option<&'static str> {
         "compression" if value & 0x7f == 16 => Some("org.freebsd:zstd_compress"),
         "recordsize" if value > OLD_RECORD_SIZE_MAX => Some("org.open-zfs:large_blocks"),
         "dnodesize" if value != 0 => Some("org.zfsonlinux:large_dnode"),
+        "filesystem_limit" | "snapshot_limit" if value != NO_LIMIT => Some(FILESYSTEM_LIMITS),
         "longname" if value != 0 => Some("org.zfsonlinux:longname"),
         "checksum" => of_checksum(value),
         "dedup" => of_checksum(value & !DEDUP_VERIFY),
@@ -229,6 +233,9 @@ impl SyncContext<'_> {
         match setting.name.as_str() {
             "quota" => self.change_directory(id, |phys| phys.quota = value),
             "reservation" => self.change_reservation(id, value),
+            "filesystem_limit" | "snapshot_limit" if number_of(setting, NO_LIMIT) != NO_LIMIT => {
+                self.activate_limits(dataset.directory())
+            }
             "refreservation" => {
                 let unique = dataset.phys().unique_bytes;
                 let old = dataset.stored_number(Property::RefReservation)?;

@@ -3,10 +3,10 @@
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
 use super::create::check_parent;
+use super::limits::Moved;
 use crate::directory::Directory;
 use crate::error::DslError;
-use crate::name::DatasetName;
-use cenote_base::ObjectId;
+use crate::name::{DatasetName, NAME_LENGTH_MAX, NESTING_MAX};
 use std::sync::Arc;
 
 /// Moves a dataset with all below it to another name in the same pool.
@@ -32,6 +32,40 @@ impl RenameDataset {
         found.ok_or_else(|| DslError::NoSuchDataset {
             name: self.from.clone(),
         })
+    }
+
+    /// Refuses a name that makes one below it too long.
+    fn check_lengths(&self, directory: &Arc<Directory>) -> Result<(), DslError> {
+        let growth = self.to.as_str().len() as i64 - self.from.as_str().len() as i64;
+        let levels = |name: &DatasetName| name.components().count() as i64;
+        let deeper = levels(&self.to) - levels(&self.from);
+        if growth <= 0 && deeper <= 0 {
+            return Ok(());
+        }
+        let fits = |name: &DatasetName| {
+            name.as_str().len() as i64 + growth <= NAME_LENGTH_MAX as i64
+                && levels(name) + deeper <= NESTING_MAX as i64
+        };
+        let too_long = |name: &DatasetName| DslError::NameTooLong { name: name.clone() };
+        let mut stack = vec![Arc::clone(directory)];
+        while let Some(directory) = stack.pop() {
+            let name = directory.name();
+            if !fits(name) {
+                return Err(too_long(name));
+            }
+            if let Some(head) = directory.head()? {
+                for entry in head.snapshots()? {
+                    let length = name.as_str().len() + 1 + entry.name.len();
+                    if length as i64 + growth > NAME_LENGTH_MAX as i64 {
+                        return Err(too_long(name));
+                    }
+                }
+            }
+            for child in directory.children()? {
+                stack.push(directory.open_child(&child)?);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -61,19 +95,18 @@ impl SyncTask for RenameDataset {
                 return Err(DslError::LeavesEncryptionRoot { name });
             }
         }
-        let old = directory.parent().map(|old| old.id());
-        if old != Some(parent.id()) {
-            let used = directory
-                .phys()
-                .used_bytes
-                .max(directory.phys().reservation);
-            if used > parent.available()? && !is_below(&parent, old) {
-                return Err(DslError::NoSpaceFor {
-                    name: self.to.clone(),
-                });
-            }
-        }
-        Ok(())
+        self.check_lengths(&directory)?;
+        let Some(old) = directory.parent().filter(|old| old.id() != parent.id()) else {
+            return Ok(());
+        };
+        let phys = directory.phys();
+        let (filesystems, snapshots) = context.counts_of(&directory)?;
+        let moved = Moved {
+            space: phys.used_bytes.max(phys.reservation),
+            filesystems,
+            snapshots,
+        };
+        context.check_transfer(old, &parent, moved)
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
@@ -85,12 +118,9 @@ impl SyncTask for RenameDataset {
         context.remove_entry(old.phys().child_map, component)?;
         if old.id() != parent.id() {
             let phys = context.directory(id)?;
-            let counts = (
-                directory.extension_number(crate::directory::fields::FILESYSTEM_COUNT)?,
-                directory.extension_number(crate::directory::fields::SNAPSHOT_COUNT)?,
-            );
-            let filesystems = signed(counts.0.unwrap_or(0)) + 1;
-            let snapshots = signed(counts.1.unwrap_or(0));
+            context.begin_counts_below(&parent, &directory)?;
+            let (filesystems, snapshots) = context.counts_of(&directory)?;
+            let (filesystems, snapshots) = (signed(filesystems), signed(snapshots));
             context.change_counts(Some(old.id()), -filesystems, -snapshots)?;
             context.change_counts(Some(parent.id()), filesystems, snapshots)?;
             let used = SpaceChange {
@@ -111,9 +141,4 @@ impl SyncTask for RenameDataset {
         context.dsl.forget_names();
         context.dsl.refresh_policies()
     }
-}
-
-/// Whether a directory is `above` or hangs below it.
-fn is_below(directory: &Arc<Directory>, above: Option<ObjectId>) -> bool {
-    directory.ancestry().any(|place| Some(place.id()) == above)
 }

@@ -146,6 +146,7 @@ impl SyncContext<'_> {
         let names = phys.snapshot_names;
         let names = names.ok_or(DslError::structure(head_id, "a head has no snapshot names"))?;
         self.set_number(names, component, id.0)?;
+        self.scan_snapshot(head_id, id)?;
         self.note_snapshots_changed(directory)?;
         if !is_hidden_component(component) {
             self.change_counts(Some(directory), 0, 1)?;

@@ -1,25 +1,48 @@
 //! Snapshots and what is done with them, at random: compared with a model, with the sums that the
 //! pool must keep after each step, and judged by OpenZFS.
 
-use crate::common::Bench;
-use crate::tree::Tree;
-use cenote_pool::VdevShape;
+use crate::common::{self, Bench};
+use crate::tree::{Tree, named};
+use crate::world::World as Disks;
+use cenote_dmu::{NewObject, TxCost};
+use cenote_dsl::write::CreateSnapshots;
+use cenote_ondisk::ObjectType;
+use cenote_pool::{NewVdev, VdevShape};
 use cenote_vdev::AllocationClass::Normal;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const DISK: usize = 128 << 20;
+
+fn vdev(shape: VdevShape, disks: &Disks) -> NewVdev {
+    NewVdev {
+        shape,
+        class: Normal,
+        leaves: disks.leaves(),
+    }
+}
+
+/// Has OpenZFS look at the disks.
+fn judge(disks: &Disks, pool: &str) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    disks.save(dir.path());
+    common::referee(dir.path(), pool);
+}
 
 fn run(pool: &'static str, seed: u64, shape: VdevShape, count: usize, steps: usize) {
     println!("{pool}, seed {seed}");
-    let mut bench = Bench::new(pool);
-    let vdev = bench.vdev(shape, Normal, count);
-    let opened = bench.create(vec![vdev]);
+    let disks = Disks::new(count, DISK);
+    let opened = Bench::new(pool).create(vec![vdev(shape, &disks)]);
     let mut tree = Tree::new(seed, opened, &[]);
+    tree.create_secret();
     tree.steps(steps);
     tree.close();
-    bench.check();
-    tree.open(bench.dir.path());
+    tree.open(&disks);
     tree.compare();
     tree.steps(steps);
     tree.close();
-    bench.check();
+    judge(&disks, pool);
 }
 
 /// The keys that OpenZFS notes in its manifest of what it did.
@@ -31,6 +54,19 @@ fn keys_in(manifest: &str) -> Vec<String> {
         .iter()
         .filter_map(|dataset| dataset["key"].as_str());
     keys.map(str::to_owned).collect()
+}
+
+/// Takes the devices out of a directory.
+fn take(dir: &Path) -> Arc<Disks> {
+    let entries = std::fs::read_dir(dir).expect("readable").flatten();
+    let paths = entries.map(|entry| entry.path());
+    let images = paths.filter(|path| path.extension().is_some_and(|ending| ending == "img"));
+    let take = |path| {
+        let image = std::fs::read(&path).expect("readable");
+        std::fs::remove_file(path).expect("removed");
+        image
+    };
+    Arc::new(Disks::of(images.map(take).collect()))
 }
 
 /// Pools that OpenZFS made and worked on, changed here, and again by OpenZFS.
@@ -49,11 +85,13 @@ fn run_found(seed: u64, layout: &str, steps: usize) {
         let churn = [&churn[..], &[&manifest]].concat();
         assert!(crate::common::openzfs(dir, "tank", "churn", &churn));
         keys.extend(keys_in(&manifest));
-        let mut tree = Tree::new(seed, Tree::import(dir), &keys);
+        let disks = take(dir);
+        let mut tree = Tree::new(seed, Tree::import(&disks), &keys);
         tree.compare();
         tree.steps(steps);
         tree.close();
-        crate::common::referee(dir, "tank");
+        disks.save(dir);
+        common::referee(dir, "tank");
     }
 }
 
@@ -69,6 +107,82 @@ fn at_random() {
 }
 
 #[test]
+fn at_random_on_raidz() {
+    run(
+        "snapsz",
+        seed() + 100,
+        VdevShape::Raidz { parity: 1 },
+        3,
+        60,
+    );
+}
+
+#[test]
 fn in_pools_of_openzfs() {
     run_found(seed(), "single", 120);
+}
+
+/// Two numbers that change together: no snapshot has one of them without the other, and a later
+/// one has later ones.
+#[test]
+fn while_the_head_is_written() {
+    let disks = Disks::new(1, DISK);
+    let pool = Bench::new("busy").create(vec![vdev(VdevShape::Single, &disks)]);
+    let mut tree = Tree::new(1, pool, &[]);
+    let name = "busy/a";
+    let dataset = tree.pool().dsl().dataset(&named(name)).expect("there");
+    let gate = Arc::clone(tree.pool().gate().expect("writable"));
+    let head = tree.pool().dsl().open_for_writing(&dataset, &gate);
+    let head = head.expect("opens");
+    let tx = gate.begin(TxCost::default()).expect("not suspended");
+    let make = || {
+        let new = NewObject::new(ObjectType(25), 4096);
+        head.set().allocate(&tx, new).expect("there is room")
+    };
+    let pair = [make(), make()];
+    drop(tx);
+    let numbers = pair.each_ref().map(|object| object.id());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut count = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                count += 1;
+                let tx = gate.begin(TxCost::default()).expect("not suspended");
+                for object in &pair {
+                    let at = count % 64 * 4096;
+                    object
+                        .write(&tx, at, &count.to_le_bytes())
+                        .expect("written");
+                    object.write(&tx, 0, &count.to_le_bytes()).expect("written");
+                }
+            }
+        });
+        for number in 0..20 {
+            let names = vec![named(&format!("{name}@{number}"))];
+            let properties = Vec::new();
+            let task = CreateSnapshots { names, properties };
+            tree.pool().run_task(task).expect("made");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let mut last = 0;
+    for number in 0..20 {
+        let snapshot = named(&format!("{name}@{number}"));
+        let snapshot = tree.pool().dsl().dataset(&snapshot).expect("there");
+        let set = snapshot.object_set().expect("opens");
+        let found = numbers.map(|id| {
+            let mut bytes = [0; 8];
+            let object = set.object(id).expect("there");
+            object.read(0, &mut bytes).expect("readable");
+            u64::from_le_bytes(bytes)
+        });
+        assert!(found[0] == found[1] && found[0] > last, "{last}, {found:?}");
+        last = found[0];
+    }
+    let problems = cenote_dsl::check(tree.pool().dsl());
+    assert!(problems.is_empty(), "{problems:#?}");
+    drop((pair, head));
+    tree.close();
+    judge(&disks, "busy");
 }

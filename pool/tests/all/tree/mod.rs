@@ -5,16 +5,21 @@ mod steps;
 
 use crate::common;
 use crate::model::{ModelObject, Random, World};
+use crate::world::World as Disks;
 use cenote_base::{ObjectId, RealEnv};
-use cenote_dsl::write::{CreateDataset, Encryption, SyncTask};
+use cenote_device::Opener;
+use cenote_dsl::write::{CreateDataset, Encryption, NewKeyFormat, SyncTask, UserKey};
 use cenote_dsl::{Dataset, DatasetName, DslError};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
-use cenote_pool::{Pool, SyncError};
+use cenote_pool::{ImportOptions, Pool, SyncError, assemble};
+use cenote_vdev::scan;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
+
+/// The key of encrypted datasets that are made here.
+const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 /// What an object set has in it.
 #[derive(Clone)]
@@ -120,20 +125,25 @@ impl Tree {
         tree
     }
 
-    /// The pool whose devices are in `dir`.
-    pub fn import(dir: &Path) -> Pool {
-        let candidates = common::candidates(dir);
+    /// The pool that is on these disks.
+    pub fn import(disks: &Arc<Disks>) -> Pool {
+        let candidates = assemble(scan(&disks.paths(), disks.as_ref()));
+        let options = ImportOptions {
+            opener: Arc::clone(disks) as Arc<dyn Opener>,
+            ..common::options()
+        };
         let env = Arc::new(RealEnv::new());
-        let pool = cenote_pool::import(&candidates[0], &common::options(), env);
-        pool.expect("imported")
+        cenote_pool::import(&candidates[0], &options, env).expect("imported")
     }
 
     pub fn pool(&self) -> &Pool {
         self.pool.as_ref().expect("open")
     }
 
-    pub fn open(&mut self, dir: &Path) {
-        self.pool = Some(Self::import(dir));
+    pub fn open(&mut self, disks: &Arc<Disks>) {
+        let pool = Self::import(disks);
+        found::load_keys(&pool, &[SECRET.to_owned()]);
+        self.pool = Some(pool);
     }
 
     pub fn close(&mut self) {
@@ -152,13 +162,28 @@ impl Tree {
         }
     }
 
+    /// Makes an encrypted dataset, and one below that inherits its key.
+    pub fn create_secret(&mut self) {
+        let name = named(&format!("{}/secret", self.pool().name()));
+        let env = RealEnv::new();
+        let (format, location) = (NewKeyFormat::Hex, "prompt");
+        let key = UserKey::derive(&name, SECRET.as_bytes(), format, location, &env);
+        let key = Some(key.expect("a key"));
+        self.create_with("secret", Encryption::On { suite: None, key });
+        self.create("secret/inner");
+    }
+
     fn create(&mut self, component: &str) {
+        self.create_with(component, Encryption::Inherit);
+    }
+
+    fn create_with(&mut self, component: &str, encryption: Encryption) {
         let name = format!("{}/{component}", self.pool().name());
         let task = CreateDataset {
             name: named(&name),
             kind: ObjsetKind::Other,
             properties: Vec::new(),
-            encryption: Encryption::Inherit,
+            encryption,
             format: None,
             created: None,
         };

@@ -5,9 +5,9 @@ use cenote_dmu::TxCost;
 use cenote_dsl::write::{
     CloneDataset, CreateBookmarks, CreateSnapshots, DestroyBookmarks, DestroyDataset,
     DestroySnapshots, HoldSnapshots, PromoteDataset, ReleaseSnapshots, RenameDataset,
-    RenameSnapshots, RollbackDataset,
+    RenameSnapshots, RollbackDataset, SetProperties, Setting,
 };
-use cenote_dsl::{DatasetType, DslError};
+use cenote_dsl::{DatasetType, DslError, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const SETS_MAX: usize = 20;
 
 impl Tree {
     pub(super) fn step(&mut self) -> &'static str {
-        match self.random.below(32) {
+        match self.random.below(34) {
             0..=11 => self.write(),
             12..=16 => self.snapshot(),
             17..=19 => self.destroy_snapshots(),
@@ -28,7 +28,8 @@ impl Tree {
             28 => self.bookmark(),
             29 => self.destroy_bookmark(),
             30 => self.rename_snapshots(),
-            _ => self.rename(),
+            31 => self.rename(),
+            _ => self.limit(),
         }
     }
 
@@ -104,15 +105,28 @@ impl Tree {
         let names = chosen
             .iter()
             .map(|snap| named(&format!("{name}@{}", snap.name)));
+        let names: Vec<_> = names.collect();
         let task = DestroySnapshots {
-            names: names.collect(),
+            names: names.clone(),
             defer,
         };
         let held = chosen.iter().any(|snap| !snap.tags.is_empty());
         let cloned = chosen.iter().any(|snap| self.clones_of(snap.id) > 0);
         let ids: Vec<u64> = chosen.iter().map(|snap| snap.id).collect();
         let written = self.written_since(&name, &ids);
+        let of = |snap: &Snap| self.dataset(&format!("{name}@{}", snap.name));
+        let (oldest, newest) = (of(chosen[0]), of(chosen[chosen.len() - 1]));
+        let expected = oldest.space_freed_with(&newest).expect("readable");
+        let used = || {
+            let dataset = self.dataset(&name);
+            let parts = dataset.directory().breakdown().copied();
+            parts.expect("of a new pool").snapshots
+        };
+        let before = used();
         let result = self.run(task);
+        if !held && !cloned {
+            assert_eq!(Some(before - used()), expected, "space of {names:?}");
+        }
         if !defer && (held || cloned) {
             let refused = matches!(
                 result,
@@ -390,6 +404,40 @@ impl Tree {
             snap.name.clone_from(&to);
         }
         "rename snapshots"
+    }
+
+    /// Limits the number of snapshots, so that there is room for one more or none.
+    fn limit(&mut self) -> &'static str {
+        let name = self.pick();
+        let set = |limit: u64| SetProperties {
+            name: named(&name),
+            settings: vec![Setting {
+                name: "snapshot_limit".to_owned(),
+                value: Some(Stored::Number(limit)),
+            }],
+        };
+        let below = format!("{name}/");
+        let inside = |other: &str| other == name || other.starts_with(&below);
+        let sets = self.sets.iter().filter(|(other, _)| inside(other));
+        let count: usize = sets.map(|(_, set)| set.snapshots.len()).sum();
+        let room = self.random.below(2);
+        self.run(set(count as u64 + room)).expect("set");
+        let snap = named(&format!("{name}@limited"));
+        let task = CreateSnapshots {
+            names: vec![snap.clone()],
+            properties: Vec::new(),
+        };
+        let result = self.run(task);
+        if room == 0 {
+            assert!(matches!(result, Err(DslError::LimitReached { .. })));
+        } else {
+            result.expect("there is room for one");
+            let (names, defer) = (vec![snap], false);
+            let task = DestroySnapshots { names, defer };
+            self.run(task).expect("destroyed");
+        }
+        self.run(set(u64::MAX)).expect("set");
+        "limit"
     }
 
     fn rename(&mut self) -> &'static str {
