@@ -167,6 +167,11 @@ impl Record {
         bytes
     }
 
+    /// The number of the kind of a header, whatever it is.
+    pub fn kind_of(bytes: &[u8; RECORD_SIZE], order: ByteOrder) -> u32 {
+        Fields::new(bytes, order).u32(0)
+    }
+
     /// The number of the kind.
     pub fn kind(&self) -> u32 {
         match self {

@@ -1,0 +1,158 @@
+//! What can be wrong with a stream, and where.
+
+use cenote_ondisk::DecodeError;
+use cenote_ondisk::stream::Checksum;
+use std::fmt;
+use std::io;
+
+/// Where in a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Bytes from the stream's start to the record's.
+    pub offset: u64,
+    /// The record's number, from 0.
+    pub record: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "record {} at byte {}", self.record, self.offset)
+    }
+}
+
+/// A stream cannot be read on, or cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// Where it comes from cannot be read.
+    #[error("{place}: cannot read")]
+    Read {
+        /// The record that was being read.
+        place: Place,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Where it goes cannot be written.
+    #[error("cannot write at byte {offset}")]
+    Write {
+        /// Bytes written before.
+        offset: u64,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It does not begin as streams do.
+    #[error("this is no send stream")]
+    NotAStream,
+    /// It ends before it should.
+    #[error("{place}: the stream is cut off here, {missing}")]
+    Cut {
+        /// The record that is not whole.
+        place: Place,
+        /// What is missing.
+        missing: Missing,
+    },
+    /// A record, or one before it, was changed on its way.
+    #[error("{place}: checksum mismatch")]
+    Checksum {
+        /// The record whose checksum is not that of what came before.
+        place: Place,
+        /// What the record has.
+        stored: Checksum,
+        /// What was read.
+        computed: Checksum,
+    },
+    /// A record does not decode.
+    #[error("{place}")]
+    Record {
+        /// The record.
+        place: Place,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// A record cannot stand where it does, or no receiver would take it.
+    #[error("{place}: {record} {problem}")]
+    Grammar {
+        /// The record.
+        place: Place,
+        /// The name of its kind.
+        record: &'static str,
+        /// What is wrong.
+        problem: Problem,
+    },
+    /// A change was asked for that this stream cannot have.
+    #[error("{place}: {refusal}")]
+    Refused {
+        /// The record that stands in the way.
+        place: Place,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// What a cut stream lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The next record, or the END.
+    Record,
+    /// This many bytes of a record's header.
+    Header(u64),
+    /// This many bytes of a record's payload.
+    Payload(u64),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record => write!(f, "before its end"),
+            Self::Header(bytes) => write!(f, "{bytes} bytes short of a record"),
+            Self::Payload(bytes) => write!(f, "{bytes} bytes short of a record's payload"),
+        }
+    }
+}
+
+/// Why a record cannot stand where it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A record outside of any stream, or a stream within another.
+    #[error("is out of place")]
+    OutOfPlace,
+    /// The features have bits that no receiver takes.
+    #[error("asks for unknown features {0:#x}")]
+    Features(u64),
+    /// It names another snapshot than BEGIN.
+    #[error("belongs to another snapshot")]
+    Snapshot,
+    /// It comes before one that it should follow.
+    #[error("of object {0} comes after what it should precede")]
+    Order(u64),
+    /// A field has a value that receivers refuse.
+    #[error("has {value:#x} for its {field}, which no receiver takes")]
+    Field {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// It needs a feature that BEGIN does not tell.
+    #[error("needs the feature {0}, which the stream does not have")]
+    Needs(&'static str),
+}
+
+/// Why a stream cannot be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Its blocks are encrypted.
+    #[error("the stream is raw: its blocks cannot be compressed anew")]
+    Raw,
+    /// A block refers to one that was not there.
+    #[error("the block refers to one that the stream does not have before it")]
+    Reference,
+    /// There are more blocks to remember than [`crate::repair`] takes.
+    #[error("the stream has more blocks than can be remembered")]
+    TooManyBlocks,
+    /// A compressed block does not expand.
+    #[error("the block does not decompress")]
+    Block,
+}
