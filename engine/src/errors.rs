@@ -1,11 +1,15 @@
-//! From the engine's errors to refusals that name what they are about.
+//! From the errors of the layers below to refusals that name what they are about.
+//!
+//! Neither side's types are ours, so these are functions: `of_dsl` where something is read,
+//! `of_change` and `of_sync` where a change is refused, `of_files` for what is in a dataset.
 
 use cenote_control::model::{ControlError, NameFault};
 use cenote_dsl::{DatasetName, DslError, NameError};
+use cenote_pool::{CreateError, SyncError};
 use cenote_posix::PosixError;
 
 /// The fault of a name, as clients know it.
-pub(super) fn name_fault(error: NameError) -> NameFault {
+pub(crate) fn name_fault(error: NameError) -> NameFault {
     match error {
         NameError::TooLong => NameFault::TooLong,
         NameError::LeadingSlash => NameFault::LeadingSlash,
@@ -25,7 +29,7 @@ pub(super) fn name_fault(error: NameError) -> NameFault {
 }
 
 /// A name that a client gave.
-pub(super) fn parse_name(text: &str) -> Result<DatasetName, ControlError> {
+pub(crate) fn parse_name(text: &str) -> Result<DatasetName, ControlError> {
     DatasetName::parse(text).map_err(|error| ControlError::BadName {
         name: text.to_owned(),
         fault: name_fault(error),
@@ -81,7 +85,7 @@ pub(crate) fn of_dsl(error: DslError) -> ControlError {
 }
 
 /// A dataset's files cannot be opened or read.
-pub(super) fn of_files(dataset: &str, error: &PosixError) -> ControlError {
+pub(crate) fn of_files(dataset: &str, error: &PosixError) -> ControlError {
     match error {
         PosixError::KeyNotLoaded { .. } => ControlError::KeyNotLoaded {
             dataset: dataset.to_owned(),
@@ -92,5 +96,96 @@ pub(super) fn of_files(dataset: &str, error: &PosixError) -> ControlError {
         _ => ControlError::Io {
             place: error.to_string(),
         },
+    }
+}
+
+/// Why a pool did not take a change, in the clients' terms.
+pub(crate) fn of_sync(pool: &str, error: SyncError) -> ControlError {
+    let pool = pool.to_owned();
+    match error {
+        SyncError::Dsl(error) => of_change(error),
+        SyncError::Stopped { .. } => ControlError::Suspended { pool },
+        error => ControlError::Io {
+            place: error.to_string(),
+        },
+    }
+}
+
+/// Why a change of datasets is not possible, in the clients' terms.
+pub(crate) fn of_change(error: DslError) -> ControlError {
+    let text = |name: &DatasetName| name.as_str().to_owned();
+    match &error {
+        DslError::DatasetExists { name } => ControlError::Exists { name: text(name) },
+        DslError::NoParent { name } => ControlError::NoParent {
+            dataset: text(name),
+        },
+        DslError::HasChildren { name } => ControlError::HasDependents {
+            dataset: text(name),
+            what: "filesystem has children".to_owned(),
+        },
+        DslError::HasSnapshots { name } => ControlError::HasDependents {
+            dataset: text(name),
+            what: "filesystem has children".to_owned(),
+        },
+        DslError::Busy { name } | DslError::Held { name } => ControlError::DatasetBusy {
+            dataset: text(name),
+        },
+        DslError::HasClones { name } => ControlError::SnapshotCloned {
+            snapshot: text(name),
+        },
+        DslError::SnapshotsOfSame { name } => ControlError::SnapshotsOfSame {
+            snapshot: text(name),
+        },
+        DslError::NoSpaceFor { name } => ControlError::NoSpace {
+            dataset: text(name),
+        },
+        DslError::NoRoom { property, .. } => ControlError::BadValue {
+            name: property.clone(),
+            reason: match property.contains("quota") {
+                true => "size is less than current used or reserved space".to_owned(),
+                false => "size is greater than available space".to_owned(),
+            },
+        },
+        DslError::IntoItself { name } => ControlError::IntoItself {
+            dataset: text(name),
+        },
+        DslError::ParentNotFilesystem { name } => ControlError::ParentNotFilesystem {
+            dataset: text(name),
+        },
+        DslError::LeavesEncryptionRoot { .. } => ControlError::BadValue {
+            name: String::new(),
+            reason: "cannot move encrypted child outside of its encryption root".to_owned(),
+        },
+        DslError::RootDataset { .. }
+        | DslError::IntentLog(_)
+        | DslError::KeyRequired { .. }
+        | DslError::KeyRefused { .. }
+        | DslError::LimitReached { .. }
+        | DslError::FeatureDisabled { .. }
+        | DslError::OldErrorLog
+        | DslError::Format { .. } => ControlError::BadValue {
+            name: String::new(),
+            reason: error.to_string(),
+        },
+        _ => of_dsl(error),
+    }
+}
+
+/// Why devices cannot become a pool, or part of one.
+pub(crate) fn of_create(error: CreateError) -> ControlError {
+    match error {
+        CreateError::Dsl(error) => of_change(error),
+        error => ControlError::BadValue {
+            name: String::new(),
+            reason: error.to_string(),
+        },
+    }
+}
+
+/// Why something is refused, where no property is to be named.
+pub(crate) fn refused(reason: impl ToString) -> ControlError {
+    ControlError::BadValue {
+        name: String::new(),
+        reason: reason.to_string(),
     }
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::registry::Imported;
+use crate::registry::imported::Imported;
 
 /// With less than this, blocks of 16 MiB might not fit.
 pub const MEMORY_MIN: u64 = 64 << 20;
@@ -68,7 +68,7 @@ impl MemoryGauge for AmpleMemory {
 }
 
 /// The daemon's memory.
-pub(super) struct Memory {
+pub(crate) struct Memory {
     /// What the caches may have in calm times, unless `zfs_arc_max` says otherwise.
     caches: u64,
     /// Whether that is also the most.

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Secret, SnapshotChange, TreatmentKind};
+use super::activity::TreatmentKind;
+use super::secret::Secret;
+use super::snapshots::SnapshotChange;
+use super::value::Pair;
 
 /// A kind of group of devices in a new pool's layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,9 +62,6 @@ pub struct NewVdev {
     /// Absolute paths.
     pub devices: Vec<String>,
 }
-
-/// A name with a value, as the user wrote both.
-pub type Pair = (String, String);
 
 /// A pool to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Property;
+use super::value::Property;
 
 /// What a dataset is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::RawName;
+use super::bytes::RawName;
 
 /// What happened to a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,8 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Diagnosis, FeatureName, OlderState};
+use super::condition::FeatureName;
+use super::import::{Diagnosis, OlderState};
 
 /// What is wrong with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FeatureName, PoolHealth, VdevTree};
+use super::condition::FeatureName;
+use super::pool::PoolHealth;
+use super::vdev::VdevTree;
 
 /// Where to look for devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::PoolHealth;
+use super::pool::PoolHealth;
 
 /// A pool in the daemon's care.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

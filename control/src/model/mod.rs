@@ -37,7 +37,7 @@ pub use activity::{
 pub use bytes::RawName;
 pub use change::{
     AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume,
-    OnlineDevices, Pair, SetVdevProperty, TreatmentCommand,
+    OnlineDevices, SetVdevProperty, TreatmentCommand,
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
@@ -59,7 +59,7 @@ pub use secret::Secret;
 pub use setting::SettingRow;
 pub use snapshots::SnapshotChange;
 pub use space::{AccountKind, AccountOwner, Hold, SpaceAccount};
-pub use value::{Property, Source, Value};
+pub use value::{Pair, Property, Source, Value};
 pub use vdev::{
     AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevRow,
     VdevState, VdevTree,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::secret::Secret;
 
 /// An imported pool, for commands that read its devices themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    CheckpointState, Condition, IntentLogReport, Property, RaidzExpand, RawName, Rebuild,
-    RemovalActivity, Scan, VdevTree,
+use super::activity::{
+    CheckpointState, IntentLogReport, RaidzExpand, Rebuild, RemovalActivity, Scan,
 };
+use super::bytes::RawName;
+use super::condition::Condition;
+use super::value::Property;
+use super::vdev::VdevTree;
 
 /// A pool's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

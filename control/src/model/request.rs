@@ -2,7 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AccountKind, ImportOptions, ImportPick, KindSet, Search, Secret, VerifyOptions};
+use super::change::Change;
+use super::dataset::KindSet;
+use super::import::{ImportOptions, ImportPick, Search};
+use super::secret::Secret;
+use super::space::AccountKind;
+use super::verify::VerifyOptions;
 
 /// How deep a listing goes below its roots. Snapshots and bookmarks are one below their dataset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,7 +218,7 @@ pub enum Request {
     /// Change something. Answer: what the change says.
     Change {
         /// What.
-        change: super::Change,
+        change: Change,
         /// The command line, for the pool's history.
         command: String,
     },

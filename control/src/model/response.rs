@@ -2,11 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ControlError, DaemonStatus, Dataset, DiffRecord, Event, HistoryRecord, Hold, ImportCandidate,
-    MountEntry, PoolRow, PoolStatus, SpaceAccount, VdevRow, VdevState, VerifyProgress,
-    VerifyReport,
-};
+use super::activity::IntentLogReport;
+use super::dataset::{Dataset, MountEntry};
+use super::diff::DiffRecord;
+use super::error::ControlError;
+use super::history::{Event, HistoryRecord};
+use super::import::{Diagnosis, ImportCandidate, Rewound};
+use super::inspect::DaemonStatus;
+use super::opened::OpenedPool;
+use super::pool::{PoolRow, PoolStatus};
+use super::setting::SettingRow;
+use super::space::{Hold, SpaceAccount};
+use super::vdev::{VdevRow, VdevState};
+use super::verify::{VerifyProgress, VerifyReport};
 
 /// A share of a long answer, sent before the answer itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,12 +85,12 @@ pub enum Response {
         /// Name and reason of those that are not.
         failures: Vec<(String, ControlError)>,
         /// The state gone back to, when that is not the newest.
-        rewound: Option<super::Rewound>,
+        rewound: Option<Rewound>,
         /// What is wrong with devices that could be done without.
-        diagnoses: Vec<super::Diagnosis>,
+        diagnoses: Vec<Diagnosis>,
         /// Intent logs of which the replay in memory stopped early.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        cut_short: Vec<super::IntentLogReport>,
+        cut_short: Vec<IntentLogReport>,
     },
     /// Pools.
     Pools {
@@ -94,7 +102,7 @@ pub enum Response {
     /// How a pool was opened.
     Opened {
         /// This way.
-        opened: Box<super::OpenedPool>,
+        opened: Box<OpenedPool>,
     },
     /// Vdevs.
     Vdevs {
@@ -135,7 +143,7 @@ pub enum Response {
     /// Settings.
     Settings {
         /// In the order asked for.
-        settings: Vec<super::SettingRow>,
+        settings: Vec<SettingRow>,
     },
     /// The daemon about itself.
     Status {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::change::Pair;
+use super::value::Pair;
 
 /// A change of snapshots, clones or bookmarks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A name with a value, as the user wrote both.
+pub type Pair = (String, String);
+
 /// A raw value: a number in its base unit (bytes, seconds, hundredths of a ratio), or words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Property, Treatment};
+use super::activity::Treatment;
+use super::value::Property;
 
 /// What a vdev is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

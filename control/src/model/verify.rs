@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::RawName;
+use super::bytes::RawName;
 
 /// What to check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

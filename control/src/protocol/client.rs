@@ -7,8 +7,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use super::PROTOCOL_VERSION;
-use super::frame::{Envelope, Frame, FrameError, receive, send};
+use super::frame::{Envelope, Frame, FrameError, PROTOCOL_VERSION, receive, send};
 use crate::model::{ControlError, Part, Request, Response};
 
 /// A call did not bring an answer.

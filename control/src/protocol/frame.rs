@@ -15,6 +15,9 @@ use zeroize::Zeroizing;
 
 use crate::model::{ControlError, Part, Request, Response};
 
+/// The version of the protocol; a daemon refuses requests of another one.
+pub const PROTOCOL_VERSION: u32 = 1;
+
 /// The longest frame: 16 MiB. Longer answers are sent in parts.
 pub const FRAME_SIZE_MAX: usize = 16 << 20;
 
@@ -44,7 +47,7 @@ pub enum FrameError {
 /// What a client sends.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Envelope {
-    /// `PROTOCOL_VERSION`.
+    /// [`PROTOCOL_VERSION`].
     pub protocol: u32,
     /// The request.
     pub body: Request,

@@ -15,9 +15,6 @@ mod path;
 mod server;
 
 pub use client::{CallError, Client, Interrupt};
-pub use frame::{DESCRIPTORS_MAX, FRAME_SIZE_MAX, FrameError};
+pub use frame::{DESCRIPTORS_MAX, FRAME_SIZE_MAX, FrameError, PROTOCOL_VERSION};
 pub use path::socket_path;
 pub use server::{Peer, Reply, ServeError, ServeOptions, Server, Service};
-
-/// The version of the protocol; a daemon refuses requests of another one.
-pub const PROTOCOL_VERSION: u32 = 1;

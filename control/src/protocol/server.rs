@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
-use super::PROTOCOL_VERSION;
-use super::frame::{Envelope, Frame, FrameError, receive, send};
+use super::frame::{Envelope, Frame, FrameError, PROTOCOL_VERSION, receive, send};
 use crate::model::{ControlError, Part, Request, Response};
 
 /// How often waiting threads look whether the daemon is to stop.

@@ -1,8 +1,11 @@
 //! Properties of file systems, volumes, snapshots and bookmarks.
 
-use super::Unit::{Bytes, BytesOrNone, Date, DateSeconds, Exact, LimitOrNone, Number, Ratio, Text};
-use super::{KindSet, Layout, PropertyInfo, Unit};
+use super::info::Unit::{
+    Bytes, BytesOrNone, Date, DateSeconds, Exact, LimitOrNone, Number, Ratio, Text,
+};
+use super::info::{Layout, PropertyInfo, Unit};
 use crate::model::DatasetKind::{Bookmark, Filesystem, Snapshot, Volume};
+use crate::model::dataset::KindSet;
 
 const FS: KindSet = KindSet::of(Filesystem);
 const VOL: KindSet = KindSet::of(Volume);

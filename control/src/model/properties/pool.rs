@@ -1,7 +1,8 @@
 //! Properties of pools.
 
-use super::Unit::{BytesOrDash, Exact, Number, Percent, Ratio, TableQuota, Text};
-use super::{KindSet, Layout, PropertyInfo, Unit};
+use super::info::Unit::{BytesOrDash, Exact, Number, Percent, Ratio, TableQuota, Text};
+use super::info::{Layout, PropertyInfo, Unit};
+use crate::model::dataset::KindSet;
 
 const LEFT: Layout = Layout::Measured;
 const RIGHT: Layout = Layout::Number(5);

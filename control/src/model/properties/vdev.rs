@@ -1,6 +1,7 @@
 //! Properties of vdevs.
 
-use super::{KindSet, Layout, PropertyInfo, Unit};
+use super::info::{Layout, PropertyInfo, Unit};
+use crate::model::dataset::KindSet;
 
 const fn row(name: &'static str, header: &'static str, unit: Unit, layout: Layout) -> PropertyInfo {
     PropertyInfo {

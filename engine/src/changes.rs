@@ -1,0 +1,108 @@
+//! Changes handed to whose they are.
+
+use crate::command::By;
+use crate::context::Context;
+use crate::datasets::create::create_dataset;
+use crate::datasets::destroy::destroy_dataset;
+use crate::datasets::rename::{Renaming, rename_dataset};
+use crate::datasets::set::{inherit_property, set_properties};
+use crate::devices::add::add_vdevs;
+use crate::devices::labels::clear_labels;
+use crate::devices::online::online;
+use crate::devices::settings::set_vdev_property;
+use crate::devices::treat::treat;
+use crate::keys::change::change_key;
+use crate::mounts::table::Mounts;
+use crate::pools::create::create_pool;
+use crate::pools::export::destroy_pool;
+use crate::pools::maintain::{reguid_pool, sync_pools, upgrade_pool};
+use crate::pools::set::set_pool_property;
+use crate::pools::suspension::clear_errors;
+use crate::snapshots::change::change_snapshots;
+use cenote_control::model::{Change, ControlError, Response};
+
+/// Carries out a change and notes the command that asked for it.
+// tidy: allow(long-function, one arm for each change, so that none is forgotten)
+pub(crate) fn change(
+    context: &Context,
+    mounts: &Mounts,
+    change: Change,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let registry = &context.registry;
+    match change {
+        Change::CreatePool(new) => create_pool(context, mounts, &new, by),
+        Change::DestroyPool { pool, force } => destroy_pool(context, mounts, &pool, force),
+        Change::AddVdevs(added) => add_vdevs(context, &added, by),
+        Change::ClearErrors { pool, device } => clear_errors(context, &pool, device.as_deref(), by),
+        Change::OnlineDevices(devices) => online(context, &devices, by),
+        Change::SyncPools { pools } => sync_pools(registry, &pools),
+        Change::SetPoolProperty {
+            pool,
+            property,
+            value,
+        } => set_pool_property(context, &pool, &property, &value, by),
+        Change::SetVdevProperty(set) => set_vdev_property(registry, &set, by),
+        Change::ReguidPool { pool, guid } => reguid_pool(registry, &pool, guid, by),
+        Change::UpgradePool { pool } => upgrade_pool(registry, &pool, by),
+        Change::Treat {
+            pool,
+            devices,
+            kind,
+            command,
+        } => treat(registry, &pool, &devices, (kind, command), by),
+        Change::ClearLabels { device, force } => clear_labels(registry, &device, force),
+        Change::CreateDataset(new) => create_dataset(context, mounts, &new, by),
+        Change::DestroyDataset {
+            dataset,
+            recursive,
+            force,
+            dry_run,
+        } => destroy_dataset(context, mounts, &dataset, recursive, force, dry_run, by),
+        Change::Snapshots(change) => change_snapshots(registry, mounts, change, by),
+        Change::RenameDataset {
+            from,
+            to,
+            parents,
+            force,
+            unmounted,
+        } => {
+            let how = Renaming {
+                parents,
+                force,
+                unmounted,
+            };
+            rename_dataset(context, mounts, &from, &to, how, by)
+        }
+        Change::SetProperties {
+            datasets,
+            properties,
+            unmounted,
+        } => set_properties(context, mounts, &datasets, &properties, unmounted, by),
+        Change::InheritProperty {
+            datasets,
+            property,
+            recursive,
+            received,
+        } => inherit_property(
+            context,
+            mounts,
+            &datasets,
+            &property,
+            (recursive, received),
+            by,
+        ),
+        Change::ChangeKey {
+            dataset,
+            properties,
+            key,
+        } => change_key(
+            registry,
+            context.env.as_ref(),
+            &dataset,
+            &properties,
+            key.as_ref(),
+            by,
+        ),
+    }
+}

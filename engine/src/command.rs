@@ -1,0 +1,115 @@
+//! The command behind a request: who gave it, and its note in the history of the pool.
+//!
+//! Every change of a pool is a task that its syncing thread carries out; when the answer goes out,
+//! the change is on disk. Successful commands are noted in the pool's history, in the same group.
+
+use crate::errors::of_sync;
+use crate::host::hostname;
+use crate::registry::imported::Imported;
+use cenote_control::model::ControlError;
+use cenote_control::protocol::Peer;
+use cenote_dsl::DslError;
+use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_pool::Actor;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Who asks for a change, and how.
+pub(crate) struct By<'a> {
+    pub actor: Actor,
+    /// As it is noted; empty for what another note tells of.
+    pub command: &'a str,
+}
+
+impl<'a> By<'a> {
+    pub fn new(peer: Peer, command: &'a str) -> Self {
+        let actor = Actor {
+            user: u64::from(peer.uid),
+            host: hostname(),
+        };
+        Self { actor, command }
+    }
+
+    /// The same for a further part of what the command does, which is not noted.
+    pub fn unnoted(&self) -> By<'static> {
+        By {
+            actor: self.actor.clone(),
+            command: "",
+        }
+    }
+}
+
+/// A command that changes several datasets, which the history of a pool has once.
+pub(crate) struct NotedOnce<'a> {
+    by: &'a By<'a>,
+    quiet: By<'static>,
+    /// Where it is noted.
+    pools: HashSet<String>,
+}
+
+impl<'a> NotedOnce<'a> {
+    pub fn new(by: &'a By<'a>) -> Self {
+        Self {
+            by,
+            quiet: by.unnoted(),
+            pools: HashSet::new(),
+        }
+    }
+
+    /// Makes a change of a dataset; if it is the first that succeeds in a pool, with the command.
+    pub fn change<T>(
+        &mut self,
+        dataset: &str,
+        change: impl FnOnce(&By<'_>) -> Result<T, ControlError>,
+    ) -> Result<T, ControlError> {
+        let pool = dataset.split(['/', '@']).next().unwrap_or(dataset);
+        if self.pools.contains(pool) {
+            return change(&self.quiet);
+        }
+        let changed = change(self.by)?;
+        self.pools.insert(pool.to_owned());
+        Ok(changed)
+    }
+}
+
+/// Changes nothing: for commands whose change is not in the pool.
+pub(crate) struct Nothing;
+
+impl SyncTask for Nothing {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+}
+
+/// Notes a command in the history of a pool that is written to. What it did is done: a failure
+/// is only reported.
+pub(crate) fn note(imported: &Imported, by: &By<'_>) {
+    if !imported.pool.is_writable() || imported.pool.suspended().is_some() {
+        return;
+    }
+    let noted = imported.pool.run_command(Nothing, &by.actor, by.command);
+    if let Err(error) = noted {
+        eprintln!("cenote: {}: the history: {error}", imported.name());
+    }
+}
+
+/// Runs a task in a pool that can be written to, and notes the command.
+pub(crate) fn run<T: SyncTask + 'static>(
+    imported: &Arc<Imported>,
+    task: T,
+    by: &By<'_>,
+) -> Result<T, ControlError> {
+    let pool = imported.name().to_owned();
+    if !imported.pool.is_writable() {
+        return Err(ControlError::PoolReadOnly { pool });
+    }
+    if imported.pool.suspended().is_some() {
+        return Err(ControlError::Suspended { pool });
+    }
+    let done = imported.pool.run_command(task, &by.actor, by.command);
+    done.map_err(|error| of_sync(imported.name(), error))
+}

@@ -1,0 +1,38 @@
+//! What all parts of the engine share: pools, events, memory, the environment.
+//!
+//! It lies below the folders, which are handed it or the parts of it that they need. The table of
+//! mounts is the folder's that makes them.
+
+use crate::events::Events;
+use crate::memory::Memory;
+use crate::registry::table::Registry;
+use cenote_base::Env;
+use std::sync::Arc;
+
+/// The shared parts.
+pub(crate) struct Context {
+    /// The imported pools.
+    pub registry: Registry,
+    /// What happened to them.
+    pub events: Arc<Events>,
+    /// Memory, divided among them.
+    pub memory: Memory,
+    /// Clock and randomness.
+    pub env: Arc<dyn Env>,
+}
+
+impl Context {
+    /// A random number; 0 when the system has none to give.
+    pub fn random(&self) -> u64 {
+        let mut bytes = [0; 8];
+        match self.env.fill_random(&mut bytes) {
+            Ok(()) => u64::from_le_bytes(bytes),
+            Err(_) => 0,
+        }
+    }
+
+    /// Divides memory anew among pools that are not what they were.
+    pub fn divide_memory(&self) {
+        self.memory.divide(&self.registry.all());
+    }
+}

@@ -1,0 +1,64 @@
+//! Datasets renamed, and their mounts with them.
+
+use super::create::create_parents;
+use crate::command::{By, run};
+use crate::context::Context;
+use crate::errors::parse_name;
+use crate::mounts::follow::{mounted_below, unmount_for_change};
+use crate::mounts::make::mount_below;
+use crate::mounts::places::remove_places;
+use crate::mounts::table::Mounts;
+use cenote_control::model::{ControlError, MountOptions, Response};
+use cenote_dsl::write::RenameDataset;
+
+/// How a dataset is renamed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renaming {
+    pub parents: bool,
+    pub force: bool,
+    pub unmounted: bool,
+}
+
+pub(crate) fn rename_dataset(
+    context: &Context,
+    mounts: &Mounts,
+    from: &str,
+    to: &str,
+    how: Renaming,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let (from, to) = (parse_name(from)?, parse_name(to)?);
+    let (imported, _) = context.registry.dataset(&from)?;
+    if how.parents {
+        create_parents(context, mounts, &imported, &to, by)?;
+    }
+    let places = mounts.derived_places(from.as_str());
+    let mounted = match how.unmounted {
+        true => Vec::new(),
+        false => {
+            let mounted = mounted_below(mounts, &from);
+            unmount_for_change(mounts, &imported, &from, (&mounted, how.force))?;
+            mounted
+        }
+    };
+    let task = RenameDataset {
+        from: from.clone(),
+        to: to.clone(),
+    };
+    let renamed = run(&imported, task, by);
+    if renamed.is_ok() {
+        mounts.rename(from.as_str(), to.as_str());
+    }
+    if !mounted.is_empty() {
+        if renamed.is_ok() {
+            remove_places(&places);
+        }
+        let name = if renamed.is_ok() { &to } else { &from };
+        let options = MountOptions::default();
+        let (failures, _) = mount_below(mounts, &imported, Some(name), &options);
+        if let (Ok(_), Some((_, error))) = (&renamed, failures.into_iter().next()) {
+            return Err(error);
+        }
+    }
+    renamed.map(|_| Response::Done)
+}

@@ -1,0 +1,68 @@
+//! `zpool labelclear`: labels taken off a device that no pool needs.
+
+use super::open::auxiliary_owner;
+use crate::errors::refused;
+use crate::registry::table::Registry;
+use cenote_control::model::{ControlError, Response};
+use cenote_device::{DeviceError, Opener, SystemOpener};
+use cenote_ondisk::pool_config::PoolState;
+use cenote_vdev::DeviceLabels;
+use std::path::Path;
+
+/// Takes the labels of a pool off a device.
+pub(crate) fn clear_labels(
+    registry: &Registry,
+    path: &str,
+    force: bool,
+) -> Result<Response, ControlError> {
+    if !Path::new(path).exists() {
+        let path = path.to_owned();
+        return Err(ControlError::NoSuchPath { path });
+    }
+    let device = SystemOpener::default().open_writable(Path::new(path));
+    let device = match device {
+        Ok(device) => device,
+        Err(DeviceError::InUse { .. }) => {
+            let device = SystemOpener::default().open(Path::new(path));
+            let device = device.map_err(|error| refused(error.to_string()))?;
+            let pool = pool_of(&DeviceLabels::read(device.as_ref())).0;
+            let path = path.to_owned();
+            return Err(ControlError::DeviceInUse { path, pool });
+        }
+        Err(error) => return Err(refused(error.to_string())),
+    };
+    let labels = DeviceLabels::read(device.as_ref());
+    if labels.newest_config().is_none() {
+        return Err(refused(format!("failed to read label from {path}")));
+    }
+    let (pool, state) = pool_of(&labels);
+    let word = match state {
+        PoolState::Active => Some("potentially active"),
+        PoolState::Exported => Some("exported"),
+        PoolState::Destroyed => None,
+        PoolState::Spare | PoolState::CacheDevice => {
+            if let Some(owner) = auxiliary_owner(registry, path, &labels) {
+                return Err(refused(owner));
+            }
+            None
+        }
+    };
+    if let Some(word) = word.filter(|_| !force) {
+        return Err(ControlError::DevicesRefused {
+            devices: vec![format!("{path} is a member of {word} pool \"{pool}\"")],
+            is_forced: false,
+        });
+    }
+    cenote_vdev::clear_labels(device.as_ref()).map_err(|error| refused(error.to_string()))?;
+    Ok(Response::Done)
+}
+
+/// The name of the pool that a device's labels tell, and the pool's state.
+fn pool_of(labels: &DeviceLabels) -> (String, PoolState) {
+    let config = labels
+        .newest_config()
+        .and_then(|label| label.config.as_ref());
+    let name = config.and_then(|config| config.name.clone());
+    let state = config.map_or(PoolState::Destroyed, |config| config.state);
+    (name.unwrap_or_default(), state)
+}

@@ -1,0 +1,15 @@
+//! The devices of pools, and the vdevs that they form.
+//!
+//! `tree` tells a pool's vdevs in the clients' terms. New devices are opened and judged before
+//! anything on them is lost (`open`, `replication`).
+
+pub(crate) mod add;
+pub(crate) mod fragmentation;
+pub(crate) mod labels;
+pub(crate) mod online;
+pub(crate) mod open;
+pub(crate) mod properties;
+pub(crate) mod replication;
+pub(crate) mod settings;
+pub(crate) mod treat;
+pub(crate) mod tree;

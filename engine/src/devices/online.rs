@@ -1,0 +1,81 @@
+//! `zpool online`: devices used again, and all that they have become.
+
+use super::tree::{all_vdevs, answers_to, vdev_tree};
+use crate::command::{By, note};
+use crate::context::Context;
+use crate::errors::{of_sync, refused};
+use crate::registry::imported::Imported;
+use cenote_base::{Guid, VdevId};
+use cenote_control::model::{ControlError, OnlineDevices, Response, Vdev, VdevState};
+use cenote_pool::Actor;
+use std::sync::Arc;
+
+/// Whether `vdev` or something below it is `guid`.
+fn contains(vdev: &Vdev, guid: u64) -> bool {
+    vdev.guid == guid || vdev.children.iter().any(|child| contains(child, guid))
+}
+
+/// Uses devices again, and with `expand` all that they have become. The answer tells in which
+/// state each is.
+pub(crate) fn online(
+    context: &Context,
+    online: &OnlineDevices,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let imported = context.registry.writable_pool(&online.pool)?;
+    let (mut states, mut failures) = (Vec::new(), Vec::new());
+    for device in &online.devices {
+        match online_device(context, &imported, device, online.expand) {
+            Ok(state) => states.push((device.clone(), state)),
+            Err(error) => failures.push((device.clone(), error)),
+        }
+    }
+    if failures.is_empty() {
+        note(&imported, by);
+    }
+    Ok(Response::Online { states, failures })
+}
+
+fn online_device(
+    context: &Context,
+    imported: &Arc<Imported>,
+    device: &str,
+    expand: bool,
+) -> Result<VdevState, ControlError> {
+    let tree = vdev_tree(&imported.pool);
+    let found = all_vdevs(&tree)
+        .into_iter()
+        .find(|vdev| answers_to(vdev, device) && vdev.children.is_empty());
+    let vdev = found.ok_or_else(|| ControlError::NoSuchDevice {
+        device: device.to_owned(),
+        pool: imported.name().to_owned(),
+    })?;
+    let guid = Guid(vdev.guid);
+    if vdev.state == VdevState::Offline {
+        return Err(refused(
+            "it was taken offline, and what it missed since cannot be copied to it yet",
+        ));
+    }
+    let pool = &imported.pool;
+    let is_silent = || pool.vdevs().silent_leaves().contains(&guid);
+    if is_silent() {
+        let cleared = pool.clear(&[guid]);
+        // What it says of other devices is not this command's affair.
+        match cleared {
+            Err(error) if is_silent() => return Err(refused(error)),
+            _ if is_silent() => return Ok(VdevState::CantOpen),
+            _ => {}
+        }
+    }
+    let top = tree.root.children.iter().find(|top| contains(top, guid.0));
+    if let Some(top) = top.filter(|_| expand) {
+        let expanded = pool.expand(Some(&[VdevId(top.id)]), &Actor::default(), "");
+        expanded.map_err(|error| of_sync(imported.name(), error))?;
+    }
+    context.events.post("sysevent.fs.zfs.vdev_online", pool);
+    let tree = vdev_tree(pool);
+    let now = all_vdevs(&tree)
+        .into_iter()
+        .find(|vdev| vdev.guid == guid.0);
+    Ok(now.map_or(VdevState::CantOpen, |vdev| vdev.state))
+}

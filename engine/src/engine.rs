@@ -1,0 +1,273 @@
+//! The engine: requests handed to whose they are.
+
+use crate::changes::change as change_of;
+use crate::command::{By, note};
+use crate::context::Context;
+use crate::daemon::settings::{settings_list, settings_set};
+use crate::daemon::status::{About, daemon_status};
+use crate::datasets::accounts::user_space;
+use crate::datasets::list::dataset_list;
+use crate::devices::properties::vdev_get;
+use crate::events::Events;
+use crate::keys::load::{load_key, unload_if_root, unload_key};
+use crate::memory::{AmpleMemory, Memory, MemoryGauge};
+use crate::mounts::make::{mount, mount_all, mount_list};
+use crate::mounts::mounter::Mounter;
+use crate::mounts::table::Mounts;
+use crate::mounts::unmount;
+use crate::pools::candidates::import_search;
+use crate::pools::events::{clear, events};
+use crate::pools::export::{export, shutdown};
+use crate::pools::history::history;
+use crate::pools::import::import;
+use crate::pools::opened::pool_opened;
+use crate::pools::properties::pool_list;
+use crate::pools::status::pool_status;
+use crate::registry::table::Registry;
+use crate::scans::verify::verify;
+use crate::snapshots::diff::diff;
+use crate::snapshots::holds::holds;
+use cenote_base::Env;
+use cenote_control::model::{ControlError, Request, Response};
+use cenote_control::protocol::{Peer, Reply, Service};
+use cenote_pool::{Patience, set_patience};
+use std::sync::Arc;
+
+/// What the daemon says about itself and allows pools.
+#[derive(Default)]
+pub struct EngineSettings {
+    /// The program's version.
+    pub version: String,
+    /// Whether it leaves after its last pool is exported.
+    pub auto: bool,
+    /// Bytes for caches and buffers of all pools together; not set, 256 MiB.
+    pub memory: Option<u64>,
+    /// Whether `zfs_arc_max` may not exceed that.
+    pub memory_is_given: bool,
+    /// Tells when the system's memory runs short; not set, it never does.
+    pub gauge: Option<Box<dyn MemoryGauge>>,
+}
+
+/// The service over imported pools.
+pub struct Engine {
+    pub(crate) context: Context,
+    mounts: Mounts,
+    about: About,
+}
+
+impl Engine {
+    /// An engine without pools, whose file systems `mounter` mounts.
+    pub fn new(mounter: Box<dyn Mounter>, settings: EngineSettings, env: Arc<dyn Env>) -> Self {
+        let gauge = settings.gauge.unwrap_or_else(|| Box::new(AmpleMemory));
+        let started = env.monotonic();
+        Self {
+            context: Context {
+                registry: Registry::default(),
+                events: Arc::new(Events::new(Arc::clone(&env))),
+                memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
+                env,
+            },
+            mounts: Mounts::new(mounter),
+            about: About {
+                version: settings.version,
+                auto: settings.auto,
+                started,
+            },
+        }
+    }
+
+    /// Unmounts, and with `unload_key` unloads the keys that this leaves unused.
+    fn unmount(
+        &self,
+        target: &str,
+        force: bool,
+        unload_key: bool,
+    ) -> Result<Response, ControlError> {
+        let (registry, env) = (&self.context.registry, self.context.env.as_ref());
+        let datasets = unmount::unmount(registry, &self.mounts, target, force)?;
+        for dataset in datasets.iter().filter(|_| unload_key) {
+            unload_if_root(registry, &self.mounts, env, dataset)?;
+        }
+        Ok(Response::Done)
+    }
+
+    /// The same for all file systems.
+    fn unmount_all(&self, force: bool, unload_keys: bool) -> Response {
+        let (registry, env) = (&self.context.registry, self.context.env.as_ref());
+        let gone = unmount::unmount_all(registry, &self.mounts, force);
+        let (mut failures, done) = (gone.failures, gone.datasets.len() as u64);
+        for dataset in gone.datasets.into_iter().filter(|_| unload_keys) {
+            if let Err(error) = unload_if_root(registry, &self.mounts, env, &dataset) {
+                failures.push((dataset, error));
+            }
+        }
+        Response::Failures { failures, done }
+    }
+}
+
+impl Engine {
+    /// Requests about what the daemon itself does: mounts, events, its own state.
+    fn handle_own(
+        &self,
+        request: Request,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        let (context, mounts) = (&self.context, &self.mounts);
+        let registry = &context.registry;
+        match request {
+            Request::Mount {
+                dataset,
+                at,
+                options,
+            } => mount(registry, mounts, &dataset, at.as_deref(), &options),
+            Request::MountAll { below, options } => {
+                mount_all(registry, mounts, below.as_deref(), &options)
+            }
+            Request::Unmount {
+                target,
+                force,
+                unload_key,
+            } => self.unmount(&target, force, unload_key),
+            Request::UnmountAll { force, unload_keys } => Ok(self.unmount_all(force, unload_keys)),
+            Request::MountList => Ok(mount_list(mounts)),
+            Request::Events { pool, follow } => events(context, pool.as_deref(), follow, reply),
+            Request::EventsClear => Ok(clear(context)),
+            Request::SettingsList { names } => {
+                let settings = settings_list(&names)?;
+                Ok(Response::Settings { settings })
+            }
+            Request::SettingsSet { values } => settings_set(context, &values),
+            Request::DaemonStatus => Ok(Response::Status {
+                status: daemon_status(context, mounts, &self.about),
+            }),
+            Request::DaemonStop { force } => {
+                shutdown(context, mounts, force)?;
+                Ok(Response::Done)
+            }
+            other => Err(ControlError::Unsupported {
+                what: format!("{other:?}"),
+            }),
+        }
+    }
+}
+
+impl Engine {
+    /// Carries out a request that is no change, and notes its command where it succeeded.
+    fn noted(
+        &self,
+        request: Request,
+        command: &str,
+        peer: Peer,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        let by = By::new(peer, command);
+        let pool_of = |dataset: &str| dataset.split('/').next().unwrap_or(dataset).to_owned();
+        let pool = match &request {
+            // Afterwards there is no history to write to.
+            Request::Export { pool, force } => {
+                return export(&self.context, &self.mounts, pool, *force, Some(&by));
+            }
+            Request::LoadKey {
+                dataset,
+                dry_run: false,
+                ..
+            }
+            | Request::UnloadKey { dataset } => Some(pool_of(dataset)),
+            Request::Noted { .. } => {
+                let what = "a note about a note".to_owned();
+                return Err(ControlError::Unsupported { what });
+            }
+            _ => None,
+        };
+        let response = self.handle(request, peer, reply)?;
+        let imported = match &response {
+            Response::Imported { pools, .. } => pools.as_slice(),
+            _ => &[],
+        };
+        for name in imported.iter().chain(&pool) {
+            if let Ok(imported) = self.context.registry.pool(name) {
+                note(&imported, &by);
+            }
+        }
+        Ok(response)
+    }
+}
+
+impl Service for Engine {
+    fn handle(
+        &self,
+        request: Request,
+        peer: Peer,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        // Who asks about a pool whose devices are gone is not to wait for them.
+        set_patience(Patience::Never);
+        let (context, mounts) = (&self.context, &self.mounts);
+        let registry = &context.registry;
+        match request {
+            Request::ImportSearch { search } => import_search(context, &search),
+            Request::Import {
+                search,
+                pick,
+                options,
+            } => import(context, mounts, &search, &pick, &options),
+            Request::Export { pool, force } => export(context, mounts, &pool, force, None),
+            Request::PoolList {
+                pools,
+                properties,
+                vdevs,
+            } => pool_list(registry, &pools, &properties, vdevs),
+            Request::VdevGet {
+                pool,
+                vdevs,
+                properties,
+            } => vdev_get(registry, &pool, &vdevs, &properties),
+            Request::PoolOpened { pool } => pool_opened(registry, &pool),
+            Request::PoolStatus {
+                pools,
+                errors,
+                dedup,
+            } => pool_status(registry, mounts, &pools, errors, dedup),
+            Request::History { pool } => history(registry, &pool, reply),
+            Request::DatasetList {
+                roots,
+                depth,
+                kinds,
+                properties,
+            } => dataset_list(context, mounts, &roots, depth, kinds, properties, reply),
+            Request::LoadKey {
+                dataset,
+                key,
+                dry_run,
+            } => load_key(registry, &dataset, &key, dry_run),
+            Request::UnloadKey { dataset } => {
+                unload_key(registry, mounts, context.env.as_ref(), &dataset)
+            }
+            Request::UserSpace { dataset, kind } => user_space(registry, &dataset, kind, reply),
+            Request::Holds {
+                snapshot,
+                recursive,
+            } => holds(registry, &snapshot, recursive),
+            Request::Diff { from, to } => diff(registry, &from, to.as_deref(), reply),
+            Request::Verify { pool, options } => verify(registry, &pool, &options, reply),
+            Request::Change { change, command } => {
+                change_of(context, mounts, change, &By::new(peer, &command))
+            }
+            Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
+            other => self.handle_own(other, reply),
+        }
+    }
+
+    fn idle(&self) -> bool {
+        self.context.registry.is_empty()
+    }
+
+    fn tick(&self) {
+        let (pools, now) = (self.context.registry.all(), self.context.env.monotonic());
+        self.context.memory.look(&pools, now);
+    }
+
+    fn shutdown(&self, force: bool) -> Result<(), ControlError> {
+        shutdown(&self.context, &self.mounts, force)
+    }
+}

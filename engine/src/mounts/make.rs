@@ -1,0 +1,234 @@
+//! Mounting, and the rules by which datasets are mounted.
+//!
+//! A file system is mounted at its mountpoint property unless `canmount` or the property say
+//! otherwise; any dataset or snapshot can be mounted anywhere by name. Parents come before
+//! children.
+
+use super::change::{REMOUNT, mount_anew};
+use super::mounter::MountJob;
+use super::options::{check_options, switches, temporary, text_of};
+use super::places::{check_within, is_derived, own_mount_point, prepare};
+use super::table::{Entry, Mounts};
+use crate::errors::{of_dsl, parse_name};
+use crate::registry::imported::Imported;
+use crate::registry::table::Registry;
+use crate::registry::walk::{is_within, walk_heads};
+use cenote_control::model::{ControlError, MountOptions, Response};
+use cenote_dsl::{Dataset, DatasetName, DatasetType, KeyStatus, Property};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Mounts at one time.
+const MOUNTS_MAX: usize = 65_536;
+
+/// Failures by name, and how many succeeded.
+pub(crate) type Outcomes = (Vec<(String, ControlError)>, u64);
+
+pub(crate) fn mount_list(mounts: &Mounts) -> Response {
+    Response::Mounts {
+        mounts: mounts.list(),
+    }
+}
+
+pub(crate) fn mount(
+    registry: &Registry,
+    mounts: &Mounts,
+    dataset: &str,
+    at: Option<&str>,
+    options: &MountOptions,
+) -> Result<Response, ControlError> {
+    let (imported, found) = registry.dataset(&parse_name(dataset)?)?;
+    if options.options.iter().any(|word| word == REMOUNT) {
+        return mount_anew(mounts, &imported, dataset, at, options);
+    }
+    let place = match at {
+        Some(at) => Some(PathBuf::from(at)),
+        None if found.is_snapshot() => {
+            return Err(ControlError::WrongKind {
+                dataset: dataset.to_owned(),
+            });
+        }
+        None => None,
+    };
+    mount_dataset(mounts, &imported, found, place, options)?;
+    Ok(Response::Done)
+}
+
+pub(crate) fn mount_all(
+    registry: &Registry,
+    mounts: &Mounts,
+    below: Option<&str>,
+    options: &MountOptions,
+) -> Result<Response, ControlError> {
+    let mut failures = Vec::new();
+    let mut done = 0;
+    let mut add = |outcomes: Outcomes| {
+        failures.extend(outcomes.0);
+        done += outcomes.1;
+    };
+    match below {
+        Some(below) => {
+            let name = parse_name(below)?;
+            let (imported, _) = registry.dataset(&name)?;
+            add(mount_below(mounts, &imported, Some(&name), options));
+        }
+        None => {
+            for imported in registry.all() {
+                add(mount_below(mounts, &imported, None, options));
+            }
+        }
+    }
+    Ok(Response::Failures { failures, done })
+}
+
+/// Mounts what is to be mounted by itself, parents first.
+pub(crate) fn mount_below(
+    mounts: &Mounts,
+    imported: &Arc<Imported>,
+    below: Option<&DatasetName>,
+    options: &MountOptions,
+) -> Outcomes {
+    let wanted = |head: &Dataset| mounts_by_itself(mounts, head);
+    mount_wanted(mounts, imported, below, options, &wanted)
+}
+
+pub(crate) fn mount_wanted(
+    mounts: &Mounts,
+    imported: &Arc<Imported>,
+    below: Option<&DatasetName>,
+    options: &MountOptions,
+    wanted: &dyn Fn(&Dataset) -> bool,
+) -> Outcomes {
+    let within = |name: &DatasetName| below.is_none_or(|below| is_within(name, below));
+    let mut names = Vec::new();
+    walk_heads(imported.dsl(), |head| {
+        if within(head.name()) && wanted(head) {
+            names.push(head.name().clone());
+        }
+    });
+    let mut failures = Vec::new();
+    let mut done = 0;
+    for name in names {
+        let mounted = imported
+            .dsl()
+            .dataset(&name)
+            .map_err(of_dsl)
+            .and_then(|head| mount_dataset(mounts, imported, head, None, options));
+        match mounted {
+            Ok(()) => done += 1,
+            Err(error) => failures.push((name.as_str().to_owned(), error)),
+        }
+    }
+    (failures, done)
+}
+
+/// Whether `zfs mount -a` takes the dataset: others are passed over silently.
+pub(crate) fn mounts_by_itself(mounts: &Mounts, head: &Dataset) -> bool {
+    text_of(head, Property::CanMount).as_deref() == Some("on") && has_place(mounts, head)
+}
+
+/// Whether it is a file system that can be mounted at its own place and is not.
+pub(crate) fn has_place(mounts: &Mounts, head: &Dataset) -> bool {
+    let locked = head.dsl().key_status(head.directory());
+    let place = text_of(head, Property::MountPoint);
+    head.dataset_type()
+        .is_ok_and(|kind| kind == DatasetType::Filesystem)
+        && place.is_some_and(|place| place.starts_with('/'))
+        && !head.is_inconsistent()
+        && !head.is_redacted().unwrap_or(false)
+        && !locked.is_ok_and(|status| status == KeyStatus::Unavailable)
+        && !mounts.is_at_own_place(head.name().as_str())
+}
+
+fn mount_dataset(
+    mounts: &Mounts,
+    imported: &Arc<Imported>,
+    dataset: Dataset,
+    at: Option<PathBuf>,
+    options: &MountOptions,
+) -> Result<(), ControlError> {
+    let name = dataset.name().as_str().to_owned();
+    if dataset.dataset_type().map_err(of_dsl)? != DatasetType::Filesystem {
+        return Err(ControlError::WrongKind { dataset: name });
+    }
+    if mounts.list().len() >= MOUNTS_MAX {
+        return Err(ControlError::TooManyClients);
+    }
+    check_options(&options.options)?;
+    let own_place = at.is_none();
+    if own_place && mounts.is_at_own_place(&name) {
+        return Err(ControlError::AlreadyMounted { dataset: name });
+    }
+    check_contents(&dataset, options)?;
+    let place = match at {
+        Some(place) => place,
+        None => own_mount_point(imported, &dataset)?,
+    };
+    let overlay = options.overlay || text_of(&dataset, Property::Overlay).as_deref() == Some("on");
+    if let (true, Some(root)) = (own_place, &imported.altroot) {
+        check_within(root, &place)?;
+    }
+    prepare(&place, own_place, overlay)?;
+    if mounts.is_at(&name, &place) {
+        return Err(ControlError::AlreadyMounted { dataset: name });
+    }
+    let is_derived = own_place && is_derived(&dataset)?;
+    let files = imported.files(&dataset)?;
+    let mut switches = switches(imported, &dataset, options);
+    switches.read_only |= !files.is_writable();
+    let read_only = switches.read_only;
+    if !read_only {
+        imported.drain(&dataset, &files)?;
+    }
+    let job = MountJob {
+        pool: Arc::clone(&imported.pool),
+        files,
+        mount_point: place,
+        switches,
+        record_size: dataset
+            .stored_number(Property::RecordSize)
+            .map_err(of_dsl)?,
+        available: available(&dataset)?,
+        damage: Arc::clone(&imported.damage),
+        dataset,
+    };
+    let mounted = Arc::from(mounts.mounter.mount(job)?);
+    mounts.add(Entry {
+        pool: imported.name().to_owned(),
+        dataset: name,
+        own_place,
+        is_derived,
+        options: options.clone(),
+        read_only,
+        temporary: temporary(imported, options),
+        mounted,
+    });
+    Ok(())
+}
+
+/// Refuses what cannot be read, or should not be taken for complete.
+fn check_contents(dataset: &Dataset, options: &MountOptions) -> Result<(), ControlError> {
+    let name = dataset.name().as_str().to_owned();
+    if dataset
+        .dsl()
+        .key_status(dataset.directory())
+        .map_err(of_dsl)?
+        == KeyStatus::Unavailable
+    {
+        return Err(ControlError::KeyNotLoaded { dataset: name });
+    }
+    if dataset.is_inconsistent() && !options.force {
+        return Err(ControlError::PartlyReceived { dataset: name });
+    }
+    if dataset.is_redacted().map_err(of_dsl)? && !options.force {
+        return Err(ControlError::Redacted { dataset: name });
+    }
+    Ok(())
+}
+
+fn available(dataset: &Dataset) -> Result<u64, ControlError> {
+    match dataset.is_snapshot() {
+        true => Ok(0),
+        false => Ok(dataset.available().map_err(of_dsl)?),
+    }
+}

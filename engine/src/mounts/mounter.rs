@@ -1,0 +1,102 @@
+//! The seam to whoever puts file systems into the directory tree.
+//!
+//! The service decides what is mounted where and under which restrictions; how a mount is made is
+//! not its business. A [`Mounter`] is told once for each mount and answers with a handle, which
+//! the service keeps until it unmounts or until the mount is found to have ended by itself.
+
+use crate::registry::damage::DamageLog;
+use cenote_control::model::ControlError;
+use cenote_dsl::Dataset;
+use cenote_pool::Pool;
+use cenote_posix::FileSystem;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the dataset's properties and the mount's options allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountSwitches {
+    /// Programs may be run.
+    pub exec: bool,
+    /// Device nodes work.
+    pub devices: bool,
+    /// Set-user-id bits work.
+    pub setuid: bool,
+    /// Nothing is changed through the mount.
+    pub read_only: bool,
+    /// Access times are kept.
+    pub atime: bool,
+    /// The mount does not note reads, whatever the properties say.
+    pub noatime: bool,
+    /// Extended attributes are shown.
+    pub xattr: bool,
+    /// POSIX ACLs are shown.
+    pub posix_acl: bool,
+    /// The control directory `.zfs` is listed.
+    pub snapdir_visible: bool,
+    /// The control directory `.zfs` does not exist.
+    pub snapdir_disabled: bool,
+    /// File names may be longer than 255 bytes.
+    pub long_names: bool,
+}
+
+/// A file system to be mounted.
+#[derive(Debug)]
+pub struct MountJob {
+    /// Its pool.
+    pub pool: Arc<Pool>,
+    /// The dataset or snapshot.
+    pub dataset: Dataset,
+    /// Its files.
+    pub files: Arc<FileSystem>,
+    /// An existing directory.
+    pub mount_point: PathBuf,
+    /// What is allowed.
+    pub switches: MountSwitches,
+    /// The property `recordsize`, in bytes.
+    pub record_size: u64,
+    /// Bytes that could still be written, for `statfs`.
+    pub available: u64,
+    /// Whom to tell of damage that reads meet.
+    pub damage: Arc<DamageLog>,
+}
+
+/// A mount that was made.
+pub trait Mounted: Send + Sync {
+    /// Where it is.
+    fn mount_point(&self) -> &Path;
+
+    /// Whether it is still there; somebody may have unmounted it from outside.
+    fn is_there(&self) -> bool;
+
+    /// Whether it is in the directory tree. What was unmounted from outside an instant ago is not,
+    /// and may still be there.
+    fn is_in_tree(&self) -> bool;
+
+    /// Changes what it allows, while it is used. `false` if that is not possible without mounting
+    /// it anew: some of it holds for a mount's life, and not everybody may change a mount.
+    fn change(&self, switches: &MountSwitches) -> Result<bool, ControlError>;
+
+    /// Takes it away; with `force` although files are open.
+    ///
+    /// # Errors
+    /// [`ControlError::MountBusy`] if something uses it; the mount then stays.
+    fn unmount(&self, force: bool) -> Result<(), ControlError>;
+}
+
+/// Makes mounts.
+pub trait Mounter: Send + Sync {
+    /// Mounts a file system and serves it until it is unmounted.
+    fn mount(&self, job: MountJob) -> Result<Box<dyn Mounted>, ControlError>;
+}
+
+/// Mounts nothing: for a service that only answers questions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoMounter;
+
+impl Mounter for NoMounter {
+    fn mount(&self, _job: MountJob) -> Result<Box<dyn Mounted>, ControlError> {
+        Err(ControlError::Unsupported {
+            what: "mounting".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! What is mounted where.
+//!
+//! The table has the mounts in the order in which they were made: parents come before children,
+//! and unmounting goes the other way.
+
+use super::mounter::{Mounted, Mounter};
+use cenote_control::model::{ControlError, MountEntry, MountOptions};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A mount that was made.
+pub(crate) struct Entry {
+    pub pool: String,
+    pub dataset: String,
+    pub own_place: bool,
+    /// Its directory follows from the dataset's name: nobody chose it, so it goes with the name.
+    pub is_derived: bool,
+    /// What it was mounted with, or mounted anew with since.
+    pub options: MountOptions,
+    pub read_only: bool,
+    /// Properties that its options overrule, and what they are then.
+    pub temporary: Vec<(&'static str, bool)>,
+    pub mounted: Arc<dyn Mounted>,
+}
+
+/// A mount to be changed in its place.
+pub(crate) struct Place {
+    pub dataset: String,
+    pub own_place: bool,
+    pub options: MountOptions,
+    pub mounted: Arc<dyn Mounted>,
+}
+
+/// The mounts in the order in which they were made.
+pub(crate) struct Mounts {
+    entries: Mutex<Vec<Entry>>,
+    /// Makes mounts.
+    pub mounter: Box<dyn Mounter>,
+}
+
+impl Mounts {
+    /// No mounts, of those that `mounter` will make.
+    pub fn new(mounter: Box<dyn Mounter>) -> Self {
+        Self {
+            entries: Mutex::default(),
+            mounter,
+        }
+    }
+
+    /// The entries that are still there: somebody may have unmounted from outside.
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| entry.mounted.is_there());
+        entries
+    }
+
+    /// Where a dataset is mounted, at its own place if it is there.
+    pub fn place_of(&self, dataset: &str) -> Option<PathBuf> {
+        let entries = self.lock();
+        let mut found = entries.iter().filter(|entry| entry.dataset == dataset);
+        let own = found.clone().find(|entry| entry.own_place);
+        let entry = own.or_else(|| found.next())?;
+        Some(entry.mounted.mount_point().to_owned())
+    }
+
+    /// Whether a dataset is mounted so that nothing can be changed; `None` if it is not mounted.
+    pub fn is_read_only(&self, dataset: &str) -> Option<bool> {
+        let entries = self.lock();
+        let mounts = entries.iter().filter(|entry| entry.dataset == dataset);
+        mounts
+            .map(|entry| entry.read_only)
+            .reduce(|any, one| any || one)
+    }
+
+    /// What the options of a dataset's mount say of a property, if they do.
+    pub fn temporary(&self, dataset: &str, property: &str) -> Option<bool> {
+        let entries = self.lock();
+        let mut found = entries.iter().filter(|entry| entry.dataset == dataset);
+        found.find_map(|entry| {
+            let mut given = entry.temporary.iter();
+            given.find(|(name, _)| *name == property).map(|(_, on)| *on)
+        })
+    }
+
+    /// Whether a dataset, or one below it, is mounted anywhere.
+    pub fn is_used(&self, dataset: &str) -> bool {
+        let within = |name: &str| {
+            let rest = name.strip_prefix(dataset);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '@']))
+        };
+        self.lock().iter().any(|entry| within(&entry.dataset))
+    }
+
+    /// The datasets from one downwards that are mounted at their own place.
+    pub fn names_below(&self, dataset: &str) -> Vec<String> {
+        let below = format!("{dataset}/");
+        let entries = self.lock();
+        let names = entries.iter().filter(|entry| entry.own_place);
+        let names = names.map(|entry| entry.dataset.clone());
+        names
+            .filter(|name| name == dataset || name.starts_with(&below))
+            .collect()
+    }
+
+    /// The directories of a dataset and all below it, or of a whole pool, that follow from names;
+    /// those made last come first.
+    pub fn derived_places(&self, dataset: &str) -> Vec<PathBuf> {
+        let below = format!("{dataset}/");
+        let found = self.newest_first(|entry| {
+            entry.is_derived && (entry.dataset == dataset || entry.dataset.starts_with(&below))
+        });
+        let places = found
+            .iter()
+            .map(|(_, mounted)| mounted.mount_point().to_owned());
+        places.collect()
+    }
+
+    /// Whether a dataset is mounted at its own place.
+    pub fn is_at_own_place(&self, dataset: &str) -> bool {
+        self.is_mounted(|entry| entry.own_place && entry.dataset == dataset)
+    }
+
+    /// Whether a dataset is mounted at a place.
+    pub fn is_at(&self, dataset: &str, place: &Path) -> bool {
+        self.is_mounted(|entry| entry.dataset == dataset && entry.mounted.mount_point() == place)
+    }
+
+    /// Whether a mount for which `wanted` holds is in the tree.
+    fn is_mounted(&self, wanted: impl Fn(&Entry) -> bool) -> bool {
+        let found = self.newest_first(wanted);
+        // Looking at the tree may take time, which the list is not held for.
+        found.iter().any(|(_, mounted)| mounted.is_in_tree())
+    }
+
+    /// How many mounts a pool has.
+    pub fn count(&self, pool: &str) -> u64 {
+        self.lock()
+            .iter()
+            .filter(|entry| entry.pool == pool)
+            .count() as u64
+    }
+
+    /// All mounts.
+    pub fn list(&self) -> Vec<MountEntry> {
+        let entries = self.lock();
+        let each = entries.iter().map(|entry| MountEntry {
+            dataset: entry.dataset.clone(),
+            mountpoint: entry.mounted.mount_point().to_string_lossy().into_owned(),
+            own_place: entry.own_place,
+        });
+        each.collect()
+    }
+
+    /// Takes a mount in.
+    pub fn add(&self, entry: Entry) {
+        self.lock().push(entry);
+    }
+
+    /// Mounts for which `wanted` holds, the newest first.
+    pub fn newest_first(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<(String, Arc<dyn Mounted>)> {
+        let entries = self.lock();
+        let found = entries.iter().rev().filter(|entry| wanted(entry));
+        found
+            .map(|entry| (entry.dataset.clone(), Arc::clone(&entry.mounted)))
+            .collect()
+    }
+
+    /// The mounts at a place, and those of what lies below a dataset that is at its own; the newest
+    /// first.
+    pub fn at_and_below(&self, places: &[&Path]) -> Vec<(String, Arc<dyn Mounted>)> {
+        let is_there = |entry: &Entry| places.contains(&entry.mounted.mount_point());
+        let own: Vec<String> = {
+            let entries = self.lock();
+            let own = entries
+                .iter()
+                .filter(|entry| entry.own_place && is_there(entry));
+            own.map(|entry| format!("{}/", entry.dataset)).collect()
+        };
+        self.newest_first(|entry| {
+            let is_below = || own.iter().any(|name| entry.dataset.starts_with(name));
+            is_there(entry) || entry.own_place && is_below()
+        })
+    }
+
+    /// The mounts of a dataset's head and of all below it.
+    pub fn places_below(&self, dataset: &str) -> Vec<Place> {
+        let below = format!("{dataset}/");
+        let entries = self.lock();
+        let found = entries
+            .iter()
+            .filter(|entry| entry.dataset == dataset || entry.dataset.starts_with(&below))
+            .filter(|entry| !entry.dataset.contains('@'));
+        let places = found.map(|entry| Place {
+            dataset: entry.dataset.clone(),
+            own_place: entry.own_place,
+            options: entry.options.clone(),
+            mounted: Arc::clone(&entry.mounted),
+        });
+        places.collect()
+    }
+
+    /// A dataset has a new name, and so has all below it.
+    pub fn rename(&self, from: &str, to: &str) {
+        for entry in self.lock().iter_mut() {
+            let rest = entry.dataset.strip_prefix(from).unwrap_or("none of these");
+            if rest.is_empty() || rest.starts_with(['/', '@']) {
+                entry.dataset = format!("{to}{rest}");
+            }
+        }
+    }
+
+    /// Changes what is known of a mount.
+    pub fn update(&self, mounted: &Arc<dyn Mounted>, change: impl FnOnce(&mut Entry)) {
+        let mut entries = self.lock();
+        let mut found = entries.iter_mut();
+        if let Some(entry) = found.find(|entry| Arc::ptr_eq(&entry.mounted, mounted)) {
+            change(entry);
+        }
+    }
+
+    /// Forgets a mount, so that its files are closed.
+    fn forget(&self, mounted: &Arc<dyn Mounted>) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| !Arc::ptr_eq(&entry.mounted, mounted));
+    }
+
+    /// Unmounts and lets go of the mount, so that its files and keys are closed.
+    pub fn unmount_one(&self, mounted: Arc<dyn Mounted>, force: bool) -> Result<(), ControlError> {
+        mounted.unmount(force)?;
+        self.forget(&mounted);
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! Unmounting: children go before their parents, and what was written through a mount is on disk
+//! when it is gone.
+
+use super::follow::mount_these;
+use super::options::text_of;
+use super::places::remove_places;
+use super::table::Mounts;
+use crate::errors::parse_name;
+use crate::registry::imported::Imported;
+use crate::registry::table::Registry;
+use cenote_base::ObjectId;
+use cenote_control::model::ControlError;
+use cenote_dsl::Property;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Unmounts a dataset and what is below it, or what is at a place and below; which datasets.
+pub(crate) fn unmount(
+    registry: &Registry,
+    mounts: &Mounts,
+    target: &str,
+    force: bool,
+) -> Result<Vec<String>, ControlError> {
+    let found = if target.starts_with('/') {
+        let path = Path::new(target);
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        mounts.at_and_below(&[path, &real])
+    } else {
+        let name = parse_name(target)?;
+        registry.dataset(&name)?;
+        let below = format!("{target}/");
+        let own = mounts.newest_first(|entry| entry.dataset == target);
+        if own.is_empty() {
+            own
+        } else {
+            mounts
+                .newest_first(|entry| entry.dataset == target || entry.dataset.starts_with(&below))
+        }
+    };
+    if found.is_empty() {
+        return Err(ControlError::NotMounted {
+            target: target.to_owned(),
+        });
+    }
+    let mut datasets = Vec::new();
+    for (dataset, mounted) in found {
+        if let Err(error) = mounts.unmount_one(mounted, force) {
+            mount_these(registry, mounts, &datasets);
+            return Err(error);
+        }
+        datasets.push(dataset);
+    }
+    settle_unmounted(registry, &datasets, force)?;
+    Ok(datasets)
+}
+
+/// Waits until what was written through mounts that are gone is on disk. `force` does not
+/// insist on that, where a pool is suspended.
+fn settle_unmounted(
+    registry: &Registry,
+    datasets: &[String],
+    force: bool,
+) -> Result<(), ControlError> {
+    let mut pools: Vec<(Arc<Imported>, Vec<ObjectId>)> = Vec::new();
+    for dataset in datasets {
+        let (imported, found) = registry.dataset(&parse_name(dataset)?)?;
+        let is_of = |(pool, _): &&mut (Arc<Imported>, _)| Arc::ptr_eq(pool, &imported);
+        match pools.iter_mut().find(is_of) {
+            Some((_, heads)) => heads.push(found.id()),
+            None => pools.push((imported, vec![found.id()])),
+        }
+    }
+    for (imported, heads) in pools {
+        match imported.close_unmounted(&heads) {
+            Err(ControlError::Suspended { .. }) if force => {}
+            closed => closed?,
+        }
+    }
+    Ok(())
+}
+
+fn is_legacy(registry: &Registry, dataset: &str) -> bool {
+    let found = parse_name(dataset).and_then(|name| registry.dataset(&name));
+    found.is_ok_and(|(_, found)| text_of(&found, Property::MountPoint).as_deref() == Some("legacy"))
+}
+
+/// What came of unmounting everything.
+pub(crate) struct Unmounted {
+    /// What is not mounted any more.
+    pub datasets: Vec<String>,
+    /// What is, or is not on disk yet, and why.
+    pub failures: Vec<(String, ControlError)>,
+}
+
+/// Unmounts all file systems but those that mount(8) looks after.
+pub(crate) fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> Unmounted {
+    let mut failures = Vec::new();
+    let mut unmounted = Vec::new();
+    let mut found = mounts.newest_first(|entry| !entry.dataset.contains('@'));
+    // umount(8) is for those, as mount(8) was. The list of mounts is not held while the pool is
+    // asked, which may have to wait.
+    found.retain(|(dataset, _)| !is_legacy(registry, dataset));
+    for (dataset, mounted) in found {
+        match mounts.unmount_one(mounted, force) {
+            Ok(()) => unmounted.push(dataset),
+            Err(error) => failures.push((dataset, error)),
+        }
+    }
+    if let Err(error) = settle_unmounted(registry, &unmounted, force) {
+        let pool = unmounted.first().cloned().unwrap_or_default();
+        failures.push((pool, error));
+    }
+    Unmounted {
+        datasets: unmounted,
+        failures,
+    }
+}
+
+/// Unmounts a dataset wherever it is mounted.
+pub(crate) fn unmount_dataset(
+    mounts: &Mounts,
+    dataset: &str,
+    force: bool,
+) -> Result<(), ControlError> {
+    for (_, mounted) in mounts.newest_first(|entry| entry.dataset == dataset) {
+        mounts.unmount_one(mounted, force)?;
+    }
+    Ok(())
+}
+
+/// Unmounts everything of a pool, or says what is busy.
+pub(crate) fn unmount_pool(
+    mounts: &Mounts,
+    imported: &Imported,
+    force: bool,
+) -> Result<(), ControlError> {
+    let pool = imported.name().to_owned();
+    let places = mounts.derived_places(&pool);
+    for (_, mounted) in mounts.newest_first(|entry| entry.pool == pool) {
+        mounts.unmount_one(mounted, force)?;
+    }
+    remove_places(&places);
+    Ok(())
+}

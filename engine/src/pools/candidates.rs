@@ -1,0 +1,227 @@
+//! Pools that could be imported: `zpool import` without operands.
+
+use super::diagnosis::{diagnoses_in, feature_name};
+use super::search::find;
+use super::trial::trial;
+use crate::context::Context;
+use crate::devices::tree::{state_of, tree_of, vdev_tree};
+use crate::host::hostid;
+use cenote_base::{Env, Guid};
+use cenote_control::model::{
+    AllocationClass, ControlError, Diagnosis, Fault, ImportCandidate, ImportCondition, PoolHealth,
+    Response, Search, Vdev, VdevAux, VdevKind, VdevState, VdevTree,
+};
+use cenote_dsl::Stored;
+use cenote_ondisk::pool_config::PoolState;
+use cenote_pool::{ImportError, Pool, PoolCandidate, is_in_use};
+use cenote_vdev::{OpenOptions, Shape, Vdevs};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub(crate) fn import_search(context: &Context, search: &Search) -> Result<Response, ControlError> {
+    let found = find(search)?;
+    let fresh = found
+        .candidates
+        .iter()
+        .filter(|candidate| !context.registry.has_guid(candidate.guid.0));
+    Ok(Response::Candidates {
+        candidates: fresh
+            .map(|candidate| describe(candidate, &context.env))
+            .collect(),
+        unreadable: found.unreadable,
+    })
+}
+
+/// The vdevs as an import listing shows them: by their paths, there or not.
+fn tree_of_pool(pool: &Pool) -> VdevTree {
+    let mut tree = vdev_tree(pool);
+    name_by_path(&mut tree.root);
+    tree
+}
+
+fn name_by_path(root: &mut Vdev) {
+    let mut stack: Vec<&mut Vdev> = vec![root];
+    while let Some(vdev) = stack.pop() {
+        vdev.not_present = false;
+        // OpenZFS gives no reason for a disk that is not there.
+        let is_log_disk = vdev.class == AllocationClass::Log && vdev.kind == VdevKind::Disk;
+        if is_log_disk && vdev.aux == VdevAux::OpenFailed {
+            vdev.aux = VdevAux::None;
+        }
+        stack.extend(vdev.children.iter_mut());
+    }
+}
+
+/// The states that a candidate's vdevs would have.
+fn open_tree(candidate: &PoolCandidate) -> Option<(Arc<Shape>, VdevTree)> {
+    let devices = candidate.devices();
+    let best = candidate.uberblocks().into_iter().next();
+    let options = OpenOptions {
+        reflow: best.and_then(|best| best.raidz_reflow()),
+        ..OpenOptions::default()
+    };
+    let vdevs = Vdevs::open(&candidate.tree, &devices, &options)
+        .ok()?
+        .shape();
+    let mut root = tree_of(&candidate.tree, &vdevs.status(), &|_| Default::default());
+    set_found_paths(&mut root, &candidate.paths());
+    name_by_path(&mut root);
+    let tree = VdevTree {
+        root,
+        cache: Vec::new(),
+        spares: Vec::new(),
+    };
+    Some((vdevs, tree))
+}
+
+/// Shows devices where they were found; the others keep the path where they were last known.
+fn set_found_paths(root: &mut Vdev, paths: &HashMap<Guid, PathBuf>) {
+    let mut stack = vec![root];
+    while let Some(vdev) = stack.pop() {
+        if let Some(path) = paths.get(&Guid(vdev.guid)) {
+            vdev.path = Some(path.to_string_lossy().into_owned());
+        }
+        stack.extend(vdev.children.iter_mut());
+    }
+}
+
+fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
+    let best = candidate.uberblocks().into_iter().next();
+    let tried = cenote_pool::import(candidate, &trial(), Arc::clone(env));
+    let opened = match &tried {
+        Ok(pool) => Some((pool.vdevs(), tree_of_pool(pool))),
+        Err(_) => open_tree(candidate),
+    };
+    let (mut health, mut vdevs) = match opened {
+        Some((vdevs, tree)) => (health_of(state_of(vdevs.state().0)), tree),
+        None => (PoolHealth::Unavail, empty_tree(candidate)),
+    };
+    let obstacle = match &tried {
+        Ok(pool) => other_hosts(candidate, pool, env.as_ref()),
+        Err(error) => obstacle(error),
+    };
+    if let Some((worse, condition)) = &obstacle {
+        health = *worse;
+        if *condition == ImportCondition::ActiveElsewhere {
+            (vdevs.root.state, vdevs.root.aux) = (VdevState::CantOpen, VdevAux::Active);
+        }
+    }
+    let config = &candidate.config;
+    // The pool's own configuration knows all devices, a label only those of its top-level vdev.
+    let diagnoses = match &tried {
+        Ok(pool) => diagnoses_in(candidate, pool.vdev_tree()),
+        Err(_) => diagnoses_in(candidate, &candidate.tree),
+    };
+    ImportCandidate {
+        name: candidate.name().to_owned(),
+        guid: candidate.guid.0,
+        health,
+        destroyed: config.state == PoolState::Destroyed,
+        comment: config.comment.clone(),
+        hostname: config.hostname.clone(),
+        hostid: Some(config.hostid).filter(|id| *id != 0),
+        timestamp: best.as_ref().map_or(0, |best| best.timestamp),
+        txg: best.as_ref().map_or(0, |best| best.txg.0),
+        condition: match obstacle {
+            Some((_, condition)) => Some(condition),
+            None => condition(candidate, health, &vdevs, &diagnoses),
+        },
+        vdevs,
+        diagnoses,
+    }
+}
+
+/// What keeps a pool that several systems can reach from being imported by this one.
+fn other_hosts(
+    candidate: &PoolCandidate,
+    pool: &Pool,
+    env: &dyn Env,
+) -> Option<(PoolHealth, ImportCondition)> {
+    if is_in_use(candidate, env) {
+        return Some((PoolHealth::Unavail, ImportCondition::ActiveElsewhere));
+    }
+    let properties = pool.dsl().pool_properties().ok()?;
+    let is_shared = properties.get("multihost") == Some(&Stored::Number(1));
+    (is_shared && hostid() == 0).then_some((PoolHealth::Unavail, ImportCondition::HostIdRequired))
+}
+
+/// What keeps a pool from being opened although its devices are there.
+fn obstacle(error: &ImportError) -> Option<(PoolHealth, ImportCondition)> {
+    match error {
+        ImportError::Metadata(_) | ImportError::Config(_) | ImportError::Dsl(_) => {
+            Some((PoolHealth::Faulted, ImportCondition::CorruptPool))
+        }
+        ImportError::UnsupportedFeatures { features } => {
+            let features = features.iter().cloned().map(feature_name).collect();
+            let condition = ImportCondition::UnsupportedRead(features);
+            Some((PoolHealth::Unavail, condition))
+        }
+        ImportError::BadGuidSum { .. } => Some((PoolHealth::Unavail, ImportCondition::BadGuidSum)),
+        _ => None,
+    }
+}
+
+fn empty_tree(candidate: &PoolCandidate) -> VdevTree {
+    let mut root = Vdev::new(VdevKind::Root, 0, candidate.guid.0);
+    root.state = VdevState::CantOpen;
+    VdevTree {
+        root,
+        cache: Vec::new(),
+        spares: Vec::new(),
+    }
+}
+
+fn health_of(state: VdevState) -> PoolHealth {
+    match state {
+        VdevState::Online => PoolHealth::Online,
+        VdevState::Degraded => PoolHealth::Degraded,
+        VdevState::Faulted => PoolHealth::Faulted,
+        _ => PoolHealth::Unavail,
+    }
+}
+
+fn condition(
+    candidate: &PoolCandidate,
+    health: PoolHealth,
+    vdevs: &VdevTree,
+    diagnoses: &[Diagnosis],
+) -> Option<ImportCondition> {
+    let config = &candidate.config;
+    let logs = vdevs.of_class(AllocationClass::Log);
+    let lost_log = logs
+        .into_iter()
+        .any(|log| log.state == VdevState::CantOpen && log.aux == VdevAux::None);
+    if lost_log && health == PoolHealth::Degraded {
+        return Some(ImportCondition::CorruptDevices);
+    }
+    let missing = |diagnosis: &Diagnosis| {
+        matches!(diagnosis.fault, Fault::NotFound | Fault::Unreadable { .. })
+    };
+    let lost_cache = |cache: &Vdev| cache.state == VdevState::CantOpen;
+    if diagnoses.iter().any(missing) || vdevs.cache.iter().any(lost_cache) {
+        return Some(ImportCondition::MissingDevices);
+    }
+    let is_damaged = |diagnosis: &Diagnosis| {
+        matches!(
+            diagnosis.fault,
+            Fault::NoLabel | Fault::OtherPool { .. } | Fault::TooSmall { .. }
+        )
+    };
+    if diagnoses.iter().any(is_damaged) {
+        return Some(ImportCondition::CorruptDevices);
+    }
+    if config.version > cenote_dsl::FEATURE_VERSION {
+        return Some(ImportCondition::VersionNewer);
+    }
+    if health == PoolHealth::Degraded {
+        return Some(ImportCondition::OfflineDevices);
+    }
+    if config.state == PoolState::Active && config.hostid != 0 && config.hostid != hostid() {
+        return Some(ImportCondition::ForeignHost);
+    }
+    if config.version < cenote_dsl::FEATURE_VERSION {
+        return Some(ImportCondition::LegacyVersion);
+    }
+    (config.errata != 0).then_some(ImportCondition::Errata(config.errata))
+}

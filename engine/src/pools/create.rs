@@ -1,0 +1,222 @@
+//! Pools made.
+
+use super::compatibility::wanted_features;
+use super::set::obey_properties;
+use super::settings::{PoolSetting, pool_setting};
+use crate::command::By;
+use crate::context::Context;
+use crate::datasets::format::{PROJECT_QUOTA, file_system_format};
+use crate::devices::open::open_devices;
+use crate::devices::replication::mismatch_within;
+use crate::errors::{of_create, parse_name};
+use crate::host::hostid;
+use crate::keys::new::{KeyGiven, new_encryption};
+use crate::mounts::make::mount_below;
+use crate::mounts::table::Mounts;
+use crate::registry::imported::Imported;
+use crate::values::setting;
+use cenote_control::model::{ControlError, MountOptions, NewPool, Response};
+use cenote_dsl::property::parse::Purpose;
+use cenote_dsl::property::table::Kinds;
+use cenote_dsl::write::Setting;
+use cenote_dsl::{FEATURE_VERSION, Stored};
+use cenote_ondisk::features::Feature;
+use cenote_pool::{CreateRequest, ImportOptions, create};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the pool properties of a command come to.
+#[derive(Default)]
+struct Properties {
+    version: Option<u64>,
+    ashift: Option<u32>,
+    stored: Vec<(String, Stored)>,
+    comment: Option<String>,
+    compatibility: Option<String>,
+    enabled: Vec<(&'static Feature, bool)>,
+    cache_file: Option<String>,
+    altroot: Option<String>,
+}
+
+pub(crate) fn create_pool(
+    context: &Context,
+    mounts: &Mounts,
+    new: &NewPool,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let mismatch = mismatch_within(&new.vdevs);
+    let devices = open_devices(&context.registry, &new.vdevs, mismatch, new.force)?;
+    let name = new.temporary_name.as_ref().unwrap_or(&new.name);
+    if context.registry.pool(name).is_ok() {
+        return Err(ControlError::Exists { name: name.clone() });
+    }
+    let properties = Properties::read(new)?;
+    let mut settings = root_settings(new)?;
+    let root = parse_name(&new.name)?;
+    let env = context.env.as_ref();
+    let key = match new.dry_run {
+        true => KeyGiven::Later,
+        false => KeyGiven::Now(new.key.as_ref()),
+    };
+    let encryption = new_encryption(&root, None, &mut settings, key, env)?;
+    check_mount_point(new, properties.altroot.as_deref())?;
+    if new.dry_run {
+        return Ok(Response::Done);
+    }
+    let features = chosen_features(new.no_features, &properties)?;
+    let projects = features.iter().any(|known| known.guid == PROJECT_QUOTA);
+    let format = file_system_format(&mut settings, projects, env.wall_clock())?;
+    let request = CreateRequest {
+        name: new.name.clone(),
+        version: properties.version(),
+        vdevs: devices.vdevs,
+        spares: devices.spares,
+        cache_devices: devices.caches,
+        ashift: properties.ashift,
+        features,
+        properties: properties.stored,
+        comment: properties.comment,
+        compatibility: properties.compatibility,
+        root_properties: settings,
+        encryption,
+        format: Some(format),
+        actor: by.actor.clone(),
+        command: Some(by.command.to_owned()),
+    };
+    let mut options = ImportOptions {
+        new_name: new.temporary_name.clone(),
+        temporary_name: new.temporary_name.is_some(),
+        hostid: hostid(),
+        ..ImportOptions::default()
+    };
+    (options.cache_bytes, options.buffers) = context.memory.admit(&context.registry.all());
+    let made = create(request, &options, Arc::clone(&context.env));
+    let pool = made.map_err(|error| {
+        context.divide_memory();
+        of_create(error)
+    })?;
+    let altroot = properties.altroot.map(PathBuf::from);
+    let imported = Imported::new(pool, altroot, context.random());
+    imported.set_cache_file(properties.cache_file);
+    take_in(context, mounts, imported)
+}
+
+/// Has a new pool among those that are imported, and mounts its root.
+fn take_in(
+    context: &Context,
+    mounts: &Mounts,
+    imported: Imported,
+) -> Result<Response, ControlError> {
+    let imported = context.registry.insert(imported)?;
+    context.divide_memory();
+    context.registry.note_in_cache_file(&imported);
+    obey_properties(context, &imported);
+    context
+        .events
+        .post("sysevent.fs.zfs.pool_create", &imported.pool);
+    let (failures, done) = mount_below(mounts, &imported, None, &MountOptions::default());
+    match failures.is_empty() {
+        true => Ok(Response::Done),
+        false => Ok(Response::Failures { failures, done }),
+    }
+}
+
+/// Refuses a default mount point that has files in it (cli/contract-zpool 5).
+fn check_mount_point(new: &NewPool, altroot: Option<&str>) -> Result<(), ControlError> {
+    let given = |name: &str| {
+        let mut pairs = new.dataset_properties.iter();
+        pairs
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.clone())
+    };
+    let place = given("mountpoint").unwrap_or_else(|| format!("/{}", new.name));
+    if !place.starts_with('/') || given("canmount").as_deref() == Some("off") {
+        return Ok(());
+    }
+    let place = match altroot {
+        Some(root) => Path::new(root).join(place.trim_start_matches('/')),
+        None => PathBuf::from(place),
+    };
+    let entries = std::fs::read_dir(&place).ok();
+    match entries.and_then(|mut entries| entries.next()) {
+        Some(_) => Err(ControlError::MountpointInUse {
+            path: place.to_string_lossy().into_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+impl Properties {
+    fn read(new: &NewPool) -> Result<Self, ControlError> {
+        let mut properties = Self::default();
+        for (name, value) in &new.properties {
+            properties.take(pool_setting(name, value, true)?);
+        }
+        if let Some(root) = &new.altroot {
+            properties.take(pool_setting("altroot", root, true)?);
+        }
+        // What is somewhere else for a while is not to be found by itself.
+        if new.temporary_name.is_some() || properties.altroot.is_some() {
+            properties
+                .cache_file
+                .get_or_insert_with(|| "none".to_owned());
+        }
+        Ok(properties)
+    }
+
+    fn version(&self) -> u64 {
+        self.version.unwrap_or(FEATURE_VERSION)
+    }
+
+    fn take(&mut self, setting: PoolSetting) {
+        match setting {
+            PoolSetting::Ashift(shift) => {
+                self.ashift = (shift > 0).then_some(shift);
+                // Vdevs that are added later get it too.
+                let shift = Stored::Number(shift.into());
+                self.stored.push(("ashift".to_owned(), shift));
+            }
+            PoolSetting::Stored(name, value) => self.stored.push((name.to_owned(), value)),
+            PoolSetting::User(name, value) => self.stored.push((name, Stored::Text(value))),
+            PoolSetting::Comment(text) => {
+                self.comment = Some(text).filter(|text| !text.is_empty());
+            }
+            PoolSetting::Compatibility(sets) => self.compatibility = Some(sets),
+            PoolSetting::CacheFile(file) => self.cache_file = Some(file),
+            PoolSetting::AltRoot(root) => self.altroot = Some(root),
+            PoolSetting::Version(version) => self.version = Some(version),
+            PoolSetting::BootFileSystem(_) => unreachable!("a new pool has none to boot from"),
+            PoolSetting::Feature(feature, on) => self.enabled.push((feature, on)),
+        }
+    }
+}
+
+/// The properties of the root dataset.
+fn root_settings(new: &NewPool) -> Result<Vec<Setting>, ControlError> {
+    let purpose = Purpose {
+        kinds: Kinds::FILESYSTEM,
+        at_creation: true,
+    };
+    let settings = new.dataset_properties.iter();
+    settings.map(|pair| setting(pair, purpose)).collect()
+}
+
+/// The features of a new pool: the usual ones, or those that the files name, and then what was
+/// asked for one by one.
+fn chosen_features(
+    none: bool,
+    properties: &Properties,
+) -> Result<Vec<&'static Feature>, ControlError> {
+    let has_none = none || properties.version() < FEATURE_VERSION;
+    let mut features = match has_none {
+        true => Vec::new(),
+        false => wanted_features(properties.compatibility.as_deref())?,
+    };
+    for (feature, on) in &properties.enabled {
+        features.retain(|known| known.guid != feature.guid);
+        if *on {
+            features.push(feature);
+        }
+    }
+    Ok(features)
+}

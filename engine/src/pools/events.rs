@@ -1,0 +1,34 @@
+//! `zpool events`: what happened to pools, sent to whoever asks.
+
+use crate::context::Context;
+use cenote_control::model::{ControlError, Part, Response};
+use cenote_control::protocol::Reply;
+
+/// Sends the events of all pools or one, and with `follow` those to come until nobody listens.
+pub(crate) fn events(
+    context: &Context,
+    pool: Option<&str>,
+    follow: bool,
+    reply: &mut dyn Reply,
+) -> Result<Response, ControlError> {
+    if let Some(pool) = pool {
+        context.registry.pool(pool)?;
+    }
+    let mut from = 0;
+    loop {
+        let (events, next) = context.events.since(from, pool, follow && from > 0);
+        from = next.max(1);
+        if !events.is_empty() {
+            reply.part(Part::Events(events))?;
+        }
+        if !follow || reply.cancelled() {
+            return Ok(Response::Done);
+        }
+    }
+}
+
+/// Forgets all events.
+pub(crate) fn clear(context: &Context) -> Response {
+    let events = context.events.clear();
+    Response::Cleared { events }
+}

@@ -1,0 +1,61 @@
+//! Devices that have become larger while nobody said so: the property `autoexpand`.
+
+use crate::events::Events;
+use crate::registry::imported::Imported;
+use cenote_dsl::Stored;
+use cenote_pool::{Actor, SyncError};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+const AUTOEXPAND: &str = "autoexpand";
+const ON: Stored = Stored::Number(1);
+/// How often devices are asked for their size.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Expands a pool's vdevs whenever their devices have grown.
+fn watch(pool: &Weak<Imported>, events: &Events) {
+    loop {
+        {
+            let Some(imported) = pool.upgrade() else {
+                return;
+            };
+            if !imported.growth.goes_on() {
+                return;
+            }
+            if let Err(error) = expand_all(&imported, events) {
+                let name = imported.name();
+                eprintln!("cenote: pool '{name}' does not expand any more: {error}");
+                imported.growth.give_up();
+                return;
+            }
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+fn expand_all(imported: &Arc<Imported>, events: &Events) -> Result<(), SyncError> {
+    if imported.pool.suspended().is_some() {
+        return Ok(());
+    }
+    if imported.pool.expand(None, &Actor::default(), "")? {
+        events.post("sysevent.fs.zfs.vdev_autoexpand", &imported.pool);
+    }
+    Ok(())
+}
+
+/// Watches a pool's devices, or not any more, as its property `autoexpand` says.
+pub(crate) fn obey_autoexpand(events: &Arc<Events>, imported: &Arc<Imported>) {
+    // A pool whose properties cannot be read stays as it is.
+    let properties = imported.dsl().pool_properties().unwrap_or_default();
+    let is_on = properties.get(AUTOEXPAND) == Some(&ON);
+    if !imported.growth.want(is_on && imported.pool.is_writable()) {
+        return;
+    }
+    let (pool, events) = (Arc::downgrade(imported), Arc::clone(events));
+    let thread = std::thread::Builder::new().name("vdev_autoexpand".to_owned());
+    if let Err(error) = thread.spawn(move || watch(&pool, &events)) {
+        let name = imported.name();
+        eprintln!("cenote: the devices of pool '{name}' are not watched: {error}");
+        imported.growth.give_up();
+    }
+}

@@ -1,0 +1,225 @@
+//! Importing pools.
+
+use super::diagnosis::diagnoses_in;
+use super::refusal::refusal;
+use super::search::find;
+use super::set::{obey_properties, set_at_import};
+use super::settings::check_at_import;
+use super::trial::rewound;
+use crate::context::Context;
+use crate::errors::name_fault;
+use crate::host::{hostid, hostname};
+use crate::mounts::make::mount_below;
+use crate::mounts::options::check_options;
+use crate::mounts::table::Mounts;
+use crate::registry::imported::Imported;
+use cenote_base::Txg;
+use cenote_control::model::{
+    ControlError, Diagnosis, ImportOptions, ImportPick, MountOptions, Response, Rewind, Rewound,
+    Search,
+};
+use cenote_pool::PoolCandidate;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub(crate) fn import(
+    context: &Context,
+    mounts: &Mounts,
+    search: &Search,
+    pick: &ImportPick,
+    options: &ImportOptions,
+) -> Result<Response, ControlError> {
+    let mut candidates = find(search)?.candidates;
+    candidates.retain(|candidate| !context.registry.has_guid(candidate.guid.0));
+    let picked: Vec<PoolCandidate> = match pick {
+        ImportPick::All => candidates,
+        ImportPick::Name(name) => vec![pick_by_name(context, candidates, name)?],
+        ImportPick::Guid(guid) => {
+            let found = candidates.into_iter().find(|found| found.guid.0 == *guid);
+            let pool = guid.to_string();
+            vec![found.ok_or(ControlError::NoSuchCandidate { pool })?]
+        }
+    };
+    let mut pools = Vec::new();
+    let mut failures = Vec::new();
+    let mut rewound = None;
+    let mut found = Vec::new();
+    let mut cut_short = Vec::new();
+    let single = !matches!(pick, ImportPick::All);
+    for candidate in picked {
+        let name = candidate.name().to_owned();
+        match import_one(context, &candidate, search.offset, options) {
+            Ok(outcome) => {
+                rewound = rewound.or(outcome.rewound);
+                found.extend(outcome.diagnoses);
+                if let Some(imported) = outcome.imported {
+                    imported.intent_logs();
+                    failures.extend(imported.replay_volumes());
+                    failures.extend(mount_after_import(mounts, &imported, options));
+                    cut_short.extend(imported.logs_cut_short());
+                    cut_short.extend(imported.discarded_logs());
+                    pools.push(imported.name().to_owned());
+                }
+            }
+            Err(error) if single => return Err(error),
+            Err(error) => failures.push((name, error)),
+        }
+    }
+    Ok(Response::Imported {
+        pools,
+        failures,
+        rewound,
+        diagnoses: found,
+        cut_short,
+    })
+}
+
+/// A pool that is already here cannot be told from one that is nowhere, unless by its name.
+fn pick_by_name(
+    context: &Context,
+    candidates: Vec<PoolCandidate>,
+    name: &str,
+) -> Result<PoolCandidate, ControlError> {
+    let pool = name.to_owned();
+    let mut named: Vec<_> = candidates
+        .into_iter()
+        .filter(|candidate| candidate.name() == name)
+        .collect();
+    match (named.pop(), named.is_empty()) {
+        (Some(candidate), true) => Ok(candidate),
+        (Some(_), false) => Err(ControlError::AmbiguousPool { pool }),
+        (None, _) if context.registry.pool(name).is_ok() => {
+            Err(ControlError::PoolNameTaken { pool })
+        }
+        (None, _) => Err(ControlError::NoSuchCandidate { pool }),
+    }
+}
+
+fn import_one(
+    context: &Context,
+    candidate: &PoolCandidate,
+    offset: u64,
+    options: &ImportOptions,
+) -> Result<Outcome, ControlError> {
+    let name = options.new_name.as_deref().unwrap_or(candidate.name());
+    if context.registry.pool(name).is_ok() {
+        return Err(ControlError::PoolNameTaken {
+            pool: name.to_owned(),
+        });
+    }
+    check_name(options.new_name.as_deref())?;
+    check_altroot(options.altroot.as_deref())?;
+    check_options(&options.mount_options)?;
+    for (name, value) in &options.properties {
+        check_at_import(name, value)?;
+    }
+    let mut pool_options = pool_options(options);
+    (pool_options.cache_bytes, pool_options.buffers) =
+        context.memory.admit(&context.registry.all());
+    let env = Arc::clone(&context.env);
+    let opened = cenote_pool::import(candidate, &pool_options, env);
+    let pool = opened.map_err(|error| {
+        context.divide_memory();
+        refusal(&context.env, candidate, &pool_options, error)
+    })?;
+    let asked = options.rewind != Rewind::Never;
+    let rewound = asked.then(|| rewound(candidate, &pool)).flatten();
+    let diagnoses = diagnoses_in(candidate, pool.vdev_tree());
+    if options.rewind_dry_run {
+        context.divide_memory();
+        return Ok(Outcome {
+            imported: None,
+            rewound,
+            diagnoses,
+        });
+    }
+    let altroot = options.altroot.as_ref().map(PathBuf::from);
+    let mut imported = Imported::new(pool, altroot, context.random());
+    imported.offset = offset;
+    imported.mount_options = options.mount_options.clone();
+    let mut given = options.properties.iter();
+    let cache_file = given.find(|(name, _)| name == "cachefile");
+    let cache_file = cache_file.map(|(_, value)| value.clone());
+    // What is somewhere else for a while is not to be found by itself.
+    let is_temporary = options.altroot.is_some() || options.temporary_name;
+    let default = is_temporary.then(|| "none".to_owned());
+    imported.set_cache_file(cache_file.or(default));
+    let imported = context.registry.insert(imported)?;
+    context.divide_memory();
+    context.registry.note_in_cache_file(&imported);
+    set_at_import(context, &imported, &options.properties)?;
+    obey_properties(context, &imported);
+    context
+        .events
+        .post("sysevent.fs.zfs.pool_import", &imported.pool);
+    Ok(Outcome {
+        imported: Some(imported),
+        rewound,
+        diagnoses,
+    })
+}
+
+fn pool_options(options: &ImportOptions) -> cenote_pool::ImportOptions {
+    cenote_pool::ImportOptions {
+        force: options.force,
+        // Nothing is written to find out whether an import would work.
+        read_only: options.readonly || options.rewind_dry_run,
+        dry_run: options.rewind_dry_run && !options.readonly,
+        rewind: match options.rewind {
+            Rewind::Never => cenote_pool::Rewind::Never,
+            Rewind::Recent => cenote_pool::Rewind::Recent,
+            Rewind::Extreme | Rewind::Txg(_) => cenote_pool::Rewind::Extreme,
+        },
+        txg: match options.rewind {
+            Rewind::Txg(txg) => Some(Txg(txg)),
+            _ => None,
+        },
+        missing_logs: options.missing_log,
+        rewind_to_checkpoint: options.checkpoint_rewind,
+        new_name: options.new_name.clone(),
+        temporary_name: options.temporary_name,
+        altroot: options.altroot.as_ref().map(PathBuf::from),
+        replay_in_memory: options.replay_in_memory,
+        hostid: hostid(),
+        hostname: hostname(),
+        ..cenote_pool::ImportOptions::default()
+    }
+}
+
+fn mount_after_import(
+    mounts: &Mounts,
+    imported: &Arc<Imported>,
+    options: &ImportOptions,
+) -> Vec<(String, ControlError)> {
+    if options.no_mount {
+        return Vec::new();
+    }
+    let (failures, _) = mount_below(mounts, imported, None, &MountOptions::default());
+    failures
+}
+
+struct Outcome {
+    imported: Option<Arc<Imported>>,
+    rewound: Option<Rewound>,
+    diagnoses: Vec<Diagnosis>,
+}
+
+/// Refuses a new name that a pool cannot have.
+fn check_name(name: Option<&str>) -> Result<(), ControlError> {
+    let checked = name.map_or(Ok(()), cenote_dsl::check_pool_name);
+    checked.map_err(|error| ControlError::BadName {
+        name: name.unwrap_or_default().to_owned(),
+        fault: name_fault(error),
+    })
+}
+
+/// Refuses a directory that means another one to the daemon than to whoever named it.
+fn check_altroot(root: Option<&str>) -> Result<(), ControlError> {
+    match root.filter(|root| !root.starts_with('/')) {
+        None => Ok(()),
+        Some(root) => Err(ControlError::BadValue {
+            name: "altroot".to_owned(),
+            reason: format!("bad alternate root '{root}'"),
+        }),
+    }
+}

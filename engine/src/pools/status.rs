@@ -1,0 +1,276 @@
+//! `zpool status`: health, what a pool is doing, what is wrong with it and since when.
+
+use crate::errors::of_dsl;
+use cenote_base::{ObjectId, ObjsetId};
+use cenote_control::model::{
+    Condition, ControlError, DataError, DataErrorPlace, FeatureName, PoolStatus, RawName, Response,
+    RunState, Scan, ScanKind, Vdev, VdevAux, VdevState, VdevTree,
+};
+use cenote_dsl::{Dataset, Dsl, ErrorEntry};
+use cenote_ondisk::features::{FEATURES, Feature};
+use cenote_pool::FailMode;
+use cenote_posix::FileSystem;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::activity::{checkpoint, dedup_summary, expansion, rebuilds, removal, scan_of};
+use super::compatibility::{LATER_FEATURES, compatibility};
+use crate::devices::tree::{all_vdevs, vdev_tree};
+use crate::mounts::table::Mounts;
+use crate::registry::imported::Imported;
+use crate::registry::table::Registry;
+
+/// Errors that are listed with their paths.
+const ERRORS_MAX: usize = 10_000;
+
+/// A dataset with errors, and its files if they can be opened.
+type OpenDataset = (Dataset, Option<Arc<FileSystem>>);
+
+pub(crate) fn pool_status(
+    registry: &Registry,
+    mounts: &Mounts,
+    names: &[String],
+    errors: bool,
+    dedup: bool,
+) -> Result<Response, ControlError> {
+    let (found, mut failures) = registry.named(names);
+    let mut pools = Vec::new();
+    for imported in found {
+        match status_of(mounts, &imported, errors, dedup) {
+            Ok(status) => pools.push(status),
+            Err(error) => failures.push((imported.name().to_owned(), error)),
+        }
+    }
+    Ok(Response::Statuses { pools, failures })
+}
+
+fn status_of(
+    mounts: &Mounts,
+    imported: &Arc<Imported>,
+    errors: bool,
+    dedup: bool,
+) -> Result<PoolStatus, ControlError> {
+    let pool = &imported.pool;
+    let dsl = pool.dsl();
+    let vdevs = vdev_tree(pool);
+    let mut log = dsl.error_log().map_err(of_dsl)?;
+    log.append(&mut imported.damage.entries());
+    let scan = scan_of(dsl)?;
+    let condition = condition(imported, &vdevs, log.len(), scan.as_ref());
+    Ok(PoolStatus {
+        name: pool.name().to_owned(),
+        guid: pool.guid().0,
+        txg: pool.txg().0,
+        version: pool.uberblock().version,
+        health: imported.health(),
+        condition,
+        scan,
+        rebuilds: rebuilds(imported, &vdevs).map_err(of_dsl)?,
+        removal: removal(imported, &vdevs).map_err(of_dsl)?,
+        checkpoint: checkpoint(dsl, vdevs.root.space.checkpoint).map_err(of_dsl)?,
+        expand: expansion(imported, &vdevs).map_err(of_dsl)?,
+        vdevs,
+        error_count: log.len() as u64,
+        errors: match errors {
+            true => places(mounts, imported, log.into_iter().take(ERRORS_MAX)),
+            false => Vec::new(),
+        },
+        intent_logs: imported.intent_logs(),
+        dedup: match dedup {
+            true => Some(dedup_summary(dsl).map_err(of_dsl)?),
+            false => None,
+        },
+    })
+}
+
+/// Where the errors on record are, each object once.
+fn places(
+    mounts: &Mounts,
+    imported: &Imported,
+    log: impl Iterator<Item = ErrorEntry>,
+) -> Vec<DataError> {
+    let mut open: HashMap<ObjsetId, Option<OpenDataset>> = HashMap::new();
+    let mut errors: Vec<DataError> = Vec::new();
+    for entry in log {
+        let found = open.entry(entry.objset).or_insert_with(|| {
+            let id = ObjectId(entry.objset.0);
+            let dataset = imported.dsl().dataset_of(id).ok()?;
+            let files = imported.files(&dataset).ok();
+            Some((dataset, files))
+        });
+        let place = match (entry.objset, found) {
+            (ObjsetId::MOS, _) => DataErrorPlace::Metadata {
+                object: entry.object.0,
+            },
+            (objset, None) => DataErrorPlace::Unknown {
+                objset: objset.0,
+                object: entry.object.0,
+            },
+            (_, Some((dataset, files))) => {
+                place_in(mounts, dataset, files.as_deref(), entry.object)
+            }
+        };
+        let error = DataError { place };
+        if errors.last() != Some(&error) {
+            errors.push(error);
+        }
+    }
+    errors
+}
+
+/// A damaged object of a dataset: by its path if that can be found.
+fn place_in(
+    mounts: &Mounts,
+    dataset: &Dataset,
+    files: Option<&FileSystem>,
+    object: ObjectId,
+) -> DataErrorPlace {
+    let name = dataset.name().as_str().to_owned();
+    let path = files.and_then(|files| files.path_of(object).ok());
+    let Some(path) = path else {
+        return DataErrorPlace::Object {
+            dataset: name,
+            object: object.0,
+        };
+    };
+    let mut absolute = vec![b'/'];
+    let start = path
+        .iter()
+        .position(|byte| *byte != b'/')
+        .unwrap_or(path.len());
+    absolute.extend_from_slice(&path[start..]);
+    match mounts.place_of(&name) {
+        Some(place) => {
+            let mut full = place.as_os_str().as_encoded_bytes().to_vec();
+            if full == b"/" {
+                full.clear();
+            }
+            full.extend_from_slice(&absolute);
+            DataErrorPlace::Path(RawName(full))
+        }
+        None => DataErrorPlace::File {
+            dataset: name,
+            path: RawName(absolute),
+        },
+    }
+}
+
+/// What the administrator should know first.
+fn condition(
+    imported: &Imported,
+    tree: &VdevTree,
+    errors: usize,
+    scan: Option<&Scan>,
+) -> Option<Condition> {
+    if let Some(cause) = imported.pool.suspended() {
+        return Some(why_suspended(imported, &cause));
+    }
+    let vdevs = all_vdevs(tree);
+    let any = |test: &dyn Fn(&Vdev) -> bool| vdevs.iter().any(|vdev| test(vdev));
+    let leaf = |test: &dyn Fn(&Vdev) -> bool| {
+        vdevs
+            .iter()
+            .any(|vdev| vdev.children.is_empty() && test(vdev))
+    };
+    let resilvering =
+        |scan: &&Scan| scan.kind == ScanKind::Resilver && scan.state == RunState::Running;
+    if scan.as_ref().is_some_and(resilvering) {
+        return Some(Condition::Resilvering);
+    }
+    let for_write = unsupported_for_write(imported.dsl());
+    if !for_write.is_empty() {
+        return Some(Condition::UnsupportedWrite(for_write));
+    }
+    if errors > 0 {
+        return Some(Condition::CorruptData);
+    }
+    let label_gone = |vdev: &Vdev| {
+        matches!(
+            vdev.aux,
+            VdevAux::BadLabel | VdevAux::CorruptData | VdevAux::TooSmall
+        )
+    };
+    if leaf(&|vdev| vdev.state == VdevState::Faulted) {
+        return Some(Condition::FaultedDevice);
+    }
+    let lost_cache = |cache: &Vdev| cache.state == VdevState::CantOpen;
+    let lacks_replicas = tree.root.state == VdevState::CantOpen;
+    if leaf(&|vdev| vdev.state == VdevState::CantOpen && !label_gone(vdev))
+        || tree.cache.iter().any(lost_cache)
+    {
+        return Some(match lacks_replicas {
+            true => Condition::MissingNoReplicas,
+            false => Condition::MissingDevice,
+        });
+    }
+    if leaf(&|vdev| vdev.state == VdevState::CantOpen && label_gone(vdev)) {
+        return Some(match lacks_replicas {
+            true => Condition::CorruptLabelNoReplicas,
+            false => Condition::CorruptLabel,
+        });
+    }
+    let failing = |vdev: &Vdev| {
+        let counters = &vdev.counters;
+        counters.read_errors + counters.write_errors + counters.checksum_errors > 0
+    };
+    if any(&failing) {
+        return Some(Condition::FailingDevice);
+    }
+    if leaf(&|vdev| vdev.state == VdevState::Offline) {
+        return Some(Condition::OfflineDevice);
+    }
+    if leaf(&|vdev| vdev.state == VdevState::Removed) {
+        return Some(Condition::RemovedDevice);
+    }
+    pool_condition(imported)
+}
+
+/// What a pool that takes no more changes is waiting for, or why it does not even wait.
+fn why_suspended(imported: &Imported, cause: &str) -> Condition {
+    match imported.pool.fail_mode() {
+        _ if imported.pool.has_lost_heartbeat() => Condition::IoFailureMultihost,
+        _ if !imported.pool.is_waiting() => Condition::IoFailureStopped(cause.to_owned()),
+        FailMode::Continue => Condition::IoFailureContinue,
+        FailMode::Stop | FailMode::Wait => Condition::IoFailureWait,
+    }
+}
+
+/// Conditions that have nothing to do with devices.
+fn pool_condition(imported: &Imported) -> Option<Condition> {
+    let pool = &imported.pool;
+    let errata = pool.config().errata;
+    if errata != 0 {
+        return Some(Condition::Errata(errata));
+    }
+    if pool.uberblock().version < cenote_dsl::FEATURE_VERSION {
+        let is_kept = pool.remarks().1.as_deref() == Some("legacy");
+        return (!is_kept).then_some(Condition::LegacyVersion);
+    }
+    let (_, sets) = pool.remarks();
+    let Ok(wanted) = compatibility(sets.as_deref().unwrap_or_default()) else {
+        return Some(Condition::CompatibilityError);
+    };
+    let features = pool.dsl().features();
+    let is_enabled = |feature: &Feature| features.get(feature.guid).is_some();
+    let is_later = |feature: &Feature| LATER_FEATURES.contains(&feature.guid);
+    let mut missing = wanted.features.iter().filter(|feature| !is_later(feature));
+    if missing.any(|feature| !is_enabled(feature)) {
+        return Some(Condition::FeaturesDisabled);
+    }
+    let is_wanted = |feature: &Feature| wanted.features.contains(&feature);
+    let mut known = FEATURES.iter().filter(|feature| is_enabled(feature));
+    let has_more = known.any(|feature| !is_later(feature) && !is_wanted(feature));
+    has_more.then_some(Condition::IncompatibleFeatures)
+}
+
+fn unsupported_for_write(dsl: &Dsl) -> Vec<FeatureName> {
+    let features = dsl.features();
+    let active = features.iter().filter(|(_, feature)| feature.is_active());
+    let unknown = active.filter(|(guid, _)| cenote_ondisk::features::by_guid(guid).is_none());
+    unknown
+        .map(|(guid, feature)| FeatureName {
+            guid: guid.to_owned(),
+            description: feature.description.clone().unwrap_or_default(),
+        })
+        .collect()
+}

@@ -1,0 +1,78 @@
+//! Pools that take no changes, as their devices are gone or damaged: what `failmode` says, and
+//! `zpool clear`.
+
+use crate::command::{By, note};
+use crate::context::Context;
+use crate::devices::tree::{all_vdevs, answers_to, vdev_tree};
+use crate::errors::refused;
+use crate::events::Events;
+use crate::registry::imported::Imported;
+use cenote_base::Guid;
+use cenote_control::model::{ControlError, Response, Vdev};
+use cenote_dsl::Stored;
+use cenote_pool::FailMode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const FAIL_MODE: &str = "failmode";
+const CONTINUE: Stored = Stored::Number(1);
+const PANIC: Stored = Stored::Number(2);
+
+/// Adds a vdev and everything below it.
+fn add_all_below(vdev: &Vdev, guids: &mut Vec<Guid>) {
+    guids.push(Guid(vdev.guid));
+    for child in &vdev.children {
+        add_all_below(child, guids);
+    }
+}
+
+/// Has a pool wait for its devices, or not, as its property `failmode` says.
+pub(crate) fn obey_fail_mode(events: &Arc<Events>, imported: &Arc<Imported>) {
+    // Without its properties, what the pool does by default is the safest.
+    let properties = imported.dsl().pool_properties().unwrap_or_default();
+    let stored = properties.get(FAIL_MODE);
+    imported
+        .panics
+        .store(stored == Some(&PANIC), Ordering::Relaxed);
+    let events = Arc::clone(events);
+    let pool = Arc::downgrade(imported);
+    imported.pool.on_suspension(move |cause| {
+        let Some(imported) = pool.upgrade() else {
+            return;
+        };
+        let name = imported.name();
+        eprintln!("cenote: pool '{name}' is suspended: {cause}");
+        if imported.panics.load(Ordering::Relaxed) {
+            eprintln!("cenote: the daemon ends, as failmode=panic of '{name}' demands");
+            std::process::abort();
+        }
+        events.post("ereport.fs.zfs.io_failure", &imported.pool);
+    });
+    imported.pool.set_fail_mode(match stored {
+        Some(value) if *value == CONTINUE => FailMode::Continue,
+        _ => FailMode::Wait,
+    });
+}
+
+pub(crate) fn clear_errors(
+    context: &Context,
+    pool: &str,
+    device: Option<&str>,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let imported = context.registry.pool(pool)?;
+    let tree = vdev_tree(&imported.pool);
+    let mut meant = Vec::new();
+    if let Some(name) = device {
+        let vdevs = all_vdevs(&tree);
+        let found = vdevs.into_iter().find(|vdev| answers_to(vdev, name));
+        let vdev = found.ok_or_else(|| refused("no such device in pool"))?;
+        add_all_below(vdev, &mut meant);
+    }
+    imported.pool.clear(&meant).map_err(refused)?;
+    note(&imported, by);
+    context
+        .events
+        .post("sysevent.fs.zfs.vdev_clear", &imported.pool);
+    Ok(Response::Done)
+}

@@ -1,0 +1,96 @@
+//! The files of datasets, opened by who needs them first, and closed.
+
+use super::heads::settings_of;
+use super::imported::Imported;
+use crate::errors::{of_dsl, of_files, of_sync};
+use cenote_base::ObjectId;
+use cenote_control::model::ControlError;
+use cenote_dsl::Dataset;
+use cenote_posix::{FileSystem, ReplayOptions, Timestamp};
+use std::sync::Arc;
+
+impl Imported {
+    /// The files of a dataset, after its log's replay if that was asked for.
+    pub fn files(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
+        self.replay(dataset)?;
+        if self.can_change(dataset) {
+            return self.open_head(dataset);
+        }
+        let set = dataset.object_set().map_err(of_dsl)?;
+        let name = dataset.name().as_str();
+        let files = if self.replays_in_memory() && !dataset.is_snapshot() {
+            let uberblock = self.pool.uberblock();
+            let seconds = i64::try_from(uberblock.timestamp).unwrap_or(0);
+            let options = ReplayOptions {
+                last_synced: uberblock.txg,
+                synced_at: Timestamp::from_stored((seconds, 0)),
+            };
+            FileSystem::open_replayed(set, options).map(|(files, report)| {
+                self.replays.note(name, report.into());
+                files
+            })
+        } else {
+            FileSystem::open(set)
+        };
+        let files = files.map_err(|error| of_files(name, &error))?;
+        Ok(Arc::new(files))
+    }
+
+    /// The files of a head, opened for writing.
+    pub fn open_head(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
+        self.heads.open(&self.pool, &self.damage, dataset)
+    }
+
+    /// Frees what an earlier mount left in a head's delete queue, now that it may be changed.
+    pub fn drain(&self, dataset: &Dataset, files: &FileSystem) -> Result<(), ControlError> {
+        let drained = files.drain_delete_queue().map(drop);
+        drained.map_err(|error| of_files(dataset.name().as_str(), &error))
+    }
+
+    /// Lets open file systems go by the properties as they are now.
+    pub fn refresh_settings(&self) {
+        self.heads.each(|id, files| {
+            let dataset = self.dsl().dataset_of(id);
+            let settings = dataset.map_err(of_dsl);
+            if let Ok(settings) = settings.and_then(|dataset| settings_of(&dataset)) {
+                // It was opened for writing, so this cannot be refused.
+                let _ = files.set_write_settings(settings);
+            }
+        });
+    }
+
+    /// Closes the heads of an encryption root that nobody uses any more, so that its key can be
+    /// unloaded.
+    pub fn close_idle_heads(&self, root: ObjectId) -> Result<(), ControlError> {
+        let mut of_root = Vec::new();
+        for id in self.heads.ids() {
+            let dataset = self.dsl().dataset_of(id).map_err(of_dsl)?;
+            let key = dataset.directory().crypto_key().map_err(of_dsl)?;
+            if key.is_some_and(|key| key.root() == root) {
+                of_root.push(id);
+            }
+        }
+        self.close_unmounted(&of_root)
+    }
+
+    /// Ends what mounts of these heads that are gone left to be done: all changes are on disk then.
+    pub fn close_unmounted(&self, ids: &[ObjectId]) -> Result<(), ControlError> {
+        let closed = self.heads.close_idle(&self.pool, ids);
+        closed.map_err(|error| of_sync(self.name(), error))
+    }
+
+    /// Closes all heads.
+    pub fn close_all_heads(&self) -> Result<(), ControlError> {
+        for id in self.heads.ids() {
+            let closed = self.heads.close(&self.pool, id);
+            closed.map_err(|error| of_sync(self.name(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Closes a head that is open for writing, so that it can be destroyed.
+    pub fn close_head(&self, id: ObjectId) -> Result<(), ControlError> {
+        let closed = self.heads.close(&self.pool, id);
+        closed.map_err(|error| of_sync(self.name(), error))
+    }
+}

@@ -1,0 +1,137 @@
+//! One imported pool, and what the daemon knows of it beside the pool itself.
+
+use super::damage::DamageLog;
+use super::heads::OpenHeads;
+use super::replays::Replays;
+use super::watch::Watch;
+use cenote_control::model::{PoolHealth, PoolRow};
+use cenote_dsl::{Dataset, Dsl};
+use cenote_pool::Pool;
+use cenote_vdev::VdevState;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// One imported pool and how it was asked for.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    pub pool: Arc<Pool>,
+    /// Mount points are put below this directory.
+    pub altroot: Option<PathBuf>,
+    /// Options of all mounts of this import.
+    pub mount_options: Vec<String>,
+    /// The cache file named at import.
+    cache_file: Mutex<Option<String>>,
+    /// Where in each device the pool's begins, in bytes.
+    pub offset: u64,
+    /// When it was imported, by the pool's clock.
+    pub since: Duration,
+    /// Names this import.
+    pub load_guid: u64,
+    /// Damage met since the import.
+    pub damage: Arc<DamageLog>,
+    /// Heads that are open for writing.
+    pub heads: OpenHeads,
+    /// Whether the daemon ends when devices are lost: `failmode=panic`.
+    pub panics: AtomicBool,
+    /// Whether its devices are watched: `autoexpand`.
+    pub growth: Watch,
+    /// What became of the intent logs.
+    pub replays: Replays,
+}
+
+impl Imported {
+    pub fn new(pool: Pool, altroot: Option<PathBuf>, load_guid: u64) -> Self {
+        Self {
+            since: pool.env().monotonic(),
+            pool: Arc::new(pool),
+            altroot,
+            mount_options: Vec::new(),
+            cache_file: Mutex::default(),
+            offset: 0,
+            load_guid,
+            damage: Arc::default(),
+            heads: OpenHeads::default(),
+            panics: AtomicBool::new(false),
+            growth: Watch::default(),
+            replays: Replays::default(),
+        }
+    }
+
+    /// The property `cachefile`; `None` if nobody set it.
+    pub fn cache_file(&self) -> Option<String> {
+        let file = self.cache_file.lock();
+        file.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_cache_file(&self, file: Option<String>) {
+        let mut own = self
+            .cache_file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *own = file;
+    }
+
+    pub fn name(&self) -> &str {
+        self.pool.name()
+    }
+
+    pub fn dsl(&self) -> &Arc<Dsl> {
+        self.pool.dsl()
+    }
+
+    /// Whether intent logs are replayed in memory.
+    pub fn replays_in_memory(&self) -> bool {
+        self.pool.options().replay_in_memory
+    }
+
+    /// Where a mount point lies with the alternative root before it.
+    pub fn place(&self, mount_point: &str) -> PathBuf {
+        match &self.altroot {
+            Some(root) => {
+                let below = mount_point.trim_start_matches('/');
+                if below.is_empty() {
+                    root.clone()
+                } else {
+                    root.join(below)
+                }
+            }
+            None => Path::new(mount_point).to_owned(),
+        }
+    }
+
+    /// Whether a dataset's files can be changed, if its mount and its properties allow that.
+    pub fn can_change(&self, dataset: &Dataset) -> bool {
+        self.pool.is_writable() && !dataset.is_snapshot()
+    }
+
+    /// A pool's health, as `zpool list` words it.
+    pub fn health(&self) -> PoolHealth {
+        if self.pool.suspended().is_some() {
+            return PoolHealth::Suspended;
+        }
+        match self.pool.vdevs().state().0 {
+            VdevState::Healthy => PoolHealth::Online,
+            VdevState::Degraded => PoolHealth::Degraded,
+            VdevState::Faulted => PoolHealth::Faulted,
+            VdevState::CannotOpen => PoolHealth::Unavail,
+            VdevState::Offline => PoolHealth::Offline,
+            VdevState::Removed => PoolHealth::Removed,
+        }
+    }
+
+    /// The pool without properties and vdevs.
+    pub fn row(&self) -> PoolRow {
+        let pool = &self.pool;
+        PoolRow {
+            name: pool.name().to_owned(),
+            guid: pool.guid().0,
+            txg: pool.txg().0,
+            version: pool.uberblock().version,
+            health: self.health(),
+            properties: Vec::new(),
+            vdevs: None,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The pools that are imported: the bottom of the engine, which all else reads and changes.
+//!
+//! `table` has them by name, `imported` is one of them; the other files are what goes with an
+//! import: heads that are open for writing (`heads`, `files`), intent logs (`replays`, `replay`,
+//! `intent_logs`), damage that was met, and the cache file that it is noted in.
+
+pub(crate) mod cache_file;
+pub(crate) mod damage;
+pub(crate) mod files;
+pub(crate) mod heads;
+pub(crate) mod imported;
+pub(crate) mod intent_logs;
+pub(crate) mod replay;
+pub(crate) mod replays;
+pub(crate) mod table;
+pub(crate) mod walk;
+pub(crate) mod watch;

@@ -1,0 +1,141 @@
+//! Replays of intent logs that a crash left, in pools that are open for writing.
+//!
+//! A file system's log is replayed when its files are asked for first, a volume's when the pool
+//! is imported or its key loaded. Afterwards the log is destroyed, and nothing tells that there
+//! was one. Until then nothing but the replay may change the dataset: what the log has to say
+//! would come too late.
+
+use super::heads::settings_of;
+use super::imported::Imported;
+use super::replays::Replayed;
+use super::walk::walk_heads;
+use crate::errors::{of_dsl, of_files, of_sync};
+use cenote_control::model::{ControlError, IntentLogReport};
+use cenote_dmu::{TxCost, TxgGate};
+use cenote_dsl::write::Head;
+use cenote_dsl::{Dataset, DatasetType, DslError, KeyStatus};
+use cenote_intent_log::IntentLog;
+use cenote_posix::write::WriterParams;
+use cenote_posix::{FileSystem, Timestamp};
+use cenote_volume::{Volume, VolumeError};
+use std::sync::Arc;
+
+fn of_volume(error: &VolumeError) -> ControlError {
+    let place = error.to_string();
+    ControlError::Io { place }
+}
+
+/// The log of a head that waits for its replay.
+fn claimed_log(dataset: &Dataset) -> Result<bool, DslError> {
+    if dataset.is_snapshot() || dataset.phys().block_pointer.is_hole() {
+        return Ok(false);
+    }
+    let log = IntentLog::open(&dataset.object_set()?)?;
+    Ok(log.is_some_and(|log| log.is_claimed()))
+}
+
+impl Imported {
+    /// Replays what a crash left in a dataset's intent log, if anything, and destroys the log.
+    ///
+    /// # Errors
+    /// If the log cannot be read, or the pool cannot be written. Then all is as before.
+    pub fn replay(&self, dataset: &Dataset) -> Result<(), ControlError> {
+        let Ok(gate) = self.pool.gate() else {
+            return Ok(());
+        };
+        // One at a time; a head that others have open has no log to replay.
+        let _guard = self.replays.replaying();
+        if self.heads.is_open(dataset.id()) || !claimed_log(dataset).map_err(of_dsl)? {
+            return Ok(());
+        }
+        let head = self.dsl().open_for_writing(dataset, gate).map_err(of_dsl)?;
+        let replayed = self.replay_head(dataset, &head, gate);
+        let closed = self.pool.sync();
+        self.dsl().close_head(dataset.id());
+        let replayed = replayed?;
+        closed.map_err(|error| of_sync(self.name(), error))?;
+        self.replays.note(dataset.name().as_str(), replayed);
+        Ok(())
+    }
+
+    fn replay_head(
+        &self,
+        dataset: &Dataset,
+        head: &Head,
+        gate: &Arc<TxgGate>,
+    ) -> Result<Replayed, ControlError> {
+        let name = dataset.name().as_str();
+        let set = Arc::clone(head.set());
+        let log = IntentLog::open(&set)
+            .map_err(DslError::from)
+            .map_err(of_dsl)?;
+        let Some(log) = log else {
+            return Ok(Replayed::default());
+        };
+        let replayed = match dataset.dataset_type().map_err(of_dsl)? {
+            DatasetType::Filesystem => {
+                let seconds = i64::try_from(self.pool.opened_uberblock().timestamp).unwrap_or(0);
+                let since = Timestamp::from_stored((seconds, 0));
+                let params = WriterParams {
+                    gate: Arc::clone(gate),
+                    env: Arc::clone(self.pool.env()),
+                    settings: settings_of(dataset)?,
+                    space: None,
+                    damage: Some(Arc::clone(&self.damage) as _),
+                };
+                let report = FileSystem::replay_log(set, &log, params, since);
+                report.map_err(|error| of_files(name, &error))?.into()
+            }
+            DatasetType::Volume => {
+                let report = Volume::replay_log(set, &log, gate);
+                report.map_err(|error| of_volume(&error))?.into()
+            }
+        };
+        let owned = log.owned_blocks().map_err(DslError::from).map_err(of_dsl)?;
+        let tx = gate
+            .begin(TxCost::default())
+            .map_err(DslError::from)
+            .map_err(of_dsl)?;
+        head.destroy_log(&tx, owned).map_err(of_dsl)?;
+        Ok(replayed)
+    }
+
+    /// Logs that were discarded by the import.
+    pub fn discarded_logs(&self) -> Vec<IntentLogReport> {
+        let heads = self.pool.discarded_logs().iter();
+        let named = heads.filter_map(|head| self.dsl().dataset_of(*head).ok());
+        let report = |head: Dataset| IntentLogReport {
+            dataset: head.name().as_str().to_owned(),
+            records: 0,
+            blocks: 0,
+            bytes: 0,
+            replayed: false,
+            applied: None,
+            stopped: None,
+            broken: Some("it was discarded".to_owned()),
+        };
+        named.map(report).collect()
+    }
+
+    /// Replays the logs of all volumes whose keys are there; what failed.
+    pub fn replay_volumes(&self) -> Vec<(String, ControlError)> {
+        let mut volumes = Vec::new();
+        if self.pool.is_writable() {
+            walk_heads(self.dsl(), |head| {
+                let is_volume = head.dataset_type().ok() == Some(DatasetType::Volume);
+                let key = self.dsl().key_status(head.directory()).ok();
+                if is_volume && key != Some(KeyStatus::Unavailable) {
+                    volumes.push(head.name().clone());
+                }
+            });
+        }
+        let mut failures = Vec::new();
+        for name in volumes {
+            let dataset = self.dsl().dataset(&name).map_err(of_dsl);
+            if let Err(error) = dataset.and_then(|dataset| self.replay(&dataset)) {
+                failures.push((name.as_str().to_owned(), error));
+            }
+        }
+        failures
+    }
+}

@@ -1,0 +1,64 @@
+//! What became of the intent logs that a crash left in a pool.
+
+use cenote_control::model::IntentLogReport;
+use cenote_posix::ReplayReport;
+use cenote_volume::VolumeReplay;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Logs and replays since the import.
+#[derive(Debug, Default)]
+pub(crate) struct Replays {
+    /// The logs that there were.
+    pub found: OnceLock<Vec<IntentLogReport>>,
+    /// How the replay of each dataset's log went when it was opened last.
+    results: Mutex<BTreeMap<String, Replayed>>,
+    /// Held while a log is replayed for good.
+    replaying: Mutex<()>,
+}
+
+impl Replays {
+    /// Held by whoever replays a log for good.
+    pub fn replaying(&self) -> MutexGuard<'_, ()> {
+        self.replaying
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers how the replay of a dataset's log went.
+    pub fn note(&self, dataset: &str, replayed: Replayed) {
+        self.results().insert(dataset.to_owned(), replayed);
+    }
+
+    /// How replays went, by dataset.
+    pub fn results(&self) -> MutexGuard<'_, BTreeMap<String, Replayed>> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a replay did: records applied, and where and why it stopped early.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replayed {
+    pub applied: u64,
+    pub stopped: Option<String>,
+}
+
+impl From<ReplayReport> for Replayed {
+    fn from(report: ReplayReport) -> Self {
+        let stopped = report.stopped;
+        Self {
+            applied: report.applied,
+            stopped: stopped.map(|(record, error)| format!("record {record}: {error}")),
+        }
+    }
+}
+
+impl From<VolumeReplay> for Replayed {
+    fn from(report: VolumeReplay) -> Self {
+        let stopped = report.stopped;
+        Self {
+            applied: report.applied,
+            stopped: stopped.map(|(record, error)| format!("record {record}: {error}")),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The imported pools.
+
+use super::imported::Imported;
+use super::walk::{is_within, walk_heads};
+use crate::errors::{of_dsl, parse_name};
+use cenote_control::model::ControlError;
+use cenote_dsl::{Dataset, DatasetName, NameKind};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The pools by name.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    pools: RwLock<BTreeMap<String, Arc<Imported>>>,
+}
+
+impl Registry {
+    /// All pools in order of name.
+    pub fn all(&self) -> Vec<Arc<Imported>> {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        pools.values().cloned().collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        pools.is_empty()
+    }
+
+    /// The pool with this name.
+    pub fn pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let found = pools.get(name).cloned();
+        found.ok_or_else(|| ControlError::NoSuchPool {
+            pool: name.to_owned(),
+        })
+    }
+
+    /// The pool with this name, refused when it is only read or takes no changes now.
+    pub fn writable_pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
+        let found = self.pool(name)?;
+        let pool = name.to_owned();
+        match found.pool.is_writable() {
+            true if found.pool.suspended().is_some() => Err(ControlError::Suspended { pool }),
+            true => Ok(found),
+            false => Err(ControlError::PoolReadOnly { pool }),
+        }
+    }
+
+    /// The pool with this name or guid.
+    pub fn pool_or_guid(&self, pool: &str) -> Result<Arc<Imported>, ControlError> {
+        let guid = pool.parse::<u64>().ok();
+        let has_guid = |imported: &Arc<Imported>| Some(imported.pool.guid().0) == guid;
+        let by_guid = || self.all().into_iter().find(has_guid);
+        self.pool(pool).or_else(|error| by_guid().ok_or(error))
+    }
+
+    /// Whether a pool with this guid is imported.
+    pub fn has_guid(&self, guid: u64) -> bool {
+        self.all().iter().any(|pool| pool.pool.guid().0 == guid)
+    }
+
+    /// Takes a pool in; refused when its name is taken.
+    pub fn insert(&self, imported: Imported) -> Result<Arc<Imported>, ControlError> {
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        let name = imported.name().to_owned();
+        if pools.contains_key(&name) {
+            return Err(ControlError::PoolNameTaken { pool: name });
+        }
+        let imported = Arc::new(imported);
+        pools.insert(name, Arc::clone(&imported));
+        Ok(imported)
+    }
+
+    pub fn remove(&self, name: &str) {
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        pools.remove(name);
+    }
+
+    /// The pool that a dataset's name begins with; a name whose pool is not here is that of no
+    /// dataset.
+    pub fn pool_of(&self, name: &DatasetName) -> Result<Arc<Imported>, ControlError> {
+        self.pool(name.pool()).map_err(|_| match name.kind() {
+            NameKind::Bookmark => ControlError::NoSuchBookmark {
+                bookmark: name.as_str().to_owned(),
+            },
+            _ => ControlError::NoSuchDataset {
+                dataset: name.as_str().to_owned(),
+            },
+        })
+    }
+
+    /// The dataset or snapshot with this name.
+    pub fn dataset(&self, name: &DatasetName) -> Result<(Arc<Imported>, Dataset), ControlError> {
+        let imported = self.pool_of(name)?;
+        let dataset = imported.dsl().dataset(name).map_err(of_dsl)?;
+        Ok((imported, dataset))
+    }
+
+    /// The named pools, or all; and those that are not here.
+    pub fn named(&self, names: &[String]) -> (Vec<Arc<Imported>>, Vec<(String, ControlError)>) {
+        if names.is_empty() {
+            return (self.all(), Vec::new());
+        }
+        let mut found = Vec::new();
+        let mut failures = Vec::new();
+        for name in names {
+            match self.pool(name) {
+                Ok(imported) => found.push(imported),
+                Err(error) => failures.push((name.clone(), error)),
+            }
+        }
+        (found, failures)
+    }
+
+    /// A dataset, and with `recursive` all heads below it, parents first.
+    pub fn names_below(
+        &self,
+        name: &str,
+        recursive: bool,
+    ) -> Result<Vec<DatasetName>, ControlError> {
+        let name = parse_name(name)?;
+        let (imported, _) = self.dataset(&name)?;
+        if !recursive {
+            return Ok(vec![name]);
+        }
+        let mut names = Vec::new();
+        walk_heads(imported.dsl(), |head| {
+            if is_within(head.name(), &name) {
+                names.push(head.name().clone());
+            }
+        });
+        Ok(names)
+    }
+}

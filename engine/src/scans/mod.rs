@@ -1,0 +1,3 @@
+//! Walks over all of a pool.
+
+pub(crate) mod verify;

@@ -1,0 +1,63 @@
+//! Values of datasets' properties, from a command's words to what is stored.
+
+use crate::errors::of_dsl;
+use cenote_control::model::properties::{DATASET, find};
+use cenote_control::model::{ControlError, Pair};
+use cenote_dsl::property::parse::{Purpose, SettingError, parse_setting};
+use cenote_dsl::property::table::Kinds;
+use cenote_dsl::write::Setting;
+use cenote_dsl::{Dataset, DatasetType, Stored};
+
+/// A value that a user gave, in the clients' terms if it is none.
+pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
+    parse_setting(&pair.0, &pair.1, purpose).map_err(|error| bad_setting(&pair.0, &error))
+}
+
+pub(crate) fn bad_setting(name: &str, error: &SettingError) -> ControlError {
+    match error {
+        SettingError::Unknown(property) => ControlError::NoSuchProperty {
+            property: property.clone(),
+        },
+        // As they are listed: without old names, and in short for many.
+        SettingError::NotOneOf { name: property, .. } if find(DATASET, property).is_some() => {
+            let listed = find(DATASET, property).map_or("", |info| info.values);
+            ControlError::BadValue {
+                name: name.to_owned(),
+                reason: format!("'{property}' must be one of '{listed}'"),
+            }
+        }
+        error => ControlError::BadValue {
+            name: name.to_owned(),
+            reason: error.to_string(),
+        },
+    }
+}
+
+pub(crate) fn purpose_of(dataset: &Dataset) -> Result<Purpose, ControlError> {
+    let kinds = match dataset.dataset_type().map_err(of_dsl)? {
+        DatasetType::Filesystem => Kinds::FILESYSTEM,
+        DatasetType::Volume => Kinds::VOLUME,
+    };
+    Ok(Purpose {
+        kinds,
+        at_creation: false,
+    })
+}
+
+/// Takes a number out of the settings: it is stored elsewhere.
+pub(crate) fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64> {
+    let at = settings.iter().position(|setting| setting.name == name)?;
+    match settings.remove(at).value {
+        Some(Stored::Number(number)) => Some(number),
+        _ => None,
+    }
+}
+
+/// A number among the settings.
+pub(crate) fn number_of(settings: &[Setting], name: &str) -> Option<u64> {
+    let found = settings.iter().find(|setting| setting.name == name)?;
+    match found.value {
+        Some(Stored::Number(number)) => Some(number),
+        _ => None,
+    }
+}
