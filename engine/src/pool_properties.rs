@@ -9,6 +9,7 @@ use cenote_dsl::{
     DatasetName, Dsl, FEATURE_VERSION, Stored, clone_totals, dedup_ratio, dedup_saved,
     dedup_table_size, dedup_totals,
 };
+use cenote_ondisk::features;
 use cenote_ondisk::features::FEATURES;
 use cenote_vdev::VdevState;
 use std::sync::Arc;
@@ -20,12 +21,7 @@ use super::vdevs::vdev_tree;
 
 /// Features that came after the release whose commands are spoken here: they are shown where a
 /// pool has them and not missed where it has not.
-pub(super) const LATER_FEATURES: [&str; 4] = [
-    "com.klarasystems:dynamic_gang_header",
-    "com.truenas:block_cloning_endian",
-    "com.truenas:physical_rewrite",
-    "com.seagate:draid_failure_domains",
-];
+pub(super) const LATER_FEATURES: [&str; 4] = features::AFTER_2_3;
 
 impl Engine {
     pub(super) fn pool_list(

@@ -9,6 +9,7 @@ use cenote_control::model::{
 };
 use cenote_dsl::{ActivityState, Dataset, Dsl, DslError, ErrorEntry};
 use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingHeader, RemovalState};
+use cenote_ondisk::features;
 use cenote_ondisk::features::{FEATURES, Feature};
 use cenote_ondisk::scan::{FLAG_PAUSED, ScanFunction, ScanState};
 use cenote_pool::FailMode;
@@ -304,7 +305,7 @@ fn checkpoint(dsl: &Dsl, space: u64) -> Result<Option<CheckpointState>, DslError
             time: uberblock.timestamp,
             space,
         }),
-        None if dsl.features().is_active("com.delphix:zpool_checkpoint") => {
+        None if dsl.features().is_active(features::ZPOOL_CHECKPOINT) => {
             Some(CheckpointState::Discarding { space })
         }
         None => None,

@@ -4,15 +4,14 @@
 //! have them.
 
 use super::context::SyncContext;
-use crate::directory::fields;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::property::stored::StoredProperties;
 use cenote_base::ObjectId;
 use cenote_ondisk::dsl_dir::DslDir;
+use cenote_ondisk::dsl_dir::fields;
+use cenote_ondisk::features;
 use std::collections::BTreeMap;
-
-const FILESYSTEM_LIMITS: &str = "com.joyent:filesystem_limits";
 
 impl SyncContext<'_> {
     /// Refuses more file systems or snapshots below `directory` than a limit allows.
@@ -32,7 +31,7 @@ impl SyncContext<'_> {
         filesystems: u64,
         snapshots: u64,
     ) -> Result<(), DslError> {
-        if !self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+        if !self.dsl.features().is_active(features::FILESYSTEM_LIMITS) {
             return Ok(());
         }
         let mut below: BTreeMap<ObjectId, u64> = BTreeMap::new();
@@ -90,7 +89,7 @@ impl SyncContext<'_> {
 
     /// Has a new directory keep counts, in a pool that has limits.
     pub(super) fn begin_counts(&self, directory: ObjectId) -> Result<(), DslError> {
-        if self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+        if self.dsl.features().is_active(features::FILESYSTEM_LIMITS) {
             self.set_extension(directory, fields::FILESYSTEM_COUNT, 0)?;
             self.set_extension(directory, fields::SNAPSHOT_COUNT, 0)?;
         }
@@ -104,7 +103,7 @@ impl SyncContext<'_> {
         filesystems: i64,
         snapshots: i64,
     ) -> Result<(), DslError> {
-        if !self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+        if !self.dsl.features().is_active(features::FILESYSTEM_LIMITS) {
             return Ok(());
         }
         let mut at = directory;

@@ -7,6 +7,7 @@ use crate::directory::Directory;
 use crate::error::DslError;
 use crate::name::DatasetName;
 use cenote_base::ObjectId;
+use cenote_ondisk::dsl_dir::fields;
 use std::sync::Arc;
 
 /// Moves a dataset with all below it to another name in the same pool.
@@ -86,8 +87,8 @@ impl SyncTask for RenameDataset {
         if old.id() != parent.id() {
             let phys = context.directory(id)?;
             let counts = (
-                directory.extension_number(crate::directory::fields::FILESYSTEM_COUNT)?,
-                directory.extension_number(crate::directory::fields::SNAPSHOT_COUNT)?,
+                directory.extension_number(fields::FILESYSTEM_COUNT)?,
+                directory.extension_number(fields::SNAPSHOT_COUNT)?,
             );
             let filesystems = signed(counts.0.unwrap_or(0)) + 1;
             let snapshots = signed(counts.1.unwrap_or(0));

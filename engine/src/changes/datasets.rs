@@ -15,6 +15,7 @@ use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{CreateDataset, DestroyDataset, Format, RenameDataset, Setting};
 use cenote_dsl::{DatasetName, Directory, DslError, Property, Stored};
+use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_posix::write::{FormatParams, PosixOwnerHook, format_new};
 use cenote_posix::{CaseSensitivity, NameRules, Timestamp, VERSION_FUIDS, VERSION_MAX};
@@ -29,8 +30,6 @@ pub(super) struct Renaming {
     pub unmounted: bool,
 }
 
-/// The feature of project ids.
-pub(super) const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
 /// Blocks of a volume when nobody says otherwise.
 const VOLUME_BLOCK_SIZE: u64 = 16 << 10;
 /// Those that a volume can have.
@@ -311,7 +310,11 @@ pub(super) fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64
 
 /// Whether files of the pool have project ids.
 fn has_projects(imported: &Imported) -> bool {
-    imported.dsl().features().get(PROJECT_QUOTA).is_some()
+    imported
+        .dsl()
+        .features()
+        .get(features::PROJECT_QUOTA)
+        .is_some()
 }
 
 /// What fills a new file system, with the properties that only its contents hold.

@@ -9,6 +9,7 @@ use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
 use cenote_dmu::TxgGate;
 use cenote_dsl::{Dataset, Dsl, DslError, Property};
+use cenote_ondisk::features;
 use cenote_pool::SyncError;
 use cenote_posix::FileSystem;
 use cenote_posix::write::{
@@ -314,7 +315,7 @@ impl SpaceGuard for Room {
 
     fn use_long_names(&self) {
         if let Some(head) = self.dsl.open_head(self.id) {
-            head.use_feature("org.zfsonlinux:longname");
+            head.use_feature(features::LONGNAME);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Pools made and destroyed.
 
-use super::datasets::{PROJECT_QUOTA, file_system_format};
+use super::datasets::file_system_format;
 use super::encryption::{KeyGiven, new_encryption};
 use super::pool_settings::{PoolSetting, pool_setting};
 use super::properties::setting;
@@ -16,6 +16,7 @@ use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::Setting;
 use cenote_dsl::{FEATURE_VERSION, Stored};
+use cenote_ondisk::features;
 use cenote_ondisk::features::Feature;
 use cenote_pool::{CreateError, CreateRequest, ImportOptions, create};
 use std::path::{Path, PathBuf};
@@ -56,7 +57,9 @@ impl Engine {
             return Ok(Response::Done);
         }
         let features = chosen_features(new.no_features, &properties)?;
-        let projects = features.iter().any(|known| known.guid == PROJECT_QUOTA);
+        let projects = features
+            .iter()
+            .any(|known| known.guid == features::PROJECT_QUOTA);
         let format = file_system_format(&mut settings, projects, env.wall_clock())?;
         let request = CreateRequest {
             name: new.name.clone(),
