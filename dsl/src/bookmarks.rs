@@ -1,11 +1,12 @@
 //! Bookmarks of a dataset (format/3a 9).
 
-use crate::dataset::{Dataset, fields};
+use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::name::{DatasetName, NameKind};
 use cenote_base::{Guid, ObjectId};
 use cenote_ondisk::bookmark_phys::BookmarkPhys;
+use cenote_ondisk::dsl_dataset::fields;
 use cenote_ondisk::redaction_list::RedactionListHeader;
 use std::sync::Arc;
 

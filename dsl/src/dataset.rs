@@ -9,27 +9,16 @@ use crate::property::stored::StoredProperties;
 use crate::property::table::Kinds;
 use cenote_base::{ObjectId, ObjsetId, Txg};
 use cenote_dmu::{Object, ObjectSet, Zap};
-use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE};
+use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE, fields};
+use cenote_ondisk::master_node::MASTER_NODE;
 use cenote_ondisk::objset::ObjsetKind;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-
-/// Extension fields of a dataset.
-pub(crate) mod fields {
-    pub const BOOKMARKS: &str = "com.delphix:bookmarks";
-    pub const IVSET_GUID: &str = "com.datto:ivset_guid";
-    pub const REMAP_DEADLIST: &str = "com.delphix:remap_deadlist";
-    pub const REDACTED: &str = "com.delphix:redacted_datasets";
-    pub const RESUME_TO_GUID: &str = "com.delphix:resume_toguid";
-    pub const RESUME_TO_NAME: &str = "com.delphix:resume_toname";
-}
 
 /// Snapshots on one chain that are followed: more than any pool has, so that a chain that bites
 /// its own tail ends.
 pub(crate) const CHAIN_LENGTH_MAX: usize = 1 << 20;
 
-/// A file system's master node (format/3b 1).
-const MASTER_NODE: ObjectId = ObjectId(1);
 /// It has about 20 entries.
 const MASTER_NODE_ENTRIES_MAX: usize = 1000;
 

@@ -13,9 +13,6 @@ use cenote_ondisk::bpobj::BpobjHeader;
 use cenote_ondisk::deadlist::DeadlistHeader;
 use cenote_ondisk::{DecodeError, ObjectType};
 
-/// The type of a deadlist's bonus buffer.
-const DEADLIST_HEADER: ObjectType = ObjectType(51);
-
 /// Used, compressed and uncompressed bytes, which are always counted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceTriple {
@@ -73,7 +70,7 @@ impl Deadlist {
     /// Opens the deadlist in object `id`.
     pub fn open(dsl: &Dsl, id: ObjectId) -> Result<Self, DslError> {
         let object = dsl.mos().object(id)?;
-        if object.dnode().bonus_type != DEADLIST_HEADER {
+        if object.dnode().bonus_type != ObjectType::DEADLIST_HEADER {
             let totals = bpobj_space(&object)?;
             let entries = None;
             return Ok(Self {
@@ -100,7 +97,7 @@ impl Deadlist {
     /// Only the totals of the deadlist in object `id`.
     pub fn totals_of(dsl: &Dsl, id: ObjectId) -> Result<SpaceTriple, DslError> {
         let object = dsl.mos().object(id)?;
-        if object.dnode().bonus_type != DEADLIST_HEADER {
+        if object.dnode().bonus_type != ObjectType::DEADLIST_HEADER {
             return bpobj_space(&object);
         }
         let header = DeadlistHeader::decode(&object.dnode().bonus);

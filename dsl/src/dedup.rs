@@ -12,6 +12,7 @@ use cenote_base::ObjectId;
 use cenote_dmu::Zap;
 use cenote_ondisk::brt::BrtVdev;
 use cenote_ondisk::ddt::{DdtLogRecord, DdtStatistics, HISTOGRAM_BUCKETS, histogram_from_words};
+use cenote_ondisk::features;
 
 /// Bytes that sharing saves.
 pub fn dedup_saved(totals: &DdtStatistics) -> u64 {
@@ -223,7 +224,7 @@ impl CloneTotals {
 /// The sums over the cloning tables of all vdevs.
 pub fn clone_totals(dsl: &Dsl) -> Result<CloneTotals, DslError> {
     let mut totals = CloneTotals::default();
-    if !dsl.features().is_active("com.fudosecurity:block_cloning") {
+    if !dsl.features().is_active(features::BLOCK_CLONING) {
         return Ok(totals);
     }
     for (_, object) in dsl.object_directory().clone_tables()? {

@@ -9,18 +9,9 @@ use crate::once::get_or_try;
 use crate::property::stored::StoredProperties;
 use cenote_base::ObjectId;
 use cenote_dmu::{Object, Zap};
-use cenote_ondisk::crypto_key::DIRECTORY_KEY;
-use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN, UsedBreakdown};
+use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN, UsedBreakdown, fields};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
-
-/// Extension fields of a directory.
-pub(crate) mod fields {
-    pub const FILESYSTEM_COUNT: &str = "com.joyent:filesystem_count";
-    pub const SNAPSHOT_COUNT: &str = "com.joyent:snapshot_count";
-    pub const LIVELIST: &str = "com.delphix:livelist";
-    pub const SNAPSHOTS_CHANGED: &str = "com.ixsystems:snapshots_changed";
-}
 
 /// A child's name and object, as the child map has them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,7 +139,9 @@ impl Directory {
     /// The wrapped keys of the dataset's clone family; `None` for an unencrypted dataset.
     pub fn crypto_key(&self) -> Result<Option<&Arc<CryptoKey>>, DslError> {
         let key = get_or_try(&self.crypto_key, || {
-            let object = self.extension_number(DIRECTORY_KEY)?.filter(|id| *id != 0);
+            let object = self
+                .extension_number(fields::CRYPTO_KEY)?
+                .filter(|id| *id != 0);
             let object = object.map(ObjectId);
             let key = object.map(|object| CryptoKey::load(&self.dsl, object));
             Ok::<_, DslError>(key.transpose()?.map(Arc::new))

@@ -15,6 +15,7 @@ use cenote_dmu::{Object, ObjectSet, Zap};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::dsl_dir::DslDir;
+use cenote_ondisk::features;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -23,9 +24,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 pub const FEATURE_VERSION: u64 = 5000;
 /// Versions of pools from before features.
 pub const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 1..=28;
-
-/// The feature of cloned blocks.
-const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
 
 /// Names of directories found by their number that are remembered.
 const NAMES_MAX: usize = 16 << 10;
@@ -260,7 +258,7 @@ impl Dsl {
     /// Whether blocks may be cloned: the pool has the feature. To be asked in the transaction
     /// that clones, for from then on what is freed may have been cloned.
     pub fn begin_cloning(&self) -> bool {
-        let is_enabled = self.features().get(BLOCK_CLONING).is_some();
+        let is_enabled = self.features().get(features::BLOCK_CLONING).is_some();
         if is_enabled {
             self.has_cloned.store(true, Ordering::Release);
         }

@@ -8,13 +8,11 @@ use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::object_directory::keys;
 use cenote_base::{ObjectId, ObjsetId, Txg};
+use cenote_ondisk::features;
 use std::collections::BTreeSet;
 
 /// Entries that are read.
 const ENTRIES_MAX: usize = 1 << 20;
-
-/// The feature of the newer form.
-pub(crate) const HEAD_ERROR_LOG: &str = "com.delphix:head_errlog";
 
 /// One damaged block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +37,7 @@ impl Dsl {
             let Some(log) = self.object_directory().object(key)? else {
                 continue;
             };
-            if self.features().is_active(HEAD_ERROR_LOG) {
+            if self.features().is_active(features::HEAD_ERRLOG) {
                 self.by_head(log, &mut entries)?;
             } else {
                 self.by_objset(log, &mut entries)?;

@@ -11,6 +11,7 @@ use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::device_removal::Removing;
 use cenote_ondisk::nvlist::PACKED_SIZE_MAX;
 use cenote_ondisk::scan::{ErrorScrub, Scan};
+use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{DecodeError, NvList, Uberblock, VdevConfig, wire};
 
 /// A scan, removal, rebuild or expansion in its course.
@@ -192,7 +193,7 @@ impl Dsl {
         let value = self
             .mos()
             .zap(top_zap)?
-            .lookup(b"org.openzfs:vdev_rebuild")?;
+            .lookup(vdev_zap::top::REBUILD.as_bytes())?;
         let Some(words) = value.and_then(|value| value.as_u64s()) else {
             return Ok(None);
         };

@@ -8,13 +8,14 @@
 //! A token comes back from a user, who may have cut it when copying: [`from_text`] says in
 //! OpenZFS's words what is wrong with it.
 
-use crate::dataset::{Dataset, fields};
+use crate::dataset::Dataset;
 use crate::error::DslError;
 use cenote_base::{Guid, ObjectId};
 use cenote_codec::Endian;
 use cenote_codec::checksum::fletcher4;
 use cenote_codec::compress::{self, Compression};
 use cenote_ondisk::NvList;
+use cenote_ondisk::dsl_dataset::fields;
 use cenote_ondisk::stream::ResumeToken;
 use std::fmt::Write;
 
@@ -22,17 +23,6 @@ const VERSION: u32 = 1;
 const ZLIB_LEVEL: u8 = 6;
 /// The hidden child that an existing dataset is received into.
 const RECEIVE_CHILD: &[u8] = b"%recv";
-
-/// The extension fields beside those that [`fields`] names.
-const FROM_GUID: &str = "com.delphix:resume_fromguid";
-const OBJECT: &str = "com.delphix:resume_object";
-const OFFSET: &str = "com.delphix:resume_offset";
-const BYTES: &str = "com.delphix:resume_bytes";
-const LARGE_BLOCKS: &str = "com.delphix:resume_largeblockok";
-const EMBEDDED: &str = "com.delphix:resume_embedok";
-const COMPRESSED: &str = "com.delphix:resume_compressok";
-const RAW: &str = "com.datto:resume_rawok";
-const BOOKMARK_SNAPSHOTS: &str = "com.delphix:resume_redact_book_snaps";
 
 /// The largest list that is unpacked: ten thousand times what a token has without redaction.
 const PACKED_SIZE_MAX: usize = 1 << 20;
@@ -86,22 +76,24 @@ fn state(dataset: &Dataset) -> Result<Option<ResumeToken>, DslError> {
     let number = |field| Ok::<_, DslError>(dataset.extension_number(field)?.unwrap_or(0));
     let flag = |field| Ok::<_, DslError>(dataset.extension_value(field)?.is_some());
     let name = dataset.extension_value(fields::RESUME_TO_NAME)?;
-    let bookmark = dataset.extension_value(BOOKMARK_SNAPSHOTS)?;
+    let bookmark = dataset.extension_value(fields::RESUME_REDACTION_SNAPSHOTS)?;
     Ok(Some(ResumeToken {
-        from_guid: dataset.extension_number(FROM_GUID)?.map(Guid),
-        object: ObjectId(number(OBJECT)?),
-        offset: number(OFFSET)?,
-        bytes: number(BYTES)?,
+        from_guid: dataset
+            .extension_number(fields::RESUME_FROM_GUID)?
+            .map(Guid),
+        object: ObjectId(number(fields::RESUME_OBJECT)?),
+        offset: number(fields::RESUME_OFFSET)?,
+        bytes: number(fields::RESUME_BYTES)?,
         to_guid: Guid(to_guid),
         to_name: name
             .as_ref()
             .and_then(|name| name.as_str())
             .unwrap_or_default()
             .into(),
-        large_blocks: flag(LARGE_BLOCKS)?,
-        embedded: flag(EMBEDDED)?,
-        compressed: flag(COMPRESSED)?,
-        raw: flag(RAW)?,
+        large_blocks: flag(fields::RESUME_LARGE_BLOCKS)?,
+        embedded: flag(fields::RESUME_EMBEDDED)?,
+        compressed: flag(fields::RESUME_COMPRESSED)?,
+        raw: flag(fields::RESUME_RAW)?,
         redact_snapshots: dataset.redaction_snapshots()?,
         bookmark_redact_snapshots: bookmark.and_then(|value| value.as_u64s()),
     }))

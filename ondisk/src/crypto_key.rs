@@ -7,8 +7,6 @@ use crate::DecodeError;
 use crate::zap::{Key, Value};
 use cenote_base::{Guid, ObjectId};
 
-/// Entry of the DSL directory's ZAP that names the key object.
-pub const DIRECTORY_KEY: &str = "com.datto:crypto_key_obj";
 /// Bytes of the wrapped HMAC key.
 pub const HMAC_KEY_SIZE: usize = 64;
 /// Bytes of the entry with the wrapped master key, of which the suite's key length is used.

@@ -34,6 +34,26 @@ pub const FLAG_CASE_INSENSITIVE: u64 = 1 << 16;
 /// Of [`DslDataset::fsid_guid`], the bits that count.
 pub const FSID_BITS: u32 = 56;
 
+/// Names of the entries of the ZAP that an extended dataset is.
+#[expect(missing_docs, reason = "format/3a 1 says what each is")]
+pub mod fields {
+    pub const BOOKMARKS: &str = "com.delphix:bookmarks";
+    pub const IVSET_GUID: &str = "com.datto:ivset_guid";
+    pub const REMAP_DEADLIST: &str = "com.delphix:remap_deadlist";
+    pub const REDACTED: &str = "com.delphix:redacted_datasets";
+    pub const RESUME_TO_GUID: &str = "com.delphix:resume_toguid";
+    pub const RESUME_TO_NAME: &str = "com.delphix:resume_toname";
+    pub const RESUME_FROM_GUID: &str = "com.delphix:resume_fromguid";
+    pub const RESUME_OBJECT: &str = "com.delphix:resume_object";
+    pub const RESUME_OFFSET: &str = "com.delphix:resume_offset";
+    pub const RESUME_BYTES: &str = "com.delphix:resume_bytes";
+    pub const RESUME_LARGE_BLOCKS: &str = "com.delphix:resume_largeblockok";
+    pub const RESUME_EMBEDDED: &str = "com.delphix:resume_embedok";
+    pub const RESUME_COMPRESSED: &str = "com.delphix:resume_compressok";
+    pub const RESUME_RAW: &str = "com.datto:resume_rawok";
+    pub const RESUME_REDACTION_SNAPSHOTS: &str = "com.delphix:resume_redact_book_snaps";
+}
+
 const STRUCTURE: &str = "DSL dataset";
 const BLOCK_POINTER_OFFSET: usize = 0x80;
 

@@ -21,6 +21,16 @@ pub const DSL_DIR_SIZE: usize = 256;
 /// The breakdown of used space is kept.
 pub const FLAG_USED_BREAKDOWN: u64 = 1;
 
+/// Names of the entries of the ZAP that an extended directory is.
+#[expect(missing_docs, reason = "format/3a 1 says what each is")]
+pub mod fields {
+    pub const CRYPTO_KEY: &str = "com.datto:crypto_key_obj";
+    pub const FILESYSTEM_COUNT: &str = "com.joyent:filesystem_count";
+    pub const SNAPSHOT_COUNT: &str = "com.joyent:snapshot_count";
+    pub const LIVELIST: &str = "com.delphix:livelist";
+    pub const SNAPSHOTS_CHANGED: &str = "com.ixsystems:snapshots_changed";
+}
+
 const STRUCTURE: &str = "DSL directory";
 
 /// What a directory's used space consists of, in bytes.

@@ -28,12 +28,64 @@ pub struct Feature {
     pub readable: bool,
 }
 
-const EXTENSIBLE: &str = "com.delphix:extensible_dataset";
-const BOOKMARKS: &str = "com.delphix:bookmarks";
-const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
+/// The guids, which is how the rest of the code calls a feature.
+mod guids {
+    #![expect(missing_docs, reason = "each is named as its feature")]
+    pub const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
+    pub const EMPTY_BPOBJ: &str = "com.delphix:empty_bpobj";
+    pub const LZ4_COMPRESS: &str = "org.illumos:lz4_compress";
+    pub const MULTI_VDEV_CRASH_DUMP: &str = "com.joyent:multi_vdev_crash_dump";
+    pub const SPACEMAP_HISTOGRAM: &str = "com.delphix:spacemap_histogram";
+    pub const ENABLED_TXG: &str = "com.delphix:enabled_txg";
+    pub const HOLE_BIRTH: &str = "com.delphix:hole_birth";
+    pub const EXTENSIBLE_DATASET: &str = "com.delphix:extensible_dataset";
+    pub const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
+    pub const BOOKMARKS: &str = "com.delphix:bookmarks";
+    pub const FILESYSTEM_LIMITS: &str = "com.joyent:filesystem_limits";
+    pub const LARGE_BLOCKS: &str = "org.open-zfs:large_blocks";
+    pub const LARGE_DNODE: &str = "org.zfsonlinux:large_dnode";
+    pub const SHA512: &str = "org.illumos:sha512";
+    pub const SKEIN: &str = "org.illumos:skein";
+    pub const EDONR: &str = "org.illumos:edonr";
+    pub const BLAKE3: &str = "org.openzfs:blake3";
+    pub const USEROBJ_ACCOUNTING: &str = "org.zfsonlinux:userobj_accounting";
+    pub const ENCRYPTION: &str = "com.datto:encryption";
+    pub const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
+    pub const DEVICE_REMOVAL: &str = "com.delphix:device_removal";
+    pub const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
+    pub const ZPOOL_CHECKPOINT: &str = "com.delphix:zpool_checkpoint";
+    pub const SPACEMAP_V2: &str = "com.delphix:spacemap_v2";
+    pub const ALLOCATION_CLASSES: &str = "org.zfsonlinux:allocation_classes";
+    pub const RESILVER_DEFER: &str = "com.datto:resilver_defer";
+    pub const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
+    pub const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
+    pub const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
+    pub const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
+    pub const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
+    pub const LIVELIST: &str = "com.delphix:livelist";
+    pub const DEVICE_REBUILD: &str = "org.openzfs:device_rebuild";
+    pub const ZSTD_COMPRESS: &str = "org.freebsd:zstd_compress";
+    pub const DRAID: &str = "org.openzfs:draid";
+    pub const ZILSAXATTR: &str = "org.openzfs:zilsaxattr";
+    pub const HEAD_ERRLOG: &str = "com.delphix:head_errlog";
+    pub const BLOCK_CLONING: &str = "com.fudosecurity:block_cloning";
+    pub const VDEV_ZAPS_V2: &str = "com.klarasystems:vdev_zaps_v2";
+    pub const REDACTION_LIST_SPILL: &str = "com.delphix:redaction_list_spill";
+    pub const RAIDZ_EXPANSION: &str = "org.openzfs:raidz_expansion";
+    pub const FAST_DEDUP: &str = "com.klarasystems:fast_dedup";
+    pub const LONGNAME: &str = "org.zfsonlinux:longname";
+    pub const LARGE_MICROZAP: &str = "com.klarasystems:large_microzap";
+    pub const DYNAMIC_GANG_HEADER: &str = "com.klarasystems:dynamic_gang_header";
+    pub const BLOCK_CLONING_ENDIAN: &str = "com.truenas:block_cloning_endian";
+    pub const PHYSICAL_REWRITE: &str = "com.truenas:physical_rewrite";
+    pub const DRAID_FAILURE_DOMAINS: &str = "com.seagate:draid_failure_domains";
+}
+
+pub use guids::*;
+
 const NONE: &[&str] = &[];
-const EXT: &[&str] = &[EXTENSIBLE];
-const BOOKMARK_PARENTS: &[&str] = &[BOOKMARK_V2, EXTENSIBLE, BOOKMARKS];
+const EXT: &[&str] = &[EXTENSIBLE_DATASET];
+const BOOKMARK_PARENTS: &[&str] = &[BOOKMARK_V2, EXTENSIBLE_DATASET, BOOKMARKS];
 
 /// A row of the table. `flags` is of the letters of the format chapter: R read-only compatible,
 /// M needed for the MOS, A active when enabled, D per dataset; X: this software cannot read it.
@@ -72,63 +124,57 @@ const fn has(flags: &str, flag: u8) -> bool {
 /// Every feature through OpenZFS 2.4, and one beyond.
 pub const FEATURES: &[Feature] = &[
     row(
-        "com.delphix:async_destroy",
+        ASYNC_DESTROY,
         "async_destroy",
         "R",
         NONE,
         "Destroys file systems in the background",
     ),
     row(
-        "com.delphix:empty_bpobj",
+        EMPTY_BPOBJ,
         "empty_bpobj",
         "R",
         NONE,
         "Snapshots share one empty list of dead blocks",
     ),
+    row(LZ4_COMPRESS, "lz4_compress", "A", NONE, "LZ4 compression"),
     row(
-        "org.illumos:lz4_compress",
-        "lz4_compress",
-        "A",
-        NONE,
-        "LZ4 compression",
-    ),
-    row(
-        "com.joyent:multi_vdev_crash_dump",
+        MULTI_VDEV_CRASH_DUMP,
         "multi_vdev_crash_dump",
         "",
         NONE,
         "Crash dumps to pools of several devices",
     ),
     row(
-        "com.delphix:spacemap_histogram",
+        SPACEMAP_HISTOGRAM,
         "spacemap_histogram",
         "R",
         NONE,
         "Space maps keep histograms of free space",
     ),
     row(
-        "com.delphix:enabled_txg",
+        ENABLED_TXG,
         "enabled_txg",
         "R",
         NONE,
         "Records when features were enabled",
     ),
     row(
-        "com.delphix:hole_birth",
+        HOLE_BIRTH,
         "hole_birth",
         "MA",
-        &["com.delphix:enabled_txg"],
+        &[ENABLED_TXG],
         "Holes keep their birth txg for faster sends",
     ),
     row(
-        EXTENSIBLE,
+        EXTENSIBLE_DATASET,
         "extensible_dataset",
         "",
         NONE,
         "Datasets can carry further fields",
     ),
     row(
-        "com.delphix:embedded_data",
+        EMBEDDED_DATA,
         "embedded_data",
         "MA",
         NONE,
@@ -142,94 +188,88 @@ pub const FEATURES: &[Feature] = &[
         "Bookmarks: the \"zfs bookmark\" command",
     ),
     row(
-        "com.joyent:filesystem_limits",
+        FILESYSTEM_LIMITS,
         "filesystem_limits",
         "R",
         EXT,
         "Limits on the number of file systems and snapshots",
     ),
     row(
-        "org.open-zfs:large_blocks",
+        LARGE_BLOCKS,
         "large_blocks",
         "D",
         EXT,
         "Blocks larger than 128 KiB",
     ),
     row(
-        "org.zfsonlinux:large_dnode",
+        LARGE_DNODE,
         "large_dnode",
         "D",
         EXT,
         "Dnodes larger than 512 bytes",
     ),
+    row(SHA512, "sha512", "D", EXT, "SHA-512/256 checksums"),
+    row(SKEIN, "skein", "D", EXT, "Skein checksums"),
+    row(EDONR, "edonr", "D", EXT, "Edon-R checksums"),
+    row(BLAKE3, "blake3", "D", EXT, "BLAKE3 checksums"),
     row(
-        "org.illumos:sha512",
-        "sha512",
-        "D",
-        EXT,
-        "SHA-512/256 checksums",
-    ),
-    row("org.illumos:skein", "skein", "D", EXT, "Skein checksums"),
-    row("org.illumos:edonr", "edonr", "D", EXT, "Edon-R checksums"),
-    row("org.openzfs:blake3", "blake3", "D", EXT, "BLAKE3 checksums"),
-    row(
-        "org.zfsonlinux:userobj_accounting",
+        USEROBJ_ACCOUNTING,
         "userobj_accounting",
         "RD",
         EXT,
         "Objects are counted by user and group",
     ),
     row(
-        "com.datto:encryption",
+        ENCRYPTION,
         "encryption",
         "D",
-        &[EXTENSIBLE, BOOKMARK_V2],
+        &[EXTENSIBLE_DATASET, BOOKMARK_V2],
         "Encryption of datasets",
     ),
     row(
-        "org.zfsonlinux:project_quota",
+        PROJECT_QUOTA,
         "project_quota",
         "RD",
         EXT,
         "Space and objects are counted by project",
     ),
     row(
-        "com.delphix:device_removal",
+        DEVICE_REMOVAL,
         "device_removal",
         "M",
         NONE,
         "Top-level devices can be removed",
     ),
     row(
-        "com.delphix:obsolete_counts",
+        OBSOLETE_COUNTS,
         "obsolete_counts",
         "R",
-        &[EXTENSIBLE, "com.delphix:device_removal"],
+        &[EXTENSIBLE_DATASET, DEVICE_REMOVAL],
         "Keeps memory small after a device was removed",
     ),
     row(
-        "com.delphix:zpool_checkpoint",
+        ZPOOL_CHECKPOINT,
         "zpool_checkpoint",
         "R",
         NONE,
         "Checkpoints of the whole pool",
     ),
     row(
-        "com.delphix:spacemap_v2",
+        SPACEMAP_V2,
         "spacemap_v2",
         "RA",
         NONE,
         "Space map entries for large runs",
     ),
     row(
-        "org.zfsonlinux:allocation_classes",
+        ALLOCATION_CLASSES,
         "allocation_classes",
         "R",
         NONE,
         "Devices for metadata, small blocks and dedup tables",
     ),
     row(
-        "com.datto:resilver_defer",
+        RESILVER_DEFER,
         "resilver_defer",
         "R",
         NONE,
@@ -239,156 +279,152 @@ pub const FEATURES: &[Feature] = &[
         BOOKMARK_V2,
         "bookmark_v2",
         "",
-        &[EXTENSIBLE, BOOKMARKS],
+        &[EXTENSIBLE_DATASET, BOOKMARKS],
         "Larger bookmarks",
     ),
     row(
-        "com.delphix:redaction_bookmarks",
+        REDACTION_BOOKMARKS,
         "redaction_bookmarks",
         "",
         BOOKMARK_PARENTS,
         "Bookmarks that keep what to redact from sends",
     ),
     row(
-        "com.delphix:redacted_datasets",
+        REDACTED_DATASETS,
         "redacted_datasets",
         "D",
         EXT,
         "Datasets received from redacted sends",
     ),
     row(
-        "com.delphix:bookmark_written",
+        BOOKMARK_WRITTEN,
         "bookmark_written",
         "",
         BOOKMARK_PARENTS,
         "Bookmarks know the space written since: written#bookmark",
     ),
     row(
-        "com.delphix:log_spacemap",
+        LOG_SPACEMAP,
         "log_spacemap",
         "R",
-        &["com.delphix:spacemap_v2"],
+        &[SPACEMAP_V2],
         "Changes of free space are logged for the whole pool",
     ),
     row(
-        "com.delphix:livelist",
+        LIVELIST,
         "livelist",
         "R",
         EXT,
         "Clones are destroyed faster",
     ),
     row(
-        "org.openzfs:device_rebuild",
+        DEVICE_REBUILD,
         "device_rebuild",
         "R",
         NONE,
         "Mirrors and draid can be rebuilt sequentially",
     ),
     row(
-        "org.freebsd:zstd_compress",
+        ZSTD_COMPRESS,
         "zstd_compress",
         "D",
         EXT,
         "Zstandard compression",
     ),
+    row(DRAID, "draid", "M", NONE, "Parity with distributed spares"),
     row(
-        "org.openzfs:draid",
-        "draid",
-        "M",
-        NONE,
-        "Parity with distributed spares",
-    ),
-    row(
-        "org.openzfs:zilsaxattr",
+        ZILSAXATTR,
         "zilsaxattr",
         "RD",
         EXT,
         "Extended attributes are in the intent log",
     ),
     row(
-        "com.delphix:head_errlog",
+        HEAD_ERRLOG,
         "head_errlog",
         "A",
         NONE,
         "The error log is by dataset",
     ),
     row(
-        "com.fudosecurity:block_cloning",
+        BLOCK_CLONING,
         "block_cloning",
         "R",
         NONE,
         "Files can share blocks",
     ),
     row(
-        "com.klarasystems:vdev_zaps_v2",
+        VDEV_ZAPS_V2,
         "vdev_zaps_v2",
         "M",
         NONE,
         "The root device has properties",
     ),
     row(
-        "com.delphix:redaction_list_spill",
+        REDACTION_LIST_SPILL,
         "redaction_list_spill",
         "",
-        &["com.delphix:redaction_bookmarks"],
+        &[REDACTION_BOOKMARKS],
         "Redaction against more snapshots",
     ),
     row(
-        "org.openzfs:raidz_expansion",
+        RAIDZ_EXPANSION,
         "raidz_expansion",
         "M",
         NONE,
         "Devices can be attached to raidz",
     ),
+    row(FAST_DEDUP, "fast_dedup", "R", NONE, "Faster dedup tables"),
     row(
-        "com.klarasystems:fast_dedup",
-        "fast_dedup",
-        "R",
-        NONE,
-        "Faster dedup tables",
-    ),
-    row(
-        "org.zfsonlinux:longname",
+        LONGNAME,
         "longname",
         "D",
         EXT,
         "File names up to 1023 bytes",
     ),
     row(
-        "com.klarasystems:large_microzap",
+        LARGE_MICROZAP,
         "large_microzap",
         "RD",
-        &[EXTENSIBLE, "org.open-zfs:large_blocks"],
+        &[EXTENSIBLE_DATASET, LARGE_BLOCKS],
         "Directories of one block may exceed 128 KiB",
     ),
     row(
-        "com.klarasystems:dynamic_gang_header",
+        DYNAMIC_GANG_HEADER,
         "dynamic_gang_header",
         "M",
         NONE,
         "Gang headers larger than 512 bytes",
     ),
     row(
-        "com.truenas:block_cloning_endian",
+        BLOCK_CLONING_ENDIAN,
         "block_cloning_endian",
         "R",
         NONE,
         "Clone tables are independent of byte order",
     ),
     row(
-        "com.truenas:physical_rewrite",
+        PHYSICAL_REWRITE,
         "physical_rewrite",
         "RD",
         EXT,
         "Rewritten blocks keep their logical birth",
     ),
     row(
-        "com.seagate:draid_failure_domains",
+        DRAID_FAILURE_DOMAINS,
         "draid_failure_domains",
         "MX",
-        &["org.openzfs:draid"],
+        &[DRAID],
         "Draid spreads rows over failure domains",
     ),
+];
+
+/// Features that came after OpenZFS 2.3.
+pub const AFTER_2_3: [&str; 4] = [
+    DYNAMIC_GANG_HEADER,
+    BLOCK_CLONING_ENDIAN,
+    PHYSICAL_REWRITE,
+    DRAID_FAILURE_DOMAINS,
 ];
 
 /// The feature with this guid, if it is known.

@@ -111,6 +111,9 @@ impl ObjectType {
     pub const DNODE: Self = Self(10);
     pub const OBJSET: Self = Self(11);
     pub const DSL_DIR: Self = Self(12);
+    pub const DSL_DIR_CHILD_MAP: Self = Self(13);
+    pub const DSL_DATASET_SNAP_MAP: Self = Self(14);
+    pub const DSL_PROPS: Self = Self(15);
     pub const DSL_DATASET: Self = Self(16);
     pub const ZNODE: Self = Self(17);
     pub const OLD_ACL: Self = Self(18);
@@ -120,13 +123,40 @@ impl ObjectType {
     pub const DELETE_QUEUE: Self = Self(22);
     pub const ZVOL: Self = Self(23);
     pub const ZVOL_PROP: Self = Self(24);
+    pub const OTHER_UINT8: Self = Self(25);
+    pub const OTHER_UINT64: Self = Self(26);
+    pub const OTHER_ZAP: Self = Self(27);
+    pub const ERROR_LOG: Self = Self(28);
+    pub const HISTORY: Self = Self(29);
+    pub const HISTORY_OFFSETS: Self = Self(30);
+    pub const POOL_PROPERTIES: Self = Self(31);
+    pub const DSL_PERMISSIONS: Self = Self(32);
     pub const ACL: Self = Self(33);
+    pub const SYSACL: Self = Self(34);
     pub const FUID: Self = Self(35);
+    pub const FUID_SIZE: Self = Self(36);
+    pub const NEXT_CLONES: Self = Self(37);
+    pub const SCAN_QUEUE: Self = Self(38);
+    pub const USED: Self = Self(39);
     pub const QUOTA: Self = Self(40);
+    pub const SNAPSHOT_REFCOUNT_TAGS: Self = Self(41);
+    pub const DDT_ZAP: Self = Self(42);
+    pub const DDT_STATISTICS: Self = Self(43);
     pub const SYSTEM_ATTRIBUTES: Self = Self(44);
     pub const SA_MASTER_NODE: Self = Self(45);
     pub const SA_REGISTRY: Self = Self(46);
     pub const SA_LAYOUTS: Self = Self(47);
+    pub const SCAN_TRANSLATIONS: Self = Self(48);
+    pub const DEDUPLICATED_BLOCK: Self = Self(49);
+    pub const DEADLIST: Self = Self(50);
+    pub const DEADLIST_HEADER: Self = Self(51);
+    pub const DSL_DIR_CLONES: Self = Self(52);
+    pub const BPOBJ_SUBOBJ: Self = Self(53);
+
+    // New-style types that OpenZFS writes: the metadata of newer features.
+    pub const UINT8_METADATA: Self = Self(0xC0);
+    pub const UINT64_METADATA: Self = Self(0xC3);
+    pub const ZAP_METADATA: Self = Self(0xC4);
 }
 
 impl ObjectType {

@@ -7,9 +7,8 @@
 //! OpenZFS has it.
 
 use crate::create::{
-    CLASSES_FEATURE, CreateError, DRAID_FEATURE, NewLeaf, NewVdev, VdevShape, VdevZaps,
-    add_auxiliary, auxiliary, devices_by_guid, distributed_spare_path, distributed_spares, found,
-    new_space, top,
+    CreateError, NewLeaf, NewVdev, VdevShape, VdevZaps, add_auxiliary, auxiliary, devices_by_guid,
+    distributed_spare_path, distributed_spares, found, new_space, top,
 };
 use crate::pool::Pool;
 use crate::sync::{Actor, Syncer};
@@ -18,6 +17,7 @@ use cenote_device::Device;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, directory_keys as keys};
 use cenote_ondisk::VdevConfig;
+use cenote_ondisk::features;
 use cenote_ondisk::features::by_guid;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_vdev::{AllocationClass, format_labels};
@@ -109,10 +109,10 @@ fn features_needed(request: &AddRequest) -> Vec<&'static str> {
             vdev.class,
             AllocationClass::Special | AllocationClass::Dedup
         ) {
-            needed.push(CLASSES_FEATURE);
+            needed.push(features::ALLOCATION_CLASSES);
         }
         if matches!(vdev.shape, VdevShape::Draid { .. }) {
-            needed.push(DRAID_FEATURE);
+            needed.push(features::DRAID);
         }
     }
     needed

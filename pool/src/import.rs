@@ -23,8 +23,10 @@ use cenote_device::Device;
 use cenote_dmu::ObjectSet;
 use cenote_io::{Pipeline, Workers};
 use cenote_ondisk::device_removal::MappingEntry;
+use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::Uberblock;
+use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{VdevConfig, VdevKind, features};
 use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, Vdevs};
 use std::collections::HashMap;
@@ -176,10 +178,10 @@ fn open_stack(
 
 /// The pool's own configuration.
 pub(crate) fn read_config(mos: &Arc<ObjectSet>) -> Result<PoolConfig, ImportError> {
-    let object = directory_object(mos, "config")?;
+    let object = directory_object(mos, keys::CONFIG)?;
     let object = object.ok_or(cenote_ondisk::DecodeError::Missing {
         structure: "object directory",
-        key: "config",
+        key: keys::CONFIG,
     })?;
     Ok(PoolConfig::decode(&mos::packed_list(mos, object)?)?)
 }
@@ -374,7 +376,7 @@ fn set_paths(tree: &mut VdevConfig, paths: &HashMap<Guid, PathBuf>) {
 
 /// The uberblock of the pool's checkpoint, to be opened in place of `current`.
 fn checkpoint(mos: &Arc<ObjectSet>, current: &Uberblock) -> Result<Uberblock, ImportError> {
-    let words = directory_words(mos, "com.delphix:zpool_checkpoint")?;
+    let words = directory_words(mos, keys::CHECKPOINT)?;
     let words = words.ok_or(ImportError::NoCheckpoint)?;
     let words: [u64; 27] = words
         .as_slice()
@@ -409,7 +411,7 @@ fn set_class(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {
     let bias = stack
         .mos
         .zap(zap)?
-        .lookup(b"org.zfsonlinux:allocation_bias")?;
+        .lookup(vdev_zap::top::ALLOCATION_BIAS.as_bytes())?;
     match bias.as_ref().and_then(|bias| bias.as_str()) {
         Some("special") => stack.vdevs.shape().set_class(id, AllocationClass::Special),
         Some("dedup") => stack.vdevs.shape().set_class(id, AllocationClass::Dedup),

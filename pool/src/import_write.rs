@@ -17,7 +17,9 @@ use cenote_device::Device;
 use cenote_dmu::{ObjectSet, TxgGate};
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, lost_dedup_figures};
+use cenote_ondisk::features;
 use cenote_ondisk::features::FEATURES;
+use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::{ReflowScratch, VERSION_FEATURES};
 use cenote_vdev::{Shape, VdevAux};
@@ -32,10 +34,7 @@ const VERSIONS_KEPT: [u64; 2] = [28, 5000];
 /// years.
 const TXG_LAST: Txg = Txg(u64::MAX / 2);
 /// Features whose upkeep this software does not know, once they are in use.
-const UNKEPT: [&str; 2] = [
-    "com.klarasystems:dynamic_gang_header",
-    "com.truenas:physical_rewrite",
-];
+const UNKEPT: [&str; 2] = [features::DYNAMIC_GANG_HEADER, features::PHYSICAL_REWRITE];
 
 fn refusal(reason: impl Into<String>) -> ImportError {
     ImportError::NotWritable {
@@ -141,17 +140,17 @@ pub(crate) fn check_features(pool: &Pool) -> Result<(), ImportError> {
 /// Refuses pools whose removed vdevs are still being worked on.
 fn check_removals(pool: &Pool) -> Result<(), ImportError> {
     const UNDER_WAY: u64 = 1;
-    let state = directory_words(pool.mos(), "com.delphix:removing")?;
+    let state = directory_words(pool.mos(), keys::REMOVING)?;
     if state.and_then(|words| words.first().copied()) == Some(UNDER_WAY) {
         return Err(refusal("a vdev is being removed"));
     }
     for (key, reason) in [
         (
-            "com.delphix:condensing_indirect",
+            keys::CONDENSING,
             "the mapping of a removed vdev is being condensed",
         ),
         (
-            "com.delphix:obsolete_bpobj",
+            keys::OBSOLETE_BPOBJ,
             "blocks of a removed vdev were remapped",
         ),
     ] {
@@ -201,7 +200,7 @@ impl Pool {
         if discards && candidate.config.state != PoolState::Exported {
             self.set_discarded_logs(log_headers.heads());
         }
-        let checkpoint = directory_words(self.mos(), "com.delphix:zpool_checkpoint")?;
+        let checkpoint = directory_words(self.mos(), keys::CHECKPOINT)?;
         let mut config = self.config().clone();
         config.state = PoolState::Active;
         config.version = uberblock.version;

@@ -4,11 +4,9 @@ use cenote_base::{BlockId, ObjectId};
 use cenote_dmu::{DmuError, Object, ObjectSet};
 use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingEntry, MappingHeader};
 use cenote_ondisk::nvlist::NvList;
+pub use cenote_ondisk::object_directory::OBJECT_DIRECTORY;
 use cenote_ondisk::{DecodeError, VdevConfig, wire};
 use std::sync::Arc;
-
-/// The object directory is always object 1 (format/1b 4).
-pub const OBJECT_DIRECTORY: ObjectId = ObjectId(1);
 
 /// A configuration of 65536 vdevs with long paths is below this.
 const PACKED_LIST_BYTES_MAX: u64 = 64 << 20;

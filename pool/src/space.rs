@@ -7,8 +7,10 @@
 use crate::mos::{OBJECT_DIRECTORY, directory_object};
 use cenote_base::{ObjectId, Txg, VdevId};
 use cenote_dmu::{DmuError, Object, ObjectSet};
+use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::space_map::{Action, SpaceMapEntry, SpaceMapHeader, SpaceMapItems};
 use cenote_ondisk::vdev_config::VdevConfig;
+use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{DecodeError, wire};
 use cenote_vdev::Shape;
 use std::collections::BTreeMap;
@@ -113,9 +115,7 @@ pub(crate) fn metaslabs(
     }
     let maps = read_words(&array, count)?;
     let unflushed = match config.top_zap {
-        Some(zap) => mos
-            .zap(zap)?
-            .lookup_u64("com.delphix:ms_unflushed_phys_txgs")?,
+        Some(zap) => mos.zap(zap)?.lookup_u64(vdev_zap::top::UNFLUSHED_TXGS)?,
         None => None,
     };
     let unflushed = match unflushed {
@@ -146,7 +146,7 @@ pub(crate) fn metaslabs(
 /// The log space maps by txg.
 pub(crate) fn logs(mos: &Arc<ObjectSet>) -> Result<BTreeMap<Txg, ObjectId>, DmuError> {
     let mut logs = BTreeMap::new();
-    let Some(zap) = directory_object(mos, "com.delphix:log_spacemap_zap")? else {
+    let Some(zap) = directory_object(mos, keys::LOG_SPACE_MAPS)? else {
         return Ok(logs);
     };
     let zap = mos.zap(zap)?;
@@ -286,7 +286,9 @@ pub(crate) fn checkpoint_frees(
     let (Some(zap), Some(ashift)) = (config.top_zap, config.ashift) else {
         return Ok(Vec::new());
     };
-    let map = mos.zap(zap)?.lookup_u64("com.delphix:pool_checkpoint_sm")?;
+    let map = mos
+        .zap(zap)?
+        .lookup_u64(vdev_zap::top::CHECKPOINT_SPACE_MAP)?;
     let Some(map) = map else {
         return Ok(Vec::new());
     };
@@ -309,7 +311,10 @@ pub(crate) fn checkpoint_bytes(
         let (Some(zap), Some(id)) = (top.top_zap, top.id) else {
             continue;
         };
-        let Some(map) = mos.zap(zap)?.lookup_u64("com.delphix:pool_checkpoint_sm")? else {
+        let Some(map) = mos
+            .zap(zap)?
+            .lookup_u64(vdev_zap::top::CHECKPOINT_SPACE_MAP)?
+        else {
             continue;
         };
         let object = mos.object(ObjectId(map))?;
@@ -335,7 +340,7 @@ pub(crate) fn size(vdevs: &Shape, metaslabs: &Metaslabs) -> u64 {
 pub(crate) fn checksum_salt(mos: &Arc<ObjectSet>) -> Result<Option<[u8; 32]>, DmuError> {
     let value = mos
         .zap(OBJECT_DIRECTORY)?
-        .lookup(b"org.illumos:checksum_salt")?;
+        .lookup(keys::CHECKSUM_SALT.as_bytes())?;
     let bytes = value.as_ref().and_then(|value| value.as_bytes());
     Ok(bytes.and_then(|bytes| wire::array(bytes, 0, "checksum salt").ok()))
 }

@@ -8,6 +8,7 @@ use crate::time::Timestamp;
 use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, ObjectSet, Zap};
 use cenote_ondisk::DecodeError;
+use cenote_ondisk::master_node::attribute_keys;
 use cenote_ondisk::system_attributes::{Attribute, SaTables, SaValue};
 use cenote_ondisk::znode_phys::{ZnodeAcl, ZnodePhys};
 use std::sync::Arc;
@@ -206,7 +207,7 @@ impl AttributeTables {
     pub(crate) fn read(set: &Arc<ObjectSet>, master: ObjectId) -> Result<Self, DmuError> {
         let master = set.zap(master)?;
         let mut tables = SaTables::default();
-        if let Some(registry) = master.lookup_u64("REGISTRY")? {
+        if let Some(registry) = master.lookup_u64(attribute_keys::REGISTRY)? {
             let registry = set.zap(ObjectId(registry))?;
             for entry in registry.entries() {
                 let entry = entry?;
@@ -221,7 +222,7 @@ impl AttributeTables {
                 added.map_err(|source| tables_error(&registry, source))?;
             }
         }
-        if let Some(layouts) = master.lookup_u64("LAYOUTS")? {
+        if let Some(layouts) = master.lookup_u64(attribute_keys::LAYOUTS)? {
             let layouts = set.zap(ObjectId(layouts))?;
             for entry in layouts.entries() {
                 let entry = entry?;

@@ -4,10 +4,9 @@ use crate::error::PosixError;
 use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, ObjectSet, Zap};
 use cenote_ondisk::DecodeError;
+pub use cenote_ondisk::master_node::MASTER_NODE;
+use cenote_ondisk::master_node::keys;
 use std::sync::Arc;
-
-/// The master node's object number, in every file system.
-pub const MASTER_NODE: ObjectId = ObjectId(1);
 
 /// File system versions that are known: 1 to this.
 pub const VERSION_MAX: u64 = 5;
@@ -121,7 +120,7 @@ impl MasterNode {
             }
             zap => zap?,
         };
-        let version = number(&zap, "VERSION")?.ok_or_else(|| missing("VERSION"))?;
+        let version = number(&zap, keys::VERSION)?.ok_or_else(|| missing(keys::VERSION))?;
         if version == 0 || version > VERSION_MAX {
             return Err(PosixError::UnknownVersion {
                 objset: set.id(),
@@ -129,16 +128,18 @@ impl MasterNode {
             });
         }
         let system_attributes = match version >= VERSION_SYSTEM_ATTRIBUTES {
-            true => Some(object(&zap, "SA_ATTRS")?.ok_or_else(|| missing("SA_ATTRS"))?),
+            true => Some(
+                object(&zap, keys::SA_MASTER_NODE)?.ok_or_else(|| missing(keys::SA_MASTER_NODE))?,
+            ),
             false => None,
         };
         Ok(Self {
             version,
-            root: object(&zap, "ROOT")?.ok_or_else(|| missing("ROOT"))?,
-            delete_queue: object(&zap, "DELETE_QUEUE")?,
+            root: object(&zap, keys::ROOT)?.ok_or_else(|| missing(keys::ROOT))?,
+            delete_queue: object(&zap, keys::DELETE_QUEUE)?,
             system_attributes,
-            fuid_table: object(&zap, "FUID")?,
-            shares: object(&zap, "SHARES")?,
+            fuid_table: object(&zap, keys::FUID_TABLE)?,
+            shares: object(&zap, keys::SHARES)?,
             names: read_name_rules(&zap)?,
             quotas: [
                 read_quotas(&zap, ["userquota@", "userobjquota@"], "user")?,
@@ -164,12 +165,12 @@ fn object(zap: &Zap, key: &str) -> Result<Option<ObjectId>, PosixError> {
 }
 
 fn read_name_rules(zap: &Zap) -> Result<NameRules, PosixError> {
-    let case = match number(zap, "casesensitivity")?.unwrap_or(0) {
+    let case = match number(zap, keys::CASE_SENSITIVITY)?.unwrap_or(0) {
         0 => CaseSensitivity::Sensitive,
         1 => CaseSensitivity::Insensitive,
         2 => CaseSensitivity::Mixed,
         value => {
-            let (structure, field) = ("master node", "casesensitivity");
+            let (structure, field) = ("master node", keys::CASE_SENSITIVITY);
             return Err(malformed(DecodeError::BadValue {
                 structure,
                 field,
@@ -179,8 +180,8 @@ fn read_name_rules(zap: &Zap) -> Result<NameRules, PosixError> {
     };
     Ok(NameRules {
         case,
-        normalization: number(zap, "normalization")?.unwrap_or(0),
-        utf8_only: number(zap, "utf8only")?.unwrap_or(0) != 0,
+        normalization: number(zap, keys::NORMALIZATION)?.unwrap_or(0),
+        utf8_only: number(zap, keys::UTF8_ONLY)?.unwrap_or(0) != 0,
     })
 }
 

@@ -5,13 +5,14 @@
 //! behind it.
 
 use crate::error::VolumeError;
-use crate::volume::{DATA, Volume, VolumeReplay};
+use crate::volume::{Volume, VolumeReplay};
 use cenote_dmu::{Object, ObjectSet, Transaction, TxCost, TxgGate};
 use cenote_intent_log::{IntentLog, read_pointed};
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData};
+use cenote_ondisk::volume_objects::VOLUME_DATA;
 use std::sync::Arc;
 
 /// The most bytes written in one transaction.
@@ -45,7 +46,7 @@ impl Volume {
         };
         let volume = Self::open(set)?;
         let replay = LogReplay {
-            data: volume.set().object(DATA)?,
+            data: volume.set().object(VOLUME_DATA)?,
             volume: &volume,
             header: log.header(),
             gate,
@@ -100,7 +101,7 @@ impl LogReplay<'_> {
             _ => return Err(bad()),
         };
         let fits = |end| end <= self.volume.size();
-        if object != DATA || !offset.checked_add(length).is_some_and(fits) {
+        if object != VOLUME_DATA || !offset.checked_add(length).is_some_and(fits) {
             return Err(bad());
         }
         match &record.body {
@@ -170,7 +171,7 @@ impl LogReplay<'_> {
             self.data.free_range(&tx, offset, length)?;
             return Ok(Some(()));
         }
-        let block = read_pointed(self.volume.set(), DATA, pointer)?;
+        let block = read_pointed(self.volume.set(), VOLUME_DATA, pointer)?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let bytes = block.get(..length);
         bytes.map(|bytes| self.put(offset, bytes)).transpose()

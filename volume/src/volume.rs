@@ -1,19 +1,15 @@
 //! An open volume.
 
 use crate::error::VolumeError;
-use cenote_base::{BlockId, ObjectId, Txg};
+use cenote_base::{BlockId, Txg};
 use cenote_dmu::{Object, ObjectSet, Segment};
 use cenote_intent_log::{
     ApplyError, Below, Content, IntentLog, ReplayMemory, stored_data, stored_hole,
 };
 use cenote_ondisk::intent_log::record::{Record, RecordBody};
 use cenote_ondisk::objset::ObjsetKind;
+use cenote_ondisk::volume_objects::{VOLUME_DATA, VOLUME_PROPERTIES, VOLUME_SIZE};
 use std::sync::Arc;
-
-/// The object with the data.
-pub(crate) const DATA: ObjectId = ObjectId(1);
-/// The ZAP with the size.
-const PROPERTIES: ObjectId = ObjectId(2);
 
 /// A volume, or a snapshot of one.
 #[derive(Debug)]
@@ -52,8 +48,8 @@ impl Volume {
         if set.root().uses_crypt() && set.keys().is_none() {
             return Err(VolumeError::KeyNotLoaded { objset });
         }
-        let data = set.object(DATA)?;
-        let size = set.zap(PROPERTIES)?.lookup_u64("size")?;
+        let data = set.object(VOLUME_DATA)?;
+        let size = set.zap(VOLUME_PROPERTIES)?.lookup_u64(VOLUME_SIZE)?;
         let block_size = data.dnode().data_block_size;
         // 2^63 is the most that a device's size in bytes can be.
         match size.filter(|size| size.is_multiple_of(block_size) && size >> 63 == 0) {
@@ -158,7 +154,7 @@ impl Volume {
             _ => return Err(bad()),
         };
         match applied {
-            Ok(end) if object == DATA && end <= self.size => Ok(()),
+            Ok(end) if object == VOLUME_DATA && end <= self.size => Ok(()),
             Ok(_) | Err(ApplyError::Nonsense(_)) => Err(bad()),
             Err(ApplyError::Memory(error)) => Err(error.into()),
         }
@@ -205,7 +201,7 @@ impl Volume {
         };
         let below = Below {
             set: &self.set,
-            id: DATA,
+            id: VOLUME_DATA,
             object: Some(&self.data),
         };
         Ok(replayed.content.segments(below, offset, length)?)

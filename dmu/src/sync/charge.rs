@@ -15,9 +15,6 @@ use cenote_ondisk::objset::{
 use cenote_ondisk::{Dnode, ObjectType, Objset};
 use std::collections::BTreeMap;
 
-/// The type of the accounting objects.
-const ACCOUNTS: ObjectType = ObjectType(39);
-
 /// What each object is charged beside its blocks.
 const OBJECT_BYTES: i64 = 512;
 
@@ -132,7 +129,7 @@ impl Writer<'_> {
         let zap = match self.set.special_object(special) {
             Some(object) => Zap::open(object)?,
             None => {
-                let new = NewObject::new(ACCOUNTS, 512);
+                let new = NewObject::new(ObjectType::USED, 512);
                 let object = self.set.allocate_at(&tx, special.id(), new)?;
                 Zap::initialize(&object, &tx, NewZap::default())?
             }

@@ -77,7 +77,7 @@ fn reasons_to_sync() {
 /// group's time: written early they would be written more often.
 #[test]
 fn much_data_is_written_early_and_metadata_is_not() {
-    const CONTENTS: ObjectType = ObjectType(19);
+    const CONTENTS: ObjectType = ObjectType::PLAIN_FILE;
     let limits = ThrottleLimits::of_memory(64 << 30);
     for (object_type, expected) in [
         (CONTENTS, SyncReason::Dirty),

@@ -3,28 +3,28 @@
 //! Sources: format/1b 3 and format/3a 1, 8, 9. `$ORIGIN` is not counted.
 
 use super::Checker;
-use crate::dataset::{Dataset, fields};
+use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::dsl::FEATURE_VERSION;
 use crate::error::DslError;
 use crate::object_directory::keys;
 use cenote_ondisk::bookmark_phys::FLAG_HAS_FREED_BEFORE_NEXT;
+use cenote_ondisk::dsl_dataset::fields;
+use cenote_ondisk::features;
 use cenote_ondisk::features::FEATURES;
 use std::collections::BTreeMap;
-
-const EXTENSIBLE: &str = "com.delphix:extensible_dataset";
-const BOOKMARKS: &str = "com.delphix:bookmarks";
-const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
-const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
-const LIVELIST: &str = "com.delphix:livelist";
-const ENABLED_TXG: &str = "com.delphix:enabled_txg";
 
 /// The features whose uses the walk over all datasets counts in full.
 ///
 /// Not among them: `bookmark_v2`, which OpenZFS counts again whenever a promotion moves a
 /// bookmark; `filesystem_limits`, which counts the directories at which a limit was first set and
 /// not those that keep counts since.
-const COUNTED: [&str; 4] = [EXTENSIBLE, BOOKMARKS, BOOKMARK_WRITTEN, REDACTION_BOOKMARKS];
+const COUNTED: [&str; 4] = [
+    features::EXTENSIBLE_DATASET,
+    features::BOOKMARKS,
+    features::BOOKMARK_WRITTEN,
+    features::REDACTION_BOOKMARKS,
+];
 
 /// Uses found so far, by the feature's guid.
 #[derive(Debug, Default)]
@@ -44,10 +44,10 @@ impl Tally {
     /// Counts what a directory uses.
     pub fn add_directory(&mut self, directory: &Directory) -> Result<(), DslError> {
         if directory.is_extended() {
-            self.count(EXTENSIBLE);
+            self.count(features::EXTENSIBLE_DATASET);
         }
         if directory.livelist()?.is_some() {
-            self.count(LIVELIST);
+            self.count(features::LIVELIST);
         }
         Ok(())
     }
@@ -60,14 +60,14 @@ impl Tally {
         let Some(extension) = dataset.extension() else {
             return Ok(());
         };
-        self.count(EXTENSIBLE);
+        self.count(features::EXTENSIBLE_DATASET);
         for feature in FEATURES.iter().filter(|feature| feature.per_dataset) {
             if extension.lookup(feature.guid.as_bytes())?.is_some() {
                 self.count(feature.guid);
             }
         }
         if dataset.extension_number(fields::BOOKMARKS)?.is_some() {
-            self.count(BOOKMARKS);
+            self.count(features::BOOKMARKS);
             self.add_bookmarks(dataset)?;
         }
         Ok(())
@@ -76,10 +76,10 @@ impl Tally {
     fn add_bookmarks(&mut self, dataset: &Dataset) -> Result<(), DslError> {
         for bookmark in dataset.bookmarks()? {
             if bookmark.phys.flags & FLAG_HAS_FREED_BEFORE_NEXT != 0 {
-                self.count(BOOKMARK_WRITTEN);
+                self.count(features::BOOKMARK_WRITTEN);
             }
             if bookmark.phys.redaction_list.is_some() {
-                self.count(REDACTION_BOOKMARKS);
+                self.count(features::REDACTION_BOOKMARKS);
             }
         }
         Ok(())
@@ -106,10 +106,15 @@ pub(super) fn check(checker: &mut Checker<'_>) {
         Ok(queued) => {
             let stored = dsl
                 .features()
-                .get(LIVELIST)
+                .get(features::LIVELIST)
                 .map_or(0, |feature| feature.count);
-            let found = checker.tally.of(LIVELIST) + queued;
-            checker.expect(LIVELIST, "the feature's count of uses", found, stored);
+            let found = checker.tally.of(features::LIVELIST) + queued;
+            checker.expect(
+                features::LIVELIST,
+                "the feature's count of uses",
+                found,
+                stored,
+            );
         }
         Err(error) => checker.unreadable(keys::DELETED_CLONES, error),
     }
@@ -120,9 +125,14 @@ pub(super) fn check(checker: &mut Checker<'_>) {
     let noted = noted.count() as u64;
     let stored = dsl
         .features()
-        .get(ENABLED_TXG)
+        .get(features::ENABLED_TXG)
         .map_or(0, |feature| feature.count);
-    checker.expect(ENABLED_TXG, "the feature's count of uses", noted, stored);
+    checker.expect(
+        features::ENABLED_TXG,
+        "the feature's count of uses",
+        noted,
+        stored,
+    );
 }
 
 /// Livelists of destroyed clones that wait to be freed.

@@ -165,7 +165,7 @@ impl<'d> Checker<'d> {
         directory: &Arc<Directory>,
         parent: Option<usize>,
     ) -> Result<Vec<Arc<Directory>>, DslError> {
-        use crate::directory::fields::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
+        use cenote_ondisk::dsl_dir::fields::{FILESYSTEM_COUNT, SNAPSHOT_COUNT};
         let listed = !directory.name().is_hidden();
         let visited = Visited {
             name: directory.name().as_str().to_owned(),

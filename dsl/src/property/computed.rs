@@ -3,20 +3,19 @@
 use super::table::{Format, Property, UNLIMITED};
 use super::{PropertySource, PropertyValue, words};
 use crate::bookmarks::Bookmark;
-use crate::dataset::{CHAIN_LENGTH_MAX, Dataset, DatasetType, fields as dataset_fields};
+use crate::dataset::{CHAIN_LENGTH_MAX, Dataset, DatasetType};
 use crate::deadlist::Deadlist;
 use crate::dedup::ratio;
-use crate::directory::fields as directory_fields;
 use crate::error::DslError;
 use crate::keys::{CryptoKey, KeyStatus};
 use crate::resume_token::receive_resume_token;
 use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::bookmark_phys::FLAG_HAS_FREED_BEFORE_NEXT;
 use cenote_ondisk::dsl_dataset::FLAG_DEFER_DESTROY;
-
-/// A volume's data and its properties (format/3c 5).
-const VOLUME_DATA: ObjectId = ObjectId(1);
-const VOLUME_PROPERTIES: ObjectId = ObjectId(2);
+use cenote_ondisk::dsl_dataset::fields as dataset_fields;
+use cenote_ondisk::dsl_dir::fields as directory_fields;
+use cenote_ondisk::master_node;
+use cenote_ondisk::volume_objects::{VOLUME_DATA, VOLUME_PROPERTIES, VOLUME_SIZE};
 
 type Computed = Option<(PropertyValue, PropertySource)>;
 
@@ -170,7 +169,7 @@ fn count(dataset: &Dataset, field: &str) -> Result<Computed, DslError> {
 fn master_node(dataset: &Dataset, property: Property) -> Result<Computed, DslError> {
     let info = property.info();
     let key = match property {
-        Property::Version => "VERSION",
+        Property::Version => master_node::keys::VERSION,
         _ => info.name,
     };
     if dataset.is_inconsistent() {
@@ -194,7 +193,7 @@ fn master_node(dataset: &Dataset, property: Property) -> Result<Computed, DslErr
 fn volume(dataset: &Dataset, property: Property) -> Result<Computed, DslError> {
     let set = dataset.object_set()?;
     if property == Property::VolumeSize {
-        let size = set.zap(VOLUME_PROPERTIES)?.lookup_u64("size")?;
+        let size = set.zap(VOLUME_PROPERTIES)?.lookup_u64(VOLUME_SIZE)?;
         return with_source(size.into(), PropertySource::Local);
     }
     let size = set.object(VOLUME_DATA)?.dnode().data_block_size;

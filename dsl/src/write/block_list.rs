@@ -22,19 +22,16 @@ use cenote_base::ObjectId;
 use cenote_dmu::{NewObject, Object};
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::bpobj::{self, BpobjHeader};
+use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::collections::HashSet;
 
 /// Blocks of lists and of lists of sub-objects.
 const BLOCK_SIZE: u64 = 128 << 10;
-const EMPTY_BPOBJ: &str = "com.delphix:empty_bpobj";
-const LIVELIST: &str = "com.delphix:livelist";
 /// Sub-objects of one list that are followed.
 const SUBOBJECTS_MAX: usize = 1 << 20;
 /// Lists that are parts of one another: each level stands for more than 16384 lists joined.
 const DEPTH_MAX: usize = 64;
-/// Lists of the numbers of sub-objects.
-const SUBOBJECTS: ObjectType = ObjectType(53);
 /// A header that can name sub-objects has at least this many bytes.
 const HEADER_WITH_PARTS: usize = 48;
 
@@ -67,7 +64,11 @@ impl SyncContext<'_> {
 
     /// Makes a list of its own.
     pub(crate) fn create_list(&self) -> Result<ObjectId, DslError> {
-        let freed = self.dsl.features().is_active(LIVELIST).then_some(0);
+        let freed = self
+            .dsl
+            .features()
+            .is_active(features::LIVELIST)
+            .then_some(0);
         let header = BpobjHeader {
             compressed_bytes: Some(0),
             uncompressed_bytes: Some(0),
@@ -86,7 +87,7 @@ impl SyncContext<'_> {
 
     /// A list with nothing in it: the shared one where the pool allows that.
     pub(crate) fn create_empty_list(&self) -> Result<ObjectId, DslError> {
-        if self.dsl.features().get(EMPTY_BPOBJ).is_none() {
+        if self.dsl.features().get(features::EMPTY_BPOBJ).is_none() {
             return self.create_list();
         }
         let list = match self.empty_list()? {
@@ -97,14 +98,14 @@ impl SyncContext<'_> {
                 list
             }
         };
-        self.feature_changed(EMPTY_BPOBJ, 1)?;
+        self.feature_changed(features::EMPTY_BPOBJ, 1)?;
         Ok(list)
     }
 
     /// Gives back a reference to the shared empty list.
     pub(crate) fn drop_empty_list(&self) -> Result<(), DslError> {
         let list = self.empty_list()?;
-        if self.feature_changed(EMPTY_BPOBJ, -1)? == 0
+        if self.feature_changed(features::EMPTY_BPOBJ, -1)? == 0
             && let Some(list) = list
         {
             self.remove_directory_entry(keys::EMPTY_BPOBJ)?;
@@ -221,9 +222,10 @@ impl SyncContext<'_> {
         }
         let names = match header.subobjects {
             Some(names) => self.mos().object(names)?,
-            None => self
-                .mos()
-                .allocate(self.tx, NewObject::new(SUBOBJECTS, BLOCK_SIZE))?,
+            None => self.mos().allocate(
+                self.tx,
+                NewObject::new(ObjectType::BPOBJ_SUBOBJ, BLOCK_SIZE),
+            )?,
         };
         header.subobjects = Some(names.id());
         let bytes: Vec<u8> = parts.iter().flat_map(|id| id.0.to_le_bytes()).collect();

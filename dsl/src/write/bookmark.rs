@@ -5,23 +5,18 @@
 //! itself is gone. Then its txg also stays a key of deadlists, as if the snapshot were there.
 
 use super::context::SyncContext;
-use super::metadata::EXTENSION;
-use crate::dataset::fields;
 use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::zap::ZapValue;
+use cenote_ondisk::ObjectType;
 use cenote_ondisk::bookmark_phys::{
     BookmarkPhys, BookmarkSpace, FLAG_HAS_FREED_BEFORE_NEXT, FLAG_SNAPSHOT_EXISTS, WORDS_V1,
 };
 use cenote_ondisk::dsl_dataset::DslDataset;
-
-pub(super) const BOOKMARKS: &str = "com.delphix:bookmarks";
-pub(super) const BOOKMARK_V2: &str = "com.datto:bookmark_v2";
-pub(super) const BOOKMARK_WRITTEN: &str = "com.delphix:bookmark_written";
-const REDACTION_BOOKMARKS: &str = "com.delphix:redaction_bookmarks";
-const REDACTION_LIST_SPILL: &str = "com.delphix:redaction_list_spill";
+use cenote_ondisk::dsl_dataset::fields;
+use cenote_ondisk::features;
 
 /// What died of a bookmark's snapshot before the next one was taken.
 #[derive(Clone, Debug)]
@@ -89,21 +84,21 @@ impl SyncContext<'_> {
         let table = match self.bookmark_table(head)? {
             Some(table) => table,
             None => {
-                let table = self.create_name_table(EXTENSION)?;
+                let table = self.create_name_table(ObjectType::ZAP_METADATA)?;
                 self.set_extension(head, fields::BOOKMARKS, table.0)?;
-                self.feature_changed(BOOKMARKS, 1)?;
+                self.feature_changed(features::BOOKMARKS, 1)?;
                 table
             }
         };
         let phys = &bookmark.phys;
         let is_more =
             bookmark.counts() || phys.ivset_guid.is_some() || phys.redaction_list.is_some();
-        let is_new = is_more && self.dsl.features().get(BOOKMARK_V2).is_some();
+        let is_new = is_more && self.dsl.features().get(features::BOOKMARK_V2).is_some();
         if is_new {
-            self.feature_changed(BOOKMARK_V2, 1)?;
+            self.feature_changed(features::BOOKMARK_V2, 1)?;
         }
         if bookmark.counts() {
-            self.feature_changed(BOOKMARK_WRITTEN, 1)?;
+            self.feature_changed(features::BOOKMARK_WRITTEN, 1)?;
         }
         let value = ZapValue::from_u64s(&phys.to_words(is_new));
         let zap = self.mos().zap(table)?;
@@ -130,16 +125,16 @@ impl SyncContext<'_> {
             phys: phys.map_err(|source| DslError::decode(table, source))?,
         };
         if words.len() > WORDS_V1 {
-            self.feature_changed(BOOKMARK_V2, -1)?;
+            self.feature_changed(features::BOOKMARK_V2, -1)?;
         }
         if bookmark.counts() {
-            self.feature_changed(BOOKMARK_WRITTEN, -1)?;
+            self.feature_changed(features::BOOKMARK_WRITTEN, -1)?;
         }
         zap.remove(self.tx, name)?;
         if self.mos().zap(table)?.count() == 0 {
             self.destroy_object(table)?;
             self.remove_entry(head, fields::BOOKMARKS.as_bytes())?;
-            self.feature_changed(BOOKMARKS, -1)?;
+            self.feature_changed(features::BOOKMARKS, -1)?;
         }
         Ok(Some(bookmark))
     }
@@ -159,9 +154,9 @@ impl SyncContext<'_> {
             return Ok(());
         };
         if self.mos().object(list)?.spill()?.is_some() {
-            self.feature_changed(REDACTION_LIST_SPILL, -1)?;
+            self.feature_changed(features::REDACTION_LIST_SPILL, -1)?;
         }
-        self.feature_changed(REDACTION_BOOKMARKS, -1)?;
+        self.feature_changed(features::REDACTION_BOOKMARKS, -1)?;
         self.destroy_object(list)
     }
 

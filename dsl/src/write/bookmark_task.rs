@@ -3,9 +3,9 @@
 //! A bookmark is made of a snapshot, or of another bookmark, that its dataset grew out of: one of
 //! the dataset itself, or of what it was cloned from up to that moment.
 
-use super::bookmark::{BOOKMARK_WRITTEN, BOOKMARKS, StoredBookmark};
+use super::bookmark::StoredBookmark;
 use super::context::{SyncContext, SyncTask};
-use crate::dataset::{CHAIN_LENGTH_MAX, Dataset, fields};
+use crate::dataset::{CHAIN_LENGTH_MAX, Dataset};
 use crate::deadlist::Deadlist;
 use crate::error::DslError;
 use crate::name::{DatasetName, NameKind};
@@ -13,6 +13,8 @@ use cenote_base::{Guid, ObjectId, Txg};
 use cenote_ondisk::bookmark_phys::{
     BookmarkPhys, BookmarkSpace, FLAG_HAS_FREED_BEFORE_NEXT, FLAG_SNAPSHOT_EXISTS,
 };
+use cenote_ondisk::dsl_dataset::fields;
+use cenote_ondisk::features;
 use std::collections::HashSet;
 
 /// Makes bookmarks, all in one transaction group or none.
@@ -24,7 +26,7 @@ pub struct CreateBookmarks {
 
 impl SyncTask for CreateBookmarks {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        if context.dsl.features().get(BOOKMARKS).is_none() {
+        if context.dsl.features().get(features::BOOKMARKS).is_none() {
             let feature = "bookmarks".to_owned();
             return Err(DslError::FeatureDisabled { feature });
         }
@@ -129,7 +131,12 @@ impl SyncContext<'_> {
         };
         let ivset = snapshot.extension_number(fields::IVSET_GUID)?;
         bookmark.ivset_guid = ivset.filter(|guid| *guid != 0).map(Guid);
-        if self.dsl.features().get(BOOKMARK_WRITTEN).is_some() {
+        if self
+            .dsl
+            .features()
+            .get(features::BOOKMARK_WRITTEN)
+            .is_some()
+        {
             let (_, next) = self.dsl.read_dataset(next)?;
             let freed = Deadlist::totals_of(self.dsl, next.deadlist)?;
             bookmark.flags = FLAG_HAS_FREED_BEFORE_NEXT | FLAG_SNAPSHOT_EXISTS;

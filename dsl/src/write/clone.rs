@@ -11,7 +11,8 @@ use crate::dataset::Dataset;
 use crate::error::DslError;
 use crate::name::DatasetName;
 use cenote_base::ObjectId;
-use cenote_ondisk::crypto_key::{DIRECTORY_KEY, entries};
+use cenote_ondisk::crypto_key::entries;
+use cenote_ondisk::dsl_dir::fields::CRYPTO_KEY;
 
 /// Makes a clone of a snapshot.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl SyncContext<'_> {
         let Some(key) = origin.directory().crypto_key()? else {
             return Ok(());
         };
-        self.set_extension(directory, DIRECTORY_KEY, key.object.0)?;
+        self.set_extension(directory, CRYPTO_KEY, key.object.0)?;
         let references = key.stored.references.max(1) + 1;
         self.set_number(key.object, entries::REFERENCES.as_bytes(), references)
     }

@@ -2,9 +2,7 @@
 
 use super::context::{SyncContext, SyncTask};
 use super::encryption::Encryption;
-use super::metadata::{
-    CHILD_MAP, DIRECTORY_CLONES, NEXT_CLONES, PROPERTIES, SNAPSHOT_MAP, number_key,
-};
+use super::metadata::number_key;
 use super::policy::HeadPolicy;
 use super::properties::Setting;
 use crate::dataset::DatasetType;
@@ -20,6 +18,7 @@ use cenote_ondisk::dsl_dataset::{
     DslDataset, FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT, FLAG_UNIQUE_ACCURATE, FSID_BITS,
 };
 use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN};
+use cenote_ondisk::features;
 use cenote_ondisk::objset::{
     FLAG_PROJECT_QUOTA_COMPLETE, FLAG_USER_ACCOUNTING_COMPLETE,
     FLAG_USER_OBJECT_ACCOUNTING_COMPLETE, ObjsetKind,
@@ -30,10 +29,10 @@ use std::sync::Arc;
 /// Accounting that depends on a feature.
 const ACCOUNTING_FEATURES: [(&str, u64); 2] = [
     (
-        "org.zfsonlinux:userobj_accounting",
+        features::USEROBJ_ACCOUNTING,
         FLAG_USER_OBJECT_ACCOUNTING_COMPLETE,
     ),
-    ("org.zfsonlinux:project_quota", FLAG_PROJECT_QUOTA_COMPLETE),
+    (features::PROJECT_QUOTA, FLAG_PROJECT_QUOTA_COMPLETE),
 ];
 
 /// Fills a new object set with what makes it a file system or volume.
@@ -153,8 +152,8 @@ impl SyncContext<'_> {
         let phys = DslDir {
             creation_time: self.seconds(),
             parent,
-            properties: self.create_table(PROPERTIES)?,
-            child_map: self.create_table(CHILD_MAP)?,
+            properties: self.create_table(ObjectType::DSL_PROPS)?,
+            child_map: self.create_table(ObjectType::DSL_DIR_CHILD_MAP)?,
             flags: FLAG_USED_BREAKDOWN,
             ..DslDir::default()
         };
@@ -178,7 +177,7 @@ impl SyncContext<'_> {
         let id = self.create_bonus_object(ObjectType::DSL_DATASET, empty)?;
         let mut phys = DslDataset {
             directory,
-            snapshot_names: Some(self.create_table(SNAPSHOT_MAP)?),
+            snapshot_names: Some(self.create_table(ObjectType::DSL_DATASET_SNAP_MAP)?),
             creation_time: self.seconds(),
             creation_txg: creation_txg(self.txg()),
             guid: Guid(self.random_guid()?),
@@ -220,7 +219,7 @@ impl SyncContext<'_> {
         let (_, mut snapshot) = self.dsl.read_dataset(origin)?;
         let next_clones = match snapshot.next_clones {
             Some(table) => table,
-            None => self.create_table(NEXT_CLONES)?,
+            None => self.create_table(ObjectType::NEXT_CLONES)?,
         };
         snapshot.next_clones = Some(next_clones);
         snapshot.children += 1;
@@ -229,7 +228,7 @@ impl SyncContext<'_> {
         let mut directory = self.directory(snapshot.directory)?;
         let clones = match directory.clones {
             Some(table) => table,
-            None => self.create_table(DIRECTORY_CLONES)?,
+            None => self.create_table(ObjectType::DSL_DIR_CLONES)?,
         };
         directory.clones = Some(clones);
         self.store_directory(snapshot.directory, &directory)?;

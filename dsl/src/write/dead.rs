@@ -16,14 +16,12 @@ use cenote_ondisk::deadlist::DeadlistHeader;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::collections::BTreeMap;
 
-const DEADLIST: ObjectType = ObjectType(50);
-const DEADLIST_HEADER: ObjectType = ObjectType(51);
-
 impl SyncContext<'_> {
     /// Makes a deadlist with these keys, each with an empty list.
     pub(crate) fn create_deadlist(&self, txgs: &[Txg]) -> Result<ObjectId, DslError> {
         let empty = DeadlistHeader::default().encode().to_vec();
-        let new = NewObject::new(DEADLIST, 512).with_bonus(DEADLIST_HEADER, empty);
+        let new = NewObject::new(ObjectType::DEADLIST, 512)
+            .with_bonus(ObjectType::DEADLIST_HEADER, empty);
         let object = self.mos().allocate(self.tx, new)?;
         Zap::initialize(&object, self.tx, NewZap::default())?;
         let id = object.id();
@@ -61,7 +59,11 @@ impl SyncContext<'_> {
         header.used_bytes = changed(header.used_bytes, change.used);
         header.compressed_bytes = changed(header.compressed_bytes, change.compressed);
         header.uncompressed_bytes = changed(header.uncompressed_bytes, change.uncompressed);
-        object.set_bonus(self.tx, DEADLIST_HEADER, header.encode().to_vec())?;
+        object.set_bonus(
+            self.tx,
+            ObjectType::DEADLIST_HEADER,
+            header.encode().to_vec(),
+        )?;
         Ok(())
     }
 

@@ -21,9 +21,8 @@ use cenote_dmu::NewObject;
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::bptree::{BptreeEntry, BptreeHeader, ENTRY_SIZE};
 use cenote_ondisk::crypto_key::entries;
+use cenote_ondisk::features;
 
-const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
-const BPTREE: ObjectType = ObjectType(0xC3);
 const BPTREE_BLOCK_SIZE: u64 = 128 << 10;
 
 /// Destroys a head that has neither snapshots nor children.
@@ -111,7 +110,7 @@ impl SyncContext<'_> {
         let directory = head.directory().id();
         self.use_space(directory, Part::Head, space.negated())?;
         let phys = head.phys();
-        match self.dsl.features().get(ASYNC_DESTROY) {
+        match self.dsl.features().get(features::ASYNC_DESTROY) {
             _ if phys.block_pointer.is_hole() => Ok(()),
             Some(_) => self.queue_for_freeing(head, space),
             None => self.free_at_once(&phys.block_pointer, phys.previous_snapshot_txg),
@@ -145,10 +144,11 @@ impl SyncContext<'_> {
             Some(queue) => queue,
             None => {
                 let empty = BptreeHeader::default().encode().to_vec();
-                let new = NewObject::new(BPTREE, BPTREE_BLOCK_SIZE).with_bonus(BPTREE, empty);
+                let new = NewObject::new(ObjectType::UINT64_METADATA, BPTREE_BLOCK_SIZE)
+                    .with_bonus(ObjectType::UINT64_METADATA, empty);
                 let queue = self.mos().allocate(self.tx, new)?.id();
                 self.set_directory_number(keys::BPTREE, queue.0)?;
-                self.feature_changed(ASYNC_DESTROY, 1)?;
+                self.feature_changed(features::ASYNC_DESTROY, 1)?;
                 queue
             }
         };
@@ -170,7 +170,11 @@ impl SyncContext<'_> {
             .uncompressed_bytes
             .saturating_add_signed(space.uncompressed);
         header.uncompressed_bytes = sum;
-        object.set_bonus(self.tx, BPTREE, header.encode().to_vec())?;
+        object.set_bonus(
+            self.tx,
+            ObjectType::UINT64_METADATA,
+            header.encode().to_vec(),
+        )?;
         Ok(())
     }
 

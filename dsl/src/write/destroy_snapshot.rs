@@ -9,13 +9,14 @@
 
 use super::accounting::{Part, SpaceChange, changed, signed};
 use super::context::{SyncContext, SyncTask};
-use crate::dataset::{Dataset, fields};
+use crate::dataset::Dataset;
 use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::error::DslError;
 use crate::name::{DatasetName, is_hidden_component};
 use crate::object_directory::keys;
 use crate::property::table::Property;
 use cenote_base::{ObjectId, Txg};
+use cenote_ondisk::dsl_dataset::fields;
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_DEFER_DESTROY};
 use std::collections::HashSet;
 

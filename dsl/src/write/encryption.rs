@@ -9,7 +9,6 @@
 //! part of a second, for which the pool would stand still.
 
 use super::context::{SyncContext, SyncTask};
-use super::metadata::EXTENSION;
 use super::properties::Setting;
 use crate::directory::Directory;
 use crate::error::DslError;
@@ -23,12 +22,14 @@ use cenote_codec::cipher::{
 };
 use cenote_dmu::zap::ZapValue;
 use cenote_io::ObjsetKeys;
+use cenote_ondisk::ObjectType;
 use cenote_ondisk::crypto_key::{self, EncryptionSuite, KeyFormat as StoredFormat, entries};
+use cenote_ondisk::dsl_dir;
+use cenote_ondisk::features;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-const ENCRYPTION: &str = "com.datto:encryption";
 const KEY_LOCATION: &str = "keylocation";
 const NEEDS_FORMAT: &str = "Keyformat required for new encryption root.";
 
@@ -162,7 +163,7 @@ impl SyncContext<'_> {
             (Encryption::Inherit, Some(_)) => (None, None),
             (Encryption::On { suite, key }, _) => (*suite, key.as_ref()),
         };
-        if self.dsl.features().get(ENCRYPTION).is_none() {
+        if self.dsl.features().get(features::ENCRYPTION).is_none() {
             return Err(DslError::FeatureDisabled {
                 feature: "encryption".to_owned(),
             });
@@ -202,7 +203,7 @@ impl SyncContext<'_> {
             suite,
             version: crypto_key::VERSION,
         };
-        let object = self.create_table(EXTENSION)?;
+        let object = self.create_table(ObjectType::ZAP_METADATA)?;
         for (name, value) in [
             (entries::SUITE, suite.number()),
             (entries::GUID, identity.guid),
@@ -213,8 +214,8 @@ impl SyncContext<'_> {
         }
         let root = plan.root.unwrap_or(directory);
         self.wrap(object, root, &identity, &keys, &plan.key)?;
-        self.set_extension(directory, crypto_key::DIRECTORY_KEY, object.0)?;
-        self.use_dataset_feature(head, ENCRYPTION)?;
+        self.set_extension(directory, dsl_dir::fields::CRYPTO_KEY, object.0)?;
+        self.use_dataset_feature(head, features::ENCRYPTION)?;
         if plan.root.is_none() {
             self.set_key_location(directory, plan.key.location.as_deref())?;
         }

@@ -18,12 +18,10 @@ use cenote_base::{Bookmark, Txg, settings};
 use cenote_dmu::Retention;
 use cenote_dmu::traverse::{Event, Order, Ordered, Part, Root, Since, Start, Walk};
 use cenote_ondisk::bptree::{BptreeEntry, ENTRY_SIZE, OBJSET_DESTROYED};
+use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-const ASYNC_DESTROY: &str = "com.delphix:async_destroy";
-const BPTREE: ObjectType = ObjectType(0xC3);
 
 /// Blocks taken from the list of single blocks at a time.
 const LIST_BATCH: usize = 1024;
@@ -110,7 +108,7 @@ impl SyncContext<'_> {
         if header.begin == header.end {
             self.remove_directory_entry(keys::BPTREE)?;
             self.destroy_object(queue)?;
-            self.feature_changed(ASYNC_DESTROY, -1)?;
+            self.feature_changed(features::ASYNC_DESTROY, -1)?;
             self.note_leak()?;
             return Ok(true);
         }
@@ -143,7 +141,11 @@ impl SyncContext<'_> {
         header.bytes = header.bytes.saturating_sub(freed.used);
         header.compressed_bytes = header.compressed_bytes.saturating_sub(freed.compressed);
         header.uncompressed_bytes = header.uncompressed_bytes.saturating_sub(freed.uncompressed);
-        object.set_bonus(self.tx, BPTREE, header.encode().to_vec())?;
+        object.set_bonus(
+            self.tx,
+            ObjectType::UINT64_METADATA,
+            header.encode().to_vec(),
+        )?;
         let free = self.hidden_directory("$FREE")?;
         self.use_space(
             free,

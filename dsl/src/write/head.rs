@@ -15,6 +15,8 @@ use cenote_base::{ObjectId, Txg};
 use cenote_dmu::ObjectSet;
 use cenote_io::{BlockSink, IoError, WriteRequest};
 use cenote_ondisk::dsl_dataset::DslDataset;
+use cenote_ondisk::dsl_dir;
+use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, ObjectType};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -22,8 +24,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// Dead blocks that are gathered before they are written to the deadlist: half a MiB of them.
 const DEAD_BATCH: usize = 4096;
 
-const LARGE_BLOCKS: &str = "org.open-zfs:large_blocks";
-const LARGE_DNODE: &str = "org.zfsonlinux:large_dnode";
 /// Blocks above this need the feature `large_blocks`.
 const OLD_BLOCK_SIZE_MAX: u64 = 128 << 10;
 const DNODE_SIZE: usize = 512;
@@ -165,17 +165,19 @@ pub(super) fn drop_livelist(
     context: &SyncContext<'_>,
     directory: ObjectId,
 ) -> Result<(), DslError> {
-    const LIVELIST: &str = "com.delphix:livelist";
     let object = context.mos().object(directory)?;
     let Some(zap) = Dsl::extension(&object)? else {
         return Ok(());
     };
-    let Some(livelist) = zap.lookup_u64(LIVELIST)?.filter(|id| *id != 0) else {
+    let Some(livelist) = zap
+        .lookup_u64(dsl_dir::fields::LIVELIST)?
+        .filter(|id| *id != 0)
+    else {
         return Ok(());
     };
     context.destroy_deadlist(ObjectId(livelist))?;
-    context.remove_entry(directory, LIVELIST.as_bytes())?;
-    context.feature_changed(LIVELIST, -1)?;
+    context.remove_entry(directory, dsl_dir::fields::LIVELIST.as_bytes())?;
+    context.feature_changed(features::LIVELIST, -1)?;
     Ok(())
 }
 
@@ -251,7 +253,7 @@ impl<'a> HeadSink<'a> {
         }
         sums.features.extend(features_of(pointer));
         if request.has_large_dnodes {
-            sums.features.insert(LARGE_DNODE);
+            sums.features.insert(features::LARGE_DNODE);
         }
     }
 
@@ -377,20 +379,20 @@ fn has_large_dnodes(block: &[u8]) -> bool {
 
 /// The features that a dataset with this block uses (format/3a 1).
 fn features_of(pointer: &BlockPointer) -> impl Iterator<Item = &'static str> {
-    let large = (pointer.logical_size() > OLD_BLOCK_SIZE_MAX).then_some(LARGE_BLOCKS);
+    let large = (pointer.logical_size() > OLD_BLOCK_SIZE_MAX).then_some(features::LARGE_BLOCKS);
     let kind = match pointer.is_embedded() {
         true => None,
         false => pointer.checksum_kind(),
     };
     let checksum = match kind {
-        Some(ChecksumKind::Sha512) => Some("org.illumos:sha512"),
-        Some(ChecksumKind::Skein) => Some("org.illumos:skein"),
-        Some(ChecksumKind::Edonr) => Some("org.illumos:edonr"),
-        Some(ChecksumKind::Blake3) => Some("org.openzfs:blake3"),
+        Some(ChecksumKind::Sha512) => Some(features::SHA512),
+        Some(ChecksumKind::Skein) => Some(features::SKEIN),
+        Some(ChecksumKind::Edonr) => Some(features::EDONR),
+        Some(ChecksumKind::Blake3) => Some(features::BLAKE3),
         _ => None,
     };
     let zstd = match pointer.compression() {
-        Some(CompressionKind::Zstd) => Some("org.freebsd:zstd_compress"),
+        Some(CompressionKind::Zstd) => Some(features::ZSTD_COMPRESS),
         _ => None,
     };
     [large, checksum, zstd].into_iter().flatten()

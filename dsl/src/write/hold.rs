@@ -5,12 +5,12 @@
 //! process that made them; those of OpenZFS are like all others here, and can be released.
 
 use super::context::{SyncContext, SyncTask};
-use super::metadata::HOLDS;
 use crate::dataset::Dataset;
 use crate::error::DslError;
 use crate::name::DatasetName;
 use crate::object_directory::keys;
 use cenote_base::ObjectId;
+use cenote_ondisk::ObjectType;
 use std::collections::{BTreeSet, HashSet};
 
 /// Bytes of a tag.
@@ -47,7 +47,7 @@ impl SyncTask for HoldSnapshots {
             let table = match snapshot.phys().holds {
                 Some(table) => table,
                 None => {
-                    let table = context.create_table(HOLDS)?;
+                    let table = context.create_table(ObjectType::SNAPSHOT_REFCOUNT_TAGS)?;
                     context.change_dataset(snapshot.id(), |phys| phys.holds = Some(table))?;
                     table
                 }

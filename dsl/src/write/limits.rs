@@ -5,16 +5,15 @@
 //! out, up to the first directory that keeps no counts.
 
 use super::context::SyncContext;
-use crate::directory::{Directory, fields};
+use crate::directory::Directory;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::property::stored::StoredProperties;
 use cenote_base::ObjectId;
-use cenote_ondisk::dsl_dir::DslDir;
+use cenote_ondisk::dsl_dir::{DslDir, fields};
+use cenote_ondisk::features;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-
-pub(super) const FILESYSTEM_LIMITS: &str = "com.joyent:filesystem_limits";
 
 /// What moves from one directory to another.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +42,7 @@ impl SyncContext<'_> {
         filesystems: u64,
         snapshots: u64,
     ) -> Result<(), DslError> {
-        if !self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+        if !self.dsl.features().is_active(features::FILESYSTEM_LIMITS) {
             return Ok(());
         }
         let mut below: BTreeMap<ObjectId, u64> = BTreeMap::new();
@@ -106,7 +105,7 @@ impl SyncContext<'_> {
             return Ok(());
         }
         self.count_below(directory)?;
-        self.feature_changed(FILESYSTEM_LIMITS, 1)?;
+        self.feature_changed(features::FILESYSTEM_LIMITS, 1)?;
         Ok(())
     }
 
@@ -153,7 +152,7 @@ impl SyncContext<'_> {
 
     /// Has a new directory keep counts, in a pool that has limits.
     pub(super) fn begin_counts(&self, directory: ObjectId) -> Result<(), DslError> {
-        if self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+        if self.dsl.features().is_active(features::FILESYSTEM_LIMITS) {
             self.set_extension(directory, fields::FILESYSTEM_COUNT, 0)?;
             self.set_extension(directory, fields::SNAPSHOT_COUNT, 0)?;
         }
@@ -167,7 +166,7 @@ impl SyncContext<'_> {
         filesystems: i64,
         snapshots: i64,
     ) -> Result<(), DslError> {
-        if !self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+        if !self.dsl.features().is_active(features::FILESYSTEM_LIMITS) {
             return Ok(());
         }
         let mut at = directory;
@@ -193,7 +192,7 @@ impl SyncContext<'_> {
 
     /// The file systems with and below a directory, and all their snapshots.
     pub(super) fn counts_of(&self, directory: &Arc<Directory>) -> Result<(u64, u64), DslError> {
-        if !self.dsl.features().is_active(FILESYSTEM_LIMITS) {
+        if !self.dsl.features().is_active(features::FILESYSTEM_LIMITS) {
             return Ok((0, 0));
         }
         let (object, _) = self.dsl.read_directory(directory.id())?;

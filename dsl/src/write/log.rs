@@ -12,11 +12,9 @@ use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::{ObjectSet, Transaction};
 use cenote_intent_log::{IntentLog, OwnedBlocks};
+use cenote_ondisk::features;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Counted for a dataset while it has a chain with records of this kind (format/2e 3).
-const SA_XATTR_LOG: &str = "org.openzfs:zilsaxattr";
 
 /// Logs that end with a group that is not written yet.
 #[derive(Debug, Default)]
@@ -53,7 +51,7 @@ impl Head {
     pub(super) fn free_logs(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
         for owned in self.ending_logs.take(context.txg()) {
             context.free_log(&owned)?;
-            context.forget_dataset_feature(self.id(), SA_XATTR_LOG)?;
+            context.forget_dataset_feature(self.id(), features::ZILSAXATTR)?;
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Changing the pool's metadata: ZAPs, extension fields, feature counts.
 
 use super::context::SyncContext;
-use crate::directory::fields;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::features::FeatureTable;
@@ -10,19 +9,9 @@ use cenote_base::ObjectId;
 use cenote_dmu::zap::NewZap;
 use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{NewObject, Object, Zap};
+use cenote_ondisk::dsl_dir::fields;
 use cenote_ondisk::{ObjectType, features};
 
-pub(crate) const CHILD_MAP: ObjectType = ObjectType(13);
-pub(crate) const SNAPSHOT_MAP: ObjectType = ObjectType(14);
-pub(crate) const PROPERTIES: ObjectType = ObjectType(15);
-pub(crate) const NEXT_CLONES: ObjectType = ObjectType(37);
-/// Holds of a snapshot.
-pub(crate) const HOLDS: ObjectType = ObjectType(41);
-pub(crate) const DIRECTORY_CLONES: ObjectType = ObjectType(52);
-/// Directories and datasets that have been extended, and most newer tables.
-pub(crate) const EXTENSION: ObjectType = ObjectType(0xC4);
-
-const EXTENSIBLE_DATASET: &str = "com.delphix:extensible_dataset";
 /// Of ZAPs whose names are found regardless of case.
 const NORMALIZE_UPPER: u64 = 2;
 
@@ -34,7 +23,7 @@ pub(crate) fn number_key(number: u64) -> Vec<u8> {
 impl SyncContext<'_> {
     /// Makes an empty table.
     pub fn create_table(&self, object_type: ObjectType) -> Result<ObjectId, DslError> {
-        match object_type == SNAPSHOT_MAP {
+        match object_type == ObjectType::DSL_DATASET_SNAP_MAP {
             true => self.create_name_table(object_type),
             false => self.create_table_of(object_type, NewZap::default()),
         }
@@ -108,9 +97,9 @@ impl SyncContext<'_> {
         if let Some(zap) = Dsl::extension(&object)? {
             return Ok(zap);
         }
-        object.set_type(self.tx, EXTENSION)?;
+        object.set_type(self.tx, ObjectType::ZAP_METADATA)?;
         let zap = Zap::initialize(&object, self.tx, NewZap::default())?;
-        self.feature_changed(EXTENSIBLE_DATASET, 1)?;
+        self.feature_changed(features::EXTENSIBLE_DATASET, 1)?;
         Ok(zap)
     }
 
@@ -127,7 +116,12 @@ impl SyncContext<'_> {
 
     /// Notes when a directory's list of snapshots changed, where the pool keeps that.
     pub(crate) fn note_snapshots_changed(&self, directory: ObjectId) -> Result<(), DslError> {
-        if self.dsl.features().get(EXTENSIBLE_DATASET).is_none() {
+        if self
+            .dsl
+            .features()
+            .get(features::EXTENSIBLE_DATASET)
+            .is_none()
+        {
             return Ok(());
         }
         let now = self.pool.env().wall_clock();
@@ -139,7 +133,7 @@ impl SyncContext<'_> {
     /// Frees a directory or dataset object, with its extension.
     pub(crate) fn destroy_extensible(&self, id: ObjectId) -> Result<(), DslError> {
         if is_extended(&self.mos().object(id)?) {
-            self.feature_changed(EXTENSIBLE_DATASET, -1)?;
+            self.feature_changed(features::EXTENSIBLE_DATASET, -1)?;
         }
         self.destroy_object(id)
     }
@@ -172,5 +166,5 @@ impl SyncContext<'_> {
 
 /// Whether an object has been extended by a ZAP.
 pub(crate) fn is_extended(object: &Object) -> bool {
-    object.dnode().object_type == EXTENSION
+    object.dnode().object_type == ObjectType::ZAP_METADATA
 }

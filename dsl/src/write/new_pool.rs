@@ -3,10 +3,8 @@
 
 use super::context::{SyncContext, SyncTask};
 use super::encryption::random;
-use super::metadata::{CHILD_MAP, EXTENSION, PROPERTIES, SNAPSHOT_MAP};
 use crate::dsl::FEATURE_VERSION;
 use crate::error::DslError;
-use crate::error_log::HEAD_ERROR_LOG;
 use crate::object_directory::{OBJECT_DIRECTORY, keys};
 use cenote_base::{Guid, ObjectId, Txg};
 use cenote_dmu::zap::{NewZap, ZapValue};
@@ -14,11 +12,11 @@ use cenote_dmu::{NewObject, ObjectSet, Transaction, Zap};
 use cenote_ondisk::bpobj::BpobjHeader;
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_UNIQUE_ACCURATE, FSID_BITS};
 use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN};
+use cenote_ondisk::features;
 use cenote_ondisk::features::Feature;
 use cenote_ondisk::{CompressionKind, ObjectType};
 use std::sync::Arc;
 
-const ENABLED_TXG: &str = "com.delphix:enabled_txg";
 /// What is made before a pool's first txg counts as made in this one.
 const TXG_BEFORE_ALL: Txg = Txg(1);
 /// Blocks of the list of deferred frees.
@@ -57,8 +55,8 @@ pub fn create_metadata(
     let directory = Zap::initialize(&directory, tx, NewZap::default())?;
     let phys = DslDir {
         creation_time: new_pool.seconds,
-        properties: table(mos, tx, PROPERTIES)?.object().id(),
-        child_map: table(mos, tx, CHILD_MAP)?.object().id(),
+        properties: table(mos, tx, ObjectType::DSL_PROPS)?.object().id(),
+        child_map: table(mos, tx, ObjectType::DSL_DIR_CHILD_MAP)?.object().id(),
         flags: FLAG_USED_BREAKDOWN,
         ..DslDir::default()
     };
@@ -86,7 +84,7 @@ fn own_table(
     if let Some(found) = directory.lookup_u64(key)? {
         return Ok(mos.zap(ObjectId(found))?);
     }
-    let table = table(mos, tx, EXTENSION)?;
+    let table = table(mos, tx, ObjectType::ZAP_METADATA)?;
     directory.update_u64(tx, key, table.object().id().0)?;
     Ok(table)
 }
@@ -111,11 +109,11 @@ fn enable_features(
         table.update_u64(tx, feature.guid, u64::from(feature.active_when_enabled))?;
         let text = ZapValue::from_text(feature.description);
         descriptions.update(tx, feature.guid, &text)?;
-        if counts[1].lookup_u64(ENABLED_TXG)?.is_some() {
+        if counts[1].lookup_u64(features::ENABLED_TXG)?.is_some() {
             let enabled = own_table(mos, tx, directory, keys::FEATURE_ENABLED_TXG)?;
             enabled.update_u64(tx, feature.guid, tx.txg().0)?;
             // The feature's uses are the entries of its table (format/1b 2).
-            counts[1].increment(tx, ENABLED_TXG, 1)?;
+            counts[1].increment(tx, features::ENABLED_TXG, 1)?;
         }
     }
     Ok(())
@@ -130,7 +128,7 @@ pub struct EnableFeatures {
 
 impl SyncTask for EnableFeatures {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        let is_error_log = |feature: &&Feature| feature.guid == HEAD_ERROR_LOG;
+        let is_error_log = |feature: &&Feature| feature.guid == features::HEAD_ERRLOG;
         if self.features.iter().any(is_error_log) && !context.dsl.error_log()?.is_empty() {
             return Err(DslError::OldErrorLog);
         }
@@ -220,7 +218,7 @@ impl SyncContext<'_> {
                 ..DslDataset::default()
             })
         };
-        let names = self.create_table(SNAPSHOT_MAP)?;
+        let names = self.create_table(ObjectType::DSL_DATASET_SNAP_MAP)?;
         self.set_number(names, b"$ORIGIN", snapshot.0)?;
         let phys = DslDataset {
             previous_snapshot: Some(snapshot),

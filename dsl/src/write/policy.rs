@@ -5,12 +5,9 @@ use crate::error::DslError;
 use crate::property::table::Property;
 use cenote_dmu::{BlockKind, PolicySource};
 use cenote_io::{DedupPolicy, WritePolicy};
+use cenote_ondisk::features;
 use cenote_ondisk::{ChecksumKind, CompressionKind, ObjectType};
 use cenote_vdev::AllocationClass;
-
-const LZ4: &str = "org.illumos:lz4_compress";
-const HOLE_BIRTH: &str = "com.delphix:hole_birth";
-const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
 
 /// `dedup=on`: which checksum, and `verify` as a bit beside it.
 const DEDUP_OFF: u64 = 2;
@@ -99,7 +96,7 @@ impl HeadPolicy {
     pub fn of(dataset: &Dataset) -> Result<Self, DslError> {
         let number = |property| dataset.stored_number(property);
         let features = dataset.dsl().features();
-        let fast = match features.is_active(LZ4) {
+        let fast = match features.is_active(features::LZ4_COMPRESS) {
             true => CompressionKind::Lz4,
             false => CompressionKind::Lzjb,
         };
@@ -128,8 +125,8 @@ impl HeadPolicy {
                 verify: dedup & DEDUP_VERIFY != 0,
             }),
             encrypt,
-            hole_birth: features.is_active(HOLE_BIRTH),
-            embed: !encrypt && features.is_active(EMBEDDED_DATA),
+            hole_birth: features.is_active(features::HOLE_BIRTH),
+            embed: !encrypt && features.is_active(features::EMBEDDED_DATA),
             refreservation: number(Property::RefReservation)?,
             refquota: number(Property::RefQuota)?,
         })

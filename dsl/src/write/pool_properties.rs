@@ -8,7 +8,6 @@ use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapValue;
 use cenote_ondisk::ObjectType;
 
-const POOL_PROPERTIES: ObjectType = ObjectType(31);
 /// The property that names a dataset by its object.
 const BOOT_FILE_SYSTEM: &[u8] = b"bootfs";
 
@@ -49,7 +48,7 @@ impl SyncTask for SetPoolProperty {
         {
             Some(table) => table,
             None => {
-                let table = context.create_table(POOL_PROPERTIES)?;
+                let table = context.create_table(ObjectType::POOL_PROPERTIES)?;
                 context.set_directory_number(keys::POOL_PROPERTIES, table.0)?;
                 table
             }

@@ -15,12 +15,13 @@ use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
 use super::head::drop_livelist;
 use super::limits::Moved;
-use super::metadata::{DIRECTORY_CLONES, number_key};
+use super::metadata::number_key;
 use crate::dataset::{CHAIN_LENGTH_MAX, Dataset};
 use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::error::DslError;
 use crate::name::{DatasetName, is_hidden_component};
 use cenote_base::{ObjectId, Txg};
+use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_NO_PROMOTE};
 use std::collections::BTreeMap;
 
@@ -294,7 +295,7 @@ impl SyncContext<'_> {
         let clones = match self.directory(to)?.clones {
             Some(clones) => clones,
             None => {
-                let clones = self.create_table(DIRECTORY_CLONES)?;
+                let clones = self.create_table(ObjectType::DSL_DIR_CLONES)?;
                 self.change_directory(to, |phys| phys.clones = Some(clones))?;
                 clones
             }

@@ -5,7 +5,6 @@
 
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
-use super::limits::FILESYSTEM_LIMITS;
 use super::policy::HeadPolicy;
 use crate::dataset::Dataset;
 use crate::error::DslError;
@@ -15,7 +14,7 @@ use crate::property::stored::Stored;
 use crate::property::table::Property;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapValue;
-use cenote_ondisk::features;
+use cenote_ondisk::{ObjectType, features};
 
 /// The number that stands for no limit on counts.
 const NO_LIMIT: u64 = u64::MAX;
@@ -138,19 +137,21 @@ fn feature_needed(setting: &Setting) -> Option<&'static str> {
         return None;
     };
     let of_checksum = |number: u64| match number {
-        11 => Some("org.illumos:sha512"),
-        12 => Some("org.illumos:skein"),
-        13 => Some("org.illumos:edonr"),
-        14 => Some("org.openzfs:blake3"),
+        11 => Some(features::SHA512),
+        12 => Some(features::SKEIN),
+        13 => Some(features::EDONR),
+        14 => Some(features::BLAKE3),
         _ => None,
     };
     match setting.name.as_str() {
-        "compression" if value == 15 => Some("org.illumos:lz4_compress"),
-        "compression" if value & 0x7f == 16 => Some("org.freebsd:zstd_compress"),
-        "recordsize" if value > OLD_RECORD_SIZE_MAX => Some("org.open-zfs:large_blocks"),
-        "dnodesize" if value != 0 => Some("org.zfsonlinux:large_dnode"),
-        "filesystem_limit" | "snapshot_limit" if value != NO_LIMIT => Some(FILESYSTEM_LIMITS),
-        "longname" if value != 0 => Some("org.zfsonlinux:longname"),
+        "compression" if value == 15 => Some(features::LZ4_COMPRESS),
+        "compression" if value & 0x7f == 16 => Some(features::ZSTD_COMPRESS),
+        "recordsize" if value > OLD_RECORD_SIZE_MAX => Some(features::LARGE_BLOCKS),
+        "dnodesize" if value != 0 => Some(features::LARGE_DNODE),
+        "filesystem_limit" | "snapshot_limit" if value != NO_LIMIT => {
+            Some(features::FILESYSTEM_LIMITS)
+        }
+        "longname" if value != 0 => Some(features::LONGNAME),
         "checksum" => of_checksum(value),
         "dedup" => of_checksum(value & !DEDUP_VERIFY),
         _ => None,
@@ -286,7 +287,7 @@ impl SyncContext<'_> {
         let table = match snapshot.phys().properties {
             Some(table) => table,
             None => {
-                let table = self.create_table(super::metadata::PROPERTIES)?;
+                let table = self.create_table(ObjectType::DSL_PROPS)?;
                 self.change_dataset(snapshot.id(), |phys| phys.properties = Some(table))?;
                 table
             }

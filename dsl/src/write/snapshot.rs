@@ -12,12 +12,13 @@ use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
 use super::metadata::number_key;
 use super::properties::Setting;
-use crate::dataset::{Dataset, fields};
+use crate::dataset::Dataset;
 use crate::error::DslError;
 use crate::name::{DatasetName, NameKind, is_hidden_component};
 use crate::property::table::Property;
 use cenote_base::{Guid, ObjectId};
 use cenote_ondisk::ObjectType;
+use cenote_ondisk::dsl_dataset::fields;
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_UNIQUE_ACCURATE, FSID_BITS};
 use std::collections::HashSet;
 

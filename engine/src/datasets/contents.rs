@@ -14,6 +14,7 @@ use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{SetProperties, Setting};
 use cenote_dsl::{Dataset, DatasetType, Property, PropertyValue, Stored};
+use cenote_ondisk::features;
 use cenote_posix::{AccountKind, FileSystem, PosixError, VERSION_QUOTAS};
 use std::sync::Arc;
 
@@ -228,8 +229,8 @@ fn set_quota(
     };
     require_file_system(dataset, name)?;
     let feature = match (kind, of_objects) {
-        (AccountKind::Project, _) => Some("org.zfsonlinux:project_quota"),
-        (_, true) => Some("org.zfsonlinux:userobj_accounting"),
+        (AccountKind::Project, _) => Some(features::PROJECT_QUOTA),
+        (_, true) => Some(features::USEROBJ_ACCOUNTING),
         _ => None,
     };
     let lacks_feature = feature.is_some_and(|guid| imported.dsl().features().get(guid).is_none());

@@ -262,7 +262,7 @@ impl SpaceGuard for Room {
 
     fn use_long_names(&self) {
         if let Some(head) = self.dsl.open_head(self.id) {
-            head.use_feature("org.zfsonlinux:longname");
+            head.use_feature(features::LONGNAME);
         }
     }
 }

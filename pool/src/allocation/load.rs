@@ -5,12 +5,12 @@ use crate::space::{self, Metaslabs};
 use cenote_base::{ObjectId, Txg, VdevId};
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_ondisk::space_map::{Action, LOG_SHIFT, SpaceMapHeader};
+use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{DecodeError, VdevConfig, VdevKind};
 use cenote_vdev::{Shape, Vdevs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const UNFLUSHED: &str = "com.delphix:ms_unflushed_phys_txgs";
 const NO_MAP: DecodeError = DecodeError::Inconsistent {
     structure: "metaslab array",
     problem: "a metaslab that logs tell of has no space map",
@@ -80,7 +80,10 @@ fn load_top(
     top.array = config.metaslab_array;
     top.top_zap = config.top_zap;
     if let Some(zap) = config.top_zap {
-        top.unflushed = mos.zap(zap)?.lookup_u64(UNFLUSHED)?.map(ObjectId);
+        top.unflushed = mos
+            .zap(zap)?
+            .lookup_u64(vdev_zap::top::UNFLUSHED_TXGS)?
+            .map(ObjectId);
     }
     Ok(Some(top))
 }

@@ -16,8 +16,6 @@ use cenote_ondisk::BlockPointer;
 use std::collections::BTreeMap;
 use table::CloneTable;
 
-pub(crate) const CLONING: &str = "com.fudosecurity:block_cloning";
-
 /// What the tables ask of the pool.
 pub(crate) trait Referrer {
     /// Counts one more reference to a deduplicated block; false if its table does not know it.

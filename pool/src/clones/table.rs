@@ -1,6 +1,5 @@
 //! One vdev's table of cloned blocks: looked up, changed in memory, stored once for each group.
 
-use super::CLONING;
 use crate::sync::SyncError;
 use cenote_base::VdevId;
 use cenote_dmu::zap::{NewZap, ZapValue};
@@ -9,14 +8,10 @@ use cenote_dsl::DslError;
 use cenote_dsl::write::SyncContext;
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::brt::{self, BrtVdev, DIRECTORY_PREFIX, REGION_SIZE};
+use cenote_ondisk::features;
 use cenote_ondisk::zap::fat_header::{FLAG_HASH64, FLAG_UINT64_KEY};
 use std::collections::BTreeMap;
 
-const CLONING_ENDIAN: &str = "com.truenas:block_cloning_endian";
-/// The object of counters, and its bonus buffer.
-const TABLE: ObjectType = ObjectType(0xC3);
-/// The ZAP of entries.
-const ENTRIES: ObjectType = ObjectType(0xC4);
 /// Bytes of the blocks of counters.
 const COUNTERS_BLOCK: u64 = 32 << 10;
 /// log2 of the blocks of entries, direct and indirect ones.
@@ -144,7 +139,10 @@ impl CloneTable {
         // The vdev may have grown since.
         let regions = vdev_size.div_ceil(self.header.region_size);
         self.header.regions = self.header.regions.max(regions);
-        let is_native = context.dsl.features().is_active(CLONING_ENDIAN);
+        let is_native = context
+            .dsl
+            .features()
+            .is_active(features::BLOCK_CLONING_ENDIAN);
         let mut regions: BTreeMap<u64, i64> = BTreeMap::new();
         for (offset, entry) in changed {
             let key = [offset];
@@ -210,7 +208,7 @@ impl CloneTable {
 
     /// Makes the objects of the table, under its name.
     fn create(&mut self, context: &SyncContext<'_>) -> Result<Objects, SyncError> {
-        let mut new = NewObject::new(ENTRIES, 1 << ENTRIES_SHIFT);
+        let mut new = NewObject::new(ObjectType::ZAP_METADATA, 1 << ENTRIES_SHIFT);
         new.indirect_shift = ENTRIES_SHIFT;
         let entries = context.mos().allocate(context.tx, new)?;
         let shape = NewZap {
@@ -221,18 +219,26 @@ impl CloneTable {
         let entries = Zap::initialize(&entries, context.tx, shape)?;
         self.header.entries = entries.object().id();
         let bonus = self.header.encode().to_vec();
-        let new = NewObject::new(TABLE, COUNTERS_BLOCK).with_bonus(TABLE, bonus);
+        let new = NewObject::new(ObjectType::UINT64_METADATA, COUNTERS_BLOCK)
+            .with_bonus(ObjectType::UINT64_METADATA, bonus);
         let counters = context.mos().allocate(context.tx, new)?;
         let key = format!("{DIRECTORY_PREFIX}{}", self.vdev);
         context.set_directory_number(&key, counters.id().0)?;
         // The form of values is decided with the first table.
-        let is_enabled = context.dsl.features().get(CLONING_ENDIAN).is_some();
-        let is_first = !context.dsl.features().is_active(CLONING);
-        let is_native = context.dsl.features().is_active(CLONING_ENDIAN);
+        let is_enabled = context
+            .dsl
+            .features()
+            .get(features::BLOCK_CLONING_ENDIAN)
+            .is_some();
+        let is_first = !context.dsl.features().is_active(features::BLOCK_CLONING);
+        let is_native = context
+            .dsl
+            .features()
+            .is_active(features::BLOCK_CLONING_ENDIAN);
         if is_native || (is_first && is_enabled) {
-            context.feature_changed(CLONING_ENDIAN, 1)?;
+            context.feature_changed(features::BLOCK_CLONING_ENDIAN, 1)?;
         }
-        context.feature_changed(CLONING, 1)?;
+        context.feature_changed(features::BLOCK_CLONING, 1)?;
         // What was looked up was not there.
         self.regions.clear();
         Ok(Objects { counters, entries })
@@ -242,14 +248,22 @@ impl CloneTable {
     fn finish(&self, context: &SyncContext<'_>, objects: &Objects) -> Result<(), DslError> {
         if self.header.entry_count > 0 {
             let bonus = self.header.encode().to_vec();
-            return Ok(objects.counters.set_bonus(context.tx, TABLE, bonus)?);
+            return Ok(objects.counters.set_bonus(
+                context.tx,
+                ObjectType::UINT64_METADATA,
+                bonus,
+            )?);
         }
         context.mos().free(context.tx, self.header.entries)?;
         context.mos().free(context.tx, objects.counters.id())?;
         context.remove_directory_entry(&format!("{DIRECTORY_PREFIX}{}", self.vdev))?;
-        context.feature_changed(CLONING, -1)?;
-        if context.dsl.features().is_active(CLONING_ENDIAN) {
-            context.feature_changed(CLONING_ENDIAN, -1)?;
+        context.feature_changed(features::BLOCK_CLONING, -1)?;
+        if context
+            .dsl
+            .features()
+            .is_active(features::BLOCK_CLONING_ENDIAN)
+        {
+            context.feature_changed(features::BLOCK_CLONING_ENDIAN, -1)?;
         }
         Ok(())
     }

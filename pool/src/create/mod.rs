@@ -10,7 +10,7 @@ mod task;
 pub(crate) use layout::{
     devices_by_guid, distributed_spare_path, distributed_spares, found, leaf, random_guid, top,
 };
-pub(crate) use task::{CLASSES_FEATURE, DRAID_FEATURE, VdevZaps, add_auxiliary, auxiliary};
+pub(crate) use task::{VdevZaps, add_auxiliary, auxiliary};
 
 use crate::allocation::{Metaslab, Space, TopSpace};
 use crate::options::ImportOptions;
@@ -25,6 +25,7 @@ use cenote_dsl::write::{
 };
 use cenote_dsl::{Dsl, DslError, PoolFacts, Stored};
 use cenote_io::{Pipeline, Workers};
+use cenote_ondisk::features;
 use cenote_ondisk::features::{FEATURES, Feature};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
@@ -36,12 +37,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Features that came after OpenZFS 2.3: pools made here can be imported by 2.3.
-const NEWER: [&str; 4] = [
-    "com.klarasystems:dynamic_gang_header",
-    "com.truenas:block_cloning_endian",
-    "com.truenas:physical_rewrite",
-    "com.seagate:draid_failure_domains",
-];
+const NEWER: [&str; 4] = features::AFTER_2_3;
 
 /// How the devices of a top-level vdev are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,20 +9,15 @@ use cenote_dmu::{NewObject, Zap};
 use cenote_dsl::write::{Encryption, Format, Setting, SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, directory_keys as keys};
 use cenote_ondisk::config_encode::Place;
+use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::TXG_INITIAL;
+use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{NvList, NvValue, ObjectType, VdevConfig, VdevKind};
 use cenote_vdev::create::natural_ashift;
 use cenote_vdev::{AllocationClass, format_labels};
 use std::os::unix::ffi::OsStrExt;
-
-const METADATA_ZAP: ObjectType = ObjectType(0xC4);
-const POOL_PROPERTIES: ObjectType = ObjectType(31);
-const ROOT_ZAP_FEATURE: &str = "com.klarasystems:vdev_zaps_v2";
-pub(crate) const CLASSES_FEATURE: &str = "org.zfsonlinux:allocation_classes";
-pub(crate) const DRAID_FEATURE: &str = "org.openzfs:draid";
-const BIAS: &str = "org.zfsonlinux:allocation_bias";
 
 /// Gives vdevs their ZAPs (format/1c.8).
 pub(crate) struct VdevZaps<'a> {
@@ -37,7 +32,7 @@ impl<'a> VdevZaps<'a> {
         let map = match found {
             Some(map) => context.mos().zap(map)?,
             None => {
-                let map = empty_zap(context, METADATA_ZAP)?;
+                let map = empty_zap(context, ObjectType::ZAP_METADATA)?;
                 context.set_directory_number(keys::VDEV_ZAP_MAP, map.object().id().0)?;
                 map
             }
@@ -46,7 +41,7 @@ impl<'a> VdevZaps<'a> {
     }
 
     fn create(&self) -> Result<Zap, DslError> {
-        let zap = empty_zap(self.context, METADATA_ZAP)?;
+        let zap = empty_zap(self.context, ObjectType::ZAP_METADATA)?;
         let id = zap.object().id().0;
         let key = format!("{id:x}");
         self.map.update_u64(self.context.tx, &key, id)?;
@@ -56,9 +51,9 @@ impl<'a> VdevZaps<'a> {
     /// Gives the root vdev its ZAP, if the pool has such.
     pub fn root(&self, root: &mut VdevConfig) -> Result<(), DslError> {
         let features = self.context.dsl.features();
-        if root.root_zap.is_none() && features.get(ROOT_ZAP_FEATURE).is_some() {
+        if root.root_zap.is_none() && features.get(features::VDEV_ZAPS_V2).is_some() {
             root.root_zap = Some(self.create()?.object().id());
-            self.context.feature_changed(ROOT_ZAP_FEATURE, 1)?;
+            self.context.feature_changed(features::VDEV_ZAPS_V2, 1)?;
         }
         Ok(())
     }
@@ -81,13 +76,18 @@ impl<'a> VdevZaps<'a> {
             AllocationClass::Dedup => Some("dedup"),
         };
         if let Some(bias) = bias {
-            zap.update(self.context.tx, BIAS, &ZapValue::from_text(bias))?;
+            zap.update(
+                self.context.tx,
+                vdev_zap::top::ALLOCATION_BIAS,
+                &ZapValue::from_text(bias),
+            )?;
         }
         if matches!(class, AllocationClass::Special | AllocationClass::Dedup) {
-            self.context.feature_changed(CLASSES_FEATURE, 1)?;
+            self.context
+                .feature_changed(features::ALLOCATION_CLASSES, 1)?;
         }
         if top.kind == VdevKind::Draid {
-            self.context.feature_changed(DRAID_FEATURE, 1)?;
+            self.context.feature_changed(features::DRAID, 1)?;
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ pub(crate) fn set_pool_properties(
     let table = match found {
         Some(table) => context.mos().zap(table)?,
         None => {
-            let table = empty_zap(context, POOL_PROPERTIES)?;
+            let table = empty_zap(context, ObjectType::POOL_PROPERTIES)?;
             context.set_directory_number(keys::POOL_PROPERTIES, table.object().id().0)?;
             table
         }

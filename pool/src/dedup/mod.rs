@@ -23,6 +23,7 @@ use cenote_ondisk::ddt::{
     DdtClass, DdtEntry, DdtKey, DdtPhys, DdtStatistics, HISTOGRAM_BUCKETS, histogram_from_words,
     histogram_to_words,
 };
+use cenote_ondisk::features;
 use cenote_ondisk::wire::with_bits;
 use cenote_ondisk::{BlockPointer, ChecksumKind, ObjectType};
 use cenote_vdev::Vdevs;
@@ -30,9 +31,6 @@ use quota::Quota;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use table::{Changed, Table};
-
-const FAST_DEDUP: &str = "com.klarasystems:fast_dedup";
-const STATISTICS_TYPE: ObjectType = ObjectType(43);
 
 /// The dedup tables of a pool.
 #[derive(Debug)]
@@ -81,7 +79,7 @@ impl DedupTables {
     ) -> Result<T, DslError> {
         let mos = self.mos();
         let mut tables = self.lock();
-        let fast = self.dsl().features().get(FAST_DEDUP).is_some();
+        let fast = self.dsl().features().get(features::FAST_DEDUP).is_some();
         let table = match tables.entry(kind as u8) {
             std::collections::btree_map::Entry::Occupied(found) => found.into_mut(),
             std::collections::btree_map::Entry::Vacant(place) => {
@@ -249,7 +247,7 @@ impl DedupTables {
         let id = match known {
             Some(id) => id,
             None => {
-                let id = context.create_table(STATISTICS_TYPE)?;
+                let id = context.create_table(ObjectType::DDT_STATISTICS)?;
                 context.set_directory_number(keys::DEDUP_STATISTICS, id.0)?;
                 id
             }

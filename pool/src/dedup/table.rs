@@ -14,17 +14,13 @@ use cenote_dmu::{DmuError, NewObject, ObjectSet, Zap};
 use cenote_dsl::write::SyncContext;
 use cenote_dsl::{DslError, waiting_entries};
 use cenote_ondisk::ddt::{self, DdtClass, DdtEntry, DdtKey, DdtLogHeader, DdtPhys, DdtValue};
+use cenote_ondisk::features;
+use cenote_ondisk::object_directory::OBJECT_DIRECTORY;
 use cenote_ondisk::zap::fat_header::{FLAG_HASH64, FLAG_PRE_HASHED_KEY, FLAG_UINT64_KEY};
 use cenote_ondisk::{ChecksumKind, ObjectType};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The MOS's directory of everything.
-const OBJECT_DIRECTORY: ObjectId = ObjectId(1);
-/// The feature of tables in the fast form.
-const FAST_DEDUP: &str = "com.klarasystems:fast_dedup";
-const TABLE_TYPE: ObjectType = ObjectType(42);
-const DIRECTORY_TYPE: ObjectType = ObjectType(0xC4);
 const TABLE_BLOCK_SHIFT: u32 = 15;
 
 /// An entry that was changed in this txg.
@@ -209,7 +205,7 @@ impl Table {
         if self.kind.is_dedup_strong() {
             flags |= FLAG_PRE_HASHED_KEY;
         }
-        let mut new = NewObject::new(TABLE_TYPE, 1 << TABLE_BLOCK_SHIFT);
+        let mut new = NewObject::new(ObjectType::DDT_ZAP, 1 << TABLE_BLOCK_SHIFT);
         new.indirect_shift = TABLE_BLOCK_SHIFT as u8;
         let object = context.mos().allocate(context.tx, new)?;
         let shape = NewZap {
@@ -235,12 +231,12 @@ impl Table {
             self.exists = true;
             return Ok(OBJECT_DIRECTORY);
         }
-        let id = context.create_table(DIRECTORY_TYPE)?;
+        let id = context.create_table(ObjectType::ZAP_METADATA)?;
         let directory = context.mos().zap(id)?;
         directory.insert_u64(context.tx, "version", ddt::DIRECTORY_VERSION)?;
         directory.insert_u64(context.tx, "flags", ddt::DIRECTORY_FLAG_FLAT)?;
         context.set_directory_number(&format!("DDT-{}", self.kind.name()), id.0)?;
-        context.feature_changed(FAST_DEDUP, 1)?;
+        context.feature_changed(features::FAST_DEDUP, 1)?;
         (self.directory, self.exists) = (Some(id), true);
         Ok(id)
     }
@@ -261,7 +257,11 @@ impl Table {
                 first_txg: Txg(context.txg().0),
                 ..header
             };
-            log.set_bonus(context.tx, DIRECTORY_TYPE_BONUS, bonus.encode().to_vec())?;
+            log.set_bonus(
+                context.tx,
+                ObjectType::UINT64_METADATA,
+                bonus.encode().to_vec(),
+            )?;
         }
         Ok(())
     }
@@ -296,11 +296,8 @@ impl Table {
             }
             context.mos().free(context.tx, directory)?;
             context.remove_directory_entry(&format!("DDT-{}", self.kind.name()))?;
-            context.feature_changed(FAST_DEDUP, -1)?;
+            context.feature_changed(features::FAST_DEDUP, -1)?;
         }
         Ok(destroyed)
     }
 }
-
-/// The type of a log's bonus buffer.
-const DIRECTORY_TYPE_BONUS: ObjectType = ObjectType(0xC3);

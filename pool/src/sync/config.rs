@@ -6,11 +6,10 @@ use cenote_dmu::NewObject;
 use cenote_dsl::write::SyncContext;
 use cenote_dsl::{Dsl, DslError};
 use cenote_ondisk::config_encode::Place;
+use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::pool_config::PoolConfig;
 use cenote_ondisk::{NvList, ObjectType, VdevConfig, VdevKind, features};
 
-const PACKED_LIST: ObjectType = ObjectType(3);
-const PACKED_LIST_SIZE: ObjectType = ObjectType(4);
 /// Packed lists take whole blocks of this size.
 const PACKED_BLOCK: u64 = 16 << 10;
 
@@ -121,9 +120,9 @@ impl LiveConfig {
 
 /// Writes the copy in the meta object set.
 pub(super) fn store(context: &SyncContext<'_>, list: &NvList) -> Result<(), SyncError> {
-    let object = context.dsl.object_directory().object("config")?;
+    let object = context.dsl.object_directory().object(keys::CONFIG)?;
     let object = store_packed(context, object, list)?;
-    context.set_directory_number("config", object.0)?;
+    context.set_directory_number(keys::CONFIG, object.0)?;
     Ok(())
 }
 
@@ -141,11 +140,12 @@ pub(crate) fn store_packed(
     let object = match object {
         Some(object) => {
             let object = context.mos().object(object)?;
-            object.set_bonus(context.tx, PACKED_LIST_SIZE, bonus)?;
+            object.set_bonus(context.tx, ObjectType::PACKED_NVLIST_SIZE, bonus)?;
             object
         }
         None => {
-            let new = NewObject::new(PACKED_LIST, PACKED_BLOCK).with_bonus(PACKED_LIST_SIZE, bonus);
+            let new = NewObject::new(ObjectType::PACKED_NVLIST, PACKED_BLOCK)
+                .with_bonus(ObjectType::PACKED_NVLIST_SIZE, bonus);
             context.mos().allocate(context.tx, new)?
         }
     };

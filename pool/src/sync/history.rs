@@ -7,8 +7,6 @@ use cenote_dsl::{DslError, directory_keys as keys};
 use cenote_ondisk::history::{HistoryHeader, LENGTH_SIZE, RECORD_SIZE_MAX};
 use cenote_ondisk::{NvList, ObjectType, wire};
 
-const HISTORY: ObjectType = ObjectType(29);
-const HISTORY_OFFSETS: ObjectType = ObjectType(30);
 const BLOCK: u64 = 128 << 10;
 const LOG_SIZE_MIN: u64 = 128 << 10;
 const LOG_SIZE_MAX: u64 = 1 << 30;
@@ -41,8 +39,8 @@ fn open(context: &SyncContext<'_>) -> Result<(Object, HistoryHeader), DslError> 
         end: 0,
         records_lost: 0,
     };
-    let new = NewObject::new(HISTORY, BLOCK);
-    let new = new.with_bonus(HISTORY_OFFSETS, header.encode().to_vec());
+    let new = NewObject::new(ObjectType::HISTORY, BLOCK);
+    let new = new.with_bonus(ObjectType::HISTORY_OFFSETS, header.encode().to_vec());
     let object = context.mos().allocate(context.tx, new)?;
     let ObjectId(id) = object.id();
     context.set_directory_number(keys::HISTORY, id)?;
@@ -104,7 +102,11 @@ fn append(context: &SyncContext<'_>, list: &NvList) -> Result<(), DslError> {
         header.creation_end = end;
         header.begin = end;
     }
-    object.set_bonus(context.tx, HISTORY_OFFSETS, header.encode().to_vec())?;
+    object.set_bonus(
+        context.tx,
+        ObjectType::HISTORY_OFFSETS,
+        header.encode().to_vec(),
+    )?;
     Ok(())
 }
 

@@ -5,13 +5,13 @@
 //! while the uberblock itself is written is left to the next.
 
 use super::error::SyncError;
-use super::record::HISTOGRAM;
 use super::syncer::Syncer;
 use cenote_base::VdevId;
 use cenote_base::{Guid, ObjectId, Txg};
 use cenote_dmu::{NewObject, Object};
 use cenote_dsl::write::SyncContext;
 use cenote_ondisk::ObjectType;
+use cenote_ondisk::features;
 use cenote_ondisk::space_map::{Action, HISTOGRAM_BUCKETS, SpaceMapHeader};
 use cenote_ondisk::space_map_writer::SpaceMapWriter;
 use std::ops::Range;
@@ -49,7 +49,11 @@ fn open(context: &SyncContext<'_>, known: Option<ObjectId>) -> Result<Object, Sy
     if let Some(object) = known {
         return Ok(context.mos().object(object)?);
     }
-    let has_histogram = context.dsl.features().get(HISTOGRAM).is_some();
+    let has_histogram = context
+        .dsl
+        .features()
+        .get(features::SPACEMAP_HISTOGRAM)
+        .is_some();
     let header = SpaceMapHeader {
         object: ObjectId(0),
         length: 0,
@@ -63,7 +67,7 @@ fn open(context: &SyncContext<'_>, known: Option<ObjectId>) -> Result<Object, Sy
     let new = new.with_bonus(ObjectType::SPACE_MAP_HEADER, header.encode());
     let object = context.mos().allocate(context.tx, new)?;
     if has_histogram {
-        context.feature_changed(HISTOGRAM, 1)?;
+        context.feature_changed(features::SPACEMAP_HISTOGRAM, 1)?;
     }
     Ok(object)
 }

@@ -5,13 +5,12 @@ use cenote_dmu::{BlockKind, BlockSink, PolicySource};
 use cenote_dsl::write::PoolServices;
 use cenote_dsl::{Dsl, DslError};
 use cenote_io::{IoError, WritePolicy, WriteRequest};
+use cenote_ondisk::ObjectType;
+use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind};
 use cenote_vdev::AllocationClass;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const LZ4: &str = "org.illumos:lz4_compress";
-const HOLE_BIRTH: &str = "com.delphix:hole_birth";
-const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
 /// From this pass on nothing is compressed, so that sizes stop changing (format/1d.5).
 const PLAIN_PASS: u32 = 8;
 
@@ -25,7 +24,7 @@ pub(crate) struct MosPolicy {
 impl MosPolicy {
     pub fn new(dsl: &Dsl, pass: u32) -> Self {
         let has = |guid| dsl.features().is_active(guid);
-        let compression = match has(LZ4) {
+        let compression = match has(features::LZ4_COMPRESS) {
             true => CompressionKind::Lz4,
             false => CompressionKind::Lzjb,
         };
@@ -33,8 +32,8 @@ impl MosPolicy {
             checksum: ChecksumKind::Fletcher4,
             compression,
             copies: 3,
-            embed: has(EMBEDDED_DATA),
-            hole_birth: has(HOLE_BIRTH),
+            embed: has(features::EMBEDDED_DATA),
+            hole_birth: has(features::HOLE_BIRTH),
             class: AllocationClass::Special,
             ..WritePolicy::default()
         };
@@ -65,7 +64,7 @@ impl PolicySource for MosPolicy {
 }
 
 fn is_dedup_table(block: &BlockKind) -> bool {
-    matches!(block.object_type.0, 42)
+    block.object_type == ObjectType::DDT_ZAP
 }
 
 /// What a pass gained and lost.

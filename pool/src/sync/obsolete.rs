@@ -11,15 +11,13 @@ use super::syncer::Syncer;
 use cenote_base::{ObjectId, VdevId};
 use cenote_dmu::zap::ZapValue;
 use cenote_dsl::write::{PoolServices, SyncContext};
+use cenote_ondisk::features;
 use cenote_ondisk::space_map::{Action, SpaceMapHeader};
 use cenote_ondisk::space_map_writer::SpaceMapWriter;
+use cenote_ondisk::vdev_zap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-const OBSOLETE_MAP: &str = "com.delphix:indirect_obsolete_sm";
-/// The vdev's counts are right, and must stay so.
-const ARE_PRECISE: &str = "com.delphix:obsolete_counts_are_precise";
-const TWO_WORDS: &str = "com.delphix:spacemap_v2";
 const BLOCK_SIZE: u64 = 128 << 10;
 
 /// Ranges that became obsolete and are not noted on disk yet, by vdev.
@@ -51,21 +49,29 @@ fn record(
     pass: u32,
 ) -> Result<(), SyncError> {
     let zap = context.mos().zap(zap)?;
-    if zap.lookup_u64(ARE_PRECISE)?.unwrap_or(0) == 0 {
+    if zap
+        .lookup_u64(vdev_zap::top::OBSOLETE_COUNTS_ARE_PRECISE)?
+        .unwrap_or(0)
+        == 0
+    {
         return Ok(());
     }
-    let object = match zap.lookup_u64(OBSOLETE_MAP)? {
+    let object = match zap.lookup_u64(vdev_zap::top::OBSOLETE_SPACE_MAP)? {
         Some(map) => context.mos().object(ObjectId(map))?,
         None => {
             let (object, _) = map_object(context, BLOCK_SIZE)?;
             let value = ZapValue::from_u64(object.id().0);
-            zap.update(context.tx, OBSOLETE_MAP.as_bytes(), &value)?;
+            zap.update(
+                context.tx,
+                vdev_zap::top::OBSOLETE_SPACE_MAP.as_bytes(),
+                &value,
+            )?;
             object
         }
     };
     let mut header = SpaceMapHeader::decode(&object.dnode().bonus)?;
     let at = header.length;
-    let two_words = context.dsl.features().is_active(TWO_WORDS);
+    let two_words = context.dsl.features().is_active(features::SPACEMAP_V2);
     let mut writer = SpaceMapWriter::new(0, 0, object.dnode().data_block_size, at, two_words);
     writer.debug(Action::Alloc, u64::from(pass), context.txg());
     for range in ranges {

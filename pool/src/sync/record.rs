@@ -15,25 +15,15 @@ use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{NewObject, Object};
 use cenote_dsl::write::SyncContext;
 use cenote_ondisk::ObjectType;
+use cenote_ondisk::features;
+use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::space_map::{
     Action, HEADER_SIZE_HISTOGRAM, HISTOGRAM_BUCKETS, LOG_SHIFT, SpaceMapHeader,
 };
 use cenote_ondisk::space_map_writer::SpaceMapWriter;
+use cenote_ondisk::vdev_zap;
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-const LOG_SPACEMAP: &str = "com.delphix:log_spacemap";
-pub(super) const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
-const TWO_WORDS: &str = "com.delphix:spacemap_v2";
-const LOG_TABLE: &str = "com.delphix:log_spacemap_zap";
-const UNFLUSHED: &str = "com.delphix:ms_unflushed_phys_txgs";
-const CHECKPOINT_MAP: &str = "com.delphix:pool_checkpoint_sm";
-
-const OBJECT_ARRAY: ObjectType = ObjectType(2);
-const SPACE_MAP_HEADER: ObjectType = ObjectType(7);
-const SPACE_MAP: ObjectType = ObjectType(8);
-const METADATA_WORDS: ObjectType = ObjectType(0xC3);
-const METADATA_ZAP: ObjectType = ObjectType(0xC4);
 
 /// Blocks of logs, and of maps in pools with logs.
 const LARGE_BLOCK: u64 = 128 << 10;
@@ -65,7 +55,11 @@ pub(super) fn map_object(
     context: &SyncContext<'_>,
     block_size: u64,
 ) -> Result<(Object, SpaceMapHeader), SyncError> {
-    let has_histogram = context.dsl.features().get(HISTOGRAM).is_some();
+    let has_histogram = context
+        .dsl
+        .features()
+        .get(features::SPACEMAP_HISTOGRAM)
+        .is_some();
     let header = SpaceMapHeader {
         object: ObjectId(0),
         length: 0,
@@ -74,11 +68,12 @@ pub(super) fn map_object(
     };
     let new = NewObject {
         indirect_shift: MAP_INDIRECT_SHIFT,
-        ..NewObject::new(SPACE_MAP, block_size).with_bonus(SPACE_MAP_HEADER, header.encode())
+        ..NewObject::new(ObjectType::SPACE_MAP, block_size)
+            .with_bonus(ObjectType::SPACE_MAP_HEADER, header.encode())
     };
     let object = context.mos().allocate(context.tx, new)?;
     if has_histogram {
-        context.feature_changed(HISTOGRAM, 1)?;
+        context.feature_changed(features::SPACEMAP_HISTOGRAM, 1)?;
     }
     Ok((object, header))
 }
@@ -93,7 +88,7 @@ pub(super) fn append(
     if !bytes.is_empty() {
         object.write(context.tx, at, bytes)?;
     }
-    object.set_bonus(context.tx, SPACE_MAP_HEADER, header.encode())?;
+    object.set_bonus(context.tx, ObjectType::SPACE_MAP_HEADER, header.encode())?;
     Ok(())
 }
 
@@ -150,7 +145,7 @@ impl Recorder {
             return Err(SyncError::Space { vdev, conflict });
         }
         space.for_each(|top| record_checkpointed(context, top, pass))?;
-        if context.dsl.features().get(LOG_SPACEMAP).is_none() {
+        if context.dsl.features().get(features::LOG_SPACEMAP).is_none() {
             space.for_each(|top| record_direct(context, top, pass, space, &mut recorded))?;
             return Ok(recorded);
         }
@@ -165,12 +160,12 @@ impl Recorder {
     /// Begins the txg's log.
     fn begin(&mut self, context: &SyncContext<'_>) -> Result<(), SyncError> {
         let directory = context.dsl.object_directory();
-        let table = match directory.object(LOG_TABLE)? {
+        let table = match directory.object(keys::LOG_SPACE_MAPS)? {
             Some(table) => context.mos().zap(table)?,
             None => {
-                let table = context.create_table(METADATA_ZAP)?;
-                context.set_directory_number(LOG_TABLE, table.0)?;
-                context.feature_changed(LOG_SPACEMAP, 1)?;
+                let table = context.create_table(ObjectType::ZAP_METADATA)?;
+                context.set_directory_number(keys::LOG_SPACE_MAPS, table.0)?;
+                context.feature_changed(features::LOG_SPACEMAP, 1)?;
                 context.mos().zap(table)?
             }
         };
@@ -216,7 +211,11 @@ impl Recorder {
     fn forget_before(&mut self, context: &SyncContext<'_>, txg: Txg) -> Result<(), SyncError> {
         let needed = self.logs.split_off(&txg);
         let old = std::mem::replace(&mut self.logs, needed);
-        let Some(table) = context.dsl.object_directory().object(LOG_TABLE)? else {
+        let Some(table) = context
+            .dsl
+            .object_directory()
+            .object(keys::LOG_SPACE_MAPS)?
+        else {
             return Ok(());
         };
         let table = context.mos().zap(table)?;
@@ -287,7 +286,7 @@ fn free_map(context: &SyncContext<'_>, map: ObjectId) -> Result<(), SyncError> {
     };
     context.mos().free(context.tx, map)?;
     if has_histogram {
-        context.feature_changed(HISTOGRAM, -1)?;
+        context.feature_changed(features::SPACEMAP_HISTOGRAM, -1)?;
     }
     Ok(())
 }
@@ -303,7 +302,7 @@ fn touch(
     let array = match top.array {
         Some(array) => array,
         None => {
-            let new = NewObject::new(OBJECT_ARRAY, 512);
+            let new = NewObject::new(ObjectType::OBJECT_ARRAY, 512);
             let array = context.mos().allocate(context.tx, new)?.id();
             top.array = Some(array);
             recorded.arrays.push((top.vdev, array));
@@ -334,12 +333,12 @@ fn set_unflushed(
         Some(table) => table,
         None => {
             let zap = top.top_zap.ok_or(SyncError::NoVdevZap { vdev: top.vdev })?;
-            let new = NewObject::new(METADATA_WORDS, LARGE_BLOCK);
+            let new = NewObject::new(ObjectType::UINT64_METADATA, LARGE_BLOCK);
             let table = context.mos().allocate(context.tx, new)?.id();
             let zap = context.mos().zap(zap)?;
             zap.update(
                 context.tx,
-                UNFLUSHED.as_bytes(),
+                vdev_zap::top::UNFLUSHED_TXGS.as_bytes(),
                 &ZapValue::from_u64(table.0),
             )?;
             top.unflushed = Some(table);
@@ -381,7 +380,7 @@ fn append_to_map(
         .expect("a metaslab is touched before it is written");
     let object = context.mos().object(map)?;
     let block_size = object.dnode().data_block_size;
-    let two_words = context.dsl.features().is_active(TWO_WORDS);
+    let two_words = context.dsl.features().is_active(features::SPACEMAP_V2);
     let start = metaslab.range.start;
     let mut at = metaslab.header.length;
     let condensed = match pass {
@@ -496,19 +495,23 @@ fn record_checkpointed(
     }
     let zap = top.top_zap.ok_or(SyncError::NoVdevZap { vdev: top.vdev })?;
     let zap = context.mos().zap(zap)?;
-    let object = match zap.lookup_u64(CHECKPOINT_MAP)? {
+    let object = match zap.lookup_u64(vdev_zap::top::CHECKPOINT_SPACE_MAP)? {
         Some(map) => context.mos().object(ObjectId(map))?,
         None => {
             let (object, _) = map_object(context, LARGE_BLOCK)?;
             let value = ZapValue::from_u64(object.id().0);
-            zap.update(context.tx, CHECKPOINT_MAP.as_bytes(), &value)?;
+            zap.update(
+                context.tx,
+                vdev_zap::top::CHECKPOINT_SPACE_MAP.as_bytes(),
+                &value,
+            )?;
             object
         }
     };
     let mut header = SpaceMapHeader::decode(&object.dnode().bonus)?;
     let at = header.length;
     let block_size = object.dnode().data_block_size;
-    let two_words = context.dsl.features().is_active(TWO_WORDS);
+    let two_words = context.dsl.features().is_active(features::SPACEMAP_V2);
     let mut writer = SpaceMapWriter::new(0, top.ashift, block_size, at, two_words);
     writer.debug(Action::Free, u64::from(pass), context.txg());
     for range in ranges {

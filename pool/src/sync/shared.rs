@@ -5,11 +5,12 @@
 
 use super::error::SyncError;
 use super::syncer::Syncer;
-use crate::clones::{self, CLONING, Referrer};
+use crate::clones::{self, Referrer};
 use cenote_base::VdevId;
 use cenote_dsl::DslError;
 use cenote_dsl::write::SyncContext;
 use cenote_ondisk::BlockPointer;
+use cenote_ondisk::features;
 
 /// References to settle.
 #[derive(Debug, Default)]
@@ -32,7 +33,8 @@ impl Syncer {
     pub(super) fn may_be_shared(&self, pointer: &BlockPointer) -> bool {
         let is_data = pointer.level().0 == 0 && !pointer.object_type().is_metadata();
         // The first clone may be made in this very group.
-        let has_clones = || self.dsl.features().is_active(CLONING) || self.dsl.has_cloned();
+        let has_clones =
+            || self.dsl.features().is_active(features::BLOCK_CLONING) || self.dsl.has_cloned();
         pointer.is_dedup() || (is_data && has_clones())
     }
 

@@ -16,6 +16,7 @@ use cenote_dmu::{ObjectSet, Transaction, TxgGate};
 use cenote_dsl::write::{PoolServices, SyncContext, SyncTask};
 use cenote_dsl::{Dsl, DslError};
 use cenote_io::{Patience, Pipeline, set_patience};
+use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, Uberblock};
 use cenote_vdev::Vdevs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -164,12 +165,7 @@ impl Syncer {
 
     /// Whether frees of this pass wait for the next txg.
     pub(super) fn defers_frees(&self) -> bool {
-        self.pass() > 1
-            && self
-                .dsl
-                .features()
-                .get("com.delphix:log_spacemap")
-                .is_none()
+        self.pass() > 1 && self.dsl.features().get(features::LOG_SPACEMAP).is_none()
     }
 
     /// Begins to write groups, on a thread of its own.

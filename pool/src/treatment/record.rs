@@ -5,6 +5,7 @@ use cenote_dmu::ObjectSet;
 use cenote_dmu::zap::ZapValue;
 use cenote_dsl::DslError;
 use cenote_dsl::write::SyncContext;
+use cenote_ondisk::vdev_zap;
 use std::sync::Arc;
 
 /// What is done to the free space of a leaf.
@@ -63,15 +64,15 @@ pub(super) struct Record {
 fn keys(kind: TreatmentKind) -> [Option<&'static str>; 4] {
     match kind {
         TreatmentKind::Trim => [
-            Some("org.zfsonlinux:next_offset_to_trim"),
-            Some("org.zfsonlinux:vdev_trim_state"),
-            Some("org.zfsonlinux:vdev_trim_action_time"),
-            Some("org.zfsonlinux:vdev_trim_rate"),
+            Some(vdev_zap::leaf::TRIM_OFFSET),
+            Some(vdev_zap::leaf::TRIM_STATE),
+            Some(vdev_zap::leaf::TRIM_TIME),
+            Some(vdev_zap::leaf::TRIM_RATE),
         ],
         TreatmentKind::Initialize => [
-            Some("com.delphix:next_offset_to_initialize"),
-            Some("com.delphix:vdev_initialize_state"),
-            Some("com.delphix:vdev_initialize_action_time"),
+            Some(vdev_zap::leaf::INITIALIZE_OFFSET),
+            Some(vdev_zap::leaf::INITIALIZE_STATE),
+            Some(vdev_zap::leaf::INITIALIZE_TIME),
             None,
         ],
     }
@@ -79,8 +80,8 @@ fn keys(kind: TreatmentKind) -> [Option<&'static str>; 4] {
 
 /// Entries of a trim that say how it is done: of all space, and not securely.
 const TRIM_MODES: [&str; 2] = [
-    "org.zfsonlinux:vdev_trim_partial",
-    "org.zfsonlinux:vdev_trim_secure",
+    vdev_zap::leaf::TRIM_IS_PARTIAL,
+    vdev_zap::leaf::TRIM_IS_SECURE,
 ];
 
 impl Record {

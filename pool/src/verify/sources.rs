@@ -17,6 +17,7 @@ use cenote_ondisk::bptree::{self, BptreeEntry, BptreeHeader};
 use cenote_ondisk::brt::{self, BrtVdev};
 use cenote_ondisk::device_removal::MappingEntry;
 use cenote_ondisk::dsl_dataset::DslDataset;
+use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::space_map::Action;
 use cenote_ondisk::{BlockPointer, ObjectType, VdevKind};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -179,15 +180,15 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
 
 fn claim_deferred(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
     let mos = pool.mos();
-    for key in ["sync_bplist", "free_bpobj", "com.delphix:obsolete_bpobj"] {
+    for key in [keys::SYNC_BPLIST, keys::FREE_BPOBJ, keys::OBSOLETE_BPOBJ] {
         if let Some(object) = directory_object(mos, key)? {
             for_each_listed(mos, object, &mut |pointer| claim_loose(claims, pointer))?;
         }
     }
-    if let Some(object) = directory_object(mos, "bptree_obj")? {
+    if let Some(object) = directory_object(mos, keys::BPTREE)? {
         claim_bptree(pool, object, claims)?;
     }
-    if let Some(zap) = directory_object(mos, "com.delphix:deleted_clones")? {
+    if let Some(zap) = directory_object(mos, keys::DELETED_CLONES)? {
         for entry in mos.zap(zap)?.entries() {
             if let Some(livelist) = entry?.value.as_u64() {
                 claim_livelist(mos, ObjectId(livelist), claims)?;

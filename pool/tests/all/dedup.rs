@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 const RECORD: usize = 128 << 10;
 /// Data whose objects no check looks into.
-const DATA: ObjectType = ObjectType(25);
+const DATA: ObjectType = ObjectType::OTHER_UINT8;
 /// The values of the property: sha256 by default, and with a look at the bytes.
 const ON: u64 = 1;
 const VERIFY: u64 = 0x100 | 1;
@@ -218,7 +218,7 @@ impl SyncTask for MakeEmpty {
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        let mut new = NewObject::new(ObjectType(42), 1 << 15);
+        let mut new = NewObject::new(ObjectType::DDT_ZAP, 1 << 15);
         new.indirect_shift = 15;
         let object = context.mos().allocate(context.tx, new)?;
         let shape = NewZap {

@@ -43,7 +43,7 @@ fn run(name: &'static str, seed: u64, vdevs: &[(VdevShape, cenote_vdev::Allocati
     let make = |(shape, class, count): &(VdevShape, _, usize)| bench.vdev(*shape, *class, *count);
     let vdevs = vdevs.iter().map(make).collect();
     let mut world = World::new(seed);
-    world.types = (ObjectType(25), ObjectType(26));
+    world.types = (ObjectType::OTHER_UINT8, ObjectType::OTHER_UINT64);
     let pool = bench.create(vdevs);
     change(&pool, &mut world, 12);
     pool.close().expect("written");

@@ -14,6 +14,7 @@ use cenote_dmu::zap::NewZap;
 use cenote_dmu::zap::normalize::FLAG_TOUPPER;
 use cenote_dmu::{NewObject, ObjectSet, Transaction, Zap};
 use cenote_ondisk::ObjectType;
+use cenote_ondisk::master_node::{attribute_keys, keys};
 use cenote_ondisk::system_attributes::{Attribute, SaTables};
 use std::sync::Arc;
 
@@ -123,19 +124,19 @@ pub fn format_new(
         CaseSensitivity::Insensitive => 1,
         CaseSensitivity::Mixed => 2,
     };
-    master.insert_u64(tx, "normalization", names.normalization)?;
-    master.insert_u64(tx, "utf8only", u64::from(names.utf8_only))?;
-    master.insert_u64(tx, "casesensitivity", case)?;
-    master.insert_u64(tx, "VERSION", params.version)?;
+    master.insert_u64(tx, keys::NORMALIZATION, names.normalization)?;
+    master.insert_u64(tx, keys::UTF8_ONLY, u64::from(names.utf8_only))?;
+    master.insert_u64(tx, keys::CASE_SENSITIVITY, case)?;
+    master.insert_u64(tx, keys::VERSION, params.version)?;
     let numbers = Numbers::of(params.version);
     let mut sa_master = None;
     if let Some(numbers) = numbers.attributes {
         let made = new_zap(set, tx, numbers.master, ObjectType::SA_MASTER_NODE)?;
-        master.insert_u64(tx, "SA_ATTRS", numbers.master.0)?;
+        master.insert_u64(tx, keys::SA_MASTER_NODE, numbers.master.0)?;
         sa_master = Some((made, numbers));
     }
     new_zap(set, tx, numbers.delete_queue, ObjectType::DELETE_QUEUE)?;
-    master.insert_u64(tx, "DELETE_QUEUE", numbers.delete_queue.0)?;
+    master.insert_u64(tx, keys::DELETE_QUEUE, numbers.delete_queue.0)?;
     let attributes = root_attributes(tx, params, numbers.root);
     let (bonus_type, bonus) = match sa_master {
         Some((sa_master, numbers)) => {
@@ -154,7 +155,7 @@ pub fn format_new(
         ..NewZap::default()
     };
     Zap::initialize(&root, tx, new)?;
-    master.insert_u64(tx, "ROOT", numbers.root.0)?;
+    master.insert_u64(tx, keys::ROOT, numbers.root.0)?;
     Ok(numbers.root)
 }
 
@@ -168,9 +169,9 @@ fn new_tables(
     let mut tables = SaTables::default();
     let registry = new_zap(set, tx, numbers.registry, ObjectType::SA_REGISTRY)?;
     register_missing(tx, &registry, &mut tables)?;
-    sa_master.insert_u64(tx, "REGISTRY", numbers.registry.0)?;
+    sa_master.insert_u64(tx, attribute_keys::REGISTRY, numbers.registry.0)?;
     let layouts = new_zap(set, tx, numbers.layouts, ObjectType::SA_LAYOUTS)?;
-    sa_master.insert_u64(tx, "LAYOUTS", numbers.layouts.0)?;
+    sa_master.insert_u64(tx, attribute_keys::LAYOUTS, numbers.layouts.0)?;
     Ok((tables, layouts))
 }
 

@@ -23,8 +23,6 @@ const FLAGS: std::ops::Range<usize> = 120..128;
 const ACL: std::ops::Range<usize> = 176..264;
 /// Bytes of a list that a znode has room for.
 const ACES_MAX: usize = 72;
-/// The bonus buffer of an object that holds a list has this type, and nothing in it.
-const LIST_BONUS: ObjectType = ObjectType(32);
 
 /// The parts of a new file.
 pub(super) struct NewZnode {
@@ -102,7 +100,7 @@ impl FileSystem {
             true => NewObject::new(ObjectType::OLD_ACL, size),
             false => {
                 let bonus = vec![0; BONUS_SIZE_MAX];
-                NewObject::new(ObjectType::ACL, size).with_bonus(LIST_BONUS, bonus)
+                NewObject::new(ObjectType::ACL, size).with_bonus(ObjectType::DSL_PERMISSIONS, bonus)
             }
         };
         let object = self.set().allocate(tx, new)?;

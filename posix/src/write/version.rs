@@ -11,6 +11,7 @@ use cenote_base::ObjectId;
 use cenote_dmu::zap::NewZap;
 use cenote_dmu::{NewObject, Transaction, Zap};
 use cenote_ondisk::ObjectType;
+use cenote_ondisk::master_node::keys;
 use cenote_ondisk::system_attributes::SaTables;
 
 impl FileSystem {
@@ -34,7 +35,7 @@ impl FileSystem {
             true => Some(self.attribute_tables(&tx, &master)?),
             false => None,
         };
-        master.update_u64(&tx, "VERSION", version)?;
+        master.update_u64(&tx, keys::VERSION, version)?;
         self.set_upgraded(version, attributes);
         Ok(())
     }
@@ -47,14 +48,17 @@ impl FileSystem {
         tx: &Transaction,
         master: &Zap,
     ) -> Result<(ObjectId, AttributeTables), PosixError> {
-        if let Some(id) = master.lookup_u64("SA_ATTRS")?.filter(|id| *id != 0) {
+        if let Some(id) = master
+            .lookup_u64(keys::SA_MASTER_NODE)?
+            .filter(|id| *id != 0)
+        {
             let id = ObjectId(id);
             return Ok((id, AttributeTables::read(self.set(), id)?));
         }
         let new = NewObject::new(ObjectType::SA_MASTER_NODE, 512);
         let object = self.set().allocate(tx, new)?;
         Zap::initialize(&object, tx, NewZap::default())?;
-        master.update_u64(tx, "SA_ATTRS", object.id().0)?;
+        master.update_u64(tx, keys::SA_MASTER_NODE, object.id().0)?;
         Ok((object.id(), AttributeTables::new(SaTables::default())))
     }
 }

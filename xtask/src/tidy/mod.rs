@@ -101,7 +101,8 @@ fn text_files(root: &Path) -> Result<Vec<TextFile>> {
                 if !hidden && !generated {
                     pending.push(entry.path());
                 }
-            } else if kind.is_file() {
+            } else if kind.is_file() && name != ".git" {
+                // In a further working tree `.git` is a file, of git's own.
                 files.extend(read_text(root, &entry.path())?);
             }
         }

@@ -89,7 +89,7 @@ fn check_bonus(dnode: &Dnode) {
             let dataset = DslDataset::decode(bonus).expect("valid");
             assert_eq!(dataset.encode()[..], bonus[..]);
         }
-        ObjectType(51) => {
+        ObjectType::DEADLIST_HEADER => {
             let header = DeadlistHeader::decode(bonus).expect("valid");
             assert_eq!(header.encode()[..], bonus[..]);
         }
@@ -375,7 +375,9 @@ fn scans_checkpoints_and_bookmarks() {
             mos.pool.objset(&uberblock.root).dnodes();
         }
         for (_, dnode) in mos.dnodes() {
-            if dnode.bonus_type != ObjectType::DSL_DATASET || dnode.object_type.0 != 0xC4 {
+            if dnode.bonus_type != ObjectType::DSL_DATASET
+                || dnode.object_type != ObjectType::ZAP_METADATA
+            {
                 continue;
             }
             let fields = mos.zap(&dnode);

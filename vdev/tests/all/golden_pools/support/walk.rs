@@ -128,7 +128,8 @@ impl Walk {
                 };
                 at += 512 * dnode.slots();
                 // The births object has a bonus of 8 bytes, the mapping's is longer.
-                let is_mapping = dnode.object_type == ObjectType(0xc3) && dnode.bonus.len() >= 24;
+                let is_mapping =
+                    dnode.object_type == ObjectType::UINT64_METADATA && dnode.bonus.len() >= 24;
                 let data = self.tree(vdevs, &dnode, is_mapping);
                 if is_mapping {
                     let count = dnode.bonus[16..24].try_into().map(u64::from_le_bytes);
