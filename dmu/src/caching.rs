@@ -118,7 +118,7 @@ impl ObjectSet {
     }
 
     /// How long a block stays.
-    pub(crate) fn retention(&self, is_metadata: bool) -> Retention {
+    pub fn retention(&self, is_metadata: bool) -> Retention {
         match self.caching().primary.covers(is_metadata) {
             true => Retention::Keep,
             false => Retention::Pass,

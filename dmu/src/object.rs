@@ -112,6 +112,11 @@ impl Object {
         &self.dnode
     }
 
+    /// The dnode for those who keep it.
+    pub(crate) fn shared_dnode(&self) -> Arc<Dnode> {
+        Arc::clone(&self.dnode)
+    }
+
     /// The object set that it belongs to.
     pub fn set(&self) -> &Arc<ObjectSet> {
         &self.set

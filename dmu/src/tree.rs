@@ -4,12 +4,11 @@ use crate::error::DmuError;
 use crate::live::{LiveObject, Place};
 use crate::memo::Place as MemoPlace;
 use crate::object::Object;
-use cenote_base::{BlockId, Bookmark, Level, Txg};
+use cenote_base::{BlockId, Bookmark, Level};
 use cenote_cache::Block;
 use cenote_io::ReadContext;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode, ObjectType};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Steps of one search: a tree of 7 levels with true fill counts needs at most 1024 at each.
@@ -95,7 +94,7 @@ impl Object {
 
     /// The pointer to block `block` of `level`; [`BlockPointer::HOLE`] where the tree ends above.
     ///
-    /// Pointers are those of the tree on disk, here and in [`Self::for_each_pointer`].
+    /// It is that of the tree on disk.
     pub fn block_pointer(&self, level: u8, block: BlockId) -> Result<BlockPointer, DmuError> {
         if self.live.is_some() {
             let on_disk = self.on_disk();
@@ -246,47 +245,6 @@ impl Object {
             id = end + 1;
         }
         Ok(pointers)
-    }
-
-    /// Calls `each` with every pointer of the object's tree, spill block included, that leads to
-    /// blocks born after `since`; a subtree without such blocks is not read. What is below an
-    /// indirect block is told of once, however many pointers lead there.
-    pub fn for_each_pointer(
-        &self,
-        since: Txg,
-        each: &mut dyn FnMut(&BlockPointer),
-    ) -> Result<(), DmuError> {
-        if self.live.is_some() {
-            let on_disk = self.on_disk();
-            return on_disk.map_or(Ok(()), |on_disk| on_disk.for_each_pointer(since, each));
-        }
-        let top = self.dnode().levels - 1;
-        let tops = self.dnode().block_pointers.iter().zip(0_u64..);
-        let mut stack: Vec<(BlockPointer, u8, u64)> = tops
-            .map(|(pointer, block)| (*pointer, top, block))
-            .collect();
-        self.dnode().spill.iter().for_each(&mut *each);
-        let fanout = self.dnode().indirect_fanout_shift();
-        let mut seen = HashSet::new();
-        while let Some((pointer, level, block)) = stack.pop() {
-            if pointer.is_hole() || pointer.accounting_birth() <= since {
-                continue;
-            }
-            each(&pointer);
-            let mut place = pointer.words;
-            if !pointer.is_embedded() {
-                // Whatever else it says: a pointer leads to its first address.
-                place[2..].fill(0);
-            }
-            if level == 0 || !seen.insert((level, place)) {
-                continue;
-            }
-            let indirect = self.read_pointer(&pointer, level, BlockId(block))?;
-            let first = block.checked_shl(fanout).unwrap_or(0);
-            let entries = (0..1 << fanout).map(|index| (entry_of(&indirect, index), index));
-            stack.extend(entries.map(|(child, index)| (child, level - 1, first | index)));
-        }
-        Ok(())
     }
 
     /// The first data block from `from` on that is not a hole.

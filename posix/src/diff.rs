@@ -1,8 +1,12 @@
 //! What changed between two states of a dataset (format/3b 14).
 //!
 //! Dnodes stand in blocks of 32, and a block that was not written since the older state holds no
-//! change; neither does a whole tree of such blocks. So the walk goes down the meta-dnode's tree
-//! only where births are younger, and compares the objects that it finds there one by one.
+//! change; neither does a whole tree of such blocks. So a walk in order goes down the meta-dnode's
+//! tree only where births are younger, and the objects there are compared one by one. Where the
+//! newer state has a hole, another walk goes over what the older state has in its place.
+//!
+//! The newer state may be written to while it is compared. Each time it was synced, the walk begins
+//! anew behind what it has judged.
 
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
@@ -10,8 +14,10 @@ use crate::kind::FileKind;
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::{BlockId, ObjectId, Txg};
-use cenote_dmu::Object;
+use cenote_dmu::ObjectSet;
+use cenote_dmu::traverse::{Event, Ordered, Root, Since, Visit, Walk};
 use cenote_ondisk::dnode::DNODE_SIZE;
+use cenote_ondisk::{BlockPointer, Dnode};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -57,13 +63,23 @@ type Named = (Arc<Znode>, Vec<u8>);
 pub struct Diff {
     from: Arc<FileSystem>,
     to: Arc<FileSystem>,
-    from_txg: Txg,
-    /// The next block of dnodes to look at.
-    next_block: Option<u64>,
+    blocks: ChangedBlocks,
     /// Objects of the block in hand.
     objects: std::ops::Range<u64>,
     /// A second line about one object.
     pending: VecDeque<DiffRecord>,
+}
+
+/// Finds the blocks of dnodes that may differ, in order.
+#[derive(Debug)]
+struct ChangedBlocks {
+    from_txg: Txg,
+    /// The next block that was not judged yet; `None` behind the last.
+    next: Option<u64>,
+    /// The walk over the newer state, and the root that it began at.
+    newer: Option<(BlockPointer, Ordered)>,
+    /// A walk over what the older state has where the newer has nothing, and the last block there.
+    older: Option<(Ordered, u64)>,
 }
 
 impl FileSystem {
@@ -72,69 +88,117 @@ impl FileSystem {
     /// `from_txg` is when `from` was taken: for a snapshot its creation txg. An object that
     /// cannot be read is an error in its place.
     pub fn diff(from: &Arc<Self>, to: &Arc<Self>, from_txg: Txg) -> Diff {
-        let (from, to) = (Arc::clone(from), Arc::clone(to));
-        Diff {
-            from,
-            to,
+        let blocks = ChangedBlocks {
             from_txg,
-            next_block: Some(0),
+            next: Some(0),
+            newer: None,
+            older: None,
+        };
+        Diff {
+            from: Arc::clone(from),
+            to: Arc::clone(to),
+            blocks,
             objects: 0..0,
             pending: VecDeque::new(),
         }
     }
 }
 
-impl Diff {
-    /// Whether anything at `level` and `block` may differ.
-    fn may_differ(
-        &self,
-        metas: &[Object; 2],
-        level: u8,
-        block: BlockId,
-    ) -> Result<bool, PosixError> {
-        let [from, to] = metas;
-        let pointer = to.block_pointer(level, block)?;
-        if pointer.is_hole() {
-            // Older pools keep no birth of holes, so the older tree decides.
-            return Ok(!from.block_pointer(level, block)?.is_hole());
-        }
-        Ok(pointer.logical_birth() > self.from_txg)
-    }
+/// A walk over the blocks `first..=last` of the array of dnodes.
+fn walk_of(set: &Arc<ObjectSet>, since: Since, first: u64, last: u64) -> Ordered {
+    let walk = Walk {
+        holes: true,
+        retention: set.retention(true),
+        ..Walk::default()
+    };
+    let walk = walk.over(BlockId(first), BlockId(last));
+    let root = Root::of_object(&set.meta_object(), since);
+    Ordered::new(Arc::clone(set.cache()), root, walk)
+}
 
-    /// The first block of dnodes from `block` on that may differ.
-    fn find_block(&self, mut block: u64) -> Result<Option<u64>, PosixError> {
-        let metas = [self.from.set().meta_object(), self.to.set().meta_object()];
-        let last = metas
-            .iter()
-            .map(|meta| meta.dnode().block_id_max.0)
-            .max()
-            .unwrap_or(0);
-        let levels = metas
-            .iter()
-            .map(|meta| meta.dnode().levels)
-            .min()
-            .unwrap_or(1);
-        // A shift that both trees share; if they have none, only data blocks are compared.
-        let fanout = metas[1].dnode().indirect_fanout_shift();
-        let same_shape = metas[0].dnode().indirect_fanout_shift() == fanout;
-        let top = if same_shape { levels - 1 } else { 0 };
-        'blocks: while block <= last {
-            for level in (0..=top).rev() {
-                let shift = fanout * u32::from(level);
-                let Some(span) = 1_u64.checked_shl(shift) else {
-                    continue;
-                };
-                // A subtree is judged once, at its first block.
-                if block.is_multiple_of(span)
-                    && !self.may_differ(&metas, level, BlockId(block >> shift))?
-                {
-                    block = block.saturating_add(span);
-                    continue 'blocks;
-                }
+/// The next block of dnodes, or the next hole, of a walk that goes into none.
+fn next_place(walk: &mut Ordered) -> Result<Option<Visit>, PosixError> {
+    while let Some(event) = walk.next() {
+        match event {
+            Event::Block(visit) if visit.is_dnodes() => {
+                walk.pass_over();
+                return Ok(Some(visit));
             }
-            return Ok(Some(block));
+            Event::Hole(visit) => return Ok(Some(visit)),
+            Event::Damage(damage) => return Err(damage.error.into()),
+            Event::Block(_) | Event::Object(..) | Event::FreeSlots { .. } => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The first block that the tree of an array of dnodes is too low for.
+fn end_of_tree(meta: &Dnode) -> u64 {
+    let shift = meta.indirect_fanout_shift() * u32::from(meta.levels - 1);
+    let span = 1_u64.checked_shl(shift).unwrap_or(u64::MAX);
+    span.saturating_mul(meta.block_pointers.len() as u64)
+}
+
+impl ChangedBlocks {
+    /// The next block that may differ, at most `last`.
+    fn find(
+        &mut self,
+        from: &Arc<ObjectSet>,
+        to: &Arc<ObjectSet>,
+        last: u64,
+    ) -> Result<Option<u64>, PosixError> {
+        while let Some(next) = self.next.filter(|next| *next <= last) {
+            if let Some((older, end)) = &mut self.older {
+                match next_place(older)? {
+                    Some(visit) if !visit.is_absent() => return Ok(Some(self.judge(&visit))),
+                    Some(_) => {}
+                    None => {
+                        self.next = end.checked_add(1);
+                        self.older = None;
+                    }
+                }
+                continue;
+            }
+            let root = to.root();
+            // The blocks of a state that was replaced meanwhile may be gone.
+            let walk = self.newer.take().filter(|(begun_at, _)| *begun_at == root);
+            let since = Since::logical(self.from_txg);
+            let walk = walk.map_or_else(|| walk_of(to, since, next, last), |(_, walk)| walk);
+            let (_, walk) = self.newer.insert((root, walk));
+            let (first, end) = match next_place(walk)? {
+                Some(visit) if !visit.is_absent() => return Ok(Some(self.judge(&visit))),
+                // Older pools keep no birth of holes, so the older tree decides.
+                Some(hole) => hole.span(),
+                None => (end_of_tree(to.meta_object().dnode()), last),
+            };
+            let (first, end) = (first.max(next), end.min(last));
+            match first <= end {
+                true => self.older = Some((walk_of(from, Since::EVER, first, end), end)),
+                false => self.next = end.checked_add(1).map(|behind| behind.max(next)),
+            }
         }
         Ok(None)
+    }
+
+    /// Notes that a block is the one being looked at.
+    fn judge(&mut self, visit: &Visit) -> u64 {
+        let (block, _) = visit.span();
+        self.next = block.checked_add(1);
+        block
+    }
+}
+
+impl Diff {
+    /// The next block of dnodes that may differ. Nothing is looked at behind one that may differ
+    /// and cannot be found.
+    fn find_block(&mut self) -> Result<Option<u64>, PosixError> {
+        let (from, to) = (self.from.set(), self.to.set());
+        let last = [from, to].map(|set| set.meta_object().dnode().block_id_max.0);
+        let found = self.blocks.find(from, to, last[0].max(last[1]));
+        if found.is_err() {
+            self.blocks.next = None;
+        }
+        found
     }
 
     /// The znode of an object, if it is a file that has a name.
@@ -219,17 +283,13 @@ impl Diff {
                 }
                 continue;
             }
-            let Some(block) = self.next_block else {
-                return Ok(None);
-            };
-            self.next_block = None;
-            let Some(found) = self.find_block(block)? else {
+            let Some(found) = self.find_block()? else {
                 return Ok(None);
             };
             let size = self.to.set().meta_object().dnode().data_block_size;
             let per_block = size / DNODE_SIZE as u64;
-            self.objects = found * per_block..(found + 1) * per_block;
-            self.next_block = Some(found + 1);
+            let first = found.saturating_mul(per_block);
+            self.objects = first..first.saturating_add(per_block);
         }
     }
 }

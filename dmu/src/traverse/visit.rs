@@ -36,13 +36,20 @@ pub enum Birth {
 /// The age of what a walk is for: blocks born later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Since {
-    /// Blocks that were not born after this, and all below them, are left out.
+    /// Blocks that were not born after this, and all below them, are left out. After 0 is
+    /// everything, also what says that it was never born.
     pub txg: Txg,
     /// By which birth.
     pub birth: Birth,
 }
 
 impl Since {
+    /// Everything.
+    pub const EVER: Self = Self {
+        txg: Txg(0),
+        birth: Birth::Accounting,
+    };
+
     /// What became a dataset's own after `txg`.
     pub fn accounting(txg: Txg) -> Self {
         let birth = Birth::Accounting;
@@ -61,7 +68,7 @@ impl Since {
             Birth::Accounting => pointer.accounting_birth(),
             Birth::Logical => pointer.logical_birth(),
         };
-        birth > self.txg
+        birth > self.txg || self.txg == Txg(0)
     }
 
     /// Whether a hole may have been made after it: one without a birth may.
@@ -107,7 +114,7 @@ impl Root {
     pub fn of_object(object: &Object, since: Since) -> Self {
         Self {
             objset: object.set().id(),
-            start: Start::Dnode(object.id(), Arc::new(object.dnode().clone())),
+            start: Start::Dnode(object.id(), object.shared_dnode()),
             since,
             keys: object.set().keys().cloned(),
         }
@@ -512,6 +519,8 @@ mod tests {
         pointer.words[9] = 9;
         assert!(after(8).is_before(&pointer) && !Since::logical(Txg(8)).is_before(&pointer));
         assert!(after(8).is_before_hole(&BlockPointer::HOLE));
+        pointer.words[7..11].fill(0);
+        assert!(Since::EVER.is_before(&pointer) && !after(1).is_before(&pointer));
         let mut hole = BlockPointer::HOLE;
         hole.words[10] = 8;
         assert!(after(7).is_before_hole(&hole) && !after(8).is_before_hole(&hole));

@@ -6,6 +6,7 @@
 use cenote_base::{BlockId, Guid, MemoryBudget, ObjectId, ObjsetId, Txg};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::{Opener, SystemOpener};
+use cenote_dmu::traverse::{Event, Ordered, Root, Since, Walk};
 use cenote_dmu::{Object, ObjectSet};
 use cenote_io::{Pipeline, Workers};
 use cenote_ondisk::nvlist::{NvList, NvValue};
@@ -173,10 +174,16 @@ fn pointers_since_a_txg_are_those_born_later() {
     let meta = set.meta_object();
     let all = |since: Txg| {
         let mut births = Vec::new();
-        let each = &mut |pointer: &cenote_ondisk::BlockPointer| {
-            births.push(pointer.accounting_birth());
-        };
-        meta.for_each_pointer(since, each).expect("readable");
+        let root = Root::of_object(&meta, Since::accounting(since));
+        let mut walk = Ordered::new(Arc::clone(set.cache()), root, Walk::default());
+        while let Some(event) = walk.next() {
+            match event {
+                Event::Block(visit) => births.push(visit.pointer.accounting_birth()),
+                Event::Object(object, _) if object.0 != 0 => walk.pass_over(),
+                Event::Damage(damage) => panic!("{damage:?}"),
+                _ => {}
+            }
+        }
         births
     };
     let mut births = all(Txg(0));

@@ -41,10 +41,6 @@ fn reopened(pool: &TestPool, root: BlockPointer) -> Arc<ObjectSet> {
     pool.reopen(root, ObjsetId(7))
 }
 
-fn all() -> Since {
-    Since::accounting(Txg(0))
-}
-
 /// An empty cache.
 fn cold(pool: &TestPool) -> Arc<BlockCache> {
     let (pipeline, workers) = (pool.cache.pipeline(), pool.cache.workers());
@@ -60,7 +56,7 @@ fn root_at(pointer: BlockPointer) -> Root {
     Root {
         objset: ObjsetId(7),
         start: Start::Objset(pointer),
-        since: all(),
+        since: Since::EVER,
         keys: None,
     }
 }
@@ -97,11 +93,11 @@ fn both_orders_meet_what_is_in_use() {
     for (seed, way) in [(1, Way::Plain), (2, Way::Plain), (3, Way::Pipeline)] {
         let (pool, root) = made(seed, 8, way);
         let set = reopened(&pool, root);
-        let pre = blocks(walk_of(&set, all(), Walk::default()));
+        let pre = blocks(walk_of(&set, Since::EVER, Walk::default()));
         let order = Order::Post;
         let post = blocks(walk_of(
             &set,
-            all(),
+            Since::EVER,
             Walk {
                 order,
                 ..Walk::default()
@@ -125,7 +121,7 @@ fn the_orders_are_those_of_bookmarks() {
         let mut told = BTreeSet::new();
         for event in walk_of(
             &set,
-            all(),
+            Since::EVER,
             Walk {
                 order,
                 ..Walk::default()
@@ -175,7 +171,7 @@ fn a_walk_goes_on_from_any_place() {
     for order in [Order::Pre, Order::Post] {
         let whole = blocks(walk_of(
             &set,
-            all(),
+            Since::EVER,
             Walk {
                 order,
                 ..Walk::default()
@@ -191,7 +187,7 @@ fn a_walk_goes_on_from_any_place() {
                 resume,
                 ..Walk::default()
             };
-            let rest = blocks(walk_of(&set, all(), walk));
+            let rest = blocks(walk_of(&set, Since::EVER, walk));
             assert_eq!(
                 places(&rest),
                 places(&whole[index..]),
@@ -204,7 +200,7 @@ fn a_walk_goes_on_from_any_place() {
         let (resume, from) = (Some(place), place.object);
         let rest = blocks(walk_of(
             &set,
-            all(),
+            Since::EVER,
             Walk {
                 order,
                 resume,
@@ -234,7 +230,7 @@ fn what_lies_before_the_place_is_not_read() {
     let set = reopened(&pool, root);
     let whole = blocks(walk_of(
         &set,
-        all(),
+        Since::EVER,
         Walk {
             order,
             ..Walk::default()
@@ -251,7 +247,7 @@ fn what_lies_before_the_place_is_not_read() {
         let set = reopened(&pool, root);
         let rest = blocks(walk_of(
             &set,
-            all(),
+            Since::EVER,
             Walk {
                 order,
                 resume,
@@ -270,7 +266,7 @@ fn what_lies_before_the_place_is_not_read() {
 fn old_blocks_are_left_out_with_all_below() {
     let (pool, root) = made(7, 8, Way::Plain);
     let set = reopened(&pool, root);
-    let whole = blocks(walk_of(&set, all(), Walk::default()));
+    let whole = blocks(walk_of(&set, Since::EVER, Walk::default()));
     for txg in 4..12 {
         let since = Since::accounting(Txg(txg));
         let young = whole.iter().filter(|visit| since.is_before(&visit.pointer));
@@ -294,7 +290,7 @@ fn nothing_is_left_out_with_holes_and_free_slots() {
         free_slots: true,
         ..Walk::default()
     };
-    let mut events = walk_of(&set, all(), walk);
+    let mut events = walk_of(&set, Since::EVER, walk);
     while let Some(event) = events.next() {
         match event {
             Event::Object(object, dnode) => {
@@ -352,13 +348,17 @@ fn a_range_of_an_object_and_what_is_skipped() {
     let cache = || Arc::clone(set.cache());
     let whole = blocks(Ordered::new(
         cache(),
-        Root::of_object(&object, all()),
+        Root::of_object(&object, Since::EVER),
         Walk::default(),
     ));
     let data: Vec<u64> = whole.iter().map(|visit| visit.span().0).collect();
     for (first, last) in [(0, 0), (3, 40), (data[data.len() / 2], u64::MAX)] {
         let walk = Walk::default().over(BlockId(first), BlockId(last));
-        let found = blocks(Ordered::new(cache(), Root::of_object(&object, all()), walk));
+        let found = blocks(Ordered::new(
+            cache(),
+            Root::of_object(&object, Since::EVER),
+            walk,
+        ));
         let wanted = whole.iter().filter(|visit| {
             let (from, to) = visit.span();
             from <= last && to >= first
@@ -369,11 +369,15 @@ fn a_range_of_an_object_and_what_is_skipped() {
         lowest: Level(1),
         ..Walk::default()
     };
-    let high = blocks(Ordered::new(cache(), Root::of_object(&object, all()), walk));
+    let high = blocks(Ordered::new(
+        cache(),
+        Root::of_object(&object, Since::EVER),
+        walk,
+    ));
     let wanted = whole.iter().filter(|visit| visit.is_indirect()).cloned();
     assert_eq!(places(&high), places(&wanted.collect::<Vec<_>>()));
     // Nothing below the first block, and of one object nothing at all.
-    let mut walk = walk_of(&set, all(), Walk::default());
+    let mut walk = walk_of(&set, Since::EVER, Walk::default());
     while let Some(event) = walk.next() {
         match event {
             Event::Object(object, _) if object == id => walk.pass_over(),
@@ -381,7 +385,7 @@ fn a_range_of_an_object_and_what_is_skipped() {
             _ => {}
         }
     }
-    let mut walk = walk_of(&set, all(), Walk::default());
+    let mut walk = walk_of(&set, Since::EVER, Walk::default());
     assert!(matches!(walk.next(), Some(Event::Block(_))));
     walk.pass_over();
     assert!(walk.next().is_none());
@@ -396,7 +400,7 @@ fn damage_is_told_of_and_passed() {
     let order = Order::Post;
     let whole = blocks(walk_of(
         &set,
-        all(),
+        Since::EVER,
         Walk {
             order,
             ..Walk::default()
@@ -432,7 +436,7 @@ fn damage_is_told_of_and_passed() {
         let resume = damage.resume;
         let rest = blocks(walk_of(
             &set,
-            all(),
+            Since::EVER,
             Walk {
                 order,
                 resume,
@@ -638,7 +642,7 @@ fn the_order_of_addresses_meets_the_same() {
 fn the_order_of_addresses_goes_on_at_a_bookmark() {
     let (pool, root) = made(13, 8, Way::Plain);
     let set = reopened(&pool, root);
-    let whole = sorted(&blocks(walk_of(&set, all(), Walk::default())));
+    let whole = sorted(&blocks(walk_of(&set, Since::EVER, Walk::default())));
     let workers = Arc::clone(pool.cache.workers());
     let limits = Limits {
         batch: 4,
@@ -647,7 +651,7 @@ fn the_order_of_addresses_goes_on_at_a_bookmark() {
     };
     let new = || {
         DiskOrder::new(
-            vec![Root::of_set(&set, all())],
+            vec![Root::of_set(&set, Since::EVER)],
             Arc::clone(&workers),
             limits,
         )
@@ -683,7 +687,7 @@ fn the_order_of_addresses_goes_on_at_a_bookmark() {
 fn data_that_is_not_wanted_is_not_read() {
     let (pool, root) = made(14, 5, Way::Plain);
     let set = reopened(&pool, root);
-    let whole = blocks(walk_of(&set, all(), Walk::default()));
+    let whole = blocks(walk_of(&set, Since::EVER, Walk::default()));
     let mut visitor = collected(&pool);
     visitor.wants_data = Some(false);
     let workers = Arc::clone(pool.cache.workers());
@@ -703,7 +707,7 @@ fn encrypted_sets_are_walked_without_keys() {
     let keys = Arc::new(ObjsetKeys::new(master, hmac));
     let (pool, root) = made(15, 5, Way::Encrypted(keys));
     let set = reopened(&pool, root);
-    let whole = blocks(walk_of(&set, all(), Walk::default()));
+    let whole = blocks(walk_of(&set, Since::EVER, Walk::default()));
     let mut walk = Ordered::new(cold(&pool), root_at(root), Walk::default());
     let (mut met, mut locked) = (Vec::new(), 0);
     while let Some(event) = walk.next() {

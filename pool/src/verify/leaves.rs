@@ -1,10 +1,12 @@
 //! Reading blocks and judging them: checksum, MAC, decompression, and on request every copy.
 
-use super::visit::Visit;
-use super::walk::Engine;
+use super::report::VerifyOptions;
+use crate::pool::Pool;
 use cenote_base::{MemoryBudget, MemoryLease};
 use cenote_device::BlockBuffer;
-use cenote_io::{IoError, ObjsetKeys, ReadContext};
+use cenote_dmu::Block;
+use cenote_dmu::traverse::{Reader, Root, Visit};
+use cenote_io::{IoError, ObjsetKeys, Pipeline, ReadContext};
 use cenote_ondisk::block_pointer::Protection;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use cenote_vdev::{BatchRead, CopyHealth};
@@ -15,24 +17,42 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// The contents of a block that leads to others, nothing for data, or what is wrong.
-    pub(crate) result: Result<Option<Vec<u8>>, String>,
+    pub(crate) result: Result<Option<Block>, String>,
     /// Copies and parity that are bad though another way led to the data.
     pub(crate) bad_copies: u64,
     /// Only the checksum could be judged.
     pub(crate) without_key: bool,
 }
 
-/// Stored bytes that one worker reads at a time.
-const GROUP_BYTES: u64 = 4 << 20;
-/// Groups between two looks at the watcher.
-const GROUPS_PER_ROUND: usize = 16;
 /// Times its size that a block takes while its columns and parity are compared: the columns, the
 /// block put together from them, and the parity computed anew.
 const COPIES_IN_MEMORY: u64 = 4;
 /// How long a group waits for the buffers of others: far longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What reads and decodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Engine {
+    pipeline: Arc<Pipeline>,
+    /// What the stored bytes of groups that are being checked may take.
+    buffers: Arc<MemoryBudget>,
+    options: VerifyOptions,
+}
+
 impl Engine {
+    /// An engine over `pool`'s pipeline.
+    pub(crate) fn new(pool: &Pool, options: VerifyOptions) -> Self {
+        Self {
+            pipeline: Arc::clone(pool.cache().pipeline()),
+            buffers: Arc::clone(&pool.options().buffers.scans),
+            options,
+        }
+    }
+
+    pub(crate) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
     /// Memory for what is read here; see [`lease`].
     fn lease(&self, bytes: u64) -> Option<MemoryLease> {
         lease(&self.buffers, bytes)
@@ -49,53 +69,33 @@ fn lease(buffers: &Arc<MemoryBudget>, bytes: u64) -> Option<MemoryLease> {
     buffers.lease_patiently(bytes, PATIENCE).ok()
 }
 
-/// Cuts sorted visits into groups for workers, and those into rounds.
-pub(crate) fn rounds(visits: Vec<Visit>) -> Vec<Vec<Vec<Visit>>> {
-    let mut groups: Vec<Vec<Visit>> = Vec::new();
-    let mut bytes = GROUP_BYTES;
-    for visit in visits {
-        let size = visit.pointer.physical_size();
-        if bytes + size > GROUP_BYTES {
-            groups.push(Vec::new());
-            bytes = 0;
-        }
-        bytes += size;
-        groups
-            .last_mut()
-            .expect("pushed when the first visit came")
-            .push(visit);
-    }
-    let mut rounds = Vec::new();
-    while !groups.is_empty() {
-        let rest = groups.split_off(groups.len().min(GROUPS_PER_ROUND));
-        rounds.push(std::mem::replace(&mut groups, rest));
-    }
-    rounds
-}
+impl Reader for Engine {
+    type Found = Checked;
 
-/// Checks data blocks that lie close together.
-pub(crate) fn check_group(
-    engine: &Engine,
-    group: &[Visit],
-    keys: &[Option<Arc<ObjsetKeys>>],
-) -> Vec<Checked> {
-    assert_eq!(group.len(), keys.len());
-    let mut checked: Vec<Option<Checked>> = match engine.options.all_copies {
-        true => group.iter().map(|_| None).collect(),
-        false => check_at_once(engine, group, keys),
-    };
-    for ((visit, keys), checked) in group.iter().zip(keys).zip(&mut checked) {
-        // Slow and sure: all redundancy, and the bad copies counted on their vdevs.
-        checked.get_or_insert_with(|| check(engine, visit, keys.as_deref(), false));
+    fn read(&self, visit: &Visit, root: &Root) -> Checked {
+        let is_wanted = true;
+        check(self, visit, root.keys.as_deref(), is_wanted)
     }
-    checked.into_iter().flatten().collect()
+
+    fn read_group(&self, group: &[Visit], roots: &[Root]) -> Vec<Checked> {
+        let keys_of = |visit: &Visit| roots[visit.root].keys.as_deref();
+        let mut checked: Vec<Option<Checked>> = match self.options.all_copies {
+            true => group.iter().map(|_| None).collect(),
+            false => check_at_once(self, group, &keys_of),
+        };
+        for (visit, checked) in group.iter().zip(&mut checked) {
+            // Slow and sure: all redundancy, and the bad copies counted on their vdevs.
+            checked.get_or_insert_with(|| check(self, visit, keys_of(visit), false));
+        }
+        checked.into_iter().flatten().collect()
+    }
 }
 
 /// Reads a group in as few requests as possible; `None` for what cannot be had this way.
-fn check_at_once(
+fn check_at_once<'a>(
     engine: &Engine,
     group: &[Visit],
-    keys: &[Option<Arc<ObjsetKeys>>],
+    keys_of: &dyn Fn(&Visit) -> Option<&'a ObjsetKeys>,
 ) -> Vec<Option<Checked>> {
     let plain: Vec<usize> = (0..group.len())
         .filter(|i| !group[*i].pointer.is_embedded() && !group[*i].pointer.is_gang())
@@ -115,10 +115,10 @@ fn check_at_once(
     {
         stored[index] = bytes;
     }
-    let each = group.iter().zip(keys).zip(stored);
-    each.map(|((visit, keys), stored)| {
+    let each = group.iter().zip(stored);
+    each.map(|(visit, stored)| {
         let stored = stored.filter(|stored| good(engine, visit, stored))?;
-        Some(decode(engine, visit, &stored, keys.as_deref(), false, 0))
+        Some(decode(engine, visit, &stored, keys_of(visit), false, 0))
     })
     .collect()
 }
@@ -142,12 +142,7 @@ fn good(engine: &Engine, visit: &Visit, stored: &[u8]) -> bool {
 }
 
 /// Checks one block by all means; returns its contents if `wanted`.
-pub(crate) fn check(
-    engine: &Engine,
-    visit: &Visit,
-    keys: Option<&ObjsetKeys>,
-    wanted: bool,
-) -> Checked {
+fn check(engine: &Engine, visit: &Visit, keys: Option<&ObjsetKeys>, wanted: bool) -> Checked {
     // Without the lease in time it is read all the same: somebody else is very slow.
     let _lease = engine.lease(
         visit
@@ -233,7 +228,10 @@ fn decode(
         keys,
     };
     let result = match engine.pipeline.decode(pointer, stored, context) {
-        Ok(contents) if wanted => Ok(Some(contents.map_or_else(|| stored.to_vec(), Vec::from))),
+        Ok(contents) if wanted => {
+            let contents = contents.unwrap_or_else(|| BlockBuffer::copy_of(stored));
+            Ok(Some(Arc::new(contents)))
+        }
         Ok(_) => Ok(None),
         Err(error) => Err(problem(error)),
     };

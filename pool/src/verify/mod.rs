@@ -10,7 +10,6 @@ mod report;
 mod segment_map;
 mod sources;
 mod state;
-mod visit;
 mod walk;
 
 pub use report::{
@@ -21,14 +20,17 @@ pub use state::StateError;
 use crate::error::ImportError;
 use crate::pool::Pool;
 use cenote_base::Txg;
+use cenote_dmu::traverse::{DiskOrder, Limits, Since};
 use cenote_io::{IoClass, with_read_class};
 use claims::{Claims, VdevClaims};
+use leaves::Engine;
 use segment_map::SegmentMap;
 use state::Identity;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
-use walk::{Engine, Pause, Walk};
+use walk::{Books, Pause, Walk};
 
 /// How often the state is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
@@ -57,7 +59,7 @@ pub fn verify(
     };
     let pool = view.as_ref().unwrap_or(pool);
     let engine = Engine::new(pool, options.clone());
-    let mut walk = begin(pool)?;
+    let mut walk = begin(pool, Txg(0))?;
     let (pool_guid, txg) = (pool.guid().0, pool.txg().0);
     let identity = Identity {
         pool_guid,
@@ -79,7 +81,7 @@ pub fn verify(
         }
         saved.set(pool.env().monotonic());
         if pause == Pause::Cancelled {
-            return Ok(walk.report);
+            return Ok(walk.books.report);
         }
     }
     let mut report = finish(pool, walk);
@@ -91,7 +93,8 @@ pub fn verify(
     Ok(report)
 }
 
-fn begin(pool: &Pool) -> Result<Walk, ImportError> {
+/// A verification of all that was born after `since`.
+fn begin(pool: &Pool, since: Txg) -> Result<Walk, ImportError> {
     let claims = pool.metaslabs().iter().map(|vdev| {
         (
             vdev.vdev.0,
@@ -119,15 +122,21 @@ fn begin(pool: &Pool) -> Result<Walk, ImportError> {
         txg: pool.txg().0,
         ..VerifyReport::default()
     };
-    Ok(Walk {
-        roots: sources::roots(pool)?,
-        begun: 0,
+    let (names, mut roots): (Vec<_>, Vec<_>) = sources::roots(pool)?.into_iter().unzip();
+    for root in &mut roots {
+        root.since = Since::accounting(root.since.txg.max(since));
+    }
+    let workers = Arc::clone(pool.cache().workers());
+    let books = Books {
+        names,
         metadata_only: false,
-        stack: Vec::new(),
-        leaves: Vec::new(),
         claims: Claims { vdevs, clones },
         report,
         bytes_total: pool.space().values().map(|space| space.allocated).sum(),
+    };
+    Ok(Walk {
+        order: DiskOrder::new(roots, workers, Limits::default()),
+        books,
     })
 }
 
@@ -145,24 +154,22 @@ impl Watcher for Unwatched {
 /// Whether all metadata born after `since` can be read: what a rewind asks of a txg before it
 /// settles for it (format/1 1.5, step 9).
 pub(crate) fn recent_metadata_is_good(pool: &Pool, since: Txg) -> Result<bool, ImportError> {
-    let mut walk = begin(pool)?;
-    walk.metadata_only = true;
-    for root in &mut walk.roots {
-        root.since = root.since.max(since);
-    }
+    let mut walk = begin(pool, since)?;
+    walk.books.metadata_only = true;
     let engine = Engine::new(pool, VerifyOptions::default());
     let pause = with_read_class(IoClass::Scrub, || walk.run(&engine, &Unwatched, &|| false));
     assert_eq!(pause, Pause::Finished, "nobody cancels and no state is due");
-    Ok(walk.report.damaged.is_empty() && walk.report.space.is_empty())
+    let report = &walk.books.report;
+    Ok(report.damaged.is_empty() && report.space.is_empty())
 }
 
 /// Compares the claims with the space maps and the accounting with what it should be.
 fn finish(pool: &Pool, mut walk: Walk) -> VerifyReport {
     let mut notes = Vec::new();
-    sources::claim_other_space(pool, &mut walk.claims, &mut notes);
-    walk.report.notes.append(&mut notes);
-    let mut report = walk.report;
-    sources::compare_space(pool, &walk.claims, &mut report);
+    sources::claim_other_space(pool, &mut walk.books.claims, &mut notes);
+    let mut report = walk.books.report;
+    report.notes.append(&mut notes);
+    sources::compare_space(pool, &walk.books.claims, &mut report);
     for problem in cenote_dsl::check(pool.dsl()) {
         report.problems += 1;
         report.accounting.push(problem.to_string());

@@ -3,13 +3,13 @@
 use super::claims::Claims;
 use super::report::VerifyReport;
 use super::segment_map::SegmentMap;
-use super::walk::Root;
 use crate::error::ImportError;
 use crate::mos::{self, directory_object, for_each_record};
 use crate::pool::Pool;
 use crate::space;
-use cenote_base::{ObjectId, ObjsetId, Txg, VdevId};
-use cenote_dmu::{DmuError, ObjectSet};
+use cenote_base::{ObjectId, ObjsetId, VdevId};
+use cenote_dmu::traverse::{Event, Order, Ordered, Root, Since, Start, Walk};
+use cenote_dmu::{DmuError, ObjectSet, Retention};
 use cenote_dsl::Dsl;
 use cenote_intent_log::IntentLog;
 use cenote_ondisk::bpobj::{self, BpobjHeader};
@@ -27,17 +27,11 @@ use std::sync::Arc;
 /// Sub-objects of block pointer lists followed at most; a list that names itself ends there.
 const LISTS_MAX: usize = 1 << 20;
 
-/// Every object set of the pool: the MOS, and each dataset and snapshot with the blocks that are
-/// its own to visit.
-pub(crate) fn roots(pool: &Pool) -> Result<Vec<Root>, ImportError> {
+/// Every object set of the pool: the MOS, which has no name, and each dataset and snapshot with the
+/// blocks that are its own to visit.
+pub(crate) fn roots(pool: &Pool) -> Result<Vec<(String, Root)>, ImportError> {
     let mos = pool.mos();
-    let mut roots = vec![Root {
-        name: String::new(),
-        objset: ObjsetId::MOS,
-        pointer: mos.root(),
-        since: Txg(0),
-        keys: None,
-    }];
+    let mut roots = vec![(String::new(), Root::of_set(mos, Since::EVER))];
     for found in mos.objects(ObjectId(1)) {
         // A damaged block of dnodes is met again by the walk, and reported there.
         let Ok((id, dnode)) = found else { continue };
@@ -47,13 +41,13 @@ pub(crate) fn roots(pool: &Pool) -> Result<Vec<Root>, ImportError> {
         let Ok(dataset) = DslDataset::decode(&dnode.bonus) else {
             continue;
         };
-        roots.push(Root {
-            name: name_of(pool.dsl(), id),
+        let root = Root {
             objset: ObjsetId(id.0),
-            pointer: dataset.block_pointer,
-            since: dataset.previous_snapshot_txg,
+            start: Start::Objset(dataset.block_pointer),
+            since: Since::accounting(dataset.previous_snapshot_txg),
             keys: keys_of(pool.dsl(), id, &dataset.block_pointer),
-        });
+        };
+        roots.push((name_of(pool.dsl(), id), root));
     }
     Ok(roots)
 }
@@ -252,20 +246,26 @@ fn claim_bptree(pool: &Pool, object: ObjectId, claims: &mut Claims) -> Result<()
     Ok(())
 }
 
+/// Claims what of a destroyed dataset was not freed yet.
 fn claim_tree(pool: &Pool, entry: &BptreeEntry, claims: &mut Claims) -> Result<(), DmuError> {
-    let root = entry.block_pointer;
-    if root.is_hole() {
-        return Ok(());
-    }
-    claim_loose(claims, &root);
-    let cache = Arc::clone(pool.cache());
-    let set = ObjectSet::open(cache, bptree::OBJSET_DESTROYED, root, None)?;
-    let mut objects = vec![set.meta_object()];
-    for found in set.objects(ObjectId(1)) {
-        objects.push(set.object(found?.0)?);
-    }
-    for object in objects {
-        object.for_each_pointer(entry.birth_txg, &mut |pointer| claim_loose(claims, pointer))?;
+    let root = Root {
+        objset: bptree::OBJSET_DESTROYED,
+        start: Start::Objset(entry.block_pointer),
+        since: Since::accounting(entry.birth_txg),
+        keys: None,
+    };
+    let walk = Walk {
+        order: Order::Post,
+        resume: entry.resume,
+        retention: Retention::Pass,
+        ..Walk::default()
+    };
+    for event in Ordered::new(Arc::clone(pool.cache()), root, walk) {
+        match event {
+            Event::Block(visit) => claim_loose(claims, &visit.pointer),
+            Event::Damage(damage) => return Err(damage.error),
+            Event::Object(..) | Event::Hole(_) | Event::FreeSlots { .. } => {}
+        }
     }
     Ok(())
 }

@@ -11,9 +11,9 @@
 
 use super::claims::Claims;
 use super::report::VerifyReport;
-use super::visit::{VISIT_SIZE, Visit};
 use super::walk::Walk;
 use cenote_codec::checksum::sha256;
+use cenote_dmu::traverse::{VISIT_SIZE, Visit};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
@@ -86,15 +86,17 @@ pub(crate) struct Identity {
 }
 
 fn encode(walk: &Walk, identity: Identity) -> Result<Vec<u8>, std::io::Error> {
-    let vdevs = walk.claims.vdevs.iter();
+    let claims = &walk.books.claims;
+    let (begun, stack, leaves) = walk.order.pending();
+    let vdevs = claims.vdevs.iter();
     let header = Header {
         pool_guid: identity.pool_guid,
         txg: identity.txg,
         all_copies: identity.all_copies,
-        roots: walk.roots.len(),
-        begun: walk.begun,
-        stack: walk.stack.len(),
-        leaves: walk.leaves.len(),
+        roots: walk.order.roots().len(),
+        begun,
+        stack: stack.len(),
+        leaves: leaves.len(),
         vdevs: vdevs
             .map(|(id, vdev)| VdevHeader {
                 id: *id,
@@ -102,22 +104,21 @@ fn encode(walk: &Walk, identity: Identity) -> Result<Vec<u8>, std::io::Error> {
                 leaves: vdev.map.leaves().count(),
             })
             .collect(),
-        clones: walk
-            .claims
+        clones: claims
             .clones
             .iter()
             .map(|(place, count)| (*place, *count))
             .collect(),
-        report: walk.report.clone(),
+        report: walk.books.report.clone(),
     };
     let json = serde_json::to_vec(&header)?;
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&(json.len() as u64).to_le_bytes());
     bytes.extend_from_slice(&json);
-    for visit in walk.stack.iter().chain(&walk.leaves) {
+    for visit in stack.iter().chain(leaves) {
         visit.encode(&mut bytes);
     }
-    for vdev in walk.claims.vdevs.values() {
+    for vdev in claims.vdevs.values() {
         for (number, words) in vdev.map.leaves() {
             bytes.extend_from_slice(&number.to_le_bytes());
             words
@@ -204,7 +205,7 @@ pub(crate) fn load(path: &Path, walk: &mut Walk, identity: Identity) -> Result<b
     let matches = header.pool_guid == identity.pool_guid
         && header.txg == identity.txg
         && header.all_copies == identity.all_copies
-        && header.roots == walk.roots.len();
+        && header.roots == walk.order.roots().len();
     if !matches {
         return Err(StateError::Foreign {
             path: path.to_owned(),
@@ -213,12 +214,11 @@ pub(crate) fn load(path: &Path, walk: &mut Walk, identity: Identity) -> Result<b
     let mut visits = Vec::new();
     for _ in 0..header.stack.saturating_add(header.leaves) {
         let bytes = take(&mut bytes, VISIT_SIZE).ok_or_else(damaged)?;
-        visits.push(Visit::decode(bytes, walk.roots.len()).map_err(|_| damaged())?);
+        visits.push(Visit::decode(bytes, header.roots).map_err(|_| damaged())?);
     }
-    take_claims(&mut bytes, &header, &mut walk.claims).ok_or_else(damaged)?;
-    walk.leaves = visits.split_off(header.stack);
-    walk.stack = visits;
-    walk.begun = header.begun.min(walk.roots.len());
-    walk.report = header.report;
+    take_claims(&mut bytes, &header, &mut walk.books.claims).ok_or_else(damaged)?;
+    let leaves = visits.split_off(header.stack);
+    walk.order.restore(header.begun, visits, leaves);
+    walk.books.report = header.report;
     Ok(true)
 }

@@ -122,3 +122,32 @@ fn a_state_does_not_differ_from_itself() {
         0
     );
 }
+
+/// The one has thousands of objects, the other three: where that has holes in its array of dnodes,
+/// and where its tree does not reach, all is gone.
+#[test]
+fn what_lies_where_the_newer_state_has_nothing_is_gone() {
+    let Some(pool) = common::open("single-default") else {
+        return;
+    };
+    let datasets = &pool.golden.manifest.datasets;
+    let objects_of = |name: &str| by_object(datasets[name].entries.as_ref().expect("described"));
+    let (from, to) = ("gold_singledefault/data@one", "gold_singledefault");
+    let (old, new) = (objects_of(from), objects_of(to));
+    let kept = |object: &u64| new.contains_key(object);
+    let expected: BTreeSet<u64> = old.keys().copied().filter(|id| !kept(id)).collect();
+    assert!(expected.len() > 1000);
+    let (before, after) = (pool.file_system(from), pool.file_system(to));
+    for (one, other) in [(&before, &after), (&after, &before)] {
+        let records = FileSystem::diff(one, other, cenote_base::Txg(0));
+        let records: Vec<DiffRecord> = records.map(|record| record.expect("readable")).collect();
+        let wanted = match std::ptr::eq(one, &before) {
+            true => DiffChange::Removed,
+            false => DiffChange::Added,
+        };
+        let found = records.iter().filter(|record| record.change == wanted);
+        let found: BTreeSet<u64> = found.map(|record| record.object.0).collect();
+        assert!(found.is_superset(&expected), "{wanted:?}");
+        assert!(records.is_sorted_by_key(|record| record.object));
+    }
+}
