@@ -72,7 +72,7 @@ mod tests {
         file.set_len(1 << 20).expect("sparse");
         std::os::unix::fs::FileExt::write_all_at(&file, &[1; 65_536], 0).expect("writable");
         let Some(written) = is_cached(file.as_fd(), 100, 65_436) else {
-            eprintln!("skipped: no cachestat on this kernel");
+            cenote_tests::skip!("this kernel has no cachestat");
             return;
         };
         assert!(written);

@@ -25,13 +25,13 @@ macro_rules! test_each_golden_pool {
     };
 }
 
-/// Makes a test `$name` that calls `$check($kind)` for each pair.
+/// Makes a test `$name` that calls `$check($kind)` for each pair; it returns what a test may.
 #[macro_export]
 macro_rules! test_golden_pools {
     ($check:path => $($name:ident $kind:literal),* $(,)?) => {
         $(
             #[test]
-            fn $name() -> ::anyhow::Result<()> {
+            fn $name() -> impl ::std::process::Termination {
                 $check($kind)
             }
         )*

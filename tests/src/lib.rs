@@ -6,7 +6,7 @@
 //! daemon of its own, and [`mutate`] damages pools with and without mending the checksums above.
 //!
 //! A small share of the pools lies in `tests/data/pools`; the whole set is used when it is found
-//! beside the repository. A test whose pool is missing says so and passes.
+//! beside the repository. [`skip`] is for tests that cannot run where they are.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,9 @@ pub mod pool;
 pub mod program;
 pub mod python;
 pub mod random;
+pub mod referee;
 pub mod site;
+pub mod skip;
 pub mod sparse;
 pub mod streams;
 pub mod words;

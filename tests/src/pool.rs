@@ -4,6 +4,7 @@ use crate::golden::Golden;
 use crate::manifest::Key;
 use crate::mounted;
 use crate::program::Cenote;
+use crate::skip;
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -125,6 +126,15 @@ pub fn volume(cenote: &Cenote, name: &str, options: &[String]) -> Result<(u64, S
     Ok((outcome.stdout.len() as u64, sum))
 }
 
+/// Whether we are root; says so when not.
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skip!("only root may do this");
+    }
+    is_root
+}
+
 /// Whether this machine lets us mount; says so when it does not.
 pub fn can_mount() -> bool {
     let device = std::fs::OpenOptions::new()
@@ -132,7 +142,7 @@ pub fn can_mount() -> bool {
         .write(true)
         .open("/dev/fuse");
     if let Err(error) = &device {
-        eprintln!("skipped: /dev/fuse cannot be opened: {error}");
+        skip!("/dev/fuse cannot be opened: {error}");
     }
     device.is_ok()
 }

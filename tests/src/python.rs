@@ -1,5 +1,6 @@
 //! Scripts of Python, for what programs do with a mount that takes few lines there.
 
+use crate::missing;
 use anyhow::{Result, ensure};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -15,7 +16,7 @@ pub fn python(script: &str, arguments: &[&str], ids: Option<(u32, u32)>) -> Resu
         command.uid(uid).gid(gid);
     }
     let Ok(output) = command.output() else {
-        eprintln!("skipped: there is no python3");
+        missing!("there is no python3");
         return Ok(false);
     };
     ensure!(output.status.success(), "{output:?}");

@@ -6,16 +6,16 @@
 //! OpenZFS judges what a test leaves behind: a test ends with [`Site::finish`], and a site that
 //! goes away without it is judged then.
 
-use crate::golden;
 use crate::manifest::Entries;
 use crate::mounted;
 use crate::program::{Cenote, Outcome};
+use crate::referee;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -240,11 +240,6 @@ impl Site {
         self.judge()
     }
 
-    /// Has OpenZFS judge the pool, which must be exported.
-    pub fn judge(&self) -> Result<()> {
-        self.judge_by("check")
-    }
-
     /// Puts sectors at these places of the only device, as block pointers count them, while the
     /// pool is exported; returns what was there.
     pub fn exchange(&self, sectors: &[(u64, Sector)]) -> Result<Vec<(u64, Sector)>> {
@@ -277,11 +272,17 @@ impl Site {
         self.judge()
     }
 
-    /// The same by one of the referee's other commands.
-    pub fn judge_by(&self, command: &str) -> Result<()> {
+    /// The same by a judge of the caller's, who panics if there is fault to find.
+    pub fn judged_by(&self, judge: impl FnOnce(&Path)) {
+        self.is_unjudged.store(false, Ordering::Relaxed);
+        judge(&self.devices);
+    }
+
+    /// Has OpenZFS judge the pool, which must be exported.
+    pub fn judge(&self) -> Result<()> {
         self.is_unjudged.store(false, Ordering::Relaxed);
         let devices = self.devices.display().to_string();
-        match referee(&[command, &devices, &self.pool])? {
+        match referee::run(&["check", &devices, &self.pool])? {
             Some(outcome) => outcome.map(|_| ()),
             None => Ok(()),
         }
@@ -332,36 +333,4 @@ pub fn same(before: &Entries, after: &Entries) -> Result<()> {
         differences.join("\n")
     );
     Ok(())
-}
-
-/// Where OpenZFS in user space is: `$CENOTE_REFEREE`, else beside the repository if all that it
-/// needs is installed.
-pub fn referee_path() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("CENOTE_REFEREE") {
-        return Some(path.into());
-    }
-    let peer = golden::workspace_root().join("../shared/peer");
-    // The program may be there without the library that it calls.
-    let check = Command::new(peer.join("setup-referee"))
-        .arg("--check")
-        .output();
-    let is_complete = check.is_ok_and(|check| check.status.success());
-    is_complete.then(|| peer.join("openzfs-ref"))
-}
-
-/// Runs the referee with these arguments: what it printed, or what it complained of. `None` with
-/// a notice where it is not installed.
-pub fn referee(arguments: &[&str]) -> Result<Option<Result<String>>> {
-    let Some(program) = referee_path() else {
-        eprintln!("skipped: the referee is not here");
-        return Ok(None);
-    };
-    let output = Command::new(program).args(arguments).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(Some(Ok(text)));
-    }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let complaint = anyhow::anyhow!("{arguments:?}: {}\n{text}{errors}", output.status);
-    Ok(Some(Err(complaint)))
 }

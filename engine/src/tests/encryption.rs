@@ -10,8 +10,9 @@ use cenote_dsl::DatasetName;
 use cenote_dsl::property::PropertyValue;
 use cenote_posix::write::{NewFile, WriteOptions};
 use cenote_posix::{FileKind, FileSystem};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use cenote_tests::referee;
+use std::path::Path;
+use std::process::Command;
 
 const POOL: &str = "sealed";
 const SUITES: [&str; 6] = [
@@ -216,32 +217,8 @@ fn compare(files: &FileSystem, seed: u64) {
     }
 }
 
-fn program() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
-    let peer = root.join("../shared/peer");
-    // The program may be there without the library that it calls.
-    let check = Command::new(peer.join("setup-referee"))
-        .arg("--check")
-        .output();
-    let is_complete = check.is_ok_and(|check| check.status.success());
-    is_complete.then(|| peer.join("openzfs-ref"))
-}
-
-fn referee(arguments: &[&str]) -> Option<Output> {
-    let Some(program) = program() else {
-        eprintln!("skipped: the referee is not here");
-        return None;
-    };
-    let output = Command::new(program).args(arguments).output();
-    let output = output.expect("the referee runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the referee complains:\n{text}");
-    Some(output)
-}
-
 fn check(dir: &Path) {
-    referee(&["check", &dir.to_string_lossy(), POOL]);
+    referee::judge(dir, POOL);
 }
 
 /// What `sha256sum` says of some bytes.
@@ -260,10 +237,10 @@ fn compare_by_referee(dir: &Path, dataset: &str, key: &[u8], seed: u64) {
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let dir_text = dir.to_string_lossy().into_owned();
     let arguments = ["ls", &dir_text, dataset, "-R", "--sha256", "--key", &key];
-    let Some(output) = referee(&arguments) else {
+    let answer = referee::run(&arguments).expect("the referee runs");
+    let Some(text) = answer.map(|text| text.expect("it opens the dataset")) else {
         return;
     };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     for number in [0, 1, 2, 3, FILES - 1] {
         let (name, hash) = (file_name(number), sha256(dir, &content(seed, number)));
         let line = text.lines().find(|line| line.contains(&name));

@@ -195,9 +195,7 @@ fn seeds() -> Vec<Vec<u8>> {
     };
     let files = list(directory).into_iter().flat_map(list);
     let seeds: Vec<_> = files.filter_map(|path| std::fs::read(path).ok()).collect();
-    if seeds.is_empty() {
-        eprintln!("skipped: there are no seeds");
-    }
+    assert!(!seeds.is_empty(), "the repository carries seeds");
     seeds
 }
 

@@ -14,6 +14,7 @@ use cenote_ondisk::ObjectType;
 use cenote_ondisk::ddt::{DdtStatistics, HISTOGRAM_BUCKETS, histogram_to_words};
 use cenote_ondisk::zap::fat_header::{FLAG_HASH64, FLAG_PRE_HASHED_KEY, FLAG_UINT64_KEY};
 use cenote_pool::{Pool, VdevShape};
+use cenote_tests::referee::judge;
 use cenote_vdev::AllocationClass::Normal;
 use std::path::Path;
 use std::sync::Arc;
@@ -320,18 +321,14 @@ fn lost_figures_are_forgotten_at_import() {
 /// Destroys datasets of pools that OpenZFS made, with tables of both forms.
 #[test]
 fn tables_of_openzfs_are_kept_right() {
-    let Some(unpacked) = std::env::var_os("CENOTE_GOLDEN_UNPACKED") else {
-        eprintln!("skipped: no golden pools are named");
-        return;
-    };
     for (kind, dataset) in [
         ("dedup", "gold_dedup/skein"),
         ("dedup", "gold_dedup/verify"),
         ("dedup-legacy", "gold_deduplegacy/data"),
     ] {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let from = Path::new(&unpacked).join(kind).join("v0.img");
-        std::fs::copy(from, dir.path().join("v0.img")).expect("copied");
+        let Some((dir, _)) = common::golden(kind) else {
+            return;
+        };
         let pool = import(dir.path());
         let before = blocks(&pool);
         let name = dataset.parse().expect("a dataset's name");
@@ -344,6 +341,6 @@ fn tables_of_openzfs_are_kept_right() {
         let name = pool.name().to_owned();
         pool.export().expect("written");
         drop(pool);
-        common::referee(dir.path(), &name);
+        judge(dir.path(), &name);
     }
 }

@@ -6,6 +6,7 @@ use cenote_base::{ObjectId, RealEnv};
 use cenote_pool::{Pool, VdevShape};
 use cenote_posix::write::{ListInheritance, ListMode, NewFile, SetAttributes, WriteSettings};
 use cenote_posix::{Ace, FileKind, FileSystem, Who};
+use cenote_tests::skip;
 use cenote_vdev::AllocationClass;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -425,7 +426,7 @@ fn script() -> String {
 #[test]
 fn record() {
     let Some(program) = std::env::var_os("CENOTE_VM") else {
-        eprintln!("skipped: no machine with OpenZFS's kernel module is named");
+        skip!("no machine with OpenZFS's kernel module is named");
         return;
     };
     let mut bench = Bench::new("acl");

@@ -8,6 +8,7 @@ use cenote_pool::{ImportOptions, Pool};
 use cenote_posix::write::{NewFile, WriteOptions, WriteSettings, WriterParams};
 use cenote_posix::{FileKind, FileSystem};
 use cenote_tests::golden::Golden;
+use cenote_tests::referee::judge;
 use std::sync::Arc;
 
 struct Silent;
@@ -86,7 +87,7 @@ fn changed(kind: &str, look: impl Fn(&Pool)) {
     assert!(report.is_clean(), "{kind}: {report:?}");
     pool.export().expect("exports");
     drop(pool);
-    pools::referee(directory.path(), &golden.manifest.pool);
+    judge(directory.path(), &golden.manifest.pool);
 }
 
 #[test]

@@ -19,6 +19,7 @@ use cenote_tests::compare::{self, Tolerance};
 use cenote_tests::golden::Golden;
 use cenote_tests::manifest;
 use cenote_tests::mounted::hex;
+use cenote_tests::referee::judge;
 use cenote_vdev::scan;
 use cenote_volume::Volume;
 use sha2::{Digest, Sha256};
@@ -158,7 +159,7 @@ fn logs_are_replayed_for_good() {
         verified(&pool, kind);
         pool.export().expect("exports");
         drop(pool);
-        pools::referee(directory.path(), &golden.manifest.pool);
+        judge(directory.path(), &golden.manifest.pool);
         let pool = import(&place, Arc::new(SystemOpener::default()), None);
         load_keys(&pool, &golden);
         assert!(
@@ -169,7 +170,7 @@ fn logs_are_replayed_for_good() {
         verified(&pool, kind);
         pool.export().expect("exports");
         drop(pool);
-        pools::referee(directory.path(), &golden.manifest.pool);
+        judge(directory.path(), &golden.manifest.pool);
     }
 }
 
@@ -192,7 +193,7 @@ fn datasets_with_logs_can_be_destroyed() {
     verified(&pool, "destroyed");
     pool.export().expect("exports");
     drop(pool);
-    pools::referee(directory.path(), &golden.manifest.pool);
+    judge(directory.path(), &golden.manifest.pool);
 }
 
 #[test]

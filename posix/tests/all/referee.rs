@@ -10,6 +10,8 @@ use cenote_posix::write::{
     WriteOptions, WriteSettings, WriterParams,
 };
 use cenote_posix::{FileKind, FileSystem};
+use cenote_tests::referee::judge_golden;
+use cenote_tests::test_each_golden_pool;
 use cenote_vdev::AllocationClass;
 use std::path::Path;
 use std::sync::Arc;
@@ -158,58 +160,24 @@ fn keep(dir: &Path) {
     }
 }
 
-/// Pools of OpenZFS, named in `CENOTE_GOLDEN_KINDS`, changed in their root file systems.
-#[test]
-fn golden_pools() {
-    let Some(kinds) = std::env::var_os("CENOTE_GOLDEN_KINDS") else {
-        eprintln!("skipped: no golden pools are named");
+/// Pools of OpenZFS that are changed in their root file systems.
+fn golden_pool(kind: &str) {
+    let Some((dir, golden)) = pools::golden(kind) else {
         return;
     };
-    let mut failed = Vec::new();
-    for kind in kinds.into_string().expect("names").split(',') {
-        let Some(dir) = copy(kind) else { continue };
-        let candidates = pools::candidates(dir.path());
-        let options = ImportOptions {
-            force: true,
-            ..pools::options()
-        };
-        let imported = cenote_pool::import(&candidates[0], &options, Arc::new(RealEnv::new()));
-        let pool = match imported {
-            Ok(pool) => pool,
-            Err(error) => {
-                eprintln!("{kind}: {error}");
-                continue;
-            }
-        };
-        let name = pool.name().to_owned();
-        let fs = open(&pool);
-        work(&fs, &pool);
-        drop(fs);
-        pool.export().expect("exports");
-        drop(pool);
-        let judged = std::panic::catch_unwind(|| pools::referee(dir.path(), &name));
-        eprintln!("{kind}: {}", if judged.is_ok() { "good" } else { "BAD" });
-        if judged.is_err() {
-            failed.push(kind.to_owned());
-        }
-    }
-    assert!(failed.is_empty(), "{failed:?}");
+    let candidates = pools::candidates(dir.path());
+    let options = ImportOptions {
+        force: true,
+        ..pools::options()
+    };
+    let env = Arc::new(RealEnv::new());
+    let pool = cenote_pool::import(&candidates[0], &options, env).expect("imported");
+    let fs = open(&pool);
+    work(&fs, &pool);
+    drop(fs);
+    pool.export().expect("exports");
+    drop(pool);
+    judge_golden(dir.path(), &golden);
 }
 
-/// Copies a golden pool's devices; `None` where they are not unpacked.
-fn copy(kind: &str) -> Option<tempfile::TempDir> {
-    let unpacked = std::env::var_os("CENOTE_GOLDEN_UNPACKED")?;
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let entries = std::fs::read_dir(Path::new(&unpacked).join(kind)).ok()?;
-    for entry in entries.flatten() {
-        if entry
-            .path()
-            .extension()
-            .is_some_and(|extension| extension == "img")
-        {
-            let to = dir.path().join(entry.file_name());
-            std::fs::copy(entry.path(), to).expect("copied");
-        }
-    }
-    Some(dir)
-}
+test_each_golden_pool!(golden_pool);

@@ -9,6 +9,7 @@
 
 use crate::golden;
 use crate::site::{self, Site};
+use crate::skip;
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -111,7 +112,7 @@ pub fn run(name: &str, options: &Options) -> Result<Option<Duration>> {
         format!("no client '{name}'; there are: {}", names.join(", "))
     })?;
     if let Some(missing) = missing(client) {
-        eprintln!("skipped {name}: {missing} is not here");
+        skip!("{missing} is not here for {name}");
         return Ok(None);
     }
     let site = Site::create(

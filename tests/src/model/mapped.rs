@@ -52,7 +52,7 @@ impl Mapper {
         command.args(["-c", SCRIPT]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let Ok(mut child) = command.spawn() else {
-            eprintln!("skipped: there is no python3, and nothing is mapped");
+            crate::missing!("there is no python3, and nothing is mapped");
             return Ok(None);
         };
         let commands = child.stdin.take().context("a pipe was asked for")?;

@@ -4,7 +4,7 @@ use super::{DATASET, Options};
 use crate::manifest::Entries;
 use crate::model::Session;
 use crate::random::Random;
-use crate::site;
+use crate::referee;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl Foreign {
 
 /// Runs the referee, which is known to be there.
 pub fn ask(arguments: &[&str]) -> Result<String> {
-    site::referee(arguments)?.context("the referee was there")?
+    referee::run(arguments)?.context("the referee was there")?
 }
 
 /// Whether OpenZFS's listing is what a mount showed.

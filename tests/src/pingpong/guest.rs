@@ -7,6 +7,7 @@
 
 use crate::golden;
 use crate::site::Site;
+use crate::skip;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ pub struct Options {
 /// Runs all rounds; `false` with a notice where the guest is missing.
 pub fn run(options: &Options) -> Result<bool> {
     let Some(program) = guest_path() else {
-        eprintln!("skipped: the guest is not here");
+        skip!("the guest is not here");
         return Ok(false);
     };
     let site = Site::create(&options.layout, 160, "-O canmount=off -O xattr=sa")?;

@@ -16,6 +16,7 @@ mod kept;
 
 use crate::model::Session;
 use crate::random::Random;
+use crate::referee;
 use crate::site::{self, Site};
 use anyhow::{Context, Result};
 use foreign::Foreign;
@@ -58,8 +59,7 @@ pub fn layout_count() -> u64 {
 
 /// Runs all rounds; returns what was chosen, or `None` where OpenZFS is missing.
 pub fn run(options: &Options) -> Result<Option<String>> {
-    if site::referee_path().is_none() {
-        eprintln!("skipped: the referee is not here");
+    if referee::required().is_none() {
         return Ok(None);
     }
     let mut random = Random::new(options.seed);

@@ -1,8 +1,8 @@
-//! A small share of `cargo xtask clients`: each client is skipped where its program is missing.
+//! A small share of `cargo xtask clients`: those whose programs `./test` installs.
 
 use anyhow::Result;
 use cenote_tests::clients::{self, Options};
-use cenote_tests::pool;
+use cenote_tests::{missing, pool};
 
 fn check(name: &str) -> Result<()> {
     if !pool::can_mount() {
@@ -13,7 +13,10 @@ fn check(name: &str) -> Result<()> {
         is_small: true,
         ..Options::default()
     };
-    clients::run(name, &options).map(|_| ())
+    if clients::run(name, &options)?.is_none() {
+        missing!("a program that {name} needs is not here");
+    }
+    Ok(())
 }
 
 #[test]

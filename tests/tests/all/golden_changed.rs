@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use cenote_tests::golden::Golden;
 use cenote_tests::manifest::Entries;
 use cenote_tests::pool;
+use cenote_tests::referee::judge_golden;
 use cenote_tests::site::{self, Site};
 use cenote_tests::{mounted, test_golden_pools};
 use std::fs;
@@ -27,11 +28,8 @@ fn change(kind: &str) -> Result<()> {
         "-N"
     })?;
     change_all(&site, &file_systems(&golden))?;
-    match kind {
-        // A full check asks for all devices, one of which this pool has not had since it was made.
-        "mirror-offline" => site.judge_by("scrub"),
-        _ => site.judge(),
-    }
+    site.judged_by(|devices| judge_golden(devices, &golden));
+    Ok(())
 }
 
 /// Changes file systems of the imported pool, and exports it. They must be the same after another

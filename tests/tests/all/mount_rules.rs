@@ -91,7 +91,7 @@ else:
             assert os.fstat(above).st_ino == os.stat(os.path.join(root, 'a')).st_ino
             assert os.listdir(found) == ['deep']
 ";
-    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+    if !pool::can_mount() || !pool::is_root() {
         return Ok(());
     }
     let site = Site::create("single", 128, "")?;
@@ -119,7 +119,7 @@ else:
 /// Changing a program takes its capabilities, changing its list as a stranger its setgid bit.
 #[test]
 fn changes_take_privileges_away() -> Result<()> {
-    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+    if !pool::can_mount() || !pool::is_root() {
         return Ok(());
     }
     let site = Site::create("single", 128, "-O acltype=posix")?;
@@ -257,7 +257,7 @@ fn times_of_reads_are_set_as_a_change() -> Result<()> {
 /// The kernel ends a connection a little after `umount` returns.
 #[test]
 fn a_mount_follows_another_at_once() -> Result<()> {
-    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+    if !pool::can_mount() || !pool::is_root() {
         return Ok(());
     }
     let site = Site::create("single", 128, "")?;

@@ -5,7 +5,7 @@ use cenote_tests::golden::Golden;
 use cenote_tests::mutate::structure::Structure;
 use cenote_tests::mutate::{Devices, Mutant, blind};
 use cenote_tests::random::Random;
-use std::process::Command;
+use cenote_tests::referee;
 
 /// A pool of one disk that the repository carries.
 const KIND: &str = "quotas";
@@ -56,20 +56,15 @@ fn the_same_seed_makes_the_same_mutant() -> Result<()> {
 /// OpenZFS's `zdb` reads what the mutator wrote, where it is installed: then every address and
 /// checksum on the way up is right.
 fn another_reader_accepts(make: impl Fn(&Structure<'_>) -> Result<Mutant>) -> Result<()> {
-    if Command::new("zdb").arg("-h").output().is_err() {
-        eprintln!("skipped: zdb is not installed");
-        return Ok(());
-    }
     let directory = tempfile::tempdir()?;
     let devices = devices(directory.path())?;
     let structure = Structure::read(&devices)?.context("the pool is a single disk")?;
     let golden = Golden::find(KIND)?.context("the repository carries this pool")?;
     let undo = devices.apply(&make(&structure)?)?;
-    let output = Command::new("zdb")
-        .args(["-e", "-dd", "-p"])
-        .arg(directory.path())
-        .arg(&golden.manifest.pool)
-        .output()?;
+    let place = directory.path().to_str().context("a path in UTF-8")?;
+    let Some(output) = referee::zdb(&["-e", "-dd", "-p", place, &golden.manifest.pool])? else {
+        return Ok(());
+    };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{text}{errors}");

@@ -4,9 +4,9 @@
 //! The chapters share one pool and have a dataset each, so that all of them cost one export.
 
 use anyhow::{Context, Result, ensure};
-use cenote_tests::pool;
 use cenote_tests::random::Random;
 use cenote_tests::site::Site;
+use cenote_tests::{missing, pool};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FlockOperation, IFlags, Mode, OFlags, RenameFlags, SeekFrom,
     StatxFlags, Timespec, Timestamps, XattrFlags,
@@ -155,7 +155,7 @@ m.close()
         .arg(path)
         .output();
     let Ok(output) = python else {
-        eprintln!("skipped: there is no python3");
+        missing!("there is no python3");
         return Ok(());
     };
     ensure!(output.status.success(), "{output:?}");
@@ -319,7 +319,7 @@ fn flags(_: &Site, root: &Path) -> Result<()> {
     set(IFlags::NODUMP)?;
     ensure!(rustix::fs::ioctl_getflags(&file)? == IFlags::NODUMP);
     ensure!(errno(set(IFlags::COMPRESSED))? == Errno::OPNOTSUPP);
-    if !rustix::process::getuid().is_root() {
+    if !pool::is_root() {
         return Ok(());
     }
     set(IFlags::IMMUTABLE)?;
@@ -368,7 +368,7 @@ fn projects(directory: &Path) -> Result<()> {
     let run = |program: &str, arguments: &[&str], path: &Path| -> Result<Option<String>> {
         let output = Command::new(program).args(arguments).arg(path).output();
         let Ok(output) = output else {
-            eprintln!("skipped: there is no {program}");
+            missing!("there is no {program}");
             return Ok(None);
         };
         ensure!(output.status.success(), "{program}: {output:?}");
@@ -491,7 +491,7 @@ fn locks(_: &Site, root: &Path) -> Result<()> {
         .output();
     match other {
         Ok(output) => ensure!(!output.status.success(), "two have the lock"),
-        Err(_) => eprintln!("skipped: there is no python3"),
+        Err(_) => missing!("there is no python3"),
     }
     Ok(())
 }
@@ -669,7 +669,7 @@ fn limits_are_kept_and_give_way() -> Result<()> {
 #[test]
 fn limits_of_users_are_kept() -> Result<()> {
     const USER: &str = "4242";
-    if !pool::can_mount() || !rustix::process::getuid().is_root() {
+    if !pool::can_mount() || !pool::is_root() {
         return Ok(());
     }
     let site = Site::create("single", 128, "-O compression=off")?;

@@ -31,7 +31,7 @@ fn site() -> Result<Site> {
 
 #[test]
 fn properties_hold_at_once_for_what_is_in_use() -> Result<()> {
-    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+    if !pool::can_mount() || !pool::is_root() {
         return Ok(());
     }
     let site = site()?;
@@ -88,7 +88,7 @@ fn properties_hold_at_once_for_what_is_in_use() -> Result<()> {
 
 #[test]
 fn a_mount_is_changed_by_hand() -> Result<()> {
-    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+    if !pool::can_mount() || !pool::is_root() {
         return Ok(());
     }
     let site = site()?;
@@ -206,7 +206,7 @@ fn only_heirs_move_along() -> Result<()> {
 /// A mount belongs to its dataset, whatever that is called later.
 #[test]
 fn mounts_keep_their_dataset() -> Result<()> {
-    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+    if !pool::can_mount() || !pool::is_root() {
         return Ok(());
     }
     let site = site()?;
@@ -266,7 +266,7 @@ fn a_second_mount_leaves_what_is_mounted_below_the_first() -> Result<()> {
 /// This used to take unmounting, which is refused while somebody uses the mount.
 #[test]
 fn what_was_mounted_to_be_read_takes_changes_while_it_is_used() -> Result<()> {
-    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+    if !pool::can_mount() || !pool::is_root() {
         return Ok(());
     }
     let site = site()?;
@@ -309,7 +309,7 @@ fn what_was_mounted_to_be_read_takes_changes_while_it_is_used() -> Result<()> {
 /// Files that lost their names before a crash wait until the file system may be changed.
 #[test]
 fn the_delete_queue_waits_for_a_mount_that_may_change() -> Result<()> {
-    if !pool::can_mount() || !rustix::process::geteuid().is_root() {
+    if !pool::can_mount() || !pool::is_root() {
         return Ok(());
     }
     let site = site()?;

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use cenote_tests::patience::wait_until;
 use cenote_tests::pool;
 use cenote_tests::site::Site;
+use cenote_tests::skip;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ impl ThinStore {
         let words = ["-t", "tmpfs", "-o", &options, "tmpfs"];
         let mounted = Command::new("mount").args(words).arg(directory).output();
         if !mounted.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: no tmpfs can be mounted here");
+            skip!("no tmpfs can be mounted here");
             return Ok(None);
         }
         Ok(Some(Self(directory.to_owned())))

@@ -9,10 +9,11 @@ use cenote_pool::{
     Actor, CreateRequest, ImportOptions, NewLeaf, NewVdev, Pool, PoolCandidate, SyncError,
     VdevShape, assemble, default_features,
 };
+use cenote_tests::golden::Golden;
+use cenote_tests::referee::{self, judge};
 use cenote_vdev::{AllocationClass, scan};
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A directory with the devices of one pool.
@@ -95,7 +96,7 @@ impl Bench {
     /// not installed.
     pub fn check(&self) {
         self.is_judged.set(true);
-        referee(self.dir.path(), self.pool);
+        judge(self.dir.path(), self.pool);
     }
 }
 
@@ -103,7 +104,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         if self.devices > 0 && !self.is_judged.get() && !std::thread::panicking() {
-            referee(self.dir.path(), self.pool);
+            judge(self.dir.path(), self.pool);
         }
     }
 }
@@ -153,45 +154,19 @@ pub fn value_of(dataset: &cenote_dsl::Dataset, number: u64) -> Option<u64> {
     }
 }
 
-fn program() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
-    let peer = root.join("../shared/peer");
-    // The program may be there without the library that it calls.
-    let check = Command::new(peer.join("setup-referee"))
-        .arg("--check")
-        .output();
-    let is_complete = check.is_ok_and(|check| check.status.success());
-    is_complete.then(|| peer.join("openzfs-ref"))
-}
-
 /// Has OpenZFS do something with the pool whose devices are in `dir`; `false`, with a notice, where
 /// it is not installed.
 pub fn openzfs(dir: &Path, pool: &str, command: &str, arguments: &[&str]) -> bool {
-    let Some(program) = program() else {
-        eprintln!("skipped: the referee is not here");
-        return false;
-    };
-    let mut run = Command::new(program);
-    let output = run.arg(command).arg(dir).arg(pool).args(arguments).output();
-    let output = output.expect("the referee runs");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command}:\n{text}");
-    true
+    let place = dir.to_str().expect("a path in UTF-8");
+    let words = [&[command, place, pool], arguments].concat();
+    let answer = referee::run(&words).expect("the referee runs");
+    answer.map(|said| said.expect("it can be done")).is_some()
 }
 
-/// Runs all of the referee's checks over the devices in `dir`.
-pub fn referee(dir: &Path, pool: &str) {
-    let Some(program) = program() else {
-        eprintln!("skipped: the referee is not here");
-        return;
-    };
-    let output = Command::new(program)
-        .arg("check")
-        .arg(dir)
-        .arg(pool)
-        .output();
-    let output = output.expect("the referee runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the referee complains:\n{text}");
+/// A golden pool and a directory with copies of its devices; `None` where it is not here.
+pub fn golden(kind: &str) -> Option<(tempfile::TempDir, Golden)> {
+    let golden = Golden::find(kind).expect("readable")?;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    golden.copy_to(dir.path()).expect("room");
+    Some((dir, golden))
 }

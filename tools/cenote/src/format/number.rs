@@ -138,7 +138,7 @@ for line in sys.stdin:
 "#;
         let numbers = sample_numbers();
         let Some(answers) = ask_python(script, &numbers) else {
-            eprintln!("skipped: no python3 or no libzfs here");
+            cenote_tests::missing!("python3 or libzfs is not here");
             return;
         };
         assert_eq!(answers.lines().count(), numbers.len());

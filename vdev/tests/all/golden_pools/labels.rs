@@ -1,6 +1,6 @@
 //! Labels of golden devices, whole and damaged, and pools inside disk images.
 
-use super::support::{Pool, images};
+use super::support::{Pool, unpacked};
 use cenote_base::Txg;
 use cenote_codec::checksum::sha256;
 use cenote_device::{Device, FaultyDevice, MemoryDevice, SystemOpener, WindowDevice};
@@ -145,7 +145,7 @@ fn both_byte_orders_and_wrong_places() {
 
 #[test]
 fn a_pool_in_a_partition_of_an_image_is_found() {
-    let Some(directory) = images::unpacked("mirror2") else {
+    let Some(directory) = unpacked("mirror2") else {
         return;
     };
     let place = tempfile::tempdir().expect("a directory");

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use cenote_fuse::{FileSystem, Mount, MountOptions};
+use cenote_tests::{missing, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl Mounted {
 pub fn can_mount() -> bool {
     let possible = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
     if !possible {
-        println!("skipped: needs /dev/fuse and root");
+        skip!("this needs /dev/fuse and root");
     }
     possible
 }
@@ -76,7 +77,7 @@ pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
 pub fn has_program(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        println!("skipped: no {program}");
+        missing!("there is no {program}");
     }
     found
 }

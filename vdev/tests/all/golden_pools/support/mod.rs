@@ -1,13 +1,14 @@
 //! Golden pools on real vdevs, and a walk over all their blocks that needs nothing above vdevs.
 
-pub mod images;
 pub mod walk;
 
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, FaultyDevice, SystemOpener};
 use cenote_ondisk::{NvList, NvValue, PoolConfig, Uberblock, VdevConfig, VdevKind};
+use cenote_tests::golden::Golden;
 use cenote_vdev::{OpenOptions, Scan, Shape, Vdevs, scan};
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A golden pool whose devices can be spoilt.
@@ -65,10 +66,17 @@ fn root_config(found: &Scan) -> VdevConfig {
     VdevConfig::decode(&root).expect("labels of a golden pool make a tree")
 }
 
+/// The directory with the devices of the golden pool `kind`; `None`, with a notice, when it is
+/// not here.
+pub fn unpacked(kind: &str) -> Option<PathBuf> {
+    let golden = Golden::find(kind).expect("a manifest")?;
+    Some(golden.devices().expect("images unpack"))
+}
+
 impl Pool {
     /// The golden pool `kind`; `None`, with a printed notice, when it is not here.
     pub fn open(kind: &str) -> Option<Self> {
-        let directory = images::unpacked(kind)?;
+        let directory = unpacked(kind)?;
         let found = scan(&[directory], &SystemOpener::default());
         assert!(found.failures.is_empty(), "{kind}: {:?}", found.failures);
         let best = found
