@@ -200,6 +200,23 @@ impl TestPool {
         self.space.lock().expect("no panic").in_use.clone()
     }
 
+    /// Crosses out a block that is in use; returns what its first sector was.
+    pub fn harm(&self, offset: u64) -> [u8; 512] {
+        let mut sector = [0; 512];
+        self.device
+            .read_at(DATA + offset, &mut sector)
+            .expect("readable");
+        self.mend(offset, &[0xDD; 512]);
+        sector
+    }
+
+    /// Writes the first sector of a block.
+    pub fn mend(&self, offset: u64, sector: &[u8; 512]) {
+        self.device
+            .write_at(DATA + offset, sector)
+            .expect("writable");
+    }
+
     fn write_one(&self, txg: Txg, request: &WriteRequest) -> BlockPointer {
         if request.data.iter().all(|byte| *byte == 0) {
             return BlockPointer::HOLE;
