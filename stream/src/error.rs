@@ -152,6 +152,9 @@ pub enum Refusal {
     /// There are more blocks to remember than [`crate::repair`] takes.
     #[error("the stream has more blocks than can be remembered")]
     TooManyBlocks,
+    /// A block is not as large as it would have to be if it were not compressed.
+    #[error("the block has not the size of one that is not compressed")]
+    Size,
     /// A compressed block does not expand.
     #[error("the block does not decompress")]
     Block,

@@ -17,10 +17,12 @@ pub mod dump;
 mod error;
 mod grammar;
 
+pub mod inspect;
 mod reader;
+pub mod repair;
 
 mod writer;
 
-pub use error::{Place, Problem, StreamError};
+pub use error::{Missing, Place, Problem, Refusal, StreamError};
 pub use reader::{Checks, Header, Item, Reader};
 pub use writer::Writer;

@@ -60,6 +60,8 @@ pub struct Item<'a> {
     pub header: &'a Header,
     /// Its payload.
     pub payload: &'a [u8],
+    /// The byte order of both.
+    pub order: ByteOrder,
 }
 
 /// Where a reader stands between the records that frame streams.
@@ -140,8 +142,12 @@ impl<R: Read> Reader<R> {
             return Ok(None);
         }
         self.read_payload()?;
-        let (header, payload) = (&self.header, &self.payload[..]);
-        Ok(header.as_ref().map(|header| Item { header, payload }))
+        let (payload, order) = (&self.payload[..], self.order);
+        Ok(self.header.as_ref().map(|header| Item {
+            header,
+            payload,
+            order,
+        }))
     }
 
     /// The next record's header, as [`Self::next`]; its payload is [`Self::read_payload`]'s.

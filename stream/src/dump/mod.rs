@@ -6,8 +6,10 @@
 
 mod list;
 mod record;
+mod token;
 
 pub use list::print_list;
+pub use token::print_token;
 
 use crate::error::StreamError;
 use crate::reader::{Checks, Reader};

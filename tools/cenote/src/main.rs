@@ -1,9 +1,10 @@
 //! One program under several names.
 //!
-//! Called as `zpool` or `zfs` it takes their command lines and prints what they print; as
-//! `mount.zfs` it serves mount(8); as `cenote` it has commands of its own, of which `cenote daemon`
-//! keeps pools open for all the others. Which name counts is decided by `argv[0]`; `cenote zpool …`
-//! and `cenote zfs …` do the same without links.
+//! Called as `zpool` or `zfs` it takes their command lines and prints what they print, and so
+//! as `zstream` of send streams; as `mount.zfs` it serves mount(8); as `cenote` it has commands of
+//! its own, of which `cenote daemon` keeps pools open for all the others. Which name counts is
+//! decided by `argv[0]`; `cenote zpool …`, `cenote zfs …` and `cenote zstream …` do the same
+//! without links.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod texts;
 mod version;
 mod zfs;
 mod zpool;
+mod zstream;
 
 use std::ffi::OsString;
 use std::io::{BufWriter, IsTerminal, stderr, stdout};
@@ -39,10 +41,14 @@ fn main() -> ExitCode {
     let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
     let mut rest: Vec<OsString> = arguments.collect();
     let called = match name.to_str() {
-        Some(name @ ("zpool" | "zfs" | mount_helper::NAME)) => name.to_owned(),
+        Some(name @ ("zpool" | "zfs" | zstream::NAME | mount_helper::NAME)) => name.to_owned(),
+        Some(zstream::DUMP_NAME) => {
+            rest.insert(0, "dump".into());
+            zstream::NAME.to_owned()
+        }
         Some(mount_helper::NAME_BY_TYPE) => mount_helper::NAME.to_owned(),
         _ => match rest.first().and_then(|word| word.to_str()) {
-            Some(word @ ("zpool" | "zfs")) => {
+            Some(word @ ("zpool" | "zfs" | zstream::NAME)) => {
                 let word = word.to_owned();
                 rest.remove(0);
                 word
@@ -50,6 +56,9 @@ fn main() -> ExitCode {
             _ => "cenote".to_owned(),
         },
     };
+    if called == zstream::NAME {
+        return zstream::run(&rest);
+    }
     let mut context = context();
     if called == "cenote" && own::help_wanted(&rest, &mut context) {
         return ExitCode::from(context.finish(0));

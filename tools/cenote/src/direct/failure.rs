@@ -161,6 +161,14 @@ pub enum Failure {
         /// Why.
         source: Box<cenote_pool::verify::VerifyError>,
     },
+    /// A send stream is none, or cannot be read.
+    #[error("{file}: {}", crate::zstream::chain(source))]
+    Stream {
+        /// Where it is.
+        file: String,
+        /// Why not.
+        source: Box<cenote_stream::StreamError>,
+    },
     /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Output(#[source] std::io::Error),

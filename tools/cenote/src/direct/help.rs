@@ -3,7 +3,11 @@
 /// The help of a command; `None` if it is not one of these.
 pub fn text(command: &str) -> Option<String> {
     let (_, own) = TEXTS.iter().find(|(name, _)| *name == command)?;
-    Some(format!("{own}\n{POOL_OPTIONS}\n{EXIT_CODES}"))
+    let pool_options = match command {
+        "stream" => "",
+        _ => POOL_OPTIONS,
+    };
+    Some(format!("{own}\n{pool_options}{EXIT_CODES}"))
 }
 
 const POOL_OPTIONS: &str = "\
@@ -25,6 +29,7 @@ Finding and opening the pool (it is only ever read):
       --checkpoint      open the pool as of its checkpoint (--rewind-to-checkpoint)
       --memory SIZE     limit for caches and buffers; default 128M
 A pool is given by its name or its guid, a place in it as POOL/DATASET[@SNAPSHOT]:/PATH.
+
 ";
 
 const EXIT_CODES: &str = "\
@@ -47,6 +52,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("manifest", MANIFEST),
     ("verify", VERIFY),
     ("inspect", INSPECT),
+    ("stream", STREAM),
 ];
 
 const LS: &str = "\
@@ -236,6 +242,19 @@ out when a path is given, as in POOL/DATASET:/PATH:
 
 Example:
   cenote inspect bp -d /mnt/images tank/home:/alice/photo.jpg 0 3
+";
+
+const STREAM: &str = "\
+usage: cenote stream inspect|verify [OPTION]... FILE...
+
+Reads send streams to their ends and checks everything that is in them: each record's
+checksum, and that receivers take it. A stream comes from a file, or as - from standard input.
+
+  inspect  say what it is: snapshots, features, properties of a package, records, and
+           whether it is whole or where it breaks off
+  verify   say only whether it is whole; of one that is not, how to ask for the rest
+
+  -j, --json  as JSON
 ";
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ mod show;
 mod spec;
 mod stat;
 mod stop;
+mod stream;
 mod tree;
 mod verify;
 
@@ -62,6 +63,7 @@ const COMMANDS: &[Command] = &[
     ("manifest", manifest::run),
     ("verify", verify::run),
     ("inspect", inspect::run),
+    ("stream", stream::run),
 ];
 
 /// Whether `word` is one of the commands here.

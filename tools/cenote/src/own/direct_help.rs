@@ -1,7 +1,7 @@
 //! The commands that `direct` runs, as the overview names them; their help texts are there.
 
 /// Name and what it does, in a few words.
-pub const SUMMARIES: [(&str, &str); 11] = [
+pub const SUMMARIES: [(&str, &str); 12] = [
     ("ls", "List directories"),
     ("tree", "Show a directory and all below it"),
     ("cat", "Write files to standard output"),
@@ -13,4 +13,5 @@ pub const SUMMARIES: [(&str, &str); 11] = [
     ("dump", "Copy a volume into a file"),
     ("verify", "Read and check every block of a pool"),
     ("inspect", "Look at the structures of a pool"),
+    ("stream", "Look into send streams and check them"),
 ];

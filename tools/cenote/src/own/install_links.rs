@@ -6,13 +6,15 @@ use super::Command;
 use super::arguments::{Arguments, flag};
 use crate::context::{Context, Outcome, failed, usage};
 use crate::mount_helper;
+use crate::zstream;
 
 /// The command.
 pub const COMMAND: Command = Command {
     name: "install-links",
-    summary: "Make links called zpool, zfs and mount.* to this program",
+    summary: "Make links called zpool, zfs, zstream and mount.* to this program",
     synopsis: "DIRECTORY",
-    about: "Put DIRECTORY before others in PATH, and whatever calls zpool or zfs calls Cenote.\n\
+    about: "Put DIRECTORY before others in PATH, and whatever calls zpool or zfs (or\n\
+            zstream) calls Cenote.\n\
             mount(8) looks in /sbin only: for mount.zfs, which 'mount -t zfs' and /etc/fstab\n\
             need, and for mount.fuse.cenote, which 'mount -o remount' needs.",
     flags: &[flag(Some('f'), "force", "replace what is there")],
@@ -35,6 +37,8 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     for name in [
         "zpool",
         "zfs",
+        zstream::NAME,
+        zstream::DUMP_NAME,
         mount_helper::NAME,
         mount_helper::NAME_BY_TYPE,
     ] {

@@ -151,7 +151,7 @@ fn overview() -> String {
         "Cenote opens OpenZFS pools without a kernel module.\n\
          \n\
          usage: cenote COMMAND [OPTION]... [ARGUMENT]...\n\
-         \x20      cenote zpool|zfs ...    the command lines of OpenZFS\n\
+         \x20      cenote zpool|zfs|zstream ...    the command lines of OpenZFS\n\
          \n",
     );
     let summary = |command: &&'static Command| (command.name, command.summary);

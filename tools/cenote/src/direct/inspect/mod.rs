@@ -6,7 +6,7 @@
 
 mod devices;
 mod log;
-mod node;
+pub(super) mod node;
 mod objects;
 mod pool;
 mod space;

@@ -1,0 +1,80 @@
+//! Chosen blocks expanded, whatever the stream says of their compression.
+//!
+//! Once OpenZFS stored blocks that were compressed as if they were not, and sent them so. A
+//! receiver cannot know; somebody who sees the damage in a file can say which blocks it is.
+
+use super::{expand, refuse, rewrite};
+use crate::error::{Place, Refusal, StreamError};
+use cenote_base::ObjectId;
+use cenote_codec::compress::Compression;
+use cenote_ondisk::stream::{Record, Write as WriteRecord};
+use std::io::{Read, Write};
+
+/// Blocks to expand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The object.
+    pub object: ObjectId,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// What its blocks are compressed with; `None` if they are not, and only the record says so.
+    pub kind: Option<Compression>,
+}
+
+/// What was done with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It is expanded.
+    Decompressed,
+    /// The record says now that it is not compressed.
+    Reset,
+    /// It is as it was: it does not expand.
+    Failed,
+}
+
+/// Writes the stream from `source` to `sink`, the blocks of `selections` expanded, and tells
+/// `told` of each of them.
+///
+/// # Errors
+/// If the stream is damaged or cut, or a block is to be called uncompressed that has not the size
+/// for it, or `sink` takes no more.
+pub fn decompress(
+    source: impl Read,
+    sink: impl Write,
+    selections: &[Selection],
+    mut told: impl FnMut(Place, &Selection, Done),
+) -> Result<(), StreamError> {
+    rewrite(source, sink, |item| {
+        let Record::Write(write) = &item.header.record else {
+            return Ok((item.header.record.clone(), None));
+        };
+        let is_chosen =
+            |chosen: &&Selection| (chosen.object, chosen.offset) == (write.object, write.offset);
+        let Some(chosen) = selections.iter().rev().find(is_chosen) else {
+            return Ok((item.header.record.clone(), None));
+        };
+        let place = item.header.place;
+        let plain = WriteRecord {
+            compression: 0,
+            compressed_size: 0,
+            ..*write
+        };
+        let Some(kind) = chosen.kind else {
+            if item.payload.len() as u64 != write.logical_size {
+                return refuse(item, Refusal::Size);
+            }
+            told(place, chosen, Done::Reset);
+            return Ok((Record::Write(plain), None));
+        };
+        match expand(kind, write, item.payload) {
+            Some(block) => {
+                told(place, chosen, Done::Decompressed);
+                Ok((Record::Write(plain), Some(block)))
+            }
+            None => {
+                told(place, chosen, Done::Failed);
+                Ok((Record::Write(*write), None))
+            }
+        }
+    })
+}
