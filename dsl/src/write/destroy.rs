@@ -12,7 +12,6 @@ use super::metadata::number_key;
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
-use crate::error_log::HEAD_ERROR_LOG;
 use crate::name::DatasetName;
 use crate::object_directory::keys;
 use crate::property::table::Property;
@@ -119,7 +118,7 @@ impl SyncContext<'_> {
 
     /// Takes a head's damaged blocks off the record, where that is kept by head (format/1b 7).
     fn forget_errors(&self, head: ObjectId) -> Result<(), DslError> {
-        if !self.dsl.features().is_active(HEAD_ERROR_LOG) {
+        if !self.dsl.features().is_active(features::HEAD_ERRLOG) {
             return Ok(());
         }
         for key in [keys::ERROR_LOG_LAST, keys::ERROR_LOG_SCRUB] {

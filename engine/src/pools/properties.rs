@@ -9,7 +9,6 @@ use cenote_dsl::{
     DatasetName, Dsl, FEATURE_VERSION, Stored, clone_totals, dedup_ratio, dedup_saved,
     dedup_table_size, dedup_totals,
 };
-use cenote_ondisk::features;
 use cenote_ondisk::features::FEATURES;
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@ use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
 use cenote_dmu::TxgGate;
 use cenote_dsl::{Dataset, Dsl, DslError, Property};
+use cenote_ondisk::features;
 use cenote_pool::{Pool, SyncError};
 use cenote_posix::FileSystem;
 use cenote_posix::write::{

@@ -1,13 +1,14 @@
 //! Snapshots and what is done with them, at random: compared with a model, with the sums that the
 //! pool must keep after each step, and judged by OpenZFS.
 
-use crate::common::{self, Bench};
+use crate::common::Bench;
 use crate::tree::{Tree, named};
 use crate::world::World as Disks;
 use cenote_dmu::{NewObject, TxCost};
 use cenote_dsl::write::CreateSnapshots;
 use cenote_ondisk::ObjectType;
 use cenote_pool::{NewVdev, VdevShape};
+use cenote_tests::referee;
 use cenote_vdev::AllocationClass::Normal;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ fn vdev(shape: VdevShape, disks: &Disks) -> NewVdev {
 fn judge(disks: &Disks, pool: &str) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     disks.save(dir.path());
-    common::referee(dir.path(), pool);
+    referee::judge(dir.path(), pool);
 }
 
 fn run(pool: &'static str, seed: u64, shape: VdevShape, count: usize, steps: usize) {
@@ -91,7 +92,7 @@ fn run_found(seed: u64, layout: &str, steps: usize) {
         tree.steps(steps);
         tree.close();
         disks.save(dir);
-        common::referee(dir, "tank");
+        referee::judge(dir, "tank");
     }
 }
 
