@@ -59,7 +59,7 @@ pub(crate) fn change(
             force,
             dry_run,
         } => destroy_dataset(context, mounts, &dataset, recursive, force, dry_run, by),
-        Change::Snapshots(change) => change_snapshots(registry, mounts, change, by),
+        Change::Snapshots(change) => change_snapshots(context, mounts, change, by),
         Change::RenameDataset {
             from,
             to,

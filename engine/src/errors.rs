@@ -130,6 +130,27 @@ pub(crate) fn of_change(error: DslError) -> ControlError {
         DslError::Busy { name } | DslError::Held { name } => ControlError::DatasetBusy {
             dataset: text(name),
         },
+        DslError::TagExists { name }
+        | DslError::NoSuchTag { name }
+        | DslError::TagTooLong { name }
+        | DslError::NotAClone { name }
+        | DslError::MoreRecent { name }
+        | DslError::BookmarkExists { name }
+        | DslError::NotAnAncestor { name }
+        | DslError::NameTooLong { name }
+        | DslError::NotASnapshot { name }
+        | DslError::NotABookmark { name } => {
+            let full = error.to_string();
+            let reason = full.strip_prefix(&format!("'{name}': "));
+            ControlError::SnapshotRefused {
+                name: text(name),
+                reason: reason.unwrap_or(&full).to_owned(),
+            }
+        }
+        DslError::ConflictingSnapshots { .. } => ControlError::SnapshotRefused {
+            name: String::new(),
+            reason: error.to_string(),
+        },
         DslError::HasClones { name } => ControlError::SnapshotCloned {
             snapshot: text(name),
         },

@@ -143,6 +143,14 @@ pub enum ControlError {
         /// The second snapshot.
         snapshot: String,
     },
+    /// A change of a snapshot, clone or bookmark is not possible.
+    #[error("{reason}")]
+    SnapshotRefused {
+        /// What it is about.
+        name: String,
+        /// Why: `tag already exists on this dataset`.
+        reason: String,
+    },
     /// The snapshot is what clones began as.
     #[error("snapshot is cloned")]
     SnapshotCloned {

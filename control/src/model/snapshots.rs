@@ -28,4 +28,69 @@ pub enum SnapshotChange {
         /// Have those that are held or cloned go once they are no more (`-d`).
         defer: bool,
     },
+    /// Keep snapshots from being destroyed. Answer: `Failures`.
+    Hold {
+        /// The snapshots.
+        names: Vec<String>,
+        /// Under which name.
+        tag: String,
+        /// Those of all datasets below, too, where there are such (`-r`).
+        recursive: bool,
+    },
+    /// Give holds up. Answer: `Failures`.
+    Release {
+        /// The snapshots.
+        names: Vec<String>,
+        /// The hold's name.
+        tag: String,
+        /// Those of all datasets below, too, where there are such (`-r`).
+        recursive: bool,
+    },
+    /// Make a dataset what its newest snapshot is. Answer: `Done`.
+    Rollback {
+        /// The snapshot.
+        snapshot: String,
+        /// Unmount although files are open.
+        force: bool,
+    },
+    /// Make a dataset that begins as a snapshot, and mount it. Answer: `Done`, or `Failures` of
+    /// mounting it.
+    Clone {
+        /// The snapshot.
+        origin: String,
+        /// The clone.
+        name: String,
+        /// Its properties.
+        properties: Vec<Pair>,
+        /// Make missing parents, and be content if it is there (`-p`).
+        parents: bool,
+        /// Do not mount it (`-u`).
+        unmounted: bool,
+    },
+    /// Make a clone the owner of what it came from. Answer: `Done`.
+    Promote {
+        /// The clone.
+        dataset: String,
+    },
+    /// Give a snapshot another name. Answer: `Done`.
+    Rename {
+        /// The snapshot.
+        from: String,
+        /// The new name, without the dataset.
+        to: String,
+        /// Those of all datasets below, too, where there are such (`-r`).
+        recursive: bool,
+    },
+    /// Make a bookmark of a snapshot or bookmark. Answer: `Done`.
+    Bookmark {
+        /// The snapshot or bookmark.
+        source: String,
+        /// The new bookmark.
+        bookmark: String,
+    },
+    /// Destroy bookmarks; those that there are not are passed over. Answer: `Done`.
+    DestroyBookmarks {
+        /// The bookmarks, all of one pool.
+        names: Vec<String>,
+    },
 }

@@ -76,6 +76,10 @@ pub trait Mounted: Send + Sync {
     /// it anew: some of it holds for a mount's life, and not everybody may change a mount.
     fn change(&self, switches: &MountSwitches) -> Result<bool, ControlError>;
 
+    /// Lets go of snapshots of the dataset that are gone, or have another name, wherever somebody
+    /// looked into them.
+    fn forget_snapshots(&self);
+
     /// Takes it away; with `force` although files are open.
     ///
     /// # Errors

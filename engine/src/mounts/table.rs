@@ -209,6 +209,13 @@ impl Mounts {
         }
     }
 
+    /// Has all mounts of a pool let go of snapshots that are gone or renamed.
+    pub fn forget_snapshots(&self, pool: &str) {
+        for (_, mounted) in self.newest_first(|entry| entry.pool == pool) {
+            mounted.forget_snapshots();
+        }
+    }
+
     /// Changes what is known of a mount.
     pub fn update(&self, mounted: &Arc<dyn Mounted>, change: impl FnOnce(&mut Entry)) {
         let mut entries = self.lock();

@@ -3,26 +3,31 @@
 //! What one command does to the snapshots of a pool is one task: all of it is in one transaction
 //! group or none. Snapshots of different pools know nothing of each other.
 
+use super::bookmarks::{create_bookmark, destroy_bookmarks};
+use super::clones::{clone_snapshot, promote};
+use super::holds::{hold, release};
+use super::names::{in_each_pool, snapshots_by_pool, with_those_below};
+use super::rollback::roll_back;
 use crate::command::{By, NotedOnce, run};
+use crate::context::Context;
 use crate::errors::parse_name;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_dataset;
 use crate::registry::table::Registry;
-use crate::registry::walk::{is_within, walk_heads};
 use crate::values::setting;
 use cenote_control::model::{ControlError, NameFault, Pair, Response, SnapshotChange};
+use cenote_dsl::NameKind;
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
-use cenote_dsl::write::{CreateSnapshots, DestroySnapshots, Setting};
-use cenote_dsl::{DatasetName, NameKind};
-use std::collections::BTreeMap;
+use cenote_dsl::write::{CreateSnapshots, DestroySnapshots, RenameSnapshots, Setting};
 
 pub(crate) fn change_snapshots(
-    registry: &Registry,
+    context: &Context,
     mounts: &Mounts,
     change: SnapshotChange,
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
+    let registry = &context.registry;
     match change {
         SnapshotChange::Create {
             names,
@@ -32,6 +37,39 @@ pub(crate) fn change_snapshots(
         SnapshotChange::Destroy { names, defer } => {
             destroy_snapshots(registry, mounts, &names, defer, by)
         }
+        SnapshotChange::Hold {
+            names,
+            tag,
+            recursive,
+        } => hold(registry, &names, &tag, recursive, by),
+        SnapshotChange::Release {
+            names,
+            tag,
+            recursive,
+        } => release(registry, &names, &tag, recursive, by),
+        SnapshotChange::Rollback { snapshot, force } => {
+            roll_back(registry, mounts, &snapshot, force, by)
+        }
+        SnapshotChange::Clone {
+            origin,
+            name,
+            properties,
+            parents,
+            unmounted,
+        } => {
+            let how = (parents, unmounted);
+            clone_snapshot(context, mounts, (&origin, &name), &properties, how, by)
+        }
+        SnapshotChange::Promote { dataset } => promote(registry, mounts, &dataset, by),
+        SnapshotChange::Rename {
+            from,
+            to,
+            recursive,
+        } => rename_snapshots(registry, mounts, &from, &to, recursive, by),
+        SnapshotChange::Bookmark { source, bookmark } => {
+            create_bookmark(registry, &source, &bookmark, by)
+        }
+        SnapshotChange::DestroyBookmarks { names } => destroy_bookmarks(registry, &names, by),
     }
 }
 
@@ -81,80 +119,9 @@ fn destroy_snapshots(
             defer,
         };
         noted.change(names[0].as_str(), |by| run(&imported, task, by))?;
+        mounts.forget_snapshots(imported.name());
         Ok(())
     })
-}
-
-/// Does the same in each pool; a failure tells the snapshot that it is about, or the first.
-fn in_each_pool(
-    wanted: BTreeMap<String, Vec<DatasetName>>,
-    mut each: impl FnMut(&[DatasetName]) -> Result<(), ControlError>,
-) -> Result<Response, ControlError> {
-    let mut failures = Vec::new();
-    let mut done = 0;
-    for names in wanted.values().filter(|names| !names.is_empty()) {
-        match each(names) {
-            Ok(()) => done += names.len() as u64,
-            Err(error) => failures.push((subject(&error, names), error)),
-        }
-    }
-    Ok(Response::Failures { failures, done })
-}
-
-/// The same snapshots of all datasets below theirs, too.
-fn with_those_below(
-    registry: &Registry,
-    names: &[DatasetName],
-) -> Result<Vec<DatasetName>, ControlError> {
-    let mut all = Vec::new();
-    for name in names {
-        let component = name.after_delimiter().unwrap_or_default();
-        let top = name.dataset();
-        let (imported, _) = registry.dataset(&top)?;
-        let mut failure = None;
-        walk_heads(imported.dsl(), |head| {
-            if !is_within(head.name(), &top) {
-                return;
-            }
-            match parse_name(&format!("{}@{component}", head.name())) {
-                Ok(name) => all.push(name),
-                Err(error) => failure = Some(error),
-            }
-        });
-        if let Some(error) = failure {
-            return Err(error);
-        }
-    }
-    Ok(all)
-}
-
-/// The snapshot that a refusal is about: the one it names, or the first of those asked for.
-fn subject(error: &ControlError, names: &[DatasetName]) -> String {
-    let named = match error {
-        ControlError::Exists { name } => Some(name),
-        ControlError::SnapshotsOfSame { snapshot } | ControlError::SnapshotCloned { snapshot } => {
-            Some(snapshot)
-        }
-        ControlError::DatasetBusy { dataset } => Some(dataset),
-        _ => None,
-    };
-    let first = names.first().map(|name| name.as_str().to_owned());
-    named.cloned().or(first).unwrap_or_default()
-}
-
-/// Snapshots' names, by pool, in the order given.
-fn snapshots_by_pool(names: &[String]) -> Result<BTreeMap<String, Vec<DatasetName>>, ControlError> {
-    let mut by_pool: BTreeMap<String, Vec<DatasetName>> = BTreeMap::new();
-    for name in names {
-        let parsed = parse_name(name)?;
-        if parsed.kind() != NameKind::Snapshot {
-            let (name, fault) = (name.clone(), NameFault::NoSnapshot);
-            return Err(ControlError::BadName { name, fault });
-        }
-        let pool = parsed.pool().to_owned();
-        by_pool.entry(pool).or_default().push(parsed);
-    }
-    Ok(by_pool)
 }
 
 /// The properties of new snapshots.
@@ -167,4 +134,36 @@ fn snapshot_settings(properties: &[Pair]) -> Result<Vec<Setting>, ControlError> 
         .iter()
         .map(|pair| setting(pair, purpose))
         .collect()
+}
+
+/// Gives a snapshot another name, and with `recursive` the same of all datasets below.
+fn rename_snapshots(
+    registry: &Registry,
+    mounts: &Mounts,
+    from: &str,
+    to: &str,
+    recursive: bool,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let name = parse_name(from)?;
+    if name.kind() != NameKind::Snapshot {
+        let (name, fault) = (from.to_owned(), NameFault::NoSnapshot);
+        return Err(ControlError::BadName { name, fault });
+    }
+    let head = name.dataset();
+    parse_name(&format!("{head}@{to}"))?;
+    let (imported, _) = registry.dataset(&name)?;
+    let datasets = registry.names_below(head.as_str(), recursive)?;
+    let component = name.after_delimiter().unwrap_or_default();
+    for head in &datasets {
+        unmount_dataset(mounts, &format!("{head}@{component}"), false)?;
+    }
+    let task = RenameSnapshots {
+        datasets,
+        from: component.to_owned(),
+        to: to.to_owned(),
+    };
+    run(&imported, task, by)?;
+    mounts.forget_snapshots(imported.name());
+    Ok(Response::Done)
 }

@@ -1,10 +1,13 @@
 //! Holds: what keeps snapshots from being destroyed.
 
+use super::names::{existing, in_each_pool};
+use crate::command::{By, NotedOnce, run};
 use crate::errors::{of_dsl, parse_name};
 use crate::registry::table::Registry;
 use crate::registry::walk::{is_within, walk_heads};
 use cenote_control::model::{ControlError, Hold, Response};
-use cenote_dsl::{Dataset, NameKind};
+use cenote_dsl::write::{HoldSnapshots, ReleaseSnapshots};
+use cenote_dsl::{Dataset, DatasetName, NameKind};
 
 pub(crate) fn holds(
     registry: &Registry,
@@ -61,4 +64,66 @@ fn add_holds(snapshot: &Dataset, holds: &mut Vec<Hold>) -> Result<(), ControlErr
         });
     }
     Ok(())
+}
+
+/// Holds snapshots under a tag, and with `recursive` the same of all datasets below.
+pub(super) fn hold(
+    registry: &Registry,
+    names: &[String],
+    tag: &str,
+    recursive: bool,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let wanted = existing(registry, names, recursive)?;
+    let mut noted = NotedOnce::new(by);
+    in_each_pool(wanted, |names| {
+        let imported = registry.pool_of(&names[0])?;
+        let holds = tagged(names, tag);
+        noted.change(names[0].as_str(), |by| {
+            run(&imported, HoldSnapshots { holds }, by)
+        })?;
+        Ok(())
+    })
+}
+
+/// Gives up the holds with a tag. With `recursive` those datasets below that have none are passed
+/// over.
+pub(super) fn release(
+    registry: &Registry,
+    names: &[String],
+    tag: &str,
+    recursive: bool,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let mut wanted = existing(registry, names, recursive)?;
+    if recursive {
+        for names in wanted.values_mut() {
+            let all = names.clone();
+            names.retain(|name| has_tag(registry, name, tag));
+            if names.is_empty() {
+                *names = all;
+            }
+        }
+    }
+    let mut noted = NotedOnce::new(by);
+    in_each_pool(wanted, |names| {
+        let imported = registry.pool_of(&names[0])?;
+        let holds = tagged(names, tag);
+        noted.change(names[0].as_str(), |by| {
+            run(&imported, ReleaseSnapshots { holds }, by)
+        })?;
+        Ok(())
+    })
+}
+
+fn has_tag(registry: &Registry, name: &DatasetName, tag: &str) -> bool {
+    let holds = registry.dataset(name).map(|(_, snapshot)| snapshot.holds());
+    matches!(holds, Ok(Ok(holds)) if holds.iter().any(|hold| hold.tag == tag))
+}
+
+fn tagged(names: &[DatasetName], tag: &str) -> Vec<(DatasetName, String)> {
+    names
+        .iter()
+        .map(|name| (name.clone(), tag.to_owned()))
+        .collect()
 }

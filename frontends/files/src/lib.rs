@@ -89,6 +89,23 @@ impl DatasetFiles {
         }
     }
 
+    /// Has nobody look into snapshots any more that are gone, nor find those that have another
+    /// name under their old one.
+    pub fn forget_snapshots(&self) {
+        // What is not known to be gone stays; who reads it hears of damage.
+        let Ok(changed) = self.trees.forget_gone() else {
+            return;
+        };
+        let Some(kernel) = self.kernel.get() else {
+            return;
+        };
+        let snapshots = Node::Snapshots.encode(self.root());
+        for name in changed {
+            // A kernel that does not know the name has nothing to forget.
+            let _ = kernel.invalidate_entry(snapshots, &name);
+        }
+    }
+
     fn root(&self) -> ObjectId {
         self.trees.head().root()
     }

@@ -1,9 +1,12 @@
 //! The head and the snapshots that were looked into.
+//!
+//! A snapshot that is destroyed is given up: its blocks are used for something else soon. Its
+//! number stays taken, so that what the kernel remembers of it leads nowhere.
 
 use super::control;
 use super::node::SNAPSHOTS_MAX;
 use cenote_base::ObjsetId;
-use cenote_dsl::Dataset;
+use cenote_dsl::{Dataset, SnapshotEntry};
 use cenote_fuse::Errno;
 use cenote_posix::FileSystem;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,7 +14,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 struct Snapshot {
     objset: ObjsetId,
-    files: Arc<FileSystem>,
+    /// The name under which it was found last.
+    name: Vec<u8>,
+    /// `None` once it is destroyed.
+    files: Option<Arc<FileSystem>>,
 }
 
 /// File systems by tree number: 0 is the head, snapshots count from 1 as they are opened.
@@ -48,8 +54,31 @@ impl Trees {
             .snapshots
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        let snapshot = snapshots.get(index).ok_or(Errno::STALE)?;
-        Ok(Arc::clone(&snapshot.files))
+        let files = snapshots.get(index).and_then(|found| found.files.as_ref());
+        files.map(Arc::clone).ok_or(Errno::STALE)
+    }
+
+    /// Gives up the snapshots that are gone, and returns the names under which they, and those
+    /// that have another name now, were looked into.
+    pub(super) fn forget_gone(&self) -> Result<Vec<Vec<u8>>, Errno> {
+        let listed = self.dataset.listed_snapshots().map_err(|_| Errno::IO)?;
+        let mut snapshots = self
+            .snapshots
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut changed = Vec::new();
+        for one in snapshots.iter_mut().filter(|one| one.files.is_some()) {
+            let is_it = |entry: &&SnapshotEntry| ObjsetId(entry.object.0) == one.objset;
+            match listed.iter().find(is_it) {
+                Some(entry) if entry.name == one.name => {}
+                Some(entry) => changed.push(std::mem::replace(&mut one.name, entry.name.clone())),
+                None => {
+                    one.files = None;
+                    changed.push(std::mem::take(&mut one.name));
+                }
+            }
+        }
+        Ok(changed)
     }
 
     /// Names and inode numbers of all snapshots.
@@ -73,7 +102,8 @@ impl Trees {
             return Ok(None);
         };
         let objset = snapshot.objset_id();
-        let position = |snapshots: &[Snapshot]| snapshots.iter().position(|s| s.objset == objset);
+        let is_it = |one: &Snapshot| one.objset == objset && one.files.is_some();
+        let position = |snapshots: &[Snapshot]| snapshots.iter().position(is_it);
         if let Some(index) = position(
             &self
                 .snapshots
@@ -97,7 +127,8 @@ impl Trees {
         }
         snapshots.push(Snapshot {
             objset,
-            files: Arc::new(files),
+            name: name.to_vec(),
+            files: Some(Arc::new(files)),
         });
         Ok(Some(snapshots.len()))
     }

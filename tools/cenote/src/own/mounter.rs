@@ -122,6 +122,10 @@ impl Mounted for FuseMount {
         self.mount.is_in_tree()
     }
 
+    fn forget_snapshots(&self) {
+        self.files.forget_snapshots();
+    }
+
     fn change(&self, switches: &MountSwitches) -> Result<bool, ControlError> {
         let mut now = self.switches.lock().unwrap_or_else(PoisonError::into_inner);
         let needs_files = !switches.read_only && !self.files.can_take_changes();

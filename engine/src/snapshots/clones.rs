@@ -1,0 +1,82 @@
+//! Clones made and promoted.
+
+use crate::command::{By, run};
+use crate::context::Context;
+use crate::datasets::create::create_parents;
+use crate::errors::{of_dsl, parse_name};
+use crate::mounts::make::mount_below;
+use crate::mounts::table::Mounts;
+use crate::registry::table::Registry;
+use crate::values::{purpose_of, setting};
+use cenote_control::model::{ControlError, MountOptions, Pair, Response};
+use cenote_dsl::DatasetType;
+use cenote_dsl::write::{CloneDataset, PromoteDataset};
+
+/// Makes a clone; `names` are the snapshot's and the clone's, `how` says whether missing parents
+/// are made and whether it stays unmounted.
+pub(super) fn clone_snapshot(
+    context: &Context,
+    mounts: &Mounts,
+    names: (&str, &str),
+    properties: &[Pair],
+    how: (bool, bool),
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let (origin, name) = (parse_name(names.0)?, parse_name(names.1)?);
+    let (imported, snapshot) = context.registry.dataset(&origin)?;
+    if name.pool() != origin.pool() {
+        return Err(ControlError::SnapshotRefused {
+            name: name.as_str().to_owned(),
+            reason: "source and target pools differ".to_owned(),
+        });
+    }
+    let (parents, unmounted) = how;
+    if parents {
+        if imported.dsl().directory(&name).map_err(of_dsl)?.is_some() {
+            return Ok(Response::Done);
+        }
+        create_parents(context, mounts, &imported, &name, by)?;
+    }
+    let purpose = purpose_of(&snapshot)?;
+    let settings = properties.iter().map(|pair| setting(pair, purpose));
+    let properties = settings.collect::<Result<Vec<_>, _>>()?;
+    let is_volume = snapshot.dataset_type().map_err(of_dsl)? == DatasetType::Volume;
+    drop(snapshot);
+    let task = CloneDataset {
+        origin,
+        name: name.clone(),
+        properties,
+        created: None,
+    };
+    run(&imported, task, by)?;
+    if is_volume || unmounted {
+        return Ok(Response::Done);
+    }
+    let (failures, done) = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
+    match failures.is_empty() {
+        true => Ok(Response::Done),
+        false => Ok(Response::Failures { failures, done }),
+    }
+}
+
+/// Makes a clone the owner of the snapshots that it came from. Mounts stay: files are the same.
+pub(super) fn promote(
+    registry: &Registry,
+    mounts: &Mounts,
+    dataset: &str,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let name = parse_name(dataset)?;
+    let (imported, clone) = registry.dataset(&name)?;
+    if clone.is_snapshot() {
+        return Err(ControlError::SnapshotRefused {
+            name: dataset.to_owned(),
+            reason: "snapshots can not be promoted".to_owned(),
+        });
+    }
+    drop(clone);
+    run(&imported, PromoteDataset { name }, by)?;
+    // Snapshots went from one dataset to another.
+    mounts.forget_snapshots(imported.name());
+    Ok(Response::Done)
+}
