@@ -3,7 +3,7 @@
 use crate::command::By;
 use crate::context::Context;
 use crate::datasets::create::create_dataset;
-use crate::datasets::destroy::destroy_dataset;
+use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
 use crate::datasets::set::{inherit_property, set_properties};
 use crate::devices::add::add_vdevs;
@@ -56,9 +56,18 @@ pub(crate) fn change(
         Change::DestroyDataset {
             dataset,
             recursive,
+            clones,
             force,
             dry_run,
-        } => destroy_dataset(context, mounts, &dataset, recursive, force, dry_run, by),
+        } => {
+            let how = Destruction {
+                recursive,
+                clones,
+                force,
+                dry_run,
+            };
+            destroy_dataset(context, mounts, &dataset, how, by)
+        }
         Change::Snapshots(change) => change_snapshots(context, mounts, change, by),
         Change::RenameDataset {
             from,

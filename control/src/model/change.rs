@@ -250,8 +250,10 @@ pub enum Change {
     DestroyDataset {
         /// The dataset.
         dataset: String,
-        /// With all below it.
+        /// With its snapshots and all below it.
         recursive: bool,
+        /// With all clones of its snapshots, wherever they are.
+        clones: bool,
         /// Unmount although busy.
         force: bool,
         /// Only check.

@@ -1,56 +1,166 @@
 //! Datasets destroyed.
+//!
+//! With snapshots and clones there is an order to keep: a clone goes before the snapshot that it
+//! began as, snapshots go before their dataset, children before their parents. What is in the way
+//! of what can be anywhere in the tree after promotions, so it is not sorted out beforehand:
+//! round by round all goes that can go, until nothing is left or nothing more can.
 
-use crate::command::{By, run};
+use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
+use crate::errors::{of_dsl, parse_name};
 use crate::mounts::places::remove_places;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_dataset;
 use cenote_control::model::{ControlError, Response};
 use cenote_dsl::DatasetName;
-use cenote_dsl::write::DestroyDataset;
+use cenote_dsl::write::{DestroyDataset, DestroySnapshots};
+use std::collections::BTreeSet;
+
+/// How a dataset is destroyed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Destruction {
+    /// With its snapshots and all below it.
+    pub recursive: bool,
+    /// With all clones of its snapshots.
+    pub clones: bool,
+    /// Unmount although busy.
+    pub force: bool,
+    /// Only check.
+    pub dry_run: bool,
+}
 
 pub(crate) fn destroy_dataset(
     context: &Context,
     mounts: &Mounts,
     dataset: &str,
-    recursive: bool,
-    force: bool,
-    dry_run: bool,
+    how: Destruction,
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
-    let mut names = context.registry.names_below(dataset, recursive)?;
-    if dry_run {
+    let mut left = doomed(context, dataset, how)?;
+    if how.dry_run {
         return Ok(Response::Done);
     }
-    let mut failures = Vec::new();
+    let mut noted = NotedOnce::new(by);
     let mut done = 0;
-    // Children go before their parents.
-    while let Some(name) = names.pop() {
-        match destroy_one(context, mounts, &name, force, by) {
-            Ok(()) => done += 1,
-            Err(error) => {
-                failures.push((name.as_str().to_owned(), error));
-                break;
+    loop {
+        let mut failures = Vec::new();
+        let mut remaining = BTreeSet::new();
+        // Children come behind their parents, and go first.
+        for name in left.iter().rev() {
+            match destroy_one(context, mounts, name, how, &mut noted) {
+                Ok(()) => done += 1,
+                Err(error) => {
+                    failures.push((name.as_str().to_owned(), error));
+                    remaining.insert(name.clone());
+                }
             }
         }
+        let is_stuck = remaining.len() == left.len();
+        left = remaining;
+        if left.is_empty() || is_stuck || !how.clones {
+            return Ok(Response::Failures { failures, done });
+        }
     }
-    Ok(Response::Failures { failures, done })
+}
+
+/// What is destroyed with a dataset: with `recursive` all below it, with `clones` all clones of
+/// snapshots of these and all below them.
+fn doomed(
+    context: &Context,
+    dataset: &str,
+    how: Destruction,
+) -> Result<BTreeSet<DatasetName>, ControlError> {
+    let mut found = BTreeSet::new();
+    let mut roots = vec![dataset.to_owned()];
+    while let Some(root) = roots.pop() {
+        if found.iter().any(|name: &DatasetName| name.as_str() == root) {
+            continue;
+        }
+        for name in context.registry.names_below(&root, how.recursive)? {
+            if how.clones {
+                roots.extend(clones_of(context, &name)?);
+            }
+            found.insert(name);
+        }
+    }
+    Ok(found)
+}
+
+/// The names of the clones of a dataset's snapshots.
+fn clones_of(context: &Context, name: &DatasetName) -> Result<Vec<String>, ControlError> {
+    let (imported, head) = context.registry.dataset(name)?;
+    let mut clones = Vec::new();
+    for snapshot in head.listed_snapshots().map_err(of_dsl)? {
+        let (_, snapshot) = context
+            .registry
+            .dataset(&parse_name(&format!("{name}@{}", text(&snapshot.name)))?)?;
+        for clone in snapshot.next_clones().map_err(of_dsl)? {
+            let clone = imported.dsl().dataset_of(clone).map_err(of_dsl)?;
+            // What stands there is the oldest of the clone's snapshots, or the clone.
+            clones.push(clone.name().dataset().as_str().to_owned());
+        }
+    }
+    Ok(clones)
+}
+
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
 }
 
 fn destroy_one(
     context: &Context,
     mounts: &Mounts,
     name: &DatasetName,
-    force: bool,
-    by: &By<'_>,
+    how: Destruction,
+    noted: &mut NotedOnce<'_>,
 ) -> Result<(), ControlError> {
     let (imported, dataset) = context.registry.dataset(name)?;
+    if how.recursive {
+        destroy_snapshots_of(context, mounts, name, noted)?;
+    }
     let places = mounts.derived_places(name.as_str());
-    unmount_dataset(mounts, name.as_str(), force)?;
+    unmount_dataset(mounts, name.as_str(), how.force)?;
     imported.close_head(dataset.id())?;
     drop(dataset);
     let task = DestroyDataset { name: name.clone() };
-    run(&imported, task, by)?;
+    noted.change(name.as_str(), |by| run(&imported, task, by))?;
     remove_places(&places);
     Ok(())
+}
+
+/// Destroys all snapshots of a dataset: at once if that can be, else those that can go.
+fn destroy_snapshots_of(
+    context: &Context,
+    mounts: &Mounts,
+    name: &DatasetName,
+    noted: &mut NotedOnce<'_>,
+) -> Result<(), ControlError> {
+    let (imported, head) = context.registry.dataset(name)?;
+    let mut names = Vec::new();
+    for snapshot in head.listed_snapshots().map_err(of_dsl)? {
+        let snapshot = parse_name(&format!("{name}@{}", text(&snapshot.name)))?;
+        unmount_dataset(mounts, snapshot.as_str(), false)?;
+        names.push(snapshot);
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    let mut destroy = |names: &[DatasetName]| {
+        let task = DestroySnapshots {
+            names: names.to_vec(),
+            defer: false,
+        };
+        noted
+            .change(name.as_str(), |by| run(&imported, task, by))
+            .map(drop)
+    };
+    let mut outcome = destroy(&names);
+    if outcome.is_err() && names.len() > 1 {
+        outcome = Ok(());
+        for one in &names {
+            outcome = outcome.and(destroy(std::slice::from_ref(one)));
+        }
+    }
+    mounts.forget_snapshots(imported.name());
+    outcome
 }

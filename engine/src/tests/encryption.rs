@@ -368,6 +368,7 @@ fn keys_are_changed_inherited_and_unloaded() {
     for (name, seed) in [(top, 1), (child, 2), (below, 3)] {
         with_files(&engine, name, |files| compare(files, seed)).expect("opened");
         let destroy = Change::DestroyDataset {
+            clones: false,
             dataset: name.to_owned(),
             recursive: true,
             force: false,

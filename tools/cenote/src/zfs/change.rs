@@ -5,7 +5,7 @@
 use super::material;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, check_name, unavailable, with_context};
+use crate::texts::{cannot_open, check_name, with_context};
 use crate::zpool::command_line;
 use cenote_control::model::properties::{self, DATASET};
 use cenote_control::model::{
@@ -111,10 +111,6 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
             clones.join("\n")
         ));
     }
-    if others().any(|row| row.kind == DatasetKind::Snapshot) {
-        let reason = unavailable(name.split('/').next().unwrap_or(name), context);
-        return failed(format!("{what}: snapshots cannot be destroyed: {reason}"));
-    }
     if parsed.has("v") || parsed.has("p") {
         for other in &doomed {
             let other = &other.name;
@@ -129,6 +125,7 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
     let change = Change::DestroyDataset {
         dataset: name.to_owned(),
         recursive,
+        clones: parsed.has("R"),
         force: parsed.has("f"),
         dry_run,
     };

@@ -1,6 +1,8 @@
 //! `zfs`: which subcommand, its usage, its exit code.
 
+mod bookmarks;
 mod change;
+mod clones;
 mod create;
 mod diff;
 mod get;
@@ -10,6 +12,7 @@ mod list;
 mod material;
 mod mount;
 mod properties;
+mod rollback;
 mod select;
 mod snapshots;
 mod sort;

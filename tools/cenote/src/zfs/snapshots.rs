@@ -1,4 +1,4 @@
-//! `zfs snapshot`, and `zfs destroy` of snapshots.
+//! `zfs snapshot`, `hold` and `release`, and `zfs destroy` and `rename` of snapshots.
 //!
 //! Ranges (`@a%c`) are looked up here, in the order in which the snapshots were made.
 
@@ -11,7 +11,7 @@ use cenote_control::model::{
     Response, SnapshotChange,
 };
 
-/// Snapshots that an answer names before it stops.
+/// No snapshot of the list is there.
 const NONE_FOUND: &str = "could not find any snapshots to destroy; check snapshot names.";
 
 /// `zfs snapshot [-r] [-o P=V]… DATASET@SNAPSHOT…`
@@ -99,6 +99,70 @@ pub fn destroy(
         context.complain(&with_context(&what, error));
     }
     Ok(u8::from(!failures.is_empty()))
+}
+
+/// `zfs hold|release [-r] TAG SNAPSHOT…`
+pub fn hold(verb: &str, parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    let (tag, names) = match parsed.operands.split_first() {
+        Some((tag, names)) if !names.is_empty() => (tag.clone(), names.to_vec()),
+        _ => return usage(""),
+    };
+    let is_hold = verb == "hold";
+    if is_hold && tag.starts_with('.') {
+        return failed("tag may not start with '.'");
+    }
+    if let Some(name) = names.iter().find(|name| !name.contains('@')) {
+        return failed(format!("'{name}' is not a snapshot"));
+    }
+    let recursive = parsed.has("r");
+    let change = Change::Snapshots(match is_hold {
+        true => SnapshotChange::Hold {
+            names: names.clone(),
+            tag,
+            recursive,
+        },
+        false => SnapshotChange::Release {
+            names: names.clone(),
+            tag,
+            recursive,
+        },
+    });
+    let failures = failures(ask(change, command, context), &names)?;
+    for (name, error) in &failures {
+        let what = match is_hold {
+            true => format!("cannot hold snapshot '{name}'"),
+            false => format!("cannot release hold from snapshot '{name}'"),
+        };
+        context.complain(&with_context(&what, error));
+    }
+    Ok(u8::from(!failures.is_empty()))
+}
+
+/// `zfs rename [-r] DATASET@A DATASET@B`
+pub fn rename(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    let [from, to] = parsed.operands.as_slice() else {
+        return usage("too many arguments");
+    };
+    super::writes::require(std::slice::from_ref(from), context)?;
+    let (dataset, name) = match to.split_once('@') {
+        Some((dataset, name)) => (dataset, name),
+        None => ("", to.as_str()),
+    };
+    let own = from.split('@').next().unwrap_or_default();
+    if !dataset.is_empty() && dataset != own {
+        return failed(format!(
+            "cannot rename to '{to}': snapshots must be part of same dataset"
+        ));
+    }
+    let change = Change::Snapshots(SnapshotChange::Rename {
+        from: from.clone(),
+        to: name.to_owned(),
+        recursive: parsed.has("r"),
+    });
+    match ask(change, command, context) {
+        Ok(_) => Ok(0),
+        Err(error) => failed(with_context(&format!("cannot rename '{from}'"), &error)),
+    }
 }
 
 fn failures(

@@ -1,6 +1,6 @@
 //! The subcommands that change datasets: recognised, their operands looked up, and refused.
 
-use cenote_control::model::{DatasetKind, Depth, KindSet, PropertySelection, Request};
+use cenote_control::model::{Depth, KindSet, PropertySelection};
 
 use super::change;
 use super::select::{self, Selection};
@@ -134,6 +134,25 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
         "rename" if !parsed.operands[0].contains('@') => {
             change::rename(&parsed, command_line("zfs rename", arguments), context)
         }
+        "rename" if parsed.operands[0].contains('@') => {
+            super::snapshots::rename(&parsed, command_line("zfs rename", arguments), context)
+        }
+        "rollback" => {
+            let command = command_line("zfs rollback", arguments);
+            super::rollback::run(&parsed, command, context)
+        }
+        "clone" => super::clones::clone(&parsed, command_line("zfs clone", arguments), context),
+        "promote" => {
+            super::clones::promote(&parsed, command_line("zfs promote", arguments), context)
+        }
+        "bookmark" => {
+            let command = command_line("zfs bookmark", arguments);
+            super::bookmarks::create(&parsed, command, context)
+        }
+        "hold" | "release" => {
+            let line = command_line(&format!("zfs {command}"), arguments);
+            super::snapshots::hold(command, &parsed, line, context)
+        }
         "snapshot" => {
             let command = command_line("zfs snapshot", arguments);
             super::snapshots::snapshot(&parsed, command, context)
@@ -147,10 +166,6 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
             super::upgrade::upgrade(&parsed, command, context)
         }
         "share" | "unshare" | "wait" => quiet(command, &parsed, context),
-        "hold" | "release" => {
-            require(&parsed.operands[1..], context)?;
-            refuse(&format!("cannot {command}"), &parsed.operands[1], context)
-        }
         "change-key" => {
             let command = command_line("zfs change-key", arguments);
             change::change_key(&parsed, command, context)
@@ -165,14 +180,6 @@ fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcom
     let (first, second) = (operand(0), operand(1));
     let last = parsed.operands.last().cloned().unwrap_or_default();
     let (needed, what) = match command {
-        "rollback" => (&first, format!("cannot rollback to '{first}'")),
-        "clone" => (&first, format!("cannot create '{second}'")),
-        "promote" => (&first, format!("cannot promote '{first}'")),
-        "rename" => (&first, format!("cannot rename '{first}'")),
-        "bookmark" => (
-            &first,
-            format!("cannot create bookmark '{}'", bookmark(&first, &second)),
-        ),
         "allow" | "unallow" => (&last, format!("cannot set permissions on '{last}'")),
         "redact" => (&first, format!("cannot redact '{first}'")),
         "zone" | "unzone" => (&second, format!("cannot {command} '{second}'")),
@@ -184,17 +191,6 @@ fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcom
         require(std::slice::from_ref(needed), context)?;
     }
     refuse(&what, needed, context)
-}
-
-/// `#b` is short for a bookmark of the source's dataset.
-fn bookmark(source: &str, name: &str) -> String {
-    match name.strip_prefix('#') {
-        Some(_) => format!(
-            "{}{name}",
-            source.split(['@', '#']).next().unwrap_or(source)
-        ),
-        None => name.to_owned(),
-    }
 }
 
 fn refuse(what: &str, name: &str, context: &mut Context) -> Outcome {
@@ -230,22 +226,9 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
         let command = command_line("zfs destroy", arguments);
         return super::snapshots::destroy(dataset, snapshots, parsed, command, context);
     }
-    if let Some((dataset, _)) = name.split_once('#') {
-        let request = Request::DatasetList {
-            roots: vec![name.clone()],
-            depth: Depth::Roots,
-            kinds: KindSet::of(DatasetKind::Bookmark),
-            properties: PropertySelection::Named(Vec::new()),
-        };
-        let found = context.ask_datasets(request);
-        if found.is_ok_and(|found| found.rows.is_empty()) {
-            return failed(format!("bookmark '{name}' does not exist."));
-        }
-        return refuse(
-            &format!("cannot destroy bookmark '{name}'"),
-            dataset,
-            context,
-        );
+    if name.contains('#') {
+        let command = command_line("zfs destroy", arguments);
+        return super::bookmarks::destroy(name, command, context);
     }
     if parsed.operands.len() > 1 {
         return usage("too many arguments");

@@ -1,0 +1,71 @@
+//! `zfs bookmark`, and `zfs destroy` of bookmarks.
+
+use super::change::ask;
+use crate::context::{Context, Outcome, failed, usage};
+use crate::getopt::Parsed;
+use crate::texts::with_context;
+use cenote_control::model::{
+    Change, DatasetKind, Depth, KindSet, PropertySelection, Request, SnapshotChange,
+};
+
+/// A name without its dataset has that of `other`.
+fn completed(name: &str, other: &str) -> String {
+    match name.starts_with(['@', '#']) {
+        true => {
+            let dataset = other.split(['@', '#']).next().unwrap_or(other);
+            format!("{dataset}{name}")
+        }
+        false => name.to_owned(),
+    }
+}
+
+/// `zfs bookmark SNAPSHOT|BOOKMARK BOOKMARK`
+pub fn create(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    let [source, bookmark] = parsed.operands.as_slice() else {
+        return usage("too many arguments");
+    };
+    let (source, bookmark) = (completed(source, bookmark), completed(bookmark, source));
+    let what = format!("cannot create bookmark '{bookmark}'");
+    if !source.contains(['@', '#']) {
+        return usage(format!(
+            "invalid source name '{source}': must contain a '@' or '#'"
+        ));
+    }
+    if !bookmark.contains('#') {
+        return usage(format!(
+            "invalid bookmark name '{bookmark}': must contain a '#'"
+        ));
+    }
+    // The reference answers a missing source with its usage.
+    if super::writes::require(std::slice::from_ref(&source), context).is_err() {
+        return usage("");
+    }
+    let change = Change::Snapshots(SnapshotChange::Bookmark { source, bookmark });
+    match ask(change, command, context) {
+        Ok(_) => Ok(0),
+        Err(error) => failed(with_context(&what, &error)),
+    }
+}
+
+/// `zfs destroy DATASET#BOOKMARK`
+pub fn destroy(name: &str, command: String, context: &mut Context) -> Outcome {
+    let request = Request::DatasetList {
+        roots: vec![name.to_owned()],
+        depth: Depth::Roots,
+        kinds: KindSet::of(DatasetKind::Bookmark),
+        properties: PropertySelection::Named(Vec::new()),
+    };
+    let found = context.ask_datasets(request);
+    if found.is_ok_and(|found| found.rows.is_empty()) {
+        return failed(format!("bookmark '{name}' does not exist."));
+    }
+    let names = vec![name.to_owned()];
+    let change = Change::Snapshots(SnapshotChange::DestroyBookmarks { names });
+    match ask(change, command, context) {
+        Ok(_) => Ok(0),
+        Err(error) => failed(with_context(
+            &format!("cannot destroy bookmark '{name}'"),
+            &error,
+        )),
+    }
+}
