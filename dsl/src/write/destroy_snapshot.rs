@@ -76,6 +76,7 @@ impl SyncContext<'_> {
         if snapshot.phys().creation_txg >= self.txg() {
             return Err(DslError::NextGroup { name: name() });
         }
+        self.deadlist_entries(snapshot.phys().deadlist)?;
         if defer {
             return self.check_remapped(snapshot);
         }
