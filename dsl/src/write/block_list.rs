@@ -101,7 +101,10 @@ impl SyncContext<'_> {
                 list
             }
         };
-        self.feature_changed(features::EMPTY_BPOBJ, i64::try_from(count).unwrap_or(i64::MAX))?;
+        self.feature_changed(
+            features::EMPTY_BPOBJ,
+            i64::try_from(count).unwrap_or(i64::MAX),
+        )?;
         Ok(vec![list; count])
     }
 

@@ -1,7 +1,7 @@
 //! Snapshots and what is done with them, at random: compared with a model, with the sums that the
 //! pool must keep after each step, and judged by OpenZFS.
 
-use crate::common::Bench;
+use crate::common::{self, Bench};
 use crate::tree::{Tree, named};
 use crate::world::World as Disks;
 use cenote_base::ObjectId;
@@ -112,7 +112,7 @@ fn seed() -> u64 {
 
 #[test]
 fn at_random() {
-    run("snaps", seed(), VdevShape::Single, 1, 150);
+    run("snaps", seed(), VdevShape::Single, 1, 90);
 }
 
 #[test]
@@ -122,18 +122,18 @@ fn at_random_on_raidz() {
         seed() + 100,
         VdevShape::Raidz { parity: 1 },
         3,
-        60,
+        40,
     );
 }
 
 #[test]
 fn in_pools_of_openzfs() {
-    run_found(seed(), &["--layout", "single"], 120);
+    run_found(seed(), &["--layout", "single"], 70);
 }
 
 #[test]
 fn in_pools_without_features() {
-    run_found(seed(), &["-o", "version=28"], 40);
+    run_found(seed(), &["-o", "version=28"], 25);
 }
 
 /// Makes a scrub that is to visit two datasets, and is in a third.
