@@ -85,10 +85,13 @@ impl SyncContext<'_> {
         self.dsl.object_directory().object(keys::EMPTY_BPOBJ)
     }
 
-    /// A list with nothing in it: the shared one where the pool allows that.
-    pub(crate) fn create_empty_list(&self) -> Result<ObjectId, DslError> {
+    /// Lists with nothing in them: all the shared one, where the pool allows that.
+    pub(crate) fn create_empty_lists(&self, count: usize) -> Result<Vec<ObjectId>, DslError> {
         if self.dsl.features().get(features::EMPTY_BPOBJ).is_none() {
-            return self.create_list();
+            return (0..count).map(|_| self.create_list()).collect();
+        }
+        if count == 0 {
+            return Ok(Vec::new());
         }
         let list = match self.empty_list()? {
             Some(list) => list,
@@ -98,8 +101,11 @@ impl SyncContext<'_> {
                 list
             }
         };
-        self.feature_changed(features::EMPTY_BPOBJ, 1)?;
-        Ok(list)
+        self.feature_changed(
+            features::EMPTY_BPOBJ,
+            i64::try_from(count).unwrap_or(i64::MAX),
+        )?;
+        Ok(vec![list; count])
     }
 
     /// Gives back a reference to the shared empty list.

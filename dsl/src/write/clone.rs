@@ -47,6 +47,7 @@ impl SyncTask for CloneDataset {
         if origin.is_inconsistent() {
             return Err(DslError::Busy { name: name() });
         }
+        context.deadlist_entries(origin.phys().deadlist)?;
         // What the clone writes in its first group must be younger than its origin.
         match origin.phys().creation_txg >= context.txg() {
             true => Err(DslError::NextGroup { name: name() }),

@@ -25,8 +25,7 @@ impl SyncContext<'_> {
         let object = self.mos().allocate(self.tx, new)?;
         Zap::initialize(&object, self.tx, NewZap::default())?;
         let id = object.id();
-        for txg in txgs {
-            let list = self.create_empty_list()?;
+        for (txg, list) in txgs.iter().zip(self.create_empty_lists(txgs.len())?) {
             self.set_number(id, &number_key(txg.0), list.0)?;
         }
         Ok(id)
@@ -100,7 +99,7 @@ impl SyncContext<'_> {
 
     /// Divides a deadlist no longer at a txg, if it did: what stood there joins the entry before.
     pub(crate) fn remove_deadlist_key(&self, deadlist: ObjectId, txg: Txg) -> Result<(), DslError> {
-        let entries = self.deadlist_entries(deadlist)?;
+        let mut entries = self.deadlist_entries(deadlist)?;
         let Some(index) = entries.iter().position(|entry| entry.key == txg) else {
             return Ok(());
         };
@@ -108,7 +107,8 @@ impl SyncContext<'_> {
         let before = index.checked_sub(1);
         let before = before.ok_or(DslError::structure(deadlist, problem))?;
         self.remove_entry(deadlist, &number_key(txg.0))?;
-        self.join_entry(deadlist, &entries[before], entries[index].bpobj)?;
+        let list = entries[index].bpobj;
+        self.join_entry(deadlist, &mut entries[before], list)?;
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl SyncContext<'_> {
     fn join_entry(
         &self,
         deadlist: ObjectId,
-        entry: &DeadlistEntry,
+        entry: &mut DeadlistEntry,
         list: ObjectId,
     ) -> Result<SpaceTriple, DslError> {
         if Some(entry.bpobj) != self.empty_list()? {
@@ -124,7 +124,10 @@ impl SyncContext<'_> {
         }
         // The list takes the empty one's place; it may be the empty one itself.
         let space = Deadlist::totals_of(self.dsl, list)?;
-        self.set_number(deadlist, &number_key(entry.key.0), list.0)?;
+        if list != entry.bpobj {
+            self.set_number(deadlist, &number_key(entry.key.0), list.0)?;
+            entry.bpobj = list;
+        }
         self.drop_empty_list()?;
         Ok(space)
     }
@@ -136,14 +139,13 @@ impl SyncContext<'_> {
         from: ObjectId,
     ) -> Result<(), DslError> {
         let mut sum = SpaceTriple::default();
+        let mut entries = self.deadlist_entries(deadlist)?;
         for moved in self.deadlist_entries(from)? {
-            // Joining may change what stands in an entry.
-            let entries = self.deadlist_entries(deadlist)?;
             let above = entries.partition_point(|entry| entry.key <= moved.key);
             let problem = "a deadlist is merged into one that is younger";
             let index = above.checked_sub(1);
             let index = index.ok_or(DslError::structure(deadlist, problem))?;
-            sum = sum.plus(self.join_entry(deadlist, &entries[index], moved.bpobj)?);
+            sum = sum.plus(self.join_entry(deadlist, &mut entries[index], moved.bpobj)?);
         }
         self.change_totals(deadlist, SpaceChange::from(sum))?;
         self.destroy_object(from)

@@ -76,6 +76,7 @@ impl SyncContext<'_> {
         if snapshot.phys().creation_txg >= self.txg() {
             return Err(DslError::NextGroup { name: name() });
         }
+        self.deadlist_entries(snapshot.phys().deadlist)?;
         if defer {
             return self.check_remapped(snapshot);
         }
@@ -277,10 +278,9 @@ impl SyncContext<'_> {
             self.change_counts(Some(directory), 0, -1)?;
         }
         self.forget_boot_file_system(id)?;
-        for table in [phys.next_clones, phys.properties, phys.holds] {
-            if let Some(table) = table {
-                self.destroy_object(table)?;
-            }
+        let tables = [phys.next_clones, phys.properties, phys.holds];
+        for table in tables.into_iter().flatten() {
+            self.destroy_object(table)?;
         }
         self.dsl.objsets.forget(id);
         self.destroy_extensible(id)

@@ -18,8 +18,8 @@
 //!                                                                           (20 30] 22 25
 //! ```
 //!
-//! A new snapshot at 40 takes the head's deadlist over, and the head gets an empty one with one more
-//! key, 30. That is all: no block moves.
+//! A new snapshot at 40 takes the head's deadlist over, and the head gets an empty one with one
+//! more key, 30. That is all: no block moves.
 //!
 //! ```text
 //!                s30                    s40                                 head

@@ -46,6 +46,7 @@ impl SyncTask for PromoteDataset {
             filesystems: 0,
             snapshots: promotion.listed_snapshots(),
         };
+        context.deadlist_entries(promotion.clone.phys().deadlist)?;
         context.check_transfer(from, to, moved)?;
         context.check_promoted_keys(&promotion)
     }
@@ -217,6 +218,8 @@ impl SyncContext<'_> {
         );
         drop_livelist(self, to)?;
         drop_livelist(self, from)?;
+        // While the clone is still one of the origin's, and found among them.
+        self.promote_keys(promotion)?;
         let space = promotion.space(self)?;
         let oldest = promotion.oldest_of_clone();
         let dead = Deadlist::open(self.dsl, oldest.phys.deadlist)?;
@@ -240,7 +243,6 @@ impl SyncContext<'_> {
         self.give_space(to, clone_snapshots, SpaceChange::from(space))?;
         let lost = SpaceChange::from(space).negated();
         self.give_space(from, origin_snapshots, lost)?;
-        self.promote_keys(promotion)?;
         self.dsl.refresh_caching();
         Ok(())
     }

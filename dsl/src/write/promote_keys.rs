@@ -61,7 +61,8 @@ impl SyncContext<'_> {
         Ok(())
     }
 
-    /// The key objects that `root` wraps at and below a directory, its clones' included.
+    /// The key objects that `root` wraps: at and below a directory and its clones. What is below
+    /// a former root that is a clone now has its keys from there, too.
     fn key_objects_of(
         &self,
         top: &Arc<Directory>,
@@ -79,6 +80,15 @@ impl SyncContext<'_> {
             objects.insert(key.object);
             for child in directory.children()? {
                 stack.push(directory.open_child(&child)?);
+            }
+            let Some(clones) = directory.phys().clones else {
+                continue;
+            };
+            for entry in self.mos().zap(clones)?.entries() {
+                if let Some(head) = entry?.value.as_u64() {
+                    let head = self.dsl.dataset_of(ObjectId(head))?;
+                    stack.push(Arc::clone(head.directory()));
+                }
             }
         }
         Ok(objects)

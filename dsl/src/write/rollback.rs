@@ -56,6 +56,7 @@ impl SyncTask for RollbackDataset {
         if txg >= context.txg() {
             return Err(DslError::NextGroup { name: name() });
         }
+        context.deadlist_entries(head.phys().deadlist)?;
         // Until the blocks are freed they take space beside the whole reservation.
         let reserved = head.stored_number(Property::RefReservation)?;
         let needed = reserved.min(head.phys().unique_bytes);

@@ -90,6 +90,7 @@ impl SyncContext<'_> {
             let name = head.name().clone();
             return Err(DslError::NextGroup { name });
         }
+        self.deadlist_entries(head.phys().deadlist)?;
         // What the head has for itself it shares from now on, and its reservation is whole again.
         let reserved = head.stored_number(Property::RefReservation)?;
         let needed = reserved.min(head.phys().unique_bytes);

@@ -1,10 +1,11 @@
 //! Datasets that somebody else made: what is in them is not known, but must not change.
 
+use super::steps::MARK;
 use super::{Contents, Set, Snap, Tree};
 use crate::model::Random;
 use cenote_base::{BlockId, ObjectId};
 use cenote_dmu::{ObjectSet, Transaction};
-use cenote_dsl::{Dataset, Directory};
+use cenote_dsl::{Dataset, Directory, Stored};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::Pool;
@@ -121,6 +122,14 @@ fn children(directory: &Arc<Directory>) -> Vec<Arc<Directory>> {
     entries.iter().map(open).collect()
 }
 
+fn mark_of(snapshot: &Dataset) -> Option<String> {
+    let own = snapshot.own_properties().expect("readable");
+    own.get(MARK).map(|mark| match mark {
+        Stored::Text(text) => text.clone(),
+        Stored::Number(number) => panic!("{number} was never set"),
+    })
+}
+
 fn adopted(head: &Dataset, numbers: &mut HashMap<ObjectId, u64>) -> Set {
     let mut snapshots = Vec::new();
     let mut by_txg = BTreeMap::new();
@@ -134,6 +143,7 @@ fn adopted(head: &Dataset, numbers: &mut HashMap<ObjectId, u64>) -> Set {
             id,
             name: String::from_utf8_lossy(&entry.name).into_owned(),
             contents: Contents::Sum(sum(&snapshot)),
+            mark: mark_of(&snapshot),
             tags: holds.map(|hold| hold.tag).collect::<BTreeSet<_>>(),
             is_deferred: false,
         });

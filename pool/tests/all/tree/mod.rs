@@ -9,7 +9,7 @@ use crate::world::World as Disks;
 use cenote_base::{ObjectId, RealEnv};
 use cenote_device::Opener;
 use cenote_dsl::write::{CreateDataset, Encryption, NewKeyFormat, SyncTask, UserKey};
-use cenote_dsl::{Dataset, DatasetName, DslError};
+use cenote_dsl::{Dataset, DatasetName, DslError, Stored};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
@@ -60,6 +60,8 @@ struct Snap {
     id: u64,
     name: String,
     contents: Contents,
+    /// The property that it was made with.
+    mark: Option<String>,
     tags: BTreeSet<String>,
     is_deferred: bool,
 }
@@ -173,6 +175,11 @@ impl Tree {
         self.create("secret/inner");
     }
 
+    /// Takes a dataset out of the model that was destroyed elsewhere.
+    pub fn forget(&mut self, name: &str) {
+        self.sets.remove(name);
+    }
+
     fn create(&mut self, component: &str) {
         self.create_with(component, Encryption::Inherit);
     }
@@ -271,6 +278,9 @@ impl Tree {
             let full = named(&format!("{name}@{}", snap.name));
             let snapshot = dsl.dataset(&full).expect("there");
             snap.contents.compare(&snapshot);
+            let own = snapshot.own_properties().expect("readable");
+            let mark = own.get(steps::MARK).cloned();
+            assert_eq!(mark, snap.mark.clone().map(Stored::Text), "{full}");
             let holds = snapshot.holds().expect("readable");
             let tags: BTreeSet<_> = holds.into_iter().map(|hold| hold.tag).collect();
             assert_eq!(tags, snap.tags, "holds of {full}");

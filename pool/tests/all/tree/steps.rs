@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const SETS_MAX: usize = 20;
+/// A property of snapshots that are made here.
+pub(super) const MARK: &str = "cenote:mark";
 
 impl Tree {
     pub(super) fn step(&mut self) -> &'static str {
@@ -73,9 +75,13 @@ impl Tree {
             sets.retain(|name| *name == chosen);
         }
         let names = sets.iter().map(|name| named(&format!("{name}@{snap}")));
+        let properties = vec![Setting {
+            name: MARK.to_owned(),
+            value: Some(Stored::Text(snap.clone())),
+        }];
         let task = CreateSnapshots {
             names: names.collect(),
-            properties: Vec::new(),
+            properties,
         };
         self.run(task).expect("made");
         for name in sets {
@@ -86,6 +92,7 @@ impl Tree {
                 id,
                 name: snap.clone(),
                 contents: Contents::of(set, &made),
+                mark: Some(snap.clone()),
                 tags: BTreeSet::new(),
                 is_deferred: false,
             });
@@ -369,7 +376,10 @@ impl Tree {
             (source, of) = (format!("{name}#{bookmark}"), *id);
         }
         let bookmarks = vec![(named(&source), named(&format!("{name}#{new}")))];
-        self.run(CreateBookmarks { bookmarks }).expect("made");
+        match self.run(CreateBookmarks { bookmarks }) {
+            Err(DslError::FeatureDisabled { .. }) => return "refused",
+            made => made.expect("made"),
+        };
         let set = self.sets.get_mut(&name).expect("in the model");
         set.bookmarks.insert(new, of);
         "bookmark"
@@ -421,7 +431,10 @@ impl Tree {
         let sets = self.sets.iter().filter(|(other, _)| inside(other));
         let count: usize = sets.map(|(_, set)| set.snapshots.len()).sum();
         let room = self.random.below(2);
-        self.run(set(count as u64 + room)).expect("set");
+        match self.run(set(count as u64 + room)) {
+            Err(DslError::FeatureDisabled { .. }) => return "refused",
+            limited => limited.expect("set"),
+        };
         let snap = named(&format!("{name}@limited"));
         let task = CreateSnapshots {
             names: vec![snap.clone()],
