@@ -17,7 +17,7 @@ fn reference(flags: &str, path: &Path) -> Option<Vec<u8>> {
     match command.arg(path).stderr(Stdio::null()).output() {
         Ok(output) => Some(output.stdout),
         Err(_) => {
-            eprintln!("skipped: zstream is not installed");
+            cenote_tests::missing!("zstream is not installed");
             None
         }
     }
