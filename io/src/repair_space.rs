@@ -55,9 +55,11 @@ impl HeldPlaces {
         birth: Txg,
         stamp: SpaceStamp,
     ) -> Option<Self> {
-        let is_held = space.hold(&places, birth, stamp);
+        if !space.hold(&places, birth, stamp) {
+            return None;
+        }
         let space = Arc::clone(space);
-        is_held.then_some(Self { space, places })
+        Some(Self { space, places })
     }
 }
 

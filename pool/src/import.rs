@@ -8,6 +8,7 @@
 //!
 //! With a rewind the steps from 2 on are tried for one uberblock after another.
 
+use crate::behind::behind;
 use crate::candidate::PoolCandidate;
 use crate::error::{ImportError, MissingVdev};
 use crate::heartbeat::is_in_use;
@@ -243,6 +244,9 @@ fn open_at(
         stack.mos = ObjectSet::open_writable(cache, ObjsetId::MOS, uberblock.root, None, None)?;
     }
     prepare_vdevs(&stack, &tree)?;
+    for (leaf, missed) in behind(candidate, &tree, uberblock.txg) {
+        stack.vdevs.shape().add_missed(leaf, &missed);
+    }
     if let Some(salt) = space::checksum_salt(&stack.mos)? {
         stack.cache.pipeline().set_salt(salt);
     }

@@ -8,6 +8,7 @@
 
 mod add;
 mod allocation;
+mod behind;
 mod candidate;
 mod claim;
 mod clear;

@@ -3,10 +3,9 @@
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::shape::Shape;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
-use cenote_base::{Guid, Txg, VdevId};
+use cenote_base::{Guid, VdevId};
 use cenote_ondisk::VdevKind;
 use std::collections::HashSet;
-use std::ops::Range;
 
 impl Shape {
     /// The state of every node as it is now.
@@ -52,10 +51,12 @@ impl Shape {
         tops.any(|top| now[*top].0.is_readable() && !then[*top].0.is_readable())
     }
 
-    /// Stops using a leaf, unless its top-level vdev would fail without it.
+    /// Stops using a leaf, unless its top-level vdev would fail without it, or lose data that
+    /// others missed.
     pub(crate) fn give_up(&self, leaf: usize) {
-        if !self.would_fail(&HashSet::from([leaf])) {
-            self.tree.leaves[leaf].written.set_faulted();
+        let is_needed = self.would_fail(&HashSet::from([leaf])) || self.is_leaf_required(leaf);
+        if !is_needed && self.tree.leaves[leaf].written.set_faulted() {
+            self.tree.leaves[leaf].missed.note_outage();
         }
     }
 
@@ -85,25 +86,6 @@ impl Shape {
                 counters.clear_errors();
             }
         }
-    }
-
-    /// The txgs that a leaf missed, in order; empty for a leaf that missed nothing.
-    pub fn dtl(&self, leaf: Guid) -> Vec<Range<Txg>> {
-        let missed = self.tree.leaf_of.get(&leaf);
-        let missed = missed.map(|leaf| self.tree.leaves[*leaf].missed());
-        let ranges = missed.unwrap_or_default().into_iter();
-        ranges
-            .map(|range| Txg(range.start)..Txg(range.end))
-            .collect()
-    }
-
-    /// The leaves whose missed txgs changed since the last call, with all that they missed: to be
-    /// stored with the pool before the leaf is used again.
-    pub fn take_changed_dtls(&self) -> Vec<(Guid, Vec<Range<Txg>>)> {
-        let leaves = self.tree.leaves.iter();
-        let changed = leaves.filter(|leaf| leaf.written.take_missed_changed());
-        let guids = changed.map(|leaf| self.tree.nodes[leaf.node].guid);
-        guids.map(|guid| (guid, self.dtl(guid))).collect()
     }
 
     /// Makes durable everything that was written before.

@@ -3,25 +3,16 @@
 use crate::counters::VdevCounters;
 use crate::error::LeafProblem;
 use crate::leaf_write::WrittenState;
+use crate::missed::Missed;
 use crate::queue::{self, Queue};
 use crate::state::{VdevAux, VdevState};
 use cenote_base::{Env, Txg};
 use cenote_device::{Device, DeviceError};
 use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
 use std::io::IoSliceMut;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-/// The txgs that a leaf missed: its dirty time log (format/1c 7).
-#[derive(Debug, Default)]
-struct MissedTxgs {
-    /// So that the usual empty log costs no lock.
-    any: AtomicBool,
-    /// Sorted, not overlapping.
-    ranges: RwLock<Vec<Range<u64>>>,
-}
 
 /// A place on a leaf, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +55,8 @@ pub(crate) struct Leaf {
     in_flight: AtomicU32,
     /// Reads that failed since the last one that did not.
     failures_in_a_row: AtomicU32,
-    missed: Arc<MissedTxgs>,
+    /// What it missed.
+    pub(crate) missed: Arc<Missed>,
     /// What writing did to it.
     pub(crate) written: Arc<WrittenState>,
     /// Who may use the device now.
@@ -122,55 +114,12 @@ impl Leaf {
         self.queue = Arc::clone(&old.queue);
     }
 
-    /// Replaces the txgs that this leaf missed.
-    pub(crate) fn set_missed(&self, mut ranges: Vec<Range<u64>>) {
-        ranges.retain(|range| range.start < range.end);
-        ranges.sort_by_key(|range| range.start);
-        self.missed.any.store(!ranges.is_empty(), Ordering::Release);
-        let missed = self.missed.ranges.write();
-        *missed.unwrap_or_else(PoisonError::into_inner) = ranges;
-        self.written.forget_missed();
-    }
-
-    /// Adds a txg that the leaf missed; says whether that is news.
-    pub(crate) fn add_missed(&self, txg: u64) -> bool {
-        let missed = self.missed.ranges.write();
-        let mut ranges = missed.unwrap_or_else(PoisonError::into_inner);
-        if ranges.iter().any(|range| range.contains(&txg)) {
-            return false;
-        }
-        match ranges.iter_mut().find(|range| range.end == txg) {
-            Some(range) => range.end += 1,
-            None => ranges.push(txg..txg + 1),
-        }
-        ranges.sort_by_key(|range| range.start);
-        self.missed.any.store(true, Ordering::Release);
-        true
-    }
-
-    /// The txgs that the leaf missed, in order.
-    pub(crate) fn missed(&self) -> Vec<Range<u64>> {
-        let ranges = self.missed.ranges.read();
-        ranges.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn has_missed(&self, txg: Txg) -> bool {
-        if !self.missed.any.load(Ordering::Acquire) {
-            return false;
-        }
-        let ranges = self.missed.ranges.read();
-        let ranges = ranges.unwrap_or_else(PoisonError::into_inner);
-        let after = ranges.partition_point(|range| range.start <= txg.0);
-        // Ranges may overlap in a damaged log, so one look at the nearest is not enough.
-        ranges[..after].iter().any(|range| txg.0 < range.end)
-    }
-
     /// How well the leaf serves a block born in `birth`; `None` if it has no device.
     pub(crate) fn fitness(&self, birth: Txg) -> Option<Fitness> {
         self.device.as_ref()?;
         Some(if !self.state.is_readable() || self.written.is_faulted() {
             Fitness::LastResort
-        } else if self.has_missed(birth) {
+        } else if self.missed.contains(birth) {
             Fitness::Stale
         } else if self.failures_in_a_row.load(Ordering::Relaxed) >= FAILURES_MAX {
             Fitness::Failing
@@ -264,16 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_knows_what_it_missed() {
+    fn what_a_leaf_missed_is_read_from_it_last() {
         let device = Arc::new(MemoryDevice::new("m", vec![0; 16]));
         let leaf = leaf_of(Some(device), VdevState::Healthy, VdevAux::None);
         assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Good));
-        leaf.set_missed(vec![20..30, 5..7, 9..9]);
-        let stale = |txg| leaf.fitness(Txg(txg)) == Some(Fitness::Stale);
-        assert!(stale(5) && stale(6) && stale(20) && stale(29));
-        assert!(!stale(4) && !stale(7) && !stale(9) && !stale(30));
-        leaf.set_missed(vec![]);
-        assert!(!stale(5));
+        leaf.missed.note(Txg(5));
+        assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Stale));
+        assert_eq!(leaf.fitness(Txg(6)), Some(Fitness::Good));
     }
 
     #[test]

@@ -22,10 +22,6 @@ pub(crate) struct WrittenState {
     /// Given up since it was opened.
     faulted: AtomicBool,
     failures_in_a_row: AtomicU32,
-    /// The missed txgs are to be stored.
-    missed_changed: AtomicBool,
-    /// The last txg that was noted as missed: most notes say the same again.
-    missed_last: AtomicU64,
     /// The first and last txg of what was written since the last flush; none if the first is
     /// larger.
     unflushed: [AtomicU64; 2],
@@ -40,8 +36,6 @@ impl Default for WrittenState {
         Self {
             faulted: AtomicBool::new(false),
             failures_in_a_row: AtomicU32::new(0),
-            missed_changed: AtomicBool::new(false),
-            missed_last: AtomicU64::new(0),
             unflushed: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             arrived: AtomicBool::new(false),
             repaired: AtomicBool::new(false),
@@ -58,16 +52,6 @@ impl WrittenState {
     /// Gives the leaf up; says whether it was in use before.
     pub(crate) fn set_faulted(&self) -> bool {
         !self.faulted.swap(true, Ordering::AcqRel)
-    }
-
-    /// Whether the missed txgs changed since the last time this was asked.
-    pub(crate) fn take_missed_changed(&self) -> bool {
-        self.missed_changed.swap(false, Ordering::AcqRel)
-    }
-
-    /// The missed txgs were replaced: the next note may be news again.
-    pub(crate) fn forget_missed(&self) {
-        self.missed_last.store(0, Ordering::Release);
     }
 
     fn begin(&self, txg: Txg) {
@@ -221,7 +205,7 @@ impl Leaf {
         if flushed.is_err()
             && let Some((first, last)) = unflushed
         {
-            (first..=last).for_each(|txg| self.note_missed(Txg(txg)));
+            (first..=last).for_each(|txg| self.missed.note(Txg(txg)));
         }
         flushed
     }
@@ -229,7 +213,7 @@ impl Leaf {
     /// Counts everything that was written since the last flush as missed.
     pub(crate) fn forget_unflushed(&self) {
         if let Some((first, last)) = self.written.take_unflushed() {
-            (first..=last).for_each(|txg| self.note_missed(Txg(txg)));
+            (first..=last).for_each(|txg| self.missed.note(Txg(txg)));
         }
     }
 
@@ -249,15 +233,6 @@ impl Leaf {
         let _admitted = self.queue.enter(IoClass::Trim);
         let discarded = device.discard(Place::at(offset).on_device(), length);
         discarded.map_err(LeafProblem::Device)
-    }
-
-    /// Notes that the leaf does not have what it should have of `txg`.
-    pub(crate) fn note_missed(&self, txg: Txg) {
-        let is_known = self.written.missed_last.load(Ordering::Acquire) == txg.0;
-        if txg.0 != 0 && !is_known && self.add_missed(txg.0) {
-            self.written.missed_last.store(txg.0, Ordering::Release);
-            self.written.missed_changed.store(true, Ordering::Release);
-        }
     }
 }
 
@@ -286,13 +261,6 @@ mod tests {
             assert!(beyond.is_err());
         }
         assert!(leaf.written.is_hopeless());
-        leaf.note_missed(Txg(6));
-        leaf.note_missed(Txg(7));
-        leaf.note_missed(Txg(6));
-        assert_eq!(leaf.missed().first(), Some(&(6..8)));
-        assert_eq!(leaf.missed().len(), 1);
-        assert!(leaf.written.take_missed_changed());
-        assert!(!leaf.written.take_missed_changed());
         assert!(leaf.written.set_faulted());
         assert!(
             leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(8), 100)

@@ -15,6 +15,7 @@ use crate::geometry::Map;
 use crate::leaf::{Fitness, Place};
 use crate::request::Request;
 use crate::shape::Shape;
+use crate::sources::Holder;
 use crate::tree::{Layout, Slot};
 use crate::write::{Bytes, Fragment, PreparedWrite, VdevWrite};
 use cenote_base::{Guid, SECTOR_SIZE, Txg, VdevId};
@@ -58,15 +59,10 @@ impl Shape {
     /// # Errors
     /// If there can be no such block.
     pub fn stale_leaves(&self, dva: Dva, size: usize, birth: Txg) -> Result<Vec<Guid>, VdevError> {
-        let mut leaves = self.leaves_of(dva, size, birth)?;
-        leaves.retain(|guid| {
-            let leaf = self.tree.leaf_of.get(guid);
-            leaf.is_some_and(|leaf| {
-                let leaf = &self.tree.leaves[*leaf];
-                leaf.is_writable() && leaf.fitness(birth) == Some(Fitness::Stale)
-            })
-        });
-        Ok(leaves)
+        self.leaves_that(dva, size, birth, |holder| {
+            let is_stale = self.fitness_of(holder, birth) == Some(Fitness::Stale);
+            is_stale && self.tree.leaves[holder.leaf].is_writable()
+        })
     }
 
     /// The leaves that hold a part of the block of `size` stored bytes at `dva`, in use or not.
@@ -74,12 +70,22 @@ impl Shape {
     /// # Errors
     /// If there can be no such block.
     pub fn leaves_of(&self, dva: Dva, size: usize, birth: Txg) -> Result<Vec<Guid>, VdevError> {
+        self.leaves_that(dva, size, birth, |_| true)
+    }
+
+    fn leaves_that(
+        &self,
+        dva: Dva,
+        size: usize,
+        birth: Txg,
+        is_meant: impl Fn(Holder) -> bool,
+    ) -> Result<Vec<Guid>, VdevError> {
         let top = self.locate(dva, size, birth)?;
         let mut leaves = Vec::new();
         let mut add = |slot: &Slot, offset: u64, length: usize| {
-            for leaf in self.holders(slot, offset, length) {
-                let guid = self.guid_of_leaf(leaf);
-                if !leaves.contains(&guid) {
+            for holder in self.holders(slot, offset, length) {
+                let guid = self.guid_of_leaf(holder.leaf);
+                if is_meant(holder) && !leaves.contains(&guid) {
                     leaves.push(guid);
                 }
             }

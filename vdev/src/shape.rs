@@ -11,7 +11,6 @@ use cenote_base::{BLOCK_SIZE_MAX, Guid, Txg, VdevId};
 use cenote_device::Device;
 use cenote_ondisk::VdevConfig;
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 /// An open tree that does not change. What happened to a leaf is shared with the next shape.
@@ -171,16 +170,6 @@ impl Shape {
     pub fn set_class(&self, vdev: VdevId, class: AllocationClass) {
         if let Some(top) = self.top(vdev) {
             *top.class.write().unwrap_or_else(PoisonError::into_inner) = class;
-        }
-    }
-
-    /// Sets the txgs that a leaf missed: what was born in them is read from it last.
-    ///
-    /// A guid that is no leaf's is ignored.
-    pub fn set_dtl(&self, leaf: Guid, missed: &[Range<Txg>]) {
-        let ranges = missed.iter().map(|range| range.start.0..range.end.0);
-        if let Some(leaf) = self.tree.leaf_of.get(&leaf) {
-            self.tree.leaves[*leaf].set_missed(ranges.collect());
         }
     }
 }

@@ -12,6 +12,15 @@ const SPARE_HOPS_MAX: usize = 16;
 /// Reads of nearby offsets go to the same source of a mirror: 1 MiB.
 const BALANCE_SHIFT: u32 = 20;
 
+/// A leaf that holds bytes of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holder {
+    pub leaf: usize,
+    /// The distributed spare whose space on the leaf it is, which may have missed what the leaf
+    /// has not.
+    spare: Option<usize>,
+}
+
 /// A leaf that may have the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
@@ -21,20 +30,23 @@ pub(crate) struct Candidate {
 
 impl Shape {
     /// All leaves that hold `[offset, offset + length)` of a slot, whatever their state.
-    pub(crate) fn holders(&self, slot: &Slot, offset: u64, length: usize) -> Vec<usize> {
+    pub(crate) fn holders(&self, slot: &Slot, offset: u64, length: usize) -> Vec<Holder> {
         let mut leaves = Vec::with_capacity(slot.sources.len());
         let mut spares = Vec::new();
-        let mut add = |sources: &[Source], spares: &mut Vec<(usize, u64)>| {
+        let mut add = |sources: &[Source], of: Option<usize>, spares: &mut Vec<_>| {
             for source in sources {
                 match *source {
-                    Source::Leaf(leaf) => leaves.push(leaf),
-                    Source::DistributedSpare { top, spare } => spares.push((top, spare)),
+                    Source::Leaf(leaf) => leaves.push(Holder { leaf, spare: of }),
+                    Source::DistributedSpare { top, spare, leaf } => {
+                        // Of spares of spares, the one that took the slot's place knows.
+                        spares.push((top, spare, of.unwrap_or(leaf)));
+                    }
                 }
             }
         };
-        add(&slot.sources, &mut spares);
+        add(&slot.sources, None, &mut spares);
         for _ in 0..SPARE_HOPS_MAX {
-            let Some((top, spare)) = spares.pop() else {
+            let Some((top, spare, leaf)) = spares.pop() else {
                 break;
             };
             let Layout::Draid { geometry, slots } = &self.tree.tops[top].layout else {
@@ -43,12 +55,22 @@ impl Shape {
             match geometry.spare_disk(spare, offset) {
                 // A range never reaches into the next slice: blocks stay within a group.
                 Some((disk, end)) if offset.saturating_add(length as u64) <= end => {
-                    add(&slots[disk].sources, &mut spares);
+                    add(&slots[disk].sources, Some(leaf), &mut spares);
                 }
                 _ => {}
             }
         }
         leaves
+    }
+
+    /// How well a holder serves a block born in `birth`; `None` if it has no device.
+    pub(crate) fn fitness_of(&self, holder: Holder, birth: Txg) -> Option<Fitness> {
+        let fitness = self.tree.leaves[holder.leaf].fitness(birth)?;
+        let spare = holder.spare.map(|spare| &self.tree.leaves[spare].missed);
+        Some(match spare.is_some_and(|missed| missed.contains(birth)) {
+            true => fitness.max(Fitness::Stale),
+            false => fitness,
+        })
     }
 
     /// The leaves that may be read to get `[offset, offset + length)` of a slot, the fittest
@@ -61,8 +83,9 @@ impl Shape {
         birth: Txg,
     ) -> Vec<Candidate> {
         let holders = self.holders(slot, offset, length).into_iter();
-        let candidates = holders.filter_map(|leaf| {
-            let fitness = self.tree.leaves[leaf].fitness(birth)?;
+        let candidates = holders.filter_map(|holder| {
+            let fitness = self.fitness_of(holder, birth)?;
+            let leaf = holder.leaf;
             Some(Candidate { leaf, fitness })
         });
         let mut found: Vec<Candidate> = candidates.collect();

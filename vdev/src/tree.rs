@@ -57,8 +57,8 @@ pub(crate) struct Node {
 pub(crate) enum Source {
     /// A leaf, at the same offset.
     Leaf(usize),
-    /// Spare space of the draid vdev at position `top`.
-    DistributedSpare { top: usize, spare: u64 },
+    /// Spare space of the draid vdev at position `top`; the spare itself is a `leaf`.
+    DistributedSpare { top: usize, spare: u64, leaf: usize },
 }
 
 /// One place for a column or a whole block, with everything that holds it.
@@ -403,7 +403,9 @@ impl<'a> Builder<'a> {
             .ok_or(bad_config(config, "does not say whose spare it is"))?;
         let mut tops = self.tree.nodes[0].children.iter();
         let top = tops.position(|top| self.tree.nodes[*top].guid == guid);
-        Ok(top.map(|top| Source::DistributedSpare { top, spare }))
+        let leaf = self.tree.nodes[index].leaf;
+        let leaf = leaf.ok_or(bad_config(config, "has vdevs below it"))?;
+        Ok(top.map(|top| Source::DistributedSpare { top, spare, leaf }))
     }
 
     /// The size of a top-level vdev whose configuration does not say it.

@@ -292,7 +292,8 @@ impl Shape {
         slot: &Slot,
         fragment: Fragment,
     ) {
-        for leaf in self.holders(slot, fragment.place.offset, fragment.length) {
+        for holder in self.holders(slot, fragment.place.offset, fragment.length) {
+            let leaf = holder.leaf;
             let is_meant = |leaves: &[Guid]| leaves.contains(&self.guid_of_leaf(leaf));
             if !prepared.write.leaves.as_deref().is_none_or(is_meant) {
                 continue;

@@ -122,7 +122,7 @@ impl Shape {
                 "repairs go by themselves"
             );
             for leaf in write.absent.iter().filter(|_| !is_repair) {
-                self.tree.leaves[*leaf].note_missed(write.write.txg);
+                self.tree.leaves[*leaf].missed.note(write.write.txg);
             }
             first_cells.push(cells);
             cells += write.cells();
@@ -224,7 +224,7 @@ impl Shape {
             for (write, fragment) in plan.chunk(*chunk) {
                 if safe[*write] {
                     let txg = plan.write(*write).txg;
-                    self.tree.leaves[fragment.leaf].note_missed(txg);
+                    self.tree.leaves[fragment.leaf].missed.note(txg);
                 }
             }
         }

@@ -20,6 +20,7 @@ const USED: usize = 8 << 20;
 struct Permits {
     refuses: AtomicBool,
     held: AtomicU64,
+    released: AtomicU64,
 }
 
 impl RepairSpace for Permits {
@@ -36,6 +37,9 @@ impl RepairSpace for Permits {
 
     fn release(&self, places: &[Dva]) {
         assert!(!places.is_empty());
+        // What was refused is not released.
+        let released = self.released.fetch_add(1, Ordering::SeqCst) + 1;
+        assert!(released <= self.held.load(Ordering::SeqCst));
     }
 }
 
@@ -290,6 +294,7 @@ fn nothing_is_written_without_leave_or_a_checksum() {
     let spoiled = refused.image(10);
     (0..5).for_each(|_| refused.read_all());
     assert!(refused.image(10) == spoiled, "its space may be another's");
+    assert_eq!(refused.permits.released.load(Ordering::SeqCst), 0);
 
     let site = site(Layout::Mirror);
     let read_only = site.pool.reopen(&[]);

@@ -6,7 +6,7 @@ use cenote_base::RealEnv;
 use cenote_device::{Device, FaultyDevice, Opener};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportOptions, NewVdev, Pool, VdevShape, assemble};
-use cenote_vdev::{AllocationClass, scan};
+use cenote_vdev::{AllocationClass, VdevState, scan};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -125,3 +125,56 @@ fn fails_behind_the_root(distance: u64) -> bool {
 
 /// Where addresses are counted from: behind two labels and the boot region.
 const LABELS: u64 = 4 << 20;
+
+/// A device that is put back from an older copy of itself looked as good as the others: its log
+/// of what it missed was empty, since it had been there all the time.
+#[test]
+fn a_device_put_back_from_a_copy_is_behind() {
+    for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 1 }] {
+        let world = World::new(3, 64 << 20);
+        let (pool, _) = create(&world, shape);
+        common::change(&pool, 0).expect("written");
+        pool.close().expect("written");
+        let before = pool.uberblock().txg;
+        drop(pool);
+        let device = Arc::clone(&world.leaves()[1].device);
+        let size = usize::try_from(device.size()).expect("small");
+        let copy = device.read_vec(0, size).expect("in range");
+
+        let pool = import(&world);
+        let guids: Vec<_> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+        (1..5).for_each(|round| common::change(&pool, round).expect("written"));
+        assert!(guids.iter().all(|guid| pool.vdevs().dtl(*guid).is_empty()));
+        let written = pool.uberblock().txg;
+        pool.close().expect("written");
+        drop(pool);
+        device.write_at(0, &copy).expect("in range");
+
+        let pool = import(&world);
+        let vdevs = pool.vdevs();
+        let missed = vdevs.dtl(guids[1]);
+        let is_told = missed[0].start > before && missed[0].contains(&written);
+        assert!(is_told, "{before} {written} {missed:?}");
+        assert!(vdevs.dtl(guids[0]).is_empty() && vdevs.dtl(guids[2]).is_empty());
+        assert!(vdevs.needs_resilver(guids[1]) && !vdevs.needs_resilver(guids[0]));
+        assert!(vdevs.is_resilver_needed().is_some());
+        assert_eq!(vdevs.state().0, VdevState::Healthy, "as OpenZFS has it");
+        assert!(!vdevs.is_required(guids[1]));
+        // Of a mirror each other side is enough; a raidz needs both.
+        assert_eq!(vdevs.is_required(guids[0]), shape != VdevShape::Mirror);
+        common::change(&pool, 6).expect("written");
+        let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+        assert!(report.is_clean(), "{report:?}");
+        pool.close().expect("written");
+        drop(pool);
+        // It was noted with the first group, for whoever opens the pool next.
+        let pool = import(&world);
+        assert!(
+            pool.vdevs()
+                .dtl(guids[1])
+                .iter()
+                .any(|r| r.contains(&written))
+        );
+        pool.close().expect("written");
+    }
+}

@@ -1,0 +1,68 @@
+//! Devices that are older than their siblings: put back from a backup, or away while the pool was
+//! written to by somebody who did not note it.
+//!
+//! Usually a dirty time log tells what a device missed. But its log can be silent, and OpenZFS
+//! believes it then, reads what is wrong, and repairs by and by (tried with 2.3.2: a side of a
+//! mirror put back from a copy is ONLINE, with checksum errors). The device's labels tell more. All
+//! leaves of a top-level vdev get the same uberblocks, so one that lacks the newest ones was not
+//! there when they were written, and missed every group since its own newest.
+//!
+//! A single missing uberblock says nothing: with a power cut while it was written, some leaves
+//! have it and others have not, although all had taken the group's data before. Nor do
+//! heartbeats, which go to one leaf at a time. Leaves without siblings cannot be compared.
+
+use crate::candidate::{PoolCandidate, speaking_label};
+use cenote_base::{Guid, Txg};
+use cenote_ondisk::VdevConfig;
+use cenote_vdev::{DeviceLabels, TxgSet};
+use std::collections::{BTreeSet, HashMap};
+
+/// Uberblocks of siblings that a leaf may lack and still be up to date.
+const LACKING_MAX: usize = 1;
+
+/// The groups whose uberblocks a device has, up to `last`; heartbeats are left out.
+fn groups(labels: &DeviceLabels, last: Txg) -> BTreeSet<Txg> {
+    let uberblocks = labels.uberblocks.iter().map(|found| &found.uberblock);
+    let own = uberblocks.filter(|uberblock| {
+        let sequence = uberblock.multihost.as_ref().and_then(|m| m.sequence);
+        sequence.unwrap_or(0) == 0 && uberblock.txg <= last
+    });
+    own.map(|uberblock| uberblock.txg).collect()
+}
+
+/// What the devices found for `tree` missed by what their labels say, given the txg that the pool
+/// is opened at.
+pub(crate) fn behind(
+    candidate: &PoolCandidate,
+    tree: &VdevConfig,
+    opened: Txg,
+) -> Vec<(Guid, TxgSet)> {
+    let mut found: HashMap<Guid, BTreeSet<Txg>> = HashMap::new();
+    for member in &candidate.members {
+        let config = speaking_label(member).and_then(|label| label.config.as_ref());
+        if let Some(guid) = config.and_then(|config| config.guid) {
+            let groups = || groups(&member.labels, opened);
+            found.entry(guid).or_insert_with(groups);
+        }
+    }
+    let mut behind = Vec::new();
+    for top in &tree.children {
+        let leaves = top
+            .leaves()
+            .filter_map(|leaf| found.get_key_value(&leaf.guid));
+        let leaves: Vec<_> = leaves.collect();
+        let all: BTreeSet<Txg> = leaves
+            .iter()
+            .flat_map(|(_, groups)| *groups)
+            .copied()
+            .collect();
+        for (guid, groups) in leaves {
+            let newest = groups.last().copied().unwrap_or_default();
+            if all.iter().filter(|txg| **txg > newest).count() > LACKING_MAX {
+                let missed = Txg(newest.0 + 1)..Txg(opened.0 + 1);
+                behind.push((*guid, TxgSet::from_ranges([missed])));
+            }
+        }
+    }
+    behind
+}
