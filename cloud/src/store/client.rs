@@ -34,7 +34,7 @@ pub enum Put {
 }
 
 /// Limits of a client.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Bytes a second that may be sent.
     pub upload: Option<u64>,

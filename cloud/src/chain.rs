@@ -1,0 +1,268 @@
+//! Finding out what a device is by now: the newest checkpoint, then the commits after it.
+//!
+//! Three round trips for a device of any size: `current`, the checkpoint, and a handful of commits at
+//! once, until one is missing. Nothing is listed.
+//!
+//! Commits that lie behind two checkpoints are removed at some time. So a name that is free is the
+//! end of the chain only if `current` still says what it said: whoever slept with an old `current`
+//! would otherwise find a removed commit's place free, and fork history there.
+
+use crate::error::{CloudError, Result};
+use crate::format::checkpoint::{Base, Checkpoint};
+use crate::format::commit::{Commit, LogPoint, Tip};
+use crate::format::current::Current;
+use crate::format::device::Identity;
+use crate::format::{CommitNumber, Hash, ObjectNumber, WriterId, key};
+use crate::map::Map;
+use crate::store::{Client, Request, StoreError, Tag};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Commits that are asked for at once, at first and at most.
+const WINDOW_MIN: u64 = 2;
+const WINDOW_MAX: u64 = 32;
+/// How often opening starts anew because the device changes meanwhile.
+const TRIES: usize = 10;
+
+/// What is known of checkpoints.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Checkpoints {
+    /// The version of `current`, and the checkpoint it names.
+    pub(crate) current: Option<(CommitNumber, Option<Tag>)>,
+    /// The newest full one, and the hash of its root.
+    pub(crate) full: Option<(CommitNumber, Hash)>,
+    /// Commits since the newest.
+    pub(crate) commits_since: u64,
+}
+
+/// A device as of its newest commit.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) map: Map,
+    pub(crate) tip: Tip,
+    /// The hash of the newest commit.
+    pub(crate) hash: Hash,
+    pub(crate) checkpoints: Checkpoints,
+    /// How far each log that was seen had come.
+    pub(crate) points: HashMap<[u8; 16], LogPoint>,
+}
+
+/// Turns a failure of the store into one of the device.
+pub(crate) fn store_error(client: &Client, source: StoreError) -> CloudError {
+    match source {
+        StoreError::Closed => CloudError::Closed,
+        source => CloudError::Store {
+            store: client.name(),
+            source,
+        },
+    }
+}
+
+/// An object that has to be there.
+pub(crate) fn needed(client: &Client, key: &str) -> Result<Arc<Vec<u8>>> {
+    let found = client.get(key).map_err(|e| store_error(client, e))?;
+    let (bytes, _) = found.ok_or_else(|| CloudError::Missing { key: key.into() })?;
+    Ok(bytes)
+}
+
+/// Says which object it was that could not be decoded.
+pub(crate) fn in_object<T>(
+    key: &str,
+    decoded: std::result::Result<T, crate::format::FormatError>,
+) -> Result<T> {
+    decoded.map_err(|source| CloudError::Format {
+        key: key.into(),
+        source,
+    })
+}
+
+/// The identity of the device in the store, and the object's bytes.
+pub(crate) fn identity(client: &Client) -> Result<(Identity, Arc<Vec<u8>>)> {
+    let found = client.get(key::DEVICE);
+    match found.map_err(|e| store_error(client, e))? {
+        Some((bytes, _)) => Ok((in_object(key::DEVICE, Identity::decode(&bytes))?, bytes)),
+        None => Err(CloudError::NoDevice {
+            store: client.name(),
+        }),
+    }
+}
+
+/// The commit before the first: it follows from the identity, so nobody puts or reads it.
+pub(crate) fn genesis(identity: &Identity) -> Commit {
+    Commit {
+        parent: Hash::default(),
+        tip: Tip {
+            number: CommitNumber(0),
+            writer: WriterId(0),
+            session: CommitNumber(0),
+            host: String::new(),
+            written: identity.created,
+            is_released: true,
+            ends_flush: true,
+            size: identity.size,
+            log: LogPoint::default(),
+            txg: 0,
+            is_txg_complete: false,
+            checkpoint: None,
+            next_object: ObjectNumber(0),
+        },
+        objects: Vec::new(),
+        extents: Vec::new(),
+        inline: Vec::new(),
+    }
+}
+
+/// What `current` says now.
+pub(crate) fn current(
+    client: &Client,
+    identity: &Identity,
+) -> Result<Option<(Current, Option<Tag>)>> {
+    let found = client.get(key::CURRENT);
+    let Some((bytes, tag)) = found.map_err(|e| store_error(client, e))? else {
+        return Ok(None);
+    };
+    let current = in_object(key::CURRENT, Current::decode(identity.uuid, &bytes))?;
+    Ok(Some((current, tag)))
+}
+
+/// The device as of its newest commit.
+///
+/// # Errors
+/// Objects that are missing or wrong, and [`CloudError::Restless`].
+pub(crate) fn load(client: &Client, identity: &Identity, map_bytes: u64) -> Result<Loaded> {
+    for _ in 0..TRIES {
+        let current = current(client, identity)?;
+        let seen = current.as_ref().map(|(current, _)| current.number);
+        let mut loaded = match current {
+            Some((current, tag)) => match from_checkpoint(client, identity, map_bytes, current) {
+                Ok(mut loaded) => {
+                    loaded.checkpoints.current = Some((current.number, tag));
+                    loaded
+                }
+                // It was removed, so there has to be a newer one.
+                Err(CloudError::Missing { .. }) if has_moved(client, identity, seen)? => continue,
+                Err(error) => return Err(error),
+            },
+            None => empty(identity, map_bytes),
+        };
+        if follow(client, identity, &mut loaded)? && !has_moved(client, identity, seen)? {
+            return Ok(loaded);
+        }
+    }
+    Err(CloudError::Restless)
+}
+
+/// Whether `current` says something else than `seen`.
+pub(crate) fn has_moved(
+    client: &Client,
+    identity: &Identity,
+    seen: Option<CommitNumber>,
+) -> Result<bool> {
+    let now = current(client, identity)?;
+    Ok(now.map(|(current, _)| current.number) != seen)
+}
+
+/// The device before its first commit.
+fn empty(identity: &Identity, map_bytes: u64) -> Loaded {
+    let mut map = Map::new(map_bytes);
+    let genesis = genesis(identity);
+    let hash = Hash::of(&genesis.encode(identity.uuid));
+    let tip = genesis.tip.clone();
+    map.apply(genesis);
+    Loaded {
+        map,
+        tip,
+        hash,
+        checkpoints: Checkpoints::default(),
+        points: HashMap::new(),
+    }
+}
+
+fn from_checkpoint(
+    client: &Client,
+    identity: &Identity,
+    map_bytes: u64,
+    current: Current,
+) -> Result<Loaded> {
+    let newest = checkpoint(client, identity, current.number, current.root)?;
+    let mut map = Map::new(map_bytes);
+    let (tip, hash) = (newest.tip.clone(), newest.hash);
+    let full = match newest.base {
+        Base::Pages(_) => (current.number, current.root),
+        Base::Earlier { number, root } => {
+            map.load(checkpoint(client, identity, number, root)?);
+            (number, root)
+        }
+    };
+    map.load(newest);
+    Ok(Loaded {
+        map,
+        points: HashMap::from([(tip.log.id, tip.log)]),
+        tip,
+        hash,
+        checkpoints: Checkpoints {
+            current: None,
+            full: Some(full),
+            commits_since: 0,
+        },
+    })
+}
+
+/// The checkpoint `number`, whose root has the hash `root`.
+pub(crate) fn checkpoint(
+    client: &Client,
+    identity: &Identity,
+    number: CommitNumber,
+    root: Hash,
+) -> Result<Checkpoint> {
+    let key = key::root(number);
+    let bytes = needed(client, &key)?;
+    if Hash::of(&bytes) != root {
+        let source = crate::format::FormatError::Checksum;
+        return Err(CloudError::Format { key, source });
+    }
+    in_object(&key, Checkpoint::decode(identity.uuid, number, &bytes))
+}
+
+/// Adds commits until one is missing; says whether that is the end, as far as commits tell.
+fn follow(client: &Client, identity: &Identity, loaded: &mut Loaded) -> Result<bool> {
+    let mut window = WINDOW_MIN;
+    loop {
+        let first = loaded.tip.number.0 + 1;
+        let numbers: Vec<CommitNumber> = (first..first + window).map(CommitNumber).collect();
+        let gets = numbers.iter().map(|number| Request::Get {
+            key: key::commit(*number),
+            range: None,
+        });
+        let found = client.get_all(gets.collect());
+        let found = found.map_err(|e| store_error(client, e))?;
+        let is_end = |bytes: &Option<Arc<Vec<u8>>>| bytes.is_none();
+        let end = found.iter().position(is_end);
+        for (number, bytes) in numbers.iter().zip(&found[..end.unwrap_or(found.len())]) {
+            let bytes = bytes.as_ref().expect("those before the end are there");
+            add(identity, loaded, *number, bytes)?;
+        }
+        match end {
+            // A commit behind the missing one: it was put while these were read, or removed.
+            Some(end) if found[end..].iter().any(Option::is_some) => return Ok(false),
+            Some(_) => return Ok(true),
+            None => window = (window * 2).min(WINDOW_MAX),
+        }
+    }
+}
+
+fn add(identity: &Identity, loaded: &mut Loaded, number: CommitNumber, bytes: &[u8]) -> Result<()> {
+    let key = key::commit(number);
+    let commit = in_object(&key, Commit::decode(identity.uuid, number, bytes))?;
+    let numbers_go_on =
+        commit.tip.next_object.0 == loaded.tip.next_object.0 + commit.objects.len() as u64;
+    if commit.parent != loaded.hash || !numbers_go_on {
+        return Err(CloudError::Chain(number));
+    }
+    loaded.hash = Hash::of(bytes);
+    loaded.tip = commit.tip.clone();
+    loaded.points.insert(commit.tip.log.id, commit.tip.log);
+    loaded.map.apply(commit);
+    loaded.checkpoints.commits_since += 1;
+    Ok(())
+}

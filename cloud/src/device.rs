@@ -1,0 +1,281 @@
+//! The device as the layers above see it.
+
+use crate::core::Core;
+use crate::error::{CloudError, Result};
+use crate::format::device::Identity;
+use crate::local::Place;
+use crate::open::{self, LogAside};
+use crate::options::{Drive, Options};
+use crate::status::Status;
+use crate::store::Store;
+use cenote_base::Env;
+use cenote_device::{Device, DeviceError, DeviceKind, Nature};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What happens to what is not in the store yet when a device is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// It is uploaded first, and the device is released: anybody may open it.
+    Upload,
+    /// It stays in the local log. Only who has that log opens the device without force.
+    Keep,
+}
+
+/// A disk that lives in an object store.
+#[derive(Debug)]
+pub struct CloudDevice {
+    core: Arc<Core>,
+    path: PathBuf,
+    aside: Option<LogAside>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl CloudDevice {
+    /// Makes a device of `size` bytes in a store that has none. It is not opened.
+    ///
+    /// # Errors
+    /// [`CloudError::Exists`] if there is one, [`CloudError::NoConditions`] if the store overwrites
+    /// names that are taken, and what the store says.
+    pub fn create(
+        store: Arc<dyn Store>,
+        size: u64,
+        options: &Options,
+        env: &Arc<dyn Env>,
+    ) -> Result<Identity> {
+        open::create(store, size, options, env)
+    }
+
+    /// Opens the device in a store. `place` is what it has on this side, if it has anything; it is
+    /// asked for once the device is known.
+    ///
+    /// # Errors
+    /// [`CloudError::Held`] if another writer has not released it and force is not used; whatever
+    /// is wrong with store, objects or the local side.
+    pub fn open(
+        store: Arc<dyn Store>,
+        place: impl FnOnce(&Identity) -> Result<Option<Arc<dyn Place>>>,
+        options: Options,
+        env: &Arc<dyn Env>,
+    ) -> Result<Arc<Self>> {
+        let path = PathBuf::from(store.name());
+        let (core, aside) = open::open(store, place, options, env)?;
+        let device = Arc::new(Self {
+            core: Arc::new(core),
+            path,
+            aside,
+            thread: Mutex::new(None),
+        });
+        if device.core.options.drive == Drive::Thread && !device.core.options.is_read_only {
+            let core = Arc::clone(&device.core);
+            let run = move || core.run();
+            let thread = std::thread::Builder::new().name("cloud".into()).spawn(run);
+            let thread = thread.map_err(|source| DeviceError::Open {
+                path: device.path.clone(),
+                source,
+            })?;
+            *device.thread() = Some(thread);
+        }
+        Ok(device)
+    }
+
+    fn thread(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does one thing that is due, with [`Drive::Manual`]; says whether there was one.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed any more.
+    pub fn step(&self) -> std::result::Result<bool, Arc<CloudError>> {
+        self.core.step()
+    }
+
+    /// Returns once everything that was written before is in the store.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed any more.
+    pub fn upload(&self) -> std::result::Result<(), Arc<CloudError>> {
+        let sequence = self.core.order_point()?;
+        self.core.wait_for(sequence)
+    }
+
+    /// Ends the use of the device.
+    ///
+    /// # Errors
+    /// What kept the rest from being uploaded, or the device from being released.
+    pub fn close(&self, how: Close) -> std::result::Result<(), Arc<CloudError>> {
+        let result = self.finish(how);
+        self.stop();
+        result
+    }
+
+    fn finish(&self, how: Close) -> std::result::Result<(), Arc<CloudError>> {
+        if self.core.options.is_read_only {
+            return Ok(());
+        }
+        match how {
+            Close::Keep => self.core.flush(),
+            Close::Upload => loop {
+                self.upload()?;
+                let released = self.core.release();
+                if released.map_err(|error| self.core.fail(error))? {
+                    return Ok(());
+                }
+            },
+        }
+    }
+
+    fn stop(&self) {
+        self.core.is_stopping.store(true, Ordering::Relaxed);
+        self.core.client.close();
+        self.core.state().is_work_new = true;
+        self.core.has_work.notify_all();
+        self.core.changed.notify_all();
+        let thread = self.thread().take();
+        if let Some(thread) = thread {
+            // What the thread had to say is in the device's failure.
+            let _ = thread.join();
+        }
+    }
+
+    /// A log that was put aside at the opening, because another writer went on without it.
+    pub fn log_aside(&self) -> Option<&LogAside> {
+        self.aside.as_ref()
+    }
+
+    /// How the device is.
+    pub fn status(&self) -> Status {
+        self.core.status()
+    }
+
+    fn check_range(&self, offset: u64, length: u64) -> std::result::Result<(), DeviceError> {
+        let size = self.size();
+        match offset.checked_add(length) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(DeviceError::OutOfRange {
+                path: self.path.clone(),
+                offset,
+                length,
+                size,
+            }),
+        }
+    }
+}
+
+impl Drop for CloudDevice {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Core {
+    /// What the uploader's thread does.
+    fn run(&self) {
+        while !self.is_stopping.load(Ordering::Relaxed) {
+            match self.step() {
+                Ok(true) => continue,
+                Ok(false) => {}
+                // Nothing can be done any more; whoever waits has been told.
+                Err(_) => return,
+            }
+            let due = self.due_at();
+            let state = self.state();
+            if state.is_work_new {
+                continue;
+            }
+            let left = due.map(|due| due.saturating_sub(self.now()));
+            let left = left.map(|left| left.max(Duration::from_millis(1)));
+            match left {
+                Some(left) => {
+                    let waited = self.has_work.wait_timeout(state, left);
+                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                }
+                None => drop(
+                    self.has_work
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner),
+                ),
+            }
+        }
+    }
+}
+
+/// The system's word for a failure, for those who know no others.
+fn io_error(error: &Arc<CloudError>) -> io::Error {
+    let kind = match &**error {
+        CloudError::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+        CloudError::Closed => io::ErrorKind::NotConnected,
+        CloudError::Fenced { .. } | CloudError::Held { .. } => io::ErrorKind::ResourceBusy,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, Arc::clone(error))
+}
+
+impl Device for CloudDevice {
+    fn size(&self) -> u64 {
+        self.core.state().tip.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::result::Result<(), DeviceError> {
+        let length = buffer.len() as u64;
+        self.check_range(offset, length)?;
+        let read = self.core.read(offset, buffer);
+        read.map_err(|error| DeviceError::Read {
+            path: self.path.clone(),
+            offset,
+            length,
+            source: io_error(&error),
+        })
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
+        let length = bytes.len() as u64;
+        self.check_range(offset, length)?;
+        let written = self.core.write(offset, bytes, None);
+        written.map_err(|error| DeviceError::Write {
+            path: self.path.clone(),
+            offset,
+            length,
+            source: io_error(&error),
+        })
+    }
+
+    fn flush(&self) -> std::result::Result<(), DeviceError> {
+        self.core.flush().map_err(|error| DeviceError::Flush {
+            path: self.path.clone(),
+            source: io_error(&error),
+        })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> std::result::Result<(), DeviceError> {
+        self.check_range(offset, length)?;
+        let discarded = self.core.discard(offset, length);
+        discarded.map_err(|error| DeviceError::Discard {
+            path: self.path.clone(),
+            offset,
+            length,
+            source: io_error(&error),
+        })
+    }
+
+    fn nature(&self) -> Nature {
+        Nature {
+            kind: DeviceKind::File,
+            logical_block_size: 512,
+            rotational: Some(false),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_writable(&self) -> bool {
+        !self.core.options.is_read_only
+    }
+}

@@ -1,0 +1,114 @@
+//! What can go wrong with a device in an object store.
+
+use crate::format::{CommitNumber, FormatError, Uuid};
+use crate::local::PlaceError;
+use crate::log::PayloadError;
+use crate::store::StoreError;
+use cenote_device::DeviceError;
+
+/// The device did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloudError {
+    /// The store did not do what was asked.
+    #[error("{store}: {source}")]
+    Store {
+        /// The store.
+        store: String,
+        /// Its answer.
+        source: StoreError,
+    },
+    /// The store does not keep names that are taken, so two writers could not be kept apart.
+    #[error(
+        "{store}: puts on the condition that a name is free overwrite it there; such a store cannot hold a device"
+    )]
+    NoConditions {
+        /// The store.
+        store: String,
+    },
+    /// There is no device.
+    #[error("{store}: there is no device")]
+    NoDevice {
+        /// The store and prefix.
+        store: String,
+    },
+    /// There is a device already.
+    #[error("{store}: there is a device already, {uuid}")]
+    Exists {
+        /// The store and prefix.
+        store: String,
+        /// Which.
+        uuid: Uuid,
+    },
+    /// An object is not what it has to be.
+    #[error("{key} {source}")]
+    Format {
+        /// The object's name.
+        key: String,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// An object that is needed is not there.
+    #[error("{key} is missing")]
+    Missing {
+        /// Its name.
+        key: String,
+    },
+    /// Commits do not follow each other.
+    #[error("commit {0} does not go on from the one before it")]
+    Chain(CommitNumber),
+    /// The device changed again and again while it was opened.
+    #[error("others write to the device faster than it can be opened")]
+    Restless,
+    /// The device was not released by the one who wrote to it last.
+    #[error(
+        "in use by host '{host}' since it wrote commit {commit}, or that host crashed; -f takes it over"
+    )]
+    Held {
+        /// The host.
+        host: String,
+        /// Its last commit.
+        commit: CommitNumber,
+    },
+    /// Somebody else took the device over.
+    #[error("taken over by host '{host}' with commit {commit}")]
+    Fenced {
+        /// The host.
+        host: String,
+        /// The commit that is in our way.
+        commit: CommitNumber,
+    },
+    /// A data object of our own name holds something else: this machine exists twice.
+    #[error("{key} holds something else than what is written: a copy of this machine is running")]
+    Cloned {
+        /// The object's name.
+        key: String,
+    },
+    /// The local side failed.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// A file of the local side failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The log failed.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The system gives no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(std::io::Error),
+    /// A size that no device has.
+    #[error("{0} bytes are no size for a device: a multiple of 512, below 2^63")]
+    Size(u64),
+    /// The local log is too small.
+    #[error("a log of {0} bytes is too small")]
+    LogSize(u64),
+    /// The device was opened for reading only.
+    #[error("opened read-only")]
+    ReadOnly,
+    /// The device is closed.
+    #[error("closed")]
+    Closed,
+}
+
+/// The outcome of what can go wrong here.
+pub type Result<T> = std::result::Result<T, CloudError>;

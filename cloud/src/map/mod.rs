@@ -1,0 +1,398 @@
+//! Where the bytes of the device are, as of the newest commit.
+//!
+//! Three layers, the upper hiding the lower: the *tail*, what commits have changed since the last
+//! full checkpoint; the *frozen* tail, while a checkpoint merges it into pages; and the *pages*, of
+//! which only the directory is always in memory. What no layer knows is zero.
+//!
+//! Changes go to the tail alone and never need a page. A lookup that needs pages which are not in
+//! memory says which, so that they can be fetched without holding the lock under which the map is.
+//!
+//! Live sectors of objects are counted in pages only: they are exact at a full checkpoint.
+
+mod merge;
+mod page_cache;
+
+pub(crate) use merge::{MergedPage, Merger};
+pub(crate) use page_cache::{Page, PageKey};
+
+use crate::extent_map::{ExtentMap, Piece, Slice};
+use crate::format::checkpoint::{Base, Checkpoint, ObjectEntry, PageRef, Session};
+use crate::format::commit::Commit;
+use crate::format::{Class, Extent, ObjectNumber, Target, WriterId};
+use page_cache::PageCache;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Bytes that extents can be in, in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Blob(pub(crate) Arc<Vec<u8>>);
+
+impl PartialEq for Blob {
+    /// Whether they are the same, not whether they are alike.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Where bytes are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Place {
+    /// Nowhere: they are zero.
+    Hole,
+    /// In a data object.
+    Data {
+        /// Which.
+        object: ObjectNumber,
+        /// Where in it, in sectors.
+        sector: u64,
+    },
+    /// In memory, from a commit or a checkpoint.
+    Inline {
+        /// The bytes.
+        bytes: Blob,
+        /// Where in them, in sectors.
+        sector: u64,
+        /// What they are.
+        class: Class,
+    },
+}
+
+impl Slice for Place {
+    fn advanced(&self, sectors: u64) -> Self {
+        let mut place = self.clone();
+        match &mut place {
+            Self::Hole => {}
+            Self::Data { sector, .. } | Self::Inline { sector, .. } => *sector += sectors,
+        }
+        place
+    }
+}
+
+impl Place {
+    fn new(target: Target, inline: &Blob) -> Self {
+        match target {
+            Target::Hole => Self::Hole,
+            Target::Data { object, sector } => Self::Data { object, sector },
+            Target::Inline { sector, class } => Self::Inline {
+                bytes: inline.clone(),
+                sector,
+                class,
+            },
+        }
+    }
+}
+
+/// The outcome of a lookup.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// All of the range, in order and without gaps.
+    Found(Vec<Piece<Place>>),
+    /// Pages that it takes.
+    Missing(Vec<PageRef>),
+}
+
+/// Pages that were fetched for a lookup, whether or not the cache has room for them.
+pub(crate) type Fetched = HashMap<PageKey, Page>;
+
+/// The map.
+#[derive(Debug)]
+pub(crate) struct Map {
+    tail: ExtentMap<Place>,
+    frozen: Option<Arc<ExtentMap<Place>>>,
+    pages: Arc<Vec<PageRef>>,
+    cache: PageCache,
+    objects: BTreeMap<ObjectNumber, ObjectEntry>,
+    sessions: Vec<Session>,
+    /// The next object and the number of sessions at the last full checkpoint.
+    base: (ObjectNumber, usize),
+}
+
+impl Map {
+    /// The map of a device that nothing was written to.
+    pub(crate) fn new(memory_bytes: u64) -> Self {
+        Self {
+            tail: ExtentMap::default(),
+            frozen: None,
+            pages: Arc::default(),
+            cache: PageCache::new(memory_bytes),
+            objects: BTreeMap::new(),
+            sessions: Vec::new(),
+            base: (ObjectNumber(0), 0),
+        }
+    }
+
+    /// Adds what a checkpoint says: a full one to an empty map, a light one to its base.
+    pub(crate) fn load(&mut self, checkpoint: Checkpoint) {
+        let objects = checkpoint.objects.into_iter();
+        self.objects
+            .extend(objects.map(|object| (object.number, object)));
+        self.sessions.extend(checkpoint.sessions);
+        self.tail = ExtentMap::default();
+        if let Base::Pages(pages) = checkpoint.base {
+            self.pages = Arc::new(pages);
+            self.base = (checkpoint.tip.next_object, self.sessions.len());
+        }
+        self.insert(&checkpoint.extents, checkpoint.inline);
+    }
+
+    /// Adds what a commit says.
+    pub(crate) fn apply(&mut self, commit: Commit) {
+        let tip = &commit.tip;
+        if tip.session == tip.number {
+            self.sessions.push(Session {
+                writer: tip.writer,
+                first: tip.number,
+            });
+        }
+        for object in &commit.objects {
+            let entry = ObjectEntry {
+                number: object.number,
+                writer: tip.writer,
+                length: object.length,
+                class: object.class,
+                live: 0,
+                dead_since: 0,
+            };
+            self.objects.insert(object.number, entry);
+        }
+        self.insert(&commit.extents, commit.inline);
+    }
+
+    fn insert(&mut self, extents: &[Extent], inline: Vec<u8>) {
+        let inline = Blob(Arc::new(inline));
+        for extent in extents {
+            let place = Place::new(extent.target, &inline);
+            self.tail.insert(extent.start, extent.sectors, place);
+        }
+    }
+
+    /// Where `[start, start + sectors)` is.
+    pub(crate) fn lookup(&mut self, start: u64, sectors: u64, fetched: &Fetched) -> Lookup {
+        let mut found = self.tail.overlaps(start, sectors);
+        let mut gaps = self.tail.gaps(start, sectors);
+        if let Some(frozen) = &self.frozen {
+            let mut rest = Vec::new();
+            for (start, sectors) in gaps {
+                found.extend(frozen.overlaps(start, sectors));
+                rest.extend(frozen.gaps(start, sectors));
+            }
+            gaps = rest;
+        }
+        let mut missing: Vec<PageRef> = Vec::new();
+        for (start, sectors) in gaps {
+            self.lookup_in_pages(start, sectors, fetched, &mut found, &mut missing);
+        }
+        if !missing.is_empty() {
+            missing.dedup();
+            return Lookup::Missing(missing);
+        }
+        found.sort_unstable_by_key(|piece| piece.start);
+        Lookup::Found(fill_gaps(start, sectors, found))
+    }
+
+    fn lookup_in_pages(
+        &mut self,
+        start: u64,
+        sectors: u64,
+        fetched: &Fetched,
+        found: &mut Vec<Piece<Place>>,
+        missing: &mut Vec<PageRef>,
+    ) {
+        let pages = Arc::clone(&self.pages);
+        for page in pages_in(&pages, start, start + sectors) {
+            let key = PageKey::of(page);
+            let extents = match fetched.get(&key) {
+                Some(extents) => Some(Arc::clone(extents)),
+                None => self.cache.get(&key),
+            };
+            match extents {
+                Some(extents) => clip(&extents, start, start + sectors, found),
+                None => missing.push(*page),
+            }
+        }
+    }
+
+    /// The pages that are needed for `[start, start + sectors)` and not in memory, without looking
+    /// further.
+    pub(crate) fn pages_missing(&mut self, start: u64, sectors: u64) -> Vec<PageRef> {
+        let pages = Arc::clone(&self.pages);
+        let pages = pages_in(&pages, start, start + sectors);
+        let missing = pages.filter(|page| self.cache.get(&PageKey::of(page)).is_none());
+        missing.copied().collect()
+    }
+
+    /// Keeps pages in memory, as far as there is room.
+    pub(crate) fn keep(&mut self, fetched: &Fetched) {
+        for (key, page) in fetched {
+            self.cache.insert(*key, Arc::clone(page));
+        }
+    }
+
+    /// Whether the directory still names a page.
+    pub(crate) fn has_page(&self, page: &PageRef) -> bool {
+        let found = self
+            .pages
+            .binary_search_by_key(&page.first, |own| own.first);
+        found.is_ok_and(|index| self.pages[index] == *page)
+    }
+
+    /// What is known of an object.
+    pub(crate) fn object(&self, number: ObjectNumber) -> Option<&ObjectEntry> {
+        self.objects.get(&number)
+    }
+
+    /// All objects in order.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectEntry> {
+        self.objects.values()
+    }
+
+    /// Forgets objects that were removed from the store.
+    pub(crate) fn forget(&mut self, numbers: &[ObjectNumber]) {
+        for number in numbers {
+            self.objects.remove(number);
+        }
+    }
+
+    /// Those who have written, in order.
+    pub(crate) fn sessions(&self) -> &[Session] {
+        &self.sessions
+    }
+
+    /// The pages, in order.
+    pub(crate) fn pages(&self) -> Arc<Vec<PageRef>> {
+        Arc::clone(&self.pages)
+    }
+
+    /// What has changed since the pages were written; the frozen part is not in it.
+    pub(crate) fn tail(&self) -> &ExtentMap<Place> {
+        &self.tail
+    }
+
+    /// Bytes of pages that are in the store.
+    pub(crate) fn page_bytes(&self) -> u64 {
+        self.pages.iter().map(|page| page.length).sum()
+    }
+
+    /// Bytes that the tail takes in a checkpoint, about.
+    pub(crate) fn tail_bytes(&self) -> u64 {
+        self.tail.len() as u64 * 10
+    }
+
+    /// What is new since the last full checkpoint, beside the tail.
+    pub(crate) fn news(&self) -> (Vec<Session>, Vec<ObjectEntry>) {
+        let (object, sessions) = self.base;
+        let sessions = self.sessions.get(sessions..).unwrap_or_default().to_vec();
+        let objects = self.objects.range(object..).map(|(_, entry)| *entry);
+        (sessions, objects.collect())
+    }
+
+    /// Sectors of objects that the tail points to.
+    pub(crate) fn live_in_tail(&self) -> HashMap<ObjectNumber, u64> {
+        let mut live = HashMap::new();
+        for piece in self.tail.iter() {
+            if let Place::Data { object, .. } = piece.value {
+                *live.entry(object).or_default() += piece.sectors;
+            }
+        }
+        live
+    }
+
+    /// Whether something in the tail points to an object.
+    pub(crate) fn tail_has(&self, number: ObjectNumber) -> bool {
+        let is_in = |piece: Piece<Place>| matches!(piece.value, Place::Data { object, .. } if object == number);
+        self.tail.iter().any(is_in)
+    }
+
+    /// Lets the tail be merged: from now on changes go to a new one.
+    pub(crate) fn freeze(&mut self) -> Arc<ExtentMap<Place>> {
+        assert!(self.frozen.is_none(), "one checkpoint at a time");
+        let frozen = Arc::new(std::mem::take(&mut self.tail));
+        self.frozen = Some(Arc::clone(&frozen));
+        frozen
+    }
+
+    /// Puts the frozen tail back below what has changed since.
+    pub(crate) fn thaw(&mut self) {
+        let Some(frozen) = self.frozen.take() else {
+            return;
+        };
+        let mut whole = Arc::unwrap_or_clone(frozen);
+        for piece in self.tail.iter() {
+            whole.insert(piece.start, piece.sectors, piece.value);
+        }
+        self.tail = whole;
+    }
+
+    /// Lets a checkpoint replace pages and frozen tail: `kept` of it stays in the tail.
+    ///
+    /// The counts of live sectors are those that the merging found.
+    pub(crate) fn install(
+        &mut self,
+        pages: Vec<PageRef>,
+        kept: &[Piece<Place>],
+        objects: Vec<ObjectEntry>,
+        base: (ObjectNumber, usize),
+    ) {
+        self.frozen = None;
+        self.pages = Arc::new(pages);
+        self.base = base;
+        let mut tail = ExtentMap::default();
+        let newer = std::mem::take(&mut self.tail);
+        for piece in kept.iter().cloned().chain(newer.iter()) {
+            tail.insert(piece.start, piece.sectors, piece.value);
+        }
+        self.tail = tail;
+        for object in objects {
+            self.objects.insert(object.number, object);
+        }
+    }
+
+    /// Who wrote an object.
+    pub(crate) fn writer_of(&self, number: ObjectNumber) -> Option<WriterId> {
+        self.objects.get(&number).map(|object| object.writer)
+    }
+}
+
+/// The pages that may have something in `[start, end)`.
+fn pages_in(pages: &[PageRef], start: u64, end: u64) -> impl Iterator<Item = &PageRef> {
+    let first = pages.partition_point(|page| page.end <= start);
+    pages[first..]
+        .iter()
+        .take_while(move |page| page.first < end)
+}
+
+/// Adds those parts of extents to `found` that lie in `[start, end)`.
+fn clip(extents: &[Extent], start: u64, end: u64, found: &mut Vec<Piece<Place>>) {
+    let first = extents.partition_point(|extent| extent.end() <= start);
+    let none = Blob(Arc::default());
+    for extent in extents[first..].iter().take_while(|own| own.start < end) {
+        let from = extent.start.max(start);
+        let target = extent.target.advanced(from - extent.start);
+        found.push(Piece {
+            start: from,
+            sectors: extent.end().min(end) - from,
+            value: Place::new(target, &none),
+        });
+    }
+}
+
+fn fill_gaps(start: u64, sectors: u64, found: Vec<Piece<Place>>) -> Vec<Piece<Place>> {
+    let mut whole = Vec::new();
+    let mut at = start;
+    let hole = |from: u64, to: u64| Piece {
+        start: from,
+        sectors: to - from,
+        value: Place::Hole,
+    };
+    for piece in found {
+        if at < piece.start {
+            whole.push(hole(at, piece.start));
+        }
+        at = piece.end();
+        whole.push(piece);
+    }
+    if at < start + sectors {
+        whole.push(hole(at, start + sectors));
+    }
+    whole
+}

@@ -1,0 +1,330 @@
+//! Creating and opening devices.
+//!
+//! A writer begins with a commit that names itself and changes nothing. From then on the one before
+//! it cannot commit any more: the name of its next commit is taken. That is refused as long as the
+//! one before has not released the device, unless it is forced, or the log that lies here is the
+//! very one that the newest commit goes on from: then the one before was us.
+//!
+//! *The log*: it is replayed only if the newest commit names a point of it. If not, somebody else
+//! went on meanwhile. What it has that never came into the store is then kept under another name,
+//! and said.
+
+use crate::cache::Cache;
+use crate::chain::{self, Loaded, store_error};
+use crate::core::{Core, Order, Parts, State};
+use crate::error::{CloudError, Result};
+use crate::format::commit::{Commit, LogPoint, Tip};
+use crate::format::device::Identity;
+use crate::format::{CommitNumber, Hash, Uuid, WriterId, device, key};
+use crate::local::Place;
+use crate::log::{AppendError, Event, Found, LOG_SIZE_MIN, Log, Logged, MemoryUse};
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::store::{Client, Put, Store};
+use crate::upload::Work;
+use cenote_base::Env;
+use std::sync::Arc;
+
+/// Pairs of racing puts by which a store is tried.
+const PROBE_PAIRS: usize = 8;
+/// How often taking over starts anew because somebody else was quicker.
+const TRIES: usize = 10;
+
+/// A log that was kept because somebody else went on without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogAside {
+    /// Its name in the local directory.
+    pub name: String,
+    /// Bytes of writes in it that never came into the store.
+    pub bytes: u64,
+    /// The newest commit that the log knew of.
+    pub commit: CommitNumber,
+}
+
+fn random<const LENGTH: usize>(env: &dyn Env) -> Result<[u8; LENGTH]> {
+    let mut bytes = [0; LENGTH];
+    env.fill_random(&mut bytes).map_err(CloudError::Random)?;
+    Ok(bytes)
+}
+
+/// Makes a device of `size` bytes in an empty store.
+///
+/// # Errors
+/// [`CloudError::Exists`] if there is one, [`CloudError::NoConditions`] if the store does not keep
+/// names that are taken, and what the store says.
+pub(crate) fn create(
+    store: Arc<dyn Store>,
+    size: u64,
+    options: &Options,
+    env: &Arc<dyn Env>,
+) -> Result<Identity> {
+    device::check_size(size).map_err(|_| CloudError::Size(size))?;
+    let client = Client::new(store, Arc::clone(env), options.rates);
+    client.set_patience(Some(options.opening_patience));
+    let fail = |error| store_error(&client, error);
+    let nonce = u64::from_le_bytes(random(&**env)?);
+    if !client.probe(nonce, PROBE_PAIRS).map_err(fail)? {
+        let store = client.name();
+        return Err(CloudError::NoConditions { store });
+    }
+    let identity = Identity {
+        uuid: Uuid(random(&**env)?),
+        size,
+        created: env.wall_clock().as_secs(),
+    };
+    let object = (key::DEVICE.to_owned(), Arc::new(identity.encode()));
+    let put = client.put_new(vec![object]).map_err(fail)?.pop();
+    match put {
+        Some(Put::Taken(bytes)) => Err(CloudError::Exists {
+            store: client.name(),
+            uuid: chain::in_object(key::DEVICE, Identity::decode(&bytes))?.uuid,
+        }),
+        _ => Ok(identity),
+    }
+}
+
+/// The log and the records that the store does not have.
+struct Resumed {
+    log: Option<Log>,
+    point: LogPoint,
+    rest: Vec<Logged>,
+}
+
+/// Opens the device in `store`, with what `place` has for it on this side.
+pub(crate) fn open(
+    store: Arc<dyn Store>,
+    find_place: impl FnOnce(&Identity) -> Result<Option<Arc<dyn Place>>>,
+    options: Options,
+    env: &Arc<dyn Env>,
+) -> Result<(Core, Option<LogAside>)> {
+    let client = Arc::new(Client::new(store, Arc::clone(env), options.rates));
+    client.set_patience(Some(options.opening_patience));
+    let (identity, bytes) = chain::identity(&client)?;
+    let writer = WriterId(u64::from_le_bytes(random(&**env)?));
+    let memory = MemoryUse::default();
+    let mut aside = None;
+    let (loaded, resumed, place) = if options.is_read_only {
+        let loaded = chain::load(&client, &identity, options.map_bytes)?;
+        let resumed = Resumed {
+            log: None,
+            point: loaded.tip.log,
+            rest: Vec::new(),
+        };
+        (loaded, resumed, None)
+    } else {
+        let keeps = client.keeps_name(key::DEVICE, &bytes);
+        if !keeps.map_err(|e| store_error(&client, e))? {
+            let store = client.name();
+            return Err(CloudError::NoConditions { store });
+        }
+        let place = find_place(&identity)?;
+        let opening = Opening {
+            client: &client,
+            identity: &identity,
+            options: &options,
+            env: &**env,
+            writer,
+            memory: &memory,
+            place: place.as_deref(),
+        };
+        let (loaded, resumed) = opening.take_over(&mut aside)?;
+        (loaded, resumed, place)
+    };
+    client.set_patience(None);
+    let mut queue = Queue::default();
+    for logged in resumed.rest {
+        queue.push(logged, env.monotonic());
+    }
+    let core = Core::new(Parts {
+        cache: Cache::new(options.fetched_bytes),
+        identity,
+        writer,
+        options,
+        client,
+        place,
+        memory,
+        order: Order {
+            log: resumed.log,
+            point: resumed.point,
+        },
+        work: Work::new(loaded.tip.log, loaded.tip.number),
+        state: State {
+            map: loaded.map,
+            tip: loaded.tip,
+            hash: loaded.hash,
+            checkpoints: loaded.checkpoints,
+            queue,
+            failure: None,
+            is_work_new: true,
+            rounds: 0,
+        },
+    });
+    Ok((core, aside))
+}
+
+struct Opening<'a> {
+    client: &'a Client,
+    identity: &'a Identity,
+    options: &'a Options,
+    env: &'a dyn Env,
+    writer: WriterId,
+    memory: &'a MemoryUse,
+    place: Option<&'a dyn Place>,
+}
+
+impl Opening<'_> {
+    /// Becomes the one who writes.
+    fn take_over(&self, aside: &mut Option<LogAside>) -> Result<(Loaded, Resumed)> {
+        for _ in 0..TRIES {
+            let mut loaded = chain::load(self.client, self.identity, self.options.map_bytes)?;
+            let resumed = self.resume(&loaded, aside)?;
+            let commit = self.first_commit(&loaded, resumed.point);
+            let number = commit.tip.number;
+            let bytes = Arc::new(commit.encode(self.identity.uuid));
+            let puts = self
+                .client
+                .put_new(vec![(key::commit(number), Arc::clone(&bytes))]);
+            let puts = puts.map_err(|e| store_error(self.client, e))?;
+            let seen = loaded.checkpoints.current.as_ref().map(|current| current.0);
+            if puts != [Put::Done] || chain::has_moved(self.client, self.identity, seen)? {
+                continue;
+            }
+            loaded.hash = Hash::of(&bytes);
+            loaded.tip = commit.tip.clone();
+            loaded.map.apply(commit);
+            loaded.checkpoints.commits_since += 1;
+            return Ok((loaded, self.begin(resumed)?));
+        }
+        Err(CloudError::Restless)
+    }
+
+    fn first_commit(&self, loaded: &Loaded, log: LogPoint) -> Commit {
+        let number = loaded.tip.number.next();
+        Commit {
+            parent: loaded.hash,
+            tip: Tip {
+                number,
+                writer: self.writer,
+                session: number,
+                host: self.options.host.clone(),
+                written: self.env.wall_clock().as_secs(),
+                is_released: false,
+                log,
+                checkpoint: loaded.checkpoints.current.as_ref().map(|current| current.0),
+                ..loaded.tip.clone()
+            },
+            objects: Vec::new(),
+            extents: Vec::new(),
+            inline: Vec::new(),
+        }
+    }
+
+    /// Lets what follows in the log differ from whatever an earlier writer left there.
+    fn begin(&self, mut resumed: Resumed) -> Result<Resumed> {
+        if let Some(log) = &mut resumed.log {
+            match log.append(Event::Session(self.writer), None) {
+                Ok(logged) => resumed.rest.push(logged),
+                // Then nothing is appended before something of it is in the store.
+                Err(AppendError::Full) => {}
+                Err(AppendError::Device(error)) => return Err(error.into()),
+            }
+        }
+        Ok(resumed)
+    }
+
+    /// The log that goes on from the newest commit, if we may go on at all.
+    fn resume(&self, loaded: &Loaded, aside: &mut Option<LogAside>) -> Result<Resumed> {
+        let Some(place) = self.place else {
+            self.check_released(loaded)?;
+            let point = LogPoint {
+                id: random(self.env)?,
+                ..LogPoint::default()
+            };
+            return Ok(Resumed {
+                log: None,
+                point,
+                rest: Vec::new(),
+            });
+        };
+        let device = place.log()?;
+        if device.size() < LOG_SIZE_MIN {
+            return Err(CloudError::LogSize(device.size()));
+        }
+        let found = Log::open(device, self.identity.uuid, self.memory)?;
+        let from = found
+            .as_ref()
+            .and_then(|found| position(found, &loaded.tip.log));
+        let found = match (found, from) {
+            (Some(found), Some(from)) => {
+                return Ok(Resumed {
+                    point: loaded.tip.log,
+                    rest: found.records.into_iter().skip(from).collect(),
+                    log: Some(found.log),
+                });
+            }
+            (found, _) => found,
+        };
+        self.check_released(loaded)?;
+        if let Some(found) = found {
+            self.set_aside(loaded, found, place, aside)?;
+        }
+        let log = Log::create(
+            place.log()?,
+            self.identity.uuid,
+            random(self.env)?,
+            self.memory,
+        )?;
+        Ok(Resumed {
+            point: log.head(),
+            log: Some(log),
+            rest: Vec::new(),
+        })
+    }
+
+    fn check_released(&self, loaded: &Loaded) -> Result<()> {
+        match loaded.tip.is_released || self.options.is_forced {
+            true => Ok(()),
+            false => Err(CloudError::Held {
+                host: loaded.tip.host.clone(),
+                commit: loaded.tip.number,
+            }),
+        }
+    }
+
+    /// Keeps a log that has what never came into the store.
+    fn set_aside(
+        &self,
+        loaded: &Loaded,
+        found: Found,
+        place: &dyn Place,
+        aside: &mut Option<LogAside>,
+    ) -> Result<()> {
+        let known = loaded.points.get(&found.tail.id);
+        let from = known.and_then(|point| position(&found, point));
+        let lost = &found.records[from.unwrap_or(0)..];
+        let payloads = lost.iter().filter_map(|logged| logged.payload.as_ref());
+        let bytes: u64 = payloads.map(|payload| payload.length() as u64).sum();
+        let changes =
+            |logged: &Logged| matches!(logged.event, Event::Write { .. } | Event::Discard { .. });
+        if lost.iter().any(changes) {
+            let id = Uuid(found.tail.id);
+            let name = format!("log-aside-{id}-{}", found.commit);
+            place.put_log_aside(&name)?;
+            *aside = Some(LogAside {
+                name,
+                bytes,
+                commit: found.commit,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// How many records of a log lie before `point`, if it is one of the log's.
+fn position(found: &Found, point: &LogPoint) -> Option<usize> {
+    if found.tail == *point {
+        return Some(0);
+    }
+    let at = found.records.iter().position(|logged| logged.end == *point);
+    at.map(|index| index + 1)
+}

@@ -1,0 +1,370 @@
+//! Reads: from the queue, from what commits have inline, from the cache, from the store.
+//!
+//! What has to be fetched is fetched in one batch of requests, neighbours in one. Around metadata a
+//! window is fetched as well: what was written together is wanted together, and a request that is
+//! ten times as long takes hardly longer than a short one.
+//!
+//! An object may be removed between the lookup and the request, once compaction has moved what
+//! lives of it: then the lookup is done again. If it says the same, somebody else may have removed
+//! it: the next commit's name tells.
+
+use crate::chain::store_error;
+use crate::core::Core;
+use crate::error::{CloudError, Result};
+use crate::extent_map::Piece;
+use crate::format::checkpoint::{ObjectEntry, PageRef};
+use crate::format::{Class, ObjectNumber, SECTOR, key, page};
+use crate::log::Payload;
+use crate::map::{Fetched, Lookup, PageKey, Place};
+use crate::store::{Request, StoreError};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of one request at most.
+const GET_MAX: u64 = 8 << 20;
+/// How often a lookup is done again because what it found is gone.
+const TRIES: usize = 4;
+
+/// Where a part of a read comes from.
+enum Source {
+    Zero,
+    Queue(Arc<Payload>, u64),
+    Memory(Arc<Vec<u8>>, u64),
+    Object(ObjectEntry, u64),
+}
+
+/// A part of an object that is wanted.
+#[derive(Clone, Debug)]
+struct Wanted {
+    object: ObjectEntry,
+    /// Which of its bytes.
+    range: Range<u64>,
+    /// Where they go to.
+    at: usize,
+}
+
+/// A request that is to be made: of which object, and which bytes.
+type Fetch = (ObjectEntry, Range<u64>);
+
+impl Core {
+    /// Reads bytes at any offset.
+    pub(crate) fn read(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> std::result::Result<(), Arc<CloudError>> {
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        self.counters.read.add(buffer.len() as u64);
+        let end = offset + buffer.len() as u64;
+        let first = offset / SECTOR;
+        let last = end.div_ceil(SECTOR);
+        if offset.is_multiple_of(SECTOR) && end.is_multiple_of(SECTOR) {
+            return self.read_sectors(first, buffer).map_err(Arc::new);
+        }
+        let length = usize::try_from((last - first) * SECTOR).expect("a buffer and its borders");
+        let mut whole = vec![0; length];
+        self.read_sectors(first, &mut whole).map_err(Arc::new)?;
+        let from = (offset - first * SECTOR) as usize;
+        buffer.copy_from_slice(&whole[from..from + buffer.len()]);
+        Ok(())
+    }
+
+    fn read_sectors(&self, start: u64, buffer: &mut [u8]) -> Result<()> {
+        let sectors = buffer.len() as u64 / SECTOR;
+        let mut tries = 0;
+        loop {
+            let mut wanted = Vec::new();
+            for piece in self.resolve(start, sectors)? {
+                let at = ((piece.start - start) * SECTOR) as usize;
+                let length = (piece.sectors * SECTOR) as usize;
+                let target = &mut buffer[at..at + length];
+                match piece.value {
+                    Source::Zero => target.fill(0),
+                    Source::Queue(payload, sector) => {
+                        payload.read((sector * SECTOR) as usize, target)?;
+                    }
+                    Source::Memory(bytes, sector) => {
+                        let from = (sector * SECTOR) as usize;
+                        target.copy_from_slice(&bytes[from..from + length]);
+                    }
+                    Source::Object(object, sector) => {
+                        let from = sector * SECTOR;
+                        wanted.push(Wanted {
+                            object,
+                            range: from..from + length as u64,
+                            at,
+                        });
+                    }
+                }
+            }
+            tries += 1;
+            match self.fetch(&wanted, buffer) {
+                Err(CloudError::Missing { .. }) if tries < TRIES => {}
+                Err(error @ CloudError::Missing { .. }) => {
+                    self.look_for_others()?;
+                    return Err(error);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Where each part of a range is, in order.
+    fn resolve(&self, start: u64, sectors: u64) -> Result<Vec<Piece<Source>>> {
+        let mut fetched = Fetched::new();
+        let mut tries = 0;
+        loop {
+            let missing = match self.resolve_with(start, sectors, &fetched)? {
+                Ok(pieces) => return Ok(pieces),
+                Err(missing) => missing,
+            };
+            match self.fetch_pages(&missing) {
+                Ok(new) => {
+                    self.state().map.keep(&new);
+                    fetched.extend(new);
+                }
+                // Pages that a checkpoint has replaced are removed.
+                Err(CloudError::Missing { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn resolve_with(
+        &self,
+        start: u64,
+        sectors: u64,
+        fetched: &Fetched,
+    ) -> Result<std::result::Result<Vec<Piece<Source>>, Vec<PageRef>>> {
+        let mut pieces = Vec::new();
+        let mut missing = Vec::new();
+        let mut state = self.state();
+        let mut at = start;
+        let pending = state.queue.overlaps(start, sectors);
+        let end = start + sectors;
+        let borders = pending.into_iter().map(Some).chain([None]);
+        for piece in borders {
+            let next = piece.as_ref().map_or(end, |piece| piece.start);
+            if at < next {
+                match state.map.lookup(at, next - at, fetched) {
+                    Lookup::Found(found) => {
+                        for piece in found {
+                            let value = source(&state.map, piece.value)?;
+                            pieces.push(Piece {
+                                start: piece.start,
+                                sectors: piece.sectors,
+                                value,
+                            });
+                        }
+                    }
+                    Lookup::Missing(pages) => missing.extend(pages),
+                }
+            }
+            if let Some(piece) = piece {
+                at = piece.end();
+                pieces.push(Piece {
+                    start: piece.start,
+                    sectors: piece.sectors,
+                    value: match piece.value.bytes {
+                        Some((payload, sector)) => Source::Queue(payload, sector),
+                        None => Source::Zero,
+                    },
+                });
+            }
+        }
+        match missing.is_empty() {
+            true => Ok(Ok(pieces)),
+            false => Ok(Err(missing)),
+        }
+    }
+
+    /// Fetches pages of the map.
+    pub(crate) fn fetch_pages(&self, pages: &[PageRef]) -> Result<Fetched> {
+        let gets = pages.iter().map(|page| Request::Get {
+            key: key::pages(page.part.checkpoint, page.part.part),
+            range: Some(page.offset..page.offset + page.length),
+        });
+        let answers = self.client.get_all(gets.collect());
+        let answers = answers.map_err(|e| store_error(&self.client, e))?;
+        let mut fetched = Fetched::new();
+        for (page, bytes) in pages.iter().zip(answers) {
+            let checkpoint = page.part.checkpoint;
+            let key = key::pages(checkpoint, page.part.part);
+            let bytes = bytes.ok_or_else(|| CloudError::Missing { key: key.clone() })?;
+            let extents = page::decode(self.identity.uuid, checkpoint, &bytes);
+            let extents = extents.map_err(|source| CloudError::Format { key, source })?;
+            fetched.insert(PageKey::of(page), Arc::new(extents));
+        }
+        Ok(fetched)
+    }
+
+    /// Fills the buffer with parts of objects.
+    fn fetch(&self, wanted: &[Wanted], buffer: &mut [u8]) -> Result<()> {
+        let mut open = Vec::new();
+        for part in wanted {
+            let length = (part.range.end - part.range.start) as usize;
+            let target = &mut buffer[part.at..part.at + length];
+            if !self.cache.get(part.object.number, part.range.start, target) {
+                open.push(part.clone());
+            }
+        }
+        let fetched = self.fetch_ranges(&self.plan(&open))?;
+        for part in open {
+            let length = (part.range.end - part.range.start) as usize;
+            let target = &mut buffer[part.at..part.at + length];
+            copy(&fetched, &part, target)?;
+        }
+        Ok(())
+    }
+
+    /// The requests by which parts of objects are fetched.
+    fn plan(&self, open: &[Wanted]) -> Vec<Fetch> {
+        let mut ranges: Vec<Fetch> = open.iter().map(|part| self.widened(part)).collect();
+        ranges.sort_unstable_by_key(|(object, range)| (object.number, range.start));
+        let mut plan: Vec<Fetch> = Vec::new();
+        for (object, range) in ranges {
+            if let Some((last, before)) = plan.last_mut()
+                && last.number == object.number
+                && range.start <= before.end.saturating_add(self.options.gap_bytes)
+                && range.end.saturating_sub(before.start) <= GET_MAX
+            {
+                before.end = before.end.max(range.end);
+                continue;
+            }
+            plan.push((object, range));
+        }
+        plan
+    }
+
+    /// What is fetched for a part: around metadata, a window.
+    fn widened(&self, part: &Wanted) -> Fetch {
+        let Range { start, end } = part.range;
+        let spare = self.options.window_bytes.saturating_sub(end - start);
+        match part.object.class {
+            Class::Contents => (part.object, start..end),
+            Class::Metadata => {
+                let before = start.saturating_sub(spare / 4);
+                let behind = end.saturating_add(spare - spare / 4);
+                (part.object, before..behind.min(part.object.length).max(end))
+            }
+        }
+    }
+
+    fn fetch_ranges(&self, plan: &[Fetch]) -> Result<BTreeMap<(ObjectNumber, u64), Arc<Vec<u8>>>> {
+        let gets = plan.iter().map(|(object, range)| Request::Get {
+            key: key::data(object.writer, object.number),
+            range: Some(range.clone()),
+        });
+        let answers = self.client.run(gets.collect());
+        let mut fetched = BTreeMap::new();
+        for ((object, range), answer) in plan.iter().zip(answers) {
+            let key = || key::data(object.writer, object.number);
+            let bytes = match answer {
+                Ok(crate::store::Answer::Get(bytes, _)) => bytes,
+                Ok(_) | Err(StoreError::NotFound) => {
+                    return Err(CloudError::Missing { key: key() });
+                }
+                Err(error) => return Err(store_error(&self.client, error)),
+            };
+            if bytes.len() as u64 != range.end - range.start {
+                let source = crate::format::FormatError::Truncated;
+                return Err(CloudError::Format { key: key(), source });
+            }
+            if object.class == Class::Metadata {
+                let bytes = Arc::clone(&bytes);
+                self.cache.insert(object.number, range.start, bytes);
+            }
+            fetched.insert((object.number, range.start), bytes);
+        }
+        Ok(fetched)
+    }
+
+    /// Fails for good if the next commit is somebody else's.
+    pub(crate) fn look_for_others(&self) -> Result<()> {
+        let next = self.state().tip.number.next();
+        let found = self.client.get(&key::commit(next));
+        let Some((bytes, _)) = found.map_err(|e| store_error(&self.client, e))? else {
+            return Ok(());
+        };
+        let commit = crate::format::commit::Commit::decode(self.identity.uuid, next, &bytes);
+        let is_ours = commit.is_ok_and(|commit| commit.tip.writer == self.writer);
+        if !is_ours && !self.options.is_read_only {
+            self.fail(self.fenced_by(next, &bytes));
+        }
+        Ok(())
+    }
+
+    /// Fetches ranges of the device so that later reads find them.
+    pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) -> Result<()> {
+        let mut wanted = Vec::new();
+        let mut missing = Vec::new();
+        for range in ranges {
+            let start = range.start / SECTOR;
+            let sectors = range.end.div_ceil(SECTOR).saturating_sub(start);
+            if sectors > 0 {
+                missing.extend(self.state().map.pages_missing(start, sectors));
+            }
+        }
+        let pages = self.fetch_pages(&missing)?;
+        self.state().map.keep(&pages);
+        for range in ranges {
+            let start = range.start / SECTOR;
+            let sectors = range.end.div_ceil(SECTOR).saturating_sub(start);
+            if sectors == 0 {
+                continue;
+            }
+            for piece in self.resolve(start, sectors)? {
+                let Source::Object(object, sector) = piece.value else {
+                    continue;
+                };
+                let from = sector * SECTOR;
+                let part = Wanted {
+                    object,
+                    range: from..from + piece.sectors * SECTOR,
+                    at: 0,
+                };
+                let mut scratch = vec![0; (piece.sectors * SECTOR) as usize];
+                if !self.cache.get(object.number, from, &mut scratch) {
+                    wanted.push(part);
+                }
+            }
+        }
+        self.fetch_ranges(&self.plan(&wanted))?;
+        Ok(())
+    }
+}
+
+fn source(map: &crate::map::Map, place: Place) -> Result<Source> {
+    Ok(match place {
+        Place::Hole => Source::Zero,
+        Place::Inline { bytes, sector, .. } => Source::Memory(bytes.0, sector),
+        Place::Data { object, sector } => match map.object(object) {
+            Some(entry) => Source::Object(*entry, sector),
+            None => {
+                let key = format!("the entry of data object {} in the map", object.0);
+                return Err(CloudError::Missing { key });
+            }
+        },
+    })
+}
+
+/// Copies a part from what was fetched.
+fn copy(
+    fetched: &BTreeMap<(ObjectNumber, u64), Arc<Vec<u8>>>,
+    part: &Wanted,
+    target: &mut [u8],
+) -> Result<()> {
+    let number = part.object.number;
+    let before = fetched.range(..=(number, part.range.start)).next_back();
+    let bytes = before.filter(|((own, _), _)| *own == number);
+    let bytes = bytes.and_then(|((_, start), bytes)| {
+        let from = (part.range.start - start) as usize;
+        bytes.get(from..from + target.len())
+    });
+    let bytes = bytes.expect("each part is within a range that was fetched");
+    target.copy_from_slice(bytes);
+    Ok(())
+}
