@@ -32,6 +32,7 @@ mod remounts;
 mod rescues;
 mod settings;
 mod settings_effects;
+mod snapshots;
 mod space;
 mod strangers;
 mod suspension;

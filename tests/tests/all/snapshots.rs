@@ -1,0 +1,134 @@
+//! Snapshots, clones, holds and bookmarks by their commands, under mounts, with OpenZFS's judgement
+//! of the pool that is left.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::site::Site;
+use std::fs;
+use std::path::Path;
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    Ok(fs::write(path, text)?)
+}
+
+fn names(directory: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The value of a dataset's property.
+fn value(site: &Site, property: &str, dataset: &str) -> Result<String> {
+    let line = format!("zfs get -Hp -o value {property} {dataset}");
+    Ok(site.ok(&line)?.trim().to_owned())
+}
+
+/// Everything that the commands can do, in a tree with children.
+#[test]
+fn commands_change_a_tree_under_its_mounts() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("raidz1", 256, "")?;
+    site.ok("zfs create tank/a")?;
+    site.ok("zfs create tank/a/b")?;
+    let (root, below) = (site.path("tank/a"), site.path("tank/a/b"));
+    write(&root.join("file"), "first")?;
+    write(&below.join("inner"), "first")?;
+    site.ok("zfs snapshot -r -o my:note=early tank/a@one")?;
+    write(&root.join("file"), "second")?;
+    made_and_seen(&site, &root, &below)?;
+    held_and_destroyed(&site, &root)?;
+    cloned_and_promoted(&site)?;
+    rolled_back(&site, &root)?;
+    site.ok("zfs destroy -R tank/a")?;
+    ensure!(site.ok("zfs list -H -t all -o name")?.trim() == "tank");
+    site.finish()
+}
+
+/// A snapshot is under `.zfs/snapshot` at once, and what it holds does not change.
+fn made_and_seen(site: &Site, root: &Path, below: &Path) -> Result<()> {
+    let snapshots = root.join(".zfs/snapshot");
+    ensure!(names(&snapshots)? == ["one"]);
+    ensure!(fs::read_to_string(snapshots.join("one/file"))? == "first");
+    ensure!(fs::read_to_string(root.join("file"))? == "second");
+    ensure!(fs::read_to_string(below.join(".zfs/snapshot/one/inner"))? == "first");
+    ensure!(value(site, "my:note", "tank/a/b@one")? == "early");
+    // What was written just before a snapshot is in it, however busy the pool is.
+    for number in 0..20 {
+        write(&root.join("file"), &format!("turn {number}"))?;
+        site.ok(&format!("zfs snapshot tank/a@turn{number}"))?;
+    }
+    for number in 0..20 {
+        let path = snapshots.join(format!("turn{number}/file"));
+        ensure!(fs::read_to_string(path)? == format!("turn {number}"));
+    }
+    let again = site.fails("zfs snapshot tank/a@one tank/a/b@new")?;
+    let text = again.stderr;
+    ensure!(text.contains("cannot create snapshot 'tank/a@one': dataset already exists"), "{text}");
+    ensure!(text.contains("no snapshots were created"), "{text}");
+    Ok(())
+}
+
+/// Holds keep snapshots; ranges go at once, and nobody reads what is gone.
+fn held_and_destroyed(site: &Site, root: &Path) -> Result<()> {
+    let snapshots = root.join(".zfs/snapshot");
+    site.ok("zfs hold -r keep tank/a@one")?;
+    ensure!(site.ok("zfs holds -rH tank/a@one")?.lines().count() == 2);
+    site.fails("zfs destroy tank/a@one")?;
+    site.ok("zfs destroy -d tank/a@one")?;
+    ensure!(value(site, "defer_destroy", "tank/a@one")? == "on");
+    site.ok("zfs release -r keep tank/a@one")?;
+    site.fails("zfs list tank/a@one")?;
+    ensure!(!snapshots.join("one").exists());
+    let open = fs::File::open(snapshots.join("turn3/file"))?;
+    site.ok("zfs destroy tank/a@turn3%turn7,turn9,%turn1")?;
+    drop(open);
+    ensure!(!names(&snapshots)?.iter().any(|name| name == "turn3" || name == "turn0"));
+    ensure!(fs::read(snapshots.join("turn5/file")).is_err());
+    ensure!(names(&snapshots)?.len() == 12);
+    site.ok("zfs rename -r tank/a@turn19 last")?;
+    ensure!(fs::read_to_string(snapshots.join("last/file"))? == "turn 19");
+    ensure!(!snapshots.join("turn19").exists());
+    Ok(())
+}
+
+/// A clone begins as its snapshot, and the two can change their places.
+fn cloned_and_promoted(site: &Site) -> Result<()> {
+    site.ok("zfs clone tank/a@last tank/c")?;
+    let clone = site.path("tank/c");
+    ensure!(fs::read_to_string(clone.join("file"))? == "turn 19");
+    write(&clone.join("file"), "of the clone")?;
+    ensure!(value(site, "origin", "tank/c")? == "tank/a@last");
+    ensure!(value(site, "clones", "tank/a@last")? == "tank/c");
+    site.fails("zfs destroy tank/a@last")?;
+    site.ok("zfs promote tank/c")?;
+    ensure!(value(site, "origin", "tank/a")? == "tank/c@last");
+    ensure!(fs::read_to_string(clone.join(".zfs/snapshot/turn10/file"))? == "turn 10");
+    site.ok("zfs promote tank/a")?;
+    ensure!(value(site, "origin", "tank/c")? == "tank/a@last");
+    ensure!(fs::read_to_string(clone.join("file"))? == "of the clone");
+    Ok(())
+}
+
+/// Going back, past newer snapshots and bookmarks if that is asked for.
+fn rolled_back(site: &Site, root: &Path) -> Result<()> {
+    write(&root.join("file"), "too much")?;
+    site.ok("zfs rollback tank/a@last")?;
+    ensure!(fs::read_to_string(root.join("file"))? == "turn 19");
+    write(&root.join("file"), "newer")?;
+    site.ok("zfs snapshot tank/a@newer")?;
+    site.ok("zfs bookmark tank/a@newer #mark")?;
+    ensure!(site.ok("zfs list -H -t bookmark -o name -r tank/a")?.trim() == "tank/a#mark");
+    let refused = site.fails("zfs rollback tank/a@last")?;
+    let text = refused.stderr;
+    ensure!(text.contains("more recent snapshots or bookmarks exist"), "{text}");
+    site.ok("zfs rollback -r tank/a@last")?;
+    ensure!(fs::read_to_string(root.join("file"))? == "turn 19");
+    let left = site.ok("zfs list -H -t snapshot,bookmark -o name -r tank/a")?;
+    let newest = left.lines().rfind(|line| line.starts_with("tank/a@"));
+    ensure!(newest.context("some are left")? == "tank/a@last", "{left}");
+    Ok(())
+}
