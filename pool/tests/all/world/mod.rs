@@ -1,8 +1,11 @@
 //! Disks in memory that remember in which order they were written and flushed.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+mod image;
+
 use cenote_device::{Device, DeviceError, DeviceKind, Entry, Nature, Opener};
 use cenote_pool::NewLeaf;
+use image::Image;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -21,7 +24,7 @@ pub type Log = Vec<(usize, Op)>;
 struct Disk {
     number: usize,
     path: PathBuf,
-    bytes: RwLock<Vec<u8>>,
+    bytes: RwLock<Image>,
     /// The size that was taken note of.
     size: AtomicU64,
     log: Arc<Mutex<Option<Log>>>,
@@ -33,7 +36,7 @@ impl Device for Disk {
     }
 
     fn size_now(&self) -> u64 {
-        self.bytes.read().expect("sound").len() as u64
+        self.bytes.read().expect("sound").size() as u64
     }
 
     fn grow(&self) {
@@ -41,15 +44,14 @@ impl Device for Disk {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        let start = offset as usize;
-        buffer.copy_from_slice(&self.bytes.read().expect("sound")[start..start + buffer.len()]);
+        let bytes = self.bytes.read().expect("sound");
+        bytes.read(offset as usize, buffer);
         Ok(())
     }
 
     fn write_at(&self, offset: u64, new: &[u8]) -> Result<(), DeviceError> {
-        let start = offset as usize;
         let mut bytes = self.bytes.write().expect("sound");
-        bytes[start..start + new.len()].copy_from_slice(new);
+        bytes.write(offset as usize, new);
         if let Some(log) = &mut *self.log.lock().expect("sound") {
             log.push((self.number, Op::Write(offset, new.to_vec())));
         }
@@ -90,22 +92,26 @@ pub struct World {
     disks: Vec<Arc<Disk>>,
     log: Arc<Mutex<Option<Log>>>,
     /// The disks as they were when the recording began.
-    base: Mutex<Vec<Vec<u8>>>,
+    base: Mutex<Vec<Image>>,
 }
 
 impl World {
     pub fn new(count: usize, size: usize) -> Arc<Self> {
-        Arc::new(Self::of(vec![vec![0; size]; count]))
+        Arc::new(Self::of_images(vec![Image::zeros(size); count]))
     }
 
     /// Disks with these contents.
     pub fn of(images: Vec<Vec<u8>>) -> Self {
+        Self::of_images(images.iter().map(|bytes| Image::of(bytes)).collect())
+    }
+
+    fn of_images(images: Vec<Image>) -> Self {
         let log = Arc::new(Mutex::new(None));
-        let disk = |(number, bytes): (usize, Vec<u8>)| {
+        let disk = |(number, bytes): (usize, Image)| {
             Arc::new(Disk {
                 number,
                 path: format!("disk{number}").into(),
-                size: AtomicU64::new(bytes.len() as u64),
+                size: AtomicU64::new(bytes.size() as u64),
                 bytes: RwLock::new(bytes),
                 log: Arc::clone(&log),
             })
@@ -134,7 +140,7 @@ impl World {
     /// Makes all disks larger; whoever has them open may take note of it.
     pub fn grow(&self, size: usize) {
         for disk in &self.disks {
-            disk.bytes.write().expect("sound").resize(size, 0);
+            disk.bytes.write().expect("sound").grow(size);
         }
     }
 
@@ -142,7 +148,7 @@ impl World {
     pub fn save(&self, directory: &Path) {
         for disk in &self.disks {
             let path = directory.join(format!("{}.img", disk.path.display()));
-            std::fs::write(path, &*disk.bytes.read().expect("sound")).expect("room");
+            disk.bytes.read().expect("sound").save(&path);
         }
     }
 
@@ -182,11 +188,10 @@ impl World {
             if let Op::Write(offset, bytes) = op
                 && (index < flushed[*disk] || is_lucky)
             {
-                let start = *offset as usize;
-                images[*disk][start..start + bytes.len()].copy_from_slice(bytes);
+                images[*disk].write(*offset as usize, bytes);
             }
         }
-        Self::of(images)
+        Self::of_images(images)
     }
 }
 
