@@ -19,5 +19,6 @@ mod received;
 mod settings;
 mod snapshots;
 mod tree;
+mod verify_state;
 mod waiting;
 mod world;
