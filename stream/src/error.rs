@@ -1,5 +1,6 @@
 //! What can be wrong with a stream, and where.
 
+use cenote_dsl::DslError;
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::stream::Checksum;
 use std::fmt;
@@ -78,6 +79,18 @@ pub enum StreamError {
         record: &'static str,
         /// What is wrong.
         problem: Problem,
+    },
+    /// Something of a snapshot that is being sent cannot be read.
+    #[error("cannot read the snapshot")]
+    Snapshot {
+        /// What, and why.
+        source: Box<DslError>,
+    },
+    /// There is no stream for what is to be sent.
+    #[error("cannot send: {problem}")]
+    Unsendable {
+        /// Why not.
+        problem: &'static str,
     },
     /// A change was asked for that this stream cannot have.
     #[error("{place}: {refusal}")]

@@ -7,7 +7,8 @@
 //! what changes a stream writes it anew with a [`Writer`], which computes the checksums again.
 //!
 //! [`inspect`](inspect::inspect) says what a stream is and whether it is whole; [`dump`] prints it
-//! as OpenZFS's `zstream` does; [`repair`] has the changes that `zstream` makes.
+//! as OpenZFS's `zstream` does; [`repair`] has the changes that `zstream` makes. [`send`] makes
+//! streams of snapshots.
 //!
 //! What records mean byte for byte is [`cenote_ondisk::stream`]'s.
 
@@ -20,6 +21,7 @@ mod grammar;
 pub mod inspect;
 mod reader;
 pub mod repair;
+pub mod send;
 
 mod writer;
 

@@ -111,6 +111,22 @@ impl StoredProperties {
         self.entries.get(name)?.received.as_ref()
     }
 
+    /// The values in effect among those of this dataset, by name: what was set, else what a stream
+    /// brought. Of an index too new for old releases it is what they read.
+    pub fn in_effect(&self) -> impl Iterator<Item = (&str, &Stored)> {
+        self.entries.iter().filter_map(|(name, entry)| {
+            let received = entry.received.as_ref();
+            let received = received.filter(|_| !entry.received_is_ignored);
+            Some((name.as_str(), entry.local.as_ref().or(received)?))
+        })
+    }
+
+    /// The values that streams brought, in effect or not, by name.
+    pub fn all_received(&self) -> impl Iterator<Item = (&str, &Stored)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|(name, entry)| Some((name.as_str(), entry.received.as_ref()?)))
+    }
+
     /// The value set for a name, regardless of what streams brought.
     pub fn get(&self, name: &str) -> Option<&Stored> {
         self.entries.get(name)?.local.as_ref()
@@ -160,6 +176,17 @@ mod tests {
         );
         assert_eq!(effective(&set, "sync"), None);
         assert_eq!(set.received("sync"), Some(&Stored::Number(2)));
+        let names = |values: Vec<(&str, &Stored)>| {
+            values
+                .iter()
+                .map(|(name, _)| name.to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(set.in_effect().collect()), ["atime", "exec"]);
+        assert_eq!(
+            names(set.all_received().collect()),
+            ["atime", "exec", "sync"]
+        );
         assert_eq!(effective(&set, "copies"), None);
     }
 

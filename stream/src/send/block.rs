@@ -1,0 +1,219 @@
+//! How a block of data stands in a stream (format/4 4).
+//!
+//! As it is stored, if the stream may have it so: within its pointer, compressed, or raw.
+//! Otherwise expanded; and if it is larger than a stream without large blocks can have, in
+//! several records. The block's key tells what its pointer had; where there is no telling, as of
+//! pieces of a block, the checksum function is "off" and the key zero.
+
+use super::emit::Emitter;
+use super::unreadable;
+use super::walk::Sending;
+use crate::error::StreamError;
+use cenote_base::{ObjectId, SECTOR_SIZE};
+use cenote_dmu::traverse::Visit;
+use cenote_ondisk::stream::{
+    BlockKey, Crypt, Feature, Record, Spill, Write as WriteRecord, WriteEmbedded, record_flags,
+};
+use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dnode};
+use std::io::Write;
+
+/// The largest block in a stream without large blocks.
+pub(super) const OLD_BLOCK_SIZE_MAX: u64 = 128 << 10;
+
+impl Sending<'_> {
+    /// A block of data.
+    pub(super) fn data(
+        &self,
+        visit: &Visit,
+        dnode: &Dnode,
+        out: &mut Emitter<impl Write>,
+    ) -> Result<(), StreamError> {
+        let pointer = &visit.pointer;
+        let object = visit.bookmark.object;
+        let Some(offset) = visit.bookmark.block.0.checked_mul(dnode.data_block_size) else {
+            return Ok(());
+        };
+        if let Some(payload) = self.embeddable(pointer) {
+            return self.embedded(object, offset, pointer, payload, out);
+        }
+        let mut record = WriteRecord {
+            object,
+            object_type: u32::from(dnode.object_type.0),
+            offset,
+            logical_size: pointer.logical_size(),
+            to_guid: self.snapshot.guid,
+            ..WriteRecord::default()
+        };
+        if self.is_cut(record.logical_size) {
+            return self.pieces(visit, record, out);
+        }
+        identify(&mut record, pointer);
+        if self.goes_stored(pointer, dnode) {
+            let stored = self.stored(visit)?;
+            record.compression = pointer.compression_number();
+            record.compressed_size = stored.len() as u64;
+            if self.is_raw() {
+                (record.crypt, record.flags) = protect(pointer, record.flags);
+            }
+            return out.record(&Record::Write(record), &stored);
+        }
+        let contents = self.contents(visit)?;
+        out.record(&Record::Write(record), &contents)
+    }
+
+    /// Whether a block of this size goes in pieces.
+    pub(super) fn is_cut(&self, size: u64) -> bool {
+        size > OLD_BLOCK_SIZE_MAX && !self.features.has(Feature::LargeBlocks)
+    }
+
+    /// A large block in several records.
+    fn pieces(
+        &self,
+        visit: &Visit,
+        record: WriteRecord,
+        out: &mut Emitter<impl Write>,
+    ) -> Result<(), StreamError> {
+        let contents = self.contents(visit)?;
+        let pieces = contents.chunks(OLD_BLOCK_SIZE_MAX as usize);
+        for (index, piece) in pieces.enumerate() {
+            let piece_record = WriteRecord {
+                offset: record.offset + index as u64 * OLD_BLOCK_SIZE_MAX,
+                logical_size: piece.len() as u64,
+                checksum: ChecksumKind::Off as u8,
+                ..record
+            };
+            out.record(&Record::Write(piece_record), piece)?;
+        }
+        Ok(())
+    }
+
+    /// The payload of a pointer that the stream may have as such.
+    fn embeddable(&self, pointer: &BlockPointer) -> Option<Vec<u8>> {
+        if !self.features.has(Feature::EmbedData) {
+            return None;
+        }
+        let is_known = match pointer.compression()? {
+            CompressionKind::Lz4 => self.features.has(Feature::Lz4),
+            CompressionKind::Zstd => self.features.has(Feature::Zstd),
+            _ => true,
+        };
+        pointer.embedded_payload().filter(|_| is_known)
+    }
+
+    fn embedded(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        pointer: &BlockPointer,
+        mut payload: Vec<u8>,
+        out: &mut Emitter<impl Write>,
+    ) -> Result<(), StreamError> {
+        let record = WriteEmbedded {
+            object,
+            offset,
+            length: pointer.logical_size(),
+            to_guid: self.snapshot.guid,
+            compression: pointer.compression_number(),
+            embedded_type: 0,
+            logical_size: u32::try_from(pointer.logical_size()).unwrap_or(u32::MAX),
+            physical_size: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+        };
+        payload.resize(payload.len().next_multiple_of(8), 0);
+        out.record(&Record::WriteEmbedded(record), &payload)
+    }
+
+    /// Whether a block goes as it is stored.
+    fn goes_stored(&self, pointer: &BlockPointer, dnode: &Dnode) -> bool {
+        if pointer.is_embedded() {
+            return false;
+        }
+        if self.is_raw() {
+            return true;
+        }
+        let is_compressed = pointer.compression() != Some(CompressionKind::Off);
+        // Blocks of an encrypted dataset are stored encrypted: they go expanded.
+        self.features.has(Feature::Compressed)
+            && is_compressed
+            && pointer.is_little_endian()
+            && !dnode.object_type.is_metadata()
+            && !pointer.uses_crypt()
+    }
+
+    /// A spill block; `is_unmodified` if the receiver has it.
+    pub(super) fn spill(
+        &self,
+        visit: &Visit,
+        is_unmodified: bool,
+        out: &mut Emitter<impl Write>,
+    ) -> Result<(), StreamError> {
+        let pointer = &visit.pointer;
+        let mut record = Spill {
+            object: visit.bookmark.object,
+            length: pointer.logical_size(),
+            to_guid: self.snapshot.guid,
+            flags: match is_unmodified {
+                true => record_flags::SPILL_UNMODIFIED,
+                false => 0,
+            },
+            ..Spill::default()
+        };
+        if !self.is_raw() {
+            let contents = self.contents(visit)?;
+            return out.record(&Record::Spill(record), &contents);
+        }
+        let stored = self.stored(visit)?;
+        record.compression = pointer.compression_number();
+        record.compressed_size = stored.len() as u64;
+        (record.crypt, record.flags) = protect(pointer, record.flags);
+        out.record(&Record::Spill(record), &stored)
+    }
+
+    fn contents(&self, visit: &Visit) -> Result<cenote_dmu::Block, StreamError> {
+        self.walk.read(visit).map_err(unreadable)
+    }
+
+    fn stored(&self, visit: &Visit) -> Result<Vec<u8>, StreamError> {
+        let pipeline = self.snapshot.set.cache().pipeline();
+        let stored = pipeline.read_stored(&visit.pointer, visit.bookmark);
+        stored.map_err(|error| unreadable(cenote_dmu::DmuError::from(error)))
+    }
+}
+
+/// Puts into a record what the block's pointer knows it by.
+fn identify(record: &mut WriteRecord, pointer: &BlockPointer) {
+    if pointer.is_embedded() {
+        record.checksum = ChecksumKind::Off as u8;
+        return;
+    }
+    record.checksum = pointer.checksum_number();
+    if pointer
+        .checksum_kind()
+        .is_some_and(ChecksumKind::is_dedup_strong)
+    {
+        record.flags |= record_flags::DEDUP_CAPABLE;
+    }
+    let sectors = |size: u64| (size / SECTOR_SIZE).wrapping_sub(1) & 0xffff;
+    record.key = BlockKey {
+        checksum: pointer.checksum(),
+        properties: sectors(pointer.logical_size())
+            | sectors(pointer.physical_size()) << 16
+            | u64::from(pointer.compression_number()) << 32
+            | u64::from(pointer.uses_crypt()) << 39,
+    };
+}
+
+/// How a raw block is protected, and the flags of its record.
+fn protect(pointer: &BlockPointer, flags: u8) -> (Crypt, u8) {
+    let mut crypt = Crypt {
+        mac: pointer.mac(),
+        ..Crypt::default()
+    };
+    if pointer.has_crypt_parameters() {
+        (crypt.salt, crypt.iv) = (pointer.salt(), pointer.iv());
+    }
+    let swapped = match pointer.is_little_endian() {
+        true => 0,
+        false => record_flags::RAW_BYTESWAP,
+    };
+    (crypt, flags | swapped)
+}

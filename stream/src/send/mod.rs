@@ -1,0 +1,198 @@
+//! Sending: a snapshot, or the way to it from an older one, as a stream.
+//!
+//! Source: format/4 4. A walk over the snapshot's blocks, in the order of objects and offsets,
+//! meets what was born after the older snapshot, and leaves out whole trees that were not. Each
+//! block of dnodes that it meets gives a record for each of its objects, and for each free slot;
+//! each block of data gives one with its contents, each hole one that says so. There is no
+//! comparing of two snapshots: births tell everything, so that a bookmark, which has
+//! nothing but its time, is as good a base as a snapshot.
+//!
+//! [`Snapshot`] is what a stream tells of what is sent, [`Base`] of what is there already, and
+//! [`Options`] how blocks may be put into the stream: as they are stored, or expanded; raw, so
+//! that nobody on the way needs keys. A receiver learns from BEGIN what to expect; the rule is
+//! that nothing is announced that the snapshot does not have.
+//!
+//! A package ([`package`]) is a list of snapshots, and their streams one after another.
+//!
+//! Damage ends a stream: what is missing cannot be told of. Redacting is not done here, but a
+//! snapshot that was received redacted is sent on as it is.
+
+mod block;
+mod emit;
+pub mod package;
+mod raw;
+mod snapshot;
+mod walk;
+
+pub use snapshot::{Base, Snapshot};
+
+use crate::error::StreamError;
+use crate::writer::Writer;
+use cenote_base::ObjectId;
+use cenote_dsl::DslError;
+use cenote_ondisk::NvList;
+use cenote_ondisk::stream::{
+    Begin, BeginPayload, ByteOrder, End, Feature, HeaderKind, Record, StreamFeatures, flags,
+};
+use std::io::Write;
+
+/// How blocks may be put into a stream (`zfs send -L -e -c -w`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Blocks above 128 KiB as one record each.
+    pub large_blocks: bool,
+    /// Blocks that are in their pointers as WRITE_EMBEDDED.
+    pub embedded: bool,
+    /// Blocks as they are compressed on disk.
+    pub compressed: bool,
+    /// Blocks of encrypted datasets as they are stored. Implies all the others.
+    pub raw: bool,
+}
+
+impl Options {
+    /// The options with what they imply.
+    #[must_use]
+    pub fn complete(self) -> Self {
+        match self.raw {
+            true => Self {
+                large_blocks: true,
+                embedded: true,
+                compressed: true,
+                raw: true,
+            },
+            false => self,
+        }
+    }
+}
+
+/// Where to go on: an object, and an offset in bytes.
+pub type Resume = (ObjectId, u64);
+
+/// Writes the stream of `snapshot` to `sink`: what changed since `base`, or everything. With
+/// `resume` only what comes from there on.
+///
+/// # Errors
+/// If something of the snapshot cannot be read, or `sink` takes no more.
+pub fn send(
+    snapshot: &Snapshot,
+    base: Option<&Base>,
+    options: Options,
+    resume: Option<Resume>,
+    sink: impl Write,
+) -> Result<u64, StreamError> {
+    let mut writer = Writer::new(sink, ByteOrder::Little);
+    write_stream(snapshot, base, options, resume, &mut writer)?;
+    let bytes = writer.offset();
+    writer.finish()?;
+    Ok(bytes)
+}
+
+/// A stream, perhaps one of several.
+fn write_stream(
+    snapshot: &Snapshot,
+    base: Option<&Base>,
+    options: Options,
+    resume: Option<Resume>,
+    writer: &mut Writer<impl Write>,
+) -> Result<(), StreamError> {
+    let options = options.complete();
+    let features = features(snapshot, options, resume)?;
+    let payload = BeginPayload {
+        redact_snapshots: snapshot.redaction.clone(),
+        redact_from_snapshots: base.and_then(|base| base.redaction.clone()),
+        resume,
+        crypt: match features.has(Feature::Raw) {
+            true => Some(raw::keydata(snapshot, base)?),
+            false => None,
+        },
+    };
+    let list = payload.to_list();
+    let packed = pack(&list);
+    let begin = Begin {
+        payload_length: u32::try_from(packed.len()).unwrap_or(u32::MAX),
+        header_kind: HeaderKind::Substream,
+        features,
+        creation_time: snapshot.creation_time,
+        objset_type: snapshot.objset_type(),
+        flags: flags_of(snapshot, base),
+        to_guid: snapshot.guid,
+        from_guid: base.map_or_else(Default::default, |base| base.guid),
+        to_name: snapshot.name.clone(),
+    };
+    writer.record(&Record::Begin(Box::new(begin)), &packed)?;
+    walk::walk(snapshot, base, features, resume, writer)?;
+    let end = End {
+        to_guid: snapshot.guid,
+        ..End::default()
+    };
+    writer.record(&Record::End(end), &[])
+}
+
+/// The list as it stands behind BEGIN; nothing if it is empty.
+fn pack(list: &NvList) -> Vec<u8> {
+    match list.is_empty() {
+        true => Vec::new(),
+        false => list.encode_native(),
+    }
+}
+
+fn flags_of(snapshot: &Snapshot, base: Option<&Base>) -> u32 {
+    let mut bits = flags::FREE_RECORDS | flags::SPILL_BLOCKS;
+    if base.is_some_and(|base| base.is_foreign) {
+        bits |= flags::CLONE;
+    }
+    if snapshot.ignores_case {
+        bits |= flags::CASE_INSENSITIVE;
+    }
+    bits
+}
+
+/// What BEGIN announces (format/4 3).
+fn features(
+    snapshot: &Snapshot,
+    options: Options,
+    resume: Option<Resume>,
+) -> Result<StreamFeatures, StreamError> {
+    let is_raw = options.raw && snapshot.is_encrypted();
+    let embeds = options.embedded && !snapshot.is_encrypted() && snapshot.pool.embedded_data;
+    let wishes = [
+        (Feature::SaSpill, snapshot.has_system_attributes),
+        (Feature::EmbedData, embeds),
+        (
+            Feature::Lz4,
+            (embeds || options.compressed || is_raw) && snapshot.pool.lz4,
+        ),
+        (
+            Feature::LargeBlocks,
+            options.large_blocks && snapshot.uses.large_blocks,
+        ),
+        (Feature::Resuming, resume.is_some()),
+        (Feature::Redacted, snapshot.redaction.is_some()),
+        (Feature::Compressed, options.compressed || is_raw),
+        (Feature::LargeDnode, snapshot.uses.large_dnodes),
+        (Feature::Raw, is_raw),
+        (
+            Feature::Zstd,
+            (options.compressed || is_raw) && snapshot.uses.zstd,
+        ),
+        (Feature::LongName, snapshot.uses.long_names),
+        (Feature::LargeMicrozap, snapshot.uses.large_microzaps),
+    ];
+    let chosen = wishes.iter().filter(|(_, is_wished)| *is_wished);
+    let features = chosen.fold(StreamFeatures::default(), |features, (one, _)| {
+        features.with(*one)
+    });
+    if features.has(Feature::LargeMicrozap) && !features.has(Feature::LargeBlocks) {
+        return Err(StreamError::Unsendable {
+            problem: "it has large micro-ZAPs, which need large blocks (-L)",
+        });
+    }
+    Ok(features)
+}
+
+/// What cannot be read of a snapshot.
+fn unreadable(error: impl Into<DslError>) -> StreamError {
+    StreamError::Snapshot {
+        source: Box::new(error.into()),
+    }
+}

@@ -1,0 +1,373 @@
+//! Which datasets and snapshots go into a package, and in which order.
+
+use super::PackageOptions;
+use crate::error::StreamError;
+use crate::send::unreadable;
+use cenote_base::{Guid, ObjectId};
+use cenote_dsl::property::{Class, Format, Stored, StoredProperties, TABLE};
+use cenote_dsl::{Dataset, Directory, SnapshotEntry};
+use cenote_ondisk::stream::package::{Package, PackageDataset, PackageSnapshot};
+use cenote_ondisk::{NvList, NvValue};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a package is made of.
+#[derive(Debug)]
+pub struct Gathered {
+    /// What its header says.
+    pub package: Package,
+    /// The datasets, in the header's order.
+    pub members: Vec<Member>,
+    /// Whether every snapshot in between is sent.
+    has_intermediates: bool,
+}
+
+/// A dataset of a package.
+#[derive(Debug)]
+pub struct Member {
+    /// Its head.
+    head: Dataset,
+    /// The snapshot of its parent that has to be there first; 0 for the topmost.
+    parent: Guid,
+    /// The snapshot that it was cloned from.
+    origin: Option<Dataset>,
+    /// All snapshots up to the one that is sent.
+    snapshots: Vec<Dataset>,
+    /// Of those, the first that may be sent, and what the receiver has before it.
+    first: usize,
+    base: Option<Dataset>,
+}
+
+/// A stream of a package.
+#[derive(Debug)]
+pub struct Sent {
+    /// The snapshot.
+    pub snapshot: Dataset,
+    /// What the receiver has then.
+    pub base: Option<Dataset>,
+}
+
+/// Directories below one another, at most: as many as a name has room for.
+const DEPTH_MAX: usize = 128;
+
+/// Everything that goes into the package.
+///
+/// # Errors
+/// If a dataset lacks the snapshot, or something cannot be read.
+pub fn gather(
+    target: &Dataset,
+    base: Option<&Dataset>,
+    options: &PackageOptions,
+) -> Result<Gathered, StreamError> {
+    let snapshot = short_name(target)?;
+    let mut gathering = Gathering {
+        options,
+        to: snapshot.clone(),
+        from: match base {
+            Some(base) => Some(short_name(base)?),
+            None => None,
+        },
+        target_txg: target.phys().creation_txg,
+        members: Vec::new(),
+        datasets: Vec::new(),
+    };
+    gathering.add(target.directory(), Guid(0), base)?;
+    if options.recursive {
+        gathering.add_below(target.directory())?;
+    }
+    let package = Package {
+        to_snapshot: snapshot,
+        from_snapshot: gathering.from.clone(),
+        recursive: options.recursive,
+        raw: options.blocks.raw,
+        datasets: gathering.datasets,
+    };
+    let members = gathering.members;
+    Ok(Gathered {
+        package,
+        members,
+        // A tree from nothing is sent with all that ever was.
+        has_intermediates: options.intermediates || (options.recursive && base.is_none()),
+    })
+}
+
+struct Gathering<'a> {
+    options: &'a PackageOptions,
+    to: Vec<u8>,
+    from: Option<Vec<u8>>,
+    target_txg: cenote_base::Txg,
+    members: Vec<Member>,
+    datasets: Vec<PackageDataset>,
+}
+
+impl Gathering<'_> {
+    /// The datasets below a directory that is in the package.
+    fn add_below(&mut self, top: &Arc<Directory>) -> Result<(), StreamError> {
+        let mut stack = vec![(Arc::clone(top), 0, self.parent_snapshot())];
+        // Children are visited in the order of their names, each with all below it.
+        while let Some((directory, next, parent)) = stack.pop() {
+            let mut children = directory.listed_children().map_err(unreadable)?;
+            children.sort_by(|a, b| a.component.cmp(&b.component));
+            let Some(child) = children.get(next) else {
+                continue;
+            };
+            stack.push((Arc::clone(&directory), next + 1, parent));
+            let child = directory.open_child(child).map_err(unreadable)?;
+            if self.add(&child, parent, None)? && stack.len() < DEPTH_MAX {
+                let parent = self.parent_snapshot();
+                stack.push((child, 0, parent));
+            }
+        }
+        Ok(())
+    }
+
+    /// The snapshot of the dataset added last that its children follow: the base if it has that.
+    fn parent_snapshot(&self) -> Guid {
+        let Some(member) = self.members.last() else {
+            return Guid(0);
+        };
+        let base = member
+            .base
+            .as_ref()
+            .filter(|base| base.directory().id() == member.head.directory().id());
+        let last = base.or(member.snapshots.last());
+        last.map_or(Guid(0), |snapshot| snapshot.phys().guid)
+    }
+
+    /// Adds a dataset; whether it is in the package.
+    fn add(
+        &mut self,
+        directory: &Arc<Directory>,
+        parent: Guid,
+        base: Option<&Dataset>,
+    ) -> Result<bool, StreamError> {
+        let Some(head) = directory.head().map_err(unreadable)? else {
+            return Ok(false);
+        };
+        let mut entries = head.listed_snapshots().map_err(unreadable)?;
+        let Some(end) = entries.iter().position(|entry| entry.name == self.to) else {
+            let is_newer = head.phys().creation_txg > self.target_txg;
+            return match is_newer || self.options.skips_missing {
+                true => Ok(false),
+                false => Err(StreamError::Unsendable {
+                    problem: "a dataset below it does not have the snapshot",
+                }),
+            };
+        };
+        entries.truncate(end + 1);
+        let mut snapshots = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            snapshots.push(head.open_snapshot(entry).map_err(unreadable)?);
+        }
+        let origin = match directory.origin() {
+            Some(origin) => Some(head.dsl().dataset_of(origin).map_err(unreadable)?),
+            None => None,
+        };
+        let (first, base) = self.begin(&head, &entries, base)?;
+        let mut member = Member {
+            head,
+            parent,
+            origin,
+            snapshots,
+            first,
+            base,
+        };
+        if member.base.is_none() && !self.options.recursive && !self.options.intermediates {
+            member.first = end;
+        }
+        self.datasets.push(self.describe(&member)?);
+        self.members.push(member);
+        Ok(true)
+    }
+
+    /// The first snapshot that is not there yet, and what is there.
+    fn begin(
+        &self,
+        head: &Dataset,
+        entries: &[SnapshotEntry],
+        base: Option<&Dataset>,
+    ) -> Result<(usize, Option<Dataset>), StreamError> {
+        let Some(from) = &self.from else {
+            return Ok((0, None));
+        };
+        if let Some(base) = base
+            && base.directory().id() != head.directory().id()
+        {
+            let base = head.dsl().dataset_of(base.id()).map_err(unreadable)?;
+            return Ok((0, Some(base)));
+        }
+        match entries.iter().position(|entry| entry.name == *from) {
+            Some(index) => {
+                let base = head.open_snapshot(&entries[index]).map_err(unreadable)?;
+                Ok((index + 1, Some(base)))
+            }
+            None => Ok((0, None)),
+        }
+    }
+
+    fn describe(&self, member: &Member) -> Result<PackageDataset, StreamError> {
+        let directory = member.head.directory();
+        let options = self.options;
+        let wants_properties = options.recursive || options.properties || options.received_only;
+        let key = directory.crypto_key().map_err(unreadable)?;
+        let listed = match options.recursive {
+            true => &member.snapshots[..],
+            false => &member.snapshots[member.first..],
+        };
+        let mut dataset = PackageDataset {
+            guid: member.head.phys().guid,
+            name: directory.name().to_string().into_bytes(),
+            parent_from_snapshot: member.parent,
+            origin: member.origin.as_ref().map(|origin| origin.phys().guid),
+            properties: match wants_properties {
+                true => Some(self.properties(directory.properties().map_err(unreadable)?, false)),
+                false => None,
+            },
+            is_encryption_root: options.blocks.raw
+                && key.is_some_and(|key| key.root() == directory.id()),
+            snapshots: Vec::new(),
+            has_holds: options.holds,
+        };
+        for snapshot in listed {
+            let own = snapshot.own_properties().map_err(unreadable)?;
+            let holds = match options.holds {
+                true => snapshot.holds().map_err(unreadable)?,
+                false => Vec::new(),
+            };
+            dataset.snapshots.push(PackageSnapshot {
+                name: short_name(snapshot)?,
+                guid: snapshot.phys().guid,
+                properties: match wants_properties {
+                    true => self.properties(own, true),
+                    false => NvList::new(),
+                },
+                holds: holds
+                    .into_iter()
+                    .map(|hold| (hold.tag.into_bytes(), hold.time))
+                    .collect(),
+            });
+        }
+        Ok(dataset)
+    }
+
+    /// Properties that are set on the dataset itself, and that can be set.
+    fn properties(&self, stored: &StoredProperties, of_snapshot: bool) -> NvList {
+        const LIMITS: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
+        let mut list = NvList::new();
+        let values: Vec<(&str, &Stored)> = match self.options.received_only {
+            true => stored.all_received().collect(),
+            false => stored.in_effect().collect(),
+        };
+        for (name, value) in values {
+            let row = TABLE.iter().find(|row| row.name == name);
+            let is_settable =
+                row.is_some_and(|row| !matches!(row.class, Class::ReadOnly | Class::AtCreation));
+            if !(is_settable || name.contains(':')) || (of_snapshot && LIMITS.contains(&name)) {
+                continue;
+            }
+            let is_text = row.is_none_or(|row| row.format == Format::Text);
+            match value {
+                Stored::Number(number) if is_text => list.set_str(name, number.to_string()),
+                Stored::Number(number) => list.set(name, NvValue::Uint64(*number)),
+                Stored::Text(text) => list.set_str(name, text),
+            }
+        }
+        list
+    }
+}
+
+impl Gathered {
+    /// The streams, each behind those that it builds upon.
+    ///
+    /// # Errors
+    /// If datasets wait for one another, or a snapshot cannot be opened again.
+    pub fn in_order(&self) -> Result<Vec<Sent>, StreamError> {
+        let origins: BTreeSet<ObjectId> = self
+            .members
+            .iter()
+            .filter_map(|member| Some(member.origin.as_ref()?.id()))
+            .collect();
+        let mut waiting: Vec<&Member> = self.members.iter().collect();
+        let mut streams = Vec::new();
+        while !waiting.is_empty() {
+            let before = waiting.len();
+            let left: Vec<&Member> = waiting.clone();
+            let is_due = |guid: Guid| !left.iter().any(|other| other.has(guid));
+            let mut later = Vec::new();
+            for member in waiting {
+                let origin = member.origin.as_ref().map(|origin| origin.phys().guid);
+                let is_own = |guid: Guid| member.has(guid);
+                let parent = Some(member.parent).filter(|guid| guid.0 != 0);
+                let waits = [parent, origin].into_iter().flatten();
+                let is_ready = waits.into_iter().all(|guid| is_own(guid) || is_due(guid));
+                match is_ready {
+                    true => streams.extend(self.streams_of(member, &origins)?),
+                    false => later.push(member),
+                }
+            }
+            waiting = later;
+            if waiting.len() == before {
+                return Err(StreamError::Unsendable {
+                    problem: "its datasets were cloned from one another in a circle",
+                });
+            }
+        }
+        Ok(streams)
+    }
+
+    /// The streams of one dataset.
+    fn streams_of(
+        &self,
+        member: &Member,
+        origins: &BTreeSet<ObjectId>,
+    ) -> Result<Vec<Sent>, StreamError> {
+        let again = |snapshot: &Dataset| {
+            let found = snapshot.dsl().dataset_of(snapshot.id());
+            found.map_err(unreadable)
+        };
+        let mut streams = Vec::new();
+        let mut base = match (&member.base, &member.origin) {
+            (Some(base), _) => Some(base),
+            // What it was cloned from is there: it was sent before, or long ago.
+            (None, origin) if self.package.recursive || self.package.from_snapshot.is_some() => {
+                origin.as_ref()
+            }
+            (None, _) => None,
+        };
+        let last = member.snapshots.len() - 1;
+        for (index, snapshot) in member.snapshots.iter().enumerate().skip(member.first) {
+            let is_wanted =
+                index == last || self.has_intermediates || origins.contains(&snapshot.id());
+            if !is_wanted {
+                continue;
+            }
+            streams.push(Sent {
+                snapshot: again(snapshot)?,
+                base: match base {
+                    Some(base) => Some(again(base)?),
+                    None => None,
+                },
+            });
+            base = Some(snapshot);
+        }
+        Ok(streams)
+    }
+}
+
+impl Member {
+    /// Whether this is one of its snapshots that are sent.
+    fn has(&self, guid: Guid) -> bool {
+        let sent = self.snapshots.iter().skip(self.first);
+        sent.into_iter()
+            .any(|snapshot| snapshot.phys().guid == guid)
+    }
+}
+
+fn short_name(snapshot: &Dataset) -> Result<Vec<u8>, StreamError> {
+    match snapshot.name().after_delimiter() {
+        Some(name) if snapshot.is_snapshot() => Ok(name.as_bytes().to_vec()),
+        _ => Err(StreamError::Unsendable {
+            problem: "it is no snapshot",
+        }),
+    }
+}

@@ -1,0 +1,178 @@
+//! What is sent, and what is there already.
+
+use super::unreadable;
+use crate::error::StreamError;
+use cenote_base::{Guid, ObjectId, Txg};
+use cenote_dmu::ObjectSet;
+use cenote_dsl::{Bookmark, Dataset};
+use cenote_ondisk::crypto_key::CryptoKey;
+use cenote_ondisk::dsl_dataset::FLAG_CASE_INSENSITIVE;
+use cenote_ondisk::features;
+use cenote_ondisk::objset::ObjsetKind;
+use std::sync::Arc;
+
+/// The extension field with the set of IVs of an encrypted snapshot.
+const IVSET_GUID: &str = "com.datto:ivset_guid";
+/// The master node of a file system, and its entry with the version (format/3b 1).
+const MASTER_NODE: ObjectId = ObjectId(1);
+const VERSION: &[u8] = b"VERSION";
+/// The first version whose objects have system attributes.
+const VERSION_ATTRIBUTES: u64 = 5;
+
+/// Features that are in use in the dataset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Uses {
+    pub(super) large_blocks: bool,
+    pub(super) large_dnodes: bool,
+    pub(super) zstd: bool,
+    pub(super) long_names: bool,
+    pub(super) large_microzaps: bool,
+}
+
+/// Features of the pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolUses {
+    pub(super) embedded_data: bool,
+    pub(super) lz4: bool,
+}
+
+/// A snapshot to send.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(super) set: Arc<ObjectSet>,
+    pub(super) name: Vec<u8>,
+    pub(super) guid: Guid,
+    pub(super) creation_time: u64,
+    pub(super) ignores_case: bool,
+    pub(super) has_system_attributes: bool,
+    pub(super) uses: Uses,
+    pub(super) pool: PoolUses,
+    /// The snapshots that it is redacted to.
+    pub(super) redaction: Option<Vec<u64>>,
+    pub(super) key: Option<CryptoKey>,
+    pub(super) ivset_guid: Guid,
+}
+
+/// What a receiver has: a snapshot, or the one that a bookmark remembers.
+#[derive(Clone, Debug)]
+pub struct Base {
+    pub(super) guid: Guid,
+    pub(super) txg: Txg,
+    pub(super) ivset_guid: Guid,
+    /// Whether it is of another dataset, so that the stream makes a clone.
+    pub(super) is_foreign: bool,
+    pub(super) redaction: Option<Vec<u64>>,
+}
+
+impl Snapshot {
+    /// What is to be told of a snapshot.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no snapshot.
+    pub fn of(dataset: &Dataset) -> Result<Self, StreamError> {
+        if !dataset.is_snapshot() {
+            return Err(StreamError::Unsendable {
+                problem: "it is no snapshot",
+            });
+        }
+        let set = dataset.object_set().map_err(unreadable)?;
+        let has = |name| has_feature(dataset, name);
+        let pool = dataset.dsl().features();
+        let is_active = |name| guid_of(name).is_some_and(|guid| pool.is_active(guid));
+        let key = dataset.directory().crypto_key().map_err(unreadable)?;
+        Ok(Self {
+            name: dataset.name().to_string().into_bytes(),
+            guid: dataset.phys().guid,
+            creation_time: dataset.phys().creation_time,
+            ignores_case: dataset.phys().flags & FLAG_CASE_INSENSITIVE != 0,
+            has_system_attributes: has_system_attributes(&set)?,
+            uses: Uses {
+                large_blocks: has("large_blocks")?,
+                large_dnodes: has("large_dnode")?,
+                zstd: has("zstd_compress")?,
+                long_names: has("longname")?,
+                large_microzaps: has("large_microzap")?,
+            },
+            pool: PoolUses {
+                embedded_data: is_active("embedded_data"),
+                lz4: is_active("lz4_compress"),
+            },
+            redaction: dataset.redaction_snapshots().map_err(unreadable)?,
+            key: key.map(|key| key.stored.clone()),
+            ivset_guid: ivset_guid(dataset)?,
+            set,
+        })
+    }
+
+    /// The full name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Whether its contents are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// The number in BEGIN.
+    pub(super) fn objset_type(&self) -> u32 {
+        u32::try_from(self.set.header().kind.number()).unwrap_or(0)
+    }
+}
+
+impl Base {
+    /// A snapshot that the receiver has, for a stream of `target`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn snapshot(base: &Dataset, target: &Dataset) -> Result<Self, StreamError> {
+        Ok(Self {
+            guid: base.phys().guid,
+            txg: base.phys().creation_txg,
+            ivset_guid: ivset_guid(base)?,
+            is_foreign: base.directory().id() != target.directory().id(),
+            redaction: base.redaction_snapshots().map_err(unreadable)?,
+        })
+    }
+
+    /// A bookmark of a snapshot that the receiver has, for a stream of `target`.
+    pub fn bookmark(bookmark: &Bookmark, target: &Dataset) -> Self {
+        Self {
+            guid: bookmark.phys.guid,
+            txg: bookmark.phys.creation_txg,
+            ivset_guid: bookmark.phys.ivset_guid.unwrap_or_default(),
+            is_foreign: bookmark.name.dataset() != target.name().dataset(),
+            redaction: None,
+        }
+    }
+}
+
+fn guid_of(name: &str) -> Option<&'static str> {
+    features::by_name(name).map(|feature| feature.guid)
+}
+
+fn has_feature(dataset: &Dataset, name: &str) -> Result<bool, StreamError> {
+    match guid_of(name) {
+        Some(guid) => {
+            let value = dataset.extension_number(guid).map_err(unreadable)?;
+            Ok(value.is_some())
+        }
+        None => Ok(false),
+    }
+}
+
+fn ivset_guid(dataset: &Dataset) -> Result<Guid, StreamError> {
+    let guid = dataset.extension_number(IVSET_GUID).map_err(unreadable)?;
+    Ok(Guid(guid.unwrap_or(0)))
+}
+
+fn has_system_attributes(set: &Arc<ObjectSet>) -> Result<bool, StreamError> {
+    if set.header().kind != ObjsetKind::Zfs || set.dnode(MASTER_NODE).map_err(unreadable)?.is_none()
+    {
+        return Ok(false);
+    }
+    let zap = set.zap(MASTER_NODE).map_err(unreadable)?;
+    let version = zap.lookup(VERSION).map_err(unreadable)?;
+    let version = version.and_then(|value| value.as_u64());
+    Ok(version.is_some_and(|version| version >= VERSION_ATTRIBUTES))
+}

@@ -1,0 +1,4 @@
+//! Streams of snapshots in golden pools.
+
+mod golden;
+mod pools;
