@@ -125,6 +125,8 @@ fn destroy_one(
     let task = DestroyDataset { name: name.clone() };
     noted.change(name.as_str(), |by| run(&imported, task, by))?;
     remove_places(&places);
+    // A snapshot that waited for its last clone to go is destroyed with it.
+    mounts.forget_snapshots(imported.name());
     Ok(())
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn change_snapshots(
             names,
             tag,
             recursive,
-        } => release(registry, &names, &tag, recursive, by),
+        } => release(registry, mounts, &names, (&tag, recursive), by),
         SnapshotChange::Rollback { snapshot, force } => {
             roll_back(registry, mounts, &snapshot, force, by)
         }

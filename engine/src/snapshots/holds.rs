@@ -3,6 +3,7 @@
 use super::names::{existing, in_each_pool};
 use crate::command::{By, NotedOnce, run};
 use crate::errors::{of_dsl, parse_name};
+use crate::mounts::table::Mounts;
 use crate::registry::table::Registry;
 use crate::registry::walk::{is_within, walk_heads};
 use cenote_control::model::{ControlError, Hold, Response};
@@ -90,9 +91,9 @@ pub(super) fn hold(
 /// over.
 pub(super) fn release(
     registry: &Registry,
+    mounts: &Mounts,
     names: &[String],
-    tag: &str,
-    recursive: bool,
+    (tag, recursive): (&str, bool),
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
     let mut wanted = existing(registry, names, recursive)?;
@@ -112,6 +113,8 @@ pub(super) fn release(
         noted.change(names[0].as_str(), |by| {
             run(&imported, ReleaseSnapshots { holds }, by)
         })?;
+        // What only waited for this is destroyed now.
+        mounts.forget_snapshots(imported.name());
         Ok(())
     })
 }

@@ -67,7 +67,10 @@ fn made_and_seen(site: &Site, root: &Path, below: &Path) -> Result<()> {
     }
     let again = site.fails("zfs snapshot tank/a@one tank/a/b@new")?;
     let text = again.stderr;
-    ensure!(text.contains("cannot create snapshot 'tank/a@one': dataset already exists"), "{text}");
+    ensure!(
+        text.contains("cannot create snapshot 'tank/a@one': dataset already exists"),
+        "{text}"
+    );
     ensure!(text.contains("no snapshots were created"), "{text}");
     Ok(())
 }
@@ -86,7 +89,11 @@ fn held_and_destroyed(site: &Site, root: &Path) -> Result<()> {
     let open = fs::File::open(snapshots.join("turn3/file"))?;
     site.ok("zfs destroy tank/a@turn3%turn7,turn9,%turn1")?;
     drop(open);
-    ensure!(!names(&snapshots)?.iter().any(|name| name == "turn3" || name == "turn0"));
+    ensure!(
+        !names(&snapshots)?
+            .iter()
+            .any(|name| name == "turn3" || name == "turn0")
+    );
     ensure!(fs::read(snapshots.join("turn5/file")).is_err());
     ensure!(names(&snapshots)?.len() == 12);
     site.ok("zfs rename -r tank/a@turn19 last")?;
@@ -124,7 +131,10 @@ fn rolled_back(site: &Site, root: &Path) -> Result<()> {
     ensure!(site.ok("zfs list -H -t bookmark -o name -r tank/a")?.trim() == "tank/a#mark");
     let refused = site.fails("zfs rollback tank/a@last")?;
     let text = refused.stderr;
-    ensure!(text.contains("more recent snapshots or bookmarks exist"), "{text}");
+    ensure!(
+        text.contains("more recent snapshots or bookmarks exist"),
+        "{text}"
+    );
     site.ok("zfs rollback -r tank/a@last")?;
     ensure!(fs::read_to_string(root.join("file"))? == "turn 19");
     let left = site.ok("zfs list -H -t snapshot,bookmark -o name -r tank/a")?;
