@@ -1,7 +1,7 @@
 //! Finding out what a device is by now: the newest checkpoint, then the commits after it.
 //!
-//! Three round trips for a device of any size: `current`, the checkpoint, and a handful of commits at
-//! once, until one is missing. Nothing is listed.
+//! Three round trips for a device of any size: `current`, the checkpoint, and a handful of commits
+//! at once, until one is missing. Nothing is listed.
 //!
 //! Commits that lie behind two checkpoints are removed at some time. So a name that is free is the
 //! end of the chain only if `current` still says what it said: whoever slept with an old `current`

@@ -1,8 +1,8 @@
 //! The state of an open device, and the way in: writes, discards, flushes.
 //!
-//! *Locks*, in the order in which they are taken: the uploader's work, the log, the state. The log's
-//! lock is also what gives writes their order, so it exists where there is no log. No request to the
-//! store and no flush is made under the latter two.
+//! *Locks*, in the order in which they are taken: the uploader's work, the log, the state. The
+//! log's lock is also what gives writes their order, so it exists where there is no log. No request
+//! to the store and no flush is made under the latter two.
 //!
 //! *Failures* that cannot be mended by trying again (another writer, a log that does not flush) are
 //! kept: everything that changes the device gets them from then on, so that the pool above suspends

@@ -20,7 +20,8 @@ pub enum CloudError {
     },
     /// The store does not keep names that are taken, so two writers could not be kept apart.
     #[error(
-        "{store}: puts on the condition that a name is free overwrite it there; such a store cannot hold a device"
+        "{store}: puts on the condition that a name is free overwrite it there; \
+         such a store cannot hold a device"
     )]
     NoConditions {
         /// The store.
@@ -62,7 +63,8 @@ pub enum CloudError {
     Restless,
     /// The device was not released by the one who wrote to it last.
     #[error(
-        "in use by host '{host}' since it wrote commit {commit}, or that host crashed; -f takes it over"
+        "in use by host '{host}' since it wrote commit {commit}, or that host crashed; \
+         -f takes it over"
     )]
     Held {
         /// The host.

@@ -44,6 +44,9 @@ struct Wanted {
     at: usize,
 }
 
+/// Bytes by the object that they are in and where they begin there.
+type Ranges = BTreeMap<(ObjectNumber, u64), Arc<Vec<u8>>>;
+
 /// A request that is to be made: of which object, and which bytes.
 type Fetch = (ObjectEntry, Range<u64>);
 
@@ -253,7 +256,7 @@ impl Core {
         }
     }
 
-    fn fetch_ranges(&self, plan: &[Fetch]) -> Result<BTreeMap<(ObjectNumber, u64), Arc<Vec<u8>>>> {
+    fn fetch_ranges(&self, plan: &[Fetch]) -> Result<Ranges> {
         let gets = plan.iter().map(|(object, range)| Request::Get {
             key: key::data(object.writer, object.number),
             range: Some(range.clone()),

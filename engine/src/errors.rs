@@ -113,6 +113,9 @@ pub(crate) fn of_sync(pool: &str, error: SyncError) -> ControlError {
 
 /// Why a change of datasets is not possible, in the clients' terms.
 pub(crate) fn of_change(error: DslError) -> ControlError {
+    if let Some((name, reason)) = of_snapshot_change(&error) {
+        return ControlError::SnapshotRefused { name, reason };
+    }
     let text = |name: &DatasetName| name.as_str().to_owned();
     match &error {
         DslError::DatasetExists { name } => ControlError::Exists { name: text(name) },
@@ -129,27 +132,6 @@ pub(crate) fn of_change(error: DslError) -> ControlError {
         },
         DslError::Busy { name } | DslError::Held { name } => ControlError::DatasetBusy {
             dataset: text(name),
-        },
-        DslError::TagExists { name }
-        | DslError::NoSuchTag { name }
-        | DslError::TagTooLong { name }
-        | DslError::NotAClone { name }
-        | DslError::MoreRecent { name }
-        | DslError::BookmarkExists { name }
-        | DslError::NotAnAncestor { name }
-        | DslError::NameTooLong { name }
-        | DslError::NotASnapshot { name }
-        | DslError::NotABookmark { name } => {
-            let full = error.to_string();
-            let reason = full.strip_prefix(&format!("'{name}': "));
-            ControlError::SnapshotRefused {
-                name: text(name),
-                reason: reason.unwrap_or(&full).to_owned(),
-            }
-        }
-        DslError::ConflictingSnapshots { .. } => ControlError::SnapshotRefused {
-            name: String::new(),
-            reason: error.to_string(),
         },
         DslError::HasClones { name } => ControlError::SnapshotCloned {
             snapshot: text(name),
@@ -190,6 +172,28 @@ pub(crate) fn of_change(error: DslError) -> ControlError {
         },
         _ => of_dsl(error),
     }
+}
+
+/// What a change of snapshots, clones or bookmarks is refused for, in OpenZFS's words: about which
+/// name, and why.
+fn of_snapshot_change(error: &DslError) -> Option<(String, String)> {
+    let full = error.to_string();
+    let name = match error {
+        DslError::ConflictingSnapshots { .. } => return Some((String::new(), full)),
+        DslError::TagExists { name }
+        | DslError::NoSuchTag { name }
+        | DslError::TagTooLong { name }
+        | DslError::NotAClone { name }
+        | DslError::MoreRecent { name }
+        | DslError::BookmarkExists { name }
+        | DslError::NotAnAncestor { name }
+        | DslError::NameTooLong { name }
+        | DslError::NotASnapshot { name }
+        | DslError::NotABookmark { name } => name,
+        _ => return None,
+    };
+    let reason = full.strip_prefix(&format!("'{name}': ")).unwrap_or(&full);
+    Some((name.as_str().to_owned(), reason.to_owned()))
 }
 
 /// Why devices cannot become a pool, or part of one.

@@ -137,7 +137,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// Everything that [`StreamError`] can say of reading. After an error nothing more comes that
     /// could be relied on.
-    pub fn next(&mut self) -> Result<Option<Item<'_>>, StreamError> {
+    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, StreamError> {
         if self.next_header()?.is_none() {
             return Ok(None);
         }
@@ -150,10 +150,10 @@ impl<R: Read> Reader<R> {
         }))
     }
 
-    /// The next record's header, as [`Self::next`]; its payload is [`Self::read_payload`]'s.
+    /// The next record's header, as [`Self::next_item`]; its payload is [`Self::read_payload`]'s.
     ///
     /// # Errors
-    /// As [`Self::next`].
+    /// As [`Self::next_item`].
     pub fn next_header(&mut self) -> Result<Option<&Header>, StreamError> {
         if self.is_payload_due {
             self.read_payload()?;

@@ -1,9 +1,9 @@
 //! A checkpoint: the map as of a commit, so that opening need not read all commits.
 //!
-//! The map is a tree of two levels, pages ([`super::page`]) below a directory of them, and on top of
-//! it the *tail*: what commits have changed since the pages were written. A *full* checkpoint merges
-//! the tail into pages and writes the directory; a *light* one only writes the tail, and names the
-//! full one that it goes on from.
+//! The map is a tree of two levels, pages ([`super::page`]) below a directory of them, and on top
+//! of it the *tail*: what commits have changed since the pages were written. A *full* checkpoint
+//! merges the tail into pages and writes the directory; a *light* one only writes the tail, and
+//! names the full one that it goes on from.
 //!
 //! ```text
 //! hash      of the commit, 32 bytes

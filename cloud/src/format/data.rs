@@ -61,7 +61,8 @@ impl DataBuilder {
         self.bytes.len() as u64
     }
 
-    /// Appends what is at sector `start` of the device. Says where among the bytes it is, in sectors.
+    /// Appends what is at sector `start` of the device. Says where among the bytes it is, in
+    /// sectors.
     pub fn push(&mut self, start: u64, bytes: &[u8]) -> u64 {
         let length = bytes.len() as u64;
         assert!(length > 0 && length.is_multiple_of(SECTOR), "whole sectors");

@@ -4,7 +4,8 @@
 //! body: size in bytes (varint), block size (varint), created (seconds since 1970, varint)
 //! ```
 //!
-//! The size is the first one: a device that grows says so in its commits. The uuid is in the envelope.
+//! The size is the first one: a device that grows says so in its commits. The uuid is in the
+//! envelope.
 
 use super::{
     DEVICE_SIZE_MAX, Decoder, Encoder, Envelope, FormatError, Kind, SECTOR, Uuid, open, seal,

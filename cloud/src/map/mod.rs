@@ -12,7 +12,6 @@
 mod merge;
 mod page_cache;
 
-pub(crate) use merge::{MergedPage, Merger};
 pub(crate) use page_cache::{Page, PageKey};
 
 use crate::extent_map::{ExtentMap, Piece, Slice};
@@ -299,7 +298,10 @@ impl Map {
 
     /// Whether something in the tail points to an object.
     pub(crate) fn tail_has(&self, number: ObjectNumber) -> bool {
-        let is_in = |piece: Piece<Place>| matches!(piece.value, Place::Data { object, .. } if object == number);
+        let is_in = |piece: Piece<Place>| match piece.value {
+            Place::Data { object, .. } => object == number,
+            _ => false,
+        };
         self.tail.iter().any(is_in)
     }
 

@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ impl Random {
 
     /// A number below `limit`, which is not 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.word() % limit
     }
 
     /// Yes in `part` of a thousand cases.
@@ -32,7 +32,7 @@ impl Random {
     /// Fills `bytes`.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
-            let word = self.next().to_le_bytes();
+            let word = self.word().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
         }
     }

@@ -1,8 +1,8 @@
 //! Requests that are tried until they have a certain end.
 //!
-//! *Trying again*: what fails in passing is tried for ever (or as long as patience was given), after
-//! a delay that doubles from 200 ms to 30 s and has a random part; a refusal is tried each minute,
-//! because credentials are mended by people.
+//! *Trying again*: what fails in passing is tried for ever (or as long as patience was given),
+//! after a delay that doubles from 200 ms to 30 s and has a random part; a refusal is tried each
+//! minute, because credentials are mended by people.
 //!
 //! *Lost answers*: a put that timed out may have been done, now or later. So a put of a free name
 //! that finds the name taken reads it: the same bytes mean success, whoever put them.
@@ -41,6 +41,9 @@ pub struct Rates {
     /// Bytes a second that may come.
     pub download: Option<u64>,
 }
+
+/// An object's bytes, and their version where the store has such.
+pub type Found = (Arc<Vec<u8>>, Option<Tag>);
 
 /// A store and the persistence to get answers from it.
 #[derive(Debug)]
@@ -228,7 +231,7 @@ impl Client {
     ///
     /// # Errors
     /// Those that remain once patience is over.
-    pub fn get(&self, key: &str) -> Result<Option<(Arc<Vec<u8>>, Option<Tag>)>, StoreError> {
+    pub fn get(&self, key: &str) -> Result<Option<Found>, StoreError> {
         let request = Request::Get {
             key: key.into(),
             range: None,

@@ -2,9 +2,9 @@
 //!
 //! Above this module everything is synchronous. A [`Store`] is given a batch of requests and comes
 //! back when all of them have an answer; how many of them are under way at once is its own matter.
-//! It tries each request once. [`Client`] is what the rest of the crate talks to: it tries again for
-//! as long as there is hope, finds out what became of requests whose answers were lost, keeps to
-//! rates and counts.
+//! It tries each request once. [`Client`] is what the rest of the crate talks to: it tries again
+//! for as long as there is hope, finds out what became of requests whose answers were lost, keeps
+//! to rates and counts.
 //!
 //! Two promises are asked of a store: that a put on the condition that the name is free is done for
 //! one of many who try, and that a name reads as what was put under it last. S3 has made both since

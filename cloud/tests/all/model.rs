@@ -1,10 +1,11 @@
 //! A device beside a flat buffer: random writes, crashes and take-overs, all decided by a seed.
 //!
-//! `CENOTE_CLOUD_SEED` and `CENOTE_CLOUD_STEPS` say which world and how long; a failure prints both.
-//! What must hold:
+//! `CENOTE_CLOUD_SEED` and `CENOTE_CLOUD_STEPS` say which world and how long; a failure prints
+//! both. What must hold:
 //!
 //! - while the device is open, it reads as the buffer;
-//! - after a crash with its log it is as of some operation not before the last flush, and not before
+//! - after a crash with its log it is as of some operation not before the last flush, and not
+//! before
 //!   any operation at all if the power stayed on;
 //! - after a crash without its log, or once somebody else has taken it over, it is as of some flush
 //!   (or, where a full log forced it, some operation) not before what was confirmed as uploaded.
@@ -134,8 +135,8 @@ fn open(
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let env = Arc::new(SimulatedEnv::new(random.next()));
-        let store = SimulatedStore::new(random.next(), env.clone());
+        let env = Arc::new(SimulatedEnv::new(random.word()));
+        let store = SimulatedStore::new(random.word(), env.clone());
         let machines = [true, true, false].map(|has_place| Machine {
             place: has_place.then(|| Arc::new(SimulatedPlace::new(LOG, CACHE))),
         });

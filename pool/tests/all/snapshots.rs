@@ -214,6 +214,30 @@ fn while_a_scan_is_under_way() {
     judge(&disks, "scan");
 }
 
+/// The pair of numbers in the first and in the last of 20 snapshots; in each both are the same, and
+/// none has an earlier one than the snapshot before.
+fn pairs_in_snapshots(tree: &Tree, name: &str, numbers: &[ObjectId; 2]) -> (Option<u64>, u64) {
+    let (mut first, mut last) = (None, 0);
+    for number in 0..20 {
+        let snapshot = named(&format!("{name}@{number}"));
+        let snapshot = tree.pool().dsl().dataset(&snapshot).expect("there");
+        let set = snapshot.object_set().expect("opens");
+        let found = numbers.map(|id| {
+            let mut bytes = [0; 8];
+            let object = set.object(id).expect("there");
+            object.read(0, &mut bytes).expect("readable");
+            u64::from_le_bytes(bytes)
+        });
+        assert!(
+            found[0] == found[1] && found[0] >= last,
+            "{last}, {found:?}"
+        );
+        last = found[0];
+        first.get_or_insert(last);
+    }
+    (first, last)
+}
+
 /// Two numbers that change together: no snapshot has one of them without the other, and a later
 /// one has no earlier ones.
 #[test]
@@ -264,24 +288,7 @@ fn while_the_head_is_written() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    let (mut first, mut last) = (None, 0);
-    for number in 0..20 {
-        let snapshot = named(&format!("{name}@{number}"));
-        let snapshot = tree.pool().dsl().dataset(&snapshot).expect("there");
-        let set = snapshot.object_set().expect("opens");
-        let found = numbers.map(|id| {
-            let mut bytes = [0; 8];
-            let object = set.object(id).expect("there");
-            object.read(0, &mut bytes).expect("readable");
-            u64::from_le_bytes(bytes)
-        });
-        assert!(
-            found[0] == found[1] && found[0] >= last,
-            "{last}, {found:?}"
-        );
-        last = found[0];
-        first.get_or_insert(last);
-    }
+    let (first, last) = pairs_in_snapshots(&tree, name, &numbers);
     // Two groups may follow each other before the writer comes to write again.
     assert!(first < Some(last), "{last} in all of them");
     let problems = cenote_dsl::check(tree.pool().dsl());

@@ -137,7 +137,7 @@ pub fn inspect(source: impl Read, checks: Checks) -> Result<Summary, StreamError
     };
     let mut progress = Progress::default();
     let error = loop {
-        match reader.next() {
+        match reader.next_item() {
             Ok(Some(item)) => {
                 progress.pass(&item);
                 if let Err(error) = summary.add(&item) {

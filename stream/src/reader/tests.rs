@@ -16,7 +16,7 @@ fn golden() -> Vec<(String, Vec<u8>)> {
 /// Reads to the end; how many records there were.
 fn read_all(bytes: &[u8]) -> Result<u64, StreamError> {
     let mut reader = Reader::new(bytes);
-    while reader.next()?.is_some() {}
+    while reader.next_item()?.is_some() {}
     assert_eq!(reader.offset(), bytes.len() as u64);
     Ok(reader.place.record)
 }
@@ -25,7 +25,7 @@ fn read_all(bytes: &[u8]) -> Result<u64, StreamError> {
 fn rewrite(bytes: &[u8], order: ByteOrder) -> Vec<u8> {
     let mut reader = Reader::new(bytes);
     let mut writer = Writer::new(Vec::new(), order);
-    while let Some(item) = reader.next().expect("a good stream") {
+    while let Some(item) = reader.next_item().expect("a good stream") {
         let written = writer.record(&item.header.record, item.payload);
         written.expect("memory takes everything");
     }

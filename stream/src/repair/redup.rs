@@ -119,7 +119,7 @@ fn referred(source: impl Read) -> Result<HashMap<Key, Option<u64>>, StreamError>
     };
     let mut reader = Reader::with_checks(source, checks);
     let mut blocks = HashMap::new();
-    while let Some(item) = reader.next()? {
+    while let Some(item) = reader.next_item()? {
         if let Record::WriteByReference(write) = &item.header.record {
             blocks.insert(key(write), None);
             if blocks.len() > BLOCKS_MAX {

@@ -48,7 +48,7 @@ type Blocks = HashMap<(u64, u64), Vec<u8>>;
 fn blocks(stream: &[u8]) -> Blocks {
     let mut reader = Reader::new(stream);
     let mut blocks = HashMap::new();
-    while let Some(item) = reader.next().expect("a good stream") {
+    while let Some(item) = reader.next_item().expect("a good stream") {
         if let Record::Write(write) = &item.header.record {
             let place = (write.object.0, write.offset);
             blocks.insert(place, item.payload.to_vec());

@@ -1,8 +1,8 @@
 //! The walk over a snapshot's blocks, and the records for what it meets.
 //!
 //! Holes have a birth like blocks, unless they were always there, or were made before the pool had
-//! the feature `hole_birth`. Which of the two, nothing tells for sure: OpenZFS has had errors there,
-//! and sends all of them unless it is told otherwise. So does this.
+//! the feature `hole_birth`. Which of the two, nothing tells for sure: OpenZFS has had errors
+//! there, and sends all of them unless it is told otherwise. So does this.
 
 use super::block::OLD_BLOCK_SIZE_MAX;
 use super::emit::Emitter;

@@ -43,7 +43,7 @@ pub fn load_keys(pool: &Pool, golden: &Golden) {
             Key::Hex(digits) => digits.as_bytes().to_vec(),
             Key::Raw(bytes) => bytes.clone(),
         };
-        let loaded = pool.dsl().load_key(head.directory(), &material);
+        let loaded = pool.dsl().load_key(head.directory(), &material, false);
         loaded.expect("it is the key");
     }
 }

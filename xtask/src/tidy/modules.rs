@@ -46,12 +46,15 @@ fn dead_message(path: &str) -> &'static str {
 /// that a crate has one, whose modules are the files in `tests/all`.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    match parts[..] {
-        [.., "src", "lib.rs" | "main.rs"] | [.., "build.rs"] => true,
-        [.., "src", "bin", _] | [.., "fuzz_targets", _] => true,
-        [.., "tests", "all", "main.rs"] | [.., "benches" | "examples", _] => true,
-        _ => false,
-    }
+    matches!(
+        parts[..],
+        [.., "src", "lib.rs" | "main.rs"]
+            | [.., "build.rs"]
+            | [.., "src", "bin", _]
+            | [.., "fuzz_targets", _]
+            | [.., "tests", "all", "main.rs"]
+            | [.., "benches" | "examples", _]
+    )
 }
 
 /// The files that may hold the modules that `file` declares.
