@@ -7,9 +7,9 @@
 //! beyond that dropped: the next reader will find the same.
 //!
 //! **What is never done.** Bytes that failed the block's checksum are not written, nor are those
-//! of a block that has none; without keys the checksum of an encrypted block is still its own. Nothing is written to a pool that is only
-//! read, since healing begins when somebody says who hands out space; and nothing where that one
-//! refuses ([`crate::repair_space`]).
+//! of a block that has none; without keys the checksum of an encrypted block is still its own.
+//! Nothing is written to a pool that is only read, since healing begins when somebody says who
+//! hands out space; and nothing where that one refuses ([`crate::repair_space`]).
 //!
 //! **What is not done twice.** Healing does not make a leaf know again what it missed: that takes
 //! a resilver. And a device may take a write and still not give the bytes back. So what was
