@@ -196,7 +196,8 @@ impl Pipeline {
     }
 
     /// Looks at the copies of a block, those of a gang's headers and members included, and writes
-    /// what is wrong or missing again, before it returns. Faults are told of.
+    /// what is wrong or missing again, before it returns. Faults are told of; leaves that still
+    /// lack something have it noted ([`Shape::note_unrepaired`]).
     ///
     /// What it does to devices is of the class of this thread's reads. Where repairs are not made
     /// (the pool is only read, or takes no more writes) it only looks.
@@ -269,6 +270,10 @@ impl Pipeline {
             }
             let length = data.as_deref().and_then(copies.right);
             let (Some(data), Some(length)) = (data, length) else {
+                let lacking = wounds.iter().flat_map(|wound| &wound.leaves);
+                for fault in lacking {
+                    vdevs.note_unrepaired(fault.leaf, copies.birth);
+                }
                 mended.lost = 1;
                 return mended;
             };
@@ -286,6 +291,9 @@ impl Pipeline {
                     .extend(failed.iter().map(|fault| fault.leaf));
             }
             if !is_refused || attempt == TRIES_MAX {
+                for leaf in &mended.unrepaired {
+                    vdevs.note_unrepaired(*leaf, copies.birth);
+                }
                 mended.data = Some(data);
                 break;
             }

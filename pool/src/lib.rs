@@ -28,6 +28,7 @@ mod mos;
 mod options;
 mod pool;
 mod space;
+mod spares;
 mod sync;
 mod treatment;
 mod vdev_properties;
@@ -48,6 +49,7 @@ pub use import::import;
 pub use last_known::{Stranger, at_last_path};
 pub use options::{Buffers, ImportOptions, Rewind};
 pub use pool::{FoundDevice, Pool, VdevSpace};
+pub use spares::SpareError;
 pub use sync::{Actor, SyncError};
 pub use treatment::{
     TreatmentCommand, TreatmentKind, TreatmentRefusal, TreatmentState, TreatmentStatus,

@@ -144,15 +144,16 @@ impl Shape {
 
     /// Begins a resilver of what was written before `below`: the leaves that it is for. Blocks
     /// born in any of their txgs are to be brought to them, as `Pipeline::mend` does; then
-    /// [`Self::end_resilver`] is due. One that goes on after an interruption begins here too.
+    /// [`Self::end_resilver`] is due. One that goes on after an interruption begins here too, and
+    /// so does a scrub, which is for all leaves: what it cannot repair is missing then.
     pub fn begin_resilver(&self, below: Txg) -> Vec<ResilverTarget> {
         let later = TxgSet::from_ranges(std::iter::once(below..Txg(u64::MAX)));
         let mut targets = self.targets();
         for target in &mut targets {
             target.txgs = target.txgs.without(&later);
-            if let Some(leaf) = self.tree.leaf_of.get(&target.leaf) {
-                self.tree.leaves[*leaf].missed.begin_resilver();
-            }
+        }
+        for leaf in &self.tree.leaves {
+            leaf.missed.begin_resilver();
         }
         targets.retain(|target| !target.txgs.is_empty());
         targets
@@ -171,15 +172,16 @@ impl Shape {
     /// called when what was written has been flushed.
     pub fn end_resilver(&self, targets: &[ResilverTarget]) -> Vec<Guid> {
         let mut interrupted = Vec::new();
-        for target in targets {
-            let Some(leaf) = self.tree.leaf_of.get(&target.leaf) else {
-                continue;
-            };
-            let missed = &self.tree.leaves[*leaf].missed;
-            match missed.outages() == target.outages {
-                true => missed.end_resilver(&target.txgs),
-                false => interrupted.push(target.leaf),
+        let nothing = TxgSet::default();
+        for leaf in &self.tree.leaves {
+            let guid = self.tree.nodes[leaf.node].guid;
+            let target = targets.iter().find(|target| target.leaf == guid);
+            let reached = target.filter(|target| target.outages == leaf.missed.outages());
+            if target.is_some() && reached.is_none() {
+                interrupted.push(guid);
             }
+            leaf.missed
+                .end_resilver(reached.map_or(&nothing, |target| &target.txgs));
         }
         interrupted
     }

@@ -1,11 +1,13 @@
 //! Health while the pool is open: leaves that are given up, what they missed, and flushing.
 
+use crate::access::LeftLeaf;
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::shape::Shape;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
 use cenote_base::{Guid, VdevId};
 use cenote_ondisk::VdevKind;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 impl Shape {
     /// The state of every node as it is now.
@@ -164,6 +166,20 @@ impl Shape {
             self.tree.leaves[leaf].forget_unflushed();
         }
         Ok(())
+    }
+
+    /// Lets a leaf's device go: nothing more is written to it, and what was is flushed.
+    pub(crate) fn let_go(&self, leaf: usize) -> Option<LeftLeaf> {
+        let leaf = &self.tree.leaves[leaf];
+        let device = Arc::clone(leaf.device.as_ref()?);
+        leaf.access.end();
+        leaf.missed.note_outage();
+        // If that fails, the leaf has missed it, wherever it goes.
+        let _ = leaf.flush_left(device.as_ref());
+        Some(LeftLeaf {
+            leaf: self.tree.nodes[leaf.node].guid,
+            device,
+        })
     }
 
     /// Lets others open the devices for writing.

@@ -1,5 +1,6 @@
 //! A device in the tree: its counters, what it missed, and reading from it.
 
+use crate::access::Access;
 use crate::counters::VdevCounters;
 use crate::error::LeafProblem;
 use crate::leaf_write::WrittenState;
@@ -55,6 +56,8 @@ pub(crate) struct Leaf {
     in_flight: AtomicU32,
     /// Reads that failed since the last one that did not.
     failures_in_a_row: AtomicU32,
+    /// Whether the device is still the pool's.
+    pub(crate) access: Arc<Access>,
     /// What it missed.
     pub(crate) missed: Arc<Missed>,
     /// What writing did to it.
@@ -100,6 +103,7 @@ impl Leaf {
             env,
             in_flight: AtomicU32::new(0),
             failures_in_a_row: AtomicU32::new(0),
+            access: Arc::default(),
             missed: Arc::default(),
             written: Arc::default(),
             queue: Arc::default(),
@@ -112,11 +116,17 @@ impl Leaf {
         self.missed = Arc::clone(&old.missed);
         self.written = Arc::clone(&old.written);
         self.queue = Arc::clone(&old.queue);
+        match (&self.device, &old.device) {
+            (Some(device), Some(before)) if Arc::ptr_eq(device, before) => {
+                self.access = Arc::clone(&old.access);
+            }
+            _ => self.missed.note_outage(),
+        }
     }
 
     /// How well the leaf serves a block born in `birth`; `None` if it has no device.
     pub(crate) fn fitness(&self, birth: Txg) -> Option<Fitness> {
-        self.device.as_ref()?;
+        self.device.as_ref().filter(|_| !self.access.is_over())?;
         Some(if !self.state.is_readable() || self.written.is_faulted() {
             Fitness::LastResort
         } else if self.missed.contains(birth) {

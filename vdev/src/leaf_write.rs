@@ -4,6 +4,7 @@
 //! (format/1c 7). One that fails again and again is *faulted*: nothing is written to it any
 //! more, and it is read from only when nobody else has the bytes.
 
+use crate::access::Entered;
 use crate::error::LeafProblem;
 use crate::leaf::{Leaf, Place};
 use crate::queue::{IoClass, read_class};
@@ -94,7 +95,8 @@ impl WrittenState {
 impl Leaf {
     /// Whether writes may go to the leaf at all.
     pub(crate) fn is_writable(&self) -> bool {
-        self.state.is_readable() && !self.written.is_faulted() && self.device.is_some()
+        let is_open = self.device.is_some() && !self.access.is_over();
+        self.state.is_readable() && !self.written.is_faulted() && is_open
     }
 
     /// The leaf's state with what happened since it was opened.
@@ -105,10 +107,14 @@ impl Leaf {
         }
     }
 
-    fn writable_device(&self) -> Result<&dyn Device, LeafProblem> {
+    /// The device, for a write that ends before it is let go.
+    fn writable_device(&self) -> Result<(&dyn Device, Entered<'_>), LeafProblem> {
         let (state, aux) = self.live_state();
-        let device = self.device.as_deref().filter(|_| self.is_writable());
-        device.ok_or(LeafProblem::NotOpen(state, aux))
+        let absent = || LeafProblem::NotOpen(state, aux);
+        let entered = self.access.enter().ok_or_else(absent)?;
+        let can_write = self.state.is_readable() && !self.written.is_faulted();
+        let device = self.device.as_deref().filter(|_| can_write);
+        Ok((device.ok_or_else(absent)?, entered))
     }
 
     fn judge<T>(&self, result: Result<T, DeviceError>) -> Result<T, LeafProblem> {
@@ -135,7 +141,7 @@ impl Leaf {
         txg: Txg,
         load: u64,
     ) -> Result<(), LeafProblem> {
-        let device = self.writable_device()?;
+        let (device, _entered) = self.writable_device()?;
         self.written.begin(txg);
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter_writing(load);
@@ -153,7 +159,7 @@ impl Leaf {
     /// that is in the background. If it is lost before it was flushed, the leaf lacks what it
     /// lacked before.
     pub(crate) fn repair(&self, place: Place, slices: &[IoSlice<'_>]) -> Result<(), LeafProblem> {
-        let device = self.writable_device()?;
+        let (device, _entered) = self.writable_device()?;
         self.counters.write_operations.add(1);
         let class = match read_class() {
             IoClass::Scrub => IoClass::Scrub,
@@ -177,7 +183,7 @@ impl Leaf {
 
     /// Writes `bytes` at a byte of the device: labels are outside of the allocatable area.
     pub(crate) fn write_raw(&self, at: u64, bytes: &[u8], txg: Txg) -> Result<(), LeafProblem> {
-        let device = self.writable_device()?;
+        let (device, _entered) = self.writable_device()?;
         self.written.begin(txg);
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter(IoClass::SyncWrite);
@@ -194,14 +200,24 @@ impl Leaf {
     ///
     /// If that fails, everything written since then counts as missed.
     pub(crate) fn flush(&self) -> Result<(), LeafProblem> {
+        self.flush_by(|| {
+            let (device, _entered) = self.writable_device()?;
+            self.judge(device.flush())
+        })
+    }
+
+    /// The same on the device of a leaf that was let go.
+    pub(crate) fn flush_left(&self, device: &dyn Device) -> Result<(), LeafProblem> {
+        self.flush_by(|| self.judge(device.flush()))
+    }
+
+    fn flush_by(&self, flush: impl FnOnce() -> Result<(), LeafProblem>) -> Result<(), LeafProblem> {
         let is_repaired = self.written.repaired.swap(false, Ordering::AcqRel);
         let unflushed = self.written.take_unflushed();
         if unflushed.is_none() && !is_repaired {
             return Ok(());
         }
-        let flushed = self
-            .writable_device()
-            .and_then(|device| self.judge(device.flush()));
+        let flushed = flush();
         if flushed.is_err()
             && let Some((first, last)) = unflushed
         {
@@ -219,7 +235,7 @@ impl Leaf {
 
     /// Writes to space that holds nothing.
     pub(crate) fn initialize(&self, place: Place, bytes: &[u8]) -> Result<(), LeafProblem> {
-        let device = self.writable_device()?;
+        let (device, _entered) = self.writable_device()?;
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter(IoClass::Initialize);
         self.judge(device.write_at(place.on_device(), bytes))?;
@@ -229,7 +245,7 @@ impl Leaf {
 
     /// Says that `[offset, offset + length)` of the allocatable area holds nothing any more.
     pub(crate) fn discard(&self, offset: u64, length: u64) -> Result<(), LeafProblem> {
-        let device = self.writable_device()?;
+        let (device, _entered) = self.writable_device()?;
         let _admitted = self.queue.enter(IoClass::Trim);
         let discarded = device.discard(Place::at(offset).on_device(), length);
         discarded.map_err(LeafProblem::Device)

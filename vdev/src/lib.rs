@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod batch;
 mod check;
 mod class;
@@ -50,6 +51,7 @@ mod write;
 mod write_load;
 mod write_plan;
 
+pub use access::LeftLeaf;
 pub use batch::BatchRead;
 pub use check::{CopyHealth, CopyReport, CopyRole, CopyVerdict};
 pub use class::AllocationClass;
@@ -70,6 +72,6 @@ pub use state::{VdevAux, VdevState};
 pub use status::VdevStatus;
 pub use trim::FreeSpaceAction;
 pub use txg_set::TxgSet;
-pub use vdevs::Vdevs;
+pub use vdevs::{Reshape, Vdevs};
 pub use write::{PreparedWrite, VdevWrite};
 pub use write_plan::WritePlan;

@@ -41,7 +41,8 @@ impl Shape {
     }
 
     /// The tree below `root` after a change: what is known of vdevs that were there already, by
-    /// guid, goes on. Their devices stay open but for those that `opened` has others for.
+    /// guid, goes on. Their devices stay open but for those that `opened` has others for, and
+    /// those of leaves that are not to be open any more.
     pub(crate) fn changed(
         &self,
         root: &VdevConfig,
@@ -52,9 +53,9 @@ impl Shape {
             .problems
             .retain(|guid, _| !opened.contains_key(guid));
         let mut devices = opened.clone();
-        for (guid, leaf) in &self.tree.leaf_of {
-            if let Some(device) = &self.tree.leaves[*leaf].device {
-                let open = devices.entry(*guid);
+        for leaf in root.leaves() {
+            if let Some(device) = self.device_of(leaf.guid).filter(|_| self.stays_open(leaf)) {
+                let open = devices.entry(leaf.guid);
                 open.or_insert_with(|| Arc::clone(device));
             }
         }
@@ -76,11 +77,9 @@ impl Shape {
                 node.counters.clone_from(&old.counters);
             }
         }
-        for top in &mut tree.tops {
-            let guid = tree.nodes[top.node].guid;
-            let is_same = |old: &&Top| guid != Guid(0) && self.tree.nodes[old.node].guid == guid;
-            if let Some(old) = self.tree.tops.iter().find(is_same) {
-                top.go_on(old);
+        for position in 0..tree.tops.len() {
+            if let Some(old) = self.continued(&tree, position) {
+                tree.tops[position].go_on(old);
             }
         }
         Ok(Self {
@@ -88,6 +87,56 @@ impl Shape {
             options,
             load: Arc::clone(&self.load),
         })
+    }
+
+    /// What the top-level vdev at this position of another tree was in this one: a disk that
+    /// became a mirror is the same vdev, with another guid.
+    fn continued(&self, tree: &Tree, position: usize) -> Option<&Top> {
+        let old = self.tree.tops.get(position)?;
+        let guid = tree.nodes[tree.tops[position].node].guid;
+        if guid != Guid(0) && self.tree.nodes[old.node].guid == guid {
+            return Some(old);
+        }
+        let leaves_below = |tree: &Tree, top: usize| -> Vec<Guid> {
+            let below = |node: &usize| {
+                let mut node = *node;
+                while node != 0 && node != top {
+                    node = tree.nodes[node].parent;
+                }
+                node == top
+            };
+            let leaves = tree.leaves.iter().map(|leaf| leaf.node).filter(below);
+            leaves.map(|node| tree.nodes[node].guid).collect()
+        };
+        let before = leaves_below(&self.tree, old.node);
+        let now = leaves_below(tree, tree.tops[position].node);
+        before.iter().any(|leaf| now.contains(leaf)).then_some(old)
+    }
+
+    /// Whether a leaf's device is kept open: not if the leaf is taken out of use now, for then
+    /// the administrator may take it out of the machine.
+    fn stays_open(&self, leaf: &VdevConfig) -> bool {
+        let before = self.tree.leaf_of.get(&leaf.guid);
+        let before = before.map(|leaf| self.tree.leaves[*leaf].state);
+        let was_out = matches!(before, Some(VdevState::Offline | VdevState::Removed));
+        was_out || !leaf.state.offline && !leaf.state.removed
+    }
+
+    fn device_of(&self, leaf: Guid) -> Option<&Arc<dyn Device>> {
+        let leaf = self.tree.leaf_of.get(&leaf)?;
+        self.tree.leaves[*leaf].device.as_ref()
+    }
+
+    /// The leaves whose devices `next` does not have any more, by number.
+    pub(crate) fn leaving(&self, next: &Self) -> Vec<usize> {
+        let is_left = |leaf: &usize| {
+            let device = self.tree.leaves[*leaf].device.as_ref();
+            device.is_some_and(|device| {
+                let kept = next.device_of(self.guid_of_leaf(*leaf));
+                !kept.is_some_and(|kept| Arc::ptr_eq(kept, device))
+            })
+        };
+        (0..self.tree.leaves.len()).filter(is_left).collect()
     }
 
     /// Top-level vdevs, with holes and removed ones.

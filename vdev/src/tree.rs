@@ -266,7 +266,8 @@ impl<'a> Builder<'a> {
         }
         let node = &mut self.tree.nodes[index];
         (node.state, node.aux) = (state, aux);
-        if config.kind.is_device() {
+        // Distributed spares have no device, but they can miss things.
+        if config.kind.is_device() || config.kind == VdevKind::DistributedSpare {
             node.leaf = Some(self.tree.leaves.len());
             self.tree
                 .leaf_of

@@ -142,48 +142,48 @@ impl TxgSet {
 mod tests {
     use super::*;
 
-    fn set(ranges: &[Range<u64>]) -> TxgSet {
+    fn set(ranges: &[(u64, u64)]) -> TxgSet {
         let ranges = ranges.iter();
-        TxgSet::from_ranges(ranges.map(|range| Txg(range.start)..Txg(range.end)))
+        TxgSet::from_ranges(ranges.map(|(start, end)| Txg(*start)..Txg(*end)))
     }
 
     #[test]
     fn ranges_are_joined_and_counted() {
-        let mut some = set(&[20..30, 5..7, 9..9, 7..8, 25..35]);
-        assert_eq!(some, set(&[5..8, 20..35]));
+        let mut some = set(&[(20, 30), (5, 7), (9, 9), (7, 8), (25, 35)]);
+        assert_eq!(some, set(&[(5, 8), (20, 35)]));
         assert!(some.contains(Txg(5)) && some.contains(Txg(34)));
         assert!(!some.contains(Txg(4)) && !some.contains(Txg(8)) && !some.contains(Txg(35)));
         assert_eq!(some.bounds(), Some(Txg(5)..Txg(35)));
         assert!(some.insert(Txg(35)) && some.insert(Txg(8)) && !some.insert(Txg(20)));
         assert!(some.insert(Txg(40)));
-        assert_eq!(some, set(&[5..9, 20..36, 40..41]));
+        assert_eq!(some, set(&[(5, 9), (20, 36), (40, 41)]));
         assert!(TxgSet::default().bounds().is_none() && TxgSet::all().contains(Txg(7)));
     }
 
     #[test]
     fn sets_are_combined() {
-        let (a, b) = (set(&[1..10, 20..30]), set(&[5..22, 29..31]));
-        assert_eq!(a.with(&b), set(&[1..31]));
-        assert_eq!(a.without(&b), set(&[1..5, 22..29]));
-        assert_eq!(b.without(&a), set(&[10..20, 30..31]));
+        let (a, b) = (set(&[(1, 10), (20, 30)]), set(&[(5, 22), (29, 31)]));
+        assert_eq!(a.with(&b), set(&[(1, 31)]));
+        assert_eq!(a.without(&b), set(&[(1, 5), (22, 29)]));
+        assert_eq!(b.without(&a), set(&[(10, 20), (30, 31)]));
         assert_eq!(a.without(&a), TxgSet::default());
         assert_eq!(a.without(&TxgSet::all()), TxgSet::default());
         assert_eq!(
-            set(&[1..30]).without(&set(&[2..3, 5..6])),
-            set(&[1..2, 3..5, 6..30])
+            set(&[(1, 30)]).without(&set(&[(2, 3), (5, 6)])),
+            set(&[(1, 2), (3, 5), (6, 30)])
         );
-        let c = set(&[8..40]);
-        assert_eq!(TxgSet::in_at_least(1, [&a, &b]), set(&[1..31]));
+        let c = set(&[(8, 40)]);
+        assert_eq!(TxgSet::in_at_least(1, [&a, &b]), set(&[(1, 31)]));
         assert_eq!(
             TxgSet::in_at_least(2, [&a, &b]),
-            set(&[5..10, 20..22, 29..30])
+            set(&[(5, 10), (20, 22), (29, 30)])
         );
         assert_eq!(
             TxgSet::in_at_least(3, [&a, &b, &c]),
-            set(&[8..10, 20..22, 29..30])
+            set(&[(8, 10), (20, 22), (29, 30)])
         );
-        let touching = [&set(&[1..5]), &set(&[5..9])];
-        assert_eq!(TxgSet::in_at_least(1, touching), set(&[1..9]));
+        let touching = [&set(&[(1, 5)]), &set(&[(5, 9)])];
+        assert_eq!(TxgSet::in_at_least(1, touching), set(&[(1, 9)]));
         assert_eq!(TxgSet::in_at_least(2, touching), TxgSet::default());
     }
 }

@@ -5,9 +5,11 @@
 //! come later get. Whoever is under way ends with the old one; devices, counters and notes of
 //! what was missed belong to both.
 
+use crate::access::LeftLeaf;
 use crate::error::VdevError;
 use crate::options::OpenOptions;
 use crate::shape::Shape;
+use crate::txg_set::TxgSet;
 use cenote_base::Guid;
 use cenote_device::Device;
 use cenote_ondisk::VdevConfig;
@@ -18,6 +20,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub struct Vdevs {
     shape: RwLock<Arc<Shape>>,
+}
+
+/// A change of the tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Reshape<'a> {
+    /// The tree as it is to be.
+    pub root: &'a VdevConfig,
+    /// Devices for leaves that have none yet, or are to have another, opened for writing.
+    pub devices: &'a HashMap<Guid, Arc<dyn Device>>,
+    /// What leaves have missed, as far as that is not known yet.
+    pub missed: &'a [(Guid, TxgSet)],
 }
 
 impl Vdevs {
@@ -41,11 +54,8 @@ impl Vdevs {
         Arc::clone(&self.shape.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Goes over to the tree below `root`, with devices for what is new in it.
-    ///
-    /// Vdevs that were there before, by guid, keep their open devices, counters, mappings and
-    /// missed txgs. Reads and writes under way end on the tree as it was; that is right for
-    /// additions, whereas who takes something away must see to it that nothing refers to it.
+    /// Goes over to the tree below `root`, with devices for what is new in it: to which something
+    /// was added, or of which other values changed. See [`Self::reshape`] for all other changes.
     ///
     /// # Errors
     /// As [`Self::open`]; then nothing has changed.
@@ -54,9 +64,47 @@ impl Vdevs {
         root: &VdevConfig,
         opened: &HashMap<Guid, Arc<dyn Device>>,
     ) -> Result<(), VdevError> {
-        let mut shape = self.shape.write().unwrap_or_else(PoisonError::into_inner);
-        *shape = Arc::new(shape.changed(root, opened)?);
+        let left = self.reshape(&Reshape {
+            root,
+            devices: opened,
+            missed: &[],
+        })?;
+        assert!(
+            left.is_empty(),
+            "what leaves is for the caller to look after"
+        );
         Ok(())
+    }
+
+    /// Goes over to another tree: a leaf became a mirror or the other way round, is being
+    /// replaced, has a spare beside it, went offline or came back, is to count as faulted or
+    /// degraded. States come from the configuration.
+    ///
+    /// Vdevs that were there before, by guid, keep their open devices, counters, mappings and
+    /// missed txgs. So does a top-level vdev at its position that got another guid and kept a
+    /// leaf. Reads and writes under way end on the tree as it was; new leaves do not get these
+    /// writes, which `missed` has to allow for: of a leaf that is attached in txg T it is
+    /// everything before T + 3 (format/1c 7).
+    ///
+    /// Devices that are in the tree no more, or whose leaves are offline or removed, are let go:
+    /// when this returns, nobody writes to them and what was written is flushed. What a leaf
+    /// that stays in the tree did not get or did not flush, it has missed.
+    ///
+    /// Who takes a leaf away has to see that it is not [needed](Shape::is_required).
+    ///
+    /// # Errors
+    /// As [`Self::open`]; then nothing has changed.
+    pub fn reshape(&self, change: &Reshape<'_>) -> Result<Vec<LeftLeaf>, VdevError> {
+        let before = {
+            let mut shape = self.shape.write().unwrap_or_else(PoisonError::into_inner);
+            let next = shape.changed(change.root, change.devices)?;
+            for (leaf, missed) in change.missed {
+                next.add_missed(*leaf, missed);
+            }
+            std::mem::replace(&mut *shape, Arc::new(next))
+        };
+        let left = before.leaving(&self.shape()).into_iter();
+        Ok(left.filter_map(|leaf| before.let_go(leaf)).collect())
     }
 
     /// Goes on with other devices for leaves whose own were gone: `root` is the tree as it is.

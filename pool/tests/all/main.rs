@@ -18,6 +18,7 @@ mod power_cut;
 mod received;
 mod settings;
 mod snapshots;
+mod spares;
 mod tree;
 mod verify_state;
 mod waiting;

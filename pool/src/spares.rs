@@ -1,0 +1,78 @@
+//! Taking a spare into use.
+//!
+//! Spares are found by reading their labels, and stay open for nothing else. Several pools may
+//! have the same spare, and the first that needs it takes it: then its label is of that pool's
+//! leaf. So a spare is looked at again when it is opened for writing, which keeps others off it.
+
+use crate::pool::Pool;
+use cenote_base::Guid;
+use cenote_device::{Device, DeviceError};
+use cenote_dsl::{DslError, directory_keys};
+use cenote_ondisk::pool_config::PoolState;
+use cenote_vdev::DeviceLabels;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why a spare cannot be taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpareError {
+    /// The pool has no such spare.
+    #[error("{spare} is no spare of the pool")]
+    Unknown {
+        /// The guid that was asked for.
+        spare: Guid,
+    },
+    /// It is not where it was, or another device is.
+    #[error("{} is not the spare", path.display())]
+    Elsewhere {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A pool has taken it.
+    #[error("{} is in use by the pool {pool}", path.display())]
+    Taken {
+        /// The device.
+        path: PathBuf,
+        /// The pool's name, or its guid.
+        pool: String,
+    },
+    /// It cannot be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The pool's list of spares cannot be read.
+    #[error(transparent)]
+    Dsl(#[from] DslError),
+}
+
+impl Pool {
+    /// Opens one of the pool's spares for writing, to be put into the tree of vdevs. Nobody else
+    /// can open it so until it is closed or unlocked.
+    ///
+    /// # Errors
+    /// If it is none, not there, or in use.
+    pub fn open_spare(&self, spare: Guid) -> Result<Arc<dyn Device>, SpareError> {
+        let spares = self.dsl().auxiliary_vdevs(directory_keys::SPARES)?;
+        let config = spares.iter().find(|config| config.guid == spare);
+        let config = config.ok_or(SpareError::Unknown { spare })?;
+        let found = self.found_devices().remove(&spare);
+        let path = found
+            .map(|found| found.path)
+            .or_else(|| config.path.clone());
+        let path = path.ok_or(SpareError::Unknown { spare })?;
+        let device = self.options().opener.open_writable(&path)?;
+        let labels = DeviceLabels::read(device.as_ref());
+        let label = labels
+            .newest_config()
+            .and_then(|label| label.config.as_ref());
+        let Some(label) = label.filter(|label| label.guid == Some(spare)) else {
+            return Err(SpareError::Elsewhere { path });
+        };
+        if label.state == PoolState::Spare {
+            return Ok(device);
+        }
+        let guid = label.pool_guid.unwrap_or_default();
+        let pool = label.name.clone().unwrap_or_else(|| guid.to_string());
+        Err(SpareError::Taken { path, pool })
+    }
+}

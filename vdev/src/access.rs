@@ -1,0 +1,48 @@
+//! Whether a device may still be used.
+//!
+//! A device that leaves the pool, for good or for a while, may be another's as soon as it is let
+//! go. Writes that are under way on an older shape of the tree must not reach it any more then.
+//! So each write enters here, and letting go waits for those that are inside and keeps out all
+//! others.
+
+use cenote_base::Guid;
+use cenote_device::Device;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+/// A device that was let go.
+#[derive(Debug)]
+pub struct LeftLeaf {
+    /// The leaf that it was.
+    pub leaf: Guid,
+    /// The device, still open: its labels may have to be cleared. Who is done with it calls
+    /// [`Device::unlock`].
+    pub device: Arc<dyn Device>,
+}
+
+/// The right to use one device.
+#[derive(Debug, Default)]
+pub(crate) struct Access {
+    is_over: RwLock<bool>,
+}
+
+/// A use of the device, as long as this lives.
+pub(crate) type Entered<'a> = RwLockReadGuard<'a, bool>;
+
+impl Access {
+    /// Begins a use of the device; `None` if it was let go.
+    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+        let is_over = self.is_over.read().unwrap_or_else(PoisonError::into_inner);
+        (!*is_over).then_some(is_over)
+    }
+
+    /// Whether the device was let go.
+    pub(crate) fn is_over(&self) -> bool {
+        // Whoever is just ending it will have by the time that this is looked at.
+        self.is_over.try_read().is_ok_and(|is_over| *is_over)
+    }
+
+    /// Lets the device go: returns when nobody uses it.
+    pub(crate) fn end(&self) {
+        *self.is_over.write().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+}
