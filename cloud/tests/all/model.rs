@@ -4,9 +4,8 @@
 //! both. What must hold:
 //!
 //! - while the device is open, it reads as the buffer;
-//! - after a crash with its log it is as of some operation not before the last flush, and not
-//! before
-//!   any operation at all if the power stayed on;
+//! - after a crash with its log it is as of some operation not before the last flush, and if the
+//!   power stayed on, not before any operation at all;
 //! - after a crash without its log, or once somebody else has taken it over, it is as of some flush
 //!   (or, where a full log forced it, some operation) not before what was confirmed as uploaded.
 
