@@ -4,9 +4,9 @@
 //! that must find its name free: that is also the fence between two writers. Beside the store lies
 //! a local log, which makes flushes durable at once and is uploaded in order.
 //!
-//! No command leads here yet. Absent so far: full checkpoints of the map with compaction and deletes
-//! (their parts stand in `map` and `format`, and nobody drives them), a read cache on disk, and
-//! stores other than a directory and a simulated one.
+//! No command leads here yet. Absent so far: full checkpoints of the map with compaction and
+//! deletes (their parts stand in `map` and `format`, and nobody drives them), a read cache on disk,
+//! and stores other than a directory and a simulated one.
 
 #![forbid(unsafe_code)]
 #![expect(
