@@ -37,7 +37,7 @@ fn records(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let checks = Checks::default();
     let mut reader = Reader::with_checks(bytes, checks);
     let mut records = Vec::new();
-    while let Some(item) = reader.next().expect("a good stream") {
+    while let Some(item) = reader.next_item().expect("a good stream") {
         let mut record = item.header.record.clone();
         if let Record::End(end) = &mut record {
             end.checksum = [0; 4];
