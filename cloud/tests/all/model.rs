@@ -72,6 +72,8 @@ struct World {
     /// The contents now.
     now: Vec<u8>,
     operations: Vec<Operation>,
+    /// The one among them that failed, so that it may be done or not.
+    failed: Option<usize>,
     /// So many operations are certainly in the store.
     uploaded: usize,
     /// So many are certainly on the local side.
@@ -164,6 +166,7 @@ impl World {
             base: vec![0; SIZE as usize],
             now: vec![0; SIZE as usize],
             operations: Vec::new(),
+            failed: None,
             uploaded: 0,
             durable: 0,
             counts: Counts::default(),
@@ -195,6 +198,9 @@ impl World {
             "{}: {result:?}",
             self.place()
         );
+        if result.is_err() {
+            self.failed = Some(self.operations.len() - 1);
+        }
         result.is_ok()
     }
 
@@ -326,28 +332,17 @@ impl World {
         let found = self.device.read_vec(0, SIZE as usize);
         let found = found.unwrap_or_else(|e| panic!("{}: {e}", self.place()));
         let must_be_flush = is_without_log && self.device.status().is_at_flush;
-        let mut state = self.base.clone();
-        let mut matching = None;
-        for count in 0..=self.operations.len() {
-            if count > 0 {
-                self.operations[count - 1].apply(&mut state);
-            }
-            let is_flush = count == 0 || matches!(self.operations[count - 1], Operation::Flush);
-            if count >= least && (is_flush || !must_be_flush) && state == found {
-                matching = Some(count);
-            }
-        }
+        let matching = self
+            .moment_of(&found, least, must_be_flush, None)
+            .or_else(|| self.moment_of(&found, least, must_be_flush, self.failed));
         let Some(matching) = matching else {
-            panic!(
-                "{}: the device is as of no moment from {least} to {}",
-                self.place(),
-                self.operations.len()
-            );
+            panic!("{}: no moment from {least} on", self.place());
         };
         self.counts.lost_operations += (self.operations.len() - matching) as u64;
         self.base = found.clone();
         self.now = found;
         self.operations.clear();
+        self.failed = None;
         self.uploaded = 0;
         self.durable = 0;
         if !is_without_log {
@@ -357,6 +352,31 @@ impl World {
                 panic!("{}: nothing is cut yet", self.place());
             }
         }
+    }
+
+    /// How many operations lead to what was found, at least `least`, leaving out one.
+    fn moment_of(
+        &self,
+        found: &[u8],
+        least: usize,
+        must_be_flush: bool,
+        without: Option<usize>,
+    ) -> Option<usize> {
+        let mut state = self.base.clone();
+        let mut matching = None;
+        for count in 0..=self.operations.len() {
+            let last = count.checked_sub(1).map(|index| &self.operations[index]);
+            if let Some(last) = last
+                && without != Some(count - 1)
+            {
+                last.apply(&mut state);
+            }
+            let is_flush = last.is_none_or(|last| matches!(last, Operation::Flush));
+            if count >= least && (is_flush || !must_be_flush) && state == found {
+                matching = Some(count);
+            }
+        }
+        matching
     }
 
     fn run(&mut self, steps: u64) {
@@ -376,7 +396,7 @@ impl World {
                 600..=849 => self.check_read(),
                 850..=859 => self.upload(),
                 860..=869 => self.env.sleep(Duration::from_secs(self.random.below(100))),
-                870..=879 => {
+                870..=879 if !self.connection.is_cut() => {
                     let left = self.random.below(12);
                     self.connection.cut_after(left);
                 }
@@ -385,8 +405,10 @@ impl World {
                 889..=891 => self.hand_over(),
                 _ => {}
             }
-            if !self.random.permille(laziness) && self.device.step().is_err() {
-                assert!(self.connection.is_cut(), "{}", self.place());
+            if !self.random.permille(laziness)
+                && let Err(error) = self.device.step()
+            {
+                assert!(self.connection.is_cut(), "{}: {error}", self.place());
                 self.crash();
             }
         }
