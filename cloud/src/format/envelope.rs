@@ -1,9 +1,9 @@
 //! What every object in the store begins with.
 //!
 //! ```text
-//! 0       8         12   13   14   15  16      24       32      40       48     64         96
-//! | magic | version | comp | ciph | class | 0 | total | stored | plain | number | uuid | checksum| body
-//! | 8     | u32     | u8   | u8   | u8    |   | u64   | u64    | u64   | u64    | 16   | 32      | stored
+//! 0       8         12   13   14   15  16      24       32      40       48     64     96 body
+//! | magic | version | comp | ciph | class | 0 | total | stored | plain | number | uuid | checksum
+//! | 8     | u32     | u8   | u8   | u8    |   | u64   | u64    | u64   | u64    | 16   | 32
 //! ```
 //!
 //! `total` is the length of the whole object, `stored` that of the body as it stands there, `plain`
