@@ -129,9 +129,17 @@ pub fn hold(verb: &str, parsed: &Parsed, command: String, context: &mut Context)
     });
     let failures = failures(ask(change, command, context), &names)?;
     for (name, error) in &failures {
-        let what = match is_hold {
-            true => format!("cannot hold snapshot '{name}'"),
-            false => format!("cannot release hold from snapshot '{name}'"),
+        let is_of_one = matches!(
+            error,
+            ControlError::NoSuchDataset { .. }
+                | ControlError::SnapshotRefused { .. }
+                | ControlError::BadName { .. }
+        );
+        let what = match (is_of_one, is_hold) {
+            (true, true) => format!("cannot hold snapshot '{name}'"),
+            (true, false) => format!("cannot release hold from snapshot '{name}'"),
+            (false, true) => "cannot hold".to_owned(),
+            (false, false) => "cannot release".to_owned(),
         };
         context.complain(&with_context(&what, error));
     }
