@@ -2,8 +2,9 @@
 //!
 //! With snapshots and clones there is an order to keep: a clone goes before the snapshot that it
 //! began as, snapshots go before their dataset, children before their parents. What is in the way
-//! of what can be anywhere in the tree after promotions, so it is not sorted out beforehand:
-//! round by round all goes that can go, until nothing is left or nothing more can.
+//! of what can be anywhere in the tree after promotions, so with clones it is not sorted out
+//! beforehand: round by round all goes that can go, until nothing is left or nothing more can.
+//! Without clones the order is known, and the first refusal ends it: who is refused loses no more.
 
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
@@ -51,13 +52,16 @@ pub(crate) fn destroy_dataset(
                 Ok(()) => done += 1,
                 Err(error) => {
                     failures.push((name.as_str().to_owned(), error));
+                    if !how.clones {
+                        return Ok(Response::Failures { failures, done });
+                    }
                     remaining.insert(name.clone());
                 }
             }
         }
         let is_stuck = remaining.len() == left.len();
         left = remaining;
-        if left.is_empty() || is_stuck || !how.clones {
+        if left.is_empty() || is_stuck {
             return Ok(Response::Failures { failures, done });
         }
     }
@@ -115,11 +119,12 @@ fn destroy_one(
     noted: &mut NotedOnce<'_>,
 ) -> Result<(), ControlError> {
     let (imported, dataset) = context.registry.dataset(name)?;
-    if how.recursive {
-        destroy_snapshots_of(context, mounts, name, noted)?;
-    }
     let places = mounts.derived_places(name.as_str());
+    // What is in use is refused before its snapshots are gone.
     unmount_dataset(mounts, name.as_str(), how.force)?;
+    if how.recursive {
+        destroy_snapshots_of(context, mounts, name, how.clones, noted)?;
+    }
     imported.close_head(dataset.id())?;
     drop(dataset);
     let task = DestroyDataset { name: name.clone() };
@@ -130,11 +135,12 @@ fn destroy_one(
     Ok(())
 }
 
-/// Destroys all snapshots of a dataset: at once if that can be, else those that can go.
+/// Destroys all snapshots of a dataset, all or none; with `each`, if not all can go, those that can.
 fn destroy_snapshots_of(
     context: &Context,
     mounts: &Mounts,
     name: &DatasetName,
+    each: bool,
     noted: &mut NotedOnce<'_>,
 ) -> Result<(), ControlError> {
     let (imported, head) = context.registry.dataset(name)?;
@@ -157,7 +163,7 @@ fn destroy_snapshots_of(
             .map(drop)
     };
     let mut outcome = destroy(&names);
-    if outcome.is_err() && names.len() > 1 {
+    if outcome.is_err() && each && names.len() > 1 {
         outcome = Ok(());
         for one in &names {
             outcome = outcome.and(destroy(std::slice::from_ref(one)));

@@ -43,6 +43,7 @@ fn commands_change_a_tree_under_its_mounts() -> Result<()> {
     held_and_destroyed(&site, &root)?;
     cloned_and_promoted(&site)?;
     rolled_back(&site, &root)?;
+    refused_destruction_loses_nothing(&site, &root)?;
     site.ok("zfs destroy -R tank/a")?;
     ensure!(site.ok("zfs list -H -t all -o name")?.trim() == "tank");
     site.finish()
@@ -117,6 +118,29 @@ fn cloned_and_promoted(site: &Site) -> Result<()> {
     site.ok("zfs promote tank/a")?;
     ensure!(value(site, "origin", "tank/c")? == "tank/a@last");
     ensure!(fs::read_to_string(clone.join("file"))? == "of the clone");
+    Ok(())
+}
+
+/// A recursive destruction that is refused because a child's file is open, or a snapshot is held,
+/// once went on with the other datasets, and took snapshots before it found the mount in use.
+fn refused_destruction_loses_nothing(site: &Site, root: &Path) -> Result<()> {
+    site.ok("zfs create tank/e")?;
+    site.ok("zfs create tank/e/x")?;
+    site.ok("zfs create tank/e/y")?;
+    site.ok("zfs snapshot -r tank/e@s")?;
+    site.ok("zfs snapshot -r tank/e@t")?;
+    let list = || site.ok("zfs list -H -t all -o name -r tank/e");
+    let before = list()?;
+    let open = fs::File::create(site.path("tank/e/y").join("open"))?;
+    site.fails("zfs destroy -r tank/e")?;
+    ensure!(list()? == before, "{}", list()?);
+    drop(open);
+    site.ok("zfs hold keep tank/e/y@t")?;
+    site.fails("zfs destroy -r tank/e")?;
+    ensure!(list()? == before, "{}", list()?);
+    site.ok("zfs release keep tank/e/y@t")?;
+    site.ok("zfs destroy -r tank/e")?;
+    ensure!(root.join("file").exists());
     Ok(())
 }
 
