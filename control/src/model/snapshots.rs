@@ -46,10 +46,12 @@ pub enum SnapshotChange {
         /// Those of all datasets below, too, where there are such (`-r`).
         recursive: bool,
     },
-    /// Make a dataset what its newest snapshot is. Answer: `Done`.
+    /// Make a dataset what one of its snapshots is. Answer: `Done`.
     Rollback {
         /// The snapshot.
         snapshot: String,
+        /// Newer snapshots and bookmarks, to be destroyed first.
+        newer: Vec<String>,
         /// Unmount although files are open.
         force: bool,
     },

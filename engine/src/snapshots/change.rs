@@ -47,9 +47,11 @@ pub(crate) fn change_snapshots(
             tag,
             recursive,
         } => release(registry, mounts, &names, (&tag, recursive), by),
-        SnapshotChange::Rollback { snapshot, force } => {
-            roll_back(registry, mounts, &snapshot, force, by)
-        }
+        SnapshotChange::Rollback {
+            snapshot,
+            newer,
+            force,
+        } => roll_back(registry, mounts, (&snapshot, &newer), force, by),
         SnapshotChange::Clone {
             origin,
             name,

@@ -159,6 +159,11 @@ fn rolled_back(site: &Site, root: &Path) -> Result<()> {
         text.contains("more recent snapshots or bookmarks exist"),
         "{text}"
     );
+    // In use, it is refused, and nothing is lost by that.
+    let open = fs::File::open(root.join("file"))?;
+    site.fails("zfs rollback -r tank/a@last")?;
+    drop(open);
+    site.ok("zfs list tank/a@newer")?;
     site.ok("zfs rollback -r tank/a@last")?;
     ensure!(fs::read_to_string(root.join("file"))? == "turn 19");
     let left = site.ok("zfs list -H -t snapshot,bookmark -o name -r tank/a")?;

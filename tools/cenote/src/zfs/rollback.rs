@@ -1,7 +1,7 @@
 //! `zfs rollback`.
 //!
 //! Snapshots and bookmarks that are newer are destroyed first, with `-r`, and with `-R` the clones
-//! of those, too; the newest one that is left is what the daemon goes back to.
+//! of those, too.
 
 use super::change::ask;
 use crate::context::{Context, Outcome, Stop, failed, usage};
@@ -55,27 +55,13 @@ pub fn run(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
         };
         destroyed(change, &command, &clone, context)?;
     }
-    let (bookmarks, snapshots): (Vec<_>, Vec<_>) = newer
-        .into_iter()
-        .partition(|row| row.kind == DatasetKind::Bookmark);
-    let names = |rows: Vec<Dataset>| rows.into_iter().map(|row| row.name).collect::<Vec<_>>();
-    if !snapshots.is_empty() {
-        let names = names(snapshots);
-        let first = names[0].clone();
-        let change = SnapshotChange::Destroy {
-            names,
-            defer: false,
-        };
-        destroyed(Change::Snapshots(change), &command, &first, context)?;
-    }
-    if !bookmarks.is_empty() {
-        let names = names(bookmarks);
-        let first = names[0].clone();
-        let change = SnapshotChange::DestroyBookmarks { names };
-        destroyed(Change::Snapshots(change), &command, &first, context)?;
-    }
+    let newer = newer.into_iter().map(|row| row.name).collect();
     let snapshot = snapshot.clone();
-    let change = Change::Snapshots(SnapshotChange::Rollback { snapshot, force });
+    let change = Change::Snapshots(SnapshotChange::Rollback {
+        snapshot,
+        newer,
+        force,
+    });
     match ask(change, command, context) {
         Ok(_) => Ok(0),
         Err(error) => failed(with_context(&what, &error)),
