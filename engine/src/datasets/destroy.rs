@@ -135,7 +135,7 @@ fn destroy_one(
     Ok(())
 }
 
-/// Destroys all snapshots of a dataset, all or none; with `each`, if not all can go, those that can.
+/// Destroys all snapshots of a dataset, all or none; with `each`, those that can go if not all can.
 fn destroy_snapshots_of(
     context: &Context,
     mounts: &Mounts,
