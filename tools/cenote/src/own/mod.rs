@@ -14,6 +14,7 @@ mod mount;
 mod mounter;
 mod settings;
 mod settings_files;
+mod space;
 mod spec;
 mod unmount;
 mod version;
@@ -44,9 +45,10 @@ pub struct Command {
 }
 
 /// Commands that talk to the daemon, before those that read pools themselves.
-const DAEMON_COMMANDS: [&Command; 4] = [
+const DAEMON_COMMANDS: [&Command; 5] = [
     &mount::COMMAND,
     &unmount::COMMAND,
+    &space::COMMAND,
     &daemon::COMMAND,
     &settings::COMMAND,
 ];
