@@ -55,15 +55,21 @@ impl Set {
 pub struct Model {
     /// By full name.
     pub sets: BTreeMap<String, Set>,
-    /// The number of the next snapshot.
+    /// Whether the pool's root is an encryption root.
+    pub is_encrypted: bool,
+    /// The number of the newest snapshot.
     made: u64,
 }
 
 impl Model {
     /// A pool with nothing but its root.
-    pub fn new(pool: &str) -> Self {
+    pub fn new(pool: &str, is_encrypted: bool) -> Self {
         let sets = BTreeMap::from([(pool.to_owned(), Set::default())]);
-        Self { sets, made: 0 }
+        Self {
+            sets,
+            is_encrypted,
+            made: 0,
+        }
     }
 
     /// A dataset and everything below it.

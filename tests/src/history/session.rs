@@ -120,7 +120,7 @@ impl Session {
         Ok(Self {
             site,
             _key: key,
-            model: Model::new(POOL),
+            model: Model::new(POOL, is_encrypted),
             random,
             serial: 0,
             referenced: BTreeMap::new(),

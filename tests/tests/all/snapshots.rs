@@ -140,8 +140,26 @@ fn refused_destruction_loses_nothing(site: &Site, root: &Path) -> Result<()> {
     site.fails("zfs destroy -r tank/e")?;
     ensure!(list()? == before, "{}", list()?);
     site.ok("zfs release keep tank/e/y@t")?;
+    // Children went before a snapshot of their parent was found to be held.
+    site.ok("zfs hold keep tank/e@t")?;
+    site.fails("zfs destroy -r tank/e")?;
+    ensure!(list()? == before, "{}", list()?);
+    site.ok("zfs release keep tank/e@t")?;
+    // A clone beside its origin goes before it, though its name comes first.
+    site.ok("zfs clone tank/e/y@s tank/e/a")?;
     site.ok("zfs destroy -r tank/e")?;
     ensure!(root.join("file").exists());
+    // What is below its own clone can go neither before it nor after.
+    site.ok("zfs create tank/e")?;
+    site.ok("zfs snapshot tank/e@s")?;
+    site.ok("zfs clone tank/e@s tank/e/c")?;
+    site.ok("zfs create tank/e/d")?;
+    site.ok("zfs promote tank/e/c")?;
+    let before = list()?;
+    site.fails("zfs destroy -r tank/e")?;
+    ensure!(list()? == before, "{}", list()?);
+    site.ok("zfs promote tank/e")?;
+    site.ok("zfs destroy -r tank/e")?;
     Ok(())
 }
 
