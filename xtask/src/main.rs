@@ -23,8 +23,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               damaged pools: no panic, no hang, no unbounded memory
   model [SEED] [--operations N] [--reopen N] [--workers N] [--kills N]
                               random operations on mounts, beside a model in memory
-  history [SEED] [--steps N] [--seeds N] [--judge N] [--kills N]
-                              random snapshots, clones, promotions, rollbacks, beside a model
+  history [SEED] [--steps N] [--seeds N] [--judge N] [--kills N] [--foreign N]
+                              random snapshots, clones, promotions, rollbacks, beside a model;
+                              with --foreign OpenZFS takes a turn after each judgement
   pingpong [SEED] [--rounds N] [--seeds N|--layouts] [--operations N] [--foreign N] [--vm]
                               Cenote and OpenZFS (with --vm its kernel module) write in turns
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]

@@ -18,6 +18,7 @@ fn run() -> Result<()> {
         steps: 1000,
         judge_interval: 500,
         kills: 5,
+        foreign_operations: 0,
     };
     let mut seeds = 1_u64;
     let mut words = Words::of_process();
@@ -26,6 +27,7 @@ fn run() -> Result<()> {
             "--steps" => options.steps = words.value()?,
             "--judge" => options.judge_interval = words.value::<u64>()?.max(1),
             "--kills" => options.kills = words.value()?,
+            "--foreign" => options.foreign_operations = words.value()?,
             "--seeds" => seeds = words.value()?,
             "--seed" => options.seed = words.value()?,
             _ => options.seed = words.seed()?,
@@ -41,9 +43,13 @@ fn run() -> Result<()> {
 fn run_seed(options: &Options) -> Result<()> {
     let (seed, steps) = (options.seed, options.steps);
     let (judge, kills) = (options.judge_interval, options.kills);
+    let foreign = options.foreign_operations;
     let start = Instant::now();
     let again = || {
-        format!("again: cargo xtask history {seed} --steps {steps} --judge {judge} --kills {kills}")
+        format!(
+            "again: cargo xtask history {seed} --steps {steps} --judge {judge} --kills {kills} \
+             --foreign {foreign}"
+        )
     };
     let report = history::run(options).with_context(again)?;
     println!(

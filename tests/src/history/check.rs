@@ -8,8 +8,10 @@ use std::fs;
 use std::path::Path;
 
 /// The columns of a listing.
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 14] = [
     "name",
+    "type",
+    "createtxg",
     "origin",
     "used",
     "referenced",
@@ -99,7 +101,7 @@ pub fn listing(model: &Model, rows: &BTreeMap<String, Row>) -> Result<()> {
 
 /// What a pool that is at rest must say of space, whatever its blocks take.
 pub fn sums(model: &Model, rows: &BTreeMap<String, Row>) -> Result<()> {
-    for (name, set) in &model.sets {
+    for (name, set) in model.sets.iter().filter(|(_, set)| !set.is_foreign) {
         let row = &rows[name];
         let parts = ["dataset", "snapshots", "children", "refreservation"];
         let parts = parts.map(|part| number(row, &format!("usedby{part}")));
@@ -155,7 +157,8 @@ fn set_contents(root: &Path, set: &Set) -> Result<()> {
     Ok(())
 }
 
-fn compare(place: &Path, files: &Files) -> Result<()> {
+/// Compares the files of a directory.
+pub fn compare(place: &Path, files: &Files) -> Result<()> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(place).with_context(|| place.display().to_string())? {
         let entry = entry?;

@@ -15,12 +15,16 @@ const DEPTH_MAX: usize = 5;
 
 /// Draws one change of `model`; `None` if there is nothing of its kind to change.
 pub fn draw(model: &Model, random: &mut Random, serial: u64) -> Option<Change> {
-    let snaps: usize = model.sets.values().map(|set| set.snaps.len()).sum();
+    let ours = || model.sets.values().filter(|set| !set.is_foreign);
+    let (snaps, sets) = (
+        ours().map(|set| set.snaps.len()).sum::<usize>(),
+        ours().count(),
+    );
     let is_crowded = snaps > SNAPS_MAX;
     match random.below(100) {
         0..26 if !is_crowded => Some(snapshot(model, random)),
         0..46 => destroy_snapshots(model, random),
-        46..54 if model.sets.len() <= SETS_MAX => clone_or_create(model, random, serial),
+        46..54 if sets <= SETS_MAX => clone_or_create(model, random, serial),
         46..57 => destroy(model, random),
         57..63 => promote(model, random),
         63..69 => roll_back(model, random),
@@ -35,10 +39,11 @@ pub fn draw(model: &Model, random: &mut Random, serial: u64) -> Option<Change> {
     }
 }
 
+/// A dataset of ours; the root is one.
 fn any(model: &Model, random: &mut Random) -> String {
-    let index = random.index(model.sets.len());
-    let name = model.sets.keys().nth(index);
-    name.expect("an index below the count").clone()
+    let ours = model.sets.iter().filter(|(_, set)| !set.is_foreign);
+    let ours: Vec<&String> = ours.map(|(name, _)| name).collect();
+    (*random.choose(&ours)).clone()
 }
 
 pub(super) fn any_file_system(model: &Model, random: &mut Random) -> String {
@@ -134,13 +139,16 @@ fn clone_or_create(model: &Model, random: &mut Random, serial: u64) -> Option<Ch
 
 fn destroy(model: &Model, random: &mut Random) -> Option<Change> {
     let name = any(model, random);
-    let reach = *random.choose(&[Reach::Alone, Reach::Below, Reach::Below, Reach::Clones]);
+    let reach = *random.choose(&[Reach::Alone, Reach::Below, Reach::Clones, Reach::Clones]);
     name.contains('/')
         .then_some(Change::Destroy { name, reach })
 }
 
 fn promote(model: &Model, random: &mut Random) -> Option<Change> {
-    let clones = model.sets.iter().filter(|(_, set)| set.origin.is_some());
+    let clones = model
+        .sets
+        .iter()
+        .filter(|(_, set)| set.origin.is_some() && !set.is_foreign);
     let clones: Vec<&String> = clones.map(|(name, _)| name).collect();
     if clones.is_empty() || random.below(20) == 0 {
         let name = any(model, random);
@@ -203,7 +211,10 @@ fn hold(model: &Model, random: &mut Random) -> Option<Change> {
 }
 
 fn bookmark(model: &Model, random: &mut Random, serial: u64) -> Option<Change> {
-    let marked = model.sets.iter().filter(|(_, set)| !set.marks.is_empty());
+    let marked = model
+        .sets
+        .iter()
+        .filter(|(_, set)| !set.marks.is_empty() && !set.is_foreign);
     let marked: Vec<&String> = marked.map(|(name, _)| name).collect();
     if !marked.is_empty() && random.below(2) == 0 {
         let of = (*random.choose(&marked)).clone();

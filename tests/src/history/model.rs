@@ -31,6 +31,8 @@ pub struct Snap {
 pub struct Set {
     /// A volume has no files here.
     pub is_volume: bool,
+    /// OpenZFS made it.
+    pub is_foreign: bool,
     /// What is in it.
     pub files: Arc<Files>,
     /// From the oldest to the newest.
@@ -58,7 +60,7 @@ pub struct Model {
     /// Whether the pool's root is an encryption root.
     pub is_encrypted: bool,
     /// The number of the newest snapshot.
-    made: u64,
+    pub(super) made: u64,
 }
 
 impl Model {

@@ -3,7 +3,9 @@
 use super::change::{self, Change};
 use super::check;
 use super::draw::{any_file_system, draw};
+use super::foreign::{self, Foreign};
 use super::model::Model;
+use crate::pool;
 use crate::random::Random;
 use crate::site::Site;
 use anyhow::{Context, Result, bail, ensure};
@@ -44,6 +46,8 @@ pub struct Options {
     pub judge_interval: u64,
     /// How often the daemon is killed under a command.
     pub kills: u64,
+    /// Operations of OpenZFS after each judgement.
+    pub foreign_operations: u64,
 }
 
 /// What a run did.
@@ -63,11 +67,12 @@ pub struct Report {
 
 /// A pool and its model.
 pub struct Session {
-    site: Site,
+    pub(super) site: Site,
     /// What the pool may be encrypted with.
     _key: tempfile::NamedTempFile,
     model: Model,
-    random: Random,
+    pub(super) random: Random,
+    pub(super) foreign: Foreign,
     serial: u64,
     /// What snapshots refer to, by number: that never changes.
     referenced: BTreeMap<u64, u64>,
@@ -76,7 +81,7 @@ pub struct Session {
 
 /// Makes steps from a seed; an error says what differed, and after which of them.
 pub fn run(options: &Options) -> Result<Report> {
-    let mut session = Session::new(options.seed)?;
+    let mut session = Session::new(options.seed, options.foreign_operations)?;
     let kill_interval = options.steps / (options.kills + 1);
     for step in 1..=options.steps {
         let is_kill = options.kills > 0 && step.is_multiple_of(kill_interval.max(1));
@@ -100,9 +105,11 @@ pub fn run(options: &Options) -> Result<Report> {
 }
 
 impl Session {
-    /// A new pool, its layout by the seed.
-    pub fn new(seed: u64) -> Result<Self> {
+    /// A new pool, its layout by the seed; OpenZFS, which has no keys, takes no turns on one that is
+    /// encrypted.
+    pub fn new(seed: u64, foreign_operations: u64) -> Result<Self> {
         let (layout, is_encrypted) = LAYOUTS[(seed % LAYOUTS.len() as u64) as usize];
+        let is_encrypted = is_encrypted && foreign_operations == 0;
         let key = tempfile::NamedTempFile::new()?;
         fs::write(key.path(), KEY)?;
         let encrypted = format!(
@@ -122,6 +129,7 @@ impl Session {
             _key: key,
             model: Model::new(POOL, is_encrypted),
             random,
+            foreign: Foreign::new(foreign_operations),
             serial: 0,
             referenced: BTreeMap::new(),
             report,
@@ -149,6 +157,14 @@ impl Session {
     /// Gives a command, which must succeed or be refused as the model says.
     fn make(&mut self, change: &Change) -> Result<()> {
         let after = self.model.after(change);
+        let count = |model: &Model| model.sets.values().filter(|set| set.is_foreign).count();
+        if after
+            .as_ref()
+            .is_some_and(|after| count(after) < count(&self.model))
+        {
+            // OpenZFS would miss it.
+            return Ok(());
+        }
         self.count(change.kind());
         let told = match (change, &after) {
             (Change::DestroySnapshots { defer: false, .. }, Some(_))
@@ -266,6 +282,12 @@ impl Session {
     /// Compares everything there is.
     pub fn compare(&mut self) -> Result<()> {
         check::contents(&self.site, &self.model)?;
+        for (name, files) in self.model.foreign_clones() {
+            let place = pool::mount(self.site.cenote(), name)?;
+            let compared = check::compare(&place, files);
+            pool::unmount(self.site.cenote(), &place)?;
+            compared.with_context(|| name.clone())?;
+        }
         self.site.ok("zpool sync tank")?;
         let rows = check::list(&self.site, POOL)?;
         check::listing(&self.model, &rows)?;
@@ -274,11 +296,35 @@ impl Session {
         Ok(())
     }
 
+    /// Imports the pool, and mounts what is a file system of ours: OpenZFS's library makes datasets
+    /// that are none.
+    fn import(&self, options: &str) -> Result<()> {
+        if self.foreign.operations == 0 {
+            return self.site.import(&format!("{options} -l"));
+        }
+        self.site.import(&format!("{options} -N"))?;
+        for (name, row) in check::list(&self.site, POOL)? {
+            if row["type"] == "filesystem" && !foreign::is_foreign(&name) {
+                self.site.ok(&format!("zfs mount {name}"))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Has OpenZFS judge the pool.
     pub fn judge(&mut self) -> Result<()> {
         self.site.export()?;
         self.site.judge()?;
-        self.site.import("-l")?;
+        let is_shared = self.foreign.operations > 0;
+        if is_shared {
+            self.foreign_turn()?;
+            self.site.judge()?;
+        }
+        self.import("")?;
+        if is_shared {
+            let rows = check::list(&self.site, POOL)?;
+            self.model.adopt(&rows)?;
+        }
         self.look()?;
         check::contents(&self.site, &self.model)
     }
@@ -308,7 +354,7 @@ impl Session {
             Ok(())
         })?;
         self.site.start()?;
-        self.site.import("-f -l")?;
+        self.import("-f")?;
         let rows = check::list(&self.site, POOL)?;
         let undone = check::listing(&self.model, &rows);
         if let Err(undone) = undone {

@@ -16,6 +16,7 @@ fn commands_keep_to_the_model() -> Result<()> {
         steps: 200,
         judge_interval: 1000,
         kills: 1,
+        foreign_operations: 0,
     };
     let report = history::run(&options).with_context(|| format!("seed {seed}"))?;
     println!("seed {seed}: {report:?}");
