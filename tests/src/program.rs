@@ -206,6 +206,11 @@ impl Cenote {
     pub fn command<S: AsRef<OsStr>>(&self, program: &str, arguments: &[S]) -> Command {
         let mut command = Command::new(self.directory.path().join("bin").join(program));
         command.args(arguments);
+        self.in_environment(command)
+    }
+
+    /// A command that finds the user's daemon, if it calls our programs.
+    pub fn in_environment(&self, mut command: Command) -> Command {
         command.env("CENOTE_SOCKET", self.socket());
         // The machine's own files are not part of a test.
         command.env("CENOTE_SETTINGS", "");

@@ -136,7 +136,13 @@ impl Site {
 
     /// Starts a daemon.
     pub fn start(&self) -> Result<()> {
+        self.start_with(&[])
+    }
+
+    /// Starts a daemon with these variables in its environment.
+    pub fn start_with(&self, variables: &[(&str, String)]) -> Result<()> {
         let mut command = self.cenote.command("cenote", &["daemon", "run"]);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         let log = File::options()
             .create(true)
             .append(true)

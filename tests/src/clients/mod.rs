@@ -5,7 +5,13 @@
 //! hashed, the pool is exported, OpenZFS judges it, and after an import the hashes have to come
 //! again. Each client has a pool of its own, so that a failure names one program.
 //!
-//! Deliberately absent: the network. What is cloned, built and copied lies on the machine.
+//! Some clients live for days: their daemon has a clock that the script sets (by libfaketime), and
+//! `timed` in the script runs a program by it.
+//!
+//! Deliberately absent: the network. What is cloned, built and copied lies on the machine. Packages
+//! that depend on OpenZFS, whose commands are ours here, are not installed but unpacked (`apt-get
+//! download`, `dpkg -x`) to `target/unpacked` or where `$CENOTE_UNPACKED` says: sanoid,
+//! libconfig-inifiles-perl, libcapture-tiny-perl, zfs-auto-snapshot, libfaketime.
 
 use crate::golden;
 use crate::site::{self, Site};
@@ -13,7 +19,7 @@ use crate::skip;
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +33,8 @@ struct Client {
     programs: &'static [&'static str],
     script: &'static str,
     needs_root: bool,
+    /// Whether it sets the clock.
+    is_timed: bool,
     /// Options of `zfs create`.
     properties: &'static str,
 }
@@ -41,11 +49,17 @@ const fn client(
         programs,
         script,
         needs_root: false,
+        is_timed: false,
         properties: "",
     }
 }
 
-const CLIENTS: [Client; 8] = [
+/// What makes up a clock, where Debian has it.
+const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+/// Makes `timed` of a script.
+const TIMED: &str = "timed() { env LD_PRELOAD=\"$CLOCK_LIBRARY\" \"$@\"; }\n";
+
+const CLIENTS: [Client; 10] = [
     client("git", &["git", "tar", "diff"], include_str!("git.sh")),
     client("build", &["cc", "make", "ar"], include_str!("build.sh")),
     Client {
@@ -73,7 +87,47 @@ const CLIENTS: [Client; 8] = [
     },
     client("tar", &["tar", "gzip", "diff"], include_str!("tar.sh")),
     client("fio", &["fio"], include_str!("fio.sh")),
+    Client {
+        needs_root: true,
+        is_timed: true,
+        ..client(
+            "sanoid",
+            &["sanoid", "unshare", FAKETIME],
+            include_str!("sanoid.sh"),
+        )
+    },
+    Client {
+        is_timed: true,
+        ..client(
+            "zfs-auto-snapshot",
+            &["zfs-auto-snapshot", FAKETIME],
+            include_str!("zfs-auto-snapshot.sh"),
+        )
+    },
 ];
+
+/// Where packages are unpacked that cannot be installed.
+fn unpacked() -> PathBuf {
+    let place = std::env::var_os("CENOTE_UNPACKED").map(PathBuf::from);
+    place.unwrap_or_else(|| golden::build_directory().join("unpacked"))
+}
+
+/// A file of a package, installed or unpacked.
+fn installed(file: &str) -> Option<PathBuf> {
+    let places = [
+        PathBuf::from(file),
+        unpacked().join(file.trim_start_matches('/')),
+    ];
+    places.into_iter().find(|place| place.exists())
+}
+
+/// Where programs are looked for.
+fn program_path() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    places.extend(["usr/sbin", "usr/bin"].map(|place| unpacked().join(place)));
+    places
+}
 
 /// The names of all clients.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -120,6 +174,9 @@ pub fn run(name: &str, options: &Options) -> Result<Option<Duration>> {
         options.device_mebibytes,
         &options.properties,
     )?;
+    if client.is_timed {
+        set_clock(&site)?;
+    }
     let dataset = format!("tank/{name}");
     site.ok(&format!("zfs create {} {dataset}", client.properties))?;
     // Another user may be on the way to the mount.
@@ -142,13 +199,43 @@ fn missing(client: &Client) -> Option<&'static str> {
     if client.needs_root && !rustix::process::geteuid().is_root() {
         return Some("root");
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &str| {
-        Path::new(program).is_absolute() && Path::new(program).exists()
-            || std::env::split_paths(&path).any(|place| place.join(program).exists())
+    let is_there = |program: &str| match program.starts_with('/') {
+        true => installed(program).is_some(),
+        false => program_path()
+            .iter()
+            .any(|place| place.join(program).exists()),
     };
     let mut programs = client.programs.iter();
     programs.find(|program| !is_there(program)).copied()
+}
+
+/// The file by which a script sets the daemon's clock.
+fn clock(site: &Site) -> PathBuf {
+    site.cenote().directory().join("clock")
+}
+
+/// What a program needs to go by that clock.
+fn clock_variables(site: &Site) -> Vec<(&'static str, String)> {
+    let library = installed(FAKETIME).unwrap_or_default();
+    vec![
+        ("CLOCK_LIBRARY", library.display().to_string()),
+        ("FAKETIME_TIMESTAMP_FILE", clock(site).display().to_string()),
+        ("FAKETIME_NO_CACHE", "1".into()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+        ("NO_FAKE_STAT", "1".into()),
+    ]
+}
+
+/// Starts another daemon, whose clock can be set.
+fn set_clock(site: &Site) -> Result<()> {
+    fs::write(clock(site), "2026-01-01 00:00:00\n")?;
+    site.export()?;
+    site.kill()?;
+    let mut variables = clock_variables(site);
+    let library = std::mem::take(&mut variables[0].1);
+    variables[0] = ("LD_PRELOAD", library);
+    site.start_with(&variables)?;
+    site.import("")
 }
 
 fn script(client: &Client, site: &Site, is_small: bool) -> Result<()> {
@@ -156,8 +243,21 @@ fn script(client: &Client, site: &Site, is_small: bool) -> Result<()> {
     fs::set_permissions(&scratch, Permissions::from_mode(0o755))?;
     let log = site.cenote().directory().join("client.log");
     let output = File::create(&log)?;
-    let status = Command::new("bash")
-        .args(["-euo", "pipefail", "-c", client.script])
+    let mut places = vec![site.cenote().directory().join("bin")];
+    places.extend(program_path());
+    let text = match client.is_timed {
+        true => format!("{TIMED}{}", client.script),
+        false => client.script.to_owned(),
+    };
+    let status = site
+        .cenote()
+        .in_environment(Command::new("bash"))
+        .args(["-euo", "pipefail", "-c", &text])
+        .env("PATH", std::env::join_paths(places)?)
+        .env("PERL5LIB", unpacked().join("usr/share/perl5"))
+        .env("UNPACKED", unpacked())
+        .env("CLOCK", clock(site))
+        .envs(clock_variables(site))
         .current_dir(site.path("tank").join(client.name))
         .env("SCRATCH", &scratch)
         .env("SOURCE", golden::workspace_root())

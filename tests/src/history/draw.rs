@@ -75,7 +75,7 @@ fn lasting_snapshot(model: &Model, random: &mut Random) -> Option<(String, Strin
 }
 
 fn snapshot_name(random: &mut Random) -> String {
-    format!("s{}", random.below(SNAPSHOTS))
+    format!("o{}", random.below(SNAPSHOTS))
 }
 
 fn new_place(model: &Model, random: &mut Random, kind: char, serial: u64) -> Option<String> {

@@ -38,3 +38,20 @@ fn lmdb() -> Result<()> {
 fn sqlite() -> Result<()> {
     check("sqlite")
 }
+
+/// Those that are not on every machine: what depends on OpenZFS is unpacked by hand.
+#[test]
+fn snapshot_keepers() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let options = Options {
+        device_mebibytes: 384,
+        is_small: true,
+        ..Options::default()
+    };
+    for name in ["sanoid", "zfs-auto-snapshot"] {
+        clients::run(name, &options)?;
+    }
+    Ok(())
+}
