@@ -16,6 +16,7 @@ use crate::mounts::mounter::Mounter;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount;
 use crate::pools::candidates::import_search;
+use crate::pools::changes::Changes;
 use crate::pools::events::{clear, events};
 use crate::pools::export::{export, shutdown};
 use crate::pools::history::history;
@@ -53,6 +54,7 @@ pub struct Engine {
     pub(crate) context: Context,
     mounts: Mounts,
     about: About,
+    changes: Changes,
 }
 
 impl Engine {
@@ -73,6 +75,7 @@ impl Engine {
                 auto: settings.auto,
                 started,
             },
+            changes: Changes::default(),
         }
     }
 
@@ -263,8 +266,10 @@ impl Service for Engine {
     }
 
     fn tick(&self) {
+        set_patience(Patience::Never);
         let (pools, now) = (self.context.registry.all(), self.context.env.monotonic());
         self.context.memory.look(&pools, now);
+        self.changes.look(&self.context.events, &pools);
     }
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {

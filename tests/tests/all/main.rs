@@ -18,6 +18,7 @@ mod golden_mount;
 mod golden_properties;
 mod golden_verify;
 mod growth;
+mod health;
 mod hostile_commands;
 mod mappings;
 mod mount_helper;

@@ -9,6 +9,7 @@ mod daemon;
 mod direct_help;
 mod engine;
 mod gauge;
+mod health;
 mod install_links;
 mod mount;
 mod mounter;
@@ -44,11 +45,12 @@ pub struct Command {
 }
 
 /// Commands that talk to the daemon, before those that read pools themselves.
-const DAEMON_COMMANDS: [&Command; 4] = [
+const DAEMON_COMMANDS: [&Command; 5] = [
     &mount::COMMAND,
     &unmount::COMMAND,
     &daemon::COMMAND,
     &settings::COMMAND,
+    &health::COMMAND,
 ];
 /// Commands about the program itself.
 const OWN_COMMANDS: [&Command; 2] = [&install_links::COMMAND, &version::COMMAND];
