@@ -28,6 +28,7 @@ use crate::registry::table::Registry;
 use crate::scans::verify::verify;
 use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
+use crate::snapshots::space::{reclaimed_by, snapshot_space};
 use cenote_base::Env;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
@@ -251,6 +252,10 @@ impl Service for Engine {
                 snapshot,
                 recursive,
             } => holds(registry, &snapshot, recursive),
+            Request::SnapshotSpace { dataset, recursive } => {
+                snapshot_space(registry, &dataset, recursive, reply)
+            }
+            Request::ReclaimedBy { snapshots } => reclaimed_by(registry, &snapshots, reply),
             Request::Diff { from, to } => diff(registry, &from, to.as_deref(), reply),
             Request::Verify { pool, options } => verify(registry, &pool, &options, reply),
             Request::Change { change, command } => {

@@ -58,7 +58,7 @@ pub use response::{Part, Response};
 pub use secret::Secret;
 pub use setting::SettingRow;
 pub use snapshots::SnapshotChange;
-pub use space::{AccountKind, AccountOwner, Hold, SpaceAccount};
+pub use space::{AccountKind, AccountOwner, Hold, KeptBy, SnapshotSpace, SpaceAccount};
 pub use value::{Pair, Property, Source, Value};
 pub use vdev::{
     AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevRow,

@@ -19,6 +19,7 @@ mod golden_properties;
 mod golden_verify;
 mod growth;
 mod health;
+mod history;
 mod hostile_commands;
 mod mappings;
 mod mount_helper;

@@ -15,6 +15,7 @@ mod mount;
 mod mounter;
 mod settings;
 mod settings_files;
+mod space;
 mod spec;
 mod unmount;
 mod version;
@@ -48,6 +49,7 @@ pub struct Command {
 const DAEMON_COMMANDS: [&Command; 5] = [
     &mount::COMMAND,
     &unmount::COMMAND,
+    &space::COMMAND,
     &daemon::COMMAND,
     &settings::COMMAND,
     &health::COMMAND,

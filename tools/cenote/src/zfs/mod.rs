@@ -12,6 +12,7 @@ mod list;
 mod material;
 mod mount;
 mod properties;
+pub mod ranges;
 mod rollback;
 mod select;
 mod snapshots;
