@@ -27,6 +27,7 @@ mod manage;
 mod mos;
 mod options;
 mod pool;
+mod scan;
 mod space;
 mod spares;
 mod sync;
@@ -49,6 +50,7 @@ pub use import::import;
 pub use last_known::{Stranger, at_last_path};
 pub use options::{Buffers, ImportOptions, Rewind};
 pub use pool::{FoundDevice, Pool, VdevSpace};
+pub use scan::{ScanError, ScanRequest, ScanStatus};
 pub use spares::SpareError;
 pub use sync::{Actor, SyncError};
 pub use treatment::{

@@ -134,6 +134,7 @@ impl Pool {
             self.give_up();
         }
         self.stop_treatments();
+        self.scans().stop();
         let Some(syncer) = self.syncer() else {
             return Ok(());
         };
@@ -153,6 +154,7 @@ impl Pool {
             return Ok(());
         };
         self.stop_treatments();
+        self.scans().stop();
         {
             let mut config = syncer.config();
             config.config.state = state;

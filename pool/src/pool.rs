@@ -3,6 +3,7 @@
 use crate::candidate::PoolCandidate;
 use crate::error::ImportError;
 use crate::options::ImportOptions;
+use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
 use crate::sync::Syncer;
 use crate::treatment::Treatments;
@@ -53,6 +54,7 @@ pub struct Pool {
     found: Mutex<BTreeMap<Guid, FoundDevice>>,
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
+    scans: Arc<Scans>,
     discarded_logs: Vec<ObjectId>,
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
@@ -187,6 +189,7 @@ impl Pool {
             found: Mutex::new(found_devices(candidate)),
             syncer: None,
             treatments: OnceLock::new(),
+            scans: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
         })
@@ -218,6 +221,7 @@ impl Pool {
             found: Mutex::new(self.found_devices()),
             syncer: None,
             treatments: OnceLock::new(),
+            scans: Arc::default(),
             discarded_logs: Vec::new(),
             hold,
         })
@@ -247,6 +251,7 @@ impl Pool {
             found: Mutex::default(),
             syncer: Some(syncer),
             treatments: OnceLock::new(),
+            scans: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
         }
@@ -262,6 +267,10 @@ impl Pool {
 
     pub(crate) fn treatment_slot(&self) -> &OnceLock<Arc<Treatments>> {
         &self.treatments
+    }
+
+    pub(crate) fn scans(&self) -> &Arc<Scans> {
+        &self.scans
     }
 
     /// The name that the pool was imported under.
