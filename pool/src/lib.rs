@@ -17,6 +17,8 @@ mod commands;
 mod create;
 mod dedup;
 mod error;
+mod error_notes;
+mod errors;
 mod grow;
 mod heartbeat;
 mod import;
@@ -45,6 +47,7 @@ pub use create::{
     CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
 };
 pub use error::{ImportError, MissingVdev};
+pub use error_notes::ErrorNotes;
 pub use heartbeat::is_in_use;
 pub use import::import;
 pub use last_known::{Stranger, at_last_path};

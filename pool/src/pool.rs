@@ -2,6 +2,7 @@
 
 use crate::candidate::PoolCandidate;
 use crate::error::ImportError;
+use crate::error_notes::ErrorNotes;
 use crate::options::ImportOptions;
 use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
@@ -55,6 +56,7 @@ pub struct Pool {
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
     scans: Arc<Scans>,
+    notes: Arc<ErrorNotes>,
     discarded_logs: Vec<ObjectId>,
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
@@ -190,6 +192,7 @@ impl Pool {
             syncer: None,
             treatments: OnceLock::new(),
             scans: Arc::default(),
+            notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
         })
@@ -222,6 +225,7 @@ impl Pool {
             syncer: None,
             treatments: OnceLock::new(),
             scans: Arc::default(),
+            notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold,
         })
@@ -252,6 +256,7 @@ impl Pool {
             syncer: Some(syncer),
             treatments: OnceLock::new(),
             scans: Arc::default(),
+            notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
         }
@@ -267,6 +272,10 @@ impl Pool {
 
     pub(crate) fn treatment_slot(&self) -> &OnceLock<Arc<Treatments>> {
         &self.treatments
+    }
+
+    pub(crate) fn notes(&self) -> &Arc<ErrorNotes> {
+        &self.notes
     }
 
     pub(crate) fn scans(&self) -> &Arc<Scans> {

@@ -4,32 +4,36 @@
 use crate::devices::tree::all_vdevs;
 use crate::registry::imported::Imported;
 use cenote_control::model::{
-    CheckpointState, ControlError, DedupBucket, DedupSum, DedupSummary, RaidzExpand, Rebuild,
-    RemovalActivity, RunState, Scan, ScanKind, VdevNaming, VdevTree,
+    CheckpointState, DedupBucket, DedupSum, DedupSummary, RaidzExpand, Rebuild, RemovalActivity,
+    RunState, Scan, ScanKind, VdevNaming, VdevTree,
 };
 use cenote_dsl::{ActivityState, Dsl, DslError};
 use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingHeader, RemovalState};
 use cenote_ondisk::scan::{FLAG_PAUSED, ScanFunction, ScanState};
+use cenote_pool::Pool;
 
-pub(crate) fn scan_of(dsl: &Dsl) -> Result<Option<Scan>, ControlError> {
+pub(crate) fn scan_of(pool: &Pool) -> Option<Scan> {
     // An unknown layout of the scan's state is not worth failing the whole status for.
-    let Ok(Some(scan)) = dsl.scan() else {
-        return Ok(None);
-    };
+    let found = pool.scan_status().ok().flatten()?;
+    let scan = found.scan;
     let kind = match scan.function {
         ScanFunction::Scrub => ScanKind::Scrub,
         ScanFunction::Resilver => ScanKind::Resilver,
         ScanFunction::ErrorScrub => ScanKind::ErrorScrub,
-        ScanFunction::None => return Ok(None),
+        ScanFunction::None => return None,
     };
     let state = match scan.state {
         ScanState::Scanning => RunState::Running,
         ScanState::Finished => RunState::Finished,
         ScanState::Canceled => RunState::Canceled,
-        ScanState::None => return Ok(None),
+        ScanState::None => return None,
     };
     let paused = scan.flags & FLAG_PAUSED != 0;
-    Ok(Some(Scan {
+    let pause_time = match found.pause_time {
+        0 => scan.start_time,
+        time => time,
+    };
+    Some(Scan {
         kind,
         state,
         start_time: scan.start_time,
@@ -39,13 +43,16 @@ pub(crate) fn scan_of(dsl: &Dsl) -> Result<Option<Scan>, ControlError> {
         skipped: scan.skipped,
         processed: scan.processed,
         errors: scan.errors,
-        pass_examined: 0,
-        pass_start: scan.start_time,
-        pause_time: if paused { scan.start_time } else { 0 },
+        pass_examined: found.pass_examined,
+        pass_start: match found.pass_start {
+            0 => scan.start_time,
+            time => time,
+        },
+        pause_time: if paused { pause_time } else { 0 },
         paused_seconds: 0,
-        pass_issued: 0,
+        pass_issued: found.pass_issued,
         issued: scan.examined.saturating_sub(scan.skipped),
-    }))
+    })
 }
 
 fn run_state(state: ActivityState) -> RunState {

@@ -53,9 +53,8 @@ fn status_of(
     let pool = &imported.pool;
     let dsl = pool.dsl();
     let vdevs = vdev_tree(pool);
-    let mut log = dsl.error_log().map_err(of_dsl)?;
-    log.append(&mut imported.damage.entries());
-    let scan = scan_of(dsl)?;
+    let log = pool.error_log().map_err(of_dsl)?;
+    let scan = scan_of(pool);
     let condition = condition(imported, &vdevs, log.len(), scan.as_ref());
     Ok(PoolStatus {
         name: pool.name().to_owned(),

@@ -1,16 +1,17 @@
 //! Reading and mending the blocks that a turn meets.
 
+use super::state::{Progress, Scans};
 use cenote_base::{MemoryBudget, Txg};
 use cenote_device::BlockBuffer;
 use cenote_dmu::traverse::{DiskOrder, Reader, Root, Visit, Visitor};
 use cenote_dmu::{Block, DmuError};
+use cenote_dsl::ErrorEntry;
 use cenote_io::{MendScope, Pipeline, ReadContext};
 use cenote_ondisk::BlockPointer;
 use cenote_vdev::TxgSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-
-use super::state::{Progress, Scans};
 
 /// Times its size that a block takes while its columns and parity are compared.
 const COPIES_IN_MEMORY: u64 = 4;
@@ -128,7 +129,12 @@ pub(super) struct Round<'a> {
     pub is_over: &'a dyn Fn() -> bool,
     /// What the turn did.
     pub done: Progress,
+    /// What it found lost.
+    pub lost: BTreeSet<ErrorEntry>,
 }
+
+/// Blocks that one turn remembers as lost; more are only counted.
+const LOST_MAX: usize = 10_000;
 
 impl Round<'_> {
     fn count(&mut self, progress: Progress) {
@@ -136,12 +142,16 @@ impl Round<'_> {
         self.scans.live().fresh.add(progress);
     }
 
-    fn count_lost(&mut self) {
-        let errors = 1;
-        self.count(Progress {
-            errors,
-            ..Progress::default()
-        });
+    fn note_lost(&mut self, visit: &Visit) {
+        if self.lost.len() < LOST_MAX {
+            self.lost.insert(ErrorEntry {
+                objset: visit.bookmark.objset,
+                object: visit.bookmark.object,
+                level: i64::from(visit.bookmark.level.0),
+                block: visit.bookmark.block.0,
+                birth: Some(visit.pointer.logical_birth()),
+            });
+        }
     }
 }
 
@@ -170,11 +180,19 @@ impl Visitor for Round<'_> {
             processed: 0,
             errors: u64::from(found.is_lost),
         });
+        if found.is_lost {
+            self.note_lost(visit);
+        }
         found.contents
     }
 
-    fn damaged(&mut self, _: &Visit, _: DmuError) {
-        self.count_lost();
+    fn damaged(&mut self, visit: &Visit, _: DmuError) {
+        let errors = 1;
+        self.count(Progress {
+            errors,
+            ..Progress::default()
+        });
+        self.note_lost(visit);
     }
 
     fn goes_on(&mut self, _: Option<usize>) -> bool {
