@@ -137,6 +137,31 @@ impl SyncContext<'_> {
         self.set_directory_number(log.key(), 0)
     }
 
+    /// Takes blocks off both logs that are damaged no more, as [`crate::Dsl::error_log`] has them.
+    pub fn remove_errors(&self, entries: &BTreeSet<ErrorEntry>) -> Result<(), DslError> {
+        for log in [ErrorLog::Last, ErrorLog::Scrub] {
+            let Some(table) = self.dsl.object_directory().object(log.key())? else {
+                continue;
+            };
+            for entry in entries {
+                let (object, level, block) = (entry.object.0, entry.level, entry.block);
+                if !self.by_head() {
+                    let objset = entry.objset.0;
+                    let key = format!("{objset:x}:{object:x}:{level:x}:{block:x}");
+                    self.remove_entry(table, key.as_bytes())?;
+                    continue;
+                }
+                let own = self.mos().zap(table)?.lookup(&number_key(entry.objset.0))?;
+                if let Some(own) = own.and_then(|value| value.as_u64()) {
+                    let birth = entry.birth.unwrap_or_default().0;
+                    let key = format!("{object:x}:{level:x}:{block:x}:{birth:x}");
+                    self.remove_entry(ObjectId(own), key.as_bytes())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A scrub is complete: what it found takes the place of what was known before.
     pub fn rotate_errors(&self) -> Result<(), DslError> {
         self.clear_errors(ErrorLog::Last)?;

@@ -12,7 +12,48 @@ use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingHeader, RemovalSt
 use cenote_ondisk::scan::{FLAG_PAUSED, ScanFunction, ScanState};
 use cenote_pool::Pool;
 
+/// The last or running scan: of all blocks, or of those that are known to be damaged.
 pub(crate) fn scan_of(pool: &Pool) -> Option<Scan> {
+    let scan = block_scan_of(pool);
+    let errors = error_scrub_of(pool);
+    let is_later = |errors: &Scan| scan.as_ref().is_none_or(|s| s.end_time < errors.start_time);
+    let is_running = scan
+        .as_ref()
+        .is_some_and(|scan| scan.state == RunState::Running);
+    match errors.filter(|errors| is_later(errors) && !is_running) {
+        Some(errors) => Some(errors),
+        None => scan,
+    }
+}
+
+fn error_scrub_of(pool: &Pool) -> Option<Scan> {
+    let scrub = pool.dsl().error_scrub().ok().flatten()?;
+    let state = match scrub.state {
+        2 => RunState::Finished,
+        3 => RunState::Canceled,
+        4 => RunState::Running,
+        _ => return None,
+    };
+    Some(Scan {
+        kind: ScanKind::ErrorScrub,
+        state,
+        start_time: scrub.start_time,
+        end_time: scrub.end_time,
+        to_examine: scrub.to_examine,
+        examined: scrub.examined,
+        skipped: 0,
+        processed: 0,
+        errors: scrub.errors,
+        pass_examined: 0,
+        pass_start: scrub.start_time,
+        pause_time: scrub.paused_time,
+        paused_seconds: 0,
+        pass_issued: 0,
+        issued: scrub.examined,
+    })
+}
+
+fn block_scan_of(pool: &Pool) -> Option<Scan> {
     // An unknown layout of the scan's state is not worth failing the whole status for.
     let found = pool.scan_status().ok().flatten()?;
     let scan = found.scan;

@@ -47,7 +47,7 @@ pub(crate) fn scan(
             let request = scrub_request(&imported.pool, since_last)?;
             imported.pool.start_scan(request, noted)
         }
-        ScanCommand::ErrorScrub => imported.pool.start_scan(ScanRequest::Errors, noted),
+        ScanCommand::ErrorScrub => imported.pool.scrub_errors(noted),
         ScanCommand::Pause => imported.pool.pause_scan(noted),
         ScanCommand::Stop => imported.pool.cancel_scan(noted),
         ScanCommand::Resilver => imported.pool.look_for_resilver().map(drop),
