@@ -37,7 +37,7 @@ pub use activity::{
 pub use bytes::RawName;
 pub use change::{
     AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume,
-    OnlineDevices, SetVdevProperty, TreatmentCommand,
+    OnlineDevices, ScanCommand, SetVdevProperty, TreatmentCommand,
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
