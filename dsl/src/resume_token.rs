@@ -68,7 +68,10 @@ fn own_token(dataset: &Dataset) -> Result<Option<String>, DslError> {
 }
 
 /// Where the stream that is being received into `dataset` itself stopped; `None` if there is none.
-fn state(dataset: &Dataset) -> Result<Option<ResumeToken>, DslError> {
+///
+/// # Errors
+/// If the dataset's entries cannot be read.
+pub fn state(dataset: &Dataset) -> Result<Option<ResumeToken>, DslError> {
     let Some(to_guid) = dataset.extension_number(fields::RESUME_TO_GUID)? else {
         return Ok(None);
     };

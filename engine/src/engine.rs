@@ -27,6 +27,7 @@ use crate::registry::table::Registry;
 use crate::scans::verify::verify;
 use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
+use crate::streams::receive::receive;
 use cenote_base::Env;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
@@ -253,6 +254,10 @@ impl Service for Engine {
             Request::Change { change, command } => {
                 change_of(context, mounts, change, &By::new(peer, &command))
             }
+            Request::Receive {
+                receive: asked,
+                command,
+            } => receive(context, mounts, &asked, &By::new(peer, &command), reply),
             Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
             other => self.handle_own(other, reply),
         }

@@ -100,7 +100,7 @@ pub use pool_properties::SetPoolProperty;
 pub use promote::PromoteDataset;
 pub use properties::{RevertProperty, SetProperties, Setting};
 pub use receive::{BeginReceive, RECEIVE_CHILD, ReceiveInto};
-pub use receive_end::EndReceive;
+pub use receive_end::{EndReceive, is_modified_since};
 pub use rename::RenameDataset;
 pub use rename_snapshot::RenameSnapshots;
 pub use resume_point::ResumePoint;

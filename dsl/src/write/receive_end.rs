@@ -49,7 +49,9 @@ impl EndReceive {
             let name = target.name().clone();
             return Err(DslError::MoreRecent { name });
         }
-        if !self.force && context.is_modified(target)? {
+        let newest = target.previous();
+        let newest = newest.map(|id| context.dsl.dataset_of(id)).transpose()?;
+        if !self.force && is_modified_since(target, newest.as_ref())? {
             let name = target.name().clone();
             return Err(DslError::Modified { name });
         }
@@ -108,22 +110,24 @@ impl SyncTask for EndReceive {
     }
 }
 
-impl SyncContext<'_> {
-    /// Whether a head has anything that its newest snapshot has not.
-    fn is_modified(&self, head: &Dataset) -> Result<bool, DslError> {
-        let phys = head.phys();
-        let Some(snapshot) = head.previous() else {
-            return Ok(!phys.block_pointer.is_hole());
-        };
-        let snapshot = self.dsl.dataset_of(snapshot)?;
-        if phys.block_pointer.logical_birth() <= snapshot.phys().creation_txg {
-            return Ok(false);
-        }
-        // A mount and an unmount write the object set, and change none of its objects.
-        let (now, then) = (head.object_set()?, snapshot.object_set()?);
-        Ok(now.header().meta_dnode.block_pointers != then.header().meta_dnode.block_pointers)
+/// Whether a head has anything that one of its snapshots has not; without a snapshot, anything.
+///
+/// # Errors
+/// If either cannot be read.
+pub fn is_modified_since(head: &Dataset, snapshot: Option<&Dataset>) -> Result<bool, DslError> {
+    let root = head.phys().block_pointer;
+    let Some(snapshot) = snapshot else {
+        return Ok(!root.is_hole());
+    };
+    if root.logical_birth() <= snapshot.phys().creation_txg {
+        return Ok(false);
     }
+    // A mount and an unmount write the object set, and change none of its objects.
+    let (now, then) = (head.object_set()?, snapshot.object_set()?);
+    Ok(now.header().meta_dnode.block_pointers != then.header().meta_dnode.block_pointers)
+}
 
+impl SyncContext<'_> {
     /// Gives `target` the contents of `received`, which is a clone of its newest snapshot or of
     /// nothing, and removes `received`.
     fn exchange(&self, target: &Dataset, received: &Dataset) -> Result<(), DslError> {

@@ -12,6 +12,7 @@ mod list;
 mod material;
 mod mount;
 mod properties;
+mod receive;
 mod rollback;
 mod select;
 mod snapshots;
