@@ -5,7 +5,7 @@ use crate::errors::parse_name;
 use crate::registry::imported::Imported;
 use crate::registry::walk::walk_heads;
 use cenote_base::{Guid, ObjectId};
-use cenote_control::model::{ControlError, Receive};
+use cenote_control::model::{ControlError, Receive, ReceiveNote};
 use cenote_dsl::resume_token::state;
 use cenote_dsl::write::{RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_since};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
@@ -42,6 +42,8 @@ pub(super) struct Plan<'a> {
     pub imported: &'a Imported,
     pub begin: &'a Begin,
     pub payload: &'a BeginPayload,
+    /// Whether it is one of many.
+    pub is_packaged: bool,
     /// The dataset.
     pub name: DatasetName,
     /// The short name of the snapshot.
@@ -65,6 +67,19 @@ impl Plan<'_> {
     pub fn wants_new(&self) -> bool {
         let is_clone = self.begin.flags & flags::CLONE != 0;
         self.begin.from_guid.0 == 0 || is_clone || self.asked.origin.is_some()
+    }
+
+    /// What is told of the stream when it begins.
+    pub fn note(&self) -> ReceiveNote {
+        let kind = match self.begin.from_guid.0 {
+            0 => "full",
+            _ => "incremental",
+        };
+        ReceiveNote::Begin {
+            kind: kind.to_owned(),
+            from: String::from_utf8_lossy(&self.begin.to_name).into_owned(),
+            to: format!("{}@{}", self.name, self.snapshot),
+        }
     }
 
     pub fn kind(&self) -> Result<ObjsetKind, ControlError> {
@@ -106,6 +121,9 @@ impl Plan<'_> {
                 Err(self.wants().refused(reason))
             }
             (None, true) => self.into_new(),
+            (Some(target), true) if self.is_packaged && self.is_there(&target)? => {
+                Ok(Course::Ignore)
+            }
             (Some(target), true) => self.over(&target),
             (Some(target), false) => self.upon(&target),
         }
@@ -222,6 +240,13 @@ impl Plan<'_> {
         }))
     }
 
+    /// Whether the snapshot is there already.
+    fn is_there(&self, target: &Dataset) -> Result<bool, ControlError> {
+        let named = target.snapshot(self.snapshot.as_bytes());
+        let named = named.map_err(|error| self.of_dsl(error))?;
+        Ok(named.is_some_and(|named| named.phys().guid == self.begin.to_guid))
+    }
+
     /// A stream that makes a dataset, for one that is there.
     fn over(&self, target: &Dataset) -> Result<Course, ControlError> {
         let name = &self.name;
@@ -267,8 +292,7 @@ impl Plan<'_> {
     /// An increment.
     fn upon(&self, target: &Dataset) -> Result<Course, ControlError> {
         let of_dsl = |error| self.of_dsl(error);
-        let named = target.snapshot(self.snapshot.as_bytes()).map_err(of_dsl)?;
-        if named.is_some_and(|named| named.phys().guid == self.begin.to_guid) {
+        if self.is_there(target)? {
             return Ok(Course::Ignore);
         }
         let base = snapshot_by_guid(target, self.begin.from_guid).map_err(of_dsl)?;

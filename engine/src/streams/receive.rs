@@ -180,18 +180,10 @@ impl Session<'_> {
             imported: &imported,
             begin,
             payload: &payload,
+            is_packaged: reader.is_packaged(),
             name,
             snapshot: snapshot.to_owned(),
         };
-        let kind = match begin.from_guid.0 {
-            0 => "full",
-            _ => "incremental",
-        };
-        self.link.tell(ReceiveNote::Begin {
-            kind: kind.to_owned(),
-            from,
-            to: to.clone(),
-        });
         let started = self.context.env.monotonic();
         let received = self.substream(reader, &imported, &plan, &[])?;
         if self.asked.dry_run {

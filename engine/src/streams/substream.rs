@@ -13,7 +13,7 @@ use crate::mounts::unmount::unmount_dataset;
 use crate::registry::heads;
 use crate::registry::imported::Imported;
 use cenote_base::ObjectId;
-use cenote_control::model::{ControlError, MountOptions, Receive};
+use cenote_control::model::{ControlError, MountOptions, Receive, ReceiveNote};
 use cenote_dsl::write::{
     BeginReceive, DestroyDataset, DestroySnapshots, Encryption, EndReceive, RECEIVE_CHILD,
     ReceiveInto, ResumePoint, Setting, SyncTask,
@@ -63,9 +63,19 @@ impl Session<'_> {
         plan: &Plan<'_>,
         properties: &[Setting],
     ) -> Result<Received, ControlError> {
-        let (head, resumed, is_new) = match plan.course()? {
+        let course = plan.course()?;
+        if matches!(course, Course::Ignore) {
+            let name = format!("{}@{}", plan.name, plan.snapshot);
+            let text = format!("snap {name} already exists; ignoring");
+            self.link.tell(ReceiveNote::Detail(text));
+            return self.skip(reader, plan);
+        }
+        self.link.tell(plan.note());
+        if self.asked.dry_run {
+            return self.skip(reader, plan);
+        }
+        let (head, resumed, is_new) = match course {
             Course::Ignore => return self.skip(reader, plan),
-            _ if self.asked.dry_run => return self.skip(reader, plan),
             Course::Resume(head, point) => (head, point, false),
             Course::Begin(into) => {
                 let head = self.begin(imported, plan, into, properties)?;
@@ -235,8 +245,7 @@ impl Session<'_> {
         let (failures, _) = mount_below(self.mounts, imported, Some(&plan.name), &options);
         for (name, error) in failures {
             let text = format!("cannot mount '{name}': {error}");
-            self.link
-                .tell(cenote_control::model::ReceiveNote::Complaint(text));
+            self.link.tell(ReceiveNote::Complaint(text));
         }
     }
 

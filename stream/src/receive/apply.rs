@@ -31,7 +31,7 @@ pub(super) struct Applier<'a> {
     current: Option<Object>,
     /// The highest object of the stream.
     highest: ObjectId,
-    /// Bytes of the stream before the record at hand.
+    /// Bytes of the stream up to the end of the record at hand, without BEGIN.
     at: u64,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Applier<'a> {
         self.target.head.set()
     }
 
-    /// Applies a record that begins `at` bytes into the stream.
+    /// Applies a record that ends `at` bytes behind BEGIN.
     pub(super) fn apply(&mut self, item: &Item<'_>, at: u64) -> Result<(), StreamError> {
         let record = &item.header.record;
         (self.place, self.record) = (item.header.place, kind_name(record.kind()));

@@ -38,8 +38,9 @@ impl Applier<'_> {
         let payload = payload.get(..psize).unwrap_or(payload);
         let size = u64::from(write.logical_size);
         let mut contents = self.expanded(write.compression, payload, size)?;
-        // OpenZFS up to 2.3 sends a spill block that is in its pointer as block -1 of the data.
-        if write.offset == 0_u64.wrapping_sub(write.length) {
+        // OpenZFS up to 2.3 sends a spill block that is in its pointer as the block of the data
+        // whose number is -1.
+        if write.offset > OFFSET_MAX {
             let spill = contents.to_vec();
             return self.change(size, |tx| object.set_spill(tx, Some(spill)));
         }

@@ -82,7 +82,6 @@ pub fn receive<R: Read>(
         .saturating_sub(RECORD_SIZE as u64 + u64::from(begin.payload_length));
     let mut applier = Applier::new(target, begin);
     loop {
-        let at = reader.offset().saturating_sub(start);
         let Some(item) = reader.next_item()? else {
             let missing = crate::error::Missing::Record;
             let place = Place::default();
@@ -96,7 +95,9 @@ pub fn receive<R: Read>(
             let place = item.header.place;
             return Err(StreamError::Cancelled { place });
         }
-        applier.apply(&item, at)?;
+        // As OpenZFS counts: with the record, and without the first.
+        let end = item.header.place.offset + item.payload.len() as u64;
+        applier.apply(&item, end.saturating_sub(start))?;
     }
     Ok(Received {
         bytes: reader.offset().saturating_sub(start),
