@@ -11,6 +11,7 @@ use cenote_dsl::write::{RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_sin
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
 use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
+use cenote_ondisk::stream::package::{PackageDataset, PackageSnapshot};
 use cenote_ondisk::stream::{Begin, BeginPayload, Feature, flags};
 
 /// Features of streams that a pool must have enabled.
@@ -44,6 +45,10 @@ pub(super) struct Plan<'a> {
     pub payload: &'a BeginPayload,
     /// Whether it is one of many.
     pub is_packaged: bool,
+    /// Whether it is of the dataset that was sent, and not of one below it.
+    pub is_top: bool,
+    /// What the package tells of its dataset.
+    pub dataset: Option<&'a PackageDataset>,
     /// The dataset.
     pub name: DatasetName,
     /// The short name of the snapshot.
@@ -57,6 +62,12 @@ impl Plan<'_> {
             () if self.wants_new() => Wants::New,
             () => Wants::Increment,
         }
+    }
+
+    /// What the package tells of its snapshot.
+    pub fn told(&self) -> Option<&PackageSnapshot> {
+        let mut snapshots = self.dataset?.snapshots.iter();
+        snapshots.find(|snapshot| snapshot.guid == self.begin.to_guid)
     }
 
     fn is_resuming(&self) -> bool {

@@ -6,7 +6,7 @@
 use super::input::{Input, Link};
 use super::naming::name_here;
 use super::plan::Plan;
-use super::substream::Session;
+use super::session::Session;
 use super::words::{NO_MAGIC, Wants, of_stream};
 use crate::command::By;
 use crate::context::Context;
@@ -16,7 +16,7 @@ use crate::mounts::table::Mounts;
 use cenote_control::model::{ControlError, Receive, ReceiveNaming, ReceiveNote, Response};
 use cenote_control::protocol::Reply;
 use cenote_dsl::DatasetName;
-use cenote_ondisk::stream::package::Package;
+use cenote_ondisk::stream::package::{Package, PackageDataset};
 use cenote_ondisk::stream::{Begin, BeginPayload, Feature, HeaderKind, RECORD_SIZE, Record};
 use cenote_stream::{Reader, StreamError};
 use std::fs::File;
@@ -73,7 +73,7 @@ impl Session<'_> {
         let name = opening.name();
         let sent = name.split('@').next().unwrap_or_default().to_owned();
         if opening.begin.header_kind == HeaderKind::Substream {
-            return self.one(reader, &opening, &sent);
+            return self.one(reader, &opening, &sent, None);
         }
         self.package(reader, &opening, &sent)
     }
@@ -145,7 +145,7 @@ impl Session<'_> {
         // The END of the header.
         self.next(reader)?;
         while let Some(opening) = self.next(reader)? {
-            self.one(reader, &opening, sent)?;
+            self.one(reader, &opening, sent, package.as_ref())?;
         }
         Ok(())
     }
@@ -156,6 +156,7 @@ impl Session<'_> {
         reader: &mut Reader<Input<'_>>,
         opening: &Opening,
         sent: &str,
+        package: Option<&Package>,
     ) -> Result<(), ControlError> {
         let begin = &opening.begin;
         if begin.features.has(Feature::Dedup) || begin.features.has(Feature::DedupProperties) {
@@ -181,11 +182,13 @@ impl Session<'_> {
             begin,
             payload: &payload,
             is_packaged: reader.is_packaged(),
+            is_top: from.split('@').next() == Some(sent),
+            dataset: package.and_then(|package| dataset_of(package, begin)),
             name,
             snapshot: snapshot.to_owned(),
         };
         let started = self.context.env.monotonic();
-        let received = self.substream(reader, &imported, &plan, &[])?;
+        let received = self.substream(reader, &imported, &plan)?;
         if self.asked.dry_run {
             return Ok(());
         }
@@ -196,4 +199,13 @@ impl Session<'_> {
         });
         Ok(())
     }
+}
+
+/// The dataset of a package that a stream is of.
+fn dataset_of<'a>(package: &'a Package, begin: &Begin) -> Option<&'a PackageDataset> {
+    let has_snapshot = |dataset: &&PackageDataset| {
+        let mut snapshots = dataset.snapshots.iter();
+        snapshots.any(|snapshot| snapshot.guid == begin.to_guid)
+    };
+    package.datasets.iter().find(has_snapshot)
 }

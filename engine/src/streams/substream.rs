@@ -1,22 +1,21 @@
 //! One stream received: into what was planned for it, and made a snapshot.
 
-use super::input::{Input, Link};
+use super::input::Input;
 use super::plan::{Course, Plan};
-use super::words::{Wants, of_change, of_dsl, of_stream};
-use crate::command::By;
-use crate::context::Context;
+use super::properties::of_snapshot;
+use super::session::Session;
+use super::words::{Wants, of_dsl, of_stream};
 use crate::errors::{of_dsl as of_metadata, of_sync};
 use crate::mounts::follow::{mount_back, unmount_for_change};
 use crate::mounts::make::mount_below;
-use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_dataset;
 use crate::registry::heads;
 use crate::registry::imported::Imported;
 use cenote_base::ObjectId;
-use cenote_control::model::{ControlError, MountOptions, Receive, ReceiveNote};
+use cenote_control::model::{ControlError, MountOptions, ReceiveNote};
 use cenote_dsl::write::{
-    BeginReceive, DestroyDataset, DestroySnapshots, Encryption, EndReceive, RECEIVE_CHILD,
-    ReceiveInto, ResumePoint, Setting, SyncTask,
+    BeginReceive, DestroyDataset, DestroySnapshots, Encryption, EndReceive, HoldSnapshots,
+    RECEIVE_CHILD, ReceiveInto, ResumePoint,
 };
 use cenote_dsl::{Dataset, DatasetName};
 use cenote_ondisk::features;
@@ -27,15 +26,6 @@ use cenote_posix::write::{PosixOwnerHook, SpaceGuard, SpaceRefusal};
 use cenote_stream::receive::{self, Full, Received, Room, Target};
 use cenote_stream::{Reader, StreamError};
 use std::sync::Arc;
-
-/// What all streams of one request share.
-pub(super) struct Session<'a> {
-    pub context: &'a Context,
-    pub mounts: &'a Mounts,
-    pub asked: &'a Receive,
-    pub by: &'a By<'a>,
-    pub link: &'a Link<'a>,
-}
 
 struct SpaceFor(heads::Room);
 
@@ -61,7 +51,6 @@ impl Session<'_> {
         reader: &mut Reader<Input<'_>>,
         imported: &Arc<Imported>,
         plan: &Plan<'_>,
-        properties: &[Setting],
     ) -> Result<Received, ControlError> {
         let course = plan.course()?;
         if matches!(course, Course::Ignore) {
@@ -78,13 +67,15 @@ impl Session<'_> {
             Course::Ignore => return self.skip(reader, plan),
             Course::Resume(head, point) => (head, point, false),
             Course::Begin(into) => {
-                let head = self.begin(imported, plan, into, properties)?;
+                let head = self.begin(imported, plan, into)?;
+                self.prepare(imported, plan, head)?;
                 (head, ResumePoint::default(), true)
             }
         };
         let filled = fill(self, reader, imported, plan, (head, resumed));
         let ended = filled.and_then(|received| {
             let ended = self.end(imported, plan, head);
+            let ended = ended.and_then(|()| self.complete(imported, plan));
             let is_kept = false;
             ended
                 .map(|()| received)
@@ -115,7 +106,6 @@ impl Session<'_> {
         imported: &Arc<Imported>,
         plan: &Plan<'_>,
         into: ReceiveInto,
-        properties: &[Setting],
     ) -> Result<ObjectId, ControlError> {
         let begin = plan.begin;
         let has = |feature| begin.features.has(feature);
@@ -136,7 +126,7 @@ impl Session<'_> {
             into,
             kind: plan.kind()?,
             ignores_case: begin.flags & flags::CASE_INSENSITIVE != 0,
-            properties: properties.to_vec(),
+            properties: Vec::new(),
             encryption: Encryption::Inherit,
             resume: self.asked.resumable.then_some(token),
             created: None,
@@ -145,20 +135,37 @@ impl Session<'_> {
         Ok(begun.created.expect("the task made it"))
     }
 
-    /// Carries out a task; `is_noted` is the one that the history has.
-    fn run<T: SyncTask + 'static>(
+    /// Sets the properties of the dataset, before its data comes.
+    fn prepare(
         &self,
         imported: &Arc<Imported>,
         plan: &Plan<'_>,
-        task: T,
-        is_noted: bool,
-    ) -> Result<T, ControlError> {
-        let command = match is_noted {
-            true => self.by.command,
-            false => "",
+        head: ObjectId,
+    ) -> Result<(), ControlError> {
+        let list = plan.dataset.and_then(|dataset| dataset.properties.as_ref());
+        let set = self.set_properties(imported, plan, list);
+        set.map_err(|error| self.undo(imported, plan, head, error))
+    }
+
+    /// What a package tells of the snapshot that was made: its properties and holds.
+    fn complete(&self, imported: &Arc<Imported>, plan: &Plan<'_>) -> Result<(), ControlError> {
+        let Some(told) = plan.told() else {
+            return Ok(());
         };
-        let done = imported.pool.run_command(task, &self.by.actor, command);
-        done.map_err(|error| of_change(plan.wants(), &plan.name, error))
+        let Ok(name) = plan.name.snapshot(plan.snapshot.as_bytes()) else {
+            return Ok(());
+        };
+        let settings = of_snapshot(&told.properties);
+        if !settings.is_empty() {
+            self.store_received(imported, plan, name.clone(), settings)?;
+        }
+        for (tag, _) in told.holds.iter().filter(|_| !self.asked.without_holds) {
+            let task = HoldSnapshots {
+                holds: vec![(name.clone(), String::from_utf8_lossy(tag).into_owned())],
+            };
+            self.run(imported, plan, task, false)?;
+        }
+        Ok(())
     }
 
     /// Makes a snapshot of what came.
