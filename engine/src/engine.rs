@@ -29,6 +29,7 @@ use crate::scans::verify::verify;
 use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
 use crate::snapshots::space::{reclaimed_by, snapshot_space};
+use crate::streams::receive::receive;
 use cenote_base::Env;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
@@ -261,6 +262,10 @@ impl Service for Engine {
             Request::Change { change, command } => {
                 change_of(context, mounts, change, &By::new(peer, &command))
             }
+            Request::Receive {
+                receive: asked,
+                command,
+            } => receive(context, mounts, &asked, &By::new(peer, &command), reply),
             Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
             other => self.handle_own(other, reply),
         }

@@ -20,6 +20,7 @@ mod inspect;
 mod opened;
 mod pool;
 pub mod properties;
+mod receive;
 mod request;
 mod response;
 mod secret;
@@ -53,6 +54,7 @@ pub use opened::{LoadedKey, OpenedPool};
 pub use pool::{
     DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
 };
+pub use receive::{Receive, ReceiveNaming, ReceiveNote};
 pub use request::{Depth, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;

@@ -29,6 +29,7 @@ mod mutate;
 mod old_file_systems;
 mod own_commands;
 mod posix;
+mod receiving;
 mod refusals;
 mod remounts;
 mod rescues;
