@@ -56,7 +56,7 @@ pub use dedup_log::{entry_figures, waiting_entries};
 pub use directory::{ChildEntry, Directory};
 pub use dsl::{Dsl, FEATURE_VERSION, OLD_VERSIONS};
 pub use error::DslError;
-pub use error_log::ErrorEntry;
+pub use error_log::{ErrorEntry, pointer_in};
 pub use facts::{DeflateRatios, PoolFacts, SpaceFacts};
 pub use features::{EnabledFeature, FeatureTable, Features};
 pub use history::{History, HistoryBody, HistoryRecord};

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::change::Change;
 use super::dataset::KindSet;
 use super::import::{ImportOptions, ImportPick, Search};
+use super::receive::Receive;
 use super::secret::Secret;
 use super::space::AccountKind;
 use super::verify::VerifyOptions;
@@ -232,6 +233,14 @@ pub enum Request {
     Change {
         /// What.
         change: Change,
+        /// The command line, for the pool's history.
+        command: String,
+    },
+    /// Receive the stream that comes through the descriptor beside the request. Parts: `Receive`.
+    /// Answer: `Done`.
+    Receive {
+        /// How.
+        receive: Box<Receive>,
         /// The command line, for the pool's history.
         command: String,
     },

@@ -11,6 +11,7 @@ use super::import::{Diagnosis, ImportCandidate, Rewound};
 use super::inspect::DaemonStatus;
 use super::opened::OpenedPool;
 use super::pool::{PoolRow, PoolStatus};
+use super::receive::ReceiveNote;
 use super::setting::SettingRow;
 use super::space::{Hold, SnapshotSpace, SpaceAccount};
 use super::vdev::{VdevRow, VdevState};
@@ -34,6 +35,8 @@ pub enum Part {
     Diff(Vec<DiffRecord>),
     /// How far a verification is.
     Verify(VerifyProgress),
+    /// What happens to a stream that is received.
+    Receive(ReceiveNote),
     /// How far a long operation is: what, done, total.
     Progress(String, u64, u64),
 }

@@ -5,6 +5,7 @@
 //! one.
 
 use std::io::Read;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -157,7 +158,7 @@ impl Daemon for Connection {
             let Some(client) = self.connect(start)? else {
                 return without_daemon(request).map_err(CallError::Refused);
             };
-            let answer = client.call(request.clone(), &[], on_part);
+            let answer = client.call(request.clone(), &beside(&request), on_part);
             match answer {
                 // It was about to leave when we came: nobody read the request.
                 Err(CallError::Frame(FrameError::Unread)) if fresh && Instant::now() < deadline => {
@@ -171,6 +172,14 @@ impl Daemon for Connection {
                 _ => return answer,
             }
         }
+    }
+}
+
+/// The descriptors that go with a request: a stream comes from where the command reads.
+fn beside(request: &Request) -> Vec<BorrowedFd<'static>> {
+    match request {
+        Request::Receive { .. } => vec![rustix::stdio::stdin()],
+        _ => Vec::new(),
     }
 }
 
@@ -256,6 +265,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::LoadKey { dataset, .. }
         | Request::UnloadKey { dataset }
         | Request::UserSpace { dataset, .. } => no_dataset(dataset),
+        Request::Receive { receive, .. } => no_dataset(receive.target),
         Request::SettingsList { .. }
         | Request::SettingsSet { .. }
         | Request::DaemonStatus

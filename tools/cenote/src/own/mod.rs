@@ -9,6 +9,7 @@ mod daemon;
 mod direct_help;
 mod engine;
 mod gauge;
+mod health;
 mod install_links;
 mod mount;
 mod mounter;
@@ -51,6 +52,7 @@ const DAEMON_COMMANDS: [&Command; 5] = [
     &space::COMMAND,
     &daemon::COMMAND,
     &settings::COMMAND,
+    &health::COMMAND,
 ];
 /// Commands about the program itself.
 const OWN_COMMANDS: [&Command; 2] = [&install_links::COMMAND, &version::COMMAND];

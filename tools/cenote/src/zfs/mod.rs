@@ -13,6 +13,7 @@ mod material;
 mod mount;
 mod properties;
 pub mod ranges;
+mod receive;
 mod rollback;
 mod select;
 mod snapshots;
