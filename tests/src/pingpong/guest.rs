@@ -2,13 +2,15 @@
 //!
 //! Both sides change files by the same script ([`SCRIPT`]), and both print the same listing:
 //! Cenote's before its export and the guest's after its import must be the same text, and the
-//! other way round. The guest scrubs, and takes a snapshot in each turn, with a bookmark, a hold
-//! or a clone; both sides list the snapshots that there are.
+//! other way round. The guest scrubs. Each side takes a snapshot in its turn, with a bookmark, a
+//! hold or a clone, changes clones, promotes them and the original again, rolls back, and destroys
+//! the oldest snapshot of the other; both list the snapshots and Cenote's clones as they find them.
 
 use crate::golden;
 use crate::site::Site;
 use crate::skip;
 use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +42,7 @@ pub fn run(options: &Options) -> Result<bool> {
         skip!("the guest is not here");
         return Ok(false);
     };
-    let site = Site::create(&options.layout, 160, "-O canmount=off -O xattr=sa")?;
+    let site = Site::create(&options.layout, 384, "-O canmount=off -O xattr=sa")?;
     let share = site.cenote().directory().to_path_buf();
     fs::write(share.join("guest.py"), SCRIPT)?;
     fs::write(share.join("guest.sh"), TURN)?;
@@ -61,10 +63,15 @@ pub fn run(options: &Options) -> Result<bool> {
                 &share,
                 &["change", &root.display().to_string(), &seed.to_string()],
             )?;
+            let clones = history(&site, &share, round, seed)?;
             let ours = list(&share, &root)?;
             site.export()?;
             guest(&program, &share, seed + 1)?;
             same(&ours, &share.join("theirs-before")).context("OpenZFS finds other files")?;
+            for (clone, ours) in &clones {
+                same(ours, &share.join(format!("theirs-before-{clone}")))
+                    .with_context(|| format!("OpenZFS finds another {clone}"))?;
+            }
             let status = fs::read_to_string(share.join("status"))?;
             ensure!(status.contains("errors: No known data errors"), "{status}");
             ensure!(status.contains("with 0 errors"), "{status}");
@@ -75,12 +82,70 @@ pub fn run(options: &Options) -> Result<bool> {
             site.ok("zfs mount tank/shared")?;
             let ours = list(&share, &root)?;
             same(&ours, &share.join("theirs-after")).context("Cenote finds other files")?;
+            for clone in clones.keys() {
+                let dataset = format!("tank/{clone}");
+                site.ok(&format!("zfs mount {dataset}"))?;
+                let ours = list(&share, &site.path(&dataset))?;
+                same(&ours, &share.join(format!("theirs-after-{clone}")))
+                    .with_context(|| format!("Cenote finds another {clone}"))?;
+            }
             snapshots(&share, &root)
         };
         turn().with_context(|| format!("round {round} on {}", options.layout))?;
     }
     site.finish()?;
     Ok(true)
+}
+
+/// Our snapshots and clones of a turn; returns all our clones, and what is in them.
+fn history(site: &Site, share: &Path, round: u64, seed: u64) -> Result<BTreeMap<String, String>> {
+    let root = site.path("tank/shared");
+    let change = |place: &Path, seed: u64| {
+        let place = place.display().to_string();
+        script(share, &["change", &place, &seed.to_string()])
+    };
+    let snapshot = format!("tank/shared@ours-{round}");
+    site.ok(&format!("zfs snapshot {snapshot}"))?;
+    site.ok(&format!("zfs bookmark {snapshot} tank/shared#ours-{round}"))?;
+    match round % 3 {
+        0 => site.ok(&format!("zfs hold kept {snapshot}"))?,
+        1 => site.ok(&format!("zfs clone {snapshot} tank/ours-{round}"))?,
+        _ => String::new(),
+    };
+    let listed = site.ok("zfs list -H -o name -r tank")?;
+    let mut clones = BTreeMap::new();
+    for dataset in listed.lines().filter(|name| name.starts_with("tank/ours-")) {
+        let place = site.path(dataset);
+        change(&place, seed + 700_000)?;
+        let name = dataset.trim_start_matches("tank/").to_owned();
+        clones.insert(name, list(share, &place)?);
+        if round % 2 == 0 {
+            site.ok(&format!("zfs promote {dataset}"))?;
+            site.ok("zfs promote tank/shared")?;
+        }
+    }
+    // Of OpenZFS's snapshots the oldest goes, unless a clone began as it.
+    let listed =
+        site.ok("zfs list -H -t snapshot -s creation -o name,clones,userrefs tank/shared")?;
+    let theirs = listed.lines().find(|line| line.contains("@turn-"));
+    if let Some([name, clones, holds]) = theirs
+        .map(|line| line.split('\t').collect::<Vec<_>>())
+        .as_deref()
+        && ["", "-"].contains(clones)
+    {
+        if *holds != "0" {
+            site.ok(&format!("zfs release kept {name}"))?;
+        }
+        site.ok(&format!("zfs destroy {name}"))?;
+    }
+    let before = list(share, &root)?;
+    site.ok(&format!("zfs snapshot tank/shared@back-{round}"))?;
+    change(&root, seed + 600_000)?;
+    site.ok(&format!("zfs rollback tank/shared@back-{round}"))?;
+    let after = list(share, &root)?;
+    ensure!(before == after, "a rollback leads elsewhere");
+    site.ok(&format!("zfs destroy tank/shared@back-{round}"))?;
+    Ok(clones)
 }
 
 fn guest_path() -> Option<PathBuf> {

@@ -13,6 +13,29 @@ python3 $share/guest.py list $where >$share/theirs-before
 for snapshot in $(zfs list -H -o name -t snapshot tank/shared 2>/dev/null | cut -d@ -f2); do
     python3 $share/guest.py list $where/.zfs/snapshot/$snapshot >$share/theirs-$snapshot
 done
+# What Cenote cloned, as it left it, and then changed.
+for clone in $(zfs list -H -o name -r tank | grep /ours- || true); do
+    zfs mount $clone
+    python3 $share/guest.py list $root/$clone >$share/theirs-before-${clone#tank/}
+    python3 $share/guest.py change $root/$clone $seed
+    python3 $share/guest.py list $root/$clone >$share/theirs-after-${clone#tank/}
+    if [ $((seed % 5)) = 0 ]; then
+        zfs promote $clone
+        zfs promote tank/shared
+    fi
+done
+# The oldest of Cenote's snapshots goes, unless a clone began as it.
+oldest=$(zfs list -H -o name -s creation -t snapshot tank/shared | grep @ours- | head -n 1)
+zfs release kept $oldest 2>/dev/null || true
+zfs destroy $oldest 2>/dev/null || zfs list -H -o clones $oldest | grep -q /
+# There and back.
+zfs snapshot tank/shared@back-$seed
+python3 $share/guest.py list $where >$share/back
+python3 $share/guest.py change $where $((seed + 500000))
+zfs rollback tank/shared@back-$seed
+python3 $share/guest.py list $where | cmp - $share/back
+zfs destroy tank/shared@back-$seed
+
 zfs snapshot tank/shared@turn-$seed
 zfs bookmark tank/shared@turn-$seed tank/shared#mark-$seed
 [ $((seed % 2)) = 0 ] && zfs hold kept tank/shared@turn-$seed || true
