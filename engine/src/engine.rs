@@ -198,6 +198,29 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Requests about snapshots that change nothing.
+    fn handle_snapshots(
+        &self,
+        request: Request,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        let registry = &self.context.registry;
+        match request {
+            Request::Holds {
+                snapshot,
+                recursive,
+            } => holds(registry, &snapshot, recursive),
+            Request::SnapshotSpace { dataset, recursive } => {
+                snapshot_space(registry, &dataset, recursive, reply)
+            }
+            Request::ReclaimedBy { snapshots } => reclaimed_by(registry, &snapshots, reply),
+            Request::Diff { from, to } => diff(registry, &from, to.as_deref(), reply),
+            other => self.handle_own(other, reply),
+        }
+    }
+}
+
 impl Service for Engine {
     fn handle(
         &self,
@@ -249,15 +272,6 @@ impl Service for Engine {
                 unload_key(registry, mounts, context.env.as_ref(), &dataset)
             }
             Request::UserSpace { dataset, kind } => user_space(registry, &dataset, kind, reply),
-            Request::Holds {
-                snapshot,
-                recursive,
-            } => holds(registry, &snapshot, recursive),
-            Request::SnapshotSpace { dataset, recursive } => {
-                snapshot_space(registry, &dataset, recursive, reply)
-            }
-            Request::ReclaimedBy { snapshots } => reclaimed_by(registry, &snapshots, reply),
-            Request::Diff { from, to } => diff(registry, &from, to.as_deref(), reply),
             Request::Verify { pool, options } => verify(registry, &pool, &options, reply),
             Request::Change { change, command } => {
                 change_of(context, mounts, change, &By::new(peer, &command))
@@ -267,7 +281,7 @@ impl Service for Engine {
                 command,
             } => receive(context, mounts, &asked, &By::new(peer, &command), reply),
             Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
-            other => self.handle_own(other, reply),
+            other => self.handle_snapshots(other, reply),
         }
     }
 

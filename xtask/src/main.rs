@@ -29,7 +29,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   pingpong [SEED] [--rounds N] [--seeds N|--layouts] [--operations N] [--foreign N] [--vm]
                               Cenote and OpenZFS (with --vm its kernel module) write in turns
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
-                              git, builds, PostgreSQL, SQLite, LMDB, rsync, tar and fio on a mount
+                              git, builds, PostgreSQL, SQLite, LMDB, rsync, tar and fio on a mount,
+                              sanoid and zfs-auto-snapshot over simulated weeks
   fstests DIRECTORY [--properties OPTIONS] [--size MIB] [TEST...|-g GROUP]
                               xfstests, built in DIRECTORY, on two mounts
   fuzz NAME|all [--minutes N] [--input FILE]

@@ -5,15 +5,22 @@ zfs create tank/zfs-auto-snapshot/below
 zfs create -o com.sun:auto-snapshot=false tank/zfs-auto-snapshot/left-out
 zfs create -o com.sun:auto-snapshot:daily=false tank/zfs-auto-snapshot/hourly-only
 
+keep() {
+    timed zfs-auto-snapshot --quiet "$@" // >>"$SCRATCH/said" 2>&1 || {
+        tail "$SCRATCH/said"
+        exit 1
+    }
+}
+
 start=$(date -ud '2026-01-30 22:00' +%s)
 for hour in $(seq 0 $((hours - 1))); do
     now=$((start + hour * 3600))
     date -ud "@$now" '+%F %T' >"$CLOCK.new"
     mv "$CLOCK.new" "$CLOCK"
     for place in . below hourly-only; do date -ud "@$now" '+%F-%H%M' >$place/now; done
-    timed zfs-auto-snapshot --quiet --label=hourly --keep=24 // >>"$SCRATCH/said" 2>&1 || { tail "$SCRATCH/said"; exit 1; }
+    keep --label=hourly --keep=24
     [ "$(date -ud "@$now" +%H)" = 00 ] || continue
-    timed zfs-auto-snapshot --quiet --label=daily --keep=7 // >>"$SCRATCH/said" 2>&1 || { tail "$SCRATCH/said"; exit 1; }
+    keep --label=daily --keep=7
 done
 [ ! -s "$SCRATCH/said" ] || { cat "$SCRATCH/said"; exit 1; }
 

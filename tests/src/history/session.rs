@@ -105,8 +105,8 @@ pub fn run(options: &Options) -> Result<Report> {
 }
 
 impl Session {
-    /// A new pool, its layout by the seed; OpenZFS, which has no keys, takes no turns on one that is
-    /// encrypted.
+    /// A new pool, its layout by the seed. OpenZFS has no keys: where it takes turns, the pool is
+    /// not encrypted.
     pub fn new(seed: u64, foreign_operations: u64) -> Result<Self> {
         let (layout, is_encrypted) = LAYOUTS[(seed % LAYOUTS.len() as u64) as usize];
         let is_encrypted = is_encrypted && foreign_operations == 0;
@@ -122,8 +122,10 @@ impl Session {
         let compression = *random.choose(&["off", "lz4", "zstd-1"]);
         options.push_str(&format!(" -O compression={compression}"));
         let site = Site::create(layout, 1024, &options)?;
-        let mut report = Report::default();
-        report.setup = format!("{layout}, encrypted: {is_encrypted}, compression {compression}");
+        let report = Report {
+            setup: format!("{layout}, encrypted: {is_encrypted}, compression {compression}"),
+            ..Report::default()
+        };
         Ok(Self {
             site,
             _key: key,
@@ -354,6 +356,9 @@ impl Session {
             Ok(())
         })?;
         self.site.start()?;
+        // Mounts below each other are dead all at once, and were complained of one by one.
+        let log = fs::read_to_string(self.site.cenote().directory().join("daemon.log"))?;
+        ensure!(!log.contains("dead mount"), "{log}");
         self.import("-f")?;
         let rows = check::list(&self.site, POOL)?;
         let undone = check::listing(&self.model, &rows);

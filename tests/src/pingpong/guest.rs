@@ -119,7 +119,7 @@ fn history(site: &Site, share: &Path, round: u64, seed: u64) -> Result<BTreeMap<
         change(&place, seed + 700_000)?;
         let name = dataset.trim_start_matches("tank/").to_owned();
         clones.insert(name, list(share, &place)?);
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             site.ok(&format!("zfs promote {dataset}"))?;
             site.ok("zfs promote tank/shared")?;
         }

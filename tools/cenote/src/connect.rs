@@ -249,9 +249,6 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::History { pool } => Err(no_pool(pool)),
         Request::Holds { snapshot, .. } => no_dataset(snapshot),
         Request::Diff { from, .. } => no_dataset(pool_of(&from)),
-        Request::ReclaimedBy { snapshots } => {
-            no_dataset(snapshots.into_iter().next().unwrap_or_default())
-        }
         Request::Unmount { target, .. } if target.starts_with('/') => {
             Err(ControlError::NotMounted { target })
         }
@@ -266,7 +263,8 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::UnloadKey { dataset }
         | Request::UserSpace { dataset, .. } => no_dataset(dataset),
         Request::Receive { receive, .. } => no_dataset(receive.target),
-        Request::SettingsList { .. }
+        Request::ReclaimedBy { .. }
+        | Request::SettingsList { .. }
         | Request::SettingsSet { .. }
         | Request::DaemonStatus
         | Request::Change { .. }

@@ -52,6 +52,12 @@ pub fn clear_stale_mounts(prefix: &Path) -> Result<ClearedMounts, MountError> {
             }
         }
     }
+    if !outcome.failed.is_empty() {
+        // What lies below a dead mount cannot be reached, and is gone with it.
+        let left = own_mounts().map_err(MountError::Table)?;
+        let is_left = |place: &Path| left.iter().any(|entry| entry.mount_point == *place);
+        outcome.failed.retain(|(place, _)| is_left(place));
+    }
     Ok(outcome)
 }
 
