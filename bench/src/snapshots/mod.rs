@@ -2,8 +2,8 @@
 //!
 //! Measured are whole commands, as a user gives them: a process starts, the daemon carries it out,
 //! and the answer comes when the transaction group is on disk. That costs some milliseconds
-//! whatever is done, so an empty `zpool sync` stands beside. What has to be flat: a snapshot, over the
-//! files of its dataset; listing and destroying, over the number of snapshots of a tree.
+//! whatever is done, so an empty `zpool sync` stands beside. What has to be flat: a snapshot,
+//! over the files of its dataset; listing and destroying, over the number of snapshots of a tree.
 //!
 //! Snapshots of one dataset are another matter: each has a list with a key for every older one
 //! (format/3a 4), so the thousandth costs more than the first, in OpenZFS, too. Its library makes

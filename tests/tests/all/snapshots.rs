@@ -197,6 +197,9 @@ fn told_space_comes_back(site: &Site) -> Result<()> {
         "{few}"
     );
     site.fails("cenote space --free 1G tank/s")?;
+    let list = format!("zfs destroy tank/s@n0%n{}\n", count - 1);
+    let shown = site.ok("cenote space --free 700K tank/s")?;
+    ensure!(shown.ends_with(&list), "{shown}");
     site.ok("zfs hold keep tank/s@n3")?;
     site.ok("zfs clone tank/s@n4 tank/sc")?;
     let all = site.ok("cenote space -s tank/s")?;

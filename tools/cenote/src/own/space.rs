@@ -8,6 +8,8 @@ use cenote_control::model::{
     ControlError, DatasetKind, Depth, KeptBy, KindSet, PropertySelection, Request, SnapshotSpace,
 };
 
+use std::collections::HashSet;
+
 use super::Command;
 use super::arguments::{Arguments, flag, option, size};
 use crate::context::{Context, Outcome, Stop, failed, usage};
@@ -272,11 +274,17 @@ fn of_list(dataset: &str, list: &str, arguments: &Arguments, context: &mut Conte
 
 /// The fewest oldest snapshots that give back `bytes`.
 fn enough(dataset: &str, bytes: u64, arguments: &Arguments, context: &mut Context) -> Outcome {
-    let mut rows = ask_for(dataset, arguments.has("recursive"), context)?;
+    let chain = ask_for(dataset, arguments.has("recursive"), context)?;
+    let mut rows = chain.clone();
     rows.retain(|row| row.kept_by.is_none());
     let all = sum(rows.iter());
     rows = fewest(rows, bytes);
     answer(&rows, arguments, context);
+    if !arguments.has("json") && !arguments.has("scripted") {
+        for list in lists(&chain, &rows) {
+            context.line(&format!("zfs destroy {list}"));
+        }
+    }
     if all < bytes {
         let all = shown(all, arguments);
         context.complain(&format!("cenote space: all snapshots give back {all} only"));
@@ -298,6 +306,29 @@ fn fewest(mut rows: Vec<SnapshotSpace>, bytes: u64) -> Vec<SnapshotSpace> {
     let mut few: Vec<SnapshotSpace> = few.collect();
     few.sort_by(|a, b| (head(a), a.create_txg).cmp(&(head(b), b.create_txg)));
     few
+}
+
+/// Snapshots as `zfs destroy` takes them, a list for each dataset: with ranges, in which nothing
+/// is that is not among them. `chain` has all snapshots, each dataset's together and in order.
+fn lists(chain: &[SnapshotSpace], chosen: &[SnapshotSpace]) -> Vec<String> {
+    let names: HashSet<&str> = chosen.iter().map(|row| row.name.as_str()).collect();
+    let is_chosen = |row: &SnapshotSpace| names.contains(row.name.as_str());
+    let own = |row: &SnapshotSpace| row.name.split('@').nth(1).unwrap_or_default().to_owned();
+    let mut lists = Vec::new();
+    for of_one in chain.chunk_by(|a, b| head(a) == head(b)) {
+        let runs = of_one.chunk_by(|a, b| is_chosen(a) == is_chosen(b));
+        let words = runs.filter_map(|run| match run {
+            [first, ..] if !is_chosen(first) => None,
+            [only] => Some(own(only)),
+            [first, .., last] => Some(format!("{}%{}", own(first), own(last))),
+            [] => None,
+        });
+        let words: Vec<String> = words.collect();
+        if let (Some(row), false) = (of_one.first(), words.is_empty()) {
+            lists.push(format!("{}@{}", head(row), words.join(",")));
+        }
+    }
+    lists
 }
 
 fn head(row: &SnapshotSpace) -> &str {
@@ -381,6 +412,21 @@ mod tests {
         assert_eq!(names(5), ["t/a@1"]);
         assert_eq!(names(6), ["t/a@1", "t/b@2"]);
         assert_eq!(names(99), ["t/a@1", "t/a@3", "t/b@2"]);
+    }
+
+    #[test]
+    fn ranges_hold_nothing_else() {
+        let names = ["t/a@1", "t/a@2", "t/a@3", "t/a@4", "t/b@9"];
+        let chain: Vec<_> = (1..)
+            .zip(names)
+            .map(|(txg, name)| row(name, txg, 1))
+            .collect();
+        let chosen = |at: &[usize]| at.iter().map(|at| chain[*at].clone()).collect::<Vec<_>>();
+        assert_eq!(
+            lists(&chain, &chosen(&[0, 1, 3, 4])),
+            ["t/a@1%2,4", "t/b@9"]
+        );
+        assert_eq!(lists(&chain, &chosen(&[4])), ["t/b@9"]);
     }
 
     #[test]
