@@ -14,6 +14,9 @@ pub const FLAG_VISIT_DATASET_AGAIN: u64 = 1;
 /// The scrub is paused.
 pub const FLAG_PAUSED: u64 = 2;
 
+/// The position of a scan that is in no object set: what is next stands in its queue.
+pub const SCAN_NOWHERE: [u64; 4] = [u64::MAX, 0, 0, 0];
+
 const STRUCTURE: &str = "scan state";
 
 /// What a scan does.
@@ -127,6 +130,44 @@ impl Scan {
         })
     }
 
+    /// The integers of the MOS directory's `scan` entry.
+    pub fn to_words(&self) -> [u64; SCAN_WORDS] {
+        let mut words = [0; SCAN_WORDS];
+        let function = match self.function {
+            ScanFunction::None => 0,
+            ScanFunction::Scrub => 1,
+            ScanFunction::Resilver => 2,
+            ScanFunction::ErrorScrub => 3,
+        };
+        let state = match self.state {
+            ScanState::None => 0,
+            ScanState::Scanning => 1,
+            ScanState::Finished => 2,
+            ScanState::Canceled => 3,
+        };
+        words[..15].copy_from_slice(&[
+            function,
+            state,
+            self.queue.map_or(0, |queue| queue.0),
+            self.txg_min.0,
+            self.txg_max.0,
+            self.dataset_txg_min.0,
+            self.dataset_txg_max.0,
+            self.start_time,
+            self.end_time,
+            self.to_examine,
+            self.examined,
+            self.skipped,
+            self.processed,
+            self.errors,
+            self.ddt_class_max,
+        ]);
+        words[15..19].copy_from_slice(&self.ddt_position);
+        words[19..23].copy_from_slice(&self.position);
+        words[23] = self.flags;
+        words
+    }
+
     /// Whether it is under way and not paused.
     pub fn is_running(&self) -> bool {
         self.state == ScanState::Scanning && self.flags & FLAG_PAUSED == 0
@@ -157,6 +198,21 @@ pub struct ErrorScrub {
 }
 
 impl ErrorScrub {
+    /// The integers of the MOS directory's `error_scrub` entry.
+    pub fn to_words(&self) -> [u64; ERROR_SCRUB_WORDS] {
+        [
+            self.function,
+            self.state,
+            self.cursor,
+            self.start_time,
+            self.end_time,
+            self.to_examine,
+            self.examined,
+            self.errors,
+            self.paused_time,
+        ]
+    }
+
     /// From the integers of the MOS directory's `error_scrub` entry.
     pub fn from_words(words: &[u64]) -> Result<Self, DecodeError> {
         match *words {
@@ -210,6 +266,7 @@ mod tests {
         assert_eq!((scan.errors, scan.ddt_position), (13, [15, 16, 17, 18]));
         assert_eq!((scan.position, scan.flags), ([19, 20, 21, 22], 23));
         assert!(!scan.is_running(), "23 has the bit for paused");
+        assert_eq!(scan.to_words().as_slice(), words);
         words[1] = 9;
         assert!(Scan::from_words(&words).is_err());
         assert!(Scan::from_words(&[0; 25]).is_err());

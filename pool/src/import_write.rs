@@ -247,6 +247,7 @@ impl Pool {
         }
         self.set_syncer(syncer);
         self.resume_treatments();
+        self.resume_scans();
         Ok(self)
     }
 

@@ -17,6 +17,8 @@ mod commands;
 mod create;
 mod dedup;
 mod error;
+mod error_notes;
+mod errors;
 mod grow;
 mod heartbeat;
 mod import;
@@ -27,6 +29,7 @@ mod manage;
 mod mos;
 mod options;
 mod pool;
+mod scan;
 mod space;
 mod spares;
 mod sync;
@@ -44,11 +47,13 @@ pub use create::{
     CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
 };
 pub use error::{ImportError, MissingVdev};
+pub use error_notes::ErrorNotes;
 pub use heartbeat::is_in_use;
 pub use import::import;
 pub use last_known::{Stranger, at_last_path};
 pub use options::{Buffers, ImportOptions, Rewind};
 pub use pool::{FoundDevice, Pool, VdevSpace};
+pub use scan::{ScanError, ScanRequest, ScanStatus};
 pub use spares::SpareError;
 pub use sync::{Actor, SyncError};
 pub use treatment::{

@@ -134,6 +134,7 @@ impl Pool {
             self.give_up();
         }
         self.stop_treatments();
+        self.scans().stop();
         let Some(syncer) = self.syncer() else {
             return Ok(());
         };
@@ -152,7 +153,11 @@ impl Pool {
         let Some(syncer) = self.syncer() else {
             return Ok(());
         };
+        if self.is_waiting() {
+            self.give_up();
+        }
         self.stop_treatments();
+        self.scans().stop();
         {
             let mut config = syncer.config();
             config.config.state = state;

@@ -2,7 +2,9 @@
 
 use crate::candidate::PoolCandidate;
 use crate::error::ImportError;
+use crate::error_notes::ErrorNotes;
 use crate::options::ImportOptions;
+use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
 use crate::sync::Syncer;
 use crate::treatment::Treatments;
@@ -53,6 +55,8 @@ pub struct Pool {
     found: Mutex<BTreeMap<Guid, FoundDevice>>,
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
+    scans: Arc<Scans>,
+    notes: Arc<ErrorNotes>,
     discarded_logs: Vec<ObjectId>,
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
@@ -187,6 +191,8 @@ impl Pool {
             found: Mutex::new(found_devices(candidate)),
             syncer: None,
             treatments: OnceLock::new(),
+            scans: Arc::default(),
+            notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
         })
@@ -218,6 +224,8 @@ impl Pool {
             found: Mutex::new(self.found_devices()),
             syncer: None,
             treatments: OnceLock::new(),
+            scans: Arc::default(),
+            notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold,
         })
@@ -247,6 +255,8 @@ impl Pool {
             found: Mutex::default(),
             syncer: Some(syncer),
             treatments: OnceLock::new(),
+            scans: Arc::default(),
+            notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
         }
@@ -262,6 +272,14 @@ impl Pool {
 
     pub(crate) fn treatment_slot(&self) -> &OnceLock<Arc<Treatments>> {
         &self.treatments
+    }
+
+    pub(crate) fn notes(&self) -> &Arc<ErrorNotes> {
+        &self.notes
+    }
+
+    pub(crate) fn scans(&self) -> &Arc<Scans> {
+        &self.scans
     }
 
     /// The name that the pool was imported under.

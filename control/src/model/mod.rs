@@ -38,7 +38,7 @@ pub use activity::{
 pub use bytes::RawName;
 pub use change::{
     AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume,
-    OnlineDevices, SetVdevProperty, TreatmentCommand,
+    OnlineDevices, ScanCommand, SetVdevProperty, TreatmentCommand,
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
@@ -60,7 +60,7 @@ pub use response::{Part, Response};
 pub use secret::Secret;
 pub use setting::SettingRow;
 pub use snapshots::SnapshotChange;
-pub use space::{AccountKind, AccountOwner, Hold, SpaceAccount};
+pub use space::{AccountKind, AccountOwner, Hold, KeptBy, SnapshotSpace, SpaceAccount};
 pub use value::{Pair, Property, Source, Value};
 pub use vdev::{
     AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevRow,

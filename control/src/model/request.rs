@@ -202,6 +202,19 @@ pub enum Request {
         /// And those of the same name below (`-r`).
         recursive: bool,
     },
+    /// What destroying all snapshots of a dataset, the oldest first, would give back. Parts:
+    /// `SnapshotSpace`. Answer: `Done`.
+    SnapshotSpace {
+        /// The dataset.
+        dataset: String,
+        /// And those of all datasets below.
+        recursive: bool,
+    },
+    /// What destroying these snapshots would give back. Parts: `SnapshotSpace`. Answer: `Done`.
+    ReclaimedBy {
+        /// The snapshots, in any order.
+        snapshots: Vec<String>,
+    },
     /// What changed between two snapshots, or since one. Parts: `Diff`. Answer: `Done`.
     Diff {
         /// The older snapshot.

@@ -13,7 +13,7 @@ use super::opened::OpenedPool;
 use super::pool::{PoolRow, PoolStatus};
 use super::receive::ReceiveNote;
 use super::setting::SettingRow;
-use super::space::{Hold, SpaceAccount};
+use super::space::{Hold, SnapshotSpace, SpaceAccount};
 use super::vdev::{VdevRow, VdevState};
 use super::verify::{VerifyProgress, VerifyReport};
 
@@ -29,6 +29,8 @@ pub enum Part {
     Events(Vec<Event>),
     /// Accounts, in any order.
     Accounts(Vec<SpaceAccount>),
+    /// Snapshots and what they take: those of a dataset together, the oldest first.
+    SnapshotSpace(Vec<SnapshotSpace>),
     /// Differences, in order.
     Diff(Vec<DiffRecord>),
     /// How far a verification is.

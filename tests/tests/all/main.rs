@@ -18,6 +18,8 @@ mod golden_mount;
 mod golden_properties;
 mod golden_verify;
 mod growth;
+mod health;
+mod history;
 mod hostile_commands;
 mod mappings;
 mod mount_helper;

@@ -249,6 +249,9 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::History { pool } => Err(no_pool(pool)),
         Request::Holds { snapshot, .. } => no_dataset(snapshot),
         Request::Diff { from, .. } => no_dataset(pool_of(&from)),
+        Request::ReclaimedBy { snapshots } => {
+            no_dataset(snapshots.into_iter().next().unwrap_or_default())
+        }
         Request::Unmount { target, .. } if target.starts_with('/') => {
             Err(ControlError::NotMounted { target })
         }
@@ -257,6 +260,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
             below: Some(dataset),
             ..
         }
+        | Request::SnapshotSpace { dataset, .. }
         | Request::Mount { dataset, .. }
         | Request::LoadKey { dataset, .. }
         | Request::UnloadKey { dataset }

@@ -12,6 +12,7 @@ mod list;
 mod material;
 mod mount;
 mod properties;
+pub mod ranges;
 mod receive;
 mod rollback;
 mod select;

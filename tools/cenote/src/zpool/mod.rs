@@ -15,6 +15,7 @@ mod layout;
 mod list;
 mod maintain;
 mod names;
+mod scrub;
 mod status;
 mod status_dedup;
 mod status_json;
@@ -115,6 +116,8 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "trim" => activity::trim(arguments, context),
         "initialize" => activity::initialize(arguments, context),
         "wait" => activity::wait(arguments, context),
+        "scrub" => scrub::scrub(arguments, context),
+        "resilver" => scrub::resilver(arguments, context),
         "clear" => maintain::clear(arguments, context),
         "online" => maintain::online(arguments, context),
         "labelclear" => maintain::labelclear(arguments, context),

@@ -1,0 +1,154 @@
+//! What can be asked of a pool's scans.
+
+use super::model::{ScanError, ScanRequest, ScanStatus};
+use super::record::{Begin, Interrupt};
+use super::run::Worker;
+use crate::pool::Pool;
+use crate::sync::Actor;
+use cenote_dsl::DslError;
+use cenote_ondisk::scan::{ScanFunction, ScanState};
+use std::sync::Arc;
+
+impl Pool {
+    /// Begins a scan, or goes on with a scrub that is paused; it is on disk when this returns, and
+    /// a thread of the pool works on it. The command goes into the pool's history.
+    ///
+    /// # Errors
+    /// If another scan is under way. A resilver takes the place of a scrub.
+    pub fn start_scan(
+        &self,
+        request: ScanRequest,
+        (actor, command): (&Actor, &str),
+    ) -> Result<(), ScanError> {
+        let syncer = Arc::clone(self.writer()?);
+        let outcome = Ok(());
+        let begin = Begin {
+            syncer,
+            request,
+            outcome,
+        };
+        self.run_command(begin, actor, command)?.outcome?;
+        self.resume_scan()
+    }
+
+    /// Has a thread go on with the scan that the pool says is under way.
+    pub(crate) fn resume_scan(&self) -> Result<(), ScanError> {
+        let Some(syncer) = self.syncer() else {
+            return Ok(());
+        };
+        let buffers = &self.options().buffers.scans;
+        self.scans().live().pause_time = 0;
+        Worker::start(syncer, self.scans(), buffers).map_err(ScanError::Thread)
+    }
+
+    /// Goes on with what an import finds: the scan that is under way, or a resilver if some device
+    /// misses what it could be given. Only the next import tries again what fails here.
+    pub(crate) fn resume_scans(&self) {
+        if !self.options().scans {
+            return;
+        }
+        let is_running = self
+            .dsl()
+            .scan()
+            .is_ok_and(|scan| scan.is_some_and(|scan| scan.state == ScanState::Scanning));
+        let _ = match is_running {
+            true => self.resume_scan(),
+            false => self.look_for_resilver().map(drop),
+        };
+    }
+
+    /// Begins a resilver if some device misses what it could be given, and says whether one is
+    /// under way then, or due after the one that is. To be called when a device has come back,
+    /// was attached or replaces another.
+    ///
+    /// # Errors
+    /// If the pool takes no changes, or there is no thread to be had.
+    pub fn look_for_resilver(&self) -> Result<bool, ScanError> {
+        let Some(syncer) = self.syncer() else {
+            return Ok(false);
+        };
+        if syncer.vdevs.shape().is_resilver_needed().is_none() {
+            return Ok(false);
+        }
+        let begin = Begin {
+            syncer: Arc::clone(syncer),
+            request: ScanRequest::Resilver,
+            outcome: Ok(()),
+        };
+        // A scrub that is under way ends.
+        self.scans().hurry();
+        match syncer.run_task(begin)?.outcome {
+            Ok(()) => {}
+            Err(ScanError::Resilvering) => self.scans().live().again = true,
+            Err(error) => return Err(error),
+        }
+        self.resume_scan()?;
+        Ok(true)
+    }
+
+    /// Pauses the scrub that is under way; it stays paused over exports, until it is started again.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn pause_scan(&self, by: (&Actor, &str)) -> Result<(), ScanError> {
+        self.interrupt_scan(true, by)
+    }
+
+    /// Ends the scrub that is under way.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn cancel_scan(&self, by: (&Actor, &str)) -> Result<(), ScanError> {
+        self.interrupt_scan(false, by)
+    }
+
+    fn interrupt_scan(
+        &self,
+        is_pause: bool,
+        (actor, command): (&Actor, &str),
+    ) -> Result<(), ScanError> {
+        let syncer = Arc::clone(self.writer()?);
+        let outcome = Ok(());
+        let task = Interrupt {
+            syncer,
+            is_pause,
+            outcome,
+        };
+        // The turn that is under way notes how far it came, which is kept.
+        self.scans().hurry();
+        self.run_command(task, actor, command)?.outcome?;
+        if is_pause {
+            self.scans().live().pause_time = self.env().wall_clock().as_secs();
+        }
+        Ok(())
+    }
+
+    /// The last or current scan; `None` if there never was one.
+    ///
+    /// # Errors
+    /// If what the pool says of it cannot be read.
+    pub fn scan_status(&self) -> Result<Option<ScanStatus>, DslError> {
+        let Some(mut scan) = self.dsl().scan()? else {
+            return Ok(None);
+        };
+        if scan.function == ScanFunction::None {
+            return Ok(None);
+        }
+        let live = self.scans().live();
+        let is_live = scan.is_running() && live.is_running;
+        if is_live {
+            scan.examined += live.fresh.examined;
+            scan.processed += live.fresh.processed;
+            scan.errors += live.fresh.errors;
+        }
+        let mut pass = live.stored;
+        pass.add(live.fresh);
+        Ok(Some(ScanStatus {
+            scan,
+            pass_start: if is_live { live.pass_start } else { 0 },
+            pass_examined: if is_live { pass.examined } else { 0 },
+            pass_issued: if is_live { pass.issued } else { 0 },
+            pause_time: live.pause_time,
+        }))
+    }
+}

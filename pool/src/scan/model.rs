@@ -1,0 +1,63 @@
+//! What is said about scans from outside.
+
+use crate::sync::SyncError;
+use cenote_base::Txg;
+use cenote_dsl::DslError;
+use cenote_ondisk::scan::Scan;
+
+/// What is to be scanned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanRequest {
+    /// Everything that was born after `since`, and up to `until` or, without it, up to now. A
+    /// scrub that is paused goes on, whatever it was for.
+    Scrub {
+        /// The last group that is left out; 0 for none.
+        since: Txg,
+        /// The last group that is looked at.
+        until: Option<Txg>,
+    },
+    /// What devices missed.
+    Resilver,
+}
+
+/// The last or current scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanStatus {
+    /// As it stands in the pool, with what was done since that was written.
+    pub scan: Scan,
+    /// When this process began, or went on with it: seconds UTC. 0 if it did not.
+    pub pass_start: u64,
+    /// Bytes walked over since then.
+    pub pass_examined: u64,
+    /// Bytes read since then.
+    pub pass_issued: u64,
+    /// When it was paused, in seconds UTC; 0 if it is not, or not known.
+    pub pause_time: u64,
+}
+
+/// A scan does not begin, pause or end as wanted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScanError {
+    /// A scrub is under way.
+    #[error("currently scrubbing")]
+    Scrubbing,
+    /// A resilver is under way.
+    #[error("currently resilvering")]
+    Resilvering,
+    /// There is no scrub.
+    #[error("there is no active scrub")]
+    NotScrubbing,
+    /// The scrub is paused already.
+    #[error("the scrub is paused already")]
+    Paused,
+    /// The list of damaged blocks cannot be read.
+    #[error(transparent)]
+    Log(DslError),
+    /// The pool takes no changes.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+    /// There is no thread to be had.
+    #[error("a scan cannot get a thread: {0}")]
+    Thread(std::io::Error),
+}

@@ -1,0 +1,176 @@
+//! What a turn walks: the datasets that are next.
+
+use crate::mos::directory_words;
+use cenote_base::{ObjectId, ObjsetId, Txg};
+use cenote_dmu::traverse::{Root, Since, Start};
+use cenote_dmu::{DmuError, ObjectSet};
+use cenote_ondisk::dsl_dataset::DslDataset;
+use cenote_ondisk::object_directory::keys;
+use cenote_ondisk::scan::{FLAG_VISIT_DATASET_AGAIN, SCAN_NOWHERE, Scan, ScanState};
+use cenote_ondisk::{BlockPointer, ObjectType};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Datasets that one turn begins at most: their blocks are in memory together.
+const DATASETS_MAX: usize = 1024;
+
+/// The number that the meta object set has in the place where a scan is.
+pub(super) const META: ObjectId = ObjectId(0);
+
+/// A dataset to be walked, or the meta object set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Planned {
+    pub dataset: ObjectId,
+    /// Its own blocks are born after this.
+    pub min: Txg,
+}
+
+/// What a turn walks.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub datasets: Vec<Planned>,
+    pub roots: Vec<Root>,
+    /// Where the first of them is gone on with: object, level, block.
+    pub resume: Option<[u64; 3]>,
+}
+
+/// The state of the scan that is under way, if one is.
+pub(super) fn running(mos: &Arc<ObjectSet>) -> Result<Option<Scan>, DmuError> {
+    let Some(words) = directory_words(mos, keys::SCAN)? else {
+        return Ok(None);
+    };
+    // A layout of old releases, which nobody goes on with.
+    let scan = Scan::from_words(&words).ok();
+    Ok(scan.filter(|scan| scan.state == ScanState::Scanning))
+}
+
+/// Decodes a dataset; `None` if the object is none.
+pub(super) fn dataset(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<Option<DslDataset>, DmuError> {
+    let object = match mos.object(id) {
+        Ok(object) => object,
+        Err(DmuError::NoSuchObject { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if object.dnode().bonus_type != ObjectType::DSL_DATASET {
+        return Ok(None);
+    }
+    let dataset = DslDataset::decode(&object.dnode().bonus);
+    dataset.map(Some).map_err(|source| object.malformed(source))
+}
+
+/// The datasets that come after one: the next in its chain, and the oldest of its clones.
+pub(super) fn successors(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<Vec<Planned>, DmuError> {
+    let Some(found) = dataset(mos, id)?.filter(DslDataset::is_snapshot) else {
+        return Ok(Vec::new());
+    };
+    let min = found.creation_txg;
+    let mut next: Vec<ObjectId> = found.next_snapshot.into_iter().collect();
+    if let Some(clones) = found.next_clones {
+        for entry in mos.zap(clones)?.entries() {
+            next.extend(entry?.value.as_u64().map(ObjectId));
+        }
+    }
+    next.sort_unstable();
+    next.dedup();
+    let planned = |dataset| Planned { dataset, min };
+    Ok(next.into_iter().map(planned).collect())
+}
+
+/// The datasets that come after no other.
+pub(super) fn firsts(mos: &Arc<ObjectSet>) -> Result<Vec<Planned>, DmuError> {
+    let mut firsts = Vec::new();
+    for found in mos.objects(ObjectId(1)) {
+        // A damaged block of dnodes is met by the walk, and counted there.
+        let Ok((id, dnode)) = found else { continue };
+        if dnode.bonus_type != ObjectType::DSL_DATASET {
+            continue;
+        }
+        let Ok(dataset) = DslDataset::decode(&dnode.bonus) else {
+            continue;
+        };
+        if dataset.previous_snapshot.is_none() {
+            let (dataset, min) = (id, Txg(0));
+            firsts.push(Planned { dataset, min });
+        }
+    }
+    Ok(firsts)
+}
+
+/// The datasets in a scan's queue.
+pub(super) fn queued(
+    mos: &Arc<ObjectSet>,
+    scan: &Scan,
+) -> Result<BTreeMap<ObjectId, Txg>, DmuError> {
+    let mut queue = BTreeMap::new();
+    let Some(object) = scan.queue else {
+        return Ok(queue);
+    };
+    for entry in mos.zap(object)?.entries() {
+        let entry = entry?;
+        let id = entry.key.as_str().map(|key| u64::from_str_radix(key, 16));
+        if let (Some(Ok(id)), Some(txg)) = (id, entry.value.as_u64()) {
+            queue.insert(ObjectId(id), Txg(txg));
+        }
+    }
+    Ok(queue)
+}
+
+/// What comes next of a scan, as `mos` has it.
+pub(super) fn plan(mos: &Arc<ObjectSet>, scan: &Scan) -> Result<Plan, DmuError> {
+    let mut queue = queued(mos, scan)?;
+    let mut datasets: Vec<Planned> = Vec::new();
+    let mut resume = None;
+    let current = ObjectId(scan.position[0]);
+    if current == META {
+        let min = Txg(0);
+        datasets.push(Planned { dataset: META, min });
+        resume = Some([scan.position[1], scan.position[2], scan.position[3]]);
+        queue.extend(firsts(mos)?.iter().map(|first| (first.dataset, first.min)));
+    } else if current.0 != SCAN_NOWHERE[0]
+        && let Some(found) = dataset(mos, current)?
+    {
+        let min = found.previous_snapshot_txg;
+        let dataset = current;
+        datasets.push(Planned { dataset, min });
+        // It took the place of one that is lost, whose blocks before the place it has, too.
+        if scan.flags & FLAG_VISIT_DATASET_AGAIN == 0 {
+            resume = Some([scan.position[1], scan.position[2], scan.position[3]]);
+        }
+        let next = successors(mos, current)?;
+        queue.extend(next.iter().map(|next| (next.dataset, next.min)));
+    }
+    while datasets.len() < DATASETS_MAX
+        && let Some((dataset, min)) = queue.pop_first()
+    {
+        datasets.push(Planned { dataset, min });
+        let next = successors(mos, dataset)?;
+        queue.extend(next.iter().map(|next| (next.dataset, next.min)));
+    }
+    let roots = roots(mos, scan, &datasets)?;
+    Ok(Plan {
+        datasets,
+        roots,
+        resume,
+    })
+}
+
+/// Where the walks of datasets begin.
+fn roots(mos: &Arc<ObjectSet>, scan: &Scan, datasets: &[Planned]) -> Result<Vec<Root>, DmuError> {
+    let mut roots = Vec::with_capacity(datasets.len());
+    for planned in datasets {
+        let since = Since::accounting(planned.min.max(scan.txg_min));
+        if planned.dataset == META {
+            roots.push(Root::of_set(mos, since));
+            continue;
+        }
+        // What is no dataset any more has no blocks.
+        let pointer = dataset(mos, planned.dataset)?.map(|found| found.block_pointer);
+        roots.push(Root {
+            objset: ObjsetId(planned.dataset.0),
+            start: Start::Objset(pointer.unwrap_or(BlockPointer::HOLE)),
+            since,
+            keys: None,
+        });
+    }
+    Ok(roots)
+}

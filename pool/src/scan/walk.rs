@@ -1,0 +1,209 @@
+//! Reading and mending the blocks that a turn meets.
+
+use super::state::{Progress, Scans};
+use cenote_base::{MemoryBudget, Txg};
+use cenote_device::BlockBuffer;
+use cenote_dmu::traverse::{DiskOrder, Reader, Root, Visit, Visitor};
+use cenote_dmu::{Block, DmuError};
+use cenote_dsl::ErrorEntry;
+use cenote_io::{MendScope, Pipeline, ReadContext};
+use cenote_ondisk::BlockPointer;
+use cenote_vdev::TxgSet;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Times its size that a block takes while its columns and parity are compared.
+const COPIES_IN_MEMORY: u64 = 4;
+/// How long a block waits for the buffers of others: far longer than any of them takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Which blocks are mended, and how.
+#[derive(Clone, Debug)]
+pub(super) enum Due {
+    /// All of a scrub: born after the first and up to the second.
+    All(Txg, Txg),
+    /// Those that some device missed.
+    Stale(TxgSet),
+}
+
+impl Due {
+    fn has(&self, pointer: &BlockPointer) -> bool {
+        let birth = pointer.physical_birth();
+        match self {
+            Self::All(min, max) => birth > *min && birth <= *max,
+            Self::Stale(txgs) => txgs.contains(birth),
+        }
+    }
+
+    fn scope(&self) -> MendScope {
+        match self {
+            Self::All(..) => MendScope::All,
+            Self::Stale(_) => MendScope::Stale,
+        }
+    }
+}
+
+/// What reads and mends.
+#[derive(Clone, Debug)]
+pub(super) struct Mender {
+    pub pipeline: Arc<Pipeline>,
+    /// What the blocks that are being compared may take.
+    pub buffers: Arc<MemoryBudget>,
+    pub due: Arc<Due>,
+}
+
+/// What became of a block.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// What it holds, if it leads to others.
+    contents: Option<Block>,
+    /// Nothing is left of it, or of a part.
+    is_lost: bool,
+}
+
+impl Mender {
+    /// Mends a block; the stored bytes if that took reading them all.
+    fn mend(&self, visit: &Visit) -> (Option<Vec<u8>>, bool) {
+        let bytes = visit
+            .pointer
+            .physical_size()
+            .saturating_mul(COPIES_IN_MEMORY);
+        // A block larger than the budget is at least the only one; and without memory in time
+        // somebody else is very slow.
+        let bytes = bytes.min(self.buffers.limit());
+        let _lease = self.buffers.lease_patiently(bytes, PATIENCE).ok();
+        let scope = self.due.scope();
+        match self.pipeline.mend(&visit.pointer, visit.bookmark, scope) {
+            Ok(mended) => (mended.data, mended.lost > 0),
+            Err(_) => (None, true),
+        }
+    }
+
+    fn contents(&self, visit: &Visit, stored: Option<Vec<u8>>) -> Option<Block> {
+        let (pointer, bookmark) = (&visit.pointer, visit.bookmark);
+        let stored = match stored {
+            Some(stored) => stored,
+            None => self.pipeline.read_stored(pointer, bookmark).ok()?,
+        };
+        // What leads on can be read without keys.
+        let context = ReadContext {
+            bookmark,
+            keys: None,
+        };
+        let contents = self.pipeline.decode(pointer, &stored, context).ok()?;
+        let contents = contents.unwrap_or_else(|| BlockBuffer::copy_of(&stored));
+        Some(Arc::new(contents))
+    }
+}
+
+impl Reader for Mender {
+    type Found = Outcome;
+
+    fn read(&self, visit: &Visit, _: &Root) -> Outcome {
+        let (stored, is_lost) = match self.due.has(&visit.pointer) {
+            true => self.mend(visit),
+            false => (None, false),
+        };
+        let contents = self.contents(visit, stored);
+        Outcome {
+            is_lost: is_lost || contents.is_none(),
+            contents,
+        }
+    }
+
+    fn read_group(&self, group: &[Visit], _: &[Root]) -> Vec<Outcome> {
+        let mend = |visit: &Visit| Outcome {
+            contents: None,
+            is_lost: self.mend(visit).1,
+        };
+        group.iter().map(mend).collect()
+    }
+}
+
+/// Who goes along with the walk of a turn.
+pub(super) struct Round<'a> {
+    pub mender: Mender,
+    pub scans: &'a Scans,
+    /// Whether the turn's time is over.
+    pub is_over: &'a dyn Fn() -> bool,
+    /// What the turn did.
+    pub done: Progress,
+    /// What it found lost.
+    pub lost: BTreeSet<ErrorEntry>,
+}
+
+/// Blocks that one turn remembers as lost; more are only counted.
+const LOST_MAX: usize = 10_000;
+
+impl Round<'_> {
+    fn count(&mut self, progress: Progress) {
+        self.done.add(progress);
+        self.scans.live().fresh.add(progress);
+    }
+
+    fn note_lost(&mut self, visit: &Visit) {
+        if self.lost.len() < LOST_MAX {
+            self.lost.insert(ErrorEntry {
+                objset: visit.bookmark.objset,
+                object: visit.bookmark.object,
+                level: i64::from(visit.bookmark.level.0),
+                block: visit.bookmark.block.0,
+                birth: Some(visit.pointer.logical_birth()),
+            });
+        }
+    }
+}
+
+impl Visitor for Round<'_> {
+    type Reader = Mender;
+
+    fn reader(&self) -> Mender {
+        self.mender.clone()
+    }
+
+    fn wants(&mut self, visit: &Visit) -> bool {
+        let is_stored = !visit.pointer.is_embedded();
+        is_stored && (visit.leads_on() || self.mender.due.has(&visit.pointer))
+    }
+
+    fn admit(&mut self, _: &Visit) -> bool {
+        true
+    }
+
+    fn found(&mut self, visit: &Visit, found: Outcome) -> Option<Block> {
+        let examined = visit.pointer.allocated_size();
+        let is_due = self.mender.due.has(&visit.pointer);
+        self.count(Progress {
+            examined,
+            issued: if is_due { examined } else { 0 },
+            processed: 0,
+            errors: u64::from(found.is_lost),
+        });
+        if found.is_lost {
+            self.note_lost(visit);
+        }
+        found.contents
+    }
+
+    fn damaged(&mut self, visit: &Visit, _: DmuError) {
+        let errors = 1;
+        self.count(Progress {
+            errors,
+            ..Progress::default()
+        });
+        self.note_lost(visit);
+    }
+
+    fn goes_on(&mut self, _: Option<usize>) -> bool {
+        !(self.is_over)()
+    }
+
+    fn progressed(&mut self, _: Option<usize>) {}
+}
+
+/// Walks until the turn's time is over, and reads what has gathered until then.
+pub(super) fn walk(order: &mut DiskOrder, round: &mut Round<'_>) {
+    order.run(round);
+    order.settle(round);
+}
