@@ -49,10 +49,7 @@ impl Changes {
             let is_new = !seen.contains_key(&imported.load_guid);
             let entry = seen.entry(imported.load_guid).or_default();
             devices(events, imported, entry, is_new);
-            // What cannot be read is told by whoever needs it; there is nothing to compare.
-            if let Ok(scan) = scan_of(imported.pool.dsl()) {
-                scans(events, imported, entry, scan.as_ref(), is_new);
-            }
+            scans(events, imported, entry, scan_of(&imported.pool).as_ref(), is_new);
         }
     }
 }
@@ -92,13 +89,7 @@ fn about(vdev: &Vdev) -> Vec<(String, String)> {
     more
 }
 
-fn scans(
-    events: &Events,
-    imported: &Imported,
-    seen: &mut Seen,
-    scan: Option<&Scan>,
-    is_new: bool,
-) {
+fn scans(events: &Events, imported: &Imported, seen: &mut Seen, scan: Option<&Scan>, is_new: bool) {
     let now = scan.map(|scan| (scan.start_time, scan.state));
     let before = std::mem::replace(&mut seen.scan, now);
     let Some(scan) = scan.filter(|_| !is_new && now != before) else {
