@@ -189,7 +189,7 @@ impl SyncContext<'_> {
         self.transfer_space(target.directory().id(), change, own.used, held, head)
     }
 
-    /// Charges a dataset's newest snapshot and its directory's snapshots with what the head gave up.
+    /// Charges a dataset's newest snapshot and its directory with what the head gave up.
     fn charge_dead(
         &self,
         target: &Dataset,

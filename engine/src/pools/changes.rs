@@ -49,7 +49,13 @@ impl Changes {
             let is_new = !seen.contains_key(&imported.load_guid);
             let entry = seen.entry(imported.load_guid).or_default();
             devices(events, imported, entry, is_new);
-            scans(events, imported, entry, scan_of(&imported.pool).as_ref(), is_new);
+            scans(
+                events,
+                imported,
+                entry,
+                scan_of(&imported.pool).as_ref(),
+                is_new,
+            );
         }
     }
 }

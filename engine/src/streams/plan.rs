@@ -181,7 +181,7 @@ impl Plan<'_> {
                 let reason = format!("destination '{}' does not exist", self.name);
                 Err(self.wants().refused(reason))
             }
-            (None, true) => self.into_new(),
+            (None, true) => self.course_to_new(),
             (Some(target), true) if self.is_packaged && self.is_there(&target)? => {
                 Ok(Course::Ignore)
             }
@@ -271,7 +271,7 @@ impl Plan<'_> {
         found.transpose().map_err(|error| self.of_dsl(error))
     }
 
-    fn into_new(&self) -> Result<Course, ControlError> {
+    fn course_to_new(&self) -> Result<Course, ControlError> {
         let missing = |name: &DatasetName| {
             let reason = format!("destination '{name}' does not exist");
             self.wants().refused(reason)
