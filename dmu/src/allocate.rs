@@ -2,19 +2,21 @@
 
 use crate::accounting::OwnerHook;
 use crate::error::DmuError;
-use crate::live::{DirtySpill, GENERATION_BYTES, LiveObject, LiveSet, Numbers, lock};
+use crate::live::{
+    DirtySpill, GENERATION_BYTES, LiveObject, LiveSet, Numbers, RawHeader, RawState, lock,
+};
 use crate::object::Object;
 use crate::object_set::{Committed, OBJECT_ID_MAX, ObjectSet, SpecialObject};
 use crate::txg::{Transaction, TxgGate};
 use crate::write::bonus_capacity;
 use cenote_base::{BLOCK_SIZE_MAX, BlockId, ObjectId, ObjsetId, SECTOR_SIZE};
 use cenote_cache::BlockCache;
-use cenote_io::ObjsetKeys;
+use cenote_io::{ObjsetKeys, StoredForm};
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
-use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX};
+use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX, LEVELS_MAX};
 use cenote_ondisk::objset::{INTENT_LOG_HEADER_SIZE, OBJSET_SIZE, ObjsetKind};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes of a block of dnodes (format/2b 2).
 const DNODE_BLOCK_SIZE: u64 = 16 << 10;
@@ -44,6 +46,19 @@ pub struct NewObject {
     pub checksum: u8,
     /// Compression function number, 0 to inherit.
     pub compression: u8,
+    /// The shape of the tree, where that is given.
+    pub shape: Option<TreeShape>,
+}
+
+/// The shape of a tree that is received as it is stored elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeShape {
+    /// Pointers in the dnode, 1 to 3.
+    pub pointers: u8,
+    /// Levels.
+    pub levels: u8,
+    /// The highest block.
+    pub block_id_max: BlockId,
 }
 
 impl NewObject {
@@ -58,6 +73,7 @@ impl NewObject {
             slots: 1,
             checksum: 0,
             compression: 0,
+            shape: None,
         }
     }
 
@@ -72,6 +88,9 @@ impl NewObject {
 
     /// As many pointers as OpenZFS takes (format/2b 2).
     pub fn pointers(&self) -> usize {
+        if let Some(shape) = &self.shape {
+            return usize::from(shape.pointers);
+        }
         if self.bonus_type == ObjectType::NONE {
             return 3;
         }
@@ -88,7 +107,10 @@ impl NewObject {
             () if self.slots == 0 || self.slots > DNODE_SLOTS_MAX => {
                 Some("a dnode has 1 to 32 slots")
             }
-            () if self.bonus.len() > bonus_capacity(self.slots, 1, false) => {
+            () if self.shape.is_some_and(|shape| !shape.is_possible()) => {
+                Some("a tree has 1 to 3 pointers and up to 12 levels")
+            }
+            () if self.bonus.len() > bonus_capacity(self.slots, self.pointers().min(3), false) => {
                 Some("the bonus buffer has no room for that much")
             }
             () if size == 0 || size > BLOCK_SIZE_MAX || !size.is_multiple_of(SECTOR_SIZE) => {
@@ -105,19 +127,25 @@ impl NewObject {
         Dnode {
             object_type: self.object_type,
             indirect_shift: self.indirect_shift,
-            levels: 1,
+            levels: self.shape.map_or(1, |shape| shape.levels),
             bonus_type: self.bonus_type,
             checksum: self.checksum,
             compression: self.compression,
             flags: 0,
             data_block_size: self.data_block_size,
             extra_slots: u8::try_from(self.slots - 1).expect("at most 31"),
-            block_id_max: BlockId(0),
+            block_id_max: self.shape.map_or(BlockId(0), |shape| shape.block_id_max),
             used: 0,
             block_pointers: vec![BlockPointer::HOLE; self.pointers()],
             bonus: self.bonus.clone(),
             spill: None,
         }
+    }
+}
+
+impl TreeShape {
+    fn is_possible(&self) -> bool {
+        (1..=3).contains(&self.pointers) && (1..LEVELS_MAX).contains(&self.levels)
     }
 }
 
@@ -210,6 +238,39 @@ impl ObjectSet {
     ) -> Result<(), DmuError> {
         lock(&self.live_or_refuse()?.header).set_intent_log_header(tx.txg(), header);
         self.note_dirty(tx, None)
+    }
+
+    /// From now on the set takes blocks as they are stored elsewhere, whose MACs `header` belongs
+    /// to. The sets of files and of those who own them are not counted any more.
+    pub fn begin_raw(
+        self: &Arc<Self>,
+        tx: &Transaction,
+        header: RawHeader,
+    ) -> Result<(), DmuError> {
+        let raw = &self.live_or_refuse()?.raw;
+        lock(raw.get_or_init(|| Mutex::new(RawState::new(header)))).header = header;
+        self.note_dirty(tx, None)
+    }
+
+    /// Notes how the block of dnodes from `first` on is protected.
+    pub fn set_raw_range(
+        self: &Arc<Self>,
+        tx: &Transaction,
+        first: ObjectId,
+        form: StoredForm,
+    ) -> Result<(), DmuError> {
+        if let Some(raw) = self.live_or_refuse()?.raw.get() {
+            lock(raw).note_range(tx.txg(), first, form);
+        }
+        self.note_dirty(tx, None)
+    }
+
+    /// Notes the bonus area of an object as it is stored elsewhere.
+    pub fn set_raw_area(&self, id: ObjectId, area: Vec<u8>) -> Result<(), DmuError> {
+        if let Some(raw) = self.live_or_refuse()?.raw.get() {
+            lock(raw).note_area(id, area);
+        }
+        Ok(())
     }
 
     fn slots_per_block(&self) -> u64 {
@@ -439,6 +500,7 @@ impl ObjectSet {
             generation.blocks.clear();
             generation.freed = Default::default();
             generation.spill = DirtySpill::Removed;
+            generation.forms.clear();
             let bytes = generation.dirty_bytes - GENERATION_BYTES;
             generation.dirty_bytes = GENERATION_BYTES;
             if is_new {

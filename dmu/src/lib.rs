@@ -31,12 +31,13 @@ mod write;
 pub mod zap;
 
 pub use accounting::{Owner, OwnerHook};
-pub use allocate::{CreateParams, INDIRECT_SHIFT, NewObject};
+pub use allocate::{CreateParams, INDIRECT_SHIFT, NewObject, TreeShape};
 pub use caching::{CacheScope, Caching, DirectIo};
 pub use cenote_cache::{Block, BlockBuffer, BlockCache, CacheLimits, Retention};
-pub use cenote_io::{BlockSink, WritePolicy, WriteRequest};
+pub use cenote_io::{BlockSink, StoredForm, WritePolicy, WriteRequest};
 pub use clone::{StoredBlock, clone_of};
 pub use error::DmuError;
+pub use live::RawHeader;
 pub use object::{Object, Segment};
 pub use object_set::{ObjectSet, Objects, SpecialObject};
 pub use policy::{BlockKind, PolicySource};

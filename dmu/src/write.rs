@@ -4,6 +4,7 @@
 //! callers order changes to one object among each other: here each block changes atomically, and
 //! no more.
 
+use crate::allocate::TreeShape;
 use crate::error::DmuError;
 use crate::live::{
     Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveSet, LiveState, Place,
@@ -13,6 +14,7 @@ use crate::object_set::{ObjectSet, SpecialObject};
 use crate::txg::Transaction;
 use cenote_base::{BLOCK_SIZE_MAX, BlockId, SECTOR_SIZE};
 use cenote_cache::{Block, BlockBuffer};
+use cenote_io::StoredForm;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE, DNODE_SLOTS_MAX, FLAG_SPILL_BLKPTR};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
@@ -180,6 +182,54 @@ impl Object {
         self.put_block(tx, &mut state, block, Dirty::Contents(contents))
     }
 
+    /// Writes a whole block as it is stored elsewhere. What is dirty of such an object cannot be
+    /// read.
+    pub fn write_stored(
+        &self,
+        tx: &Transaction,
+        block: BlockId,
+        (bytes, form): (Block, StoredForm),
+    ) -> Result<(), DmuError> {
+        self.check_way_to(block)?;
+        let (_, live) = self.writable()?;
+        let mut state = live.write();
+        let size = state.dnode().map(|dnode| dnode.data_block_size);
+        if size.is_some_and(|size| size != form.logical_size) {
+            return Err(self.bad_change("a whole block of another size is written"));
+        }
+        self.put_block(tx, &mut state, block, Dirty::Contents(bytes))?;
+        self.change(tx, &mut state, |generation| {
+            generation.forms.insert(block.0, form);
+        })
+    }
+
+    /// Sets the spill block as it is stored elsewhere.
+    pub fn set_stored_spill(
+        &self,
+        tx: &Transaction,
+        (bytes, form): (Block, StoredForm),
+    ) -> Result<(), DmuError> {
+        self.change_dnode(tx, |dnode, dirty| self.put_spill(dnode, dirty, Some(bytes)))?;
+        let (_, live) = self.writable()?;
+        let mut state = live.write();
+        self.change(tx, &mut state, |generation| {
+            generation.forms.insert(u64::MAX, form);
+        })
+    }
+
+    /// Gives the tree the shape that it has elsewhere; blocks behind its end are freed.
+    pub fn set_shape(&self, tx: &Transaction, shape: TreeShape) -> Result<(), DmuError> {
+        let size = self.block_size();
+        if let Some(end) = shape.block_id_max.0.checked_add(1) {
+            self.free_range(tx, end.saturating_mul(size), u64::MAX)?;
+        }
+        self.change_dnode(tx, |dnode, _| {
+            dnode.levels = dnode.levels.max(shape.levels);
+            dnode.block_id_max = shape.block_id_max;
+            Ok(())
+        })
+    }
+
     /// Makes `block` what `pointer` points to: contents that are on disk already.
     pub fn set_block_pointer(
         &self,
@@ -216,6 +266,7 @@ impl Object {
             if dnode.block_id_max < block {
                 Arc::make_mut(dnode).block_id_max = block;
             }
+            generation.forms.remove(&block.0);
             let replaced = generation.blocks.insert(block.0, dirty);
             let replaced = replaced.as_ref().map_or(0, bytes_of);
             generation.dirty_bytes = generation.dirty_bytes + bytes - replaced;

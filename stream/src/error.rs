@@ -104,7 +104,7 @@ pub enum StreamError {
         source: Box<DmuError>,
     },
     /// There is no room for what a record brings.
-    #[error("{place}: {}", match is_quota { true => "a quota is reached", false => "out of space" })]
+    #[error("{place}: there is no room")]
     Full {
         /// The record.
         place: Place,

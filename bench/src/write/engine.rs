@@ -168,6 +168,7 @@ fn measure(options: &Options, layout: Layout, compression: &str) -> Result<Figur
             policy,
             keys: None,
             previous: None,
+            form: None,
         };
         let requests = (call..count.min(call + CALL_RECORDS)).map(request);
         for result in pipeline.write(Txg(10), 1, requests.collect()) {

@@ -6,11 +6,14 @@
 mod numbers;
 mod object;
 mod ranges;
+mod raw;
 
 pub(crate) use numbers::Numbers;
 pub(crate) use object::{
     Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveState, Place,
 };
+pub use raw::RawHeader;
+pub(crate) use raw::RawState;
 
 use crate::accounting::OwnerHook;
 use crate::txg::TxgGate;
@@ -52,6 +55,8 @@ pub(crate) struct LiveSet {
     /// Objects that were allocated and are not in the committed tree yet.
     pub(crate) fresh: Mutex<BTreeSet<ObjectId>>,
     pub(crate) owner_hook: OnceLock<Arc<dyn OwnerHook>>,
+    /// What is told of a set that is received as it is stored elsewhere.
+    pub(crate) raw: OnceLock<Mutex<RawState>>,
     /// A new intent log header or new flags, for the next sync.
     pub(crate) header: Mutex<HeaderChange>,
 }
@@ -94,6 +99,7 @@ impl LiveSet {
             numbers: Mutex::default(),
             fresh: Mutex::default(),
             owner_hook: OnceLock::new(),
+            raw: OnceLock::new(),
             header: Mutex::default(),
         }
     }

@@ -8,6 +8,7 @@
 use super::ranges::Ranges;
 use cenote_base::{ObjectId, Txg};
 use cenote_cache::Block;
+use cenote_io::StoredForm;
 use cenote_ondisk::{BlockPointer, Dnode};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -44,6 +45,9 @@ pub(crate) struct Generation {
     /// Blocks freed; those in `blocks` were written afterwards.
     pub(crate) freed: Ranges,
     pub(crate) spill: DirtySpill,
+    /// Of blocks that are stored bytes and no contents, how they were made; the spill block has
+    /// the highest number.
+    pub(crate) forms: BTreeMap<u64, StoredForm>,
     /// Bytes accounted as dirty.
     pub(crate) dirty_bytes: u64,
 }
@@ -60,6 +64,7 @@ impl Generation {
             blocks: BTreeMap::new(),
             freed: Ranges::default(),
             spill: DirtySpill::Unchanged,
+            forms: BTreeMap::new(),
             dirty_bytes: GENERATION_BYTES,
         }
     }

@@ -11,7 +11,7 @@ use crate::live::{Dirty, LiveObject};
 use crate::policy::BlockKind;
 use cenote_base::{BlockId, Bookmark, Level, settings};
 use cenote_cache::{Block, Retention};
-use cenote_io::WriteRequest;
+use cenote_io::{StoredForm, WriteRequest};
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,6 +41,8 @@ struct Entry {
     block: u64,
     contents: Block,
     old: BlockPointer,
+    /// Whether these are contents, and no stored bytes.
+    is_contents: bool,
 }
 
 /// Blocks that wait for each other.
@@ -68,9 +70,20 @@ impl<'a, 'w> Batch<'a, 'w> {
     pub(super) fn add(
         &mut self,
         jobs: &mut [Job],
-        (job, level, block): (usize, u8, u64),
+        place: (usize, u8, u64),
         contents: Block,
         fill: u64,
+    ) -> Result<(), DmuError> {
+        self.add_stored(jobs, place, contents, (fill, None))
+    }
+
+    /// The same of a block that may be stored bytes, with its fill count and how it was made.
+    pub(super) fn add_stored(
+        &mut self,
+        jobs: &mut [Job],
+        (job, level, block): (usize, u8, u64),
+        contents: Block,
+        (fill, form): (u64, Option<StoredForm>),
     ) -> Result<(), DmuError> {
         let of = &mut jobs[job];
         let is_spill = level == 0 && block == SPILL;
@@ -93,6 +106,7 @@ impl<'a, 'w> Batch<'a, 'w> {
             policy: self.writer.policy.policy(&kind),
             keys: self.writer.set.keys().cloned(),
             previous: (!old.is_hole()).then_some(old),
+            form,
         });
         self.bytes += contents.len();
         self.entries.push(Entry {
@@ -101,6 +115,7 @@ impl<'a, 'w> Batch<'a, 'w> {
             block,
             contents,
             old,
+            is_contents: form.is_none(),
         });
         let bytes_max = match self.live.is_empty() {
             true => BATCH_BYTES_METADATA,
@@ -139,7 +154,7 @@ impl<'a, 'w> Batch<'a, 'w> {
             if pointer.is_hole() {
                 let size = entry.contents.len() as u64;
                 pointer = job.hole_in_place_of(&entry.old, entry.level, size, self.writer);
-            } else {
+            } else if entry.is_contents {
                 let retention = retention(self.writer, job, self.live.get(entry.job), &entry);
                 let cache = self.writer.set.cache();
                 cache.insert_written(&pointer, Arc::clone(&entry.contents), retention);

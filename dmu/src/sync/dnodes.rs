@@ -4,11 +4,14 @@ use super::batch::Batch;
 use super::job::Job;
 use super::{Outcome, Writer, commit};
 use crate::error::DmuError;
+use crate::live::lock;
 use crate::object_set::slots_of;
-use cenote_base::BlockId;
+use cenote_base::{BlockId, ObjectId};
 use cenote_cache::BlockBuffer;
-use cenote_ondisk::dnode::DNODE_SIZE;
-use cenote_ondisk::{Dnode, Objset};
+use cenote_io::StoredForm;
+use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
+use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE};
+use cenote_ondisk::{CompressionKind, Dnode, Objset};
 use std::sync::Arc;
 
 impl Writer<'_> {
@@ -28,6 +31,7 @@ impl Writer<'_> {
             let block = BlockId(last.live.id.0 / per_block);
             new.block_id_max = new.block_id_max.max(block);
         }
+        self.take_raw_header(&mut new);
         let mut jobs = [Job::new(meta, new)];
         let mut batch = Batch::new(self, &[]);
         let groups =
@@ -43,10 +47,15 @@ impl Writer<'_> {
                 None => BlockBuffer::zeroed(usize::try_from(size).expect("at most 16 MiB")),
             };
             patch(&mut contents, group, block * per_block);
+            let form = self.put_raw_areas(&mut contents, block * per_block);
             let fill = dnodes_in(&contents);
-            batch.add(&mut jobs, (0, 0, block), Arc::new(contents), fill)?;
+            batch.add_stored(&mut jobs, (0, 0, block), Arc::new(contents), (fill, form))?;
         }
+        self.write_untouched(&mut jobs, &mut batch, (outcomes, per_block))?;
         batch.flush(&mut jobs)?;
+        if let Some(raw) = self.live.raw.get() {
+            lock(raw).forget(self.txg);
+        }
         self.write_indirects(&mut jobs)?;
         let [mut job] = jobs;
         job.finish(self);
@@ -55,6 +64,75 @@ impl Writer<'_> {
             commit(&outcome.live, outcome.new.clone(), self.live);
             self.set
                 .note_committed(&outcome.live, outcome.new.is_some());
+        }
+        Ok(())
+    }
+}
+
+/// Object sets that are received as they are stored elsewhere.
+impl Writer<'_> {
+    /// Gives the meta-dnode what the MAC runs over that came with the stream.
+    fn take_raw_header(&self, meta: &mut Dnode) {
+        if let Some(raw) = self.live.raw.get() {
+            let header = lock(raw).header;
+            (meta.checksum, meta.compression) = (header.checksum, header.compression);
+            meta.levels = meta.levels.max(header.levels);
+            meta.block_id_max = meta.block_id_max.max(header.block_id_max);
+        }
+    }
+
+    /// Puts bonus areas as they came into a block of dnodes; returns how it is protected.
+    ///
+    /// A block that nobody told of, which no sender leaves behind, is written without a MAC that
+    /// would suit it: whoever has the key will see that.
+    fn put_raw_areas(&self, contents: &mut [u8], first: u64) -> Option<StoredForm> {
+        let raw = lock(self.live.raw.get()?);
+        let mut at = 0;
+        while at < contents.len() {
+            let slots = slots_of(&contents[at..]);
+            let id = ObjectId(first + (at / DNODE_SIZE) as u64);
+            let end = (at + slots * DNODE_SIZE).min(contents.len());
+            let pointers = usize::from(contents[at + 3]).min(3);
+            let start = at + DNODE_CORE_SIZE + pointers * BLOCK_POINTER_SIZE;
+            if let Some(area) = raw.area(id).filter(|_| contents[at] != 0) {
+                let length = area.len().min(end.saturating_sub(start));
+                contents[start..start + length].copy_from_slice(&area[..length]);
+            }
+            at = end;
+        }
+        Some(StoredForm {
+            logical_size: contents.len() as u64,
+            compression: CompressionKind::Off.number(),
+            ..raw.form(first).unwrap_or_default()
+        })
+    }
+
+    /// Writes the blocks of dnodes that are told of and whose dnodes stay as they are: they are
+    /// protected anew.
+    fn write_untouched(
+        &self,
+        jobs: &mut [Job; 1],
+        batch: &mut Batch<'_, '_>,
+        (outcomes, per_block): (&[Outcome], u64),
+    ) -> Result<(), DmuError> {
+        let Some(raw) = self.live.raw.get() else {
+            return Ok(());
+        };
+        for first in lock(raw).due(self.txg) {
+            let block = first / per_block;
+            if outcomes
+                .iter()
+                .any(|outcome| outcome.live.id.0 / per_block == block)
+            {
+                continue;
+            }
+            let Some(old) = jobs[0].base.block(BlockId(block))? else {
+                continue;
+            };
+            let mut contents = BlockBuffer::clone(&old);
+            let form = self.put_raw_areas(&mut contents, first);
+            let fill = dnodes_in(&contents);
+            batch.add_stored(jobs, (0, 0, block), Arc::new(contents), (fill, form))?;
         }
         Ok(())
     }

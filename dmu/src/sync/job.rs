@@ -53,7 +53,9 @@ impl Job {
         let mut new = new;
         let old = base.dnode();
         let used = old.used_bytes();
-        new.levels = old.levels.max(levels_needed(&new, new.block_id_max));
+        let needed = levels_needed(&new, new.block_id_max);
+        // What is received as it is stored elsewhere has the levels that it has there.
+        new.levels = old.levels.max(new.levels).max(needed);
         let mut job = Self {
             updates: vec![BTreeMap::new(); usize::from(new.levels)],
             freed: vec![BTreeSet::new(); usize::from(new.levels)],

@@ -21,7 +21,7 @@ use crate::policy::{BlockKind, PolicySource};
 use batch::{Batch, objset_kind};
 use cenote_base::{BlockId, Bookmark, Level, Txg};
 use cenote_cache::{Block, BlockBuffer};
-use cenote_io::{BlockSink, WriteRequest};
+use cenote_io::{BlockSink, StoredForm, WriteRequest};
 use cenote_ondisk::dnode::FLAG_SPILL_BLKPTR;
 use cenote_ondisk::objset::OBJSET_SIZE;
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
@@ -121,6 +121,11 @@ impl Writer<'_> {
         if let Some(log) = change.take_intent_log_header(self.txg) {
             header.intent_log_header = log;
         }
+        if let Some(raw) = self.live.raw.get() {
+            // Nobody can count for whom objects are, and what was counted before is not so now.
+            header.portable_mac = lock(raw).header.portable_mac;
+            (header.local_mac, header.flags) = ([0; 32], 0);
+        }
     }
 
     /// Writes the trees of objects and commits their dnodes.
@@ -204,7 +209,8 @@ impl Writer<'_> {
                 for (block, dirty) in blocks {
                     match dirty {
                         Dirty::Contents(contents) => {
-                            batch.add(jobs, (index, 0, block), contents, 1)?;
+                            let form = form_of(live, block);
+                            batch.add_stored(jobs, (index, 0, block), contents, (1, form))?;
                         }
                         Dirty::Pointer(pointer) => {
                             if !pointer.is_hole() {
@@ -236,7 +242,8 @@ impl Writer<'_> {
                     }
                 }
                 DirtySpill::Contents(contents) => {
-                    batch.add(jobs, (index, 0, SPILL), contents, 1)?;
+                    let form = form_of(live, SPILL);
+                    batch.add_stored(jobs, (index, 0, SPILL), contents, (1, form))?;
                 }
             }
         }
@@ -342,6 +349,7 @@ impl Writer<'_> {
             policy: self.policy.policy(&objset_kind(*size)),
             keys: self.set.keys().cloned(),
             previous: (!old.is_hole()).then_some(*old),
+            form: None,
         };
         let mut written = self.sink.write(self.txg, vec![request]);
         let root = written.pop().expect("each request has a result")?;
@@ -384,6 +392,12 @@ fn some_blocks(state: &LiveState, from: u64) -> Vec<(u64, Dirty)> {
     blocks
         .map(|(block, dirty)| (*block, dirty.clone()))
         .collect()
+}
+
+/// How a frozen block was made, if it is stored bytes.
+fn form_of(live: &LiveObject, block: u64) -> Option<StoredForm> {
+    let state = live.read();
+    state.frozen.as_ref()?.forms.get(&block).copied()
 }
 
 /// Updates grouped by the indirect block above them.

@@ -461,6 +461,7 @@ fn stored(pool: &TestPool, level: u8, pointers: &[BlockPointer]) -> BlockPointer
         policy: WritePolicy::default(),
         keys: None,
         previous: None,
+        form: None,
     };
     let written = pool.write(Txg(9), vec![request]).pop().expect("an answer");
     written.expect("it is written")

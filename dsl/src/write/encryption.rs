@@ -26,6 +26,7 @@ use cenote_ondisk::ObjectType;
 use cenote_ondisk::crypto_key::{self, EncryptionSuite, KeyFormat as StoredFormat, entries};
 use cenote_ondisk::dsl_dir;
 use cenote_ondisk::features;
+use cenote_ondisk::stream::CryptKeydata;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -223,6 +224,41 @@ impl SyncContext<'_> {
         let store = self.dsl.keys();
         store.add(root, wrapping, object, &keys);
         Ok(keys)
+    }
+
+    /// Gives a new dataset the keys that came with a raw stream, wrapped as its sender keeps them;
+    /// the dataset is an encryption root.
+    pub(super) fn adopt_keys(
+        &self,
+        directory: ObjectId,
+        head: ObjectId,
+        data: &CryptKeydata,
+    ) -> Result<(), DslError> {
+        let object = self.create_table(ObjectType::ZAP_METADATA)?;
+        let zap = self.mos().zap(object)?;
+        for (name, number) in [
+            (entries::SUITE, data.suite),
+            (entries::GUID, data.guid.0),
+            (entries::VERSION, data.version),
+            (entries::REFERENCES, 1),
+            (entries::ROOT, directory.0),
+            (entries::KEY_FORMAT, data.key_format),
+            (entries::SALT, data.pbkdf2_salt),
+            (entries::ITERATIONS, data.pbkdf2_iterations),
+        ] {
+            self.set_number(object, name.as_bytes(), number)?;
+        }
+        for (name, bytes) in [
+            (entries::IV, data.iv.as_slice()),
+            (entries::MAC, &data.mac),
+            (entries::MASTER_KEY, &data.master_key),
+            (entries::HMAC_KEY, &data.hmac_key),
+        ] {
+            zap.update(self.tx, name, &ZapValue::from_bytes(bytes))?;
+        }
+        self.set_extension(directory, dsl_dir::fields::CRYPTO_KEY, object.0)?;
+        self.use_dataset_feature(head, features::ENCRYPTION)?;
+        self.set_key_location(directory, Some("prompt"))
     }
 
     /// Stores a family's keys as the user's key wraps them.

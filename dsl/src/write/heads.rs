@@ -58,6 +58,33 @@ impl Dsl {
         Ok(head)
     }
 
+    /// Opens a head to be written to as it is stored elsewhere, without its keys.
+    ///
+    /// # Errors
+    /// If it is no head, it is open already, or its object set cannot be read.
+    pub fn open_raw(
+        self: &Arc<Self>,
+        dataset: &Dataset,
+        gate: &Arc<TxgGate>,
+    ) -> Result<Arc<Head>, DslError> {
+        let id = dataset.id();
+        let mut heads = self.heads.lock();
+        if dataset.is_snapshot() || heads.contains_key(&id) {
+            return Err(DslError::Busy {
+                name: dataset.name().clone(),
+            });
+        }
+        let (_, phys) = self.read_dataset(id)?;
+        let cache = Arc::clone(self.mos().cache());
+        let (objset, root) = (dataset.objset_id(), phys.block_pointer);
+        let set = ObjectSet::open_writable(cache, objset, root, None, Some(Arc::clone(gate)))?;
+        let directory = dataset.directory().id();
+        let head = Head::new(id, directory, set, HeadPolicy::of(dataset)?);
+        heads.insert(id, Arc::clone(&head));
+        self.objsets.forget(id);
+        Ok(head)
+    }
+
     /// The head with this number, if it is open for writing.
     pub fn open_head(&self, id: ObjectId) -> Option<Arc<Head>> {
         self.heads.lock().get(&id).cloned()

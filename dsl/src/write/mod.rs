@@ -102,7 +102,7 @@ pub use policy::{HeadPolicy, RedundantMetadata};
 pub use pool_properties::SetPoolProperty;
 pub use promote::PromoteDataset;
 pub use properties::{RevertProperty, SetProperties, Setting};
-pub use receive::{BeginReceive, RECEIVE_CHILD, ReceiveInto};
+pub use receive::{BeginReceive, RECEIVE_CHILD, ReceiveInto, raw_header};
 pub use receive_end::{EndReceive, is_modified_since};
 pub use receive_properties::SetReceived;
 pub use rename::RenameDataset;

@@ -7,6 +7,7 @@
 //! destroyed like any other, or one that remembers how far it came ([`ResumePoint`]).
 
 use super::context::{SyncContext, SyncTask};
+use super::create::Format;
 use super::encryption::Encryption;
 use super::properties::Setting;
 use super::resume_point::ResumePoint;
@@ -14,10 +15,11 @@ use crate::dataset::Dataset;
 use crate::error::DslError;
 use crate::name::DatasetName;
 use cenote_base::ObjectId;
+use cenote_dmu::RawHeader;
 use cenote_dmu::zap::ZapValue;
 use cenote_ondisk::dsl_dataset::{FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT, fields};
 use cenote_ondisk::objset::ObjsetKind;
-use cenote_ondisk::stream::ResumeToken;
+use cenote_ondisk::stream::{CryptKeydata, ResumeToken};
 
 /// The hidden child that an existing dataset is received into.
 pub const RECEIVE_CHILD: &str = "%recv";
@@ -49,6 +51,8 @@ pub struct BeginReceive {
     pub properties: Vec<Setting>,
     /// Whether a new dataset is encrypted.
     pub encryption: Encryption,
+    /// The keys of a raw stream.
+    pub keys: Option<Box<CryptKeydata>>,
     /// What is remembered if the stream is cut, and can be gone on with.
     pub resume: Option<ResumeToken>,
     /// The head to receive into, once it is made.
@@ -103,7 +107,7 @@ impl SyncTask for BeginReceive {
             ReceiveInto::Existing(_) => self.check_existing(context)?,
             ReceiveInto::New | ReceiveInto::NewClone(_) => {
                 let parent = context.check_new_dataset(&self.name, &self.properties)?;
-                if self.origin().is_none() {
+                if self.origin().is_none() && self.keys.is_none() {
                     context.plan_encryption(&self.name, Some(&parent), &self.encryption)?;
                 }
             }
@@ -149,7 +153,12 @@ impl SyncTask for BeginReceive {
             context.apply_settings(directory, &self.properties)?;
             context.change_counts(Some(above.id()), 1, 0)?;
         }
-        if self.origin().is_none() {
+        if let (None, Some(keys)) = (self.origin(), &self.keys) {
+            context.adopt_keys(directory, id, keys)?;
+            let header = raw_header(keys);
+            let begin_raw: Format = Box::new(move |set, tx| Ok(set.begin_raw(tx, header)?));
+            context.format_head(id, self.kind, None, Some(begin_raw))?;
+        } else if self.origin().is_none() {
             let name = &self.name;
             let plan = context.plan_encryption(name, Some(&above), &self.encryption)?;
             let keys = plan.map(|plan| context.create_keys(directory, id, &plan));
@@ -160,6 +169,19 @@ impl SyncTask for BeginReceive {
         }
         self.created = Some(id);
         Ok(())
+    }
+}
+
+/// What the MACs of a raw stream's object set run over.
+pub fn raw_header(keys: &CryptKeydata) -> RawHeader {
+    let meta = &keys.meta_dnode;
+    let byte = |number: u64| u8::try_from(number).unwrap_or(0);
+    RawHeader {
+        portable_mac: keys.portable_mac,
+        checksum: byte(meta.checksum),
+        compression: byte(meta.compression),
+        levels: byte(meta.levels),
+        block_id_max: meta.block_id_max,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::error::DslError;
 use crate::name::DatasetName;
 use crate::property::table::Property;
 use cenote_base::{Guid, ObjectId};
-use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT};
+use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT, fields};
 
 /// Makes a snapshot of what was received.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub struct EndReceive {
     pub guid: Guid,
     /// Seconds since 1970 at which it was made.
     pub creation_time: u64,
+    /// The set of IVs of a raw stream.
+    pub ivset_guid: Option<Guid>,
 }
 
 impl EndReceive {
@@ -105,6 +107,9 @@ impl SyncTask for EndReceive {
             phys.guid = self.guid;
             phys.creation_time = self.creation_time;
         })?;
+        if let Some(guid) = self.ivset_guid {
+            context.set_extension(id, fields::IVSET_GUID, guid.0)?;
+        }
         context.dsl.objsets.forget(target.id());
         Ok(())
     }
@@ -184,7 +189,7 @@ impl SyncContext<'_> {
         self.transfer_space(target.directory().id(), change, own.used, held, head)
     }
 
-    /// Charges a dataset's newest snapshot and its directory's snapshots with what the head gave up.
+    /// Charges a dataset's newest snapshot and its directory with what the head gave up.
     fn charge_dead(
         &self,
         target: &Dataset,

@@ -13,6 +13,7 @@ use crate::mounts::make::mount_below;
 use crate::mounts::options::check_options;
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
+use crate::streams::abort::destroy_leftovers;
 use cenote_base::Txg;
 use cenote_control::model::{
     ControlError, Diagnosis, ImportOptions, ImportPick, MountOptions, Response, Rewind, Rewound,
@@ -149,6 +150,7 @@ fn import_one(
     context.registry.note_in_cache_file(&imported);
     set_at_import(context, &imported, &options.properties)?;
     obey_properties(context, &imported);
+    destroy_leftovers(&imported);
     context
         .events
         .post("sysevent.fs.zfs.pool_import", &imported.pool);

@@ -2,10 +2,14 @@
 
 use crate::command::{By, run};
 use crate::errors::{of_dsl, parse_name};
+use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
+use crate::registry::walk::walk_heads;
 use cenote_control::model::{ControlError, Response};
+use cenote_dsl::Dataset;
 use cenote_dsl::resume_token::state;
 use cenote_dsl::write::{DestroyDataset, RECEIVE_CHILD};
+use std::sync::Arc;
 
 /// Destroys the hidden child of a dataset, or a dataset that never was whole.
 pub(crate) fn abort_receive(
@@ -31,4 +35,32 @@ pub(crate) fn abort_receive(
     };
     run(&imported, DestroyDataset { name }, by)?;
     Ok(Response::Done)
+}
+
+/// Destroys what streams left that were cut and cannot be gone on with: a daemon that was killed
+/// had no time for it.
+pub(crate) fn destroy_leftovers(imported: &Arc<Imported>) {
+    if !imported.pool.is_writable() {
+        return;
+    }
+    let mut left = Vec::new();
+    walk_heads(imported.dsl(), |head| {
+        let child = head.directory().child(RECEIVE_CHILD.as_bytes());
+        let child = child
+            .ok()
+            .flatten()
+            .and_then(|child| child.head().ok().flatten());
+        let is_left = |head: &Dataset| head.is_inconsistent() && matches!(state(head), Ok(None));
+        match child {
+            Some(child) if is_left(&child) => left.push(child.name().clone()),
+            None if is_left(head) => left.push(head.name().clone()),
+            _ => {}
+        }
+    });
+    for name in left {
+        let task = DestroyDataset { name: name.clone() };
+        if let Err(error) = imported.pool.run_task(task) {
+            eprintln!("cenote: {name}: what was received stays: {error}");
+        }
+    }
 }

@@ -9,10 +9,12 @@ use cenote_control::model::{ControlError, Receive, ReceiveNote};
 use cenote_dsl::resume_token::state;
 use cenote_dsl::write::{RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_since};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
+use cenote_ondisk::crypto_key::{EncryptionSuite, KeyFormat, VERSION};
+use cenote_ondisk::dsl_dataset::fields::IVSET_GUID;
 use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::package::{PackageDataset, PackageSnapshot};
-use cenote_ondisk::stream::{Begin, BeginPayload, Feature, flags};
+use cenote_ondisk::stream::{Begin, BeginPayload, CryptKeydata, Feature, flags};
 
 /// Features of streams that a pool must have enabled.
 const NEEDED: [(Feature, &str); 8] = [
@@ -61,6 +63,54 @@ impl Plan<'_> {
             () if self.is_resuming() => Wants::Resume,
             () if self.wants_new() => Wants::New,
             () => Wants::Increment,
+        }
+    }
+
+    /// The keys of a raw stream.
+    pub fn keys(&self) -> Result<Option<&CryptKeydata>, ControlError> {
+        match (self.begin.features.has(Feature::Raw), &self.payload.crypt) {
+            (false, _) => Ok(None),
+            (true, Some(keys)) => Ok(Some(keys)),
+            (true, None) => Err(self.wants().refused("invalid backup stream")),
+        }
+    }
+
+    /// Refuses keys that are none, and those that do not belong to the snapshot `base`.
+    fn check_keys(&self, base: Option<&Dataset>) -> Result<(), ControlError> {
+        let refused = |reason: &str| Err(self.wants().refused(reason));
+        let Some(keys) = self.keys()? else {
+            return Ok(());
+        };
+        let enabled = self.imported.dsl().features();
+        if enabled.get(features::ENCRYPTION).is_none() {
+            return refused(TOO_OLD);
+        }
+        let meta = &keys.meta_dnode;
+        let is_known = EncryptionSuite::from_number(keys.suite).is_some()
+            && KeyFormat::from_number(keys.key_format).is_some()
+            && keys.version == VERSION;
+        let is_usual = meta.block_size == 16 << 10
+            && meta.indirect_shift == 17
+            && meta.block_pointers == 3
+            && (1..12).contains(&meta.levels);
+        if !is_known || !is_usual {
+            return refused("stream uses crypto parameters not compatible with this pool");
+        }
+        let Some(base) = base else {
+            return Ok(());
+        };
+        let key = base.directory().crypto_key();
+        let Some(key) = key.map_err(|error| self.of_dsl(error))? else {
+            return refused("cannot perform raw receive on top of existing unencrypted dataset");
+        };
+        if key.stored.guid != keys.guid {
+            return refused("encryption key does not match existing key");
+        }
+        let own = base.extension_number(IVSET_GUID);
+        let own = own.map_err(|error| self.of_dsl(error))?;
+        match keys.from_ivset_guid.map(|guid| guid.0) == own {
+            true => Ok(()),
+            false => refused("IV set guid mismatch. See the 'zfs receive' man page section"),
         }
     }
 
@@ -131,7 +181,7 @@ impl Plan<'_> {
                 let reason = format!("destination '{}' does not exist", self.name);
                 Err(self.wants().refused(reason))
             }
-            (None, true) => self.into_new(),
+            (None, true) => self.course_to_new(),
             (Some(target), true) if self.is_packaged && self.is_there(&target)? => {
                 Ok(Course::Ignore)
             }
@@ -221,7 +271,7 @@ impl Plan<'_> {
         found.transpose().map_err(|error| self.of_dsl(error))
     }
 
-    fn into_new(&self) -> Result<Course, ControlError> {
+    fn course_to_new(&self) -> Result<Course, ControlError> {
         let missing = |name: &DatasetName| {
             let reason = format!("destination '{name}' does not exist");
             self.wants().refused(reason)
@@ -245,7 +295,11 @@ impl Plan<'_> {
             }
             Ok(Err(error)) | Err(error) => return Err(self.of_dsl(error)),
         }
-        Ok(Course::Begin(match self.origin()? {
+        let origin = self.origin()?;
+        let base = origin.map(|origin| self.imported.dsl().dataset_of(origin));
+        let base = base.transpose().map_err(|error| self.of_dsl(error))?;
+        self.check_keys(base.as_ref())?;
+        Ok(Course::Begin(match origin {
             None => ReceiveInto::New,
             Some(origin) => ReceiveInto::NewClone(origin),
         }))
@@ -294,6 +348,9 @@ impl Plan<'_> {
                 "destination '{name}' is the root dataset or has children\nmust specify another"
             ));
         }
+        if self.keys()?.is_some() {
+            return refused(format!("destination '{name}' exists"));
+        }
         match self.origin()? {
             None => Ok(Course::Begin(ReceiveInto::Existing(None))),
             Some(_) => refused(format!("destination '{name}' exists")),
@@ -316,6 +373,7 @@ impl Plan<'_> {
                 "incremental send stream requires -L (--large-block), to match previous receive.",
             ));
         }
+        self.check_keys(Some(&base))?;
         if self.asked.force {
             return Ok(Course::Begin(ReceiveInto::Existing(Some(base.id()))));
         }

@@ -80,6 +80,10 @@ impl Session<'_> {
 
     /// Names that must be there, and those that cannot be.
     fn check_target(&self) -> Result<(), ControlError> {
+        if self.asked.corrective {
+            let reason = "corrective receive (-c) is not available in this version";
+            return Err(Wants::Unknown.refused(reason));
+        }
         let target = &self.asked.target;
         let name = parse_name(target)?;
         let registry = &self.context.registry;

@@ -13,10 +13,12 @@ use crate::registry::heads;
 use crate::registry::imported::Imported;
 use cenote_base::ObjectId;
 use cenote_control::model::{ControlError, MountOptions, ReceiveNote};
+use cenote_dmu::{DmuError, TxCost};
 use cenote_dsl::write::{
     BeginReceive, DestroyDataset, DestroySnapshots, Encryption, EndReceive, HoldSnapshots,
     RECEIVE_CHILD, ReceiveInto, ResumePoint,
 };
+use cenote_dsl::write::{Head, raw_header};
 use cenote_dsl::{Dataset, DatasetName};
 use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
@@ -128,6 +130,7 @@ impl Session<'_> {
             ignores_case: begin.flags & flags::CASE_INSENSITIVE != 0,
             properties: Vec::new(),
             encryption: Encryption::Inherit,
+            keys: plan.keys()?.cloned().map(Box::new),
             resume: self.asked.resumable.then_some(token),
             created: None,
         };
@@ -184,6 +187,7 @@ impl Session<'_> {
             force: self.asked.force,
             guid: plan.begin.to_guid,
             creation_time: plan.begin.creation_time,
+            ivset_guid: plan.keys()?.and_then(|keys| keys.to_ivset_guid),
         };
         if target.id() == received {
             drop(target);
@@ -310,9 +314,8 @@ fn fill(
     let gate = pool.gate();
     let gate = gate.map_err(|error| lost(of_sync(pool.name(), error)))?;
     let dataset = dsl.dataset_of(id).map_err(metadata)?;
-    let head = dsl.open_for_writing(&dataset, gate).map_err(metadata)?;
+    let head = open(imported, plan, &dataset).map_err(lost)?;
     drop(dataset);
-    head.set().set_owner_hook(Arc::new(PosixOwnerHook));
     for (feature, guid) in [
         (Feature::LongName, features::LONGNAME),
         (Feature::LargeMicrozap, features::LARGE_MICROZAP),
@@ -347,6 +350,35 @@ fn fill(
     })?;
     synced.map_err(|error| lost(of_sync(pool.name(), error)))?;
     Ok(received)
+}
+
+/// Opens the head that a stream goes into.
+fn open(
+    imported: &Imported,
+    plan: &Plan<'_>,
+    dataset: &Dataset,
+) -> Result<Arc<Head>, ControlError> {
+    let (dsl, of_dsl) = (imported.dsl(), |error| {
+        of_dsl(plan.wants(), &plan.name, &error)
+    });
+    let gate = imported.pool.gate();
+    let gate = gate.map_err(|error| of_sync(imported.name(), error))?;
+    let Some(keys) = plan.keys()? else {
+        let head = dsl.open_for_writing(dataset, gate).map_err(of_dsl)?;
+        head.set().set_owner_hook(Arc::new(PosixOwnerHook));
+        return Ok(head);
+    };
+    let head = dsl.open_raw(dataset, gate).map_err(of_dsl)?;
+    let failed = |error: DmuError| of_dsl(error.into());
+    let begun = gate.begin(TxCost::default());
+    let begun = begun.and_then(|tx| head.set().begin_raw(&tx, raw_header(keys)));
+    match begun {
+        Ok(()) => Ok(head),
+        Err(error) => {
+            dsl.close_head(head.id());
+            Err(failed(error))
+        }
+    }
 }
 
 /// Whether another stream could go on where this one ended.

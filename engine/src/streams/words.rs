@@ -64,7 +64,8 @@ pub(super) fn of_stream(wants: Wants, dataset: &DatasetName, error: &StreamError
             ..
         } => {
             return Wants::Unknown.refused(format!(
-                "stream has unsupported feature, feature flags = {bits:x} (unknown flags = {bits:x})"
+                "stream has unsupported feature, feature flags = {bits:x} \
+                 (unknown flags = {bits:x})"
             ));
         }
         StreamError::Cancelled { .. } => "interrupted".to_owned(),

@@ -17,7 +17,7 @@ mod seal;
 
 pub use keys::ObjsetKeys;
 pub use log_block::open as open_log_block;
-pub(crate) use seal::{SealError, seal};
+pub(crate) use seal::{SealError, mac_of_indirect, seal};
 
 use crate::checksum::endian_of;
 use crate::error::IoError;

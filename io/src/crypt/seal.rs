@@ -48,6 +48,11 @@ fn derived(keys: &ObjsetKeys, plain: &[u8]) -> ([u8; 8], [u8; 12]) {
     (salt, digest[8..20].try_into().expect("12 of 64 bytes"))
 }
 
+/// The MAC of a little-endian indirect block's contents: a plain hash.
+pub(crate) fn mac_of_indirect(logical: &[u8]) -> [u8; 16] {
+    mac::of_indirect(logical, Endian::Little, mac::RecordVersion::V1)
+}
+
 /// Encrypts or authenticates `stored`, the padded bytes that `pointer`'s properties describe.
 ///
 /// `logical` are the block's contents, which an indirect block's MAC covers instead. `random`
@@ -64,11 +69,7 @@ pub(crate) fn seal(
         Protection::None => Ok(Seal::default()),
         Protection::IndirectMac => Ok(Seal {
             parameters: None,
-            mac: Some(mac::of_indirect(
-                logical,
-                Endian::Little,
-                mac::RecordVersion::V1,
-            )),
+            mac: Some(mac_of_indirect(logical)),
         }),
         Protection::Authenticated if object_type == ObjectType::OBJSET => {
             let block: &mut BlockBuffer = Arc::make_mut(stored);

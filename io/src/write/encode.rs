@@ -4,7 +4,7 @@
 
 use super::pointer::{self, Properties};
 use super::squeeze::{Stream, Units, encoder, squeeze};
-use super::{WriteRequest, WriteState};
+use super::{StoredForm, WriteRequest, WriteState};
 use crate::checksum;
 use crate::crypt::{self, SealError};
 use crate::error::IoError;
@@ -73,6 +73,9 @@ impl Encoder {
     /// Encodes one block.
     pub(super) fn encode(&self, request: &WriteRequest) -> Result<Encoded, IoError> {
         check(request)?;
+        if let Some(form) = &request.form {
+            return self.encode_stored(request, form);
+        }
         let policy = &request.policy;
         if policy.compression != CompressionKind::Off && is_zero(&request.data) {
             return Ok(Encoded::Pointer(pointer::hole(request, self.txg)));
@@ -98,6 +101,47 @@ impl Encoder {
             .filter(|previous| is_own && self.is_rewritable(previous));
         let (bytes, compression, in_place_of) = self.pad(request, stream, compression, in_place_of);
         self.finish(request, bytes, compression, in_place_of)
+    }
+
+    /// Encodes a block that is stored already as somebody else made it.
+    fn encode_stored(&self, request: &WriteRequest, form: &StoredForm) -> Result<Encoded, IoError> {
+        let bookmark = request.bookmark;
+        let bad = |problem| IoError::BadRequest { bookmark, problem };
+        let compression = CompressionKind::from_number(form.compression);
+        let compression = compression.ok_or(bad("its compression function is none"))?;
+        let is_size = (1..=BLOCK_SIZE_MAX).contains(&form.logical_size)
+            && form.logical_size.is_multiple_of(SECTOR_SIZE);
+        if !is_size {
+            return Err(bad("no block has such a size"));
+        }
+        let kind = match request.policy.checksum {
+            ChecksumKind::On => ChecksumKind::Fletcher4,
+            kind => kind,
+        };
+        let properties = Properties {
+            logical_size: form.logical_size,
+            physical_size: request.data.len() as u64,
+            compression,
+            checksum: kind,
+            object_type: request.object_type,
+            level: request.level,
+            is_protected: true,
+            is_dedup: false,
+        };
+        let mut pointer = pointer::stored(&properties, self.txg, request.fill);
+        if pointer.protection() == Protection::Encrypted {
+            pointer::set_crypt_parameters(&mut pointer, form.salt, form.iv);
+        }
+        pointer::set_mac(&mut pointer, &form.mac);
+        let words = checksum::compute(kind, &request.data, Endian::Little, self.salt.as_ref());
+        let words = words.map_err(|_| IoError::NoSalt { bookmark })?;
+        let folded = checksum::fold(kind, words.unwrap_or([0; 4]));
+        pointer::set_folded_checksum(&mut pointer, folded);
+        Ok(Encoded::Stored(Stored {
+            bytes: Arc::clone(&request.data),
+            pointer,
+            in_place_of: None,
+        }))
     }
 
     fn compress(&self, request: &WriteRequest, kind: Compression) -> Option<Stream> {
@@ -204,7 +248,11 @@ impl Encoder {
         // Without keys only what no MAC covers of an object set can have changed, the header of
         // its intent log: it keeps the MACs that it has (format/2d 8).
         let keeps_macs = request.keys.is_none() && request.object_type == ObjectType::OBJSET;
-        if policy.encrypt && !keeps_macs {
+        let is_hashed = pointer.protection() == Protection::IndirectMac;
+        if is_hashed {
+            // A plain hash, for which no key is needed.
+            pointer::set_mac(&mut pointer, &crypt::mac_of_indirect(&request.data));
+        } else if policy.encrypt && !keeps_macs {
             let keys = request.keys.as_deref();
             let keys = keys.ok_or(IoError::KeyNotLoaded { bookmark })?;
             let random = || self.state.random();

@@ -83,6 +83,21 @@ impl Default for WritePolicy {
     }
 }
 
+/// How a block is stored that somebody else encoded: its bytes are written as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredForm {
+    /// Bytes of the contents.
+    pub logical_size: u64,
+    /// The number of the compression function.
+    pub compression: u8,
+    /// The salt of the block's key.
+    pub salt: [u8; 8],
+    /// The initialization vector.
+    pub iv: [u8; 12],
+    /// The MAC.
+    pub mac: [u8; 16],
+}
+
 /// One block to be written.
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
@@ -106,6 +121,8 @@ pub struct WriteRequest {
     /// in this very txg and the pass is not the first, the block may be written in its place: a
     /// result with the same first address took over the space, and the caller must not free it.
     pub previous: Option<BlockPointer>,
+    /// If the data is no contents but stored bytes: how they were made.
+    pub form: Option<StoredForm>,
 }
 
 /// Where an object set's blocks go and what becomes of those it no longer needs.

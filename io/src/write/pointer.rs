@@ -157,6 +157,7 @@ mod tests {
             policy: WritePolicy::default(),
             keys: None,
             previous,
+            form: None,
         }
     }
 

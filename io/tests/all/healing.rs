@@ -77,6 +77,7 @@ fn written(pipeline: &Pipeline, contents: &[Vec<u8>], policy: WritePolicy) -> Ve
         policy,
         keys: None,
         previous: None,
+        form: None,
     };
     let results = pipeline.write(TXG, 1, contents.iter().map(request).collect());
     results.into_iter().map(|r| r.expect("written")).collect()

@@ -22,6 +22,7 @@ fn request(data: Vec<u8>, policy: WritePolicy) -> WriteRequest {
         policy,
         keys: None,
         previous: None,
+        form: None,
     }
 }
 

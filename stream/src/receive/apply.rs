@@ -9,7 +9,7 @@ use crate::reader::Item;
 use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, Object, ObjectSet, Transaction, TxCost};
 use cenote_dsl::write::ResumePoint;
-use cenote_ondisk::stream::{Begin, ByteOrder, Record, flags, kind_name};
+use cenote_ondisk::stream::{Begin, ByteOrder, Feature, Record, flags, kind_name};
 use std::sync::Arc;
 
 /// Bytes of memory that a change takes beside its data.
@@ -23,6 +23,8 @@ pub(super) struct Applier<'a> {
     pub(super) target: &'a Target<'a>,
     /// Whether flags tell which objects have spill blocks.
     pub(super) has_spill_flags: bool,
+    /// Whether blocks are as they are stored elsewhere.
+    pub(super) is_raw: bool,
     /// The record at hand.
     pub(super) place: Place,
     pub(super) record: &'static str,
@@ -40,6 +42,7 @@ impl<'a> Applier<'a> {
         Self {
             target,
             has_spill_flags: begin.flags & flags::SPILL_BLOCKS != 0,
+            is_raw: begin.features.has(Feature::Raw),
             place: Place::default(),
             record: "",
             order: ByteOrder::Little,
@@ -69,10 +72,10 @@ impl<'a> Applier<'a> {
             Record::Free(free) => self.free(free.object, free.offset, free.length),
             Record::Redact(redact) => self.free(redact.object, redact.offset, redact.length),
             Record::Spill(spill) => self.spill(spill, item.payload),
-            Record::ObjectRange(_) | Record::WriteByReference(_) => {
+            Record::ObjectRange(range) => self.range(range),
+            Record::WriteByReference(_) | Record::Begin(_) | Record::End(_) => {
                 Err(self.wrong(Problem::OutOfPlace))
             }
-            Record::Begin(_) | Record::End(_) => Err(self.wrong(Problem::OutOfPlace)),
         }
     }
 

@@ -17,6 +17,9 @@ impl Applier<'_> {
     /// Writes a block, or a part of one.
     pub(super) fn write(&mut self, write: &Write, payload: &[u8]) -> Result<(), StreamError> {
         let object = self.existing(write.object)?;
+        if self.is_raw {
+            return self.write_raw(&object, write, payload);
+        }
         let kind = self.type_of(write.object_type)?;
         let mut contents = match write.compression {
             0 => BlockBuffer::copy_of(payload),
@@ -56,6 +59,9 @@ impl Applier<'_> {
         if self.has_spill_flags && is_unmodified && object.dnode().spill.is_some() {
             return Ok(());
         }
+        if self.is_raw {
+            return self.spill_raw(&object, spill, payload);
+        }
         let mut contents = match (spill.compressed_size, spill.compression) {
             (0, _) | (_, 0) => BlockBuffer::copy_of(payload),
             (_, number) => self.expanded(number, payload, spill.length)?,
@@ -81,6 +87,13 @@ impl Applier<'_> {
             TO_THE_END => u64::MAX,
             length => length,
         };
+        // A part of a block cannot be made zero without its key.
+        let size = object.block_size();
+        let is_whole =
+            offset.is_multiple_of(size) && (length == u64::MAX || length.is_multiple_of(size));
+        if self.is_raw && !is_whole {
+            return Err(self.field("offset", offset));
+        }
         if offset == 0 && length == u64::MAX {
             while self.change(0, |tx| object.free_some(tx))? {}
         }

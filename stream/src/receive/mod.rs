@@ -14,11 +14,12 @@
 //! Blocks that are whole are written without reading what they replace. With each record the head
 //! is told how far the stream came ([`ResumePoint`]), which is stored with the record's group.
 //!
-//! Raw streams are not applied here yet.
+//! Blocks of raw streams are written as they come ([`raw`]): nobody here needs their keys.
 
 mod apply;
 mod data;
 mod object;
+mod raw;
 
 use crate::error::{Place, StreamError};
 use crate::reader::Reader;

@@ -27,7 +27,10 @@ impl Applier<'_> {
         payload: &[u8],
     ) -> Result<(), StreamError> {
         let id = record.object;
-        let new = self.new_object(record, payload)?;
+        let new = match self.is_raw {
+            true => self.new_raw_object(record, payload)?,
+            false => self.new_object(record, payload)?,
+        };
         self.free_inner(id, new.slots)?;
         let has_spill = record.flags & record_flags::OBJECT_SPILL != 0;
         let keeps_spill = has_spill || !self.has_spill_flags;
@@ -73,6 +76,7 @@ impl Applier<'_> {
             slots: usize::try_from(record.slot_count()).expect("at most 32"),
             checksum: self.checksum(record.checksum)?,
             compression: self.compression(record.compression)?,
+            shape: None,
         })
     }
 
@@ -148,6 +152,7 @@ impl Applier<'_> {
         let has_other_blocks = old.data_block_size != new.data_block_size;
         let keeps_blocks = has_other_blocks
             && old.block_id_max > BlockId(0)
+            && new.shape.is_none()
             && new.data_block_size > old.data_block_size
             && is_same_file(old, new);
         if has_other_blocks && !keeps_blocks {
@@ -168,6 +173,9 @@ impl Applier<'_> {
                 }
                 false => object.set_bonus(tx, new.bonus_type, new.bonus.clone())?,
             }
+            if let Some(shape) = new.shape {
+                object.set_shape(tx, shape)?;
+            }
             object.set_functions(tx, new.checksum, new.compression)
         })?;
         let id = object.id();
@@ -180,7 +188,11 @@ impl Applier<'_> {
 /// Whether a dnode has the slots and the pointers that a new one would have.
 fn is_same_shape(object: &Object, new: &NewObject) -> bool {
     let old = object.dnode();
-    old.slots() == new.slots && old.block_pointers.len() == new.pointers()
+    // The levels of a tree never become fewer.
+    let has_levels = |levels| old.levels <= levels && old.indirect_shift == new.indirect_shift;
+    old.slots() == new.slots
+        && old.block_pointers.len() == new.pointers()
+        && new.shape.is_none_or(|shape| has_levels(shape.levels))
 }
 
 /// Whether two dnodes are of one file, by its generation.

@@ -39,6 +39,8 @@ const CASES: &[Case] = &[
     ("props", "props", &[("props", "repl", "3")]),
     ("zvol", "vol", &[("vol", "vol", "a")]),
     ("zvol-incremental", "vol", &[("vol", "vol", "b")]),
+    ("raw-encrypted", "raw", &[("raw", "enc", "a")]),
+    ("raw-encrypted-incremental", "raw", &[("raw", "enc", "b")]),
     ("zvol-raw", "rawvol", &[("rawvol", "vol", "b")]),
     (
         "replication",
@@ -84,7 +86,14 @@ fn differences(site: &Site, golden: &Golden, cases: &[Case]) -> Result<Vec<Strin
             wanted.insert(format!("tank/{here}@{snapshot}"), dataset);
         }
     }
-    let mut found = offline::read_all(site.cenote(), golden, site.devices(), &[], &wanted)?;
+    // The key of the encrypted dataset opens what was received of it raw.
+    let keys = offline::options(site.cenote(), golden)?;
+    let options: Vec<String> = keys
+        .iter()
+        .filter(|_| wanted.contains_key("tank/raw@a"))
+        .map(|option| option.replace(&format!("{pool}/enc="), "tank/raw="))
+        .collect();
+    let mut found = offline::read_all(site.cenote(), golden, site.devices(), &options, &wanted)?;
     // A snapshot's root has the snapshot's own number.
     for dataset in wanted.values_mut().chain(found.values_mut()) {
         let root = dataset.entries.as_mut().and_then(|all| all.get_mut("."));
