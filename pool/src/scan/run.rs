@@ -4,11 +4,11 @@ use super::model::ScanRequest;
 use super::plan::{self, Plan};
 use super::record::{Begin, Turn};
 use super::state::{Progress, Scans};
-use super::walk::{Due, Mender, Round, walk};
+use super::walk::{Due, LIMITS, Mender, Round, walk};
 use crate::sync::{SyncError, Syncer};
 use crate::view::Hold;
 use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId, Txg};
-use cenote_dmu::traverse::{DiskOrder, Limits};
+use cenote_dmu::traverse::DiskOrder;
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_dsl::ErrorEntry;
 use cenote_io::{IoClass, with_read_class};
@@ -206,7 +206,7 @@ impl Worker {
         due: Due,
     ) -> (DiskOrder, Progress, BTreeSet<ErrorEntry>) {
         let workers = Arc::clone(syncer.mos.cache().workers());
-        let mut order = DiskOrder::new(plan.roots.clone(), workers, Limits::default());
+        let mut order = DiskOrder::new(plan.roots.clone(), workers, LIMITS);
         if let (Some([object, level, block]), Some(root)) = (plan.resume, plan.roots.first()) {
             // A level that is none stands for what comes before all objects.
             if let Ok(level) = u8::try_from(level) {
