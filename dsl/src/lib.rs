@@ -37,6 +37,7 @@ mod once;
 mod permissions;
 mod pool_state;
 pub mod property;
+mod reclaim;
 pub mod resume_token;
 mod space;
 #[cfg(test)]
@@ -68,5 +69,6 @@ pub use permissions::{Grantee, Permissions, Scope};
 pub use pool_state::{ActivityState, Expansion, Rebuild};
 pub use property::stored::Stored;
 pub use property::{Property, PropertyReport, PropertySource, PropertyValue};
+pub use reclaim::{KeptBy, Reclaimed};
 pub use resume_token::receive_resume_token;
 pub use space::slop;

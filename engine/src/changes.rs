@@ -20,6 +20,7 @@ use crate::pools::set::set_pool_property;
 use crate::pools::suspension::clear_errors;
 use crate::scans::scrub::scan;
 use crate::snapshots::change::change_snapshots;
+use crate::streams::abort::abort_receive;
 use cenote_control::model::{Change, ControlError, Response};
 
 /// Carries out a change and notes the command that asked for it.
@@ -71,6 +72,7 @@ pub(crate) fn change(
             destroy_dataset(context, mounts, &dataset, how, by)
         }
         Change::Snapshots(change) => change_snapshots(context, mounts, change, by),
+        Change::AbortReceive { dataset } => abort_receive(registry, &dataset, by),
         Change::RenameDataset {
             from,
             to,

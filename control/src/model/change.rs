@@ -287,6 +287,11 @@ pub enum Change {
     },
     /// Make, destroy or rename snapshots, clones and bookmarks.
     Snapshots(SnapshotChange),
+    /// Destroy what is left of a stream that was cut. Answer: `Done`.
+    AbortReceive {
+        /// The dataset that it was for.
+        dataset: String,
+    },
     /// Give a dataset another name. Answer: `Done`.
     RenameDataset {
         /// Its name.

@@ -20,6 +20,7 @@ mod inspect;
 mod opened;
 mod pool;
 pub mod properties;
+mod receive;
 mod request;
 mod response;
 mod secret;
@@ -53,12 +54,13 @@ pub use opened::{LoadedKey, OpenedPool};
 pub use pool::{
     DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
 };
+pub use receive::{Receive, ReceiveNaming, ReceiveNote};
 pub use request::{Depth, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;
 pub use setting::SettingRow;
 pub use snapshots::SnapshotChange;
-pub use space::{AccountKind, AccountOwner, Hold, SpaceAccount};
+pub use space::{AccountKind, AccountOwner, Hold, KeptBy, SnapshotSpace, SpaceAccount};
 pub use value::{Pair, Property, Source, Value};
 pub use vdev::{
     AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevRow,
