@@ -4,6 +4,7 @@
 
 pub mod codec;
 pub mod read;
+pub mod scan;
 pub mod write;
 
 /// The directory of the workspace.

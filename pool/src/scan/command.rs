@@ -108,6 +108,11 @@ impl Pool {
         (actor, command): (&Actor, &str),
     ) -> Result<(), ScanError> {
         let syncer = Arc::clone(self.writer()?);
+        let scan = self.dsl().scan().ok().flatten();
+        if !scan.is_some_and(|scan| scan.state == ScanState::Scanning) {
+            // Not a word of it in the history.
+            return Err(ScanError::NotScrubbing);
+        }
         let outcome = Ok(());
         let task = Interrupt {
             syncer,
