@@ -371,8 +371,9 @@ impl SyncTask for Turn {
             self.after = Some(words.scan);
             return words.store();
         }
-        if words.scan.function == ScanFunction::Resilver {
-            self.end_resilver(context)?;
+        match words.scan.function {
+            ScanFunction::Resilver => self.end_resilver(context)?,
+            _ => drop(self.syncer.vdevs.shape().end_resilver(&[])),
         }
         words.end(ScanState::Finished, &host(&self.syncer))
     }
