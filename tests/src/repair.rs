@@ -24,8 +24,11 @@ const NOISE: usize = 1 << 20;
 /// How long a scan of a few MiB may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Groups of devices of a layout, and how many of each may be lost at once.
-const LAYOUTS: [(&str, &[(&[u32], usize)]); 8] = [
+/// Devices of which so many may be lost at once.
+type Group = (&'static [u32], usize);
+
+/// The groups of each layout.
+const LAYOUTS: [(&str, &[Group]); 8] = [
     ("mirror", &[(&[0, 1], 1)]),
     ("raidz1", &[(&[0, 1, 2], 1)]),
     ("raidz2", &[(&[0, 1, 2, 3], 2)]),
@@ -59,7 +62,7 @@ pub struct Options {
 }
 
 /// A set of devices that a layout can do without: as many of each group as may be lost.
-fn some_set(groups: &[(&[u32], usize)], random: &mut Random) -> BTreeSet<u32> {
+fn some_set(groups: &[Group], random: &mut Random) -> BTreeSet<u32> {
     let mut set = BTreeSet::new();
     for (devices, losses) in groups {
         let mut chosen = BTreeSet::new();

@@ -87,6 +87,11 @@ fn scrubs_go_on_elsewhere() -> Result<()> {
     site.ok("zpool scrub tank")?;
     site.export()?;
     let directory = site.devices().display().to_string();
+    let opened = || -> Result<()> {
+        let opened = referee::run(&["import", &directory, "tank"])?;
+        opened.map_or(Ok(()), |opened| opened.map(drop))
+    };
+    opened()?;
     site.import("")?;
     site.ok("zpool wait -t scrub tank")?;
     let status = site.ok("zpool status tank")?;
@@ -100,9 +105,7 @@ fn scrubs_go_on_elsewhere() -> Result<()> {
         "{status}"
     );
     site.export()?;
-    if let Some(judged) = referee::run(&["check", &directory, "tank"])? {
-        judged?;
-    }
+    opened()?;
     site.import("")?;
     let status = site.ok("zpool status tank")?;
     ensure!(
