@@ -115,8 +115,10 @@ impl Session {
         let compression = *random.choose(&["off", "lz4", "zstd-1"]);
         options.push_str(&format!(" -O compression={compression}"));
         let site = Site::create(layout, 1024, &options)?;
-        let mut report = Report::default();
-        report.setup = format!("{layout}, encrypted: {is_encrypted}, compression {compression}");
+        let report = Report {
+            setup: format!("{layout}, encrypted: {is_encrypted}, compression {compression}"),
+            ..Report::default()
+        };
         Ok(Self {
             site,
             _key: key,
