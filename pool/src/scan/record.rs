@@ -367,7 +367,8 @@ impl SyncTask for Turn {
         if let Some((dataset, place)) = self.at {
             words.enter(dataset, place)?;
         }
-        if !words.is_over()? {
+        // One that was paused while its last turn was under way ends when it goes on.
+        if !words.is_over()? || words.scan.flags & FLAG_PAUSED != 0 {
             self.after = Some(words.scan);
             return words.store();
         }
