@@ -4,6 +4,7 @@
 
 pub mod codec;
 pub mod read;
+pub mod scan;
 pub mod snapshots;
 pub mod write;
 

@@ -290,6 +290,11 @@ impl Pipeline {
                     .unrepaired
                     .extend(failed.iter().map(|fault| fault.leaf));
             }
+            if is_refused && self.is_freed(&vdevs, copies) {
+                mended.unrepaired.clear();
+                mended.data = Some(data);
+                break;
+            }
             if !is_refused || attempt == TRIES_MAX {
                 for leaf in &mended.unrepaired {
                     vdevs.note_unrepaired(*leaf, copies.birth);
@@ -299,6 +304,17 @@ impl Pipeline {
             }
         }
         mended
+    }
+
+    /// Whether a block was freed since its pointer was found: it needs no repair.
+    fn is_freed(&self, vdevs: &Shape, copies: &Copies<'_>) -> bool {
+        let Some(space) = self.healing.space() else {
+            return false;
+        };
+        copies.places.iter().any(|(dva, size)| {
+            let places = vdevs.places(*dva, *size, copies.birth);
+            places.is_ok_and(|places| space.is_freed(&places))
+        })
     }
 
     /// Looks at all copies: the right bytes if there are any, and what is to be written again.

@@ -36,6 +36,10 @@ pub trait RepairSpace: Debug + Send + Sync {
     /// freed, or if the pool takes no more writes.
     fn hold(&self, places: &[Dva], birth: Txg, stamp: SpaceStamp) -> bool;
 
+    /// Whether some of these places are known to be nobody's: the block there was freed, and
+    /// nobody needs it repaired.
+    fn is_freed(&self, places: &[Dva]) -> bool;
+
     /// Ends what [`Self::hold`] began, with the same places.
     fn release(&self, places: &[Dva]);
 }

@@ -29,6 +29,7 @@ pub mod program;
 pub mod python;
 pub mod random;
 pub mod referee;
+pub mod repair;
 pub mod site;
 pub mod skip;
 pub mod sparse;

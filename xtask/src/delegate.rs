@@ -40,6 +40,11 @@ pub fn pingpong(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "pingpong", arguments)
 }
 
+/// Spoils devices, and has scrubs and resilvers mend them.
+pub fn repair(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "repair", arguments)
+}
+
 /// Runs a measurement: the program `NAME-bench` of the bench package.
 pub fn bench(arguments: &[String]) -> Result<bool> {
     let names = bench_names()?;

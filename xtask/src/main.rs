@@ -28,6 +28,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               with --foreign OpenZFS takes a turn after each judgement
   pingpong [SEED] [--rounds N] [--seeds N|--layouts] [--operations N] [--foreign N] [--vm]
                               Cenote and OpenZFS (with --vm its kernel module) write in turns
+  repair [LAYOUT...] [--sets N] [--seed N]
+                              devices are spoiled or come back stale under writes, scrubs mend them
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
                               git, builds, PostgreSQL, SQLite, LMDB, rsync, tar and fio on a mount,
                               sanoid and zfs-auto-snapshot over simulated weeks
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "model" => delegate::model(rest),
         "history" => delegate::history(rest),
         "pingpong" => delegate::pingpong(rest),
+        "repair" => delegate::repair(rest),
         "arm" => arm::run(rest),
         "clients" => delegate::clients(rest),
         "fstests" => delegate::fstests(rest),

@@ -120,7 +120,7 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "There is no scrub or resilver that runs in the background yet.",
+        "Scrubs and resilvers go over a pool in turns of a few seconds, in the order of addresses.",
         &[
             "zfs_no_scrub_io",
             "zfs_no_scrub_prefetch",

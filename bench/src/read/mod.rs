@@ -70,7 +70,7 @@ impl Comparison {
         }
     }
 
-    fn print(&self) {
+    pub(crate) fn print(&self) {
         let verdict = if self.ratio >= self.wanted {
             "ok"
         } else {

@@ -8,7 +8,7 @@
 
 mod engine;
 mod files;
-mod machine;
+pub(crate) mod machine;
 mod overwrite;
 mod product;
 mod readback;

@@ -35,6 +35,10 @@ impl RepairSpace for Permits {
         is_held
     }
 
+    fn is_freed(&self, _: &[Dva]) -> bool {
+        false
+    }
+
     fn release(&self, places: &[Dva]) {
         assert!(!places.is_empty());
         // What was refused is not released.

@@ -110,14 +110,19 @@ impl Metaslab {
     /// Keeps an allocated range from being handed out, even if it is freed; false if it has been
     /// freed, or may have been handed out since the moment `since`.
     pub fn begin_repair(&mut self, range: Range<u64>, since: u64) -> bool {
-        let pending = [&self.freeing, &self.freed, &self.held];
-        let mut unused = pending.into_iter().chain(&self.deferred);
-        let is_free = self.free.as_ref().is_some_and(|free| free.overlaps(&range));
-        if self.renewed > since || is_free || unused.any(|set| set.overlaps(&range)) {
+        if self.renewed > since || self.is_unused(&range) {
             return false;
         }
         self.repairing.push(range);
         true
+    }
+
+    /// Whether some of a range is known to be free, or to become so.
+    pub fn is_unused(&self, range: &Range<u64>) -> bool {
+        let pending = [&self.freeing, &self.freed, &self.held];
+        let mut unused = pending.into_iter().chain(&self.deferred);
+        let is_free = self.free.as_ref().is_some_and(|free| free.overlaps(range));
+        is_free || unused.any(|set| set.overlaps(range))
     }
 
     /// Ends what [`Self::begin_repair`] began.

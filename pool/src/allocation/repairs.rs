@@ -97,6 +97,18 @@ impl RepairSpace for Space {
         refused.is_none()
     }
 
+    fn is_freed(&self, places: &[Dva]) -> bool {
+        places.iter().any(|place| {
+            let Some(top) = self.top(place.vdev()) else {
+                return false;
+            };
+            let top = lock(&top);
+            let range = range_of(place);
+            let index = top.index_of(&range);
+            index.is_ok_and(|index| top.metaslabs[index].is_unused(&range))
+        })
+    }
+
     fn release(&self, places: &[Dva]) {
         self.release_places(places);
         lock(&self.repairs.state).under_way -= 1;

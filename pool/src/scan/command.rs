@@ -6,7 +6,7 @@ use super::run::Worker;
 use crate::pool::Pool;
 use crate::sync::Actor;
 use cenote_dsl::DslError;
-use cenote_ondisk::scan::{ScanFunction, ScanState};
+use cenote_ondisk::scan::{Scan, ScanFunction, ScanState};
 use std::sync::Arc;
 
 impl Pool {
@@ -47,13 +47,22 @@ impl Pool {
         if !self.options().scans {
             return;
         }
-        let is_running = self
-            .dsl()
-            .scan()
-            .is_ok_and(|scan| scan.is_some_and(|scan| scan.state == ScanState::Scanning));
-        let _ = match is_running {
-            true => self.resume_scan(),
-            false => self.look_for_resilver().map(drop),
+        let scan = self.dsl().scan().ok().flatten();
+        let scan = scan.filter(|scan| scan.state == ScanState::Scanning);
+        let needs_resilver = self.vdevs().is_resilver_needed().is_some();
+        let is_resilver = |scan: &Scan| scan.function == ScanFunction::Resilver;
+        // A device gets what it misses, whatever was scrubbed or paused.
+        let _ = match scan.filter(|scan| is_resilver(scan) || !needs_resilver) {
+            Some(scan) if scan.is_running() => {
+                // It may be about less than is missed by now.
+                self.scans().live().again = needs_resilver;
+                self.resume_scan()
+            }
+            Some(_) => {
+                self.scans().live().pause_time = self.env().wall_clock().as_secs();
+                Ok(())
+            }
+            None => self.look_for_resilver().map(drop),
         };
     }
 
@@ -108,6 +117,11 @@ impl Pool {
         (actor, command): (&Actor, &str),
     ) -> Result<(), ScanError> {
         let syncer = Arc::clone(self.writer()?);
+        let scan = self.dsl().scan().ok().flatten();
+        if !scan.is_some_and(|scan| scan.state == ScanState::Scanning) {
+            // Not a word of it in the history.
+            return Err(ScanError::NotScrubbing);
+        }
         let outcome = Ok(());
         let task = Interrupt {
             syncer,

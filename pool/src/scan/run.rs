@@ -4,14 +4,14 @@ use super::model::ScanRequest;
 use super::plan::{self, Plan};
 use super::record::{Begin, Turn};
 use super::state::{Progress, Scans};
-use super::walk::{Due, Mender, Round, walk};
+use super::walk::{Due, LIMITS, Mender, Round, walk};
 use crate::sync::{SyncError, Syncer};
 use crate::view::Hold;
 use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId, Txg};
-use cenote_dmu::traverse::{DiskOrder, Limits};
+use cenote_dmu::traverse::DiskOrder;
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_dsl::ErrorEntry;
-use cenote_io::{IoClass, with_read_class};
+use cenote_io::{IoClass, Workers, with_read_class};
 use cenote_ondisk::scan::{Scan, ScanFunction};
 use cenote_vdev::{Shape, TxgSet, VdevStatus};
 use std::collections::BTreeSet;
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How long freed space is held back at a time.
 const TURN: Duration = Duration::from_secs(4);
+/// Threads that read and compare: devices serve a few of a scan's requests at a time, and a
+/// processor compares faster than a device reads.
+const WORKERS: usize = 8;
 /// How long the thread waits before it tries again what could not be read.
 const PAUSE: Duration = Duration::from_secs(1);
 /// So often.
@@ -31,6 +34,8 @@ pub(super) struct Worker {
     syncer: Weak<Syncer>,
     scans: Arc<Scans>,
     buffers: Arc<MemoryBudget>,
+    /// Its own, so that nobody who reads waits behind a scan's jobs.
+    workers: Arc<Workers>,
 }
 
 /// Why a turn failed.
@@ -76,6 +81,7 @@ impl Worker {
             syncer: Arc::downgrade(syncer),
             scans: Arc::clone(scans),
             buffers: Arc::clone(buffers),
+            workers: Arc::new(Workers::new(WORKERS)),
         };
         let builder = std::thread::Builder::new().name("scan".to_owned());
         let started = builder.spawn(move || {
@@ -183,6 +189,10 @@ impl Worker {
             live.pass_start = syncer.env.wall_clock().as_secs();
             (live.stored, live.fresh) = Default::default();
             live.targets.clear();
+            if scan.function != ScanFunction::Resilver {
+                // What it cannot repair from now on is missing when it ends.
+                syncer.vdevs.shape().begin_resilver(Txg(0));
+            }
         }
     }
 
@@ -205,8 +215,8 @@ impl Worker {
         plan: &Plan,
         due: Due,
     ) -> (DiskOrder, Progress, BTreeSet<ErrorEntry>) {
-        let workers = Arc::clone(syncer.mos.cache().workers());
-        let mut order = DiskOrder::new(plan.roots.clone(), workers, Limits::default());
+        let workers = Arc::clone(&self.workers);
+        let mut order = DiskOrder::new(plan.roots.clone(), workers, LIMITS);
         if let (Some([object, level, block]), Some(root)) = (plan.resume, plan.roots.first()) {
             // A level that is none stands for what comes before all objects.
             if let Ok(level) = u8::try_from(level) {

@@ -33,6 +33,7 @@ mod receiving;
 mod refusals;
 mod remounts;
 mod rescues;
+mod scans;
 mod settings;
 mod settings_effects;
 mod snapshots;

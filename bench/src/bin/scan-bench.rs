@@ -1,0 +1,47 @@
+//! `cargo xtask bench scan [PART...] [--directory DIR] [--size MIB]`.
+
+use cenote_bench::scan::{self, Options};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: bench scan [PART...] [--directory DIR] [--size MIB]
+parts: scrub resilver readers";
+
+fn parse() -> Result<Options, String> {
+    let mut options = Options {
+        parts: Vec::new(),
+        directory: cenote_bench::workspace_root().join("target/bench"),
+        mebibytes: 1024,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(word) = arguments.next() {
+        match word.as_str() {
+            "--directory" => options.directory = arguments.next().ok_or(USAGE)?.into(),
+            "--size" => {
+                let size = arguments.next().and_then(|text| text.parse().ok());
+                options.mebibytes = size.ok_or(USAGE)?;
+            }
+            option if option.starts_with('-') => return Err(USAGE.to_owned()),
+            part => options.parts.push(part.to_owned()),
+        }
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    let options = match parse() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    match scan::run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

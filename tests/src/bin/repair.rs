@@ -1,0 +1,33 @@
+//! `cargo xtask repair`: devices are spoiled or come back stale, and scrubs and resilvers mend
+//! them.
+
+#![forbid(unsafe_code)]
+
+use anyhow::Result;
+use cenote_tests::repair::{self, Options};
+use cenote_tests::words::{self, Words};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    words::end(
+        "repair",
+        arguments().and_then(|options| repair::run(&options)),
+    )
+}
+
+fn arguments() -> Result<Options> {
+    let mut options = Options {
+        layouts: Vec::new(),
+        sets: 2,
+        seed: 1,
+    };
+    let mut words = Words::of_process();
+    while let Some(argument) = words.next() {
+        match argument.as_str() {
+            "--sets" => options.sets = words.value()?,
+            "--seed" => options.seed = words.value()?,
+            _ => options.layouts.push(argument),
+        }
+    }
+    Ok(options)
+}
