@@ -8,6 +8,7 @@
 
 mod add;
 mod allocation;
+mod auxiliary_label;
 mod behind;
 mod candidate;
 mod claim;
@@ -16,6 +17,7 @@ mod clones;
 mod commands;
 mod create;
 mod dedup;
+mod devices;
 mod error;
 mod grow;
 mod heartbeat;
@@ -44,6 +46,7 @@ pub use clear::ClearError;
 pub use create::{
     CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
 };
+pub use devices::{Attachment, ChangeError, Companion, Offline};
 pub use error::{ImportError, MissingVdev};
 pub use heartbeat::is_in_use;
 pub use import::import;
