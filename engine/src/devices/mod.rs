@@ -4,6 +4,7 @@
 //! anything on them is lost (`open`, `replication`).
 
 pub(crate) mod add;
+pub(crate) mod change;
 pub(crate) mod fragmentation;
 pub(crate) mod labels;
 pub(crate) mod online;

@@ -23,12 +23,6 @@ pub enum ChangeError {
     /// Only a mirror gets more sides.
     #[error("can only attach to mirrors and top-level disks")]
     NotMirrorable,
-    /// There is no widening of raidz vdevs here.
-    #[error("raidz vdevs are not expanded in this version")]
-    RaidzExpansion,
-    /// A device that is being replaced is not replaced once more.
-    #[error("cannot replace a replacing device")]
-    Replacing,
     /// A spare stands for whole devices only.
     #[error("device is a spare of another vdev")]
     ForeignSpare,
@@ -43,9 +37,6 @@ pub enum ChangeError {
     /// The checkpoint knows the devices as they are.
     #[error("operation not supported while the pool has a checkpoint")]
     Checkpoint,
-    /// The pool has to be of mirrors to be split.
-    #[error("Source pool must be composed only of mirrors")]
-    NotAllMirrors,
     /// The new device cannot be made one of the pool.
     #[error(transparent)]
     Create(#[from] CreateError),
