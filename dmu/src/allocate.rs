@@ -71,7 +71,7 @@ impl NewObject {
     }
 
     /// As many pointers as OpenZFS takes (format/2b 2).
-    fn pointers(&self) -> usize {
+    pub fn pointers(&self) -> usize {
         if self.bonus_type == ObjectType::NONE {
             return 3;
         }

@@ -13,6 +13,10 @@ use cenote_ondisk::bpobj::BpobjHeader;
 use cenote_ondisk::deadlist::DeadlistHeader;
 use cenote_ondisk::{DecodeError, ObjectType};
 
+/// The group of the empty snapshot that every dataset begins with: no key lies between it and 0
+/// (format/3a 2).
+const FIRST_TXG: Txg = Txg(1);
+
 /// Used, compressed and uncompressed bytes, which are always counted together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceTriple {
@@ -32,6 +36,16 @@ impl SpaceTriple {
             used: self.used.saturating_add(other.used),
             compressed: self.compressed.saturating_add(other.compressed),
             uncompressed: self.uncompressed.saturating_add(other.uncompressed),
+        }
+    }
+
+    /// What is left without a part.
+    #[must_use]
+    pub fn minus(self, part: Self) -> Self {
+        Self {
+            used: self.used.saturating_sub(part.used),
+            compressed: self.compressed.saturating_sub(part.compressed),
+            uncompressed: self.uncompressed.saturating_sub(part.uncompressed),
         }
     }
 }
@@ -107,6 +121,35 @@ impl Deadlist {
             compressed: header.compressed_bytes,
             uncompressed: header.uncompressed_bytes,
         })
+    }
+
+    /// The space of blocks born after `after`, which is a key, in the deadlist in object `id`;
+    /// `None` where there are no keys.
+    ///
+    /// Reads as few of its lists as will do: those of a chain of snapshots have as many keys as
+    /// there are snapshots, and only what is older than the chain counts for nothing.
+    pub fn space_born_after(
+        dsl: &Dsl,
+        id: ObjectId,
+        after: Txg,
+    ) -> Result<Option<SpaceTriple>, DslError> {
+        let object = dsl.mos().object(id)?;
+        if object.dnode().bonus_type != ObjectType::DEADLIST_HEADER {
+            return Ok(None);
+        }
+        let totals = Self::totals_of(dsl, id)?;
+        if totals == SpaceTriple::default() {
+            return Ok(Some(totals));
+        }
+        if after > FIRST_TXG {
+            return Ok(Self::open(dsl, id)?.space_after(after));
+        }
+        let first = Zap::open(object)?.lookup(b"0")?;
+        let older = match first.and_then(|value| value.as_u64()) {
+            Some(list) if after > Txg(0) => bpobj_space(&dsl.mos().object(ObjectId(list))?)?,
+            _ => SpaceTriple::default(),
+        };
+        Ok(Some(totals.minus(older)))
     }
 
     /// The object.

@@ -235,6 +235,12 @@ pub enum DslError {
         /// The snapshot.
         name: DatasetName,
     },
+    /// A dataset has changes that its newest snapshot has not.
+    #[error("'{name}': modified since most recent snapshot")]
+    Modified {
+        /// The dataset.
+        name: DatasetName,
+    },
     /// There is a bookmark of this name already.
     #[error("'{name}': bookmark exists")]
     BookmarkExists {

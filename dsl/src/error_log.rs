@@ -4,12 +4,15 @@
 //! With the feature `head_errlog` entries are filed by head dataset and name a block by its birth
 //! as well; without, each names its object set.
 
+use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::object_directory::keys;
-use cenote_base::{ObjectId, ObjsetId, Txg};
-use cenote_ondisk::features;
+use cenote_base::{BlockId, ObjectId, ObjsetId, Txg};
+use cenote_dmu::ObjectSet;
+use cenote_ondisk::{BlockPointer, features};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Entries that are read.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -46,6 +49,28 @@ impl Dsl {
         Ok(entries)
     }
 
+    /// The datasets and snapshots in which a damaged block stands: one, or with `head_errlog` all
+    /// of a family that have it. What cannot be opened is left out.
+    pub fn datasets_with(self: &Arc<Self>, entry: &ErrorEntry) -> Vec<Dataset> {
+        let Ok(head) = self.dataset_of(ObjectId(entry.objset.0)) else {
+            return Vec::new();
+        };
+        // Before there was a birth to go by, the entry names the place alone.
+        let Some(birth) = entry.birth.filter(|birth| birth.0 != 0) else {
+            return vec![head];
+        };
+        let snapshots = head.snapshots().unwrap_or_default();
+        let snapshots = snapshots.iter().filter_map(|snapshot| {
+            let is_young = snapshot.creation_txg >= birth;
+            is_young.then(|| self.dataset_of(snapshot.object).ok())?
+        });
+        let has_it = |dataset: &Dataset| {
+            let pointer = pointer_in(dataset, entry);
+            pointer.is_some_and(|pointer| pointer.logical_birth() == birth)
+        };
+        snapshots.chain([head]).filter(has_it).collect()
+    }
+
     fn by_head(&self, log: ObjectId, entries: &mut BTreeSet<ErrorEntry>) -> Result<(), DslError> {
         for head in self.mos().zap(log)?.entries() {
             let head = head?;
@@ -77,6 +102,17 @@ impl Dsl {
         }
         Ok(())
     }
+}
+
+/// What stands in an entry's place in a dataset; `None` if that cannot be read.
+pub fn pointer_in(dataset: &Dataset, entry: &ErrorEntry) -> Option<BlockPointer> {
+    let level = u8::try_from(entry.level).ok()?;
+    // Block pointers can be read without keys.
+    let cache = Arc::clone(dataset.dsl().mos().cache());
+    let root = dataset.phys().block_pointer;
+    let set = ObjectSet::open(cache, ObjsetId(dataset.id().0), root, None).ok()?;
+    let object = set.object(entry.object).ok()?;
+    object.block_pointer(level, BlockId(entry.block)).ok()
 }
 
 fn malformed(object: u64) -> DslError {

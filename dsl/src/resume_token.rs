@@ -10,6 +10,7 @@
 
 use crate::dataset::Dataset;
 use crate::error::DslError;
+use crate::write::RECEIVE_CHILD;
 use cenote_base::{Guid, ObjectId};
 use cenote_codec::Endian;
 use cenote_codec::checksum::fletcher4;
@@ -21,8 +22,6 @@ use std::fmt::Write;
 
 const VERSION: u32 = 1;
 const ZLIB_LEVEL: u8 = 6;
-/// The hidden child that an existing dataset is received into.
-const RECEIVE_CHILD: &[u8] = b"%recv";
 
 /// The largest list that is unpacked: ten thousand times what a token has without redaction.
 const PACKED_SIZE_MAX: usize = 1 << 20;
@@ -55,7 +54,7 @@ pub fn receive_resume_token(dataset: &Dataset) -> Result<Option<String>, DslErro
     if let Some(token) = own_token(dataset)? {
         return Ok(Some(token));
     }
-    let Some(child) = dataset.directory().child(RECEIVE_CHILD)? else {
+    let Some(child) = dataset.directory().child(RECEIVE_CHILD.as_bytes())? else {
         return Ok(None);
     };
     match child.head()? {
@@ -69,7 +68,10 @@ fn own_token(dataset: &Dataset) -> Result<Option<String>, DslError> {
 }
 
 /// Where the stream that is being received into `dataset` itself stopped; `None` if there is none.
-fn state(dataset: &Dataset) -> Result<Option<ResumeToken>, DslError> {
+///
+/// # Errors
+/// If the dataset's entries cannot be read.
+pub fn state(dataset: &Dataset) -> Result<Option<ResumeToken>, DslError> {
     let Some(to_guid) = dataset.extension_number(fields::RESUME_TO_GUID)? else {
         return Ok(None);
     };

@@ -19,7 +19,9 @@ use crate::pools::export::destroy_pool;
 use crate::pools::maintain::{reguid_pool, sync_pools, upgrade_pool};
 use crate::pools::set::set_pool_property;
 use crate::pools::suspension::clear_errors;
+use crate::scans::scrub::scan;
 use crate::snapshots::change::change_snapshots;
+use crate::streams::abort::abort_receive;
 use cenote_control::model::{Change, ControlError, Response};
 
 /// Carries out a change and notes the command that asked for it.
@@ -53,6 +55,7 @@ pub(crate) fn change(
             kind,
             command,
         } => treat(registry, &pool, &devices, (kind, command), by),
+        Change::Scan { pool, command } => scan(registry, &pool, command, by),
         Change::ClearLabels { device, force } => clear_labels(registry, &device, force),
         Change::CreateDataset(new) => create_dataset(context, mounts, &new, by),
         Change::DestroyDataset {
@@ -71,6 +74,7 @@ pub(crate) fn change(
             destroy_dataset(context, mounts, &dataset, how, by)
         }
         Change::Snapshots(change) => change_snapshots(context, mounts, change, by),
+        Change::AbortReceive { dataset } => abort_receive(registry, &dataset, by),
         Change::RenameDataset {
             from,
             to,

@@ -16,6 +16,7 @@ use crate::mounts::mounter::Mounter;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount;
 use crate::pools::candidates::import_search;
+use crate::pools::changes::Changes;
 use crate::pools::events::{clear, events};
 use crate::pools::export::{export, shutdown};
 use crate::pools::history::history;
@@ -27,6 +28,8 @@ use crate::registry::table::Registry;
 use crate::scans::verify::verify;
 use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
+use crate::snapshots::space::{reclaimed_by, snapshot_space};
+use crate::streams::receive::receive;
 use cenote_base::Env;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
@@ -53,6 +56,7 @@ pub struct Engine {
     pub(crate) context: Context,
     mounts: Mounts,
     about: About,
+    changes: Changes,
 }
 
 impl Engine {
@@ -73,6 +77,7 @@ impl Engine {
                 auto: settings.auto,
                 started,
             },
+            changes: Changes::default(),
         }
     }
 
@@ -248,11 +253,19 @@ impl Service for Engine {
                 snapshot,
                 recursive,
             } => holds(registry, &snapshot, recursive),
+            Request::SnapshotSpace { dataset, recursive } => {
+                snapshot_space(registry, &dataset, recursive, reply)
+            }
+            Request::ReclaimedBy { snapshots } => reclaimed_by(registry, &snapshots, reply),
             Request::Diff { from, to } => diff(registry, &from, to.as_deref(), reply),
             Request::Verify { pool, options } => verify(registry, &pool, &options, reply),
             Request::Change { change, command } => {
                 change_of(context, mounts, change, &By::new(peer, &command))
             }
+            Request::Receive {
+                receive: asked,
+                command,
+            } => receive(context, mounts, &asked, &By::new(peer, &command), reply),
             Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
             other => self.handle_own(other, reply),
         }
@@ -263,8 +276,10 @@ impl Service for Engine {
     }
 
     fn tick(&self) {
+        set_patience(Patience::Never);
         let (pools, now) = (self.context.registry.all(), self.context.env.monotonic());
         self.context.memory.look(&pools, now);
+        self.changes.look(&self.context.events, &pools);
     }
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {

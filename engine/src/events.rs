@@ -42,9 +42,14 @@ impl Events {
 
     /// Notes that something happened to a pool.
     pub fn post(&self, class: &str, pool: &Pool) {
+        self.post_with(class, pool, Vec::new());
+    }
+
+    /// The same, with more about it: names and values as `zpool events -v` prints them.
+    pub fn post_with(&self, class: &str, pool: &Pool, more: Vec<(String, String)>) {
         let now = self.env.wall_clock();
         let name = pool.name().to_owned();
-        let details = vec![
+        let mut details = vec![
             ("version".to_owned(), "0x0".to_owned()),
             ("class".to_owned(), format!("\"{class}\"")),
             ("pool".to_owned(), format!("\"{name}\"")),
@@ -52,6 +57,7 @@ impl Events {
             ("pool_state".to_owned(), "0x0".to_owned()),
             ("pool_context".to_owned(), "0x0".to_owned()),
         ];
+        details.extend(more);
         let event = Event {
             class: class.to_owned(),
             seconds: now.as_secs(),

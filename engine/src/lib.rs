@@ -37,6 +37,7 @@ mod pools;
 mod registry;
 mod scans;
 mod snapshots;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod values;

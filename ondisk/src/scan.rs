@@ -198,6 +198,21 @@ pub struct ErrorScrub {
 }
 
 impl ErrorScrub {
+    /// The integers of the MOS directory's `error_scrub` entry.
+    pub fn to_words(&self) -> [u64; ERROR_SCRUB_WORDS] {
+        [
+            self.function,
+            self.state,
+            self.cursor,
+            self.start_time,
+            self.end_time,
+            self.to_examine,
+            self.examined,
+            self.errors,
+            self.paused_time,
+        ]
+    }
+
     /// From the integers of the MOS directory's `error_scrub` entry.
     pub fn from_words(words: &[u64]) -> Result<Self, DecodeError> {
         match *words {

@@ -86,6 +86,12 @@ impl Pool {
             return Err(ClearError::Silent { devices });
         }
         syncer.resume();
+        // What fails here says the next change of the pool, too.
+        if vdevs.is_empty() {
+            let _ = self.clear_error_log();
+        }
+        // Devices that are there again may have missed something.
+        let _ = self.look_for_resilver();
         Ok(())
     }
 

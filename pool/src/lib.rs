@@ -19,6 +19,8 @@ mod create;
 mod dedup;
 mod devices;
 mod error;
+mod error_notes;
+mod errors;
 mod grow;
 mod heartbeat;
 mod import;
@@ -48,6 +50,7 @@ pub use create::{
 };
 pub use devices::{Attachment, ChangeError, Companion, Offline};
 pub use error::{ImportError, MissingVdev};
+pub use error_notes::ErrorNotes;
 pub use heartbeat::is_in_use;
 pub use import::import;
 pub use last_known::{Stranger, at_last_path};

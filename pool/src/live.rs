@@ -153,6 +153,9 @@ impl Pool {
         let Some(syncer) = self.syncer() else {
             return Ok(());
         };
+        if self.is_waiting() {
+            self.give_up();
+        }
         self.stop_treatments();
         self.scans().stop();
         {

@@ -63,6 +63,8 @@ pub struct ImportOptions {
     pub altroot: Option<PathBuf>,
     /// Show files as they are after the intent log's replay.
     pub replay_in_memory: bool,
+    /// Go on with the scan that is under way, and begin a resilver if a device missed something.
+    pub scans: bool,
     /// This system's hostid, to compare with the label's.
     pub hostid: u64,
     /// Limit for cached blocks in bytes, at first.
@@ -91,6 +93,7 @@ impl Default for ImportOptions {
             temporary_name: false,
             altroot: None,
             replay_in_memory: false,
+            scans: true,
             hostid: 0,
             cache_bytes: 64 << 20,
             buffers: Buffers::new(128 << 20),

@@ -2,6 +2,7 @@
 
 use crate::candidate::PoolCandidate;
 use crate::error::ImportError;
+use crate::error_notes::ErrorNotes;
 use crate::options::ImportOptions;
 use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
@@ -58,6 +59,7 @@ pub struct Pool {
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
     scans: Arc<Scans>,
+    notes: Arc<ErrorNotes>,
     discarded_logs: Vec<ObjectId>,
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
@@ -194,6 +196,7 @@ impl Pool {
             syncer: None,
             treatments: OnceLock::new(),
             scans: Arc::default(),
+            notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
         })
@@ -227,6 +230,7 @@ impl Pool {
             syncer: None,
             treatments: OnceLock::new(),
             scans: Arc::default(),
+            notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold,
         })
@@ -258,6 +262,7 @@ impl Pool {
             syncer: Some(syncer),
             treatments: OnceLock::new(),
             scans: Arc::default(),
+            notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
         }
@@ -273,6 +278,10 @@ impl Pool {
 
     pub(crate) fn treatment_slot(&self) -> &OnceLock<Arc<Treatments>> {
         &self.treatments
+    }
+
+    pub(crate) fn notes(&self) -> &Arc<ErrorNotes> {
+        &self.notes
     }
 
     pub(crate) fn scans(&self) -> &Arc<Scans> {

@@ -1,5 +1,6 @@
 //! What can be wrong with a stream, and where.
 
+use cenote_dmu::DmuError;
 use cenote_dsl::DslError;
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::stream::Checksum;
@@ -92,6 +93,30 @@ pub enum StreamError {
         /// Why not.
         problem: &'static str,
     },
+    /// A record cannot be applied.
+    #[error("{place}: {record} cannot be applied")]
+    Apply {
+        /// The record.
+        place: Place,
+        /// The name of its kind.
+        record: &'static str,
+        /// Why not.
+        source: Box<DmuError>,
+    },
+    /// There is no room for what a record brings.
+    #[error("{place}: {}", match is_quota { true => "a quota is reached", false => "out of space" })]
+    Full {
+        /// The record.
+        place: Place,
+        /// Whether the pool has space, and the dataset may not take it.
+        is_quota: bool,
+    },
+    /// Whoever asked for it wants it no more.
+    #[error("{place}: interrupted")]
+    Cancelled {
+        /// The record that was not applied.
+        place: Place,
+    },
     /// A change was asked for that this stream cannot have.
     #[error("{place}: {refusal}")]
     Refused {
@@ -147,6 +172,12 @@ pub enum Problem {
         /// Its value.
         value: u64,
     },
+    /// It is about an object that is not there.
+    #[error("is of object {0}, which is not there")]
+    NoObject(u64),
+    /// Its payload is not what it says.
+    #[error("has a payload that does not decompress")]
+    Payload,
     /// It needs a feature that BEGIN does not tell.
     #[error("needs the feature {0}, which the stream does not have")]
     Needs(&'static str),

@@ -8,7 +8,7 @@
 //!
 //! [`inspect`](inspect::inspect) says what a stream is and whether it is whole; [`dump`] prints it
 //! as OpenZFS's `zstream` does; [`repair`] has the changes that `zstream` makes. [`send`] makes
-//! streams of snapshots.
+//! streams of snapshots, and [`receive`](receive::receive) applies one to a dataset.
 //!
 //! What records mean byte for byte is [`cenote_ondisk::stream`]'s.
 
@@ -20,6 +20,7 @@ mod grammar;
 
 pub mod inspect;
 mod reader;
+pub mod receive;
 pub mod repair;
 pub mod send;
 

@@ -15,6 +15,7 @@ pub mod clients;
 pub mod compare;
 pub mod fstests;
 pub mod golden;
+pub mod history;
 pub mod kinds;
 pub mod manifest;
 pub mod model;

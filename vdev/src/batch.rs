@@ -51,18 +51,18 @@ pub struct BatchRead {
 
 /// A piece of a block on a leaf.
 #[derive(Clone, Copy, Debug)]
-struct Extent {
-    leaf: usize,
-    place: Place,
-    length: usize,
+pub(crate) struct Extent {
+    pub leaf: usize,
+    pub place: Place,
+    pub length: usize,
     /// The block's position in the batch.
-    read: usize,
+    pub read: usize,
     /// Where in the block the piece belongs.
-    block_offset: usize,
+    pub block_offset: usize,
 }
 
 impl Extent {
-    fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.place.offset.saturating_add(self.length as u64)
     }
 }
@@ -318,7 +318,7 @@ fn goes_in_place(chunk: &[Extent]) -> bool {
 }
 
 /// How many of the sorted extents, from the first on, are read at once.
-fn chunk_length(extents: &[Extent]) -> usize {
+pub(crate) fn chunk_length(extents: &[Extent]) -> usize {
     let first = &extents[0];
     let mut end = first.end();
     let mut count = 1;

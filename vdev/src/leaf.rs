@@ -7,6 +7,7 @@ use crate::leaf_write::WrittenState;
 use crate::missed::Missed;
 use crate::queue::{self, Queue};
 use crate::state::{VdevAux, VdevState};
+use crate::window::{self, WindowPlace};
 use cenote_base::{Env, Txg};
 use cenote_device::{Device, DeviceError};
 use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
@@ -189,9 +190,21 @@ impl Leaf {
 
     /// Fills `buffer` from `place`.
     pub(crate) fn read_into(&self, place: Place, buffer: &mut [u8]) -> Result<(), LeafProblem> {
+        if window::fill(self.window_place(place), buffer) {
+            return Ok(());
+        }
         self.counted(buffer.len(), |device| {
             device.read_at(place.on_device(), buffer)
         })
+    }
+
+    /// What a place is called among those that were read ahead.
+    pub(crate) fn window_place(&self, place: Place) -> WindowPlace {
+        WindowPlace {
+            leaf: std::ptr::from_ref(self).addr(),
+            in_scratch: place.in_scratch,
+            offset: place.offset,
+        }
     }
 
     /// Fills the buffers one after the other with the bytes from `place` on.
@@ -208,6 +221,12 @@ impl Leaf {
 
     /// The `length` bytes at `place`.
     pub(crate) fn read_vec(&self, place: Place, length: usize) -> Result<Vec<u8>, LeafProblem> {
+        if window::are_there() {
+            let mut bytes = vec![0; length];
+            if window::fill(self.window_place(place), &mut bytes) {
+                return Ok(bytes);
+            }
+        }
         self.counted(length, |device| device.read_vec(place.on_device(), length))
     }
 }

@@ -20,6 +20,11 @@ pub fn model(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "model", arguments)
 }
 
+/// Makes random histories of datasets and snapshots, and a model of them.
+pub fn history(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "history", arguments)
+}
+
 /// Runs programs that people use on a mount.
 pub fn clients(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "clients", arguments)

@@ -23,6 +23,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               damaged pools: no panic, no hang, no unbounded memory
   model [SEED] [--operations N] [--reopen N] [--workers N] [--kills N]
                               random operations on mounts, beside a model in memory
+  history [SEED] [--steps N] [--seeds N] [--judge N] [--kills N]
+                              random snapshots, clones, promotions, rollbacks, beside a model
   pingpong [SEED] [--rounds N] [--seeds N|--layouts] [--operations N] [--foreign N] [--vm]
                               Cenote and OpenZFS (with --vm its kernel module) write in turns
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         "golden" => delegate::golden(rest),
         "zoo" => delegate::zoo(rest),
         "model" => delegate::model(rest),
+        "history" => delegate::history(rest),
         "pingpong" => delegate::pingpong(rest),
         "arm" => arm::run(rest),
         "clients" => delegate::clients(rest),

@@ -175,6 +175,25 @@ pub enum TreatmentCommand {
     Reset,
 }
 
+/// What is wanted of a pool's scans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "wanted", rename_all = "snake_case")]
+pub enum ScanCommand {
+    /// Scrub, or go on with a scrub that is paused.
+    Scrub {
+        /// Only what was written since the last complete scrub (`-C`).
+        since_last: bool,
+    },
+    /// Scrub only the blocks that are known to be damaged (`-e`).
+    ErrorScrub,
+    /// Pause the scrub (`-p`).
+    Pause,
+    /// Give the scrub up (`-s`).
+    Stop,
+    /// Bring devices what they miss.
+    Resilver,
+}
+
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
@@ -240,6 +259,13 @@ pub enum Change {
         /// What is wanted of it.
         command: TreatmentCommand,
     },
+    /// Begin, pause or end a scrub, or begin a resilver. Answer: `Done`.
+    Scan {
+        /// The pool.
+        pool: String,
+        /// What is wanted.
+        command: ScanCommand,
+    },
     /// Take a pool's labels off a device. Answer: `Done`.
     ClearLabels {
         /// Its path.
@@ -264,6 +290,11 @@ pub enum Change {
     },
     /// Make, destroy or rename snapshots, clones and bookmarks.
     Snapshots(SnapshotChange),
+    /// Destroy what is left of a stream that was cut. Answer: `Done`.
+    AbortReceive {
+        /// The dataset that it was for.
+        dataset: String,
+    },
     /// Give a dataset another name. Answer: `Done`.
     RenameDataset {
         /// Its name.

@@ -151,6 +151,14 @@ pub enum ControlError {
         /// Why: `tag already exists on this dataset`.
         reason: String,
     },
+    /// A stream is not received, or not sent.
+    #[error("{what}: {reason}")]
+    StreamRefused {
+        /// What cannot be done: `cannot receive incremental stream`.
+        what: String,
+        /// Why not, in OpenZFS's words.
+        reason: String,
+    },
     /// The snapshot is what clones began as.
     #[error("snapshot is cloned")]
     SnapshotCloned {

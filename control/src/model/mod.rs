@@ -21,6 +21,7 @@ mod inspect;
 mod opened;
 mod pool;
 pub mod properties;
+mod receive;
 mod request;
 mod response;
 mod secret;
@@ -38,7 +39,7 @@ pub use activity::{
 pub use bytes::RawName;
 pub use change::{
     AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume,
-    OnlineDevices, SetVdevProperty, TreatmentCommand,
+    OnlineDevices, ScanCommand, SetVdevProperty, TreatmentCommand,
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
@@ -55,12 +56,13 @@ pub use opened::{LoadedKey, OpenedPool};
 pub use pool::{
     DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
 };
+pub use receive::{Receive, ReceiveNaming, ReceiveNote};
 pub use request::{Depth, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;
 pub use setting::SettingRow;
 pub use snapshots::SnapshotChange;
-pub use space::{AccountKind, AccountOwner, Hold, SpaceAccount};
+pub use space::{AccountKind, AccountOwner, Hold, KeptBy, SnapshotSpace, SpaceAccount};
 pub use value::{Pair, Property, Source, Value};
 pub use vdev::{
     AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevRow,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::change::Change;
 use super::dataset::KindSet;
 use super::import::{ImportOptions, ImportPick, Search};
+use super::receive::Receive;
 use super::secret::Secret;
 use super::space::AccountKind;
 use super::verify::VerifyOptions;
@@ -201,6 +202,19 @@ pub enum Request {
         /// And those of the same name below (`-r`).
         recursive: bool,
     },
+    /// What destroying all snapshots of a dataset, the oldest first, would give back. Parts:
+    /// `SnapshotSpace`. Answer: `Done`.
+    SnapshotSpace {
+        /// The dataset.
+        dataset: String,
+        /// And those of all datasets below.
+        recursive: bool,
+    },
+    /// What destroying these snapshots would give back. Parts: `SnapshotSpace`. Answer: `Done`.
+    ReclaimedBy {
+        /// The snapshots, in any order.
+        snapshots: Vec<String>,
+    },
     /// What changed between two snapshots, or since one. Parts: `Diff`. Answer: `Done`.
     Diff {
         /// The older snapshot.
@@ -219,6 +233,14 @@ pub enum Request {
     Change {
         /// What.
         change: Change,
+        /// The command line, for the pool's history.
+        command: String,
+    },
+    /// Receive the stream that comes through the descriptor beside the request. Parts: `Receive`.
+    /// Answer: `Done`.
+    Receive {
+        /// How.
+        receive: Box<Receive>,
         /// The command line, for the pool's history.
         command: String,
     },

@@ -11,8 +11,9 @@ use super::import::{Diagnosis, ImportCandidate, Rewound};
 use super::inspect::DaemonStatus;
 use super::opened::OpenedPool;
 use super::pool::{PoolRow, PoolStatus};
+use super::receive::ReceiveNote;
 use super::setting::SettingRow;
-use super::space::{Hold, SpaceAccount};
+use super::space::{Hold, SnapshotSpace, SpaceAccount};
 use super::vdev::{VdevRow, VdevState};
 use super::verify::{VerifyProgress, VerifyReport};
 
@@ -28,10 +29,14 @@ pub enum Part {
     Events(Vec<Event>),
     /// Accounts, in any order.
     Accounts(Vec<SpaceAccount>),
+    /// Snapshots and what they take: those of a dataset together, the oldest first.
+    SnapshotSpace(Vec<SnapshotSpace>),
     /// Differences, in order.
     Diff(Vec<DiffRecord>),
     /// How far a verification is.
     Verify(VerifyProgress),
+    /// What happens to a stream that is received.
+    Receive(ReceiveNote),
     /// How far a long operation is: what, done, total.
     Progress(String, u64, u64),
 }

@@ -1,4 +1,4 @@
-//! Per-user accounting and holds.
+//! Per-user accounting, holds, and what snapshots take.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,4 +48,36 @@ pub struct Hold {
     pub tag: String,
     /// When it was made, seconds.
     pub time: u64,
+}
+
+/// What keeps a snapshot from being destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptBy {
+    /// Somebody holds it.
+    Holds,
+    /// Datasets began as it.
+    Clones,
+    /// It is the system's own.
+    System,
+}
+
+/// What a snapshot takes, and what goes with it. Sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotSpace {
+    /// Its whole name.
+    pub name: String,
+    /// When it was made, in seconds.
+    pub created: u64,
+    /// Its transaction group, which is the order in which snapshots were made.
+    pub create_txg: u64,
+    /// What only it refers to.
+    pub used: u64,
+    /// What it refers to.
+    pub referenced: u64,
+    /// What destroying it together with those of its dataset that come before it in the answer
+    /// gives back, in addition to what those give back.
+    pub frees: u64,
+    /// Why it stays, and with it what others would give back that it refers to.
+    pub kept_by: Option<KeptBy>,
 }

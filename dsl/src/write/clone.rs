@@ -77,7 +77,7 @@ impl SyncTask for CloneDataset {
 
 impl SyncContext<'_> {
     /// Gives a clone's directory the keys of its origin's (format/2d 2).
-    fn share_keys(&self, origin: &Dataset, directory: ObjectId) -> Result<(), DslError> {
+    pub(super) fn share_keys(&self, origin: &Dataset, directory: ObjectId) -> Result<(), DslError> {
         let Some(key) = origin.directory().crypto_key()? else {
             return Ok(());
         };

@@ -80,6 +80,12 @@ impl SyncContext<'_> {
         // The object set's tree does not lead to the log, which is beside it.
         self.free_log_of(head)?;
         self.free_contents(head)?;
+        self.remove_head(head)
+    }
+
+    /// Takes a head out of all tables once its contents are seen to.
+    pub(super) fn remove_head(&self, head: &Dataset) -> Result<(), DslError> {
+        let (directory, phys) = (head.directory().id(), head.phys());
         if let Some(origin) = phys.previous_snapshot {
             self.unlink_clone(origin, head.id())?;
         }
@@ -190,7 +196,7 @@ impl SyncContext<'_> {
         Ok(found.ok_or(missing)?.id())
     }
 
-    fn destroy_directory(&self, head: &Dataset) -> Result<(), DslError> {
+    pub(super) fn destroy_directory(&self, head: &Dataset) -> Result<(), DslError> {
         let directory = head.directory();
         let id = directory.id();
         let parent = directory.parent().expect("checked not to be the root");

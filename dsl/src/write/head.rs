@@ -9,6 +9,7 @@ use super::bookmark::BookmarkSum;
 use super::context::SyncContext;
 use super::log::EndingLogs;
 use super::policy::HeadPolicy;
+use super::resume_point::{ResumePoint, ResumePoints};
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
@@ -40,6 +41,7 @@ pub struct Head {
     /// Features that the layers above began to use and that the next sync notes.
     used_features: Mutex<BTreeSet<&'static str>>,
     pub(super) ending_logs: EndingLogs,
+    resume_points: ResumePoints,
 }
 
 impl Head {
@@ -56,6 +58,7 @@ impl Head {
             policy: RwLock::new(Arc::new(policy)),
             used_features: Mutex::default(),
             ending_logs: EndingLogs::default(),
+            resume_points: ResumePoints::default(),
         })
     }
 
@@ -89,6 +92,12 @@ impl Head {
         self.features().insert(guid);
     }
 
+    /// Notes how far a stream has come with the changes of the group `txg`; it is stored when they
+    /// are.
+    pub fn note_resume(&self, txg: Txg, point: ResumePoint) {
+        self.resume_points.note(txg, point);
+    }
+
     fn features(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
         let features = self.used_features.lock();
         features.unwrap_or_else(PoisonError::into_inner)
@@ -107,6 +116,9 @@ impl Head {
         let sums = sink.finish()?;
         self.account(context, phys, root, &sums)?;
         self.free_logs(context)?;
+        if let Some(point) = self.resume_points.take(context.txg()) {
+            context.store_resume_point(self.id, point)?;
+        }
         let mut features = std::mem::take(&mut *self.features());
         features.extend(sums.features);
         for guid in features {

@@ -19,7 +19,7 @@ use cenote_ondisk::{ObjectType, features};
 /// The number that stands for no limit on counts.
 const NO_LIMIT: u64 = u64::MAX;
 const INHERIT: &str = "$inherit";
-const RECEIVED: &str = "$recvd";
+pub(super) const RECEIVED: &str = "$recvd";
 const NEWER_INDEX: &str = "$iuv";
 const HAS_RECEIVED: &str = "$hasrecvd";
 
@@ -172,7 +172,11 @@ impl SyncContext<'_> {
     }
 
     /// Refuses limits that contradict each other or what is used (format/3c 3).
-    fn check_setting(&self, dataset: &Dataset, setting: &Setting) -> Result<(), DslError> {
+    pub(super) fn check_setting(
+        &self,
+        dataset: &Dataset,
+        setting: &Setting,
+    ) -> Result<(), DslError> {
         self.check_feature(setting)?;
         let directory = dataset.directory().phys();
         let value = number_of(setting, 0);
@@ -339,7 +343,7 @@ fn newer_index(name: &str, value: &Stored) -> Option<u64> {
     }
 }
 
-fn stored_value(value: &Stored) -> ZapValue {
+pub(super) fn stored_value(value: &Stored) -> ZapValue {
     match value {
         Stored::Number(number) => ZapValue::from_u64(*number),
         Stored::Text(text) => ZapValue::from_text(text),

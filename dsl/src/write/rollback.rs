@@ -74,7 +74,8 @@ impl SyncTask for RollbackDataset {
 }
 
 impl SyncContext<'_> {
-    fn roll_back(&self, head: &Dataset, snapshot: &Dataset) -> Result<(), DslError> {
+    /// Makes a head what its newest snapshot is.
+    pub(super) fn roll_back(&self, head: &Dataset, snapshot: &Dataset) -> Result<(), DslError> {
         let (id, directory) = (head.id(), head.directory().id());
         let (old, new) = (head.phys(), snapshot.phys());
         drop_livelist(self, directory)?;

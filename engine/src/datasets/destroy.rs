@@ -2,9 +2,10 @@
 //!
 //! With snapshots and clones there is an order to keep: a clone goes before the snapshot that it
 //! began as, snapshots go before their dataset, children before their parents. What is in the way
-//! of what can be anywhere in the tree after promotions, so with clones it is not sorted out
-//! beforehand: round by round all goes that can go, until nothing is left or nothing more can.
-//! Without clones the order is known, and the first refusal ends it: who is refused loses no more.
+//! of what can be anywhere in the tree after promotions, so the order is found before anything is
+//! changed. So is what has to stay, because it is held, has clones elsewhere, or is below its own
+//! clone: who is refused loses nothing. What can only be seen when it is tried, a mount in use,
+//! ends it where it is met.
 
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
@@ -12,10 +13,11 @@ use crate::errors::{of_dsl, parse_name};
 use crate::mounts::places::remove_places;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_dataset;
+use crate::registry::walk::is_within;
 use cenote_control::model::{ControlError, Response};
 use cenote_dsl::DatasetName;
 use cenote_dsl::write::{DestroyDataset, DestroySnapshots};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a dataset is destroyed.
 #[derive(Clone, Copy, Debug)]
@@ -37,34 +39,31 @@ pub(crate) fn destroy_dataset(
     how: Destruction,
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
-    let mut left = doomed(context, dataset, how)?;
+    let doomed = doomed(context, dataset, how)?;
     if how.dry_run {
         return Ok(Response::Done);
     }
+    let order = match how.recursive {
+        true => order(context, &doomed)?,
+        false => Ok(doomed.into_iter().collect()),
+    };
+    let order = match order {
+        Ok(order) => order,
+        Err(failures) => return Ok(Response::Failures { failures, done: 0 }),
+    };
     let mut noted = NotedOnce::new(by);
-    let mut done = 0;
-    loop {
-        let mut failures = Vec::new();
-        let mut remaining = BTreeSet::new();
-        // Children come behind their parents, and go first.
-        for name in left.iter().rev() {
-            match destroy_one(context, mounts, name, how, &mut noted) {
-                Ok(()) => done += 1,
-                Err(error) => {
-                    failures.push((name.as_str().to_owned(), error));
-                    if !how.clones {
-                        return Ok(Response::Failures { failures, done });
-                    }
-                    remaining.insert(name.clone());
-                }
-            }
-        }
-        let is_stuck = remaining.len() == left.len();
-        left = remaining;
-        if left.is_empty() || is_stuck {
-            return Ok(Response::Failures { failures, done });
+    for (done, name) in order.iter().enumerate() {
+        if let Err(error) = destroy_one(context, mounts, name, how, &mut noted) {
+            return Ok(Response::Failures {
+                failures: vec![(name.as_str().to_owned(), error)],
+                done: done as u64,
+            });
         }
     }
+    Ok(Response::Failures {
+        failures: Vec::new(),
+        done: order.len() as u64,
+    })
 }
 
 /// What is destroyed with a dataset: with `recursive` all below it, with `clones` all clones of
@@ -82,7 +81,8 @@ fn doomed(
         }
         for name in context.registry.names_below(&root, how.recursive)? {
             if how.clones {
-                roots.extend(clones_of(context, &name)?);
+                let clones = clones_of(context, &name)?.into_iter();
+                roots.extend(clones.map(|(_, clone)| clone.as_str().to_owned()));
             }
             found.insert(name);
         }
@@ -90,18 +90,91 @@ fn doomed(
     Ok(found)
 }
 
-/// The names of the clones of a dataset's snapshots.
-fn clones_of(context: &Context, name: &DatasetName) -> Result<Vec<String>, ControlError> {
+/// Names, each with the reason why it stays.
+type Reasons = Vec<(String, ControlError)>;
+
+/// The datasets in an order in which they can go, or those that have to stay.
+fn order(
+    context: &Context,
+    doomed: &BTreeSet<DatasetName>,
+) -> Result<Result<Vec<DatasetName>, Reasons>, ControlError> {
+    // Clones of each, with the snapshots that they began as.
+    let mut clones = BTreeMap::new();
+    let mut stay = Vec::new();
+    for name in doomed {
+        let found = clones_of(context, name)?;
+        for (snapshot, clone) in &found {
+            if !doomed.contains(clone) {
+                let snapshot = snapshot.clone();
+                let error = ControlError::SnapshotCloned { snapshot };
+                stay.push((name.as_str().to_owned(), error));
+            }
+        }
+        clones.insert(name, found);
+        if let Some(dataset) = held_snapshot(context, name)? {
+            let error = ControlError::DatasetBusy { dataset };
+            stay.push((name.as_str().to_owned(), error));
+        }
+    }
+    if !stay.is_empty() {
+        return Ok(Err(stay));
+    }
+    let mut left = doomed.clone();
+    let mut order = Vec::new();
+    while !left.is_empty() {
+        let mut count = 0;
+        // Children come behind their parents, and go first.
+        for name in left.clone().iter().rev() {
+            let has_children = left
+                .iter()
+                .any(|other| other != name && is_within(other, name));
+            let has_clones = clones[name].iter().any(|(_, clone)| left.contains(clone));
+            if !has_children && !has_clones {
+                left.remove(name);
+                order.push(name.clone());
+                count += 1;
+            }
+        }
+        if count == 0 {
+            let cloned = left.iter().flat_map(|name| &clones[name]);
+            let cloned = cloned.filter(|(_, clone)| left.contains(clone));
+            let reason = |(snapshot, clone): &(String, DatasetName)| {
+                let snapshot = snapshot.clone();
+                let error = ControlError::SnapshotCloned { snapshot };
+                (clone.as_str().to_owned(), error)
+            };
+            return Ok(Err(cloned.map(reason).collect()));
+        }
+    }
+    Ok(Ok(order))
+}
+
+/// A snapshot of a dataset that is held, if there is one.
+fn held_snapshot(context: &Context, name: &DatasetName) -> Result<Option<String>, ControlError> {
+    let (_, head) = context.registry.dataset(name)?;
+    for entry in head.listed_snapshots().map_err(of_dsl)? {
+        let snapshot = head.open_snapshot(&entry).map_err(of_dsl)?;
+        if snapshot.hold_count().map_err(of_dsl)? > 0 {
+            return Ok(Some(snapshot.name().as_str().to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// The clones of a dataset's snapshots, each with the snapshot's name.
+fn clones_of(
+    context: &Context,
+    name: &DatasetName,
+) -> Result<Vec<(String, DatasetName)>, ControlError> {
     let (imported, head) = context.registry.dataset(name)?;
     let mut clones = Vec::new();
-    for snapshot in head.listed_snapshots().map_err(of_dsl)? {
-        let (_, snapshot) = context
-            .registry
-            .dataset(&parse_name(&format!("{name}@{}", text(&snapshot.name)))?)?;
+    for entry in head.listed_snapshots().map_err(of_dsl)? {
+        let snapshot = head.open_snapshot(&entry).map_err(of_dsl)?;
         for clone in snapshot.next_clones().map_err(of_dsl)? {
             let clone = imported.dsl().dataset_of(clone).map_err(of_dsl)?;
             // What stands there is the oldest of the clone's snapshots, or the clone.
-            clones.push(clone.name().dataset().as_str().to_owned());
+            let clone = clone.name().dataset();
+            clones.push((snapshot.name().as_str().to_owned(), clone));
         }
     }
     Ok(clones)
@@ -123,7 +196,7 @@ fn destroy_one(
     // What is in use is refused before its snapshots are gone.
     unmount_dataset(mounts, name.as_str(), how.force)?;
     if how.recursive {
-        destroy_snapshots_of(context, mounts, name, how.clones, noted)?;
+        destroy_snapshots_of(context, mounts, name, noted)?;
     }
     imported.close_head(dataset.id())?;
     drop(dataset);
@@ -135,12 +208,11 @@ fn destroy_one(
     Ok(())
 }
 
-/// Destroys all snapshots of a dataset, all or none; with `each`, those that can go if not all can.
+/// Destroys all snapshots of a dataset, all or none.
 fn destroy_snapshots_of(
     context: &Context,
     mounts: &Mounts,
     name: &DatasetName,
-    each: bool,
     noted: &mut NotedOnce<'_>,
 ) -> Result<(), ControlError> {
     let (imported, head) = context.registry.dataset(name)?;
@@ -153,22 +225,11 @@ fn destroy_snapshots_of(
     if names.is_empty() {
         return Ok(());
     }
-    let mut destroy = |names: &[DatasetName]| {
-        let task = DestroySnapshots {
-            names: names.to_vec(),
-            defer: false,
-        };
-        noted
-            .change(name.as_str(), |by| run(&imported, task, by))
-            .map(drop)
+    let task = DestroySnapshots {
+        names,
+        defer: false,
     };
-    let mut outcome = destroy(&names);
-    if outcome.is_err() && each && names.len() > 1 {
-        outcome = Ok(());
-        for one in &names {
-            outcome = outcome.and(destroy(std::slice::from_ref(one)));
-        }
-    }
+    let destroyed = noted.change(name.as_str(), |by| run(&imported, task, by));
     mounts.forget_snapshots(imported.name());
-    outcome
+    destroyed.map(drop)
 }

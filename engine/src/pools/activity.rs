@@ -4,32 +4,77 @@
 use crate::devices::tree::all_vdevs;
 use crate::registry::imported::Imported;
 use cenote_control::model::{
-    CheckpointState, ControlError, DedupBucket, DedupSum, DedupSummary, RaidzExpand, Rebuild,
-    RemovalActivity, RunState, Scan, ScanKind, VdevNaming, VdevTree,
+    CheckpointState, DedupBucket, DedupSum, DedupSummary, RaidzExpand, Rebuild, RemovalActivity,
+    RunState, Scan, ScanKind, VdevNaming, VdevTree,
 };
 use cenote_dsl::{ActivityState, Dsl, DslError};
 use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingHeader, RemovalState};
 use cenote_ondisk::scan::{FLAG_PAUSED, ScanFunction, ScanState};
+use cenote_pool::Pool;
 
-pub(crate) fn scan_of(dsl: &Dsl) -> Result<Option<Scan>, ControlError> {
-    // An unknown layout of the scan's state is not worth failing the whole status for.
-    let Ok(Some(scan)) = dsl.scan() else {
-        return Ok(None);
+/// The last or running scan: of all blocks, or of those that are known to be damaged.
+pub(crate) fn scan_of(pool: &Pool) -> Option<Scan> {
+    let scan = block_scan_of(pool);
+    let errors = error_scrub_of(pool);
+    let is_later = |errors: &Scan| scan.as_ref().is_none_or(|s| s.end_time < errors.start_time);
+    let is_running = scan
+        .as_ref()
+        .is_some_and(|scan| scan.state == RunState::Running);
+    match errors.filter(|errors| is_later(errors) && !is_running) {
+        Some(errors) => Some(errors),
+        None => scan,
+    }
+}
+
+fn error_scrub_of(pool: &Pool) -> Option<Scan> {
+    let scrub = pool.dsl().error_scrub().ok().flatten()?;
+    let state = match scrub.state {
+        2 => RunState::Finished,
+        3 => RunState::Canceled,
+        4 => RunState::Running,
+        _ => return None,
     };
+    Some(Scan {
+        kind: ScanKind::ErrorScrub,
+        state,
+        start_time: scrub.start_time,
+        end_time: scrub.end_time,
+        to_examine: scrub.to_examine,
+        examined: scrub.examined,
+        skipped: 0,
+        processed: 0,
+        errors: scrub.errors,
+        pass_examined: 0,
+        pass_start: scrub.start_time,
+        pause_time: scrub.paused_time,
+        paused_seconds: 0,
+        pass_issued: 0,
+        issued: scrub.examined,
+    })
+}
+
+fn block_scan_of(pool: &Pool) -> Option<Scan> {
+    // An unknown layout of the scan's state is not worth failing the whole status for.
+    let found = pool.scan_status().ok().flatten()?;
+    let scan = found.scan;
     let kind = match scan.function {
         ScanFunction::Scrub => ScanKind::Scrub,
         ScanFunction::Resilver => ScanKind::Resilver,
         ScanFunction::ErrorScrub => ScanKind::ErrorScrub,
-        ScanFunction::None => return Ok(None),
+        ScanFunction::None => return None,
     };
     let state = match scan.state {
         ScanState::Scanning => RunState::Running,
         ScanState::Finished => RunState::Finished,
         ScanState::Canceled => RunState::Canceled,
-        ScanState::None => return Ok(None),
+        ScanState::None => return None,
     };
     let paused = scan.flags & FLAG_PAUSED != 0;
-    Ok(Some(Scan {
+    let pause_time = match found.pause_time {
+        0 => scan.start_time,
+        time => time,
+    };
+    Some(Scan {
         kind,
         state,
         start_time: scan.start_time,
@@ -39,13 +84,16 @@ pub(crate) fn scan_of(dsl: &Dsl) -> Result<Option<Scan>, ControlError> {
         skipped: scan.skipped,
         processed: scan.processed,
         errors: scan.errors,
-        pass_examined: 0,
-        pass_start: scan.start_time,
-        pause_time: if paused { scan.start_time } else { 0 },
+        pass_examined: found.pass_examined,
+        pass_start: match found.pass_start {
+            0 => scan.start_time,
+            time => time,
+        },
+        pause_time: if paused { pause_time } else { 0 },
         paused_seconds: 0,
-        pass_issued: 0,
+        pass_issued: found.pass_issued,
         issued: scan.examined.saturating_sub(scan.skipped),
-    }))
+    })
 }
 
 fn run_state(state: ActivityState) -> RunState {

@@ -6,9 +6,11 @@
 
 pub(crate) mod activity;
 pub(crate) mod candidates;
+pub(crate) mod changes;
 pub mod compatibility;
 pub(crate) mod create;
 pub(crate) mod diagnosis;
+pub(crate) mod ereports;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod growth;

@@ -1,5 +1,6 @@
 //! Properties of pools set, by a command or an import, and obeyed.
 
+use super::ereports::report_faults;
 use super::growth::obey_autoexpand;
 use super::settings::{PoolSetting, pool_setting};
 use super::suspension::obey_fail_mode;
@@ -38,6 +39,7 @@ pub(crate) fn set_pool_property(
 pub(crate) fn obey_properties(context: &Context, imported: &Arc<Imported>) {
     obey_fail_mode(&context.events, imported);
     obey_autoexpand(&context.events, imported);
+    report_faults(&context.events, &context.env, imported);
 }
 
 /// Sets the properties of a pool that its import was given.

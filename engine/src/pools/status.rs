@@ -10,7 +10,7 @@ use cenote_dsl::{Dataset, Dsl, ErrorEntry};
 use cenote_ondisk::features::{FEATURES, Feature};
 use cenote_pool::FailMode;
 use cenote_posix::FileSystem;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::activity::{checkpoint, dedup_summary, expansion, rebuilds, removal, scan_of};
@@ -22,9 +22,6 @@ use crate::registry::table::Registry;
 
 /// Errors that are listed with their paths.
 const ERRORS_MAX: usize = 10_000;
-
-/// A dataset with errors, and its files if they can be opened.
-type OpenDataset = (Dataset, Option<Arc<FileSystem>>);
 
 pub(crate) fn pool_status(
     registry: &Registry,
@@ -53,9 +50,8 @@ fn status_of(
     let pool = &imported.pool;
     let dsl = pool.dsl();
     let vdevs = vdev_tree(pool);
-    let mut log = dsl.error_log().map_err(of_dsl)?;
-    log.append(&mut imported.damage.entries());
-    let scan = scan_of(dsl)?;
+    let log = pool.error_log().map_err(of_dsl)?;
+    let scan = scan_of(pool);
     let condition = condition(imported, &vdevs, log.len(), scan.as_ref());
     Ok(PoolStatus {
         name: pool.name().to_owned(),
@@ -89,30 +85,34 @@ fn places(
     imported: &Imported,
     log: impl Iterator<Item = ErrorEntry>,
 ) -> Vec<DataError> {
-    let mut open: HashMap<ObjsetId, Option<OpenDataset>> = HashMap::new();
+    let mut open: HashMap<ObjectId, Option<Arc<FileSystem>>> = HashMap::new();
     let mut errors: Vec<DataError> = Vec::new();
+    let mut seen: HashSet<(u64, u64)> = HashSet::new();
+    let mut push = |objset: u64, place: &dyn Fn() -> DataErrorPlace, object: u64| {
+        if seen.insert((objset, object)) {
+            errors.push(DataError { place: place() });
+        }
+    };
     for entry in log {
-        let found = open.entry(entry.objset).or_insert_with(|| {
-            let id = ObjectId(entry.objset.0);
-            let dataset = imported.dsl().dataset_of(id).ok()?;
-            let files = imported.files(&dataset).ok();
-            Some((dataset, files))
-        });
-        let place = match (entry.objset, found) {
-            (ObjsetId::MOS, _) => DataErrorPlace::Metadata {
-                object: entry.object.0,
-            },
-            (objset, None) => DataErrorPlace::Unknown {
-                objset: objset.0,
-                object: entry.object.0,
-            },
-            (_, Some((dataset, files))) => {
-                place_in(mounts, dataset, files.as_deref(), entry.object)
-            }
-        };
-        let error = DataError { place };
-        if errors.last() != Some(&error) {
-            errors.push(error);
+        let object = entry.object.0;
+        if entry.objset == ObjsetId::MOS {
+            push(0, &|| DataErrorPlace::Metadata { object }, object);
+            continue;
+        }
+        let datasets = imported.dsl().datasets_with(&entry);
+        if datasets.is_empty() {
+            let objset = entry.objset.0;
+            push(
+                objset,
+                &|| DataErrorPlace::Unknown { objset, object },
+                object,
+            );
+        }
+        for dataset in datasets {
+            let files = open.entry(dataset.id());
+            let files = files.or_insert_with(|| imported.files(&dataset).ok());
+            let place = || place_in(mounts, &dataset, files.as_deref(), entry.object);
+            push(dataset.id().0, &place, object);
         }
     }
     errors

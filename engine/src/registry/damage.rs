@@ -1,48 +1,36 @@
-//! Damage that readers met since the import.
-//!
-//! A pool that is only read cannot write its error log, so what mounts and walks find is noted
-//! here and shown by `zpool status` beside the log.
+//! Damage that readers meet, on its way to the pool's error log.
 
 use cenote_base::{BlockId, Bookmark, Level, ObjectId, ObjsetId};
 use cenote_dmu::DmuError;
 use cenote_dsl::ErrorEntry;
 use cenote_io::IoError;
+use cenote_pool::{ErrorNotes, Pool};
 use cenote_posix::PosixError;
 use cenote_posix::write::DamageSink;
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
-/// Blocks that are remembered.
-const ENTRIES_MAX: usize = 10_000;
-
-/// The damaged blocks that were met.
-#[derive(Debug, Default)]
-pub struct DamageLog {
-    entries: Mutex<BTreeSet<ErrorEntry>>,
-}
+/// What readers of one pool are given to tell of damage.
+#[derive(Debug)]
+pub struct DamageLog(Arc<ErrorNotes>);
 
 impl DamageLog {
+    /// What goes into a pool's log.
+    pub fn of(pool: &Pool) -> Arc<Self> {
+        Arc::new(Self(Arc::clone(pool.error_notes())))
+    }
+
     /// Notes what a reader met, if it is damage and says where.
     pub fn report(&self, error: &PosixError) {
         let Some(place) = place_of(error).filter(|_| error.is_damage()) else {
             return;
         };
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() < ENTRIES_MAX {
-            entries.insert(ErrorEntry {
-                objset: place.objset,
-                object: place.object,
-                level: i64::from(place.level.0),
-                block: place.block.0,
-                birth: None,
-            });
-        }
-    }
-
-    /// Everything noted so far.
-    pub(crate) fn entries(&self) -> BTreeSet<ErrorEntry> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.clone()
+        self.0.note(ErrorEntry {
+            objset: place.objset,
+            object: place.object,
+            level: i64::from(place.level.0),
+            block: place.block.0,
+            birth: None,
+        });
     }
 }
 
@@ -86,18 +74,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_is_noted_once_and_absence_not_at_all() {
-        let log = DamageLog::default();
+    fn damage_has_a_place_and_absence_none() {
         let bookmark = Bookmark::data(ObjsetId(54), ObjectId(7), BlockId(3));
         let problem = "its level is wrong";
-        let damage = || PosixError::Dmu(DmuError::BadTree { bookmark, problem });
-        log.report(&damage());
-        log.report(&damage());
+        let damage = PosixError::Dmu(DmuError::BadTree { bookmark, problem });
+        assert_eq!(place_of(&damage), Some(bookmark));
         let (objset, object) = (ObjsetId(54), ObjectId(8));
-        log.report(&PosixError::Dmu(DmuError::NoSuchObject { objset, object }));
-        let noted = log.entries();
-        assert_eq!(noted.len(), 1);
-        let entry = noted.first().expect("one");
-        assert_eq!((entry.object, entry.block), (ObjectId(7), 3));
+        let absence = PosixError::Dmu(DmuError::NoSuchObject { objset, object });
+        assert_eq!(place_of(&absence), None);
     }
 }

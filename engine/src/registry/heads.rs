@@ -168,7 +168,7 @@ struct Known {
 
 /// Says whether a dataset may grow.
 #[derive(Debug)]
-struct Room {
+pub(crate) struct Room {
     dsl: Arc<Dsl>,
     gate: Arc<TxgGate>,
     env: Arc<dyn cenote_base::Env>,
@@ -177,7 +177,7 @@ struct Room {
 }
 
 impl Room {
-    fn new(pool: &Pool, gate: &Arc<TxgGate>, id: ObjectId) -> Self {
+    pub fn new(pool: &Pool, gate: &Arc<TxgGate>, id: ObjectId) -> Self {
         Self {
             dsl: Arc::clone(pool.dsl()),
             gate: Arc::clone(gate),

@@ -45,13 +45,13 @@ impl Imported {
     pub fn new(pool: Pool, altroot: Option<PathBuf>, load_guid: u64) -> Self {
         Self {
             since: pool.env().monotonic(),
+            damage: DamageLog::of(&pool),
             pool: Arc::new(pool),
             altroot,
             mount_options: Vec::new(),
             cache_file: Mutex::default(),
             offset: 0,
             load_guid,
-            damage: Arc::default(),
             heads: OpenHeads::default(),
             panics: AtomicBool::new(false),
             growth: Watch::default(),

@@ -1,3 +1,4 @@
 //! Walks over all of a pool.
 
+pub(crate) mod scrub;
 pub(crate) mod verify;

@@ -1,5 +1,5 @@
-//! Snapshots: made and destroyed (`change`), what holds them, clones, bookmarks, and how they
-//! differ.
+//! Snapshots: made and destroyed (`change`), what holds them, clones, bookmarks, how they differ,
+//! and what they take (`space`).
 
 mod bookmarks;
 pub(crate) mod change;
@@ -8,3 +8,4 @@ pub(crate) mod diff;
 pub(crate) mod holds;
 mod names;
 mod rollback;
+pub(crate) mod space;

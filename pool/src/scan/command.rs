@@ -44,6 +44,9 @@ impl Pool {
     /// Goes on with what an import finds: the scan that is under way, or a resilver if some device
     /// misses what it could be given. Only the next import tries again what fails here.
     pub(crate) fn resume_scans(&self) {
+        if !self.options().scans {
+            return;
+        }
         let is_running = self
             .dsl()
             .scan()

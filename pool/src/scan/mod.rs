@@ -24,6 +24,7 @@
 
 mod after;
 mod command;
+mod error_scrub;
 mod model;
 mod plan;
 mod record;

@@ -2,6 +2,7 @@
 
 use crate::sync::SyncError;
 use cenote_base::Txg;
+use cenote_dsl::DslError;
 use cenote_ondisk::scan::Scan;
 
 /// What is to be scanned.
@@ -50,6 +51,9 @@ pub enum ScanError {
     /// The scrub is paused already.
     #[error("the scrub is paused already")]
     Paused,
+    /// The list of damaged blocks cannot be read.
+    #[error(transparent)]
+    Log(DslError),
     /// The pool takes no changes.
     #[error(transparent)]
     Sync(#[from] SyncError),

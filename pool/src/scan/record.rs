@@ -11,14 +11,15 @@ use crate::sync::{Actor, Syncer, log_event};
 use cenote_base::{Guid, ObjectId, Txg};
 use cenote_dmu::DmuError;
 use cenote_dmu::zap::ZapValue;
-use cenote_dsl::DslError;
-use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_dsl::write::{ErrorLog, SyncContext, SyncTask};
+use cenote_dsl::{DslError, ErrorEntry};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::object_directory::{OBJECT_DIRECTORY, keys};
 use cenote_ondisk::scan::{
     FLAG_PAUSED, FLAG_VISIT_DATASET_AGAIN, SCAN_NOWHERE, Scan, ScanFunction, ScanState,
 };
 use cenote_vdev::{ResilverTarget, Shape};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a pool has that never was scanned.
@@ -42,6 +43,14 @@ const NEVER: Scan = Scan {
     position: [0; 4],
     flags: 0,
 };
+
+/// A complete scrub is a new beginning of the error log; what others find is added to it.
+fn log_of(scan: &Scan) -> ErrorLog {
+    match scan.function == ScanFunction::Scrub && scan.txg_min == Txg(0) {
+        true => ErrorLog::Scrub,
+        false => ErrorLog::Last,
+    }
+}
 
 fn queue_key(dataset: ObjectId) -> Vec<u8> {
     format!("{:x}", dataset.0).into_bytes()
@@ -154,6 +163,9 @@ impl<'a, 'c> Words<'a, 'c> {
             self.context
                 .set_directory_number(keys::LAST_SCRUBBED_TXG, last)?;
         }
+        if state == ScanState::Finished && log_of(&self.scan) == ErrorLog::Scrub {
+            self.context.rotate_errors()?;
+        }
         self.store()?;
         let word = match state {
             ScanState::Finished => "scan done",
@@ -228,6 +240,7 @@ impl SyncTask for Begin {
         let Some((txg_min, txg_max)) = self.range(context) else {
             return Ok(());
         };
+        context.clear_errors(ErrorLog::Scrub)?;
         let figures = self.syncer.space.figures();
         let function = match is_scrub {
             true => ScanFunction::Scrub,
@@ -301,6 +314,8 @@ pub(super) struct Turn {
     /// Where it stopped: object, level, block.
     pub at: Option<(ObjectId, [u64; 3])>,
     pub progress: Progress,
+    /// What it found lost.
+    pub lost: BTreeSet<ErrorEntry>,
     pub targets: Vec<ResilverTarget>,
     /// The scan as it is now; `None` if it is not under way any more.
     pub after: Option<Scan>,
@@ -345,6 +360,7 @@ impl SyncTask for Turn {
         words.scan.examined += self.progress.examined;
         words.scan.processed += self.progress.processed;
         words.scan.errors += self.progress.errors;
+        context.add_errors(log_of(&words.scan), &self.lost)?;
         for dataset in std::mem::take(&mut self.done) {
             words.leave(dataset)?;
         }

@@ -3,16 +3,18 @@
 use super::model::ScanRequest;
 use super::plan::{self, Plan};
 use super::record::{Begin, Turn};
-use super::state::Scans;
-use super::walk::{Due, Mender, Round, walk};
+use super::state::{Progress, Scans};
+use super::walk::{Due, LIMITS, Mender, Round, walk};
 use crate::sync::{SyncError, Syncer};
 use crate::view::Hold;
 use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId, Txg};
-use cenote_dmu::traverse::{DiskOrder, Limits};
+use cenote_dmu::traverse::DiskOrder;
 use cenote_dmu::{DmuError, ObjectSet};
+use cenote_dsl::ErrorEntry;
 use cenote_io::{IoClass, with_read_class};
 use cenote_ondisk::scan::{Scan, ScanFunction};
 use cenote_vdev::{Shape, TxgSet, VdevStatus};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -145,7 +147,7 @@ impl Worker {
         let due = self.due(&syncer.vdevs.shape(), &scan);
         let plan = plan::plan(&mos, &scan)?;
         let before = repaired_bytes(&syncer.vdevs.shape());
-        let (order, mut progress) = self.walk(syncer, &plan, due);
+        let (order, mut progress, lost) = self.walk(syncer, &plan, due);
         let after = repaired_bytes(&syncer.vdevs.shape());
         progress.processed = after.saturating_sub(before);
         drop(hold);
@@ -156,6 +158,7 @@ impl Worker {
             done,
             at,
             progress,
+            lost,
             targets: self.scans.live().targets.clone(),
             after: None,
             missed_out: Vec::new(),
@@ -201,9 +204,9 @@ impl Worker {
         syncer: &Arc<Syncer>,
         plan: &Plan,
         due: Due,
-    ) -> (DiskOrder, super::state::Progress) {
+    ) -> (DiskOrder, Progress, BTreeSet<ErrorEntry>) {
         let workers = Arc::clone(syncer.mos.cache().workers());
-        let mut order = DiskOrder::new(plan.roots.clone(), workers, Limits::default());
+        let mut order = DiskOrder::new(plan.roots.clone(), workers, LIMITS);
         if let (Some([object, level, block]), Some(root)) = (plan.resume, plan.roots.first()) {
             // A level that is none stands for what comes before all objects.
             if let Ok(level) = u8::try_from(level) {
@@ -226,10 +229,11 @@ impl Worker {
             },
             scans: &self.scans,
             is_over: &is_over,
-            done: Default::default(),
+            done: Progress::default(),
+            lost: BTreeSet::new(),
         };
         walk(&mut order, &mut round);
-        (order, round.done)
+        (order, round.done, round.lost)
     }
 }
 

@@ -1,19 +1,27 @@
 //! Reading and mending the blocks that a turn meets.
 
-use cenote_base::{MemoryBudget, Txg};
+use super::state::{Progress, Scans};
+use cenote_base::{MemoryBudget, MemoryLease, Txg};
 use cenote_device::BlockBuffer;
-use cenote_dmu::traverse::{DiskOrder, Reader, Root, Visit, Visitor};
+use cenote_dmu::traverse::{DiskOrder, Limits, Reader, Root, Visit, Visitor};
 use cenote_dmu::{Block, DmuError};
+use cenote_dsl::ErrorEntry;
 use cenote_io::{MendScope, Pipeline, ReadContext};
 use cenote_ondisk::BlockPointer;
-use cenote_vdev::TxgSet;
+use cenote_vdev::{BatchRead, TxgSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::{Progress, Scans};
-
 /// Times its size that a block takes while its columns and parity are compared.
 const COPIES_IN_MEMORY: u64 = 4;
+/// What a turn reads at once: small groups, so that many devices are busy with little memory.
+pub(super) const LIMITS: Limits = Limits {
+    batch: 64,
+    leaves: 32 * 1024,
+    group_bytes: 1 << 20,
+    groups: 64,
+};
 /// How long a block waits for the buffers of others: far longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -64,14 +72,19 @@ pub(super) struct Outcome {
 impl Mender {
     /// Mends a block; the stored bytes if that took reading them all.
     fn mend(&self, visit: &Visit) -> (Option<Vec<u8>>, bool) {
-        let bytes = visit
-            .pointer
-            .physical_size()
-            .saturating_mul(COPIES_IN_MEMORY);
-        // A block larger than the budget is at least the only one; and without memory in time
-        // somebody else is very slow.
+        let _lease = self.lease(visit.pointer.physical_size());
+        self.mend_leased(visit)
+    }
+
+    /// Memory for blocks of so many bytes. A block larger than the budget is at least the only
+    /// one; and without memory in time somebody else is very slow.
+    fn lease(&self, bytes: u64) -> Option<MemoryLease> {
+        let bytes = bytes.saturating_mul(COPIES_IN_MEMORY);
         let bytes = bytes.min(self.buffers.limit());
-        let _lease = self.buffers.lease_patiently(bytes, PATIENCE).ok();
+        self.buffers.lease_patiently(bytes, PATIENCE).ok()
+    }
+
+    fn mend_leased(&self, visit: &Visit) -> (Option<Vec<u8>>, bool) {
         let scope = self.due.scope();
         match self.pipeline.mend(&visit.pointer, visit.bookmark, scope) {
             Ok(mended) => (mended.data, mended.lost > 0),
@@ -112,12 +125,36 @@ impl Reader for Mender {
     }
 
     fn read_group(&self, group: &[Visit], _: &[Root]) -> Vec<Outcome> {
+        let sizes = group.iter().map(|visit| visit.pointer.physical_size());
+        let _lease = self.lease(sizes.fold(0, u64::saturating_add));
         let mend = |visit: &Visit| Outcome {
             contents: None,
-            is_lost: self.mend(visit).1,
+            is_lost: self.mend_leased(visit).1,
         };
-        group.iter().map(mend).collect()
+        let all = || group.iter().map(mend).collect();
+        match self.due.scope() {
+            MendScope::All => {
+                let places = group.iter().flat_map(places_of).collect::<Vec<_>>();
+                self.pipeline.vdevs().with_windows(&places, all)
+            }
+            MendScope::Stale => all(),
+        }
     }
+}
+
+/// Where the copies of a block are; of a gang nothing.
+fn places_of(visit: &Visit) -> Vec<BatchRead> {
+    let pointer = &visit.pointer;
+    if pointer.is_gang() || pointer.is_embedded() {
+        return Vec::new();
+    }
+    let size = usize::try_from(pointer.physical_size()).expect("checked to be at most 16 MiB");
+    let place = |dva| BatchRead {
+        dva,
+        size,
+        birth: pointer.physical_birth(),
+    };
+    pointer.dvas().map(place).collect()
 }
 
 /// Who goes along with the walk of a turn.
@@ -128,7 +165,12 @@ pub(super) struct Round<'a> {
     pub is_over: &'a dyn Fn() -> bool,
     /// What the turn did.
     pub done: Progress,
+    /// What it found lost.
+    pub lost: BTreeSet<ErrorEntry>,
 }
+
+/// Blocks that one turn remembers as lost; more are only counted.
+const LOST_MAX: usize = 10_000;
 
 impl Round<'_> {
     fn count(&mut self, progress: Progress) {
@@ -136,12 +178,16 @@ impl Round<'_> {
         self.scans.live().fresh.add(progress);
     }
 
-    fn count_lost(&mut self) {
-        let errors = 1;
-        self.count(Progress {
-            errors,
-            ..Progress::default()
-        });
+    fn note_lost(&mut self, visit: &Visit) {
+        if self.lost.len() < LOST_MAX {
+            self.lost.insert(ErrorEntry {
+                objset: visit.bookmark.objset,
+                object: visit.bookmark.object,
+                level: i64::from(visit.bookmark.level.0),
+                block: visit.bookmark.block.0,
+                birth: Some(visit.pointer.logical_birth()),
+            });
+        }
     }
 }
 
@@ -170,11 +216,19 @@ impl Visitor for Round<'_> {
             processed: 0,
             errors: u64::from(found.is_lost),
         });
+        if found.is_lost {
+            self.note_lost(visit);
+        }
         found.contents
     }
 
-    fn damaged(&mut self, _: &Visit, _: DmuError) {
-        self.count_lost();
+    fn damaged(&mut self, visit: &Visit, _: DmuError) {
+        let errors = 1;
+        self.count(Progress {
+            errors,
+            ..Progress::default()
+        });
+        self.note_lost(visit);
     }
 
     fn goes_on(&mut self, _: Option<usize>) -> bool {

@@ -16,6 +16,7 @@ mod multihost;
 mod objects;
 mod power_cut;
 mod received;
+mod scan;
 mod settings;
 mod snapshots;
 mod spares;

@@ -38,6 +38,8 @@ fn import(world: &Arc<World>) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         opener: Arc::clone(world) as Arc<dyn Opener>,
+        // What was missed is to be seen.
+        scans: false,
         ..common::options()
     };
     let env = Arc::new(RealEnv::new());

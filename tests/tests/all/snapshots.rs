@@ -44,6 +44,7 @@ fn commands_change_a_tree_under_its_mounts() -> Result<()> {
     cloned_and_promoted(&site)?;
     rolled_back(&site, &root)?;
     refused_destruction_loses_nothing(&site, &root)?;
+    told_space_comes_back(&site)?;
     site.ok("zfs destroy -R tank/a")?;
     ensure!(site.ok("zfs list -H -t all -o name")?.trim() == "tank");
     site.finish()
@@ -139,8 +140,90 @@ fn refused_destruction_loses_nothing(site: &Site, root: &Path) -> Result<()> {
     site.fails("zfs destroy -r tank/e")?;
     ensure!(list()? == before, "{}", list()?);
     site.ok("zfs release keep tank/e/y@t")?;
+    // Children went before a snapshot of their parent was found to be held.
+    site.ok("zfs hold keep tank/e@t")?;
+    site.fails("zfs destroy -r tank/e")?;
+    ensure!(list()? == before, "{}", list()?);
+    site.ok("zfs release keep tank/e@t")?;
+    // A clone beside its origin goes before it, though its name comes first.
+    site.ok("zfs clone tank/e/y@s tank/e/a")?;
     site.ok("zfs destroy -r tank/e")?;
     ensure!(root.join("file").exists());
+    // What is below its own clone can go neither before it nor after.
+    site.ok("zfs create tank/e")?;
+    site.ok("zfs snapshot tank/e@s")?;
+    site.ok("zfs clone tank/e@s tank/e/c")?;
+    site.ok("zfs create tank/e/d")?;
+    site.ok("zfs promote tank/e/c")?;
+    let before = list()?;
+    site.fails("zfs destroy -r tank/e")?;
+    ensure!(list()? == before, "{}", list()?);
+    site.ok("zfs promote tank/e")?;
+    site.ok("zfs destroy -r tank/e")?;
+    Ok(())
+}
+
+/// What `cenote space` and `zfs destroy -nv` say of snapshots is what destroying them gives back,
+/// to the byte, however they share their blocks; what stays is not in it.
+fn told_space_comes_back(site: &Site) -> Result<()> {
+    site.ok("zfs create -o compression=off tank/s")?;
+    let root = site.path("tank/s");
+    // Each snapshot has a file of its own, one of its own and the next's, and one of all.
+    fs::write(root.join("of all"), vec![1; 300_000])?;
+    for number in 0..6_usize {
+        fs::write(root.join("own"), vec![2; 100_000 * (number + 1)])?;
+        fs::write(root.join(format!("shared{}", number % 2)), vec![3; 200_000])?;
+        site.ok(&format!("zfs snapshot tank/s@n{number}"))?;
+    }
+    fs::remove_file(root.join("of all"))?;
+    site.ok("zpool sync tank")?;
+    let number = |text: &str| text.trim().parse::<u64>().context("a number");
+    let told = |line: &str| -> Result<u64> {
+        let text = site.ok(line)?;
+        let line = text.lines().find_map(|line| line.strip_prefix("reclaim\t"));
+        number(line.context("a sum")?)
+    };
+    let used = || number(&value(site, "used", "tank/s")?);
+    let alone = number(&value(site, "used", "tank/s@n1")?)?;
+    ensure!(told("cenote space -Hp tank/s@n1%n2")? > 2 * alone);
+    let few = site.ok("cenote space -Hp --free 700K tank/s")?;
+    let count = few
+        .lines()
+        .filter(|line| line.starts_with("tank/s@"))
+        .count();
+    let so_many = |last: usize| told(&format!("cenote space -Hp tank/s@%n{last}"));
+    ensure!(
+        so_many(count - 1)? >= 700 << 10 && so_many(count - 2)? < 700 << 10,
+        "{few}"
+    );
+    site.fails("cenote space --free 1G tank/s")?;
+    site.ok("zfs hold keep tank/s@n3")?;
+    site.ok("zfs clone tank/s@n4 tank/sc")?;
+    let all = site.ok("cenote space -s tank/s")?;
+    ensure!(
+        all.contains(" holds\n") && all.contains(" clones\n"),
+        "{all}"
+    );
+    for list in ["n1%n2", "n0,n5", "n3"] {
+        let expected = told(&format!("cenote space -Hp tank/s@{list}"))?;
+        ensure!(told(&format!("zfs destroy -nvp tank/s@{list}"))? == expected);
+        if list == "n3" {
+            ensure!(expected == 0, "it is held");
+            site.ok("zfs release keep tank/s@n3")?;
+            continue;
+        }
+        let before = used()?;
+        let said = site.ok(&format!("zfs destroy -v tank/s@{list}"))?;
+        ensure!(said.contains("will reclaim "), "{said}");
+        let freed = before - used()?;
+        ensure!(
+            freed == expected && freed > 0,
+            "{list}: {freed}, not {expected}"
+        );
+    }
+    let text = site.ok("cenote space -j tank")?;
+    ensure!(text.contains("\"older_than\":0,\"count\":"), "{text}");
+    site.ok("zfs destroy -R tank/s")?;
     Ok(())
 }
 

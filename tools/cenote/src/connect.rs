@@ -5,6 +5,7 @@
 //! one.
 
 use std::io::Read;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -157,7 +158,7 @@ impl Daemon for Connection {
             let Some(client) = self.connect(start)? else {
                 return without_daemon(request).map_err(CallError::Refused);
             };
-            let answer = client.call(request.clone(), &[], on_part);
+            let answer = client.call(request.clone(), &beside(&request), on_part);
             match answer {
                 // It was about to leave when we came: nobody read the request.
                 Err(CallError::Frame(FrameError::Unread)) if fresh && Instant::now() < deadline => {
@@ -171,6 +172,14 @@ impl Daemon for Connection {
                 _ => return answer,
             }
         }
+    }
+}
+
+/// The descriptors that go with a request: a stream comes from where the command reads.
+fn beside(request: &Request) -> Vec<BorrowedFd<'static>> {
+    match request {
+        Request::Receive { .. } => vec![rustix::stdio::stdin()],
+        _ => Vec::new(),
     }
 }
 
@@ -240,6 +249,9 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::History { pool } => Err(no_pool(pool)),
         Request::Holds { snapshot, .. } => no_dataset(snapshot),
         Request::Diff { from, .. } => no_dataset(pool_of(&from)),
+        Request::ReclaimedBy { snapshots } => {
+            no_dataset(snapshots.into_iter().next().unwrap_or_default())
+        }
         Request::Unmount { target, .. } if target.starts_with('/') => {
             Err(ControlError::NotMounted { target })
         }
@@ -248,10 +260,12 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
             below: Some(dataset),
             ..
         }
+        | Request::SnapshotSpace { dataset, .. }
         | Request::Mount { dataset, .. }
         | Request::LoadKey { dataset, .. }
         | Request::UnloadKey { dataset }
         | Request::UserSpace { dataset, .. } => no_dataset(dataset),
+        Request::Receive { receive, .. } => no_dataset(receive.target),
         Request::SettingsList { .. }
         | Request::SettingsSet { .. }
         | Request::DaemonStatus

@@ -188,15 +188,32 @@ impl Context {
             on_part(part);
             ControlFlow::Continue(())
         };
-        match self.daemon.call(request, &mut forward) {
-            Ok(response) => Ok(response),
-            Err(CallError::Refused(error)) => Err(error),
-            Err(CallError::Interrupted) => Err(ControlError::Interrupted),
-            Err(CallError::Mismatch) => Err(mismatch()),
-            Err(error) => Err(ControlError::Unreachable {
-                reason: error.to_string(),
-            }),
-        }
+        answer_of(self.daemon.call(request, &mut forward))
+    }
+
+    /// Asks the daemon, and prints what is to be said of each part as it comes.
+    pub fn ask_aloud(
+        &mut self,
+        request: Request,
+        said: &mut dyn FnMut(Part) -> Said,
+    ) -> Result<Response, ControlError> {
+        self.flush();
+        let (out, err) = (&mut self.out, &mut self.err);
+        let mut forward = |part| {
+            let Said {
+                out: line,
+                err: complaint,
+            } = said(part);
+            // What cannot be said does not stop what is being done.
+            if !line.is_empty() {
+                let _ = writeln!(out, "{}", harmless(&line)).and_then(|()| out.flush());
+            }
+            if !complaint.is_empty() {
+                let _ = writeln!(err, "{}", harmless(&complaint));
+            }
+            ControlFlow::Continue(())
+        };
+        answer_of(self.daemon.call(request, &mut forward))
     }
 
     /// Asks for datasets: the rows, and the roots that could not be listed.
@@ -216,6 +233,28 @@ impl Context {
             _ => Err(mismatch()),
         }
     }
+}
+
+/// The answer of a call, or why there is none.
+fn answer_of(called: Result<Response, CallError>) -> Result<Response, ControlError> {
+    match called {
+        Ok(response) => Ok(response),
+        Err(CallError::Refused(error)) => Err(error),
+        Err(CallError::Interrupted) => Err(ControlError::Interrupted),
+        Err(CallError::Mismatch) => Err(mismatch()),
+        Err(error) => Err(ControlError::Unreachable {
+            reason: error.to_string(),
+        }),
+    }
+}
+
+/// What is to be said of a part: a line each, without its end; empty for nothing.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// To standard output.
+    pub out: String,
+    /// To standard error.
+    pub err: String,
 }
 
 /// Datasets, and the names that could not be listed.

@@ -9,11 +9,13 @@ mod daemon;
 mod direct_help;
 mod engine;
 mod gauge;
+mod health;
 mod install_links;
 mod mount;
 mod mounter;
 mod settings;
 mod settings_files;
+mod space;
 mod spec;
 mod unmount;
 mod version;
@@ -44,11 +46,13 @@ pub struct Command {
 }
 
 /// Commands that talk to the daemon, before those that read pools themselves.
-const DAEMON_COMMANDS: [&Command; 4] = [
+const DAEMON_COMMANDS: [&Command; 5] = [
     &mount::COMMAND,
     &unmount::COMMAND,
+    &space::COMMAND,
     &daemon::COMMAND,
     &settings::COMMAND,
+    &health::COMMAND,
 ];
 /// Commands about the program itself.
 const OWN_COMMANDS: [&Command; 2] = [&install_links::COMMAND, &version::COMMAND];

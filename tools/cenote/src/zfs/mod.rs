@@ -12,6 +12,8 @@ mod list;
 mod material;
 mod mount;
 mod properties;
+pub mod ranges;
+mod receive;
 mod rollback;
 mod select;
 mod snapshots;

@@ -1,15 +1,12 @@
 //! `zfs snapshot`, `hold` and `release`, and `zfs destroy` and `rename` of snapshots.
-//!
-//! Ranges (`@a%c`) are looked up here, in the order in which the snapshots were made.
 
 use super::change::{ask, pairs};
+use super::ranges::{named_snapshots, reclaimed_by};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use crate::format::number::nicebytes;
 use crate::getopt::Parsed;
-use crate::texts::{cannot_open, with_context};
-use cenote_control::model::{
-    Change, ControlError, Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request,
-    Response, SnapshotChange,
-};
+use crate::texts::with_context;
+use cenote_control::model::{Change, ControlError, Response, SnapshotChange};
 
 /// No snapshot of the list is there.
 const NONE_FOUND: &str = "could not find any snapshots to destroy; check snapshot names.";
@@ -61,7 +58,7 @@ pub fn destroy(
     command: String,
     context: &mut Context,
 ) -> Outcome {
-    let found = doomed(
+    let found = named_snapshots(
         dataset,
         snapshots,
         parsed.has("r") || parsed.has("R"),
@@ -82,10 +79,13 @@ pub fn destroy(
             context.line(&line);
         }
     }
+    let names: Vec<String> = found.into_iter().map(|row| row.name).collect();
+    if parsed.has("v") || parsed.has("p") {
+        print_reclaimed(&names, parsed.has("p"), dry_run, context);
+    }
     if dry_run {
         return Ok(0);
     }
-    let names: Vec<String> = found.into_iter().map(|row| row.name).collect();
     let change = Change::Snapshots(SnapshotChange::Destroy {
         names: names.clone(),
         defer: parsed.has("d"),
@@ -99,6 +99,21 @@ pub fn destroy(
         context.complain(&with_context(&what, error));
     }
     Ok(u8::from(!failures.is_empty()))
+}
+
+/// Says how much space comes back. Whoever cannot tell (a pool of before version 26) says nothing:
+/// what is destroyed does not depend on it.
+fn print_reclaimed(names: &[String], exact: bool, dry_run: bool, context: &mut Context) {
+    let Ok(rows) = reclaimed_by(names, context) else {
+        return;
+    };
+    let bytes = rows.iter().map(|row| row.frees);
+    let bytes = bytes.fold(0_u64, u64::saturating_add);
+    context.line(&match (exact, dry_run) {
+        (true, _) => format!("reclaim\t{bytes}"),
+        (false, true) => format!("would reclaim {}", nicebytes(bytes)),
+        (false, false) => format!("will reclaim {}", nicebytes(bytes)),
+    });
 }
 
 /// `zfs hold|release [-r] TAG SNAPSHOT…`
@@ -181,114 +196,5 @@ fn failures(
         Ok(Response::Failures { failures, .. }) => Ok(failures),
         Ok(_) => failed(with_context("cannot change snapshots", &mismatch())),
         Err(error) => Ok(vec![(names.first().cloned().unwrap_or_default(), error)]),
-    }
-}
-
-/// The snapshots that a list of names and ranges means, of a dataset or of all below it, too.
-fn doomed(
-    dataset: &str,
-    list: &str,
-    recursive: bool,
-    context: &mut Context,
-) -> Result<Vec<Dataset>, Stop> {
-    let request = Request::DatasetList {
-        roots: vec![dataset.to_owned()],
-        depth: match recursive {
-            true => Depth::All,
-            false => Depth::Levels(1),
-        },
-        kinds: KindSet::of(DatasetKind::Snapshot),
-        properties: PropertySelection::Named(Vec::new()),
-    };
-    let mut rows = match context.ask_datasets(request) {
-        Ok(listing) => match listing.failures.first() {
-            Some((name, error)) => return failed(cannot_open(name, error)),
-            None => listing.rows,
-        },
-        Err(error) => return failed(cannot_open(dataset, &error)),
-    };
-    let head = |row: &Dataset| row.name.split('@').next().unwrap_or_default().to_owned();
-    rows.retain(|row| recursive || head(row) == dataset);
-    rows.sort_by_cached_key(|row| (head(row), row.create_txg));
-    let mut doomed = Vec::new();
-    for of_one in rows.chunk_by(|a, b| head(a) == head(b)) {
-        let wanted = chosen(of_one, list)?;
-        let rows = of_one.iter().zip(wanted);
-        doomed.extend(
-            rows.filter(|(_, wanted)| *wanted)
-                .map(|(row, _)| row.clone()),
-        );
-    }
-    Ok(doomed)
-}
-
-/// Which of a dataset's snapshots, in the order they were made, a list means.
-fn chosen(snapshots: &[Dataset], list: &str) -> Result<Vec<bool>, Stop> {
-    let mut wanted = vec![false; snapshots.len()];
-    let position = |name: &str| {
-        let named = |row: &Dataset| row.name.split_once('@').is_some_and(|(_, own)| own == name);
-        snapshots.iter().position(named)
-    };
-    for word in list.split(',') {
-        let Some((first, last)) = word.split_once('%') else {
-            if let Some(at) = position(word) {
-                wanted[at] = true;
-            }
-            continue;
-        };
-        if last.contains('%') {
-            return failed(format!("cannot destroy snapshots: invalid range '{word}'"));
-        }
-        let from = match first.is_empty() {
-            true => Some(0),
-            false => position(first),
-        };
-        let to = match last.is_empty() {
-            true => snapshots.len().checked_sub(1),
-            false => position(last),
-        };
-        if let (Some(from), Some(to)) = (from, to) {
-            wanted
-                .iter_mut()
-                .take(to + 1)
-                .skip(from)
-                .for_each(|one| *one = true);
-        }
-    }
-    Ok(wanted)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(names: &[&str]) -> Vec<Dataset> {
-        let row = |(txg, name): (usize, &&str)| Dataset {
-            name: format!("tank/a@{name}"),
-            kind: DatasetKind::Snapshot,
-            create_txg: txg as u64,
-            properties: Vec::new(),
-        };
-        names.iter().enumerate().map(row).collect()
-    }
-
-    #[test]
-    fn ranges_are_in_the_order_of_their_making() {
-        let rows = of(&["z", "m", "a", "k"]);
-        let which = |list: &str| {
-            let chosen = chosen(&rows, list).map_err(|_| "refused").expect("a list");
-            let names = rows.iter().zip(chosen).filter(|(_, wanted)| *wanted);
-            names
-                .map(|(row, _)| row.name[7..].to_owned())
-                .collect::<String>()
-        };
-        assert_eq!(which("m%k"), "mak");
-        assert_eq!(which("%m"), "zm");
-        assert_eq!(which("a%"), "ak");
-        assert_eq!(which("%"), "zmak");
-        assert_eq!(which("k,z"), "zk");
-        assert_eq!(which("k%m"), "");
-        assert_eq!(which("none,a"), "a");
-        assert_eq!(which("none%a"), "");
     }
 }

@@ -129,7 +129,10 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
     }
     match command {
         "send" => send(&parsed, context),
-        "receive" => receive(&parsed, context),
+        "receive" => {
+            let command = command_line("zfs receive", arguments);
+            super::receive::run(&parsed, command, context)
+        }
         "destroy" => destroy(&parsed, arguments, context),
         "rename" if !parsed.operands[0].contains('@') => {
             change::rename(&parsed, command_line("zfs rename", arguments), context)
@@ -257,18 +260,6 @@ fn send(parsed: &Parsed, context: &mut Context) -> Outcome {
     failed(format!(
         "cannot send '{name}': not available in this version"
     ))
-}
-
-fn receive(parsed: &Parsed, context: &mut Context) -> Outcome {
-    if parsed.operands.len() > 1 {
-        return usage("too many arguments");
-    }
-    let target = &parsed.operands[0];
-    if parsed.has("A") {
-        require(std::slice::from_ref(target), context)?;
-        return refuse(&format!("cannot destroy '{target}'"), target, context);
-    }
-    refuse("cannot receive new filesystem stream", target, context)
 }
 
 /// Nothing is shared, nothing is pending: there is nothing to do.

@@ -197,7 +197,7 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 /// Returns once none of the activities is under way.
-pub fn wait_for(pool: &str, activities: &[&str], context: &mut Context) -> Result<(), Stop> {
+pub(super) fn wait_for(pool: &str, activities: &[&str], context: &mut Context) -> Result<(), Stop> {
     loop {
         let status = busy(pool, context)?;
         if activities.iter().all(|name| left(&status, name) == 0) {

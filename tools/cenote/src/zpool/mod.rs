@@ -16,6 +16,7 @@ mod layout;
 mod list;
 mod maintain;
 mod names;
+mod scrub;
 mod status;
 mod status_dedup;
 mod status_json;
@@ -116,6 +117,8 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "trim" => activity::trim(arguments, context),
         "initialize" => activity::initialize(arguments, context),
         "wait" => activity::wait(arguments, context),
+        "scrub" => scrub::scrub(arguments, context),
+        "resilver" => scrub::resilver(arguments, context),
         "clear" => maintain::clear(arguments, context),
         "offline" => devices::offline(arguments, context),
         "attach" => devices::attach(arguments, context),

@@ -63,7 +63,7 @@ pub const GROUPS: &[&[Synopsis]] = &[
     &[
         ("initialize", &["initialize [-c | -s | -u] [-w] <pool> [<device> ...]"]),
         ("resilver", &["resilver <pool> ..."]),
-        ("scrub", &["scrub [-e | -s | -p | -C] [-w] <pool> ..."]),
+        ("scrub", &["scrub [-e | -s | -p | -C] [-w] <-a | pool> ..."]),
         ("trim", &["trim [-dw] [-r <rate>] [-c | -s] <pool> [<device> ...]"]),
     ],
     &[

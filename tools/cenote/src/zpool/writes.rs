@@ -54,8 +54,6 @@ const WRITES: &[Write] = &[
         "Unable to split POOL",
         1,
     ),
-    write("resilver", "", POOL, "cannot restart resilver on POOL", 1),
-    write("scrub", "espCwSET", POOL, "cannot scrub POOL", 1),
     write(
         "ddtprune",
         "d:p:",

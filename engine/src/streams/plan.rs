@@ -1,0 +1,340 @@
+//! What is to become of one stream: where it goes, or why it does not (format/4 7.2).
+
+use super::words::{TOO_OLD, Wants, modified, no_match, of_dsl, partial};
+use crate::errors::parse_name;
+use crate::registry::imported::Imported;
+use crate::registry::walk::walk_heads;
+use cenote_base::{Guid, ObjectId};
+use cenote_control::model::{ControlError, Receive, ReceiveNote};
+use cenote_dsl::resume_token::state;
+use cenote_dsl::write::{RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_since};
+use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
+use cenote_ondisk::features;
+use cenote_ondisk::objset::ObjsetKind;
+use cenote_ondisk::stream::package::{PackageDataset, PackageSnapshot};
+use cenote_ondisk::stream::{Begin, BeginPayload, Feature, flags};
+
+/// Features of streams that a pool must have enabled.
+const NEEDED: [(Feature, &str); 8] = [
+    (Feature::EmbedData, features::EMBEDDED_DATA),
+    (Feature::Lz4, features::LZ4_COMPRESS),
+    (Feature::LargeBlocks, features::LARGE_BLOCKS),
+    (Feature::Redacted, features::REDACTED_DATASETS),
+    (Feature::LargeDnode, features::LARGE_DNODE),
+    (Feature::Zstd, features::ZSTD_COMPRESS),
+    (Feature::LongName, features::LONGNAME),
+    (Feature::LargeMicrozap, features::LARGE_MICROZAP),
+];
+
+/// Where a stream goes.
+#[derive(Debug)]
+pub(super) enum Course {
+    /// Into what is still to be made.
+    Begin(ReceiveInto),
+    /// On with what an earlier stream left.
+    Resume(ObjectId, ResumePoint),
+    /// Nowhere: the snapshot is there.
+    Ignore,
+}
+
+/// One stream and the snapshot that is to come of it.
+pub(super) struct Plan<'a> {
+    pub asked: &'a Receive,
+    pub imported: &'a Imported,
+    pub begin: &'a Begin,
+    pub payload: &'a BeginPayload,
+    /// Whether it is one of many.
+    pub is_packaged: bool,
+    /// Whether it is of the dataset that was sent, and not of one below it.
+    pub is_top: bool,
+    /// What the package tells of its dataset.
+    pub dataset: Option<&'a PackageDataset>,
+    /// The dataset.
+    pub name: DatasetName,
+    /// The short name of the snapshot.
+    pub snapshot: String,
+}
+
+impl Plan<'_> {
+    pub fn wants(&self) -> Wants {
+        match () {
+            () if self.is_resuming() => Wants::Resume,
+            () if self.wants_new() => Wants::New,
+            () => Wants::Increment,
+        }
+    }
+
+    /// What the package tells of its snapshot.
+    pub fn told(&self) -> Option<&PackageSnapshot> {
+        let mut snapshots = self.dataset?.snapshots.iter();
+        snapshots.find(|snapshot| snapshot.guid == self.begin.to_guid)
+    }
+
+    fn is_resuming(&self) -> bool {
+        self.begin.features.has(Feature::Resuming)
+    }
+
+    /// Whether the stream makes a dataset.
+    pub fn wants_new(&self) -> bool {
+        let is_clone = self.begin.flags & flags::CLONE != 0;
+        self.begin.from_guid.0 == 0 || is_clone || self.asked.origin.is_some()
+    }
+
+    /// What is told of the stream when it begins.
+    pub fn note(&self) -> ReceiveNote {
+        let kind = match self.begin.from_guid.0 {
+            0 => "full",
+            _ => "incremental",
+        };
+        ReceiveNote::Begin {
+            kind: kind.to_owned(),
+            from: String::from_utf8_lossy(&self.begin.to_name).into_owned(),
+            to: format!("{}@{}", self.name, self.snapshot),
+        }
+    }
+
+    pub fn kind(&self) -> Result<ObjsetKind, ControlError> {
+        match self.begin.objset_type {
+            2 => Ok(ObjsetKind::Zfs),
+            3 => Ok(ObjsetKind::Volume),
+            _ => Err(self.wants().refused("invalid backup stream")),
+        }
+    }
+
+    fn of_dsl(&self, error: DslError) -> ControlError {
+        of_dsl(self.wants(), &self.name, &error)
+    }
+
+    /// The dataset, if it is there.
+    pub fn target(&self) -> Result<Option<Dataset>, ControlError> {
+        match self.imported.dsl().dataset(&self.name) {
+            Ok(head) => Ok(Some(head)),
+            Err(DslError::NoSuchDataset { .. }) => Ok(None),
+            Err(error) => Err(self.of_dsl(error)),
+        }
+    }
+
+    /// Decides where the stream goes.
+    pub fn course(&self) -> Result<Course, ControlError> {
+        self.check_features()?;
+        let target = self.target()?;
+        if self.is_resuming() {
+            return self.resume(target);
+        }
+        if let Some(target) = &target
+            && self.has_partial_state(target)?
+        {
+            return Err(self.wants().refused(partial(&self.name)));
+        }
+        match (target, self.wants_new()) {
+            (None, false) => {
+                let reason = format!("destination '{}' does not exist", self.name);
+                Err(self.wants().refused(reason))
+            }
+            (None, true) => self.into_new(),
+            (Some(target), true) if self.is_packaged && self.is_there(&target)? => {
+                Ok(Course::Ignore)
+            }
+            (Some(target), true) => self.over(&target),
+            (Some(target), false) => self.upon(&target),
+        }
+    }
+
+    fn check_features(&self) -> Result<(), ControlError> {
+        let enabled = self.imported.dsl().features();
+        let lacks = |(feature, guid): &(Feature, &str)| {
+            self.begin.features.has(*feature) && enabled.get(guid).is_none()
+        };
+        match NEEDED.iter().any(lacks) {
+            true => Err(self.wants().refused(TOO_OLD)),
+            false => Ok(()),
+        }
+    }
+
+    fn has_partial_state(&self, target: &Dataset) -> Result<bool, ControlError> {
+        let child = target.directory().child(RECEIVE_CHILD.as_bytes());
+        let child = child.map_err(|error| self.of_dsl(error))?;
+        Ok(child.is_some() || target.is_inconsistent())
+    }
+
+    /// The head that an earlier stream was received into, if this one goes on with it.
+    fn resume(&self, target: Option<Dataset>) -> Result<Course, ControlError> {
+        let wrong = || self.wants().refused("invalid backup stream");
+        let target = target.ok_or_else(|| {
+            let reason = format!("destination '{}' does not exist", self.name);
+            self.wants().refused(reason)
+        })?;
+        let child = target.directory().child(RECEIVE_CHILD.as_bytes());
+        let child = child.map_err(|error| self.of_dsl(error))?;
+        let head = match child {
+            Some(child) => child.head().map_err(|error| self.of_dsl(error))?,
+            None => Some(target).filter(Dataset::is_inconsistent),
+        };
+        let head = head.ok_or_else(wrong)?;
+        let state = state(&head).map_err(|error| self.of_dsl(error))?;
+        let state = state.ok_or_else(wrong)?;
+        let from = state.from_guid.unwrap_or(Guid(0));
+        let is_same = state.to_guid == self.begin.to_guid
+            && from == self.begin.from_guid
+            && self.payload.resume == Some((state.object, state.offset));
+        if !is_same {
+            return Err(wrong());
+        }
+        let point = ResumePoint {
+            object: state.object,
+            offset: state.offset,
+            bytes: state.bytes,
+        };
+        Ok(Course::Resume(head.id(), point))
+    }
+
+    /// The snapshot that a new clone begins as.
+    fn origin(&self) -> Result<Option<ObjectId>, ControlError> {
+        if let Some(origin) = &self.asked.origin {
+            let name = parse_name(origin)?;
+            let found = self.imported.dsl().dataset(&name);
+            let reason = format!("specified origin fs ({origin}) does not exist");
+            let found = found.map_err(|_| Wants::Unknown.refused(reason))?;
+            return Ok(Some(found.id()));
+        }
+        if self.begin.flags & flags::CLONE == 0 {
+            return Ok(None);
+        }
+        match self.find_by_guid(self.begin.from_guid)? {
+            Some(found) => Ok(Some(found.id())),
+            None => {
+                let (name, snapshot) = (&self.name, &self.snapshot);
+                let reason = format!("local origin for clone {name}@{snapshot} does not exist");
+                Err(Wants::Unknown.refused(reason))
+            }
+        }
+    }
+
+    /// A snapshot of the pool by its guid.
+    fn find_by_guid(&self, guid: Guid) -> Result<Option<Dataset>, ControlError> {
+        let mut found = None;
+        walk_heads(self.imported.dsl(), |head| {
+            if found.is_none() {
+                found = snapshot_by_guid(head, guid).transpose();
+            }
+        });
+        found.transpose().map_err(|error| self.of_dsl(error))
+    }
+
+    fn into_new(&self) -> Result<Course, ControlError> {
+        let missing = |name: &DatasetName| {
+            let reason = format!("destination '{name}' does not exist");
+            self.wants().refused(reason)
+        };
+        let parent = self.name.parent().ok_or_else(|| missing(&self.name))?;
+        let found = self.imported.dsl().dataset(&parent);
+        match found.map(|found| found.dataset_type()) {
+            Ok(Ok(DatasetType::Filesystem)) => {}
+            Ok(Ok(DatasetType::Volume)) => {
+                let reason = format!("parent '{parent}' is not a filesystem");
+                return Err(self.wants().refused(reason));
+            }
+            Err(DslError::NoSuchDataset { .. }) => {
+                return Err(ControlError::StreamRefused {
+                    what: format!("cannot open '{parent}'"),
+                    reason: format!(
+                        "dataset does not exist\n{}: unable to restore to destination",
+                        self.wants().text()
+                    ),
+                });
+            }
+            Ok(Err(error)) | Err(error) => return Err(self.of_dsl(error)),
+        }
+        Ok(Course::Begin(match self.origin()? {
+            None => ReceiveInto::New,
+            Some(origin) => ReceiveInto::NewClone(origin),
+        }))
+    }
+
+    /// Whether the snapshot is there already.
+    fn is_there(&self, target: &Dataset) -> Result<bool, ControlError> {
+        let named = target.snapshot(self.snapshot.as_bytes());
+        let named = named.map_err(|error| self.of_dsl(error))?;
+        Ok(named.is_some_and(|named| named.phys().guid == self.begin.to_guid))
+    }
+
+    /// A stream that makes a dataset, for one that is there.
+    fn over(&self, target: &Dataset) -> Result<Course, ControlError> {
+        let name = &self.name;
+        let refused = |reason: String| Err(self.wants().refused(reason));
+        if !self.asked.force {
+            return refused(format!(
+                "destination '{name}' exists\nmust specify -F to overwrite it"
+            ));
+        }
+        let of_dsl = |error| self.of_dsl(error);
+        let snapshots = target.listed_snapshots().map_err(of_dsl)?;
+        if let Some(first) = snapshots.first() {
+            let first = String::from_utf8_lossy(&first.name);
+            return refused(format!(
+                "destination has snapshots (eg. {name}@{first})\nmust destroy them to overwrite it"
+            ));
+        }
+        if target.directory().origin().is_some() {
+            return refused(format!(
+                "destination '{name}' is a clone\nmust destroy it to overwrite it"
+            ));
+        }
+        if target.directory().crypto_key().map_err(of_dsl)?.is_some() {
+            return refused(
+                "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an \
+                 unencrypted one with an encrypted one"
+                    .to_owned(),
+            );
+        }
+        let is_volume = self.kind()? == ObjsetKind::Volume;
+        let has_children = target.directory().child_count().map_err(of_dsl)? > 0;
+        if is_volume && (has_children || name.parent().is_none()) {
+            return refused(format!(
+                "destination '{name}' is the root dataset or has children\nmust specify another"
+            ));
+        }
+        match self.origin()? {
+            None => Ok(Course::Begin(ReceiveInto::Existing(None))),
+            Some(_) => refused(format!("destination '{name}' exists")),
+        }
+    }
+
+    /// An increment.
+    fn upon(&self, target: &Dataset) -> Result<Course, ControlError> {
+        let of_dsl = |error| self.of_dsl(error);
+        if self.is_there(target)? {
+            return Ok(Course::Ignore);
+        }
+        let base = snapshot_by_guid(target, self.begin.from_guid).map_err(of_dsl)?;
+        let base = base.ok_or_else(|| self.wants().refused(no_match(&self.name)))?;
+        let has_large = base
+            .extension_number(features::LARGE_BLOCKS)
+            .map_err(of_dsl)?;
+        if has_large.is_some() && !self.begin.features.has(Feature::LargeBlocks) {
+            return Err(self.wants().refused(
+                "incremental send stream requires -L (--large-block), to match previous receive.",
+            ));
+        }
+        if self.asked.force {
+            return Ok(Course::Begin(ReceiveInto::Existing(Some(base.id()))));
+        }
+        if is_modified_since(target, Some(&base)).map_err(of_dsl)? {
+            return Err(self.wants().refused(modified(&self.name)));
+        }
+        // Newer snapshots are what the one is that the stream builds upon.
+        let newest = target.previous().unwrap_or(base.id());
+        Ok(Course::Begin(ReceiveInto::Existing(Some(newest))))
+    }
+}
+
+/// A snapshot of a dataset by its guid, the newest first.
+fn snapshot_by_guid(head: &Dataset, guid: Guid) -> Result<Option<Dataset>, DslError> {
+    for entry in head.snapshots()?.iter().rev() {
+        let snapshot = head.open_snapshot(entry)?;
+        if snapshot.phys().guid == guid {
+            return Ok(Some(snapshot));
+        }
+    }
+    Ok(None)
+}

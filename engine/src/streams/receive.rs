@@ -1,0 +1,211 @@
+//! `zfs receive`: the streams of a request, one after another (format/4 7).
+//!
+//! The client hands over the descriptor that the stream comes through, and the daemon reads it to
+//! its end. What happens meanwhile goes back as notes, which the client words.
+
+use super::input::{Input, Link};
+use super::naming::name_here;
+use super::plan::Plan;
+use super::session::Session;
+use super::words::{NO_MAGIC, Wants, of_stream};
+use crate::command::By;
+use crate::context::Context;
+use crate::datasets::create::create_parents;
+use crate::errors::parse_name;
+use crate::mounts::table::Mounts;
+use cenote_control::model::{ControlError, Receive, ReceiveNaming, ReceiveNote, Response};
+use cenote_control::protocol::Reply;
+use cenote_dsl::DatasetName;
+use cenote_ondisk::stream::package::{Package, PackageDataset};
+use cenote_ondisk::stream::{Begin, BeginPayload, Feature, HeaderKind, RECORD_SIZE, Record};
+use cenote_stream::{Reader, StreamError};
+use std::fs::File;
+
+const DEDUP: &str = "stream has deprecated feature: dedup, try 'zstream redup [send in a file] \
+                     | zfs recv [...]'";
+
+/// A BEGIN and the list behind it.
+struct Opening {
+    begin: Begin,
+    payload: Vec<u8>,
+}
+
+impl Opening {
+    fn name(&self) -> String {
+        String::from_utf8_lossy(&self.begin.to_name).into_owned()
+    }
+}
+
+pub(crate) fn receive(
+    context: &Context,
+    mounts: &Mounts,
+    asked: &Receive,
+    by: &By<'_>,
+    reply: &mut dyn Reply,
+) -> Result<Response, ControlError> {
+    let descriptor = reply.take_descriptor(0);
+    let descriptor = descriptor.ok_or_else(|| ControlError::Internal {
+        detail: "no stream came with the request".to_owned(),
+    })?;
+    let link = Link::new(reply);
+    let input = Input {
+        file: File::from(descriptor),
+        link: &link,
+    };
+    let session = Session {
+        context,
+        mounts,
+        asked,
+        by,
+        link: &link,
+    };
+    session.receive(&mut Reader::new(input))?;
+    Ok(Response::Done)
+}
+
+impl Session<'_> {
+    fn receive(&self, reader: &mut Reader<Input<'_>>) -> Result<(), ControlError> {
+        self.check_target()?;
+        let opening = self.next(reader)?;
+        let Some(opening) = opening else {
+            return Err(Wants::Unknown.refused(NO_MAGIC));
+        };
+        let name = opening.name();
+        let sent = name.split('@').next().unwrap_or_default().to_owned();
+        if opening.begin.header_kind == HeaderKind::Substream {
+            return self.one(reader, &opening, &sent, None);
+        }
+        self.package(reader, &opening, &sent)
+    }
+
+    /// Names that must be there, and those that cannot be.
+    fn check_target(&self) -> Result<(), ControlError> {
+        let target = &self.asked.target;
+        let name = parse_name(target)?;
+        let registry = &self.context.registry;
+        let imported = registry
+            .writable_pool(name.pool())
+            .map_err(|error| match error {
+                ControlError::PoolReadOnly { .. } => Wants::Unknown.refused("pool is read-only"),
+                other => other,
+            })?;
+        if self.asked.naming != ReceiveNaming::Below && imported.dsl().dataset(&name).is_err() {
+            let reason = format!("specified fs ({target}) does not exist");
+            return Err(Wants::Unknown.refused(reason));
+        }
+        Ok(())
+    }
+
+    fn next(&self, reader: &mut Reader<Input<'_>>) -> Result<Option<Opening>, ControlError> {
+        let item = match reader.next_item() {
+            Ok(Some(item)) => item,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(self.cannot_begin(&error)),
+        };
+        match &item.header.record {
+            Record::Begin(begin) => Ok(Some(Opening {
+                begin: Begin::clone(begin),
+                payload: item.payload.to_vec(),
+            })),
+            _ => Ok(None),
+        }
+    }
+
+    fn cannot_begin(&self, error: &StreamError) -> ControlError {
+        let reason = match error {
+            StreamError::NotAStream if self.link.taken.get() < RECORD_SIZE as u64 => {
+                "failed to read from stream"
+            }
+            StreamError::NotAStream => NO_MAGIC,
+            _ => match DatasetName::parse(&self.asked.target) {
+                Ok(name) => return of_stream(Wants::Unknown, &name.dataset(), error),
+                Err(_) => "invalid backup stream",
+            },
+        };
+        Wants::Unknown.refused(reason)
+    }
+
+    /// The streams of a package, whose opening was read.
+    fn package(
+        &self,
+        reader: &mut Reader<Input<'_>>,
+        opening: &Opening,
+        sent: &str,
+    ) -> Result<(), ControlError> {
+        let invalid = |_| Wants::Unknown.refused("invalid backup stream");
+        let list = Begin::list(&opening.payload).map_err(invalid)?;
+        let package = match opening.payload.is_empty() {
+            true => None,
+            false => Some(Package::from_list(&list).map_err(invalid)?),
+        };
+        if self.asked.target.contains('@') && package.as_ref().is_some_and(|all| all.recursive) {
+            let reason = "cannot specify snapshot name for multi-snapshot stream";
+            return Err(Wants::Unknown.refused(reason));
+        }
+        // The END of the header.
+        self.next(reader)?;
+        while let Some(opening) = self.next(reader)? {
+            self.one(reader, &opening, sent, package.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// One stream, whose opening was read.
+    fn one(
+        &self,
+        reader: &mut Reader<Input<'_>>,
+        opening: &Opening,
+        sent: &str,
+        package: Option<&Package>,
+    ) -> Result<(), ControlError> {
+        let begin = &opening.begin;
+        if begin.features.has(Feature::Dedup) || begin.features.has(Feature::DedupProperties) {
+            return Err(Wants::Unknown.refused(DEDUP));
+        }
+        let from = opening.name();
+        let to = name_here(self.asked, sent, &from);
+        let full = parse_name(&to)?;
+        let snapshot = full.after_delimiter();
+        let snapshot =
+            snapshot.ok_or_else(|| Wants::Unknown.refused("invalid stream (bad snapshot name)"))?;
+        let list = Begin::list(&opening.payload);
+        let payload = list.and_then(|list| BeginPayload::from_list(&list));
+        let payload = payload.map_err(|_| Wants::Unknown.refused("invalid backup stream"))?;
+        let imported = self.context.registry.writable_pool(full.pool())?;
+        let name = full.dataset();
+        if self.asked.naming == ReceiveNaming::WithoutPool && !self.asked.dry_run {
+            create_parents(self.context, self.mounts, &imported, &name, self.by)?;
+        }
+        let plan = Plan {
+            asked: self.asked,
+            imported: &imported,
+            begin,
+            payload: &payload,
+            is_packaged: reader.is_packaged(),
+            is_top: from.split('@').next() == Some(sent),
+            dataset: package.and_then(|package| dataset_of(package, begin)),
+            name,
+            snapshot: snapshot.to_owned(),
+        };
+        let started = self.context.env.monotonic();
+        let received = self.substream(reader, &imported, &plan)?;
+        if self.asked.dry_run {
+            return Ok(());
+        }
+        let took = self.context.env.monotonic().saturating_sub(started);
+        self.link.tell(ReceiveNote::End {
+            bytes: received.bytes,
+            nanoseconds: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+        });
+        Ok(())
+    }
+}
+
+/// The dataset of a package that a stream is of.
+fn dataset_of<'a>(package: &'a Package, begin: &Begin) -> Option<&'a PackageDataset> {
+    let has_snapshot = |dataset: &&PackageDataset| {
+        let mut snapshots = dataset.snapshots.iter();
+        snapshots.any(|snapshot| snapshot.guid == begin.to_guid)
+    };
+    package.datasets.iter().find(has_snapshot)
+}

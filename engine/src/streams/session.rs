@@ -1,0 +1,38 @@
+//! What all streams of one request share.
+
+use super::input::Link;
+use super::plan::Plan;
+use super::words::of_change;
+use crate::command::By;
+use crate::context::Context;
+use crate::mounts::table::Mounts;
+use crate::registry::imported::Imported;
+use cenote_control::model::{ControlError, Receive};
+use cenote_dsl::write::SyncTask;
+
+/// One request.
+pub(super) struct Session<'a> {
+    pub context: &'a Context,
+    pub mounts: &'a Mounts,
+    pub asked: &'a Receive,
+    pub by: &'a By<'a>,
+    pub link: &'a Link<'a>,
+}
+
+impl Session<'_> {
+    /// Carries out a task; `is_noted` is the one that the history has.
+    pub fn run<T: SyncTask + 'static>(
+        &self,
+        imported: &Imported,
+        plan: &Plan<'_>,
+        task: T,
+        is_noted: bool,
+    ) -> Result<T, ControlError> {
+        let command = match is_noted {
+            true => self.by.command,
+            false => "",
+        };
+        let done = imported.pool.run_command(task, &self.by.actor, command);
+        done.map_err(|error| of_change(plan.wants(), &plan.name, error))
+    }
+}

@@ -1,0 +1,363 @@
+//! One stream received: into what was planned for it, and made a snapshot.
+
+use super::input::Input;
+use super::plan::{Course, Plan};
+use super::properties::of_snapshot;
+use super::session::Session;
+use super::words::{Wants, of_dsl, of_stream};
+use crate::errors::{of_dsl as of_metadata, of_sync};
+use crate::mounts::follow::{mount_back, unmount_for_change};
+use crate::mounts::make::mount_below;
+use crate::mounts::unmount::unmount_dataset;
+use crate::registry::heads;
+use crate::registry::imported::Imported;
+use cenote_base::ObjectId;
+use cenote_control::model::{ControlError, MountOptions, ReceiveNote};
+use cenote_dsl::write::{
+    BeginReceive, DestroyDataset, DestroySnapshots, Encryption, EndReceive, HoldSnapshots,
+    RECEIVE_CHILD, ReceiveInto, ResumePoint,
+};
+use cenote_dsl::{Dataset, DatasetName};
+use cenote_ondisk::features;
+use cenote_ondisk::objset::ObjsetKind;
+use cenote_ondisk::stream::{Feature, ResumeToken, flags};
+use cenote_pool::Pool;
+use cenote_posix::write::{PosixOwnerHook, SpaceGuard, SpaceRefusal};
+use cenote_stream::receive::{self, Full, Received, Room, Target};
+use cenote_stream::{Reader, StreamError};
+use std::sync::Arc;
+
+struct SpaceFor(heads::Room);
+
+impl Room for SpaceFor {
+    fn check(&self, bytes: u64) -> Result<(), Full> {
+        self.0.check(bytes).map_err(|refusal| match refusal {
+            SpaceRefusal::Quota => Full::Quota,
+            SpaceRefusal::NoSpace | SpaceRefusal::Unknown => Full::Pool,
+        })
+    }
+}
+
+/// Why a stream ended, and whether what came of it stays.
+struct Ended {
+    error: ControlError,
+    is_kept: bool,
+}
+
+impl Session<'_> {
+    /// Receives the stream that `plan` is about, whose BEGIN `reader` has given.
+    pub fn substream(
+        &self,
+        reader: &mut Reader<Input<'_>>,
+        imported: &Arc<Imported>,
+        plan: &Plan<'_>,
+    ) -> Result<Received, ControlError> {
+        let course = plan.course()?;
+        if matches!(course, Course::Ignore) {
+            let name = format!("{}@{}", plan.name, plan.snapshot);
+            let text = format!("snap {name} already exists; ignoring");
+            self.link.tell(ReceiveNote::Detail(text));
+            return self.skip(reader, plan);
+        }
+        self.link.tell(plan.note());
+        if self.asked.dry_run {
+            return self.skip(reader, plan);
+        }
+        let (head, resumed, is_new) = match course {
+            Course::Ignore => return self.skip(reader, plan),
+            Course::Resume(head, point) => (head, point, false),
+            Course::Begin(into) => {
+                let head = self.begin(imported, plan, into)?;
+                self.prepare(imported, plan, head)?;
+                (head, ResumePoint::default(), true)
+            }
+        };
+        let filled = fill(self, reader, imported, plan, (head, resumed));
+        let ended = filled.and_then(|received| {
+            let ended = self.end(imported, plan, head);
+            let ended = ended.and_then(|()| self.complete(imported, plan));
+            let is_kept = false;
+            ended
+                .map(|()| received)
+                .map_err(|error| Ended { error, is_kept })
+        });
+        ended.map_err(|ended| {
+            let is_kept = ended.is_kept && (self.asked.resumable || !is_new);
+            match is_kept {
+                true => self.kept(imported, plan, ended.error),
+                false => self.undo(imported, plan, head, ended.error),
+            }
+        })
+    }
+
+    /// Reads over a stream that goes nowhere.
+    pub fn skip(
+        &self,
+        reader: &mut Reader<Input<'_>>,
+        plan: &Plan<'_>,
+    ) -> Result<Received, ControlError> {
+        let skipped = receive::skip(reader);
+        skipped.map_err(|error| of_stream(plan.wants(), &plan.name, &error))
+    }
+
+    /// Makes what the stream goes into.
+    fn begin(
+        &self,
+        imported: &Arc<Imported>,
+        plan: &Plan<'_>,
+        into: ReceiveInto,
+    ) -> Result<ObjectId, ControlError> {
+        let begin = plan.begin;
+        let has = |feature| begin.features.has(feature);
+        let token = ResumeToken {
+            from_guid: Some(begin.from_guid).filter(|guid| guid.0 != 0),
+            object: ObjectId(1),
+            to_guid: begin.to_guid,
+            to_name: begin.to_name.clone(),
+            large_blocks: has(Feature::LargeBlocks),
+            embedded: has(Feature::EmbedData),
+            compressed: has(Feature::Compressed),
+            raw: has(Feature::Raw),
+            ..ResumeToken::default()
+        };
+        let task = BeginReceive {
+            name: plan.name.clone(),
+            snapshot: plan.snapshot.clone(),
+            into,
+            kind: plan.kind()?,
+            ignores_case: begin.flags & flags::CASE_INSENSITIVE != 0,
+            properties: Vec::new(),
+            encryption: Encryption::Inherit,
+            resume: self.asked.resumable.then_some(token),
+            created: None,
+        };
+        let begun = self.run(imported, plan, task, false)?;
+        Ok(begun.created.expect("the task made it"))
+    }
+
+    /// Sets the properties of the dataset, before its data comes.
+    fn prepare(
+        &self,
+        imported: &Arc<Imported>,
+        plan: &Plan<'_>,
+        head: ObjectId,
+    ) -> Result<(), ControlError> {
+        let list = plan.dataset.and_then(|dataset| dataset.properties.as_ref());
+        let set = self.set_properties(imported, plan, list);
+        set.map_err(|error| self.undo(imported, plan, head, error))
+    }
+
+    /// What a package tells of the snapshot that was made: its properties and holds.
+    fn complete(&self, imported: &Arc<Imported>, plan: &Plan<'_>) -> Result<(), ControlError> {
+        let Some(told) = plan.told() else {
+            return Ok(());
+        };
+        let Ok(name) = plan.name.snapshot(plan.snapshot.as_bytes()) else {
+            return Ok(());
+        };
+        let settings = of_snapshot(&told.properties);
+        if !settings.is_empty() {
+            self.store_received(imported, plan, name.clone(), settings)?;
+        }
+        for (tag, _) in told.holds.iter().filter(|_| !self.asked.without_holds) {
+            let task = HoldSnapshots {
+                holds: vec![(name.clone(), String::from_utf8_lossy(tag).into_owned())],
+            };
+            self.run(imported, plan, task, false)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a snapshot of what came.
+    fn end(
+        &self,
+        imported: &Arc<Imported>,
+        plan: &Plan<'_>,
+        received: ObjectId,
+    ) -> Result<(), ControlError> {
+        let target = plan.target()?;
+        let target = target.ok_or_else(|| plan.wants().refused("dataset does not exist"))?;
+        let task = EndReceive {
+            name: plan.name.clone(),
+            snapshot: plan.snapshot.clone(),
+            received,
+            force: self.asked.force,
+            guid: plan.begin.to_guid,
+            creation_time: plan.begin.creation_time,
+        };
+        if target.id() == received {
+            drop(target);
+            self.run(imported, plan, task, true)?;
+            self.mount(imported, plan);
+            return Ok(());
+        }
+        let mounted = self.mounts.names_below(plan.name.as_str());
+        let own: Vec<String> = mounted
+            .into_iter()
+            .filter(|name| name == plan.name.as_str())
+            .collect();
+        // What is open there is of contents that are no more, as after a rollback.
+        let name = &plan.name;
+        unmount_for_change(self.mounts, imported, name, (&own, true))?;
+        let exchanged = unmount_dataset(self.mounts, name.as_str(), true)
+            .and_then(|()| self.destroy_newer(imported, plan, &target, received))
+            .and_then(|()| imported.close_head(target.id()))
+            .and_then(|()| self.run(imported, plan, task, true).map(drop));
+        drop(target);
+        let back = mount_back(self.mounts, imported, name, &own, false);
+        self.mounts.forget_snapshots(imported.name());
+        exchanged?;
+        back
+    }
+
+    /// Destroys the snapshots that are newer than the one that the stream builds upon.
+    fn destroy_newer(
+        &self,
+        imported: &Arc<Imported>,
+        plan: &Plan<'_>,
+        target: &Dataset,
+        received: ObjectId,
+    ) -> Result<(), ControlError> {
+        if !self.asked.force {
+            return Ok(());
+        }
+        let read = imported.dsl().dataset_of(received).map_err(of_metadata)?;
+        let base = read.phys().previous_snapshot_txg;
+        let mut snapshots = target.snapshots().map_err(of_metadata)?;
+        snapshots.retain(|snapshot| snapshot.creation_txg > base);
+        if snapshots.is_empty() {
+            return Ok(());
+        }
+        let names: Result<Vec<DatasetName>, _> = snapshots
+            .iter()
+            .map(|snapshot| plan.name.snapshot(&snapshot.name))
+            .collect();
+        let names = names.map_err(|error| plan.wants().refused(error.to_string()))?;
+        for name in &names {
+            unmount_dataset(self.mounts, name.as_str(), true)?;
+        }
+        let task = DestroySnapshots {
+            names,
+            defer: false,
+        };
+        self.run(imported, plan, task, false).map(drop)
+    }
+
+    fn mount(&self, imported: &Arc<Imported>, plan: &Plan<'_>) {
+        let is_volume = plan.kind() == Ok(ObjsetKind::Volume);
+        if is_volume || self.asked.unmounted {
+            return;
+        }
+        let options = MountOptions::default();
+        let (failures, _) = mount_below(self.mounts, imported, Some(&plan.name), &options);
+        for (name, error) in failures {
+            let text = format!("cannot mount '{name}': {error}");
+            self.link.tell(ReceiveNote::Complaint(text));
+        }
+    }
+
+    /// Destroys what came of a stream; says why it did.
+    fn undo(
+        &self,
+        imported: &Arc<Imported>,
+        plan: &Plan<'_>,
+        head: ObjectId,
+        error: ControlError,
+    ) -> ControlError {
+        let name = match plan.target() {
+            Ok(Some(target)) if target.id() == head => Ok(plan.name.clone()),
+            _ => plan.name.child(RECEIVE_CHILD.as_bytes()),
+        };
+        let Ok(name) = name else {
+            return error;
+        };
+        // What is left is told by `zfs list`, and destroyed with the next attempt.
+        if let Err(left) = self.run(imported, plan, DestroyDataset { name }, false) {
+            eprintln!("cenote: {}: what was received stays: {left}", plan.name);
+        }
+        error
+    }
+
+    /// Says that a stream can be gone on with, and how.
+    fn kept(&self, imported: &Arc<Imported>, plan: &Plan<'_>, error: ControlError) -> ControlError {
+        let target = imported.dsl().dataset(&plan.name);
+        let token = target.and_then(|target| cenote_dsl::receive_resume_token(&target));
+        match token {
+            Ok(Some(token)) => plan.wants().refused(format!(
+                "checksum mismatch or incomplete stream.\nPartially received snapshot is saved.\n\
+                 A resuming stream can be generated on the sending system by running:\n    \
+                 zfs send -t {token}"
+            )),
+            _ => error,
+        }
+    }
+}
+
+/// Applies the stream to the head that it goes into, which is closed afterwards.
+fn fill(
+    session: &Session<'_>,
+    reader: &mut Reader<Input<'_>>,
+    imported: &Arc<Imported>,
+    plan: &Plan<'_>,
+    (id, resumed): (ObjectId, ResumePoint),
+) -> Result<Received, Ended> {
+    let lost = |error: ControlError| Ended {
+        error,
+        is_kept: false,
+    };
+    let (pool, dsl): (&Pool, _) = (&imported.pool, imported.dsl());
+    let metadata = |error| lost(of_dsl(plan.wants(), &plan.name, &error));
+    let gate = pool.gate();
+    let gate = gate.map_err(|error| lost(of_sync(pool.name(), error)))?;
+    let dataset = dsl.dataset_of(id).map_err(metadata)?;
+    let head = dsl.open_for_writing(&dataset, gate).map_err(metadata)?;
+    drop(dataset);
+    head.set().set_owner_hook(Arc::new(PosixOwnerHook));
+    for (feature, guid) in [
+        (Feature::LongName, features::LONGNAME),
+        (Feature::LargeMicrozap, features::LARGE_MICROZAP),
+    ] {
+        if plan.begin.features.has(feature) {
+            head.use_feature(guid);
+        }
+    }
+    let is_clone = plan.begin.flags & flags::CLONE != 0;
+    let room = SpaceFor(heads::Room::new(pool, gate, id));
+    let target = Target {
+        head,
+        gate: Arc::clone(gate),
+        room: &room,
+        resumed,
+        replaces: session.asked.origin.is_some() && plan.begin.from_guid.0 == 0 && !is_clone,
+        is_cancelled: &|| session.link.is_cancelled(),
+    };
+    let received = receive::receive(reader, plan.begin, &target);
+    let synced = pool.sync();
+    drop(target);
+    dsl.close_head(id);
+    let received = received.map_err(|error| {
+        let wants = match plan.wants() {
+            Wants::Unknown => Wants::New,
+            wants => wants,
+        };
+        Ended {
+            is_kept: is_worth_keeping(&error),
+            error: of_stream(wants, &plan.name, &error),
+        }
+    })?;
+    synced.map_err(|error| lost(of_sync(pool.name(), error)))?;
+    Ok(received)
+}
+
+/// Whether another stream could go on where this one ended.
+fn is_worth_keeping(error: &StreamError) -> bool {
+    matches!(
+        error,
+        StreamError::Cut { .. }
+            | StreamError::Read { .. }
+            | StreamError::Checksum { .. }
+            | StreamError::Cancelled { .. }
+            | StreamError::Full { .. }
+            | StreamError::Record { .. }
+    )
+}

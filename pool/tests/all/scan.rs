@@ -1,0 +1,152 @@
+//! Scrubs and resilvers of pools on disks in memory.
+
+use crate::common;
+use crate::world::World;
+use cenote_base::RealEnv;
+use cenote_device::Opener;
+use cenote_ondisk::scan::{ScanFunction, ScanState};
+use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
+use cenote_pool::{
+    Actor, ImportOptions, NewVdev, Pool, ScanError, ScanRequest, ScanStatus, VdevShape, assemble,
+};
+use cenote_vdev::{AllocationClass, scan};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn progress(&self, _: &VerifyProgress) {}
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Where addresses are counted from: behind two labels and the boot region.
+const LABELS: usize = 4 << 20;
+const SIZE: usize = 64 << 20;
+
+fn create(world: &Arc<World>, shape: VdevShape) -> Pool {
+    let vdev = NewVdev {
+        shape,
+        class: AllocationClass::Normal,
+        leaves: world.leaves(),
+    };
+    common::Bench::new("tank").create(vec![vdev])
+}
+
+fn import(world: &Arc<World>) -> Pool {
+    let candidates = assemble(scan(&world.paths(), world.as_ref()));
+    let options = ImportOptions {
+        opener: Arc::clone(world) as Arc<dyn Opener>,
+        ..common::options()
+    };
+    let env = Arc::new(RealEnv::new());
+    cenote_pool::import(&candidates[0], &options, env).expect("imported")
+}
+
+fn actor() -> Actor {
+    Actor {
+        user: 0,
+        host: "test".to_owned(),
+    }
+}
+
+fn scrub(pool: &Pool) -> Result<(), ScanError> {
+    let (since, until) = (Default::default(), None);
+    let request = ScanRequest::Scrub { since, until };
+    pool.start_scan(request, (&actor(), "zpool scrub tank"))
+}
+
+/// The scan once it is over.
+fn ended(pool: &Pool) -> ScanStatus {
+    let begun = Instant::now();
+    loop {
+        let status = pool.scan_status().expect("readable").expect("one began");
+        if status.scan.state != ScanState::Scanning {
+            return status;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{status:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Overwrites what a disk holds, but for its labels.
+fn spoil(world: &World, disk: usize) {
+    let device = Arc::clone(&world.leaves()[disk].device);
+    let noise = vec![0xa5; SIZE - 2 * LABELS];
+    device.write_at(LABELS as u64, &noise).expect("in range");
+}
+
+/// Whether everything can be read without a disk.
+fn is_whole_without(world: &Arc<World>, disk: usize) {
+    spoil(world, disk);
+    let pool = import(world);
+    let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+    assert!(report.damaged.is_empty(), "{report:?}");
+    pool.close().expect("written");
+}
+
+/// A side that was away while the other was written to came back at an import, was shown healthy,
+/// and nothing brought it what it had missed.
+#[test]
+fn a_side_that_comes_back_at_an_import_is_resilvered() {
+    for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 1 }] {
+        let world = World::new(3, SIZE);
+        let pool = create(&world, shape);
+        common::change(&pool, 0).expect("written");
+        pool.close().expect("written");
+        drop(pool);
+        let device = Arc::clone(&world.leaves()[1].device);
+        let copy = device.read_vec(0, SIZE).expect("in range");
+        let pool = import(&world);
+        (1..5).for_each(|round| common::change(&pool, round).expect("written"));
+        pool.close().expect("written");
+        drop(pool);
+        device.write_at(0, &copy).expect("in range");
+
+        let pool = import(&world);
+        let status = ended(&pool);
+        let scan = status.scan;
+        assert_eq!(
+            (scan.function, scan.state, scan.errors),
+            (ScanFunction::Resilver, ScanState::Finished, 0)
+        );
+        assert!(scan.processed > 0 && scan.end_time >= scan.start_time);
+        assert!(pool.vdevs().is_resilver_needed().is_none());
+        assert!(
+            !pool.look_for_resilver().expect("it can"),
+            "nothing is missed"
+        );
+        pool.close().expect("written");
+        drop(pool);
+        // What the log says now is on disk.
+        let pool = import(&world);
+        assert_eq!(ended(&pool).scan.start_time, scan.start_time);
+        assert!(pool.vdevs().is_resilver_needed().is_none());
+        pool.close().expect("written");
+        drop(pool);
+        is_whole_without(&world, 0);
+    }
+}
+
+#[test]
+fn a_scrub_writes_again_what_is_wrong() {
+    for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 1 }] {
+        let world = World::new(3, SIZE);
+        let pool = create(&world, shape);
+        (0..5).for_each(|round| common::change(&pool, round).expect("written"));
+        spoil(&world, 1);
+        scrub(&pool).expect("begun");
+        let scan = ended(&pool).scan;
+        assert_eq!((scan.function, scan.errors), (ScanFunction::Scrub, 0));
+        assert!(scan.processed > 0 && scan.examined > 0, "{scan:?}");
+        scrub(&pool).expect("begun again");
+        let again = ended(&pool).scan;
+        assert_eq!((again.processed, again.errors), (0, 0));
+        pool.close().expect("written");
+        drop(pool);
+        is_whole_without(&world, 0);
+    }
+}

@@ -1,0 +1,70 @@
+//! `cenote health` and the events of a pool that goes ill: a device that is taken away, a file that
+//! rots.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::site::Site;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// Waits until an event of this class is on record; its details.
+fn event(site: &Site, class: &str) -> Result<String> {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let events = site.ok("zpool events -v")?;
+        if let Some(at) = events.find(&format!(" {class}\n")) {
+            let details = &events[at..];
+            return Ok(details.split("\n\n").next().unwrap_or(details).to_owned());
+        }
+        ensure!(Instant::now() < end, "no {class} in\n{events}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("mirror", 256, "-O compression=off")?;
+    ensure!(site.ok("cenote health tank")?.contains("tank: well (ONLINE"));
+    let file = site.path("tank").join("file");
+    std::fs::write(&file, vec![7; 4 << 20])?;
+    site.export()?;
+    rot(&site)?;
+    site.import("")?;
+    ensure!(std::fs::read(&file)? == vec![7; 4 << 20]);
+    let report = event(&site, "ereport.fs.zfs.checksum")?;
+    ensure!(report.contains("vdev_path = ") && report.contains("zio_object = "));
+    let ill = site.fails("cenote health tank")?;
+    let ill = String::from_utf8(ill.stdout)?;
+    ensure!(ill.contains("checksum errors") && ill.contains("zpool scrub tank"), "{ill}");
+    let json = site.fails("cenote health -j tank")?.stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json)?;
+    let findings = json["pools"]["tank"]["findings"].as_array();
+    ensure!(!findings.context("no findings")?.is_empty());
+    ensure!(site.fails("cenote health other")?.code == Some(3));
+    site.finish()
+}
+
+/// Overwrites what a file's data lie on, on the first device, behind its labels.
+fn rot(site: &Site) -> Result<()> {
+    let first = std::fs::read_dir(site.devices())?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    let path = first.iter().min().context("no devices")?;
+    let device = OpenOptions::new().read(true).write(true).open(path)?;
+    let wanted = vec![7; 4096];
+    let mut found = vec![0; 4096];
+    let mut spoiled = 0;
+    let sectors = device.metadata()?.len() / 4096;
+    for sector in 1024..sectors - 1024 {
+        device.read_exact_at(&mut found, sector * 4096)?;
+        if found == wanted {
+            device.write_all_at(&[0xAA; 4096], sector * 4096)?;
+            spoiled += 1;
+        }
+    }
+    ensure!(spoiled > 0, "the file's data were not found");
+    Ok(())
+}

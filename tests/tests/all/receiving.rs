@@ -1,0 +1,187 @@
+//! `zfs receive`: streams of OpenZFS into a pool of ours, compared with what OpenZFS says was sent,
+//! and the pool judged by it.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::compare::{self, Tolerance};
+use cenote_tests::golden::Golden;
+use cenote_tests::manifest::Datasets;
+use cenote_tests::program::Outcome;
+use cenote_tests::site::Site;
+use cenote_tests::{offline, streams};
+use std::fs;
+
+/// A stream, the dataset to receive it into, and the snapshots that are there afterwards: their
+/// dataset here below the pool, that of the sender, and their short names.
+type Case = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str, &'static str)],
+);
+
+const CASES: &[Case] = &[
+    ("full", "fs", &[("fs", "fs", "a")]),
+    (
+        "incremental-I",
+        "fs",
+        &[("fs", "fs", "b"), ("fs", "fs", "c")],
+    ),
+    ("full", "jump", &[]),
+    ("incremental-from-bookmark", "jump", &[("jump", "fs", "c")]),
+    ("compressed", "compressed", &[("compressed", "fs", "b")]),
+    ("embedded", "embedded", &[("embedded", "fs", "b")]),
+    ("holds", "holds", &[("holds", "fs", "b")]),
+    ("raw-clear", "clear", &[("clear", "fs", "c")]),
+    ("compressed-embedded-large", "cel", &[("cel", "large", "a")]),
+    ("large-blocks", "large", &[("large", "large", "a")]),
+    ("split-large", "split", &[("split", "large", "a")]),
+    ("decrypted", "decrypted", &[("decrypted", "enc", "a")]),
+    ("large-dnode", "dn", &[("dn", "dn", "a")]),
+    ("props", "props", &[("props", "repl", "3")]),
+    ("zvol", "vol", &[("vol", "vol", "a")]),
+    ("zvol-incremental", "vol", &[("vol", "vol", "b")]),
+    ("zvol-raw", "rawvol", &[("rawvol", "vol", "b")]),
+    (
+        "replication",
+        "repl",
+        &[
+            ("repl", "repl", "1"),
+            ("repl", "repl", "3"),
+            ("repl/child", "repl/child", "3"),
+            ("repl/cl", "repl/cl", "3"),
+        ],
+    ),
+    ("replication-incremental", "repl", &[("repl", "repl", "2")]),
+];
+
+/// Runs `zfs receive` with a stream.
+fn receive(site: &Site, arguments: &str, stream: &[u8]) -> Result<Outcome> {
+    let words: Vec<&str> = ["receive"]
+        .into_iter()
+        .chain(arguments.split_whitespace())
+        .collect();
+    site.cenote().run_with_input("zfs", &words, stream)
+}
+
+fn stream(name: &str) -> Result<Vec<u8>> {
+    let path = streams::stream(name)?.context("the streams are here")?;
+    Ok(fs::read(path)?)
+}
+
+/// What differs between the snapshots of `cases` and what was sent.
+fn differences(site: &Site, golden: &Golden, cases: &[Case]) -> Result<Vec<String>> {
+    let (pool, tolerance) = (
+        &golden.manifest.pool,
+        Tolerance::of(streams::KIND, &golden.manifest),
+    );
+    let mut wanted = Datasets::new();
+    for (_, _, snapshots) in cases {
+        for (here, sent, snapshot) in *snapshots {
+            let sent = format!("{pool}/{sent}@{snapshot}");
+            let manifest = &golden.manifest.datasets;
+            let dataset = manifest.get(&sent).with_context(|| sent.clone())?;
+            let mut dataset = dataset.clone();
+            dataset.createtxg = None;
+            wanted.insert(format!("tank/{here}@{snapshot}"), dataset);
+        }
+    }
+    let mut found = offline::read_all(site.cenote(), golden, site.devices(), &[], &wanted)?;
+    // A snapshot's root has the snapshot's own number.
+    for dataset in wanted.values_mut().chain(found.values_mut()) {
+        let root = dataset.entries.as_mut().and_then(|all| all.get_mut("."));
+        root.map(|root| root.remove("ino"));
+    }
+    Ok(compare::datasets(&wanted, &found, &tolerance))
+}
+
+#[test]
+fn streams_of_openzfs_are_received() -> Result<()> {
+    let Some(golden) = Golden::find(streams::KIND)? else {
+        return Ok(());
+    };
+    let site = Site::create("single", 512, "-O mountpoint=none")?;
+    for (name, target, snapshots) in CASES {
+        let outcome = receive(&site, &format!("tank/{target}"), &stream(name)?)?;
+        outcome.success().with_context(|| (*name).to_owned())?;
+        for (here, sent, snapshot) in *snapshots {
+            let guid = site.ok(&format!("zfs get -Hp -o value guid tank/{here}@{snapshot}"))?;
+            let sent = format!("{}/{sent}@{snapshot}", golden.manifest.pool);
+            let wanted = &golden.manifest.datasets[&sent].guid;
+            ensure!(wanted.as_deref() == Some(guid.trim()), "{sent}: {guid}");
+        }
+    }
+    site.export()?;
+    let differences = differences(&site, &golden, CASES)?;
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    site.judge()
+}
+
+/// The property that says how a stream can be gone on with; `-` if none was cut.
+fn token(site: &Site, dataset: &str) -> Result<String> {
+    let line = format!("zfs get -H -o value receive_resume_token {dataset}");
+    Ok(site.ok(&line)?.trim().to_owned())
+}
+
+#[test]
+fn streams_that_were_cut_are_gone_on_with() -> Result<()> {
+    let Some(golden) = Golden::find(streams::KIND)? else {
+        return Ok(());
+    };
+    let site = Site::create("single", 512, "-O mountpoint=none")?;
+    let (part1, part2) = (stream("resume-part1")?, stream("resume-part2")?);
+    let outcome = receive(&site, "-s tank/fs", &part1)?;
+    ensure!(outcome.code == Some(1), "{}", outcome.report());
+    let token_of_fs = token(&site, "tank/fs")?;
+    let said = outcome.report();
+    ensure!(
+        said.contains("Partially received snapshot is saved."),
+        "{said}"
+    );
+    ensure!(
+        said.contains(&format!("    zfs send -t {token_of_fs}")),
+        "{said}"
+    );
+    // Where OpenZFS stopped with the same bytes.
+    let state = &golden.manifest.document["resume_state"]["receive_resume_token"];
+    let state = state.as_str().context("OpenZFS's token")?;
+    let shown = |token: &str| site.ok(&format!("cenote zstream token {token}"));
+    let (ours, theirs) = (shown(&token_of_fs)?, shown(state)?);
+    ensure!(ours == theirs, "{ours}{theirs}");
+    let refused = receive(&site, "tank/fs", &stream("full")?)?.report();
+    ensure!(
+        refused.contains("contains partially-complete state"),
+        "{refused}"
+    );
+    receive(&site, "-s tank/fs", &part2)?.success()?;
+    ensure!(token(&site, "tank/fs")? == "-");
+    // Another that is cut: once nothing of it is left, once it is given up.
+    let cut = &stream("full")?[..500_000];
+    ensure!(
+        receive(&site, "tank/none", cut)?
+            .report()
+            .contains("incomplete stream")
+    );
+    ensure!(
+        site.fails("zfs list tank/none")?
+            .report()
+            .contains("does not exist")
+    );
+    receive(&site, "-s tank/none", cut)?;
+    site.ok("zfs receive -A tank/none")?;
+    site.fails("zfs list tank/none")?;
+    let nothing = site.fails("zfs receive -A tank/fs")?.report();
+    ensure!(nothing.contains("does not have any resumable receive state to abort"));
+    // An increment, into the hidden child, over the death of the daemon.
+    let increment = stream("incremental-i")?;
+    receive(&site, "-s tank/fs", &increment[..600_000])?;
+    ensure!(token(&site, "tank/fs")? != "-");
+    site.crash()?;
+    site.import("-N")?;
+    ensure!(token(&site, "tank/fs")? != "-");
+    site.ok("zfs receive -A tank/fs")?;
+    receive(&site, "tank/fs", &increment)?.success()?;
+    site.export()?;
+    let cases: &[Case] = &[("", "", &[("fs", "fs", "a"), ("fs", "fs", "b")])];
+    let differences = differences(&site, &golden, cases)?;
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    site.judge()
+}

@@ -1,0 +1,177 @@
+//! `cenote health`: one screen that says what is wrong with each pool, and what to do.
+//!
+//! `zpool status -x` shows one condition, the first that holds, and calls a pool healthy that was
+//! never scrubbed, is nearly full, or has no redundancy to repair from. Here each finding is a
+//! line of its own, with the device that it is about and the command that mends it. The exit code
+//! is that of the worst finding, for cron and monitors.
+//!
+//! `judge` knows what is a finding, from what the daemon says alone; `smart` asks `smartctl`, where
+//! that is installed, what the disks think of themselves.
+
+mod judge;
+mod report;
+mod smart;
+
+use cenote_control::model::{
+    DatasetKind, Depth, KindSet, PoolStatus, PropertySelection, Request, Response, Value,
+};
+use judge::{Facts, Finding, Limits, Severity, findings};
+
+use super::Command;
+use super::arguments::{Arguments, flag, option};
+use crate::context::{Context, Outcome, failed, mismatch, usage};
+
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "health",
+    summary: "Say what is wrong with pools and what to do; exit code for cron and monitors",
+    synopsis: "[POOL...]",
+    about: "Looks at devices and their errors, damaged files, redundancy, space and the age of the\n\
+            last scrub, and asks smartctl about disks where it is installed. The exit code is 0\n\
+            when all is well, 1 when something wants attention, 2 when data is damaged or one\n\
+            more failure would lose some, 3 when the question could not be answered.",
+    flags: &[
+        option(
+            None,
+            "scrub-days",
+            "DAYS",
+            "a scrub older than this wants attention; 35",
+        ),
+        option(
+            None,
+            "full",
+            "PERCENT",
+            "a pool fuller than this wants attention; 80",
+        ),
+        flag(None, "no-smart", "do not ask smartctl"),
+        flag(Some('q'), "quiet", "print only pools with findings"),
+    ],
+    opens_pools: false,
+    run,
+};
+
+/// The exit code when the daemon cannot be asked, or a pool that was named is not there.
+const UNKNOWN: u8 = 3;
+
+/// What was found out about one pool.
+pub(super) struct Health {
+    pub status: PoolStatus,
+    /// Per cent of its space that is in use, where that is known.
+    pub capacity: Option<u64>,
+    /// The worst first.
+    pub findings: Vec<Finding>,
+}
+
+impl Health {
+    fn severity(&self) -> Severity {
+        let worst = self.findings.iter().map(|finding| finding.severity).max();
+        worst.unwrap_or(Severity::Note)
+    }
+}
+
+fn number(arguments: &Arguments, name: &'static str, default: u64) -> Result<u64, crate::context::Stop> {
+    let Some(value) = arguments.last(name) else {
+        return Ok(default);
+    };
+    let number = value.to_str().and_then(|text| text.parse().ok());
+    number.map_or_else(|| usage(format!("--{name}: not a number")), Ok)
+}
+
+fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let limits = Limits {
+        scrub_days: number(arguments, "scrub-days", 35)?,
+        full_percent: number(arguments, "full", 80)?,
+    };
+    let mut names = Vec::new();
+    for word in &arguments.operands {
+        match word.to_str() {
+            Some(name) => names.push(name.to_owned()),
+            None => return failed(format!("no such pool: {}", word.to_string_lossy())),
+        }
+    }
+    let (pools, unknown) = match ask(&names, context) {
+        Ok(answer) => answer,
+        Err(message) => {
+            context.complain(&format!("cenote health: {message}"));
+            return Ok(UNKNOWN);
+        }
+    };
+    let mut healths = Vec::new();
+    for status in pools {
+        let facts = Facts {
+            capacity: capacity(&status.name, context),
+            created: created(&status.name, context),
+            now: context.now,
+        };
+        let mut found = findings(&status, &facts, limits);
+        if !arguments.has("no-smart") {
+            found.extend(smart::findings(&status.vdevs));
+        }
+        found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        healths.push(Health {
+            status,
+            capacity: facts.capacity,
+            findings: found,
+        });
+    }
+    if arguments.has("json") {
+        context.line(&report::json(&healths).to_string());
+    } else {
+        let quiet = arguments.has("quiet");
+        let text = report::text(&healths, quiet, context);
+        context.print(&text);
+    }
+    if !unknown.is_empty() {
+        for message in unknown {
+            context.complain(&format!("cenote health: {message}"));
+        }
+        return Ok(UNKNOWN);
+    }
+    let worst = healths.iter().map(Health::severity).max();
+    Ok(worst.map_or(0, Severity::exit_code))
+}
+
+/// The pools' states, and what to say of those that could not be asked about.
+fn ask(names: &[String], context: &mut Context) -> Result<(Vec<PoolStatus>, Vec<String>), String> {
+    let request = Request::PoolStatus {
+        pools: names.to_vec(),
+        errors: true,
+        dedup: false,
+    };
+    match context.ask(request) {
+        Ok(Response::Statuses { pools, failures }) => {
+            let said = |(name, error)| format!("{name}: {error}");
+            Ok((pools, failures.into_iter().map(said).collect()))
+        }
+        Ok(_) => Err(mismatch().to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// How full a pool is, in per cent.
+fn capacity(pool: &str, context: &mut Context) -> Option<u64> {
+    let request = Request::PoolList {
+        pools: vec![pool.to_owned()],
+        properties: PropertySelection::Named(vec!["capacity".to_owned()]),
+        vdevs: false,
+    };
+    let Ok(Response::Pools { pools, .. }) = context.ask(request) else {
+        return None;
+    };
+    match pools.first()?.property("capacity")?.value {
+        Value::Number(percent) => Some(percent),
+        _ => None,
+    }
+}
+
+/// When a pool was made, in seconds.
+fn created(pool: &str, context: &mut Context) -> Option<u64> {
+    let request = Request::DatasetList {
+        roots: vec![pool.to_owned()],
+        depth: Depth::Levels(0),
+        kinds: KindSet::of(DatasetKind::Filesystem),
+        properties: PropertySelection::Named(vec!["creation".to_owned()]),
+    };
+    let listing = context.ask_datasets(request).ok()?;
+    listing.rows.first()?.property("creation")?.value.number()
+}

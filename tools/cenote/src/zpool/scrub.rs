@@ -1,0 +1,116 @@
+//! `zpool scrub` and `zpool resilver`.
+
+use super::activity::wait_for;
+use super::create::command_line;
+use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use crate::getopt::{Grammar, Parsed};
+use crate::texts::{cannot_open, with_context};
+use cenote_control::model::{
+    Change, ControlError, PropertySelection, Request, Response, ScanCommand,
+};
+
+/// What the options ask for, or which of them do not go together.
+fn command_of(parsed: &Parsed) -> Result<ScanCommand, String> {
+    for (one, other) in [("s", "p"), ("e", "C"), ("s", "C"), ("p", "C")] {
+        if parsed.has(one) && parsed.has(other) {
+            return Err(format!(
+                "invalid option combination: -{one} and -{other} are mutually exclusive"
+            ));
+        }
+    }
+    let command = match () {
+        () if parsed.has("s") => ScanCommand::Stop,
+        () if parsed.has("p") => ScanCommand::Pause,
+        () if parsed.has("e") => ScanCommand::ErrorScrub,
+        () => ScanCommand::Scrub {
+            since_last: parsed.has("C"),
+        },
+    };
+    let is_over = matches!(command, ScanCommand::Stop | ScanCommand::Pause);
+    match is_over && parsed.has("w") {
+        true => Err("invalid option combination: -w cannot be used with -p or -s".to_owned()),
+        false => Ok(command),
+    }
+}
+
+/// `zpool scrub [-e | -s | -p | -C] [-w] <-a | POOL…>`
+pub fn scrub(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("aespCw").parse(arguments)?;
+    let command = match command_of(&parsed) {
+        Ok(command) => command,
+        Err(reason) => return usage(reason),
+    };
+    let pools = match (parsed.has("a"), parsed.operands.is_empty()) {
+        (true, true) => all_pools(context)?,
+        (true, false) => return usage("the pool shouldn't be specified with -a"),
+        (false, true) => return usage("missing pool name argument"),
+        (false, false) => parsed.operands.clone(),
+    };
+    let verb = match command {
+        ScanCommand::Stop => "cannot cancel scrubbing",
+        ScanCommand::Pause => "cannot pause scrubbing",
+        _ => "cannot scrub",
+    };
+    let line = command_line("zpool scrub", arguments);
+    let mut is_refused = false;
+    for pool in &pools {
+        is_refused |= !scan(pool, command, verb, &line, context);
+    }
+    if parsed.has("w") && !is_refused {
+        pools
+            .iter()
+            .try_for_each(|pool| wait_for(pool, &["scrub"], context))?;
+    }
+    match is_refused {
+        true => Err(Stop::Code(1)),
+        false => Ok(0),
+    }
+}
+
+/// `zpool resilver POOL…`
+pub fn resilver(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("").parse(arguments)?;
+    if parsed.operands.is_empty() {
+        return usage("missing pool name argument");
+    }
+    let line = command_line("zpool resilver", arguments);
+    let mut is_refused = false;
+    for pool in &parsed.operands {
+        let verb = "cannot restart resilver on";
+        is_refused |= !scan(pool, ScanCommand::Resilver, verb, &line, context);
+    }
+    match is_refused {
+        true => Err(Stop::Code(1)),
+        false => Ok(0),
+    }
+}
+
+/// Asks for a scan of one pool; false, and said why, if it is refused.
+fn scan(pool: &str, command: ScanCommand, verb: &str, line: &str, context: &mut Context) -> bool {
+    let change = Change::Scan {
+        pool: pool.to_owned(),
+        command,
+    };
+    let command = line.to_owned();
+    let text = match context.ask(Request::Change { change, command }) {
+        Ok(Response::Done) => return true,
+        Ok(_) => with_context(&format!("{verb} {pool}"), &mismatch()),
+        Err(error @ ControlError::NoSuchPool { .. }) => cannot_open(pool, &error),
+        Err(error) => with_context(&format!("{verb} {pool}"), &error),
+    };
+    context.complain(&text);
+    false
+}
+
+fn all_pools(context: &mut Context) -> Result<Vec<String>, Stop> {
+    let request = Request::PoolList {
+        pools: Vec::new(),
+        properties: PropertySelection::Named(Vec::new()),
+        vdevs: false,
+    };
+    match context.ask(request) {
+        Ok(Response::Pools { pools, .. }) => Ok(pools.into_iter().map(|pool| pool.name).collect()),
+        Ok(_) => failed(with_context("cannot list pools", &mismatch())),
+        Err(error) => failed(with_context("cannot list pools", &error)),
+    }
+}
