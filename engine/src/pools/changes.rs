@@ -92,13 +92,7 @@ fn about(vdev: &Vdev) -> Vec<(String, String)> {
     more
 }
 
-fn scans(
-    events: &Events,
-    imported: &Imported,
-    seen: &mut Seen,
-    scan: Option<&Scan>,
-    is_new: bool,
-) {
+fn scans(events: &Events, imported: &Imported, seen: &mut Seen, scan: Option<&Scan>, is_new: bool) {
     let now = scan.map(|scan| (scan.start_time, scan.state));
     let before = std::mem::replace(&mut seen.scan, now);
     let Some(scan) = scan.filter(|_| !is_new && now != before) else {

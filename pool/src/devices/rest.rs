@@ -79,6 +79,24 @@ impl Pool {
         })
     }
 
+    /// Notes that a device made too many errors: it is not used any more if `is_fault` is set and
+    /// the pool can do without it, and is known to fail otherwise. Clearing its errors ends that.
+    ///
+    /// # Errors
+    /// If there is no such device, or the pool takes no changes.
+    pub fn blame(&self, device: Guid, is_fault: bool) -> Result<(), ChangeError> {
+        self.change_tree((&Actor::default(), ""), move |root, shape, _| {
+            leaf(root, device)?;
+            let mut plan = Plan::new(root.clone());
+            if let Some(leaf) = find_mut(&mut plan.root, device) {
+                leaf.state.faulted = is_fault && !shape.is_required(device);
+                leaf.state.degraded = !leaf.state.faulted;
+                leaf.state.aux_state = Some("err_exceeded".to_owned());
+            }
+            Ok(plan)
+        })
+    }
+
     /// Uses a device again that was taken out of use, or was not there: `opened`, if it is not
     /// open, has been found to be the one. What it missed a resilver brings.
     ///

@@ -27,7 +27,10 @@ fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
         return Ok(());
     }
     let site = Site::create("mirror", 256, "-O compression=off")?;
-    ensure!(site.ok("cenote health tank")?.contains("tank: well (ONLINE"));
+    ensure!(
+        site.ok("cenote health tank")?
+            .contains("tank: well (ONLINE")
+    );
     let file = site.path("tank").join("file");
     std::fs::write(&file, vec![7; 4 << 20])?;
     site.export()?;
@@ -38,7 +41,10 @@ fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
     ensure!(report.contains("vdev_path = ") && report.contains("zio_object = "));
     let ill = site.fails("cenote health tank")?;
     let ill = String::from_utf8(ill.stdout)?;
-    ensure!(ill.contains("checksum errors") && ill.contains("zpool scrub tank"), "{ill}");
+    ensure!(
+        ill.contains("checksum errors") && ill.contains("zpool scrub tank"),
+        "{ill}"
+    );
     let json = site.fails("cenote health -j tank")?.stdout;
     let json: serde_json::Value = serde_json::from_slice(&json)?;
     let findings = json["pools"]["tank"]["findings"].as_array();

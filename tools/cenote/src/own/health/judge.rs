@@ -141,7 +141,8 @@ fn of_files(status: &PoolStatus, found: &mut Vec<Finding>) {
 }
 
 fn named(error: &cenote_control::model::DataError) -> String {
-    let text = |name: &cenote_control::model::RawName| String::from_utf8_lossy(&name.0).into_owned();
+    let text =
+        |name: &cenote_control::model::RawName| String::from_utf8_lossy(&name.0).into_owned();
     match &error.place {
         DataErrorPlace::Path(path) => text(path),
         DataErrorPlace::File { dataset, path } => format!("{dataset}:{}", text(path)),
@@ -289,7 +290,10 @@ fn of_redundancy(status: &PoolStatus, found: &mut Vec<Finding>) {
         return;
     }
     let pool = &status.name;
-    let what = format!("no redundancy: {}; damage is found, not repaired", bare.join(", "));
+    let what = format!(
+        "no redundancy: {}; damage is found, not repaired",
+        bare.join(", ")
+    );
     let advice = format!("'zpool attach {pool} {} NEW' makes a mirror of it", bare[0]);
     found.push(finding(Severity::Note, "", what, advice));
 }
@@ -309,9 +313,8 @@ fn of_spares(status: &PoolStatus, found: &mut Vec<Finding>) {
 fn of_scans(status: &PoolStatus, limits: Limits, facts: &Facts, found: &mut Vec<Finding>) {
     let pool = &status.name;
     let scrub = format!("run 'zpool scrub {pool}'");
-    let is_due = |since: u64| {
-        facts.now.saturating_sub(since) > limits.scrub_days.saturating_mul(DAY)
-    };
+    let is_due =
+        |since: u64| facts.now.saturating_sub(since) > limits.scrub_days.saturating_mul(DAY);
     // A pool that is younger than the interval is not late.
     let may_be_late = facts.created.is_none_or(is_due);
     let Some(scan) = &status.scan else {
@@ -436,8 +439,14 @@ mod tests {
         };
         let of = |states: &[VdevState]| worst(&pool(states), &facts);
         assert_eq!(of(&[Online; 4]), None);
-        assert_eq!(of(&[CantOpen, Online, Online, Online]), Some(Severity::Attention));
-        assert_eq!(of(&[CantOpen, CantOpen, Online, Online]), Some(Severity::Danger));
+        assert_eq!(
+            of(&[CantOpen, Online, Online, Online]),
+            Some(Severity::Attention)
+        );
+        assert_eq!(
+            of(&[CantOpen, CantOpen, Online, Online]),
+            Some(Severity::Danger)
+        );
     }
 
     #[test]
@@ -481,7 +490,9 @@ mod tests {
         };
         let found = findings(&status, &facts, LIMITS);
         assert!(found[0].what.contains("96 % full"));
-        status.vdevs.root.children[0].children[1].counters.checksum_errors = 3;
+        status.vdevs.root.children[0].children[1]
+            .counters
+            .checksum_errors = 3;
         let found = findings(&status, &facts, LIMITS);
         assert_eq!(found[0].device, "/disks/1");
         status.error_count = 2;

@@ -69,7 +69,11 @@ impl Health {
     }
 }
 
-fn number(arguments: &Arguments, name: &'static str, default: u64) -> Result<u64, crate::context::Stop> {
+fn number(
+    arguments: &Arguments,
+    name: &'static str,
+    default: u64,
+) -> Result<u64, crate::context::Stop> {
     let Some(value) = arguments.last(name) else {
         return Ok(default);
     };

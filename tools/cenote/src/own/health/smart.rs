@@ -83,11 +83,17 @@ mod tests {
             {"id":5,"raw":{"value":16}},{"id":9,"raw":{"value":41000}},
             {"id":197,"raw":{"value":0}}]}}"#;
         let answer = serde_json::from_str(ata).expect("JSON");
-        let expected = ["the disk expects to fail", "16 sectors were replaced by spare ones"];
+        let expected = [
+            "the disk expects to fail",
+            "16 sectors were replaced by spare ones",
+        ];
         assert_eq!(judge(&answer), expected);
         let nvme = r#"{"smart_status":{"passed":true},"nvme_smart_health_information_log":
             {"critical_warning":0,"media_errors":3,"percentage_used":12}}"#;
-        assert_eq!(judge(&serde_json::from_str(nvme).expect("JSON")), ["3 media errors"]);
+        assert_eq!(
+            judge(&serde_json::from_str(nvme).expect("JSON")),
+            ["3 media errors"]
+        );
         assert!(judge(&Value::Null).is_empty());
     }
 }
