@@ -13,6 +13,10 @@ use cenote_vdev::Shape;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Groups that are waited for before a resilver: as many as a new leaf may have missed of those
+/// that were under way, and one.
+const GROUPS_WAITED_MAX: u32 = 5;
+
 /// How a device is taken out of use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offline {
@@ -166,6 +170,14 @@ impl Pool {
 
     /// Begins a resilver if it is needed; if not, what waits for the end of one is due now.
     pub(super) fn bring_what_is_missed(&self) -> Result<(), ChangeError> {
+        // A resilver is for what was written before it began.
+        for _ in 0..GROUPS_WAITED_MAX {
+            let needed = self.vdevs().is_resilver_needed();
+            if needed.is_none_or(|txgs| txgs.end <= self.synced_txg()) {
+                break;
+            }
+            self.sync()?;
+        }
         let is_under_way =
             self.look_for_resilver()
                 .map_err(|error| crate::sync::SyncError::Stopped {
