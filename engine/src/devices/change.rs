@@ -178,9 +178,10 @@ fn reopen(context: &Context, pool: &str, by: &By<'_>) -> Result<Response, Contro
         pool.clear(&silent).map_err(refused)?;
     }
     let tree = vdev_tree(pool);
+    let shape = pool.vdevs();
     let lost = all_vdevs(&tree).into_iter().filter(|vdev| {
         let is_lost = matches!(vdev.state, VdevState::CantOpen | VdevState::Removed);
-        vdev.kind.is_leaf() && is_lost
+        vdev.kind.is_leaf() && is_lost && !shape.is_open(Guid(vdev.guid))
     });
     let lost: Vec<Guid> = lost.map(|vdev| Guid(vdev.guid)).collect();
     let found = pool.look_for(lost).map_err(refused)?;

@@ -64,8 +64,13 @@ fn online_device(
     }
     let out = [VdevState::Offline, VdevState::Removed, VdevState::CantOpen];
     if out.contains(&vdev.state) {
-        let found = pool.look_for(vec![guid]).map_err(refused)?.remove(&guid);
-        let is_there = found.is_some() || vdev.kind == VdevKind::DraidSpare;
+        // An import opens also what is offline, and keeps others off it.
+        let is_open = pool.vdevs().is_open(guid) || vdev.kind == VdevKind::DraidSpare;
+        let found = match is_open {
+            true => None,
+            false => pool.look_for(vec![guid]).map_err(refused)?.remove(&guid),
+        };
+        let is_there = is_open || found.is_some();
         if is_there || vdev.state == VdevState::Offline {
             let by = (&Actor::default(), "");
             pool.online(guid, found, by).map_err(refused)?;

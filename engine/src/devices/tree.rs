@@ -7,8 +7,8 @@ use cenote_control::model::{
 };
 use cenote_dsl::directory_keys;
 use cenote_ondisk::VdevConfig;
-use cenote_ondisk::scan::ScanFunction;
 use cenote_ondisk::VdevKind as ConfigKind;
+use cenote_ondisk::scan::ScanFunction;
 use cenote_pool::{
     Pool, TreatmentKind as EngineKind, TreatmentState as EngineTreatment, TreatmentStatus,
 };

@@ -102,7 +102,9 @@ fn unreadable(search: &Search, failures: &[DeviceError]) -> Vec<String> {
         };
         denied.truncate(NAMED_MAX);
         let named = denied.join(", ");
-        lines.push(format!("cannot be opened: permission denied: {named}{more}"));
+        lines.push(format!(
+            "cannot be opened: permission denied: {named}{more}"
+        ));
     }
     lines
 }

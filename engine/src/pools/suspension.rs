@@ -57,10 +57,11 @@ pub(crate) fn obey_fail_mode(events: &Arc<Events>, imported: &Arc<Imported>) {
 /// Has devices that count as faulted, or were not there, used again.
 fn use_again(imported: &Imported, meant: &[Guid]) -> Result<(), ControlError> {
     let tree = vdev_tree(&imported.pool);
+    let shape = imported.pool.vdevs();
     let lost = all_vdevs(&tree).into_iter().filter(|vdev| {
         let is_lost = matches!(vdev.state, VdevState::CantOpen | VdevState::Faulted);
         let is_meant = meant.is_empty() || meant.contains(&Guid(vdev.guid));
-        vdev.kind.is_leaf() && is_lost && is_meant
+        vdev.kind.is_leaf() && is_lost && !shape.is_open(Guid(vdev.guid)) && is_meant
     });
     let lost = lost.map(|vdev| Guid(vdev.guid)).collect();
     let found = imported.pool.look_for(lost).unwrap_or_default();

@@ -64,11 +64,10 @@ fn pool(layout: &str, count: u32) -> Result<(Site, Vec<String>)> {
     for number in 0..count {
         devices.push(device(&site, number)?.display().to_string());
     }
-    let mount = site.path("tank");
+    let (root, words) = (site.path(""), devices.join(" "));
     site.ok(&format!(
-        "zpool create -O mountpoint={} tank {layout} {}",
-        mount.display(),
-        devices.join(" ")
+        "zpool create -f -R {} tank {layout} {words}",
+        root.display()
     ))?;
     Ok((site, devices))
 }
