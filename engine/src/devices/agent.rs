@@ -1,6 +1,6 @@
 //! What is done about devices that fail, with nobody there: they are given up when they made too
 //! many errors, spares take their places, and with `autoreplace` a blank disk in the place of a
-//! lost one does.
+//! lost one does. Devices in use that lack something get it, however it came about.
 //!
 //! It is looked for whenever the server ticks, at most once a second; what is to be done takes
 //! transaction groups and so has a thread of its own, one at a time. What was tried for a device
@@ -11,12 +11,13 @@ use super::limits::{Limits, Record, Verdict};
 use super::tree::vdev_tree;
 use crate::events::Events;
 use crate::registry::imported::Imported;
-use cenote_base::{Env, Guid};
+use cenote_base::{Env, Guid, Txg};
 use cenote_control::model::{SpareUse, Vdev, VdevKind, VdevState, VdevTree};
 use cenote_device::{Opener, SystemOpener};
 use cenote_dsl::Stored;
 use cenote_pool::{Actor, Attachment, Companion, NewLeaf, Stranger, at_last_path};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +33,7 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 enum Step {
     Judge(Guid, Verdict),
+    Resilver,
     Spare { lost: Guid, spares: Vec<Guid> },
     Replace { lost: Guid, place: PathBuf },
 }
@@ -43,6 +45,8 @@ struct Seen {
     lost_since: HashMap<(u64, Guid), Duration>,
     /// What was done for a lost device already, well or in vain.
     tried: HashSet<(u64, Guid)>,
+    /// What devices in use lack, since when, and whether a resilver was begun for just that.
+    lacking: HashMap<u64, (Range<Txg>, Duration, bool)>,
 }
 
 /// Looks after the devices of all pools.
@@ -74,10 +78,39 @@ fn is_lost(leaf: &Vdev) -> bool {
 }
 
 impl Seen {
+    /// Whether devices in use lack something that no scan is bringing to them. For the same lack a
+    /// resilver is begun once: what it could not bring, another one cannot.
+    fn lacks_resilver(&mut self, imported: &Imported, now: Duration) -> bool {
+        let (pool, guid) = (&imported.pool, imported.load_guid);
+        let scan = pool.scan_status().ok().flatten();
+        let is_scanning = scan.is_some_and(|status| status.scan.is_running());
+        let needed = pool.vdevs().is_resilver_needed();
+        let Some(txgs) = needed.filter(|_| !is_scanning) else {
+            if !is_scanning {
+                self.lacking.remove(&guid);
+            }
+            return false;
+        };
+        match self.lacking.get_mut(&guid) {
+            Some((known, since, begun)) if *known == txgs => {
+                let is_due = !*begun && now.saturating_sub(*since) >= GRACE;
+                *begun |= is_due;
+                is_due
+            }
+            _ => {
+                self.lacking.insert(guid, (txgs, now, false));
+                false
+            }
+        }
+    }
+
     fn steps(&mut self, imported: &Imported, now: Duration) -> Vec<Step> {
         let pool = &imported.pool;
         let tree = vdev_tree(pool);
         let mut steps = Vec::new();
+        if self.lacks_resilver(imported, now) {
+            steps.push(Step::Resilver);
+        }
         for (leaf, above, works) in leaves(&tree) {
             let key = (imported.load_guid, Guid(leaf.guid));
             let counters = &leaf.counters;
@@ -139,6 +172,11 @@ fn take(imported: &Imported, events: &Events, step: Step) {
     let actor = Actor::default();
     let by = (&actor, "");
     match step {
+        Step::Resilver => {
+            if let Err(error) = pool.look_for_resilver() {
+                eprintln!("cenote: pool '{name}': no resilver: {error}");
+            }
+        }
         Step::Judge(leaf, verdict) => match pool.blame(leaf, verdict == Verdict::Faulted) {
             Ok(()) => eprintln!("cenote: pool '{name}': device {leaf} made too many errors"),
             Err(error) => eprintln!("cenote: pool '{name}': device {leaf}: {error}"),
@@ -197,6 +235,7 @@ impl Agent {
         seen.records.retain(|key, _| is_there(key.0));
         seen.lost_since.retain(|key, _| is_there(key.0));
         seen.tried.retain(|key| is_there(key.0));
+        seen.lacking.retain(|guid, _| is_there(*guid));
         let mut work: Vec<(Arc<Imported>, Vec<Step>)> = Vec::new();
         for imported in pools {
             if imported.pool.is_writable() && imported.pool.suspended().is_none() {
