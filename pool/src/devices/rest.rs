@@ -31,11 +31,14 @@ impl Pool {
     ///
     /// # Errors
     /// Why it is refused; then nothing has changed.
-    pub(super) fn change_tree(
+    pub(super) fn change_tree<F>(
         &self,
         (actor, command): (&Actor, &str),
-        planner: impl FnOnce(&VdevConfig, &Shape, Txg) -> Result<Plan, ChangeError> + Send + 'static,
-    ) -> Result<(), ChangeError> {
+        planner: F,
+    ) -> Result<(), ChangeError>
+    where
+        F: FnOnce(&VdevConfig, &Shape, Txg) -> Result<Plan, ChangeError> + Send + 'static,
+    {
         let task = ChangeTree {
             syncer: Arc::clone(self.writer()?),
             actor: actor.clone(),
