@@ -220,3 +220,26 @@ fn a_spare_stands_in_and_goes_back() -> Result<()> {
     );
     site.finish()
 }
+
+/// Nobody types anything: a distributed spare stands in and goes back, and a blank disk in the
+/// place of a lost one becomes the pool's.
+#[test]
+fn lost_devices_are_looked_after_by_themselves() -> Result<()> {
+    let (site, devices) = pool("draid1:2d:5c:1s", 5)?;
+    let [first, second] = [&devices[0], &devices[1]];
+    site.ok("zpool set autoreplace=on tank")?;
+    site.ok(&format!("zpool offline -f tank {first}"))?;
+    wait_until("a spare", || Ok(state(&site, "draid1-0-0")? == "ONLINE"))?;
+    until_whole(&site)?;
+    site.ok(&format!("zpool clear tank {first}"))?;
+    wait_until("given back", || Ok(state(&site, "draid1-0-0")? == "AVAIL"))?;
+    site.export()?;
+    fs::remove_file(second)?;
+    site.import("")?;
+    ensure!(state(&site, "tank")? == "DEGRADED");
+    device(&site, 1)?;
+    wait_until("replaced", || Ok(state(&site, second)? == "ONLINE"))?;
+    until_whole(&site)?;
+    ensure!(state(&site, "draid1-0-0")? == "AVAIL");
+    site.finish()
+}
