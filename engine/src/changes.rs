@@ -7,6 +7,7 @@ use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
 use crate::datasets::set::{inherit_property, set_properties};
 use crate::devices::add::add_vdevs;
+use crate::devices::change::change_devices;
 use crate::devices::labels::clear_labels;
 use crate::devices::online::online;
 use crate::devices::settings::set_vdev_property;
@@ -38,6 +39,7 @@ pub(crate) fn change(
         Change::AddVdevs(added) => add_vdevs(context, &added, by),
         Change::ClearErrors { pool, device } => clear_errors(context, &pool, device.as_deref(), by),
         Change::OnlineDevices(devices) => online(context, &devices, by),
+        Change::Devices(change) => change_devices(context, change, by),
         Change::SyncPools { pools } => sync_pools(registry, &pools),
         Change::SetPoolProperty {
             pool,

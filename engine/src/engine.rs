@@ -7,6 +7,7 @@ use crate::daemon::settings::{settings_list, settings_set};
 use crate::daemon::status::{About, daemon_status};
 use crate::datasets::accounts::user_space;
 use crate::datasets::list::dataset_list;
+use crate::devices::agent::Agent;
 use crate::devices::properties::vdev_get;
 use crate::events::Events;
 use crate::keys::load::{load_key, unload_if_root, unload_key};
@@ -57,6 +58,7 @@ pub struct Engine {
     mounts: Mounts,
     about: About,
     changes: Changes,
+    agent: Agent,
 }
 
 impl Engine {
@@ -78,6 +80,7 @@ impl Engine {
                 started,
             },
             changes: Changes::default(),
+            agent: Agent::default(),
         }
     }
 
@@ -295,6 +298,8 @@ impl Service for Engine {
         let (pools, now) = (self.context.registry.all(), self.context.env.monotonic());
         self.context.memory.look(&pools, now);
         self.changes.look(&self.context.events, &pools);
+        let (events, env) = (&self.context.events, self.context.env.as_ref());
+        self.agent.look(events, env, &pools);
     }
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {

@@ -5,7 +5,7 @@
 //! forgotten and what waited for the devices is tried again.
 
 use crate::candidate::speaking_label;
-use crate::pool::Pool;
+use crate::pool::{FoundDevice, Pool};
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, DeviceError};
 use cenote_io::{Patience, with_patience};
@@ -96,23 +96,8 @@ impl Pool {
     }
 
     /// Opens the devices of leaves that do not answer anew, as far as they are there.
-    fn reopen(&self, mut silent: Vec<Guid>) -> Result<(), ClearError> {
-        if silent.is_empty() {
-            return Ok(());
-        }
-        let known = self.found_devices();
-        let places = silent.iter().filter_map(|guid| known.get(guid));
-        let places: BTreeSet<PathBuf> = places.map(|found| found.path.clone()).collect();
-        let mut devices = HashMap::new();
-        self.find_again(&silent, places.iter().cloned().collect(), &mut devices)?;
-        silent.retain(|guid| !devices.contains_key(guid));
-        if !silent.is_empty() {
-            // Disks that are plugged in again may have another name.
-            let parents = places.iter().filter_map(|path| path.parent());
-            let parents: BTreeSet<&Path> = parents.filter(|path| path.is_absolute()).collect();
-            let beside = parents.into_iter().map(Path::to_owned).collect();
-            self.find_again(&silent, beside, &mut devices)?;
-        }
+    fn reopen(&self, silent: Vec<Guid>) -> Result<(), ClearError> {
+        let devices = self.look_for(silent)?;
         if devices.is_empty() {
             return Ok(());
         }
@@ -122,6 +107,45 @@ impl Pool {
             .vdevs_kept()
             .reopen(self.vdev_tree(), &devices, is_complete);
         Ok(reopened?)
+    }
+
+    /// Opens for writing what is there of the devices of some leaves that are not open: where they
+    /// were found, where the configuration says, and beside that.
+    ///
+    /// # Errors
+    /// If a device is there and cannot be opened, or somebody else wrote to it meanwhile.
+    pub fn look_for(
+        &self,
+        mut leaves: Vec<Guid>,
+    ) -> Result<HashMap<Guid, Arc<dyn Device>>, ClearError> {
+        let mut devices = HashMap::new();
+        if leaves.is_empty() {
+            return Ok(devices);
+        }
+        let known = self.found_devices();
+        let configs = self.vdev_tree().leaves();
+        let configs = configs.filter(|leaf| leaves.contains(&leaf.guid));
+        let remembered = configs.filter_map(|leaf| leaf.path.clone());
+        let places = leaves.iter().filter_map(|guid| known.get(guid));
+        let places = places.map(|found| found.path.clone()).chain(remembered);
+        let places: BTreeSet<PathBuf> = places.filter(|path| path.is_absolute()).collect();
+        self.find_again(&leaves, places.iter().cloned().collect(), &mut devices)?;
+        leaves.retain(|guid| !devices.contains_key(guid));
+        if !leaves.is_empty() {
+            // Disks that are plugged in again may have another name.
+            let parents = places.iter().filter_map(|path| path.parent());
+            let parents: BTreeSet<&Path> = parents.collect();
+            let beside = parents.into_iter().map(Path::to_owned).collect();
+            self.find_again(&leaves, beside, &mut devices)?;
+        }
+        let found = devices.iter().filter_map(|(guid, device)| {
+            let path = PathBuf::from(device.description());
+            let size = device.size();
+            path.is_absolute()
+                .then_some((*guid, FoundDevice { path, size }))
+        });
+        self.note_devices(found);
+        Ok(devices)
     }
 
     /// Looks for leaves among these places, and opens for writing what is found.

@@ -8,6 +8,7 @@
 
 mod add;
 mod allocation;
+mod auxiliary_label;
 mod behind;
 mod candidate;
 mod claim;
@@ -16,6 +17,7 @@ mod clones;
 mod commands;
 mod create;
 mod dedup;
+mod devices;
 mod error;
 mod error_notes;
 mod errors;
@@ -46,6 +48,7 @@ pub use clear::ClearError;
 pub use create::{
     CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
 };
+pub use devices::{Attachment, ChangeError, Companion, Offline};
 pub use error::{ImportError, MissingVdev};
 pub use error_notes::ErrorNotes;
 pub use heartbeat::is_in_use;

@@ -20,6 +20,7 @@ use cenote_ondisk::{VdevConfig, features};
 use cenote_vdev::{AllocationClass, Shape, Vdevs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What a top-level vdev's space is and how much of it is taken, in bytes of its address space.
@@ -42,6 +43,8 @@ pub struct VdevSpace {
 pub struct Pool {
     name: String,
     config: ConfigChain,
+    /// The change of the tree that the configuration shows.
+    tree_seen: AtomicU64,
     label_config: PoolConfig,
     uberblock: Uberblock,
     vdevs: Arc<Vdevs>,
@@ -178,6 +181,7 @@ impl Pool {
         Ok(Self {
             name,
             config: config.into(),
+            tree_seen: AtomicU64::new(0),
             label_config: candidate.config.clone(),
             uberblock,
             vdevs,
@@ -211,6 +215,7 @@ impl Pool {
         Ok(Self {
             name,
             config: config.into(),
+            tree_seen: AtomicU64::new(0),
             label_config: self.label_config.clone(),
             uberblock,
             vdevs: Arc::clone(&self.vdevs),
@@ -241,6 +246,7 @@ impl Pool {
         let uberblock = syncer.uberblock();
         Self {
             name: syncer.dsl.pool_name().to_string(),
+            tree_seen: AtomicU64::new(0),
             label_config: config.clone(),
             config: config.into(),
             uberblock,
@@ -298,6 +304,13 @@ impl Pool {
 
     /// The pool's own configuration, with the paths where its devices were found.
     pub fn config(&self) -> &PoolConfig {
+        // Devices also leave by themselves, when a resilver has ended.
+        if let Some(syncer) = &self.syncer {
+            let changes = syncer.tree_changes();
+            if self.tree_seen.swap(changes, Ordering::AcqRel) != changes {
+                self.renew_config();
+            }
+        }
         &self.config.last().config
     }
 

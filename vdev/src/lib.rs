@@ -72,6 +72,7 @@ pub use scan::{Member, Scan, scan};
 pub use shape::Shape;
 pub use state::{VdevAux, VdevState};
 pub use status::VdevStatus;
+pub use tree::leaf_asize_min;
 pub use trim::FreeSpaceAction;
 pub use txg_set::TxgSet;
 pub use vdevs::{Reshape, Vdevs};

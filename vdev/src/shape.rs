@@ -122,6 +122,11 @@ impl Shape {
         was_out || !leaf.state.offline && !leaf.state.removed
     }
 
+    /// Whether a leaf's device is open.
+    pub fn is_open(&self, leaf: Guid) -> bool {
+        self.device_of(leaf).is_some()
+    }
+
     fn device_of(&self, leaf: Guid) -> Option<&Arc<dyn Device>> {
         let leaf = self.tree.leaf_of.get(&leaf)?;
         self.tree.leaves[*leaf].device.as_ref()

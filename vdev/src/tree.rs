@@ -148,7 +148,7 @@ fn leaf_state(
 }
 
 /// The least allocatable bytes that a leaf of the top-level vdev must have (format/1 1.2).
-fn leaf_asize_min(top: &VdevConfig) -> u64 {
+pub fn leaf_asize_min(top: &VdevConfig) -> u64 {
     let whole = top.asize >> top.metaslab_shift << top.metaslab_shift;
     let children = top.children.len() as u64;
     match (&top.kind, &top.draid) {

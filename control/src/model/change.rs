@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::activity::TreatmentKind;
+use super::devices::DeviceChange;
 use super::secret::Secret;
 use super::snapshots::SnapshotChange;
 use super::value::Pair;
@@ -210,6 +211,8 @@ pub enum Change {
     },
     /// Use devices again. Answer: `Online`.
     OnlineDevices(OnlineDevices),
+    /// Take devices out of use, add some beside others, take some away.
+    Devices(DeviceChange),
     /// Destroy a pool. Answer: `Done`.
     DestroyPool {
         /// The pool.

@@ -62,6 +62,14 @@ pub enum Condition {
     OfflineDevice,
     /// A device was removed.
     RemovedDevice,
+    /// Devices in use lack what was written while they were away, and nothing brings it to them
+    /// now.
+    StaleDevices {
+        /// They, by name.
+        stale: Vec<String>,
+        /// Devices that the pool cannot do without until then.
+        needed: Vec<String>,
+    },
     /// A device whose own block is larger than what was configured.
     NonNativeAshift,
     /// The pool shows the traces of a known bug.

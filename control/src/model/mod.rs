@@ -12,6 +12,7 @@ mod bytes;
 mod change;
 mod condition;
 mod dataset;
+mod devices;
 mod diff;
 mod error;
 mod history;
@@ -42,6 +43,7 @@ pub use change::{
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
+pub use devices::{AttachedDevice, DeviceChange};
 pub use diff::{DiffChange, DiffRecord};
 pub use error::{ControlError, MissingLog, NameFault};
 pub use history::{Event, HistoryBody, HistoryRecord};

@@ -4,8 +4,11 @@
 //! anything on them is lost (`open`, `replication`).
 
 pub(crate) mod add;
+pub(crate) mod agent;
+pub(crate) mod change;
 pub(crate) mod fragmentation;
 pub(crate) mod labels;
+pub(crate) mod limits;
 pub(crate) mod online;
 pub(crate) mod open;
 pub(crate) mod properties;

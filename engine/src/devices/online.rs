@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::errors::{of_sync, refused};
 use crate::registry::imported::Imported;
 use cenote_base::{Guid, VdevId};
-use cenote_control::model::{ControlError, OnlineDevices, Response, Vdev, VdevState};
+use cenote_control::model::{ControlError, OnlineDevices, Response, Vdev, VdevKind, VdevState};
 use cenote_pool::Actor;
 use std::sync::Arc;
 
@@ -51,11 +51,6 @@ fn online_device(
         pool: imported.name().to_owned(),
     })?;
     let guid = Guid(vdev.guid);
-    if vdev.state == VdevState::Offline {
-        return Err(refused(
-            "it was taken offline, and what it missed since cannot be copied to it yet",
-        ));
-    }
     let pool = &imported.pool;
     let is_silent = || pool.vdevs().silent_leaves().contains(&guid);
     if is_silent() {
@@ -65,6 +60,20 @@ fn online_device(
             Err(error) if is_silent() => return Err(refused(error)),
             _ if is_silent() => return Ok(VdevState::CantOpen),
             _ => {}
+        }
+    }
+    let out = [VdevState::Offline, VdevState::Removed, VdevState::CantOpen];
+    if out.contains(&vdev.state) {
+        // An import opens also what is offline, and keeps others off it.
+        let is_open = pool.vdevs().is_open(guid) || vdev.kind == VdevKind::DraidSpare;
+        let found = match is_open {
+            true => None,
+            false => pool.look_for(vec![guid]).map_err(refused)?.remove(&guid),
+        };
+        let is_there = is_open || found.is_some();
+        if is_there || vdev.state == VdevState::Offline {
+            let by = (&Actor::default(), "");
+            pool.online(guid, found, by).map_err(refused)?;
         }
     }
     let top = tree.root.children.iter().find(|top| contains(top, guid.0));

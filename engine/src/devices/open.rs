@@ -187,7 +187,10 @@ fn pool_with(registry: &Registry, path: &str) -> Option<String> {
     let pools = registry.all();
     let has = |imported: &Arc<Imported>| {
         let pool = &imported.pool;
-        let leaves: HashSet<_> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+        // What is not open may be another device by now: its labels tell.
+        let shape = pool.vdevs();
+        let leaves = pool.vdev_tree().leaves().map(|leaf| leaf.guid);
+        let leaves: HashSet<_> = leaves.filter(|leaf| shape.is_open(*leaf)).collect();
         let found = pool.found_devices();
         let own = found.iter().filter(|(guid, _)| leaves.contains(guid));
         let mut places = own.map(|(_, device)| device.path.to_string_lossy());

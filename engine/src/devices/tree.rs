@@ -8,13 +8,14 @@ use cenote_control::model::{
 use cenote_dsl::directory_keys;
 use cenote_ondisk::VdevConfig;
 use cenote_ondisk::VdevKind as ConfigKind;
+use cenote_ondisk::scan::ScanFunction;
 use cenote_pool::{
     Pool, TreatmentKind as EngineKind, TreatmentState as EngineTreatment, TreatmentStatus,
 };
 use cenote_vdev::AllocationClass as EngineClass;
 use cenote_vdev::VdevAux as EngineAux;
 use cenote_vdev::VdevState as EngineState;
-use cenote_vdev::VdevStatus;
+use cenote_vdev::{Shape, VdevStatus};
 use std::collections::HashMap;
 
 use super::fragmentation::fragmentation;
@@ -37,6 +38,7 @@ pub(crate) fn vdev_tree(pool: &Pool) -> VdevTree {
     add_treatments(&mut root, pool);
     add_gains(&mut root, pool);
     add_replaceable(&mut root, pool);
+    add_stale(&mut root, pool);
     root.space = root_space(&root.children);
     VdevTree {
         cache: auxiliary(pool, directory_keys::CACHE_DEVICES),
@@ -57,6 +59,43 @@ fn add_gains(root: &mut Vdev, pool: &Pool) {
             stack.extend(vdev.children.iter_mut());
         }
     }
+}
+
+/// Which devices wait for what they missed, with no resilver under way that brings it.
+fn add_stale(root: &mut Vdev, pool: &Pool) {
+    let shape = pool.vdevs();
+    if shape.is_resilver_needed().is_none() {
+        return;
+    }
+    let is_under_way = is_resilvering(pool);
+    let mut stack: Vec<&mut Vdev> = root.children.iter_mut().collect();
+    while let Some(vdev) = stack.pop() {
+        if vdev.kind.is_leaf() && shape.needs_resilver(Guid(vdev.guid)) {
+            match is_under_way {
+                true => vdev.scan_processed = scanned(&shape, vdev.guid),
+                false => vdev.resilver_deferred = true,
+            }
+        }
+        stack.extend(vdev.children.iter_mut());
+    }
+}
+
+/// Bytes that scans brought to a device since it was opened.
+fn scanned(shape: &Shape, guid: u64) -> u64 {
+    let root = shape.status();
+    let mut stack = vec![&root];
+    while let Some(vdev) = stack.pop() {
+        if vdev.guid == Guid(guid) {
+            return vdev.figures.scan_repaired_bytes;
+        }
+        stack.extend(&vdev.children);
+    }
+    0
+}
+
+fn is_resilvering(pool: &Pool) -> bool {
+    let scan = pool.dsl().scan().ok().flatten();
+    scan.is_some_and(|scan| scan.is_running() && scan.function == ScanFunction::Resilver)
 }
 
 /// How small a device may be that takes another's place: the space of its top-level vdev is in

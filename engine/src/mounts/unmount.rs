@@ -128,17 +128,23 @@ pub(crate) fn unmount_dataset(
     Ok(())
 }
 
-/// Unmounts everything of a pool, or says what is busy.
+/// Unmounts everything of a pool, or nothing, and says what is busy; which datasets.
 pub(crate) fn unmount_pool(
+    registry: &Registry,
     mounts: &Mounts,
     imported: &Imported,
     force: bool,
-) -> Result<(), ControlError> {
+) -> Result<Vec<String>, ControlError> {
     let pool = imported.name().to_owned();
     let places = mounts.derived_places(&pool);
-    for (_, mounted) in mounts.newest_first(|entry| entry.pool == pool) {
-        mounts.unmount_one(mounted, force)?;
+    let mut unmounted = Vec::new();
+    for (dataset, mounted) in mounts.newest_first(|entry| entry.pool == pool) {
+        if let Err(error) = mounts.unmount_one(mounted, force) {
+            mount_these(registry, mounts, &unmounted);
+            return Err(error);
+        }
+        unmounted.push(dataset);
     }
     remove_places(&places);
-    Ok(())
+    Ok(unmounted)
 }

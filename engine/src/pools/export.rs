@@ -3,6 +3,7 @@
 use crate::command::{By, note};
 use crate::context::Context;
 use crate::errors::of_sync;
+use crate::mounts::follow::mount_these;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_pool;
 use cenote_control::model::{ControlError, Response};
@@ -24,7 +25,7 @@ pub(crate) fn export(
         // Whoever waits for devices would wait for ever.
         imported.pool.give_up();
     }
-    unmount_pool(mounts, &imported, force)?;
+    unmount_pool(&context.registry, mounts, &imported, force)?;
     if is_suspended {
         // It takes no more changes, those of its open file systems included.
         let _ = imported.close_all_heads();
@@ -53,7 +54,7 @@ pub(crate) fn destroy_pool(
     force: bool,
 ) -> Result<Response, ControlError> {
     let imported = context.registry.writable_pool(pool)?;
-    unmount_pool(mounts, &imported, force)?;
+    unmount_pool(&context.registry, mounts, &imported, force)?;
     imported.close_all_heads()?;
     let destroyed = imported.pool.destroy();
     destroyed.map_err(|error| of_sync(pool, error))?;
@@ -67,29 +68,36 @@ pub(crate) fn destroy_pool(
 }
 
 /// Lets go of all pools before the daemon ends; with `force` although something is in use.
+/// Without it all pools stay, mounted, if one has to.
 pub(crate) fn shutdown(
     context: &Context,
     mounts: &Mounts,
     force: bool,
 ) -> Result<(), ControlError> {
+    let pools = context.registry.all();
+    let mut waiting = pools.iter().filter(|imported| imported.pool.is_waiting());
+    if let Some(imported) = waiting.next().filter(|_| !force) {
+        let pool = imported.name().to_owned();
+        return Err(ControlError::Suspended { pool });
+    }
     let mut failure = None;
-    for imported in context.registry.all() {
+    let mut unmounted = Vec::new();
+    for imported in &pools {
         if imported.pool.is_waiting() {
-            if !force {
-                let pool = imported.name().to_owned();
-                return Err(ControlError::Suspended { pool });
-            }
             imported.pool.give_up();
         }
-        match unmount_pool(mounts, &imported, force) {
-            Ok(()) => context.registry.remove(imported.name()),
-            Err(error) if force => {
-                // Leaving anyway: what cannot be unmounted is left to the system.
-                failure = Some(error);
-                context.registry.remove(imported.name());
+        match unmount_pool(&context.registry, mounts, imported, force) {
+            Ok(datasets) => unmounted.extend(datasets),
+            // Leaving anyway: what cannot be unmounted is left to the system.
+            Err(error) if force => failure = Some(error),
+            Err(error) => {
+                mount_these(&context.registry, mounts, &unmounted);
+                return Err(error);
             }
-            Err(error) => return Err(error),
         }
+    }
+    for imported in pools {
+        context.registry.remove(imported.name());
     }
     failure.map_or(Ok(()), Err)
 }

@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// Where devices are looked for when no place is named.
 const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
 
+/// Devices that a line about what was not looked at names.
+const NAMED_MAX: usize = 8;
+
 /// Opens devices as of a byte offset: pools inside images.
 #[derive(Debug)]
 struct OffsetOpener {
@@ -74,7 +77,7 @@ pub(crate) fn find(search: &Search) -> Result<Found, ControlError> {
 /// Drives without a medium and the like are passed over.
 fn unreadable(search: &Search, failures: &[DeviceError]) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut denied = 0u64;
+    let mut denied: Vec<String> = Vec::new();
     for failure in failures {
         let (path, reason) = match failure {
             DeviceError::Open { path, source } => (Some(path), source.kind()),
@@ -86,12 +89,21 @@ fn unreadable(search: &Search, failures: &[DeviceError]) -> Vec<String> {
         });
         match is_named && !search.paths.is_empty() {
             true => lines.push(failure.to_string()),
-            false => denied += u64::from(reason == ErrorKind::PermissionDenied),
+            false if reason == ErrorKind::PermissionDenied => {
+                denied.extend(path.map(|path| path.display().to_string()));
+            }
+            false => {}
         }
     }
-    if denied > 0 {
+    if !denied.is_empty() {
+        let more = match denied.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        denied.truncate(NAMED_MAX);
+        let named = denied.join(", ");
         lines.push(format!(
-            "{denied} devices cannot be opened: permission denied"
+            "cannot be opened: permission denied: {named}{more}"
         ));
     }
     lines

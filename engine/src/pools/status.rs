@@ -1,7 +1,7 @@
 //! `zpool status`: health, what a pool is doing, what is wrong with it and since when.
 
 use crate::errors::of_dsl;
-use cenote_base::{ObjectId, ObjsetId};
+use cenote_base::{Guid, ObjectId, ObjsetId};
 use cenote_control::model::{
     Condition, ControlError, DataError, DataErrorPlace, FeatureName, PoolStatus, RawName, Response,
     RunState, Scan, ScanKind, Vdev, VdevAux, VdevState, VdevTree,
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::activity::{checkpoint, dedup_summary, expansion, rebuilds, removal, scan_of};
 use super::compatibility::{LATER_FEATURES, compatibility};
-use crate::devices::tree::{all_vdevs, vdev_tree};
+use crate::devices::tree::{all_vdevs, display_name, vdev_tree};
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
@@ -222,7 +222,25 @@ fn condition(
     if leaf(&|vdev| vdev.state == VdevState::Removed) {
         return Some(Condition::RemovedDevice);
     }
-    pool_condition(imported)
+    stale_devices(imported, &vdevs).or_else(|| pool_condition(imported))
+}
+
+/// Devices in use that missed something, with those that have it.
+fn stale_devices(imported: &Imported, vdevs: &[&Vdev]) -> Option<Condition> {
+    let shape = imported.pool.vdevs();
+    let leaves = || vdevs.iter().filter(|vdev| vdev.children.is_empty());
+    let is_stale = |vdev: &&&Vdev| !shape.dtl(Guid(vdev.guid)).is_empty();
+    let names = |vdev: &&Vdev| vdev.path.clone().unwrap_or_else(|| display_name(vdev));
+    let stale: Vec<String> = leaves().filter(is_stale).map(names).collect();
+    if stale.is_empty() {
+        return None;
+    }
+    let is_needed = |vdev: &&&Vdev| imported.pool.is_needed(Guid(vdev.guid));
+    let tops = &imported.pool.vdev_tree().children;
+    let is_single = |vdev: &&&Vdev| tops.iter().any(|top| top.guid == Guid(vdev.guid));
+    let needed = leaves().filter(|vdev| is_needed(vdev) && !is_single(vdev));
+    let needed = needed.map(names).collect();
+    Some(Condition::StaleDevices { stale, needed })
 }
 
 /// What a pool that takes no more changes is waiting for, or why it does not even wait.

@@ -8,9 +8,9 @@ use crate::errors::refused;
 use crate::events::Events;
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
-use cenote_control::model::{ControlError, Response, Vdev};
+use cenote_control::model::{ControlError, Response, Vdev, VdevState};
 use cenote_dsl::Stored;
-use cenote_pool::FailMode;
+use cenote_pool::{Actor, FailMode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,6 +54,24 @@ pub(crate) fn obey_fail_mode(events: &Arc<Events>, imported: &Arc<Imported>) {
     });
 }
 
+/// Has devices that count as faulted, or were not there, used again.
+fn use_again(imported: &Imported, meant: &[Guid]) -> Result<(), ControlError> {
+    let tree = vdev_tree(&imported.pool);
+    let shape = imported.pool.vdevs();
+    let lost = all_vdevs(&tree).into_iter().filter(|vdev| {
+        let is_lost = matches!(vdev.state, VdevState::CantOpen | VdevState::Faulted);
+        let is_meant = meant.is_empty() || meant.contains(&Guid(vdev.guid));
+        vdev.kind.is_leaf() && is_lost && !shape.is_open(Guid(vdev.guid)) && is_meant
+    });
+    let lost = lost.map(|vdev| Guid(vdev.guid)).collect();
+    let found = imported.pool.look_for(lost).unwrap_or_default();
+    let by = (&Actor::default(), "");
+    imported
+        .pool
+        .clear_faults(meant, found, by)
+        .map_err(refused)
+}
+
 pub(crate) fn clear_errors(
     context: &Context,
     pool: &str,
@@ -70,6 +88,9 @@ pub(crate) fn clear_errors(
         add_all_below(vdev, &mut meant);
     }
     imported.pool.clear(&meant).map_err(refused)?;
+    if imported.pool.is_writable() && imported.pool.suspended().is_none() {
+        use_again(&imported, &meant)?;
+    }
     note(&imported, by);
     context
         .events

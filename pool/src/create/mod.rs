@@ -8,9 +8,10 @@ mod layout;
 mod task;
 
 pub(crate) use layout::{
-    devices_by_guid, distributed_spare_path, distributed_spares, found, leaf, random_guid, top,
+    blank, devices_by_guid, distributed_spare_path, distributed_spares, found, leaf, random_guid,
+    top,
 };
-pub(crate) use task::{VdevZaps, add_auxiliary, auxiliary};
+pub(crate) use task::{VdevZaps, add_auxiliary, auxiliary, remove_auxiliary};
 
 use crate::allocation::{Metaslab, Space, TopSpace};
 use crate::options::ImportOptions;

@@ -1,9 +1,10 @@
 //! What the first transaction group of a pool puts into it, beside the space maps.
 
 use super::{CreateError, CreateRequest, NewLeaf, distributed_spares, leaf};
+use crate::auxiliary_label::label_of;
 use crate::mos::packed_list;
 use crate::sync::{Actor, log_command, store_packed};
-use cenote_base::{Env, ObjectId, Txg};
+use cenote_base::{Env, Guid, ObjectId, Txg};
 use cenote_dmu::zap::{NewZap, ZapValue};
 use cenote_dmu::{NewObject, Zap};
 use cenote_dsl::write::{Encryption, Format, Setting, SyncContext, SyncTask};
@@ -17,7 +18,6 @@ use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{NvList, NvValue, ObjectType, VdevConfig, VdevKind};
 use cenote_vdev::create::natural_ashift;
 use cenote_vdev::{AllocationClass, format_labels};
-use std::os::unix::ffi::OsStrExt;
 
 /// Gives vdevs their ZAPs (format/1c.8).
 pub(crate) struct VdevZaps<'a> {
@@ -56,6 +56,21 @@ impl<'a> VdevZaps<'a> {
             self.context.feature_changed(features::VDEV_ZAPS_V2, 1)?;
         }
         Ok(())
+    }
+
+    /// Gives a leaf its ZAP, unless it has one.
+    pub fn leaf(&self, leaf: &mut VdevConfig) -> Result<(), DslError> {
+        if leaf.leaf_zap.is_none() {
+            leaf.leaf_zap = Some(self.create()?.object().id());
+        }
+        Ok(())
+    }
+
+    /// Frees the ZAP of a vdev that is no more.
+    pub fn remove(&self, zap: ObjectId) -> Result<(), DslError> {
+        let key = format!("{:x}", zap.0);
+        self.map.remove(self.context.tx, key.as_str())?;
+        Ok(self.context.mos().free(self.context.tx, zap)?)
     }
 
     /// Gives a top-level vdev and its leaves their ZAPs and notes its class.
@@ -141,14 +156,7 @@ pub(crate) fn auxiliary(
     let mut config = leaf(new, env, Txg(0))?;
     config.is_spare = state == PoolState::Spare;
     config.ashift = Some(natural_ashift([new.device.as_ref()]));
-    let mut list = NvList::new();
-    list.set_u64("version", version);
-    list.set_u64("state", state.number());
-    list.set_u64("guid", config.guid.0);
-    if state == PoolState::CacheDevice {
-        list.set_u64("ashift", config.ashift.map_or(0, u64::from));
-    }
-    list.set_str("path", new.path.as_os_str().as_bytes());
+    let list = label_of(&config, state, version);
     format_labels(new.device.as_ref(), Some(&list))?;
     Ok(config)
 }
@@ -173,6 +181,24 @@ pub(crate) fn add_auxiliary(
     list.set(key, NvValue::ListArray(lists));
     let object = store_packed(context, found, &list)?;
     context.set_directory_number(key, object.0)
+}
+
+/// Takes a vdev from the pool's list of spares or cache devices.
+pub(crate) fn remove_auxiliary(
+    context: &SyncContext<'_>,
+    key: &'static str,
+    vdev: Guid,
+) -> Result<(), DslError> {
+    let Some(object) = context.dsl.object_directory().object(key)? else {
+        return Ok(());
+    };
+    let list = packed_list(context.mos(), object)?;
+    let mut lists = list.get_list_array(key).unwrap_or_default().to_vec();
+    lists.retain(|list| list.get_u64("guid") != Some(vdev.0));
+    let mut list = NvList::new();
+    list.set(key, NvValue::ListArray(lists));
+    store_packed(context, Some(object), &list)?;
+    Ok(())
 }
 
 /// Makes the root dataset and everything else of a new pool that is not hidden.

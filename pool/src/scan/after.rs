@@ -3,6 +3,7 @@
 //! Its devices have what they missed. Whoever waited for that is told here, in the transaction
 //! group that says so on disk: a step either happens with it or not at all.
 
+use crate::devices::detach_replaced;
 use crate::sync::Syncer;
 use cenote_base::Guid;
 use cenote_dsl::DslError;
@@ -20,7 +21,7 @@ pub(crate) struct ResilverEnd {
 type Step = fn(&SyncContext<'_>, &Arc<Syncer>, &ResilverEnd) -> Result<(), DslError>;
 
 /// What follows the end of a resilver, in this order.
-const AT_RESILVER_END: &[Step] = &[forget_resilver_txg];
+const AT_RESILVER_END: &[Step] = &[forget_resilver_txg, end_replacements];
 
 /// Takes all steps.
 pub(super) fn resilver_ended(
@@ -55,4 +56,13 @@ fn forget_resilver_txg(
         config.touch();
     }
     Ok(())
+}
+
+/// What was replaced leaves, and spares go back.
+fn end_replacements(
+    context: &SyncContext<'_>,
+    syncer: &Arc<Syncer>,
+    _: &ResilverEnd,
+) -> Result<(), DslError> {
+    detach_replaced(context, syncer)
 }

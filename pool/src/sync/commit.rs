@@ -2,12 +2,15 @@
 
 use super::error::SyncError;
 use super::syncer::Syncer;
+use crate::auxiliary_label::label_of;
 use crate::pool::space_facts;
 use cenote_base::{ObjsetId, Txg};
 use cenote_dmu::{DmuError, ObjectSet};
+use cenote_dsl::directory_keys;
+use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::{Uberblock, VERSION_FEATURES};
 use cenote_ondisk::{BlockPointer, VdevConfig};
-use cenote_vdev::{LabelPhase, UberblockScope, VdevError};
+use cenote_vdev::{LabelPhase, UberblockScope, VdevError, clear_labels, format_labels};
 use std::sync::{Arc, PoisonError};
 
 impl Syncer {
@@ -76,7 +79,33 @@ impl Syncer {
             .uberblock
             .write()
             .unwrap_or_else(PoisonError::into_inner) = uberblock;
+        self.release_left();
         self.settle(root)
+    }
+
+    /// Lets devices that left with the group go: one that is not the pool's any more is not to be
+    /// found as a part of it. If that fails, its labels are older than all others, which importers
+    /// see.
+    fn release_left(&self) {
+        let left = self.take_left();
+        if left.is_empty() {
+            return;
+        }
+        let spares = self.dsl.auxiliary_vdevs(directory_keys::SPARES);
+        let spares = spares.unwrap_or_default();
+        for left in left {
+            let is_gone = self.config().leaf_mut(left.leaf).is_none();
+            let spare = spares.iter().find(|spare| spare.guid == left.leaf);
+            let _ = match spare {
+                _ if !is_gone => Ok(()),
+                None => clear_labels(left.device.as_ref()),
+                Some(spare) => {
+                    let label = label_of(spare, PoolState::Spare, self.dsl.version());
+                    format_labels(left.device.as_ref(), Some(&label))
+                }
+            };
+            left.device.unlock();
+        }
     }
 
     /// Writes labels or the uberblock, again and again if the pool is to wait for its devices:

@@ -19,6 +19,9 @@ pub(crate) struct LiveConfig {
     pub config: PoolConfig,
     pub is_mos_stale: bool,
     pub are_labels_stale: bool,
+    /// Leaves that are offline or faulted until the pool is imported anew only: on disk nothing
+    /// is said of that.
+    pub temporary: Vec<Guid>,
 }
 
 impl LiveConfig {
@@ -28,7 +31,22 @@ impl LiveConfig {
             config,
             is_mos_stale: false,
             are_labels_stale: false,
+            temporary: Vec::new(),
         }
+    }
+
+    /// The configuration as it is to be on disk.
+    fn stored(&self) -> PoolConfig {
+        let mut config = self.config.clone();
+        let mut stack: Vec<&mut VdevConfig> = config.vdev_tree.iter_mut().collect();
+        while let Some(vdev) = stack.pop() {
+            if self.temporary.contains(&vdev.guid) {
+                (vdev.state.offline, vdev.state.faulted) = (false, false);
+                vdev.state.aux_state = None;
+            }
+            stack.extend(vdev.children.iter_mut());
+        }
+        config
     }
 
     /// Notes a change: both copies are to be written.
@@ -86,12 +104,13 @@ impl LiveConfig {
             return None;
         }
         self.config.txg = Some(txg);
-        Some(self.config.encode(Place::Mos))
+        Some(self.stored().encode(Place::Mos))
     }
 
     /// The labels of all leaves, with `txg`.
     pub fn labels(&self, txg: Txg) -> Vec<(Guid, NvList)> {
-        let tops = self.config.vdev_tree.iter().flat_map(|tree| &tree.children);
+        let config = self.stored();
+        let tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
         let tops = tops.filter(|top| top.kind.is_concrete());
         let mut labels = Vec::new();
         for top in tops {

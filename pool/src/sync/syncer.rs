@@ -18,8 +18,8 @@ use cenote_dsl::{Dsl, DslError};
 use cenote_io::{Patience, Pipeline, set_patience};
 use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, Uberblock};
-use cenote_vdev::Vdevs;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use cenote_vdev::{LeftLeaf, Vdevs};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
@@ -69,6 +69,10 @@ pub(crate) struct Syncer {
     /// Blocks that may have other references.
     shared: Mutex<Shared>,
     has_background_work: AtomicBool,
+    /// How often devices came and went.
+    tree_changes: AtomicU64,
+    /// Devices that left with the group that is being written.
+    left: Mutex<Vec<LeftLeaf>>,
     /// Groups that may still be written only to let freed space go.
     settling: AtomicU32,
     stop: AtomicBool,
@@ -134,6 +138,8 @@ impl Syncer {
             obsolete: Mutex::default(),
             shared: Mutex::default(),
             has_background_work: AtomicBool::new(true),
+            tree_changes: AtomicU64::new(0),
+            left: Mutex::default(),
             settling: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
@@ -149,6 +155,22 @@ impl Syncer {
     pub fn uberblock(&self) -> Uberblock {
         let uberblock = self.uberblock.read();
         uberblock.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes that the tree of vdevs is another, and whose devices left it. They are looked after
+    /// when the group is on disk.
+    pub fn tree_changed(&self, left: Vec<LeftLeaf>) {
+        self.tree_changes.fetch_add(1, Ordering::AcqRel);
+        lock(&self.left).extend(left);
+    }
+
+    /// How often the tree of vdevs changed by devices that came and went.
+    pub fn tree_changes(&self) -> u64 {
+        self.tree_changes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn take_left(&self) -> Vec<LeftLeaf> {
+        std::mem::take(&mut *lock(&self.left))
     }
 
     pub(super) fn obsolete(&self) -> MutexGuard<'_, Obsolete> {

@@ -8,6 +8,7 @@ mod commands_zfs;
 mod commands_zpool;
 mod damage;
 mod degraded;
+mod devices;
 mod durability;
 mod gangs;
 mod golden_changed;

@@ -4,6 +4,7 @@ mod activity;
 mod add;
 mod compatibility;
 mod create;
+mod devices;
 mod events;
 mod export;
 mod get;
@@ -119,6 +120,11 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "scrub" => scrub::scrub(arguments, context),
         "resilver" => scrub::resilver(arguments, context),
         "clear" => maintain::clear(arguments, context),
+        "offline" => devices::offline(arguments, context),
+        "attach" => devices::attach(arguments, context),
+        "replace" => devices::replace(arguments, context),
+        "detach" => devices::detach(arguments, context),
+        "reopen" => devices::reopen(arguments, context),
         "online" => maintain::online(arguments, context),
         "labelclear" => maintain::labelclear(arguments, context),
         "reguid" => maintain::reguid(arguments, context),

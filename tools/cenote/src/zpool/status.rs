@@ -310,15 +310,16 @@ fn notes(vdev: &Vdev, spare: bool, pool: &PoolStatus, options: &Options) -> Stri
     } else if vdev.no_allocation {
         note("(non-allocating)");
     }
+    let waits = vdev.children.is_empty() && vdev.resilver_deferred;
     let scanning = pool.scan.as_ref();
     let scanning = scanning.filter(|s| s.state == cenote_control::model::RunState::Running);
-    if vdev.children.is_empty()
+    if waits {
+        note("(awaiting resilver)");
+    } else if vdev.children.is_empty()
         && let Some(scan) = scanning
     {
         let resilver = scan.kind == cenote_control::model::ScanKind::Resilver;
-        if vdev.resilver_deferred {
-            note("(awaiting resilver)");
-        } else if vdev.scan_processed > 0 {
+        if vdev.scan_processed > 0 {
             note(if resilver {
                 "(resilvering)"
             } else {

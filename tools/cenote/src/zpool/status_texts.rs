@@ -46,6 +46,7 @@ pub fn status(condition: &Condition) -> (String, String) {
             "Access the pool from a system running more recent software, or\n\
              restore the pool from backup.",
         ),
+        Condition::StaleDevices { stale, needed } => return stale_devices(stale, needed),
         Condition::UnsupportedRead(features) => return unsupported_read(features),
         Condition::UnsupportedWrite(features) => return unsupported_write(features),
         Condition::CompatibilityError => (
@@ -91,6 +92,22 @@ fn stopped(cause: &str) -> (String, String) {
          and import the pool again. Changes since its last transaction group are lost."
             .to_owned(),
     )
+}
+
+/// What devices in use lack, and which have it.
+fn stale_devices(stale: &[String], needed: &[String]) -> (String, String) {
+    let status = format!(
+        "One or more devices lack what was written while they were away:\n{}.",
+        stale.join(", ")
+    );
+    let mut action = "Use 'zpool resilver' to bring it to them.".to_owned();
+    if !needed.is_empty() {
+        action.push_str(&format!(
+            "  Until then the pool cannot do\nwithout {}: do not take that away.",
+            needed.join(", ")
+        ));
+    }
+    (status, action)
 }
 
 /// Conditions that broken devices and data bring about.

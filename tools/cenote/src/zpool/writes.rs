@@ -47,38 +47,6 @@ const WRITES: &[Write] = &[
         1,
     ),
     write("prefetch", "t:", POOL, "cannot prefetch for 'POOL'", 1),
-    write("offline", "ft", POOL_DEVICE, "cannot offline DEV", 1),
-    write("reopen", "n", POOL, "cannot reopen 'POOL'", 1),
-    write(
-        "attach",
-        "fo:sw",
-        &[
-            "missing pool name argument",
-            "missing <device> specification",
-        ],
-        "cannot attach NEW to DEV",
-        255,
-    ),
-    write(
-        "detach",
-        "",
-        &[
-            "missing pool name argument",
-            "missing <device> specification",
-        ],
-        "cannot detach DEV",
-        255,
-    ),
-    write(
-        "replace",
-        "fo:sw",
-        &[
-            "missing pool name argument",
-            "missing <device> specification",
-        ],
-        "cannot replace DEV with NEW",
-        255,
-    ),
     write(
         "split",
         "gLnPlR:o:",
@@ -129,7 +97,7 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
 }
 
 /// Whether the pool is imported; otherwise the line that says so.
-fn require_pool(pool: &str, context: &mut Context) -> Result<(), String> {
+pub fn require_pool(pool: &str, context: &mut Context) -> Result<(), String> {
     if let Err(reason) = check_pool_name(pool) {
         return Err(format!("cannot open '{pool}': {reason}"));
     }

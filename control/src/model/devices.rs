@@ -1,0 +1,54 @@
+//! Changes of the devices of a pool that is in use.
+
+use serde::{Deserialize, Serialize};
+
+use super::value::Pair;
+
+/// A device that comes beside one of the pool's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedDevice {
+    /// The pool.
+    pub pool: String,
+    /// Its device, by any of its names.
+    pub device: String,
+    /// The new one: an absolute path, or one of the pool's spares; not set, another one in the
+    /// same place.
+    pub new: Option<String>,
+    /// It is to take the other's place, not to be one more side of a mirror.
+    pub replaces: bool,
+    /// `ashift` (`-o`).
+    pub properties: Vec<Pair>,
+    /// Take a device that is in use or does not fit (`-f`).
+    pub force: bool,
+}
+
+/// A change of devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "device_change", rename_all = "snake_case")]
+pub enum DeviceChange {
+    /// Take devices out of use. Answer: `Failures`, by device.
+    Offline {
+        /// The pool.
+        pool: String,
+        /// Its devices, by any of their names.
+        devices: Vec<String>,
+        /// Until the pool is imported anew only (`-t`).
+        temporary: bool,
+        /// They are to count as faulted (`-f`).
+        fault: bool,
+    },
+    /// Put a device beside another one. Answer: `Done`.
+    Attach(AttachedDevice),
+    /// Take a device away. Answer: `Done`.
+    Detach {
+        /// The pool.
+        pool: String,
+        /// Its device, by any of its names.
+        device: String,
+    },
+    /// Look again for devices that are not there. Answer: `Done`.
+    Reopen {
+        /// The pool.
+        pool: String,
+    },
+}

@@ -1,0 +1,268 @@
+//! What is done about devices that fail, with nobody there: they are given up when they made too
+//! many errors, spares take their places, and with `autoreplace` a blank disk in the place of a
+//! lost one does. Devices in use that lack something get it, however it came about.
+//!
+//! It is looked for whenever the server ticks, at most once a second; what is to be done takes
+//! transaction groups and so has a thread of its own, one at a time. What was tried for a device
+//! in vain is not tried again before the device was well in between. Nothing is done about a
+//! device that an administrator took offline.
+
+use super::limits::{Limits, Record, Verdict};
+use super::tree::vdev_tree;
+use crate::events::Events;
+use crate::registry::imported::Imported;
+use cenote_base::{Env, Guid, Txg};
+use cenote_control::model::{SpareUse, Vdev, VdevKind, VdevState, VdevTree};
+use cenote_device::{Opener, SystemOpener};
+use cenote_dsl::Stored;
+use cenote_pool::{Actor, Attachment, Companion, NewLeaf, Stranger, at_last_path};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Time between two looks.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long a device is lost before another one takes its place: disks come up late, cables are
+/// put back.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What is to be done.
+#[derive(Debug)]
+enum Step {
+    Judge(Guid, Verdict),
+    Resilver,
+    Spare { lost: Guid, spares: Vec<Guid> },
+    Replace { lost: Guid, place: PathBuf },
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<Duration>,
+    records: HashMap<(u64, Guid), Record>,
+    lost_since: HashMap<(u64, Guid), Duration>,
+    /// What was done for a lost device already, well or in vain.
+    tried: HashSet<(u64, Guid)>,
+    /// What devices in use lack, since when, and whether a resilver was begun for just that.
+    lacking: HashMap<u64, (Range<Txg>, Duration, bool)>,
+}
+
+/// Looks after the devices of all pools.
+#[derive(Debug, Default)]
+pub(crate) struct Agent {
+    seen: Mutex<Seen>,
+    is_busy: Arc<AtomicBool>,
+}
+
+/// Leaves, each with the vdev above it, and whether their top-level vdev works.
+fn leaves(tree: &VdevTree) -> Vec<(&Vdev, &Vdev, bool)> {
+    let mut found = Vec::new();
+    for top in &tree.root.children {
+        let works = matches!(top.state, VdevState::Online | VdevState::Degraded);
+        let mut stack = vec![(top, &tree.root)];
+        while let Some((vdev, above)) = stack.pop() {
+            if vdev.children.is_empty() && vdev.kind.is_leaf() {
+                found.push((vdev, above, works));
+            }
+            stack.extend(vdev.children.iter().map(|child| (child, vdev)));
+        }
+    }
+    found
+}
+
+fn is_lost(leaf: &Vdev) -> bool {
+    let states = [VdevState::CantOpen, VdevState::Removed, VdevState::Faulted];
+    states.contains(&leaf.state)
+}
+
+impl Seen {
+    /// Whether devices in use lack something that no scan is bringing to them. For the same lack a
+    /// resilver is begun once: what it could not bring, another one cannot.
+    fn lacks_resilver(&mut self, imported: &Imported, now: Duration) -> bool {
+        let (pool, guid) = (&imported.pool, imported.load_guid);
+        let scan = pool.scan_status().ok().flatten();
+        let is_scanning = scan.is_some_and(|status| status.scan.is_running());
+        let needed = pool.vdevs().is_resilver_needed();
+        let Some(txgs) = needed.filter(|_| !is_scanning) else {
+            if !is_scanning {
+                self.lacking.remove(&guid);
+            }
+            return false;
+        };
+        match self.lacking.get_mut(&guid) {
+            Some((known, since, begun)) if *known == txgs => {
+                let is_due = !*begun && now.saturating_sub(*since) >= GRACE;
+                *begun |= is_due;
+                is_due
+            }
+            _ => {
+                self.lacking.insert(guid, (txgs, now, false));
+                false
+            }
+        }
+    }
+
+    fn steps(&mut self, imported: &Imported, now: Duration) -> Vec<Step> {
+        let pool = &imported.pool;
+        let tree = vdev_tree(pool);
+        let mut steps = Vec::new();
+        if self.lacks_resilver(imported, now) {
+            steps.push(Step::Resilver);
+        }
+        for (leaf, above, works) in leaves(&tree) {
+            let key = (imported.load_guid, Guid(leaf.guid));
+            let counters = &leaf.counters;
+            let errors = [
+                counters.read_errors + counters.write_errors,
+                counters.checksum_errors,
+                counters.slow_ios,
+            ];
+            let record = self.records.entry(key).or_default();
+            if record.add(now, errors) && leaf.state == VdevState::Online {
+                let verdict = record.judge(now, &Limits::of(pool, key.1));
+                steps.extend(verdict.map(|verdict| Step::Judge(key.1, verdict)));
+            }
+            let is_served = matches!(above.kind, VdevKind::Spare | VdevKind::Replacing);
+            let is_bad = is_lost(leaf) || leaf.state == VdevState::Degraded;
+            if !is_bad || !works || is_served {
+                self.lost_since.remove(&key);
+                self.tried.remove(&key);
+                continue;
+            }
+            let since = *self.lost_since.entry(key).or_insert(now);
+            if now.saturating_sub(since) < GRACE || self.tried.contains(&key) {
+                continue;
+            }
+            if let Some(step) = step_for(imported, &tree, leaf) {
+                self.tried.insert(key);
+                steps.push(step);
+            }
+        }
+        steps
+    }
+}
+
+/// What helps a lost device: a blank disk in its place, or a spare.
+fn step_for(imported: &Imported, tree: &VdevTree, leaf: &Vdev) -> Option<Step> {
+    let (pool, lost) = (&imported.pool, Guid(leaf.guid));
+    let properties = pool.dsl().pool_properties().unwrap_or_default();
+    let replaces = properties.get("autoreplace") == Some(&Stored::Number(1));
+    if replaces && leaf.state == VdevState::CantOpen {
+        let mut configs = pool.vdev_tree().leaves();
+        let config = configs.find(|config| config.guid == lost)?;
+        let is_blank = at_last_path(config) == Some(Stranger::Unlabelled);
+        if let Some(place) = config.path.clone().filter(|_| is_blank) {
+            return Some(Step::Replace { lost, place });
+        }
+    }
+    let free = tree.spares.iter().filter(|spare| {
+        spare.spare == Some(SpareUse::Available) && spare.state == VdevState::Online
+    });
+    let mut free: Vec<&Vdev> = free.collect();
+    // Distributed ones are the quickest; of the others the smallest that does.
+    free.sort_by_key(|spare| (spare.kind != VdevKind::DraidSpare, spare.space.physical));
+    let spares: Vec<Guid> = free.iter().map(|spare| Guid(spare.guid)).collect();
+    (!spares.is_empty()).then_some(Step::Spare { lost, spares })
+}
+
+fn take(imported: &Imported, events: &Events, step: Step) {
+    let (pool, name) = (&imported.pool, imported.name());
+    let actor = Actor::default();
+    let by = (&actor, "");
+    match step {
+        Step::Resilver => {
+            if let Err(error) = pool.look_for_resilver() {
+                eprintln!("cenote: pool '{name}': no resilver: {error}");
+            }
+        }
+        Step::Judge(leaf, verdict) => match pool.blame(leaf, verdict == Verdict::Faulted) {
+            Ok(()) => eprintln!("cenote: pool '{name}': device {leaf} made too many errors"),
+            Err(error) => eprintln!("cenote: pool '{name}': device {leaf}: {error}"),
+        },
+        Step::Spare { lost, spares } => {
+            for spare in spares {
+                match pool.attach_spare(lost, spare, by) {
+                    Ok(()) => {
+                        eprintln!("cenote: pool '{name}': a spare stands in for device {lost}");
+                        events.post("sysevent.fs.zfs.vdev_spare", pool);
+                        return;
+                    }
+                    Err(error) => eprintln!("cenote: pool '{name}': spare {spare}: {error}"),
+                }
+            }
+        }
+        Step::Replace { lost, place } => {
+            let opened = SystemOpener::default().open_writable(&place);
+            let replaced = opened
+                .map_err(|error| error.to_string())
+                .and_then(|device| {
+                    let new = NewLeaf {
+                        path: place.clone(),
+                        device,
+                        whole_disk: false,
+                    };
+                    let request = Attachment {
+                        old: lost,
+                        new,
+                        companion: Companion::Replacement,
+                        ashift: None,
+                    };
+                    pool.attach(&request, by).map_err(|error| error.to_string())
+                });
+            match replaced {
+                Ok(()) => events.post("sysevent.fs.zfs.vdev_autoreplace", pool),
+                Err(error) => {
+                    eprintln!("cenote: pool '{name}': {}: {error}", place.display());
+                }
+            }
+        }
+    }
+}
+
+impl Agent {
+    /// Looks at the devices of these pools, and has done what is due.
+    pub fn look(&self, events: &Arc<Events>, env: &dyn Env, pools: &[Arc<Imported>]) {
+        let now = env.monotonic();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_early = |last| now.saturating_sub(last) < PERIOD;
+        if seen.last.is_some_and(is_early) || self.is_busy.load(Ordering::Acquire) {
+            return;
+        }
+        seen.last = Some(now);
+        let is_there = |guid: u64| pools.iter().any(|pool| pool.load_guid == guid);
+        seen.records.retain(|key, _| is_there(key.0));
+        seen.lost_since.retain(|key, _| is_there(key.0));
+        seen.tried.retain(|key| is_there(key.0));
+        seen.lacking.retain(|guid, _| is_there(*guid));
+        let mut work: Vec<(Arc<Imported>, Vec<Step>)> = Vec::new();
+        for imported in pools {
+            if imported.pool.is_writable() && imported.pool.suspended().is_none() {
+                let steps = seen.steps(imported, now);
+                if !steps.is_empty() {
+                    work.push((Arc::clone(imported), steps));
+                }
+            }
+        }
+        drop(seen);
+        if work.is_empty() {
+            return;
+        }
+        self.is_busy.store(true, Ordering::Release);
+        let (events, is_busy) = (Arc::clone(events), Arc::clone(&self.is_busy));
+        let thread = std::thread::Builder::new().name("vdev_agent".to_owned());
+        let spawned = thread.spawn(move || {
+            for (imported, steps) in work {
+                steps
+                    .into_iter()
+                    .for_each(|step| take(&imported, &events, step));
+            }
+            is_busy.store(false, Ordering::Release);
+        });
+        if let Err(error) = spawned {
+            eprintln!("cenote: devices are not looked after: {error}");
+            self.is_busy.store(false, Ordering::Release);
+        }
+    }
+}

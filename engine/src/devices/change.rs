@@ -1,0 +1,194 @@
+//! `zpool offline`, `attach`, `replace`, `detach` and `reopen`.
+
+use super::add::ashift;
+use super::open::open_devices;
+use super::tree::{all_vdevs, answers_to, vdev_tree};
+use crate::command::{By, note};
+use crate::context::Context;
+use crate::errors::refused;
+use crate::registry::imported::Imported;
+use cenote_base::Guid;
+use cenote_control::model::{
+    AttachedDevice, ControlError, DeviceChange, NewVdev, NewVdevKind, NewVdevRole, Response,
+    SpareUse, Vdev, VdevState, VdevTree,
+};
+use cenote_pool::{Attachment, Companion, Offline};
+
+/// Carries out a change of devices.
+pub(crate) fn change_devices(
+    context: &Context,
+    change: DeviceChange,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    match change {
+        DeviceChange::Offline {
+            pool,
+            devices,
+            temporary,
+            fault,
+        } => {
+            let how = Offline {
+                is_temporary: temporary,
+                is_fault: fault,
+            };
+            offline(context, &pool, &devices, how, by)
+        }
+        DeviceChange::Attach(attached) => attach(context, &attached, by),
+        DeviceChange::Detach { pool, device } => detach(context, &pool, &device, by),
+        DeviceChange::Reopen { pool } => reopen(context, &pool, by),
+    }
+}
+
+/// The device that a user means.
+fn device_of(imported: &Imported, tree: &VdevTree, name: &str) -> Result<Vdev, ControlError> {
+    let found = all_vdevs(tree)
+        .into_iter()
+        .find(|vdev| answers_to(vdev, name) && vdev.children.is_empty());
+    found.cloned().ok_or_else(|| ControlError::NoSuchDevice {
+        device: name.to_owned(),
+        pool: imported.name().to_owned(),
+    })
+}
+
+fn offline(
+    context: &Context,
+    pool: &str,
+    devices: &[String],
+    how: Offline,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let imported = context.registry.writable_pool(pool)?;
+    let tree = vdev_tree(&imported.pool);
+    let mut failures = Vec::new();
+    let mut done = 0;
+    for name in devices {
+        let guid = match device_of(&imported, &tree, name) {
+            Ok(vdev) => Guid(vdev.guid),
+            Err(error) => {
+                failures.push((name.clone(), error));
+                continue;
+            }
+        };
+        match imported.pool.offline(guid, how, (&by.actor, "")) {
+            Ok(()) => done += 1,
+            Err(error) => failures.push((name.clone(), refused(error))),
+        }
+    }
+    if done > 0 {
+        note(&imported, by);
+        let class = "resource.fs.zfs.statechange";
+        context.events.post(class, &imported.pool);
+    }
+    Ok(Response::Failures { failures, done })
+}
+
+fn attach(
+    context: &Context,
+    attached: &AttachedDevice,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let imported = context.registry.writable_pool(&attached.pool)?;
+    let mut shift = None;
+    for (name, value) in &attached.properties {
+        if name != "ashift" {
+            let name = name.clone();
+            let reason = format!("property '{name}' is not a valid pool or vdev property");
+            return Err(ControlError::BadValue { name, reason });
+        }
+        shift = Some(ashift(name, value)?).filter(|shift| *shift > 0);
+    }
+    let tree = vdev_tree(&imported.pool);
+    let missing = |_| refused("no such device in pool");
+    let found = all_vdevs(&tree)
+        .into_iter()
+        .find(|vdev| answers_to(vdev, &attached.device));
+    if !attached.replaces && found.is_some_and(|vdev| !vdev.children.is_empty()) {
+        return Err(refused(
+            "can only attach to mirrors and top-level disks: raidz vdevs are not widened here",
+        ));
+    }
+    let old = device_of(&imported, &tree, &attached.device).map_err(missing)?;
+    let place = attached.new.clone().or_else(|| old.path.clone());
+    let place = place.ok_or_else(|| refused("no such device in pool"))?;
+    let pool = &imported.pool;
+    if let Some(spare) = tree.spares.iter().find(|spare| answers_to(spare, &place)) {
+        if !attached.replaces || spare.spare == Some(SpareUse::InUse) {
+            return Err(refused(format!("{place} is busy")));
+        }
+        let done = pool.attach_spare(Guid(old.guid), Guid(spare.guid), (&by.actor, by.command));
+        done.map_err(refused)?;
+        context.events.post("sysevent.fs.zfs.vdev_spare", pool);
+    } else {
+        let place = match place.starts_with('/') {
+            true => place,
+            false => format!("/dev/{place}"),
+        };
+        let new = NewVdev {
+            role: NewVdevRole::Normal,
+            kind: NewVdevKind::Disk,
+            devices: vec![place],
+        };
+        let opened = open_devices(&context.registry, &[new], None, attached.force)?;
+        let leaves = opened.vdevs.into_iter().flat_map(|vdev| vdev.leaves);
+        let leaf = leaves.last().ok_or_else(|| refused("no such device"))?;
+        let companion = match attached.replaces {
+            true => Companion::Replacement,
+            false => Companion::Side,
+        };
+        let request = Attachment {
+            old: Guid(old.guid),
+            new: leaf,
+            companion,
+            ashift: shift,
+        };
+        let done = pool.attach(&request, (&by.actor, by.command));
+        done.map_err(refused)?;
+    }
+    context.registry.note_in_cache_file(&imported);
+    context.events.post("sysevent.fs.zfs.vdev_attach", pool);
+    Ok(Response::Done)
+}
+
+fn detach(
+    context: &Context,
+    pool: &str,
+    device: &str,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let imported = context.registry.writable_pool(pool)?;
+    let tree = vdev_tree(&imported.pool);
+    let found = device_of(&imported, &tree, device);
+    let found = found.map_err(|_| refused("no such device in pool"))?;
+    let done = imported
+        .pool
+        .detach(Guid(found.guid), (&by.actor, by.command));
+    done.map_err(refused)?;
+    context.registry.note_in_cache_file(&imported);
+    let class = "sysevent.fs.zfs.vdev_remove";
+    context.events.post(class, &imported.pool);
+    Ok(Response::Done)
+}
+
+/// Looks for devices that are not there, and uses what is found.
+fn reopen(context: &Context, pool: &str, by: &By<'_>) -> Result<Response, ControlError> {
+    let imported = context.registry.writable_pool(pool)?;
+    let pool = &imported.pool;
+    let silent = pool.vdevs().silent_leaves();
+    if !silent.is_empty() {
+        pool.clear(&silent).map_err(refused)?;
+    }
+    let tree = vdev_tree(pool);
+    let shape = pool.vdevs();
+    let lost = all_vdevs(&tree).into_iter().filter(|vdev| {
+        let is_lost = matches!(vdev.state, VdevState::CantOpen | VdevState::Removed);
+        vdev.kind.is_leaf() && is_lost && !shape.is_open(Guid(vdev.guid))
+    });
+    let lost: Vec<Guid> = lost.map(|vdev| Guid(vdev.guid)).collect();
+    let found = pool.look_for(lost).map_err(refused)?;
+    for (guid, device) in found {
+        let done = pool.online(guid, Some(device), (&by.actor, ""));
+        done.map_err(refused)?;
+    }
+    note(&imported, by);
+    Ok(Response::Done)
+}

@@ -1,0 +1,58 @@
+//! Why a device is not changed.
+
+use crate::create::CreateError;
+use crate::spares::SpareError;
+use crate::sync::SyncError;
+use cenote_device::DeviceError;
+use cenote_dsl::DslError;
+use cenote_vdev::VdevError;
+
+/// Why a device is not changed; the texts are OpenZFS's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// The pool has no such device.
+    #[error("no such device in pool")]
+    NoDevice,
+    /// Data would be lost, or out of reach.
+    #[error("no valid replicas")]
+    NoReplicas,
+    /// Parity has no sides that could be taken away or added.
+    #[error("only applicable to mirror and replacing vdevs")]
+    NotMirrored,
+    /// Only a mirror gets more sides.
+    #[error("can only attach to mirrors and top-level disks")]
+    NotMirrorable,
+    /// A spare stands for whole devices only.
+    #[error("device is a spare of another vdev")]
+    ForeignSpare,
+    /// The new device has less room than the vdev uses of each.
+    #[error("device is too small")]
+    TooSmall,
+    /// The new device cannot write in units as small as the vdev's.
+    #[error(
+        "new device has a different optimal sector size; use the option '-o ashift=N' to override the optimal size"
+    )]
+    BadAshift,
+    /// The checkpoint knows the devices as they are.
+    #[error("operation not supported while the pool has a checkpoint")]
+    Checkpoint,
+    /// The new device cannot be made one of the pool.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The spare cannot be taken.
+    #[error(transparent)]
+    Spare(#[from] SpareError),
+    /// A device cannot be written.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The tree cannot be that.
+    #[error(transparent)]
+    Vdevs(#[from] VdevError),
+    /// The pool's metadata cannot be read.
+    #[error(transparent)]
+    Dsl(#[from] DslError),
+    /// The pool takes no changes.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+}

@@ -1,0 +1,50 @@
+//! Devices that leave: `zpool detach`.
+
+use super::change::Plan;
+use super::done::take_out;
+use super::edit::{find_mut, leaf, parent};
+use super::error::ChangeError;
+use crate::pool::Pool;
+use crate::sync::Actor;
+use cenote_base::Guid;
+use cenote_ondisk::VdevKind;
+
+impl Pool {
+    /// Takes a device out of the tree. Its labels are taken off, or are those of a spare again.
+    ///
+    /// # Errors
+    /// If the others lack something that it has, or it has no others; then nothing has changed.
+    pub fn detach(&self, device: Guid, by: (&Actor, &str)) -> Result<(), ChangeError> {
+        self.refuse_with_checkpoint()?;
+        self.change_tree(by, move |root, shape, _| {
+            leaf(root, device)?;
+            let group = parent(root, device).ok_or(ChangeError::NoDevice)?;
+            if !matches!(
+                group.kind,
+                VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare
+            ) {
+                return Err(ChangeError::NotMirrored);
+            }
+            if shape.is_required(device) {
+                return Err(ChangeError::NoReplicas);
+            }
+            let is_for_good = group.kind == VdevKind::Spare
+                && group.children.len() == 2
+                && group.children.first().map(|child| child.guid) == Some(device);
+            let stays = group.children.last().map(|child| child.guid);
+            let mut plan = Plan::new(root.clone());
+            let detail = take_out(&mut plan.root, device)?;
+            if let Some(leaf) = stays
+                .filter(|_| is_for_good)
+                .and_then(|stays| find_mut(&mut plan.root, stays))
+            {
+                // It stands in no more: it is what it stood in for.
+                leaf.is_spare = false;
+                leaf.state.unspare = false;
+                plan.spare_used = stays;
+            }
+            plan.note = Some(("detach", detail));
+            Ok(plan)
+        })
+    }
+}

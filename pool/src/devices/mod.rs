@@ -1,0 +1,25 @@
+//! Devices that come, go, rest and are replaced while the pool is in use.
+//!
+//! Each change is one task of a transaction group (`change`): it looks at the tree as it is
+//! then, refuses what would lose data, makes the tree as it is to be (`edit`), and goes over to
+//! it. What a leaf misses is known before anything is written, so a pool that goes down at any
+//! moment is found before the change or after it, and never believes a device about what it was
+//! not given.
+//!
+//! A device that comes gets what it misses by a resilver (`scan`). When that has ended, what was
+//! replaced leaves by itself (`done`), and so does a spare whose place is filled again.
+//!
+//! **What is not here**: widening of raidz vdevs, removal of top-level vdevs.
+
+mod change;
+mod done;
+mod edit;
+mod error;
+mod join;
+mod leave;
+mod rest;
+
+pub(crate) use done::detach_replaced;
+pub use error::ChangeError;
+pub use join::{Attachment, Companion};
+pub use rest::Offline;

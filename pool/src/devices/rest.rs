@@ -1,0 +1,206 @@
+//! Devices that are not to be used for a while, and their return.
+
+use super::change::{ChangeTree, Plan};
+use super::done::DetachReplaced;
+use super::edit::{find_mut, leaf, parent, top};
+use super::error::ChangeError;
+use crate::pool::Pool;
+use crate::sync::Actor;
+use cenote_base::{Guid, Txg};
+use cenote_device::Device;
+use cenote_ondisk::{VdevConfig, VdevKind};
+use cenote_vdev::Shape;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Groups that are waited for before a resilver: as many as a new leaf may have missed of those
+/// that were under way, and one.
+const GROUPS_WAITED_MAX: u32 = 5;
+
+/// How a device is taken out of use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offline {
+    /// Only until the pool is imported anew.
+    pub is_temporary: bool,
+    /// It counts as faulted, until its errors are cleared.
+    pub is_fault: bool,
+}
+
+impl Pool {
+    /// Carries out a change of the tree as the command of somebody.
+    ///
+    /// # Errors
+    /// Why it is refused; then nothing has changed.
+    pub(super) fn change_tree<F>(
+        &self,
+        (actor, command): (&Actor, &str),
+        planner: F,
+    ) -> Result<(), ChangeError>
+    where
+        F: FnOnce(&VdevConfig, &Shape, Txg) -> Result<Plan, ChangeError> + Send + 'static,
+    {
+        let task = ChangeTree {
+            syncer: Arc::clone(self.writer()?),
+            actor: actor.clone(),
+            command: command.to_owned(),
+            planner: Some(Box::new(planner)),
+            refusal: None,
+        };
+        let done = self.run_task(task)?;
+        done.refusal.map_or(Ok(()), Err)
+    }
+
+    /// Takes a device out of use. What is written from now on it misses.
+    ///
+    /// # Errors
+    /// If the pool needs it, or takes no changes.
+    pub fn offline(
+        &self,
+        device: Guid,
+        how: Offline,
+        by: (&Actor, &str),
+    ) -> Result<(), ChangeError> {
+        let syncer = Arc::clone(self.writer()?);
+        self.change_tree(by, move |root, shape, _| {
+            let found = leaf(root, device)?;
+            let is_in_use = !found.state.offline && !found.state.faulted;
+            if is_in_use && shape.is_required(device) {
+                return Err(ChangeError::NoReplicas);
+            }
+            let mut plan = Plan::new(root.clone());
+            if let Some(leaf) = find_mut(&mut plan.root, device) {
+                match how.is_fault {
+                    true => {
+                        leaf.state.faulted = true;
+                        leaf.state.aux_state = Some("external".to_owned());
+                    }
+                    false => leaf.state.offline = true,
+                }
+            }
+            let mut config = syncer.config();
+            config.temporary.retain(|leaf| *leaf != device);
+            if how.is_temporary {
+                config.temporary.push(device);
+            }
+            Ok(plan)
+        })
+    }
+
+    /// Notes that a device made too many errors: it is not used any more if `is_fault` is set and
+    /// the pool can do without it, and is known to fail otherwise. Clearing its errors ends that.
+    ///
+    /// # Errors
+    /// If there is no such device, or the pool takes no changes.
+    pub fn blame(&self, device: Guid, is_fault: bool) -> Result<(), ChangeError> {
+        self.change_tree((&Actor::default(), ""), move |root, shape, _| {
+            leaf(root, device)?;
+            let mut plan = Plan::new(root.clone());
+            if let Some(leaf) = find_mut(&mut plan.root, device) {
+                leaf.state.faulted = is_fault && !shape.is_required(device);
+                leaf.state.degraded = !leaf.state.faulted;
+                leaf.state.aux_state = Some("err_exceeded".to_owned());
+            }
+            Ok(plan)
+        })
+    }
+
+    /// Uses a device again that was taken out of use, or was not there: `opened`, if it is not
+    /// open, has been found to be the one. What it missed a resilver brings.
+    ///
+    /// # Errors
+    /// If there is no such device, or the pool takes no changes.
+    pub fn online(
+        &self,
+        device: Guid,
+        opened: Option<Arc<dyn Device>>,
+        by: (&Actor, &str),
+    ) -> Result<(), ChangeError> {
+        let syncer = Arc::clone(self.writer()?);
+        self.change_tree(by, move |root, _, _| {
+            leaf(root, device)?;
+            let is_spared = is_first_of_spare(root, device);
+            let mut plan = Plan::new(root.clone());
+            plan.devices = HashMap::from_iter(opened.map(|opened| (device, opened)));
+            if let Some(leaf) = find_mut(&mut plan.root, device) {
+                leaf.state.offline = false;
+                leaf.state.removed = false;
+                leaf.state.not_present = false;
+                leaf.state.unspare = is_spared;
+            }
+            syncer.config().temporary.retain(|leaf| *leaf != device);
+            Ok(plan)
+        })?;
+        self.bring_what_is_missed()
+    }
+
+    /// Forgets that devices, or all if none is named, are to count as faulted or degraded.
+    ///
+    /// # Errors
+    /// If the pool takes no changes.
+    pub fn clear_faults(
+        &self,
+        devices: &[Guid],
+        opened: HashMap<Guid, Arc<dyn Device>>,
+        by: (&Actor, &str),
+    ) -> Result<(), ChangeError> {
+        let is_meant = |leaf: &VdevConfig| devices.is_empty() || devices.contains(&leaf.guid);
+        let is_marked = |leaf: &VdevConfig| leaf.state.faulted || leaf.state.degraded;
+        let leaves = self.vdev_tree().leaves();
+        let marked = leaves.filter(|leaf| is_meant(leaf) && is_marked(leaf));
+        let marked: Vec<Guid> = marked.map(|leaf| leaf.guid).collect();
+        if marked.is_empty() && opened.is_empty() {
+            return Ok(());
+        }
+        let syncer = Arc::clone(self.writer()?);
+        self.change_tree(by, move |root, _, _| {
+            let mut plan = Plan::new(root.clone());
+            for guid in marked.iter().chain(opened.keys()) {
+                let is_spared = is_first_of_spare(root, *guid);
+                if let Some(leaf) = find_mut(&mut plan.root, *guid) {
+                    (leaf.state.faulted, leaf.state.degraded) = (false, false);
+                    leaf.state.not_present = false;
+                    leaf.state.aux_state = None;
+                    leaf.state.unspare = is_spared;
+                }
+            }
+            plan.devices = opened;
+            let mut config = syncer.config();
+            config.temporary.retain(|leaf| !marked.contains(leaf));
+            Ok(plan)
+        })?;
+        self.bring_what_is_missed()
+    }
+
+    /// Begins a resilver if it is needed; if not, what waits for the end of one is due now.
+    pub(super) fn bring_what_is_missed(&self) -> Result<(), ChangeError> {
+        // A resilver is for what was written before it began.
+        for _ in 0..GROUPS_WAITED_MAX {
+            let needed = self.vdevs().is_resilver_needed();
+            if needed.is_none_or(|txgs| txgs.end <= self.synced_txg()) {
+                break;
+            }
+            self.sync()?;
+        }
+        let is_under_way =
+            self.look_for_resilver()
+                .map_err(|error| crate::sync::SyncError::Stopped {
+                    cause: error.to_string(),
+                })?;
+        if !is_under_way {
+            let syncer = Arc::clone(self.writer()?);
+            self.run_task(DetachReplaced { syncer })?;
+        }
+        Ok(())
+    }
+
+    /// Whether a device has to stay where it is: others lack what it has.
+    pub fn is_needed(&self, device: Guid) -> bool {
+        top(self.vdev_tree(), device).is_some() && self.vdevs().is_required(device)
+    }
+}
+
+/// Whether a leaf is what a spare stands in for.
+fn is_first_of_spare(root: &VdevConfig, leaf: Guid) -> bool {
+    let group = parent(root, leaf).filter(|parent| parent.kind == VdevKind::Spare);
+    group.is_some_and(|group| group.children.first().map(|child| child.guid) == Some(leaf))
+}

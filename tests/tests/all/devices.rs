@@ -1,0 +1,245 @@
+//! Devices that fail, rest, come and go: the commands, what they refuse, and what is on disk after.
+
+use anyhow::{Result, ensure};
+use cenote_tests::patience::wait_until;
+use cenote_tests::site::Site;
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+const MIB: u64 = 1 << 20;
+
+/// A new device of the site.
+fn device(site: &Site, number: u32) -> Result<PathBuf> {
+    let path = site.devices().join(format!("tank-{number:02}.img"));
+    File::create(&path)?.set_len(128 * MIB)?;
+    Ok(path)
+}
+
+/// The state in the line of `zpool status` about a vdev; empty without one.
+fn state(site: &Site, vdev: &str) -> Result<String> {
+    let status = site.ok("zpool status tank")?;
+    let line = status
+        .lines()
+        .find(|line| line.trim_start().starts_with(vdev));
+    let word = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(word.unwrap_or_default().to_owned())
+}
+
+/// Waits until all is well: nothing is resilvered and no vdev stands for another.
+fn until_whole(site: &Site) -> Result<()> {
+    wait_until("whole again", || {
+        let status = site.ok("zpool status tank")?;
+        let busy = [
+            "resilver in progress",
+            "(resilvering)",
+            "replacing-",
+            "awaiting",
+        ];
+        Ok(!busy.iter().any(|word| status.contains(word)))
+    })
+}
+
+/// Writes what must be there whatever happens to devices.
+fn write(site: &Site, name: &str) -> Result<()> {
+    let content: Vec<u8> = (0..8 * MIB).map(|at| (at * 7 + at / 4096) as u8).collect();
+    fs::write(site.path("tank").join(name), content)?;
+    site.ok("zpool sync tank")?;
+    Ok(())
+}
+
+fn refusal(site: &Site, command: &str, code: i32, text: &str) -> Result<()> {
+    let refused = site.fails(command)?;
+    ensure!(
+        refused.code == Some(code) && refused.stderr.contains(text),
+        "{}",
+        refused.report()
+    );
+    Ok(())
+}
+
+/// A site with a pool of these devices, mounted.
+fn pool(layout: &str, count: u32) -> Result<(Site, Vec<String>)> {
+    let site = Site::new("tank")?;
+    let mut devices = Vec::new();
+    for number in 0..count {
+        devices.push(device(&site, number)?.display().to_string());
+    }
+    let (root, words) = (site.path(""), devices.join(" "));
+    site.ok(&format!(
+        "zpool create -f -R {} tank {layout} {words}",
+        root.display()
+    ))?;
+    Ok((site, devices))
+}
+
+#[test]
+fn a_side_rests_and_gets_what_it_missed() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let (site, devices) = pool("mirror", 2)?;
+    let [first, second] = [&devices[0], &devices[1]];
+    write(&site, "before")?;
+    site.ok(&format!("zpool offline tank {first}"))?;
+    ensure!(state(&site, first)? == "OFFLINE" && state(&site, "mirror-0")? == "DEGRADED");
+    let text = format!("cannot offline {second}: no valid replicas\n");
+    refusal(&site, &format!("zpool offline tank {second}"), 1, &text)?;
+    let text = format!("cannot detach {second}: no valid replicas\n");
+    refusal(&site, &format!("zpool detach tank {second}"), 255, &text)?;
+    write(&site, "meanwhile")?;
+    // It is offline for good: an import leaves it alone, too.
+    site.reopen(&["tank"])?;
+    ensure!(state(&site, first)? == "OFFLINE");
+    site.ok(&format!("zpool online tank {first}"))?;
+    until_whole(&site)?;
+    ensure!(state(&site, first)? == "ONLINE" && state(&site, "tank")? == "ONLINE");
+    site.ok(&format!("zpool offline -t tank {second}"))?;
+    write(&site, "on the first alone")?;
+    site.reopen(&["tank"])?;
+    until_whole(&site)?;
+    ensure!(
+        state(&site, second)? == "ONLINE",
+        "for the time of an import only"
+    );
+    let verified = site.ok("cenote verify --all-copies tank")?;
+    ensure!(
+        verified.contains("no errors") || !verified.contains("wrong"),
+        "{verified}"
+    );
+    site.finish()
+}
+
+#[test]
+fn mirrors_grow_shrink_and_change_sides() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let (site, devices) = pool("", 1)?;
+    let first = &devices[0];
+    write(&site, "before")?;
+    let second = device(&site, 1)?.display().to_string();
+    let third = device(&site, 2)?.display().to_string();
+    let text = format!("cannot detach {first}: only applicable to mirror and replacing vdevs\n");
+    refusal(&site, &format!("zpool detach tank {first}"), 255, &text)?;
+    site.ok(&format!("zpool attach -w tank {first} {second}"))?;
+    until_whole(&site)?;
+    ensure!(state(&site, "mirror-0")? == "ONLINE");
+    site.reopen(&["tank"])?;
+    site.ok(&format!("zpool replace tank {first} {third}"))?;
+    until_whole(&site)?;
+    ensure!(state(&site, first)?.is_empty() && state(&site, &third)? == "ONLINE");
+    site.reopen(&["tank"])?;
+    site.ok(&format!("zpool detach tank {second}"))?;
+    ensure!(state(&site, "mirror-0")?.is_empty());
+    write(&site, "after")?;
+    let small = site.devices().join("small.img");
+    File::create(&small)?.set_len(80 * MIB)?;
+    let small = small.display();
+    let text = format!("cannot attach {small} to {third}: device is too small\n");
+    refusal(
+        &site,
+        &format!("zpool attach tank {third} {small}"),
+        255,
+        &text,
+    )?;
+    fs::remove_file(site.devices().join("small.img"))?;
+    let history = site.ok("zpool history -i tank")?;
+    ensure!(history.contains("zpool attach -w tank") && history.contains("vdev attach"));
+    site.finish()
+}
+
+#[test]
+fn a_lost_disk_is_replaced_in_its_place_and_by_guid() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let (site, devices) = pool("raidz", 3)?;
+    let first = &devices[0];
+    write(&site, "before")?;
+    // It was not there at the import, and then it is, whole.
+    site.export()?;
+    let aside = site.devices().with_file_name("aside.img");
+    fs::rename(first, &aside)?;
+    site.import("")?;
+    ensure!(
+        state(&site, first)?.is_empty(),
+        "its guid stands in its place"
+    );
+    write(&site, "without it")?;
+    fs::rename(&aside, first)?;
+    site.ok(&format!("zpool online tank {first}"))?;
+    until_whole(&site)?;
+    ensure!(state(&site, first)? == "ONLINE");
+    // Now it is lost, and a blank one is in its place.
+    site.ok(&format!("zpool offline tank {first}"))?;
+    device(&site, 0)?;
+    site.ok(&format!("zpool replace tank {first}"))?;
+    until_whole(&site)?;
+    ensure!(state(&site, first)? == "ONLINE" && state(&site, "raidz1-0")? == "ONLINE");
+    site.reopen(&["tank"])?;
+    let wide = device(&site, 7)?.display().to_string();
+    let text = "can only attach to mirrors and top-level disks";
+    refusal(
+        &site,
+        &format!("zpool attach tank {first} {wide}"),
+        255,
+        text,
+    )?;
+    fs::remove_file(&wide)?;
+    site.finish()
+}
+
+#[test]
+fn a_spare_stands_in_and_goes_back() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let (site, devices) = pool("mirror", 2)?;
+    let first = &devices[0];
+    let spare = device(&site, 5)?.display().to_string();
+    site.ok(&format!("zpool add tank spare {spare}"))?;
+    write(&site, "before")?;
+    site.ok(&format!("zpool offline -f tank {first}"))?;
+    ensure!(state(&site, first)? == "FAULTED");
+    site.ok(&format!("zpool replace tank {first} {spare}"))
+        .or_else(|error| match state(&site, "spare-0")?.is_empty() {
+            true => Err(error),
+            // It was taken already.
+            false => Ok(String::new()),
+        })?;
+    until_whole(&site)?;
+    ensure!(!state(&site, "spare-0")?.is_empty());
+    write(&site, "on the spare")?;
+    site.ok(&format!("zpool clear tank {first}"))?;
+    until_whole(&site)?;
+    wait_until("given back", || Ok(state(&site, "spare-0")?.is_empty()))?;
+    ensure!(
+        state(&site, &spare)? == "AVAIL",
+        "{}",
+        site.ok("zpool status tank")?
+    );
+    site.finish()
+}
+
+/// Nobody types anything: a distributed spare stands in and goes back, and a blank disk in the
+/// place of a lost one becomes the pool's.
+#[test]
+fn lost_devices_are_looked_after_by_themselves() -> Result<()> {
+    let (site, devices) = pool("draid1:2d:5c:1s", 5)?;
+    let [first, second] = [&devices[0], &devices[1]];
+    site.ok("zpool set autoreplace=on tank")?;
+    site.ok(&format!("zpool offline -f tank {first}"))?;
+    wait_until("a spare", || Ok(state(&site, "draid1-0-0")? == "ONLINE"))?;
+    until_whole(&site)?;
+    site.ok(&format!("zpool clear tank {first}"))?;
+    wait_until("given back", || Ok(state(&site, "draid1-0-0")? == "AVAIL"))?;
+    site.export()?;
+    fs::remove_file(second)?;
+    site.import("")?;
+    ensure!(state(&site, "tank")? == "DEGRADED");
+    device(&site, 1)?;
+    wait_until("replaced", || Ok(state(&site, second)? == "ONLINE"))?;
+    until_whole(&site)?;
+    ensure!(state(&site, "draid1-0-0")? == "AVAIL");
+    site.finish()
+}
