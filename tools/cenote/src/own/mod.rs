@@ -46,7 +46,7 @@ pub struct Command {
 }
 
 /// Commands that talk to the daemon, before those that read pools themselves.
-const DAEMON_COMMANDS: [&Command; 5] = [
+const DAEMON_COMMANDS: [&Command; 6] = [
     &mount::COMMAND,
     &unmount::COMMAND,
     &space::COMMAND,
