@@ -271,6 +271,13 @@ impl Device for CloudDevice {
         }
     }
 
+    /// Uploads everything and releases the device. What cannot be uploaded stays in the local
+    /// log, whose owner goes on from it; [`Status`] has the reason.
+    fn unlock(&self) {
+        // Nothing is lost by a failure: the log has it, and the device is not released.
+        let _ = self.close(Close::Upload);
+    }
+
     fn path(&self) -> &Path {
         &self.path
     }
