@@ -49,10 +49,8 @@ impl Changes {
             let is_new = !seen.contains_key(&imported.load_guid);
             let entry = seen.entry(imported.load_guid).or_default();
             devices(events, imported, entry, is_new);
-            // What cannot be read is told by whoever needs it; there is nothing to compare.
-            if let Ok(scan) = scan_of(imported.pool.dsl()) {
-                scans(events, imported, entry, scan.as_ref(), is_new);
-            }
+            let scan = scan_of(&imported.pool);
+            scans(events, imported, entry, scan.as_ref(), is_new);
         }
     }
 }
