@@ -31,6 +31,7 @@ use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
 use crate::snapshots::space::{reclaimed_by, snapshot_space};
 use crate::streams::receive::receive;
+use crate::streams::send::send;
 use cenote_base::Env;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
@@ -284,6 +285,7 @@ impl Service for Engine {
                 receive: asked,
                 command,
             } => receive(context, mounts, &asked, &By::new(peer, &command), reply),
+            Request::Send { send: asked } => send(registry, &asked, reply),
             Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
             other => self.handle_snapshots(other, reply),
         }

@@ -7,6 +7,7 @@ use super::dataset::KindSet;
 use super::import::{ImportOptions, ImportPick, Search};
 use super::receive::Receive;
 use super::secret::Secret;
+use super::send::Send;
 use super::space::AccountKind;
 use super::verify::VerifyOptions;
 
@@ -243,6 +244,11 @@ pub enum Request {
         receive: Box<Receive>,
         /// The command line, for the pool's history.
         command: String,
+    },
+    /// Send a snapshot to the descriptor beside the request. Parts: `Send`. Answer: `Done`.
+    Send {
+        /// What and how.
+        send: Box<Send>,
     },
     /// Carry out a request that is no change and yet belongs into the history: an import, an
     /// export, a key that is loaded or unloaded. Answer: that request's.

@@ -12,6 +12,7 @@ use super::inspect::DaemonStatus;
 use super::opened::OpenedPool;
 use super::pool::{PoolRow, PoolStatus};
 use super::receive::ReceiveNote;
+use super::send::SendNote;
 use super::setting::SettingRow;
 use super::space::{Hold, SnapshotSpace, SpaceAccount};
 use super::vdev::{VdevRow, VdevState};
@@ -37,6 +38,8 @@ pub enum Part {
     Verify(VerifyProgress),
     /// What happens to a stream that is received.
     Receive(ReceiveNote),
+    /// What happens to a stream that is sent.
+    Send(SendNote),
     /// How far a long operation is: what, done, total.
     Progress(String, u64, u64),
 }

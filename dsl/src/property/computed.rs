@@ -4,15 +4,15 @@ use super::table::{Format, Property, UNLIMITED};
 use super::{PropertySource, PropertyValue, words};
 use crate::bookmarks::Bookmark;
 use crate::dataset::{CHAIN_LENGTH_MAX, Dataset, DatasetType};
-use crate::deadlist::Deadlist;
+use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::dedup::ratio;
 use crate::error::DslError;
 use crate::keys::{CryptoKey, KeyStatus};
 use crate::resume_token::receive_resume_token;
 use cenote_base::{ObjectId, Txg};
-use cenote_ondisk::bookmark_phys::FLAG_HAS_FREED_BEFORE_NEXT;
-use cenote_ondisk::dsl_dataset::FLAG_DEFER_DESTROY;
+use cenote_ondisk::bookmark_phys::{BookmarkSpace, FLAG_HAS_FREED_BEFORE_NEXT};
 use cenote_ondisk::dsl_dataset::fields as dataset_fields;
+use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_DEFER_DESTROY};
 use cenote_ondisk::dsl_dir::fields as directory_fields;
 use cenote_ondisk::master_node;
 use cenote_ondisk::volume_objects::{VOLUME_DATA, VOLUME_PROPERTIES, VOLUME_SIZE};
@@ -285,15 +285,24 @@ impl Dataset {
     /// `None` if the snapshot is not on the chain, or in pools before version 26, whose
     /// deadlists cannot be divided, unless it is the previous one.
     pub fn written_since(&self, snapshot: &Dataset) -> Result<Option<u64>, DslError> {
+        let space = self.space_written_since(snapshot)?;
+        Ok(space.map(|space| space.used))
+    }
+
+    /// The same with its sizes before and after compression.
+    ///
+    /// # Errors
+    /// If a snapshot or its deadlist cannot be read.
+    pub fn space_written_since(&self, snapshot: &Dataset) -> Result<Option<SpaceTriple>, DslError> {
         let dsl = self.dsl();
         let (old_id, old) = (snapshot.id(), snapshot.phys());
-        let mut freed = 0u64;
+        let mut freed = SpaceTriple::default();
         let mut at = self.phys().clone();
         for _ in 0..CHAIN_LENGTH_MAX {
             if at.previous_snapshot == Some(old_id) {
-                freed = freed.saturating_add(Deadlist::totals_of(dsl, at.deadlist)?.used);
-                let now = self.phys().referenced_bytes.saturating_add(freed);
-                return Ok(Some(now.saturating_sub(old.referenced_bytes)));
+                freed = freed.plus(Deadlist::totals_of(dsl, at.deadlist)?);
+                let now = referenced(self.phys()).plus(freed);
+                return Ok(Some(now.minus(referenced(old))));
             }
             let Some(previous) = at.previous_snapshot else {
                 return Ok(None);
@@ -305,7 +314,7 @@ impl Dataset {
             let Some(space) = deadlist.space_range(Txg(0), old.creation_txg) else {
                 return Ok(None);
             };
-            freed = freed.saturating_add(space.used);
+            freed = freed.plus(space);
             at = dsl.read_dataset(previous)?.1;
         }
         Err(DslError::structure(
@@ -318,6 +327,18 @@ impl Dataset {
     ///
     /// `None` if the bookmark does not know its snapshot's size, or is of another chain.
     pub fn written_since_bookmark(&self, bookmark: &Bookmark) -> Result<Option<u64>, DslError> {
+        let space = self.space_written_since_bookmark(bookmark)?;
+        Ok(space.map(|space| space.used))
+    }
+
+    /// The same with its sizes before and after compression.
+    ///
+    /// # Errors
+    /// If a snapshot or its deadlist cannot be read.
+    pub fn space_written_since_bookmark(
+        &self,
+        bookmark: &Bookmark,
+    ) -> Result<Option<SpaceTriple>, DslError> {
         let (dsl, then) = (self.dsl(), &bookmark.phys);
         let own_chain = bookmark.name.dataset_text() == self.name().dataset_text();
         let known = then.flags & FLAG_HAS_FREED_BEFORE_NEXT != 0;
@@ -325,7 +346,7 @@ impl Dataset {
         if !known || !own_chain || too_young {
             return Ok(None);
         }
-        let mut freed = then.freed_before_next.referenced;
+        let mut freed = marked(then.freed_before_next);
         let mut at = self.phys().clone();
         for _ in 0..CHAIN_LENGTH_MAX {
             let Some(previous) = at.previous_snapshot else {
@@ -338,10 +359,27 @@ impl Dataset {
             let Some(space) = deadlist.space_range(Txg(0), then.creation_txg) else {
                 return Ok(None);
             };
-            freed = freed.saturating_add(space.used);
+            freed = freed.plus(space);
             at = dsl.read_dataset(previous)?.1;
         }
-        let now = self.phys().referenced_bytes.saturating_add(freed);
-        Ok(Some(now.saturating_sub(then.space.referenced)))
+        let now = referenced(self.phys()).plus(freed);
+        Ok(Some(now.minus(marked(then.space))))
+    }
+}
+
+/// What a dataset refers to.
+fn referenced(phys: &DslDataset) -> SpaceTriple {
+    SpaceTriple {
+        used: phys.referenced_bytes,
+        compressed: phys.compressed_bytes,
+        uncompressed: phys.uncompressed_bytes,
+    }
+}
+
+fn marked(space: BookmarkSpace) -> SpaceTriple {
+    SpaceTriple {
+        used: space.referenced,
+        compressed: space.compressed,
+        uncompressed: space.uncompressed,
     }
 }

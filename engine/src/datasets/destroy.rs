@@ -225,6 +225,7 @@ fn destroy_snapshots_of(
     if names.is_empty() {
         return Ok(());
     }
+    imported.check_not_sent(&names)?;
     let task = DestroySnapshots {
         names,
         defer: false,

@@ -3,9 +3,10 @@
 use super::damage::DamageLog;
 use super::heads::OpenHeads;
 use super::replays::Replays;
+use super::sent::SentSnapshots;
 use super::watch::Watch;
-use cenote_control::model::{PoolHealth, PoolRow};
-use cenote_dsl::{Dataset, Dsl};
+use cenote_control::model::{ControlError, PoolHealth, PoolRow};
+use cenote_dsl::{Dataset, DatasetName, Dsl};
 use cenote_pool::Pool;
 use cenote_vdev::VdevState;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,8 @@ pub(crate) struct Imported {
     pub growth: Watch,
     /// What became of the intent logs.
     pub replays: Replays,
+    /// Snapshots that must stay while they are sent.
+    pub sent: SentSnapshots,
 }
 
 impl Imported {
@@ -56,6 +59,7 @@ impl Imported {
             panics: AtomicBool::new(false),
             growth: Watch::default(),
             replays: Replays::default(),
+            sent: SentSnapshots::default(),
         }
     }
 
@@ -84,6 +88,22 @@ impl Imported {
     /// Whether intent logs are replayed in memory.
     pub fn replays_in_memory(&self) -> bool {
         self.pool.options().replay_in_memory
+    }
+
+    /// Refuses what would destroy a snapshot that is being sent.
+    pub fn check_not_sent(&self, names: &[DatasetName]) -> Result<(), ControlError> {
+        for name in names {
+            let Ok(snapshot) = self.dsl().dataset(name) else {
+                // Whoever is to destroy it says what is wrong with it.
+                continue;
+            };
+            if self.sent.is_sent(snapshot.id()) {
+                return Err(ControlError::DatasetBusy {
+                    dataset: name.as_str().to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Where a mount point lies with the alternative root before it.

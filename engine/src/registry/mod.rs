@@ -2,7 +2,7 @@
 //!
 //! `table` has them by name, `imported` is one of them; the other files are what goes with an
 //! import: heads that are open for writing (`heads`, `files`), intent logs (`replays`, `replay`,
-//! `intent_logs`), damage that was met, and the cache file that it is noted in.
+//! `intent_logs`), damage that was met, snapshots that are being sent (`sent`), and the cache file that it is noted in.
 
 pub(crate) mod cache_file;
 pub(crate) mod damage;
@@ -12,6 +12,7 @@ pub(crate) mod imported;
 pub(crate) mod intent_logs;
 pub(crate) mod replay;
 pub(crate) mod replays;
+pub(crate) mod sent;
 pub(crate) mod table;
 pub(crate) mod walk;
 pub(crate) mod watch;

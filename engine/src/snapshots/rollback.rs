@@ -53,6 +53,7 @@ fn destroy_newer(
 ) -> Result<(), ControlError> {
     let is_bookmark = |name: &DatasetName| name.kind() == NameKind::Bookmark;
     let (bookmarks, snapshots): (Vec<_>, Vec<_>) = newer.into_iter().partition(is_bookmark);
+    imported.check_not_sent(&snapshots)?;
     for snapshot in &snapshots {
         unmount_dataset(mounts, snapshot.as_str(), false)?;
     }

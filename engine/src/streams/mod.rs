@@ -1,11 +1,14 @@
-//! Streams received.
+//! Streams sent and received.
 
 pub(crate) mod abort;
 mod input;
 mod naming;
+mod order;
+mod output;
 mod plan;
 mod properties;
 pub(crate) mod receive;
+pub(crate) mod send;
 mod session;
 mod substream;
 mod words;

@@ -47,7 +47,7 @@ impl Sending<'_> {
         if self.is_cut(record.logical_size) {
             return self.pieces(visit, record, out);
         }
-        identify(&mut record, pointer);
+        self.identify(&mut record, pointer);
         if self.goes_stored(pointer, dnode) {
             let stored = self.stored(visit)?;
             record.compression = pointer.compression_number();
@@ -59,6 +59,31 @@ impl Sending<'_> {
         }
         let contents = self.contents(visit)?;
         out.record(&Record::Write(record), &contents)
+    }
+
+    /// Puts into a record what the block's pointer knows it by.
+    fn identify(&self, record: &mut WriteRecord, pointer: &BlockPointer) {
+        // What an encrypted block's checksum is of is not what a receiver gets, unless it is raw.
+        let is_opened = pointer.uses_crypt() && !self.is_raw();
+        if pointer.is_embedded() || is_opened {
+            record.checksum = ChecksumKind::Off as u8;
+            return;
+        }
+        record.checksum = pointer.checksum_number();
+        if pointer
+            .checksum_kind()
+            .is_some_and(ChecksumKind::is_dedup_strong)
+        {
+            record.flags |= record_flags::DEDUP_CAPABLE;
+        }
+        let sectors = |size: u64| (size / SECTOR_SIZE).wrapping_sub(1) & 0xffff;
+        record.key = BlockKey {
+            checksum: pointer.checksum(),
+            properties: sectors(pointer.logical_size())
+                | sectors(pointer.physical_size()) << 16
+                | u64::from(pointer.compression_number()) << 32
+                | u64::from(pointer.uses_crypt()) << 39,
+        };
     }
 
     /// Whether a block of this size goes in pieces.
@@ -177,29 +202,6 @@ impl Sending<'_> {
         let stored = pipeline.read_stored(&visit.pointer, visit.bookmark);
         stored.map_err(|error| unreadable(cenote_dmu::DmuError::from(error)))
     }
-}
-
-/// Puts into a record what the block's pointer knows it by.
-fn identify(record: &mut WriteRecord, pointer: &BlockPointer) {
-    if pointer.is_embedded() {
-        record.checksum = ChecksumKind::Off as u8;
-        return;
-    }
-    record.checksum = pointer.checksum_number();
-    if pointer
-        .checksum_kind()
-        .is_some_and(ChecksumKind::is_dedup_strong)
-    {
-        record.flags |= record_flags::DEDUP_CAPABLE;
-    }
-    let sectors = |size: u64| (size / SECTOR_SIZE).wrapping_sub(1) & 0xffff;
-    record.key = BlockKey {
-        checksum: pointer.checksum(),
-        properties: sectors(pointer.logical_size())
-            | sectors(pointer.physical_size()) << 16
-            | u64::from(pointer.compression_number()) << 32
-            | u64::from(pointer.uses_crypt()) << 39,
-    };
 }
 
 /// How a raw block is protected, and the flags of its record.

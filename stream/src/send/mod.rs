@@ -19,6 +19,7 @@
 
 mod block;
 mod emit;
+pub mod estimate;
 pub mod package;
 mod raw;
 mod snapshot;

@@ -31,6 +31,8 @@ pub struct PackageOptions {
     pub received_only: bool,
     /// Holds (`-h`).
     pub holds: bool,
+    /// With `recursive`, datasets that are left out, with what is below them (`-X`).
+    pub excluded: Vec<String>,
     /// Every snapshot in between, too (`-I`; without a base all up to the snapshot).
     pub intermediates: bool,
     /// Leave out datasets that do not have the snapshot, instead of refusing (`-s`).
@@ -47,7 +49,7 @@ impl PackageOptions {
 }
 
 /// Writes the package for `target`, a snapshot, since `base`, a snapshot of it or of what it was
-/// cloned from.
+/// cloned from. `on_stream` is told of each snapshot whose stream begins.
 ///
 /// # Errors
 /// If the snapshots do not belong together, something of them cannot be read, or `sink` takes no
@@ -56,12 +58,14 @@ pub fn send_package(
     target: &Dataset,
     base: Option<&Dataset>,
     options: &PackageOptions,
+    on_stream: &mut dyn FnMut(&Dataset),
     sink: impl Write,
 ) -> Result<u64, StreamError> {
     let gathered = gather(target, base, options)?;
     let mut writer = Writer::new(sink, ByteOrder::Little);
     write_header(target, &gathered, options, &mut writer)?;
     for sent in gathered.in_order()? {
+        on_stream(&sent.snapshot);
         let snapshot = Snapshot::of(&sent.snapshot)?;
         let base = match &sent.base {
             Some(base) => Some(Base::snapshot(base, &sent.snapshot)?),

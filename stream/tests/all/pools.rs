@@ -5,6 +5,7 @@ use cenote_device::SystemOpener;
 use cenote_dsl::{Dataset, DatasetName};
 use cenote_pool::{ImportOptions, Pool, assemble, import};
 use cenote_tests::golden::Golden;
+use cenote_tests::manifest::Key;
 use cenote_vdev::scan;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,4 +32,18 @@ pub fn open(directory: &Path) -> Pool {
 pub fn dataset(pool: &Pool, name: &str) -> Dataset {
     let name = DatasetName::parse(name).expect("a name");
     pool.dsl().dataset(&name).expect("there")
+}
+
+/// Loads the keys that the manifest tells.
+pub fn load_keys(pool: &Pool, golden: &Golden) {
+    for (name, key) in &golden.manifest.keys {
+        let head = dataset(pool, name);
+        let material = match key {
+            Key::Passphrase(text) => text.as_bytes().to_vec(),
+            Key::Hex(digits) => digits.as_bytes().to_vec(),
+            Key::Raw(bytes) => bytes.clone(),
+        };
+        let loaded = pool.dsl().load_key(head.directory(), &material, false);
+        loaded.expect("it is the key");
+    }
 }

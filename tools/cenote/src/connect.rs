@@ -175,10 +175,12 @@ impl Daemon for Connection {
     }
 }
 
-/// The descriptors that go with a request: a stream comes from where the command reads.
+/// The descriptors that go with a request: a stream comes from where the command reads, and goes
+/// to where it writes.
 fn beside(request: &Request) -> Vec<BorrowedFd<'static>> {
     match request {
         Request::Receive { .. } => vec![rustix::stdio::stdin()],
+        Request::Send { .. } => vec![rustix::stdio::stdout()],
         _ => Vec::new(),
     }
 }
@@ -264,6 +266,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::UnloadKey { dataset }
         | Request::UserSpace { dataset, .. } => no_dataset(dataset),
         Request::Receive { receive, .. } => no_dataset(receive.target),
+        Request::Send { send } => no_dataset(send.target),
         Request::ReclaimedBy { .. }
         | Request::SettingsList { .. }
         | Request::SettingsSet { .. }

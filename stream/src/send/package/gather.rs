@@ -113,6 +113,15 @@ impl Gathering<'_> {
             };
             stack.push((Arc::clone(&directory), next + 1, parent));
             let child = directory.open_child(child).map_err(unreadable)?;
+            let name = child.name().as_str();
+            if self
+                .options
+                .excluded
+                .iter()
+                .any(|left_out| left_out == name)
+            {
+                continue;
+            }
             if self.add(&child, parent, None)? && stack.len() < DEPTH_MAX {
                 let parent = self.parent_snapshot();
                 stack.push((child, 0, parent));

@@ -16,6 +16,7 @@ pub mod ranges;
 mod receive;
 mod rollback;
 mod select;
+mod send;
 mod snapshots;
 mod sort;
 mod space;

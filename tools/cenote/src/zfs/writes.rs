@@ -128,7 +128,7 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
         return usage(*message);
     }
     match command {
-        "send" => send(&parsed, context),
+        "send" => super::send::run(&parsed, context),
         "receive" => {
             let command = command_line("zfs receive", arguments);
             super::receive::run(&parsed, command, context)
@@ -243,23 +243,6 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
     }
     let command = command_line("zfs destroy", arguments);
     change::destroy(name, parsed, command, context)
-}
-
-fn send(parsed: &Parsed, context: &mut Context) -> Outcome {
-    if parsed.has("s") && !parsed.has("R") {
-        return usage("skip-missing flag can only be used in conjunction with replicate");
-    }
-    let name = match (parsed.has("t"), parsed.operands.as_slice()) {
-        (true, []) => return failed("zfs send is not available in this version"),
-        (true, _) => return usage("invalid flags combined with -t"),
-        (false, []) => return usage("missing snapshot argument"),
-        (false, [name]) => name,
-        (false, _) => return usage("too many arguments"),
-    };
-    require(std::slice::from_ref(name), context)?;
-    failed(format!(
-        "cannot send '{name}': not available in this version"
-    ))
 }
 
 /// Nothing is shared, nothing is pending: there is nothing to do.

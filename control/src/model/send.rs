@@ -1,0 +1,82 @@
+//! Sending a snapshot as a stream: what is asked, and what is told meanwhile.
+
+use serde::{Deserialize, Serialize};
+
+/// What is sent, and how; it goes to the descriptor beside the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Send {
+    /// The snapshot; empty with a token.
+    pub target: String,
+    /// What the receiver has: a snapshot or a bookmark, by its full name.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Every snapshot in between, too (`-I`).
+    #[serde(default)]
+    pub intermediates: bool,
+    /// Everything below the dataset, with properties (`-R`).
+    #[serde(default)]
+    pub recursive: bool,
+    /// With `recursive`, leave out what does not have the snapshot (`-s`).
+    #[serde(default)]
+    pub skips_missing: bool,
+    /// With `recursive`, leave these datasets out, and what is below them (`-X`).
+    #[serde(default)]
+    pub excluded: Vec<String>,
+    /// Properties (`-p`).
+    #[serde(default)]
+    pub properties: bool,
+    /// Of the properties what was received (`-b`).
+    #[serde(default)]
+    pub received_only: bool,
+    /// Holds (`-h`).
+    #[serde(default)]
+    pub holds: bool,
+    /// Blocks above 128 KiB as they are (`-L`).
+    #[serde(default)]
+    pub large_blocks: bool,
+    /// Blocks that are in their pointers as they are (`-e`).
+    #[serde(default)]
+    pub embedded: bool,
+    /// Blocks compressed as they are (`-c`).
+    #[serde(default)]
+    pub compressed: bool,
+    /// Encrypted blocks as they are (`-w`).
+    #[serde(default)]
+    pub raw: bool,
+    /// The token of a receive that was cut; says all of the above (`-t`).
+    #[serde(default)]
+    pub token: Option<String>,
+    /// Only say what would be sent (`-n`).
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Say beforehand what is sent and about how much that is (`-v`, `-P`).
+    #[serde(default)]
+    pub estimates: bool,
+}
+
+/// Something that is told of what is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SendNote {
+    /// A stream that is part of it.
+    Stream {
+        /// What it starts from: in a package a short name.
+        from: Option<String>,
+        /// The snapshot.
+        to: String,
+        /// Bytes, estimated.
+        bytes: u64,
+    },
+    /// All streams together; nothing comes after it when nothing is sent.
+    Total {
+        /// Bytes, estimated.
+        bytes: u64,
+    },
+    /// How far it is.
+    Progress {
+        /// The snapshot whose stream is being sent.
+        snapshot: String,
+        /// Bytes of its stream so far.
+        bytes: u64,
+    },
+}

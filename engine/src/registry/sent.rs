@@ -1,0 +1,78 @@
+//! Snapshots that are being sent, and so must stay.
+//!
+//! They are known in memory only: nothing of a pool has to be changed for being sent, which a
+//! pool that is only read does not allow, and nothing is left behind by a crash.
+
+use cenote_base::ObjectId;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many streams read each snapshot.
+type Counts = HashMap<ObjectId, u64>;
+
+/// The snapshots of one pool that are being sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SentSnapshots {
+    counts: Arc<Mutex<Counts>>,
+}
+
+/// Keeps snapshots from being destroyed while it lives.
+#[derive(Debug)]
+pub(crate) struct Pins {
+    counts: Arc<Mutex<Counts>>,
+    pinned: Vec<ObjectId>,
+}
+
+impl SentSnapshots {
+    pub fn pins(&self) -> Pins {
+        Pins {
+            counts: Arc::clone(&self.counts),
+            pinned: Vec::new(),
+        }
+    }
+
+    pub fn is_sent(&self, snapshot: ObjectId) -> bool {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.contains_key(&snapshot)
+    }
+}
+
+impl Pins {
+    pub fn add(&mut self, snapshot: ObjectId) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(snapshot).or_default() += 1;
+        self.pinned.push(snapshot);
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        for snapshot in &self.pinned {
+            if let Some(count) = counts.get_mut(snapshot) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(snapshot);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_free_when_its_last_stream_ends() {
+        let sent = SentSnapshots::default();
+        let snapshot = ObjectId(54);
+        let (mut one, mut other) = (sent.pins(), sent.pins());
+        one.add(snapshot);
+        other.add(snapshot);
+        drop(one);
+        assert!(sent.is_sent(snapshot));
+        drop(other);
+        assert!(!sent.is_sent(snapshot));
+    }
+}

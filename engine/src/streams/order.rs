@@ -1,0 +1,261 @@
+//! What is to be sent: the names of a request, or its token, looked up and judged.
+
+use crate::errors::{of_dsl, parse_name};
+use crate::registry::imported::Imported;
+use crate::registry::table::Registry;
+use crate::registry::walk::walk_heads;
+use cenote_base::Guid;
+use cenote_control::model::{ControlError, Send};
+use cenote_dsl::resume_token;
+use cenote_dsl::{Bookmark, Dataset, DatasetName, NameKind};
+use cenote_ondisk::stream::ResumeToken;
+use cenote_stream::send::package::PackageOptions;
+use cenote_stream::send::{Options, Resume};
+use std::sync::Arc;
+
+/// Snapshots that a chain may have, one after another.
+const CHAIN_LENGTH_MAX: usize = 1 << 20;
+
+/// What the receiver has.
+#[derive(Debug)]
+pub(super) enum Source {
+    Nothing,
+    Snapshot(Dataset),
+    Bookmark(Bookmark),
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub imported: Arc<Imported>,
+    pub target: Dataset,
+    pub source: Source,
+    pub blocks: Options,
+    /// Where to go on, and the bytes that the receiver has.
+    pub resume: Option<(Resume, u64)>,
+    /// If it is a package, of what.
+    pub package: Option<PackageOptions>,
+}
+
+/// Refuses to send `target`.
+pub(super) fn refused(target: &str, reason: impl Into<String>) -> ControlError {
+    ControlError::StreamRefused {
+        what: format!("cannot send '{target}'"),
+        reason: reason.into(),
+    }
+}
+
+fn cannot_resume(reason: impl Into<String>) -> ControlError {
+    ControlError::StreamRefused {
+        what: "cannot resume send".to_owned(),
+        reason: reason.into(),
+    }
+}
+
+impl Order {
+    /// Looks up what is asked for.
+    pub fn of(registry: &Registry, asked: &Send) -> Result<Self, ControlError> {
+        match &asked.token {
+            Some(token) => Self::of_token(registry, token),
+            None => Self::of_names(registry, asked),
+        }
+    }
+
+    fn of_names(registry: &Registry, asked: &Send) -> Result<Self, ControlError> {
+        let name = parse_name(&asked.target)?;
+        let (imported, target) = registry.dataset(&name)?;
+        if !target.is_snapshot() {
+            let reason = "a live file system or volume cannot be sent yet; take a snapshot of it";
+            return Err(refused(&asked.target, reason));
+        }
+        let source = match &asked.from {
+            Some(from) => source(registry, &target, from, &asked.target)?,
+            None => Source::Nothing,
+        };
+        let blocks = Options {
+            large_blocks: asked.large_blocks,
+            embedded: asked.embedded,
+            compressed: asked.compressed,
+            raw: asked.raw,
+        };
+        let is_package = asked.recursive
+            || asked.intermediates
+            || asked.properties
+            || asked.received_only
+            || asked.holds;
+        if is_package && matches!(source, Source::Bookmark(_)) {
+            let reason = "multiple snapshots cannot be sent from a bookmark";
+            return Err(refused(&asked.target, reason));
+        }
+        let package = is_package.then(|| PackageOptions {
+            recursive: asked.recursive,
+            properties: asked.properties,
+            received_only: asked.received_only,
+            holds: asked.holds,
+            excluded: asked.excluded.clone(),
+            intermediates: asked.intermediates,
+            skips_missing: asked.skips_missing,
+            blocks,
+        });
+        Ok(Self {
+            imported,
+            target,
+            source,
+            blocks,
+            resume: None,
+            package,
+        })
+    }
+
+    /// Looks up what a token asks for. Snapshots are found by their guids: they may have been
+    /// renamed since.
+    fn of_token(registry: &Registry, text: &str) -> Result<Self, ControlError> {
+        let token = resume_token::from_text(text);
+        let token = token.map_err(|problem| cannot_resume(problem.to_string()))?;
+        let sent = String::from_utf8_lossy(&token.to_name).into_owned();
+        let name = parse_name(&sent)?;
+        let imported = registry.pool(name.pool())?;
+        let (target, source) = by_guid(&imported, &token, &sent)?;
+        Ok(Self {
+            imported,
+            target,
+            source,
+            blocks: Options {
+                large_blocks: token.large_blocks,
+                embedded: token.embedded,
+                compressed: token.compressed,
+                raw: token.raw,
+            },
+            resume: Some(((token.object, token.offset), token.bytes)),
+            package: None,
+        })
+    }
+}
+
+/// The snapshot or bookmark that a stream of `target` starts from.
+fn source(
+    registry: &Registry,
+    target: &Dataset,
+    from: &str,
+    wanted: &str,
+) -> Result<Source, ControlError> {
+    let name = parse_name(from)?;
+    let missing = || {
+        refused(
+            wanted,
+            format!("incremental source ({from}) does not exist"),
+        )
+    };
+    let not_earlier = || refused(wanted, "not an earlier snapshot from the same fs");
+    match name.kind() {
+        NameKind::Bookmark => {
+            let bookmark = target.dsl().bookmark(&name).map_err(|_| missing())?;
+            match has_before(target, &bookmark)? {
+                true => Ok(Source::Bookmark(bookmark)),
+                false => Err(not_earlier()),
+            }
+        }
+        NameKind::Snapshot => {
+            let (_, base) = registry.dataset(&name).map_err(|_| missing())?;
+            match is_before(&base, target)? {
+                true => Ok(Source::Snapshot(base)),
+                false => Err(not_earlier()),
+            }
+        }
+        _ => Err(not_earlier()),
+    }
+}
+
+/// Whether `base` is on the chain of snapshots that leads to `target`, over clones, too.
+fn is_before(base: &Dataset, target: &Dataset) -> Result<bool, ControlError> {
+    let dsl = target.dsl();
+    let mut at = target.phys().previous_snapshot;
+    for _ in 0..CHAIN_LENGTH_MAX {
+        let Some(previous) = at else {
+            return Ok(false);
+        };
+        if previous == base.id() {
+            return Ok(true);
+        }
+        let previous = dsl.dataset_of(previous).map_err(of_dsl)?;
+        if previous.phys().creation_txg < base.phys().creation_txg {
+            return Ok(false);
+        }
+        at = previous.phys().previous_snapshot;
+    }
+    Ok(false)
+}
+
+/// Whether a bookmark is of the dataset, or of one that it was cloned from, and older.
+fn has_before(target: &Dataset, bookmark: &Bookmark) -> Result<bool, ControlError> {
+    if bookmark.phys.creation_txg >= target.phys().creation_txg {
+        return Ok(false);
+    }
+    let wanted = bookmark.name.dataset();
+    let mut directory = Arc::clone(target.directory());
+    for _ in 0..CHAIN_LENGTH_MAX {
+        if *directory.name() == wanted {
+            return Ok(true);
+        }
+        let Some(origin) = directory.origin() else {
+            return Ok(false);
+        };
+        let origin = target.dsl().dataset_of(origin).map_err(of_dsl)?;
+        directory = Arc::clone(origin.directory());
+    }
+    Ok(false)
+}
+
+/// The snapshots of a token: the one that is sent, and what it starts from.
+fn by_guid(
+    imported: &Arc<Imported>,
+    token: &ResumeToken,
+    sent: &str,
+) -> Result<(Dataset, Source), ControlError> {
+    let mut heads: Vec<DatasetName> = vec![parse_name(sent)?.dataset()];
+    // Where it was is where it is, most of the time.
+    walk_heads(imported.dsl(), |head| heads.push(head.name().clone()));
+    let target = find(imported, &heads, token.to_guid)?;
+    let target = target.ok_or_else(|| {
+        cannot_resume(format!(
+            "'{sent}' used in the initial send no longer exists"
+        ))
+    })?;
+    let Some(guid) = token.from_guid.filter(|guid| guid.0 != 0) else {
+        return Ok((target, Source::Nothing));
+    };
+    heads.insert(0, target.name().dataset());
+    if let Some(base) = find(imported, &heads, guid)? {
+        return Ok((target, Source::Snapshot(base)));
+    }
+    let head = imported.dsl().dataset(&target.name().dataset());
+    let bookmarks = head.and_then(|head| head.bookmarks()).map_err(of_dsl)?;
+    let bookmark = bookmarks.into_iter().find(|mark| mark.phys.guid == guid);
+    match bookmark {
+        Some(bookmark) => Ok((target, Source::Bookmark(bookmark))),
+        None => Err(cannot_resume(format!(
+            "incremental source {:#x} no longer exists",
+            guid.0
+        ))),
+    }
+}
+
+/// The snapshot with this guid, looked for in these datasets.
+fn find(
+    imported: &Imported,
+    heads: &[DatasetName],
+    guid: Guid,
+) -> Result<Option<Dataset>, ControlError> {
+    for name in heads {
+        let Ok(head) = imported.dsl().dataset(name) else {
+            continue;
+        };
+        for entry in head.listed_snapshots().map_err(of_dsl)? {
+            let snapshot = head.open_snapshot(&entry).map_err(of_dsl)?;
+            if snapshot.phys().guid == guid {
+                return Ok(Some(snapshot));
+            }
+        }
+    }
+    Ok(None)
+}

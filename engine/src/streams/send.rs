@@ -1,0 +1,181 @@
+//! `zfs send`: a snapshot, or many, to the descriptor that a client hands over (format/4 8).
+//!
+//! What is sent stays until it is sent: it is pinned in memory. Beforehand it is told, if somebody
+//! wants to know, what goes into the stream and about how much that is.
+
+use super::order::{Order, Source, refused};
+use super::output::{Link, Output};
+use crate::registry::table::Registry;
+use cenote_control::model::{ControlError, Response, Send, SendNote};
+use cenote_control::protocol::Reply;
+use cenote_dsl::{Dataset, DslError};
+use cenote_stream::StreamError;
+use cenote_stream::send::estimate::{Known, estimate};
+use cenote_stream::send::package::{Sent, gather, send_package};
+use cenote_stream::send::{Base, Snapshot};
+use std::io::{BufWriter, ErrorKind, Write};
+
+/// What is gathered before it is written, in bytes.
+const BUFFER: usize = 1 << 20;
+
+pub(crate) fn send(
+    registry: &Registry,
+    asked: &Send,
+    reply: &mut dyn Reply,
+) -> Result<Response, ControlError> {
+    let descriptor = reply.take_descriptor(0);
+    let order = Order::of(registry, asked)?;
+    let sending = Sending {
+        name: order.target.name().to_string(),
+        order,
+        link: Link::new(reply),
+    };
+    let mut pins = sending.order.imported.sent.pins();
+    let streams = sending.streams()?;
+    for sent in &streams {
+        pins.add(sent.snapshot.id());
+        sent.base.iter().for_each(|base| pins.add(base.id()));
+    }
+    if asked.estimates {
+        sending.tell_sizes(&streams)?;
+    }
+    if asked.dry_run {
+        return Ok(Response::Done);
+    }
+    let descriptor = descriptor.ok_or_else(|| ControlError::Internal {
+        detail: "no place for the stream came with the request".to_owned(),
+    })?;
+    let output = Output::new(descriptor, &sending.link);
+    let mut output = BufWriter::with_capacity(BUFFER, output);
+    sending.write(&mut output)?;
+    output
+        .flush()
+        .map_err(|error| sending.not_written(&error))?;
+    Ok(Response::Done)
+}
+
+struct Sending<'a> {
+    name: String,
+    order: Order,
+    link: Link<'a>,
+}
+
+impl Sending<'_> {
+    /// The streams that it is made of, in order.
+    fn streams(&self) -> Result<Vec<Sent>, ControlError> {
+        let order = &self.order;
+        let reopen = |dataset: &Dataset| {
+            let dsl = dataset.dsl();
+            dsl.dataset_of(dataset.id()).map_err(crate::errors::of_dsl)
+        };
+        let base = match &order.source {
+            Source::Snapshot(base) => Some(base),
+            _ => None,
+        };
+        match &order.package {
+            Some(options) => {
+                let gathered = gather(&order.target, base, options);
+                let streams = gathered.and_then(|gathered| gathered.in_order());
+                streams.map_err(|error| self.cannot(&error))
+            }
+            None => Ok(vec![Sent {
+                snapshot: reopen(&order.target)?,
+                base: base.map(reopen).transpose()?,
+            }]),
+        }
+    }
+
+    fn tell_sizes(&self, streams: &[Sent]) -> Result<(), ControlError> {
+        let mut total = 0_u64;
+        for sent in streams {
+            let bytes = self.size(sent)?;
+            total = total.saturating_add(bytes);
+            self.link.tell(SendNote::Stream {
+                from: self.source_name(sent),
+                to: sent.snapshot.name().to_string(),
+                bytes,
+            });
+        }
+        self.link.tell(SendNote::Total { bytes: total });
+        Ok(())
+    }
+
+    /// What a stream starts from: in a package the name after the dataset's.
+    fn source_name(&self, sent: &Sent) -> Option<String> {
+        let full = match (&sent.base, &self.order.source) {
+            (Some(base), _) => base.name().to_string(),
+            (None, Source::Bookmark(bookmark)) => bookmark.name.to_string(),
+            _ => return None,
+        };
+        let is_packaged = self.order.package.is_some();
+        let short = full.split_once('@').filter(|_| is_packaged);
+        Some(short.map_or(full.clone(), |(_, short)| short.to_owned()))
+    }
+
+    fn size(&self, sent: &Sent) -> Result<u64, ControlError> {
+        let known = match (&sent.base, &self.order.source) {
+            (Some(base), _) => Known::Snapshot(base),
+            (None, Source::Bookmark(bookmark)) => Known::Bookmark(bookmark),
+            _ => Known::Nothing,
+        };
+        let blocks = self.order.blocks.complete();
+        let size = estimate(&sent.snapshot, known, blocks.compressed);
+        let size = size.map_err(|error| self.cannot(&error))?;
+        let done = self.order.resume.map_or(0, |(_, bytes)| bytes);
+        match size {
+            Some(size) => Ok(size.saturating_sub(done)),
+            // It is made once for nobody.
+            None => self.write_one(std::io::sink()),
+        }
+    }
+
+    fn write(&self, output: &mut impl Write) -> Result<(), ControlError> {
+        let Some(options) = &self.order.package else {
+            self.link.begin(&self.name);
+            return self.write_one(output).map(drop);
+        };
+        let base = match &self.order.source {
+            Source::Snapshot(base) => Some(base),
+            _ => None,
+        };
+        let mut begin = |snapshot: &Dataset| self.link.begin(snapshot.name().as_str());
+        let sent = send_package(&self.order.target, base, options, &mut begin, output);
+        sent.map(drop).map_err(|error| self.cannot(&error))
+    }
+
+    /// Writes a stream that is no package; the bytes that it has.
+    fn write_one(&self, output: impl Write) -> Result<u64, ControlError> {
+        let order = &self.order;
+        let write = || {
+            let snapshot = Snapshot::of(&order.target)?;
+            let base = match &order.source {
+                Source::Nothing => None,
+                Source::Snapshot(base) => Some(Base::snapshot(base, &order.target)?),
+                Source::Bookmark(bookmark) => Some(Base::bookmark(bookmark, &order.target)),
+            };
+            let resume = order.resume.map(|(place, _)| place);
+            cenote_stream::send::send(&snapshot, base.as_ref(), order.blocks, resume, output)
+        };
+        write().map_err(|error| self.cannot(&error))
+    }
+
+    /// Why it is not sent, in OpenZFS's words where it has some (format/4 9).
+    fn cannot(&self, error: &StreamError) -> ControlError {
+        match error {
+            StreamError::Write { source, .. } => self.not_written(source),
+            StreamError::Snapshot { source } => match source.as_ref() {
+                DslError::KeyRequired { .. } => refused(&self.name, "dataset key must be loaded"),
+                source => refused(&self.name, source.to_string()),
+            },
+            error => refused(&self.name, error.to_string()),
+        }
+    }
+
+    fn not_written(&self, error: &std::io::Error) -> ControlError {
+        match error.kind() {
+            ErrorKind::BrokenPipe => refused(&self.name, "Broken pipe"),
+            ErrorKind::ConnectionAborted => refused(&self.name, "signal received"),
+            _ => refused(&self.name, error.to_string()),
+        }
+    }
+}
