@@ -236,7 +236,11 @@ fn readers(options: &Options) -> Result<Vec<Comparison>> {
     let stop = AtomicBool::new(false);
     let beside = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) && daemon.words("scrub -w large").is_ok() {}
+            while !stop.load(Ordering::Relaxed) {
+                if daemon.words("scrub -w large").is_err() {
+                    return;
+                }
+            }
         });
         let beside = rate();
         stop.store(true, Ordering::Relaxed);

@@ -2,7 +2,8 @@
 //!
 //! `table` has them by name, `imported` is one of them; the other files are what goes with an
 //! import: heads that are open for writing (`heads`, `files`), intent logs (`replays`, `replay`,
-//! `intent_logs`), damage that was met, snapshots that are being sent (`sent`), and the cache file that it is noted in.
+//! `intent_logs`), damage that was met, snapshots that are being sent (`sent`), and the cache file
+//! that it is noted in.
 
 pub(crate) mod cache_file;
 pub(crate) mod damage;

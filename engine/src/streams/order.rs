@@ -20,7 +20,7 @@ const CHAIN_LENGTH_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) enum Source {
     Nothing,
-    Snapshot(Dataset),
+    Snapshot(Box<Dataset>),
     Bookmark(Bookmark),
 }
 
@@ -158,7 +158,7 @@ fn source(
         NameKind::Snapshot => {
             let (_, base) = registry.dataset(&name).map_err(|_| missing())?;
             match is_before(&base, target)? {
-                true => Ok(Source::Snapshot(base)),
+                true => Ok(Source::Snapshot(Box::new(base))),
                 false => Err(not_earlier()),
             }
         }
@@ -226,7 +226,7 @@ fn by_guid(
     };
     heads.insert(0, target.name().dataset());
     if let Some(base) = find(imported, &heads, guid)? {
-        return Ok((target, Source::Snapshot(base)));
+        return Ok((target, Source::Snapshot(Box::new(base))));
     }
     let head = imported.dsl().dataset(&target.name().dataset());
     let bookmarks = head.and_then(|head| head.bookmarks()).map_err(of_dsl)?;

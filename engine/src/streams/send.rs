@@ -69,7 +69,7 @@ impl Sending<'_> {
             dsl.dataset_of(dataset.id()).map_err(crate::errors::of_dsl)
         };
         let base = match &order.source {
-            Source::Snapshot(base) => Some(base),
+            Source::Snapshot(base) => Some(base.as_ref()),
             _ => None,
         };
         match &order.package {
@@ -135,7 +135,7 @@ impl Sending<'_> {
             return self.write_one(output).map(drop);
         };
         let base = match &self.order.source {
-            Source::Snapshot(base) => Some(base),
+            Source::Snapshot(base) => Some(base.as_ref()),
             _ => None,
         };
         let mut begin = |snapshot: &Dataset| self.link.begin(snapshot.name().as_str());

@@ -31,7 +31,8 @@ pub enum ChangeError {
     TooSmall,
     /// The new device cannot write in units as small as the vdev's.
     #[error(
-        "new device has a different optimal sector size; use the option '-o ashift=N' to override the optimal size"
+        "new device has a different optimal sector size; use the option '-o ashift=N' to \
+         override the optimal size"
     )]
     BadAshift,
     /// The checkpoint knows the devices as they are.

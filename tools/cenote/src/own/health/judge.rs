@@ -231,7 +231,8 @@ fn of_leaf(vdev: &Vdev, place: &Place<'_>, found: &mut Vec<Finding>) {
         );
         let advice = format!(
             "check its cables and SMART values; 'zpool scrub {pool}' finds what else is wrong, \
-             'zpool replace {pool} {name} NEW' exchanges it, 'zpool clear {pool} {name}' counts anew"
+             'zpool replace {pool} {name} NEW' exchanges it, \
+             'zpool clear {pool} {name}' counts anew"
         );
         found.push(finding(Severity::Attention, &shown, what, advice));
     }

@@ -26,10 +26,10 @@ pub const COMMAND: Command = Command {
     name: "health",
     summary: "Say what is wrong with pools and what to do; exit code for cron and monitors",
     synopsis: "[POOL...]",
-    about: "Looks at devices and their errors, damaged files, redundancy, space and the age of the\n\
-            last scrub, and asks smartctl about disks where it is installed. The exit code is 0\n\
-            when all is well, 1 when something wants attention, 2 when data is damaged or one\n\
-            more failure would lose some, 3 when the question could not be answered.",
+    about: "Looks at devices and their errors, damaged files, redundancy, space and the age\n\
+            of the last scrub, and asks smartctl about disks where it is installed. The exit\n\
+            code is 0 when all is well, 1 when something wants attention, 2 when data is\n\
+            damaged or one more failure would lose some, 3 when nobody could be asked.",
     flags: &[
         option(
             None,
