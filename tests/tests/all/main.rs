@@ -35,6 +35,7 @@ mod refusals;
 mod remounts;
 mod rescues;
 mod scans;
+mod sending;
 mod settings;
 mod settings_effects;
 mod snapshots;

@@ -11,7 +11,7 @@ use crate::zstream;
 /// The command.
 pub const COMMAND: Command = Command {
     name: "install-links",
-    summary: "Make links called zpool, zfs, zstream and mount.* to this program",
+    summary: "Make links called cenote, zpool, zfs, zstream, mount.* to this program",
     synopsis: "DIRECTORY",
     about: "Put DIRECTORY before others in PATH, and whatever calls zpool or zfs (or\n\
             zstream) calls Cenote.\n\
@@ -35,6 +35,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         return failed(format!("cannot create {}: {error}", directory.display()));
     }
     for name in [
+        "cenote",
         "zpool",
         "zfs",
         zstream::NAME,
@@ -43,7 +44,8 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         mount_helper::NAME_BY_TYPE,
     ] {
         let link = directory.join(name);
-        if std::fs::read_link(&link).is_ok_and(|target| target == program) {
+        let is_made = std::fs::read_link(&link).is_ok_and(|target| target == program);
+        if is_made || link == program {
             continue;
         }
         let replaced = arguments.has("force") && std::fs::symlink_metadata(&link).is_ok();

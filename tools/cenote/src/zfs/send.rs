@@ -166,7 +166,7 @@ fn contents(token: &str) -> Result<String, Stop> {
     let list = cenote_dsl::resume_token::list_from_text(token);
     let list = list.map_err(|problem| Stop::Failed(format!("cannot resume send: {problem}")))?;
     let mut text = b"resume token contents:\n".to_vec();
-    let printed = cenote_stream::dump::print_token(&list, &mut text);
+    let printed = cenote_stream::dump::print_list(&list, &mut text);
     printed.map_err(|error| Stop::Failed(error.to_string()))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
