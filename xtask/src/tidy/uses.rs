@@ -84,7 +84,7 @@ impl Tree {
             for module in modules(&Source::new(&text.text)) {
                 let own = [&path[..], &module.inside[..]].concat();
                 for name in &module.files {
-                    let child = [&own[..], &[name.clone()]].concat();
+                    let child = [&own[..], std::slice::from_ref(name)].concat();
                     let inside = module.inside.iter().chain([name]).cloned();
                     let place = inside.collect::<Vec<_>>().join("/");
                     let candidates = [
