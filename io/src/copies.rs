@@ -270,8 +270,10 @@ impl Pipeline {
             }
             let length = data.as_deref().and_then(copies.right);
             let (Some(data), Some(length)) = (data, length) else {
-                let lacking = wounds.iter().flat_map(|wound| &wound.leaves);
-                for fault in lacking {
+                // What is wrong everywhere is damage, which no resilver mends; but who missed the
+                // group may get the block from a device that is away now.
+                let faults = wounds.iter().flat_map(|wound| &wound.leaves);
+                for fault in faults.filter(|fault| fault.kind == FaultKind::Stale) {
                     vdevs.note_unrepaired(fault.leaf, copies.birth);
                 }
                 mended.lost = 1;
