@@ -204,21 +204,37 @@ pub fn case(layout: &str, mishap: Mishap, seed: u64) -> Result<()> {
     let found = LAYOUTS.iter().find(|(name, _)| *name == layout);
     let (_, groups) = found.with_context(|| format!("no layout {layout}"))?;
     let site = Site::create(layout, MEBIBYTES, "")?;
-    fill(&site, &mut random)?;
-    let set = some_set(groups, &mut random);
+    match spoil_and_mend(&site, (layout, mishap), groups, &mut random) {
+        Ok(()) => site.finish(),
+        Err(error) => {
+            // What was found first counts, not what OpenZFS would say of it.
+            site.abandon();
+            Err(error)
+        }
+    }
+}
+
+fn spoil_and_mend(
+    site: &Site,
+    (layout, mishap): (&str, Mishap),
+    groups: &[Group],
+    random: &mut Random,
+) -> Result<()> {
+    fill(site, random)?;
+    let set = some_set(groups, random);
     let contents = || -> Result<Entries> { site.walk("tank/fs") };
     let before = contents()?;
-    mend(&site, mishap, &set, &mut random).with_context(|| format!("{set:?} of {layout}"))?;
+    mend(site, mishap, &set, random).with_context(|| format!("{set:?} of {layout}"))?;
     if mishap != Mishap::Stale {
         same(&before, &contents()?).context("after the scrub")?;
     }
     let before = contents()?;
     // Nothing that memory has hides what the devices have.
     site.export()?;
-    let other = some_set(groups, &mut random);
+    let other = some_set(groups, random);
     other
         .iter()
-        .try_for_each(|number| spoil(&site, *number, &mut random))?;
+        .try_for_each(|number| spoil(site, *number, random))?;
     site.import("")?;
     same(&before, &contents()?).with_context(|| format!("without {other:?} of {layout}"))?;
     site.ok("zpool scrub -w tank")?;
@@ -228,7 +244,7 @@ pub fn case(layout: &str, mishap: Mishap, seed: u64) -> Result<()> {
     ensure!(is_clean, "{other:?} of {layout}: {status}");
     // Devices that gave many wrong blocks stay degraded until somebody says that they are well.
     site.ok("zpool clear tank")?;
-    site.finish()
+    Ok(())
 }
 
 /// All layouts, mishaps and some sets of devices each; whether all went well.

@@ -142,7 +142,8 @@ impl DiskOrder {
             (visit.root, order::pre_order(visit, per_block))
         };
         if let Some(first) = pending.min_by_key(key) {
-            return Some(first.bookmark);
+            // OpenZFS goes on at places of the lowest level only.
+            return Some(order::first_below(first));
         }
         let next = self.roots.get(self.begun)?;
         let start = Bookmark::data(next.objset, ObjectId(0), BlockId(0));

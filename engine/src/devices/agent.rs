@@ -144,6 +144,19 @@ impl Seen {
     }
 }
 
+/// Whether errors of a device are on record.
+fn has_errors(imported: &Imported, device: Guid) -> bool {
+    let tree = vdev_tree(&imported.pool);
+    let found = leaves(&tree)
+        .into_iter()
+        .find(|(leaf, ..)| leaf.guid == device.0);
+    found.is_some_and(|(leaf, ..)| {
+        let counters = &leaf.counters;
+        let errors = counters.read_errors + counters.write_errors + counters.checksum_errors;
+        errors + counters.slow_ios > 0
+    })
+}
+
 /// What helps a lost device: a blank disk in its place, or a spare.
 fn step_for(imported: &Imported, tree: &VdevTree, leaf: &Vdev) -> Option<Step> {
     let (pool, lost) = (&imported.pool, Guid(leaf.guid));
@@ -177,6 +190,8 @@ fn take(imported: &Imported, events: &Events, step: Step) {
                 eprintln!("cenote: pool '{name}': no resilver: {error}");
             }
         }
+        // Somebody may have said meanwhile that the device is well.
+        Step::Judge(leaf, _) if !has_errors(imported, leaf) => {}
         Step::Judge(leaf, verdict) => match pool.blame(leaf, verdict == Verdict::Faulted) {
             Ok(()) => eprintln!("cenote: pool '{name}': device {leaf} made too many errors"),
             Err(error) => eprintln!("cenote: pool '{name}': device {leaf}: {error}"),
