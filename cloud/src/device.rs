@@ -185,7 +185,9 @@ impl Core {
             }
             let due = self.due_at();
             let state = self.state();
-            if state.is_work_new {
+            // Whoever stops it says so before it takes the lock, and wakes it after: asked here, it is
+            // not missed, though a step took the mark of new work away.
+            if state.is_work_new || self.is_stopping.load(Ordering::Relaxed) {
                 continue;
             }
             let left = due.map(|due| due.saturating_sub(self.now()));
