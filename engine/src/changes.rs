@@ -14,6 +14,7 @@ use crate::devices::settings::set_vdev_property;
 use crate::devices::treat::treat;
 use crate::keys::change::change_key;
 use crate::mounts::table::Mounts;
+use crate::pools::checkpoint::checkpoint_pool;
 use crate::pools::create::create_pool;
 use crate::pools::export::destroy_pool;
 use crate::pools::maintain::{reguid_pool, sync_pools, upgrade_pool};
@@ -55,6 +56,7 @@ pub(crate) fn change(
             kind,
             command,
         } => treat(registry, &pool, &devices, (kind, command), by),
+        Change::Checkpoint { pool, discard } => checkpoint_pool(registry, &pool, discard, by),
         Change::Scan { pool, command } => scan(registry, &pool, command, by),
         Change::ClearLabels { device, force } => clear_labels(registry, &device, force),
         Change::CreateDataset(new) => create_dataset(context, mounts, &new, by),

@@ -17,6 +17,7 @@ use cenote_device::Device;
 use cenote_dmu::{ObjectSet, TxgGate};
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, lost_dedup_figures};
+use cenote_ondisk::Uberblock;
 use cenote_ondisk::features;
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::object_directory::keys;
@@ -188,14 +189,18 @@ impl Pool {
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
         let space = allocation::load(&committed, self.vdevs_kept(), self.vdev_tree())?;
         let logs = allocation::logs(&committed)?;
-        let last = first_txg(candidate, uberblock.txg)?;
-        let gate = TxgGate::new(last, options.throttle);
+        let newest = first_txg(candidate, uberblock.txg)?;
         // Where the logs are not those of the state that was opened, or not to be had.
-        let discards = last > uberblock.txg || self.lacks_logs();
+        let is_older = newest > uberblock.txg || uberblock.checkpoint_txg != Txg(0);
+        let discards = is_older || self.lacks_logs();
         let log_headers = match discards {
-            true => discard_logs(&self, uberblock.txg)?,
-            false => claim_logs(&self, &space, last)?,
+            true => discard_logs(&self, state_of(&uberblock))?,
+            false => claim_logs(&self, &space, newest)?,
         };
+        let rewound = options.rewind_to_checkpoint;
+        let rewound = rewound.then(|| self.rewound_uberblock(newest));
+        let last = rewound.as_ref().map_or(newest, |rewound| rewound.txg);
+        let gate = TxgGate::new(last, options.throttle);
         // The logs of a pool that was exported say nothing.
         if discards && candidate.config.state != PoolState::Exported {
             self.set_discarded_logs(log_headers.heads());
@@ -228,13 +233,16 @@ impl Pool {
             space: Arc::new(space),
             recorder: Recorder::new(logs),
             config,
-            uberblock,
+            uberblock: rewound.clone().unwrap_or(uberblock),
             checkpoint_txg: checkpoint
                 .and_then(|words| words.get(2).copied())
                 .map_or(Txg(0), Txg),
         });
         self.queue_first_tasks(&syncer, &options.hostname)?;
         // Before the first group: others are to see it from the first write on.
+        if let Some(rewound) = rewound {
+            self.write_rewound(&rewound)?;
+        }
         syncer.begin_heartbeat().map_err(ImportError::Thread)?;
         syncer.start().map_err(ImportError::Thread)?;
         if !log_headers.is_empty() {
@@ -268,6 +276,15 @@ impl Pool {
         let tops = self.vdev_tree().children.iter();
         let mut ids = tops.enumerate().filter(|(_, top)| top.is_log);
         ids.any(|(id, _)| !is_readable(self, VdevId(id as u64)))
+    }
+}
+
+/// The group whose space maps an uberblock leads to: the first after a rewind to a checkpoint leads
+/// to those of the checkpoint (format/1 1.7).
+fn state_of(uberblock: &Uberblock) -> Txg {
+    match uberblock.checkpoint_txg {
+        Txg(0) => uberblock.txg,
+        kept => kept.min(uberblock.txg),
     }
 }
 

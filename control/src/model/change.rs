@@ -259,6 +259,13 @@ pub enum Change {
         /// What is wanted of it.
         command: TreatmentCommand,
     },
+    /// Keep the pool's state as it is now, or give up what is kept. Answer: `Done`.
+    Checkpoint {
+        /// The pool.
+        pool: String,
+        /// Give it up.
+        discard: bool,
+    },
     /// Begin, pause or end a scrub, or begin a resilver. Answer: `Done`.
     Scan {
         /// The pool.

@@ -6,8 +6,8 @@ use crate::format::number::nicebytes;
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
-    Change, ControlError, PoolStatus, PropertySelection, Request, Response, RunState, Treatment,
-    TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
+    Change, CheckpointState, ControlError, PoolStatus, PropertySelection, Request, Response,
+    RunState, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
 };
 use std::time::Duration;
 
@@ -257,6 +257,10 @@ fn left(busy: &Busy, activity: &str) -> u64 {
     let status = &busy.status;
     match activity {
         "free" => busy.freeing,
+        "discard" => match status.checkpoint {
+            Some(CheckpointState::Discarding { space }) => space.max(1),
+            _ => 0,
+        },
         "trim" => treatments_left(status, |vdev| vdev.trim),
         "initialize" => treatments_left(status, |vdev| vdev.initialize),
         "scrub" | "resilver" => {

@@ -2,6 +2,7 @@
 
 mod activity;
 mod add;
+mod checkpoint;
 mod compatibility;
 mod create;
 mod devices;
@@ -117,6 +118,7 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "trim" => activity::trim(arguments, context),
         "initialize" => activity::initialize(arguments, context),
         "wait" => activity::wait(arguments, context),
+        "checkpoint" => checkpoint::run(arguments, context),
         "scrub" => scrub::scrub(arguments, context),
         "resilver" => scrub::resilver(arguments, context),
         "clear" => maintain::clear(arguments, context),
