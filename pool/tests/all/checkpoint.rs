@@ -2,16 +2,19 @@
 //! OpenZFS, and judged by that.
 
 use crate::common::{self, Bench};
-use crate::tree::Tree;
+use crate::tree::{Tree, named};
 use crate::world::{Op, World};
-use cenote_base::RealEnv;
+use cenote_base::{ObjectId, RealEnv};
 use cenote_device::Opener;
+use cenote_dmu::{NewObject, TxCost};
 use cenote_dsl::{DatasetName, DslError};
+use cenote_ondisk::ObjectType;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{Actor, ImportError, ImportOptions, NewVdev, Pool, SyncError, VdevShape};
 use cenote_tests::referee;
 use cenote_vdev::{AllocationClass, scan};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const DISK: usize = 128 << 20;
@@ -337,4 +340,73 @@ fn for_openzfs() {
     if common::openzfs(dir.path(), "tank", "checkpoint", &["--discard"]) {
         referee::judge(dir.path(), "tank");
     }
+}
+
+/// Writes two numbers, always together, and data over data, until `is_over`.
+fn write_on(pool: &Pool, name: &str, is_over: &AtomicBool) -> [ObjectId; 2] {
+    let dataset = pool.dsl().dataset(&named(name)).expect("there");
+    let gate = Arc::clone(pool.gate().expect("writable"));
+    let head = pool.dsl().open_for_writing(&dataset, &gate).expect("opens");
+    let tx = gate.begin(TxCost::default()).expect("not suspended");
+    let make = || {
+        let new = NewObject::new(ObjectType(25), 4096);
+        head.set().allocate(&tx, new).expect("there is room")
+    };
+    let pair = [make(), make()];
+    drop(tx);
+    let mut count = 0_u64;
+    while !is_over.load(Ordering::Relaxed) {
+        count += 1;
+        let tx = gate.begin(TxCost::default()).expect("not suspended");
+        for object in &pair {
+            let at = count % 512 * 4096;
+            object
+                .write(&tx, at, &count.to_le_bytes())
+                .expect("written");
+            object.write(&tx, 0, &count.to_le_bytes()).expect("written");
+        }
+    }
+    pair.each_ref().map(|object| object.id())
+}
+
+/// A checkpoint is of one moment, however much is written meanwhile: what the group that notes it
+/// frees is kept from its first block on.
+#[test]
+fn taken_while_the_pool_is_written_to() {
+    let world = World::new(1, DISK);
+    let mut tree = Tree::new(3, create(&world, VdevShape::Single), &[]);
+    let is_over = AtomicBool::new(false);
+    let pair = std::thread::scope(|scope| {
+        let pool = tree.pool();
+        let writer = scope.spawn(|| write_on(pool, "tank/a", &is_over));
+        for round in 0..6 {
+            (0..4).for_each(|_| pool.sync().expect("written"));
+            take(pool).expect("taken");
+            if round < 5 {
+                discard(pool).expect("discarded");
+                discarded(pool);
+            }
+        }
+        (0..20).for_each(|_| pool.sync().expect("written"));
+        is_over.store(true, Ordering::Relaxed);
+        writer.join().expect("it went well")
+    });
+    tree.close();
+    judge(&world);
+
+    let pool = import(&world, true, false).expect("rewound");
+    check(&pool, "rewound");
+    let dataset = pool.dsl().dataset(&named("tank/a")).expect("there");
+    let set = dataset.object_set().expect("opens");
+    let numbers = pair.map(|id| {
+        let mut bytes = [0; 8];
+        let object = set.object(id).expect("there");
+        object.read(0, &mut bytes).expect("readable");
+        u64::from_le_bytes(bytes)
+    });
+    assert!(numbers[0] == numbers[1] && numbers[0] > 0, "{numbers:?}");
+    change(&pool, 0..10);
+    pool.export().expect("written");
+    drop(pool);
+    judge(&world);
 }
