@@ -14,7 +14,7 @@ use cenote_pool::{Actor, ImportError, ImportOptions, NewVdev, Pool, SyncError, V
 use cenote_tests::referee;
 use cenote_vdev::{AllocationClass, scan};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const DISK: usize = 128 << 20;
@@ -342,8 +342,24 @@ fn for_openzfs() {
     }
 }
 
+/// A block that takes as much space on disk.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..4096).map(|_| next()).collect()
+}
+
 /// Writes two numbers, always together, and data over data, until `is_over`.
-fn write_on(pool: &Pool, name: &str, is_over: &AtomicBool) -> [ObjectId; 2] {
+fn write_on(
+    pool: &Pool,
+    name: &str,
+    (is_over, writes): (&AtomicBool, &AtomicU64),
+) -> [ObjectId; 2] {
     let dataset = pool.dsl().dataset(&named(name)).expect("there");
     let gate = Arc::clone(pool.gate().expect("writable"));
     let head = pool.dsl().open_for_writing(&dataset, &gate).expect("opens");
@@ -360,11 +376,10 @@ fn write_on(pool: &Pool, name: &str, is_over: &AtomicBool) -> [ObjectId; 2] {
         let tx = gate.begin(TxCost::default()).expect("not suspended");
         for object in &pair {
             let at = count % 512 * 4096;
-            object
-                .write(&tx, at, &count.to_le_bytes())
-                .expect("written");
+            object.write(&tx, at, &noise(count)).expect("written");
             object.write(&tx, 0, &count.to_le_bytes()).expect("written");
         }
+        writes.store(count, Ordering::Relaxed);
     }
     pair.each_ref().map(|object| object.id())
 }
@@ -376,18 +391,26 @@ fn taken_while_the_pool_is_written_to() {
     let world = World::new(1, DISK);
     let mut tree = Tree::new(3, create(&world, VdevShape::Single), &[]);
     let is_over = AtomicBool::new(false);
+    let writes = AtomicU64::new(0);
+    let progress = |pool: &Pool| {
+        let before = writes.load(Ordering::Relaxed);
+        while writes.load(Ordering::Relaxed) < before + 600 {
+            std::thread::yield_now();
+        }
+        pool.sync().expect("written");
+    };
     let pair = std::thread::scope(|scope| {
         let pool = tree.pool();
-        let writer = scope.spawn(|| write_on(pool, "tank/a", &is_over));
+        let writer = scope.spawn(|| write_on(pool, "tank/a", (&is_over, &writes)));
         for round in 0..6 {
-            (0..4).for_each(|_| pool.sync().expect("written"));
+            (0..2).for_each(|_| progress(pool));
             take(pool).expect("taken");
             if round < 5 {
                 discard(pool).expect("discarded");
                 discarded(pool);
             }
         }
-        (0..20).for_each(|_| pool.sync().expect("written"));
+        (0..4).for_each(|_| progress(pool));
         is_over.store(true, Ordering::Relaxed);
         writer.join().expect("it went well")
     });
