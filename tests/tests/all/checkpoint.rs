@@ -1,0 +1,81 @@
+//! Checkpoints by commands.
+
+use anyhow::{Result, ensure};
+use cenote_tests::pool;
+use cenote_tests::site::Site;
+use std::fs;
+
+fn contains(text: &str, part: &str) -> Result<()> {
+    ensure!(text.contains(part), "no '{part}' in: {text}");
+    Ok(())
+}
+
+/// A day with a checkpoint: what is refused, what it takes, looking at it, going back to it, and
+/// discarding another one over a crash.
+#[test]
+fn made_gone_back_to_and_discarded() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("mirror", 128, "")?;
+    let fails = |line: &str, reason: &str| contains(&site.fails(line)?.stderr, reason);
+    site.ok("zfs create tank/home")?;
+    let home = site.path("tank/home");
+    let noise: Vec<u8> = (0..3_000_000_u32)
+        .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+        .collect();
+    fs::write(home.join("letter"), &noise)?;
+    let without = "cannot discard checkpoint in 'tank': checkpoint does not exist\n";
+    fails("zpool checkpoint -d tank", without)?;
+    fails(
+        "zpool checkpoint -w tank",
+        "--wait only valid in conjunction with --discard",
+    )?;
+    site.ok("zpool checkpoint tank")?;
+    fails(
+        "zpool checkpoint tank",
+        "cannot checkpoint 'tank': checkpoint exists\n",
+    )?;
+    fails("zpool reguid tank", "checkpoint")?;
+    fails("zpool detach tank d1.img", "checkpoint")?;
+    contains(&site.ok("zpool status tank")?, "checkpoint: created ")?;
+
+    site.ok("zfs destroy -r tank/home")?;
+    site.ok("zfs create tank/other")?;
+    site.ok("zpool wait -t free tank")?;
+    let kept = site.ok("zpool get -Hp -o value checkpoint tank")?;
+    ensure!(kept.trim().parse::<u64>()? > 1_000_000, "{kept}");
+    site.export()?;
+    site.import("-o readonly=on --rewind-to-checkpoint")?;
+    ensure!(fs::read(home.join("letter"))? == noise && !site.path("tank/other").exists());
+    site.export()?;
+    site.import("")?;
+    ensure!(!home.exists(), "looking at a checkpoint changes nothing");
+    site.export()?;
+    site.judge()?;
+    site.import("--rewind-to-checkpoint")?;
+    ensure!(fs::read(home.join("letter"))? == noise);
+    let status = site.ok("zpool status tank")?;
+    ensure!(!status.contains("checkpoint"), "{status}");
+    ensure!(!site.ok("zfs list -H -o name")?.contains("tank/other"));
+
+    site.ok("zpool checkpoint tank")?;
+    fs::write(home.join("letter"), b"in its place")?;
+    site.ok("zpool sync tank")?;
+    site.crash()?;
+    site.import("-f")?;
+    contains(&site.ok("zpool status tank")?, "checkpoint: created ")?;
+    site.ok("zpool checkpoint -d tank")?;
+    site.crash()?;
+    site.import("-f")?;
+    site.ok("zpool wait -t discard tank")?;
+    ensure!(site.ok("zpool get -Hp -o value checkpoint tank")?.trim() == "-");
+    let feature = site.ok("zpool get -H -o value feature@zpool_checkpoint tank")?;
+    ensure!(feature.trim() == "enabled", "{feature}");
+    site.ok("zpool checkpoint tank")?;
+    site.ok("zpool checkpoint --discard --wait tank")?;
+    let history = site.ok("zpool history tank")?;
+    contains(&history, "zpool checkpoint --discard --wait tank\n")?;
+    ensure!(fs::read(home.join("letter"))? == b"in its place");
+    site.finish()
+}
