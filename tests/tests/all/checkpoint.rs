@@ -21,9 +21,12 @@ fn made_gone_back_to_and_discarded() -> Result<()> {
     let fails = |line: &str, reason: &str| contains(&site.fails(line)?.stderr, reason);
     site.ok("zfs create tank/home")?;
     let home = site.path("tank/home");
-    let noise: Vec<u8> = (0..3_000_000_u32)
-        .map(|n| (n.wrapping_mul(n) >> 7) as u8)
-        .collect();
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    let noise: Vec<u8> = (0..3_000_000).map(|_| next()).collect();
     fs::write(home.join("letter"), &noise)?;
     let without = "cannot discard checkpoint in 'tank': checkpoint does not exist\n";
     fails("zpool checkpoint -d tank", without)?;
@@ -37,7 +40,11 @@ fn made_gone_back_to_and_discarded() -> Result<()> {
         "cannot checkpoint 'tank': checkpoint exists\n",
     )?;
     fails("zpool reguid tank", "checkpoint")?;
-    fails("zpool detach tank d1.img", "checkpoint")?;
+    let side = site.devices().join("d1.img");
+    fails(
+        &format!("zpool detach tank {}", side.display()),
+        "checkpoint",
+    )?;
     contains(&site.ok("zpool status tank")?, "checkpoint: created ")?;
 
     site.ok("zfs destroy -r tank/home")?;
