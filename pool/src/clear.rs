@@ -126,15 +126,16 @@ impl Pool {
         let configs = self.vdev_tree().leaves();
         let configs = configs.filter(|leaf| leaves.contains(&leaf.guid));
         let remembered = configs.filter_map(|leaf| leaf.path.clone());
+        let remembered = remembered.filter(|path| path.is_absolute());
         let places = leaves.iter().filter_map(|guid| known.get(guid));
         let places = places.map(|found| found.path.clone()).chain(remembered);
-        let places: BTreeSet<PathBuf> = places.filter(|path| path.is_absolute()).collect();
+        let places: BTreeSet<PathBuf> = places.collect();
         self.find_again(&leaves, places.iter().cloned().collect(), &mut devices)?;
         leaves.retain(|guid| !devices.contains_key(guid));
         if !leaves.is_empty() {
             // Disks that are plugged in again may have another name.
             let parents = places.iter().filter_map(|path| path.parent());
-            let parents: BTreeSet<&Path> = parents.collect();
+            let parents: BTreeSet<&Path> = parents.filter(|path| path.is_absolute()).collect();
             let beside = parents.into_iter().map(Path::to_owned).collect();
             self.find_again(&leaves, beside, &mut devices)?;
         }

@@ -6,6 +6,9 @@ use crate::version;
 /// A subcommand's name and the lines of its synopsis.
 pub type Synopsis = (&'static str, &'static [&'static str]);
 
+/// What help says of a subcommand that is only refused.
+const NOT_THERE: &str = "not available in this version";
+
 /// A command with subcommands.
 pub struct Program {
     /// Its name.
@@ -18,6 +21,8 @@ pub struct Program {
     pub below_all: &'static str,
     /// What stands below the synopsis of a subcommand.
     pub below_one: fn(&str) -> String,
+    /// Whether a subcommand of OpenZFS's is only refused here.
+    pub is_missing: fn(&str) -> bool,
     /// Runs a subcommand.
     pub dispatch: fn(&str, &[String], &mut Context) -> Outcome,
 }
@@ -77,8 +82,13 @@ impl Program {
             self.name
         );
         for group in self.groups {
-            for line in group.iter().flat_map(|(_, lines)| lines.iter()) {
-                text.push_str(&format!("\t{line}\n"));
+            for (name, lines) in *group {
+                for line in *lines {
+                    text.push_str(&format!("\t{line}\n"));
+                }
+                if (self.is_missing)(name) {
+                    text.push_str(&format!("\t    ({NOT_THERE})\n"));
+                }
             }
             text.push('\n');
         }
@@ -104,6 +114,9 @@ impl Program {
         let mut text = String::from("usage:");
         for line in lines {
             text.push_str(&format!("\n\t{line}"));
+        }
+        if (self.is_missing)(name) {
+            text.push_str(&format!("\n\t    ({NOT_THERE})"));
         }
         text.push_str(&(self.below_one)(name));
         text

@@ -1,7 +1,7 @@
 //! Dependencies: each has an entry in `docs/dependencies.md`, and each entry a dependency.
 
 use super::layers::Package;
-use super::{Problem, TextFile};
+use super::problem::{Problem, TextFile};
 use std::collections::BTreeMap;
 
 const DOCUMENT: &str = "docs/dependencies.md";

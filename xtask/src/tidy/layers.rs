@@ -1,6 +1,6 @@
 //! Layers: a crate uses only crates below it, and forbids `unsafe` unless it is one that may.
 
-use super::{Problem, TextFile};
+use super::problem::{Problem, TextFile};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::Path;

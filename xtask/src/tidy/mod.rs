@@ -8,59 +8,22 @@
 //! An exception is a comment at the place, with the reason: `tidy: allow(RULE, REASON)` behind
 //! `//`, on one of the three lines above or in the line itself.
 
+mod circles;
 mod dependencies;
+mod items;
 mod layers;
 mod modules;
+mod problem;
 mod sizes;
 mod source;
+mod uses;
 mod words;
 
 use anyhow::{Context, Result};
+pub use problem::Problem;
+use problem::TextFile;
 use source::Source;
-use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// One place that breaks one rule.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    /// The file, from the root of the workspace.
-    pub path: String,
-    /// The line, from 1; 0 when it is about the file as a whole.
-    pub line: usize,
-    /// What is wrong, and what to do.
-    pub message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.path, self.message),
-            line => write!(f, "{}:{line}: {}", self.path, self.message),
-        }
-    }
-}
-
-/// A text file of the workspace.
-pub(crate) struct TextFile {
-    /// From the root of the workspace, with `/` between the parts.
-    pub path: String,
-    /// The contents.
-    pub text: String,
-}
-
-impl TextFile {
-    fn is_rust(&self) -> bool {
-        self.path.ends_with(".rs")
-    }
-
-    fn problem(&self, line: usize, message: impl Into<String>) -> Problem {
-        Problem {
-            path: self.path.clone(),
-            line,
-            message: message.into(),
-        }
-    }
-}
 
 /// Everything in the workspace at `root` that breaks a rule, in order of place.
 pub fn check(root: &Path) -> Result<Vec<Problem>> {
@@ -75,6 +38,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
         }
     }
     modules::check(&files, &mut problems);
+    circles::check(&files, &mut problems);
     let packages = layers::packages(root)?;
     layers::check(&packages, &mut problems);
     layers::check_crate_attributes(&packages, &files, &mut problems);

@@ -1,7 +1,7 @@
 //! Dead files: source that no `mod` reaches, so that nothing compiles or tests it.
 
+use super::problem::{Problem, TextFile};
 use super::source::Source;
-use super::{Problem, TextFile};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks that every Rust file is a crate's root or the module of a file that is reached.

@@ -1,7 +1,7 @@
 //! Sizes: a file that is read in one sitting, a function that is seen at once.
 
+use super::problem::{Problem, TextFile};
 use super::source::Source;
-use super::{Problem, TextFile};
 
 /// Lines of a file, tests included.
 const FILE_LINES_MAX: usize = 800;

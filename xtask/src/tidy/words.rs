@@ -1,7 +1,7 @@
 //! Words that do not belong: calls that panic on input, unfinished work, somebody's own paths.
 
+use super::problem::{Problem, TextFile};
 use super::source::Source;
-use super::{Problem, TextFile};
 
 /// Columns of a line of source, in characters.
 const LINE_WIDTH_MAX: usize = 100;

@@ -50,6 +50,7 @@ const PROGRAM: Program = Program {
     aliases: &ALIASES,
     below_all: usage::BELOW_ALL,
     below_one: usage::below_one,
+    is_missing: writes::is_missing,
     dispatch,
 };
 

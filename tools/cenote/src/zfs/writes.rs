@@ -114,6 +114,16 @@ const WRITES: &[Write] = &[
     SEND,
 ];
 
+/// Subcommands that are refused.
+const MISSING: [&str; 7] = [
+    "program", "project", "allow", "unallow", "redact", "zone", "unzone",
+];
+
+/// Whether a subcommand is refused, whatever its operands are.
+pub fn is_missing(command: &str) -> bool {
+    MISSING.contains(&command)
+}
+
 /// Runs one of them.
 pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
     let Some(write) = WRITES.iter().find(|write| write.name == command) else {
@@ -173,7 +183,10 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
             let command = command_line("zfs change-key", arguments);
             change::change_key(&parsed, command, context)
         }
-        _ => with_context(command, &parsed, context),
+        _ => {
+            assert!(is_missing(command), "help calls missing what is refused");
+            with_context(command, &parsed, context)
+        }
     }
 }
 

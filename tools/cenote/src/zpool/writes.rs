@@ -58,6 +58,11 @@ const WRITES: &[Write] = &[
 
 const LONG: &[(&str, &str, bool)] = &[("power", "power", false)];
 
+/// Whether a subcommand is one of them.
+pub fn is_missing(command: &str) -> bool {
+    WRITES.iter().any(|write| write.name == command)
+}
+
 /// Runs one of them.
 pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
     let Some(write) = WRITES.iter().find(|write| write.name == command) else {
