@@ -4,6 +4,7 @@
 //! not its business. A [`Mounter`] is told once for each mount and answers with a handle, which
 //! the service keeps until it unmounts or until the mount is found to have ended by itself.
 
+use super::snapshot_names::SnapshotNames;
 use crate::registry::damage::DamageLog;
 use cenote_control::model::ControlError;
 use cenote_dsl::Dataset;
@@ -56,6 +57,8 @@ pub struct MountJob {
     pub record_size: u64,
     /// Bytes that could still be written, for `statfs`.
     pub available: u64,
+    /// Makes, destroys and renames its snapshots.
+    pub snapshot_names: SnapshotNames,
     /// Whom to tell of damage that reads meet.
     pub damage: Arc<DamageLog>,
 }

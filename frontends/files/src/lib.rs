@@ -18,8 +18,10 @@ mod flags;
 mod ghosts;
 mod handles;
 mod lifetimes;
+mod name_changer;
 mod node;
 mod opens;
+mod snapshot_directory;
 mod switches;
 mod trees;
 
@@ -33,6 +35,7 @@ use cenote_fuse::{
 use cenote_posix::{BlockBuffer, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode};
 use convert::{attr_of, kind_of};
 use ghosts::Ghosts;
+pub use name_changer::{NameChange, NameChanger};
 use node::Node;
 use opens::{Opens, access_by, to_be_read, without_holes};
 use std::sync::{Arc, OnceLock};
@@ -54,6 +57,7 @@ pub struct DatasetFiles {
     options: DatasetOptions,
     live: Live,
     errors: ErrorSink,
+    name_changer: NameChanger,
     ghosts: Ghosts,
     opens: Opens,
     kernel: OnceLock<Notifier>,
@@ -70,18 +74,21 @@ impl std::fmt::Debug for DatasetFiles {
 }
 
 impl DatasetFiles {
-    /// The files of `dataset`, which `files` has opened.
+    /// The files of `dataset`, which `files` has opened; its snapshots are changed by
+    /// `name_changer`.
     pub fn new(
         dataset: Dataset,
         files: Arc<cenote_posix::FileSystem>,
         options: DatasetOptions,
         errors: ErrorSink,
+        name_changer: NameChanger,
     ) -> Self {
         Self {
             trees: Trees::new(dataset, files),
             live: Live::new(options.switches),
             options,
             errors,
+            name_changer,
             ghosts: Ghosts::default(),
             opens: Opens::default(),
             kernel: OnceLock::new(),
@@ -312,34 +319,6 @@ impl DatasetFiles {
                 return Ok(());
             }
         }
-    }
-
-    fn list_control(
-        &self,
-        node: Node,
-        cookie: u64,
-        reply: &mut DirectoryReply<'_>,
-    ) -> Result<(), Errno> {
-        let parent = if node == Node::Control {
-            self.root().0
-        } else {
-            control::CONTROL_INO
-        };
-        let mut names = vec![
-            (b".".to_vec(), control::ino(node)),
-            (b"..".to_vec(), parent),
-        ];
-        match node {
-            Node::Control => names.push((b"snapshot".to_vec(), control::SNAPSHOTS_INO)),
-            _ => names.extend(self.trees.snapshots()?),
-        }
-        let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
-        for ((name, ino), next) in names.into_iter().zip(1_u64..).skip(skip) {
-            if !reply.add_name(&name, ino, cenote_fuse::FileKind::Directory, next) {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -627,6 +606,9 @@ impl FileSystem for DatasetFiles {
         name: &[u8],
         mode: NewMode,
     ) -> Result<Entry, Errno> {
+        if self.is_snapshots(parent) {
+            return self.make_snapshot(context.uid, name);
+        }
         let new = changes::new_file(cenote_posix::FileKind::Directory, mode);
         self.make(context, parent, name, new)
     }
@@ -661,17 +643,23 @@ impl FileSystem for DatasetFiles {
         self.remove_name(parent, name, false)
     }
 
-    fn rmdir(&self, _: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+    fn rmdir(&self, context: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        if self.is_snapshots(parent) {
+            return self.destroy_snapshot(context.uid, name);
+        }
         self.remove_name(parent, name, true)
     }
 
     fn rename(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         from: (NodeId, &[u8]),
         to: (NodeId, &[u8]),
         flags: u32,
     ) -> Result<(), Errno> {
+        if self.is_snapshots(from.0) || self.is_snapshots(to.0) {
+            return self.rename_snapshot(context.uid, from, to, flags);
+        }
         self.move_name(from, to, flags)
     }
 

@@ -45,6 +45,7 @@ fn commands_change_a_tree_under_its_mounts() -> Result<()> {
     rolled_back(&site, &root)?;
     refused_destruction_loses_nothing(&site, &root)?;
     told_space_comes_back(&site)?;
+    changed_as_directories(&site, &root)?;
     site.ok("zfs destroy -R tank/a")?;
     ensure!(site.ok("zfs list -H -t all -o name")?.trim() == "tank");
     site.finish()
@@ -256,4 +257,54 @@ fn rolled_back(site: &Site, root: &Path) -> Result<()> {
     let newest = left.lines().rfind(|line| line.starts_with("tank/a@"));
     ensure!(newest.context("some are left")? == "tank/a@last", "{left}");
     Ok(())
+}
+
+fn errno_of(done: std::io::Result<()>) -> Option<i32> {
+    done.err().and_then(|error| error.raw_os_error())
+}
+
+/// `mkdir`, `mv` and `rmdir` in `.zfs/snapshot` make, rename and destroy snapshots.
+fn changed_as_directories(site: &Site, root: &Path) -> Result<()> {
+    use rustix::io::Errno;
+    let errno = |errno: Errno| Some(errno.raw_os_error());
+    let snapshots = root.join(".zfs/snapshot");
+    let listed = |name: &str| -> Result<bool> {
+        let all = site.ok("zfs list -H -t snapshot -o name tank/a")?;
+        Ok(all.lines().any(|line| line == format!("tank/a@{name}")))
+    };
+    write(&root.join("file"), "by hand")?;
+    fs::create_dir(snapshots.join("hand"))?;
+    write(&root.join("file"), "later")?;
+    ensure!(fs::read_to_string(snapshots.join("hand/file"))? == "by hand" && listed("hand")?);
+    let again = errno_of(fs::create_dir(snapshots.join("hand")));
+    ensure!(again == errno(Errno::EXIST), "{again:?}");
+    let odd = errno_of(fs::create_dir(snapshots.join("a b@c")));
+    ensure!(odd == errno(Errno::INVAL), "{odd:?}");
+    let inside = errno_of(fs::create_dir(snapshots.join("hand/new")));
+    ensure!(inside == errno(Errno::ROFS), "{inside:?}");
+
+    let open = fs::File::open(snapshots.join("hand/file"))?;
+    fs::rename(snapshots.join("hand"), snapshots.join("moved"))?;
+    ensure!(listed("moved")? && !listed("hand")? && !snapshots.join("hand").exists());
+    ensure!(fs::read_to_string(snapshots.join("moved/file"))? == "by hand");
+    ensure!(std::io::read_to_string(&open)? == "by hand");
+    let out = errno_of(fs::rename(snapshots.join("moved"), root.join("out")));
+    ensure!(out == errno(Errno::INVAL), "{out:?}");
+
+    site.ok("zfs hold keep tank/a@moved")?;
+    let held = errno_of(fs::remove_dir(snapshots.join("moved")));
+    ensure!(held == errno(Errno::BUSY), "{held:?}");
+    site.ok("zfs release keep tank/a@moved")?;
+    site.ok("zfs clone tank/a@moved tank/clone")?;
+    let cloned = errno_of(fs::remove_dir(snapshots.join("moved")));
+    ensure!(cloned == errno(Errno::BUSY), "{cloned:?}");
+    site.ok("zfs destroy tank/clone")?;
+    fs::remove_dir(snapshots.join("moved"))?;
+    ensure!(!listed("moved")? && !snapshots.join("moved").exists());
+    let gone = errno_of(fs::remove_dir(snapshots.join("moved")));
+    ensure!(gone == errno(Errno::NOENT), "{gone:?}");
+    // The name is free for another one.
+    fs::create_dir(snapshots.join("moved"))?;
+    ensure!(fs::read_to_string(snapshots.join("moved/file"))? == "later");
+    Ok(fs::remove_dir(snapshots.join("moved"))?)
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cenote_control::model::ControlError;
-use cenote_engine::{MountJob, MountSwitches, Mounted, Mounter};
-use cenote_files::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches};
-use cenote_fuse::{FileSystem, Mount, MountError, MountOptions, UnmountMode};
+use cenote_engine::{MountJob, MountSwitches, Mounted, Mounter, SnapshotNameChange};
+use cenote_files::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches, NameChange};
+use cenote_fuse::{Errno, FileSystem, Mount, MountError, MountOptions, UnmountMode};
 use cenote_posix::DatasetSpace;
 
 /// Mounts through FUSE.
@@ -74,7 +74,24 @@ fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
         eprintln!("cenote: {name}: {error}");
         damage.report(error);
     };
-    DatasetFiles::new(job.dataset, job.files, options, Box::new(report))
+    let names = job.snapshot_names;
+    let change_name = move |user: u32, change: NameChange<'_>| {
+        let change = match change {
+            NameChange::Make(name) => SnapshotNameChange::Make(name),
+            NameChange::Destroy(name) => SnapshotNameChange::Destroy(name),
+            NameChange::Rename { from, to } => SnapshotNameChange::Rename { from, to },
+        };
+        let changed = names.change(user, change);
+        changed.map_err(Errno::from_raw_os_error)
+    };
+    let report = Box::new(report);
+    DatasetFiles::new(
+        job.dataset,
+        job.files,
+        options,
+        report,
+        Box::new(change_name),
+    )
 }
 
 /// A FUSE mount; dropping it unmounts lazily.
