@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::datasets::create::create_dataset;
 use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
+use crate::datasets::rollback::roll_back;
 use crate::datasets::set::{inherit_property, set_properties};
 use crate::devices::add::add_vdevs;
 use crate::devices::change::change_devices;
@@ -77,6 +78,7 @@ pub(crate) fn change(
         }
         Change::Snapshots(change) => change_snapshots(context, mounts, change, by),
         Change::AbortReceive { dataset } => abort_receive(registry, &dataset, by),
+        Change::RollBack(wanted) => roll_back(context, mounts, &wanted, by),
         Change::RenameDataset {
             from,
             to,

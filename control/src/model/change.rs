@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::activity::TreatmentKind;
 use super::devices::DeviceChange;
 use super::secret::Secret;
-use super::snapshots::SnapshotChange;
+use super::snapshots::{RollBack, SnapshotChange};
 use super::value::Pair;
 
 /// A kind of group of devices in a new pool's layout.
@@ -259,6 +259,8 @@ pub enum Change {
         /// What is wanted of it.
         command: TreatmentCommand,
     },
+    /// Make a dataset what one of its snapshots is. Answer: `Done`.
+    RollBack(RollBack),
     /// Keep the pool's state as it is now, or give up what is kept. Answer: `Done`.
     Checkpoint {
         /// The pool.

@@ -14,9 +14,13 @@
 mod changes;
 mod control;
 mod convert;
+mod exchange;
+mod exchanges;
 mod flags;
+mod gate;
 mod ghosts;
 mod handles;
+mod kernel_view;
 mod lifetimes;
 mod name_changer;
 mod node;
@@ -34,7 +38,10 @@ use cenote_fuse::{
 };
 use cenote_posix::{BlockBuffer, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode};
 use convert::{attr_of, kind_of};
+use exchanges::Exchanges;
+use gate::Gate;
 use ghosts::Ghosts;
+use kernel_view::KernelView;
 pub use name_changer::{NameChange, NameChanger};
 use node::Node;
 use opens::{Opens, access_by, to_be_read, without_holes};
@@ -59,6 +66,8 @@ pub struct DatasetFiles {
     errors: ErrorSink,
     name_changer: NameChanger,
     ghosts: Ghosts,
+    gate: Gate,
+    exchanges: Exchanges,
     opens: Opens,
     kernel: OnceLock<Notifier>,
     /// This mount among the head's viewers.
@@ -90,6 +99,8 @@ impl DatasetFiles {
             errors,
             name_changer,
             ghosts: Ghosts::default(),
+            gate: Gate::default(),
+            exchanges: Exchanges::default(),
             opens: Opens::default(),
             kernel: OnceLock::new(),
             viewer: OnceLock::new(),
@@ -322,19 +333,6 @@ impl DatasetFiles {
     }
 }
 
-/// A mount's kernel, as one who remembers.
-#[derive(Debug)]
-struct KernelView(Notifier);
-
-impl Viewer for KernelView {
-    fn forget(&self) {
-        // Kernels before 6.16 cannot, and where something is mounted below it must not be: there
-        // this mount goes on showing names as it learned them before.
-        let _ = self.0.invalidate_all_entries();
-        let _ = self.0.invalidate_node(NodeId::ROOT);
-    }
-}
-
 impl FileSystem for DatasetFiles {
     fn attach(&self, kernel: Notifier) {
         let kernel = self.kernel.get_or_init(|| kernel).clone();
@@ -342,6 +340,14 @@ impl FileSystem for DatasetFiles {
         self.trees
             .head()
             .add_viewer(self.viewer.get_or_init(|| viewer));
+    }
+
+    fn begin_request(&self) {
+        self.gate.enter();
+    }
+
+    fn end_request(&self) {
+        self.gate.leave();
     }
 
     fn features(&self) -> Features {
@@ -425,6 +431,9 @@ impl FileSystem for DatasetFiles {
         let Node::Object { tree, object } = self.node(node) else {
             return Err(Errno::ISDIR);
         };
+        if tree == 0 {
+            self.check_handle(object, handle)?;
+        }
         let files = self.trees.get(tree)?;
         let file = files.znode(object).map_err(|error| self.errno(error))?;
         let access = access_by(handle);
@@ -478,7 +487,7 @@ impl FileSystem for DatasetFiles {
         };
         let directory = self.znode(tree, object)?;
         if cookie == 0 {
-            self.note_read(tree, self.trees.head(), &directory);
+            self.note_read(tree, &self.trees.head(), &directory);
         }
         let mut cookie = cookie;
         if self.lists_control() && self.is_root(node) && cookie <= control::COOKIE {

@@ -43,6 +43,7 @@ fn commands_change_a_tree_under_its_mounts() -> Result<()> {
     held_and_destroyed(&site, &root)?;
     cloned_and_promoted(&site)?;
     rolled_back(&site, &root)?;
+    rolled_back_under_open_files(&site)?;
     refused_destruction_loses_nothing(&site, &root)?;
     told_space_comes_back(&site)?;
     changed_as_directories(&site, &root)?;
@@ -256,6 +257,83 @@ fn rolled_back(site: &Site, root: &Path) -> Result<()> {
     let left = site.ok("zfs list -H -t snapshot,bookmark -o name -r tank/a")?;
     let newest = left.lines().rfind(|line| line.starts_with("tank/a@"));
     ensure!(newest.context("some are left")? == "tank/a@last", "{left}");
+    Ok(())
+}
+
+/// As OpenZFS does, a mount stays where it is, and so do those who have files open there: they go
+/// on with what the snapshot has, and get `EIO` for what it has not.
+fn rolled_back_under_open_files(site: &Site) -> Result<()> {
+    use std::io::{Read, Seek, Write};
+    site.ok("zfs create tank/solo")?;
+    let root = site.path("tank/solo");
+    let text = |name: &str| fs::read_to_string(root.join(name));
+    write(&root.join("kept"), "as it was\n")?;
+    write(&root.join("grown"), "one\n")?;
+    fs::create_dir(root.join("inner"))?;
+    site.ok("zfs snapshot tank/solo@then")?;
+    let both = || fs::File::options().read(true).write(true).clone();
+    let mut kept = both().open(root.join("kept"))?;
+    let mut grown = fs::File::options().append(true).open(root.join("grown"))?;
+    let inner = fs::File::open(root.join("inner"))?;
+    kept.write_all(b"overwritten by more than it was\n")?;
+    grown.write_all(b"two\n")?;
+    fs::remove_dir(root.join("inner"))?;
+    write(&root.join("new"), "not to be")?;
+    let mut new = both().open(root.join("new"))?;
+    let mut unnamed = both().open(root.join("new"))?;
+    fs::create_dir(root.join("later"))?;
+    ensure!(names(&root)?.len() == 4 && root.join("later").is_dir());
+    let before = fs::read_to_string("/proc/self/mounts")?;
+
+    site.ok("zfs snapshot tank/solo@newer")?;
+    site.ok("zfs clone tank/solo@newer tank/branch")?;
+    let refused = site.fails("zfs rollback -r tank/solo@then")?.stderr;
+    ensure!(
+        refused.contains("clones of previous snapshots exist\n"),
+        "{refused}"
+    );
+    site.ok("zfs rollback -R tank/solo@then")?;
+    let without_clone = |mounts: &str| -> Vec<String> {
+        let lines = mounts.lines().filter(|line| !line.contains("tank/branch"));
+        lines.map(str::to_owned).collect()
+    };
+    let after = fs::read_to_string("/proc/self/mounts")?;
+    ensure!(
+        without_clone(&after) == without_clone(&before),
+        "{before}\n{after}"
+    );
+    ensure!(
+        names(&root)? == ["grown", "inner", "kept"],
+        "{:?}",
+        names(&root)?
+    );
+    ensure!(text("kept")? == "as it was\n" && text("grown")? == "one\n");
+
+    kept.rewind()?;
+    ensure!(std::io::read_to_string(&kept)? == "as it was\n");
+    ensure!(kept.metadata()?.len() == 10);
+    grown.write_all(b"three\n")?;
+    ensure!(text("grown")? == "one\nthree\n");
+    let eio = Some(rustix::io::Errno::IO.raw_os_error());
+    let mut bytes = [0; 4];
+    new.rewind()?;
+    let read = errno_of(new.read_exact(&mut bytes));
+    let written = errno_of(unnamed.write_all(b"x"));
+    ensure!(read == eio && written == eio, "{read:?} {written:?}");
+    // Its number may be another file's now, which is none of its business.
+    for number in 0..20 {
+        write(&root.join(format!("fresh{number}")), "fresh")?;
+    }
+    new.rewind()?;
+    let read = errno_of(new.read_exact(&mut bytes));
+    ensure!(read == eio, "{read:?}");
+    drop((new, unnamed, inner, kept, grown));
+    for number in 0..20 {
+        ensure!(text(&format!("fresh{number}"))? == "fresh");
+    }
+    site.reopen(&["tank/solo"])?;
+    ensure!(text("grown")? == "one\nthree\n");
+    site.ok("zfs destroy -r tank/solo")?;
     Ok(())
 }
 
