@@ -15,7 +15,7 @@ use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, log_event};
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::Device;
 use cenote_dmu::{ObjectSet, TxgGate};
-use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_dsl::write::{EndTemporaryHolds, SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, lost_dedup_figures};
 use cenote_ondisk::Uberblock;
 use cenote_ondisk::features;
@@ -267,6 +267,13 @@ impl Pool {
         // Who needs what cannot be read here will say so.
         if lost_dedup_figures(self.dsl()).is_ok_and(|lost| !lost.is_empty()) {
             queued = queued.and(syncer.queue(ForgetLostFigures).map(drop));
+        }
+        if self
+            .dsl()
+            .temporary_holds()
+            .is_ok_and(|holds| !holds.is_empty())
+        {
+            queued = queued.and(syncer.queue(EndTemporaryHolds::default()).map(drop));
         }
         queued.map_err(|error| refusal(error.to_string()))
     }
