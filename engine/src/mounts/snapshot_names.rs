@@ -7,7 +7,7 @@
 use super::table::Mounts;
 use crate::host::hostname;
 use crate::registry::imported::Imported;
-use cenote_base::ObjectId;
+use cenote_base::{ObjectId, settings};
 use cenote_control::model::ControlError;
 use cenote_dsl::write::{CreateSnapshots, DestroySnapshots, RenameSnapshots, SyncTask};
 use cenote_dsl::{DatasetName, DslError, NameError};
@@ -83,7 +83,7 @@ impl SnapshotNames {
     /// told to forget anything: its kernel waits for this.
     ///
     /// # Errors
-    /// An errno: `EPERM` for who is neither root nor the daemon's user, `EBUSY` for snapshots that
+    /// An errno: `EACCES` where `zfs_admin_snapshot` forbids it, `EPERM` for who is neither root nor the daemon's user, `EBUSY` for snapshots that
     /// are held, cloned, mounted or being sent.
     pub fn change(&self, user: u32, change: SnapshotNameChange<'_>) -> Result<(), i32> {
         self.try_change(user, change)
@@ -91,6 +91,9 @@ impl SnapshotNames {
     }
 
     fn try_change(&self, user: u32, change: SnapshotNameChange<'_>) -> Result<(), Errno> {
+        if settings::ADMIN_SNAPSHOT.get() == 0 {
+            return Err(Errno::ACCESS);
+        }
         if user != 0 && user != rustix::process::geteuid().as_raw() {
             return Err(Errno::PERM);
         }

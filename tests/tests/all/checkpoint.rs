@@ -32,7 +32,7 @@ fn made_gone_back_to_and_discarded() -> Result<()> {
     fails("zpool checkpoint -d tank", without)?;
     fails(
         "zpool checkpoint -w tank",
-        "--wait only valid in conjunction with --discard",
+        "--wait only valid when --discard also specified",
     )?;
     site.ok("zpool checkpoint tank")?;
     fails(

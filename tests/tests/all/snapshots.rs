@@ -292,6 +292,10 @@ fn rolled_back_under_open_files(site: &Site) -> Result<()> {
         refused.contains("clones of previous snapshots exist\n"),
         "{refused}"
     );
+    let refused = site.fails("zfs destroy -r tank/solo@newer")?.stderr;
+    let advice = "cannot destroy 'tank/solo@newer': snapshot has dependent clones\n\
+                  use '-R' to destroy the following datasets:\ntank/branch\n";
+    ensure!(refused == advice, "{refused}");
     site.ok("zfs rollback -R tank/solo@then")?;
     let without_clone = |mounts: &str| -> Vec<String> {
         let lines = mounts.lines().filter(|line| !line.contains("tank/branch"));
@@ -333,6 +337,14 @@ fn rolled_back_under_open_files(site: &Site) -> Result<()> {
     }
     site.reopen(&["tank/solo"])?;
     ensure!(text("grown")? == "one\nthree\n");
+    site.ok("zfs clone tank/solo@then tank/branch")?;
+    site.ok("zfs snapshot tank/branch@b")?;
+    let told = site.ok("zfs destroy -nvR tank/solo@then")?;
+    let going =
+        "would destroy tank/branch@b\nwould destroy tank/branch\nwould destroy tank/solo@then\n";
+    ensure!(told.starts_with(going), "{told}");
+    site.ok("zfs destroy -R tank/solo@then")?;
+    site.fails("zfs list tank/branch")?;
     site.ok("zfs destroy -r tank/solo")?;
     Ok(())
 }
@@ -360,6 +372,10 @@ fn changed_as_directories(site: &Site, root: &Path) -> Result<()> {
     ensure!(odd == errno(Errno::INVAL), "{odd:?}");
     let inside = errno_of(fs::create_dir(snapshots.join("hand/new")));
     ensure!(inside == errno(Errno::ROFS), "{inside:?}");
+    site.ok("cenote settings set zfs_admin_snapshot=0")?;
+    let forbidden = errno_of(fs::remove_dir(snapshots.join("hand")));
+    ensure!(forbidden == errno(Errno::ACCESS), "{forbidden:?}");
+    site.ok("cenote settings set zfs_admin_snapshot=1")?;
 
     let open = fs::File::open(snapshots.join("hand/file"))?;
     fs::rename(snapshots.join("hand"), snapshots.join("moved"))?;

@@ -17,7 +17,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = grammar.parse(arguments)?;
     let discard = parsed.has("d");
     if parsed.has("w") && !discard {
-        return usage("--wait only valid in conjunction with --discard");
+        return usage("--wait only valid when --discard also specified");
     }
     let pool = match parsed.operands.as_slice() {
         [] => return usage("missing pool argument"),
