@@ -206,23 +206,7 @@ impl Pool {
             self.set_discarded_logs(log_headers.heads());
         }
         let checkpoint = directory_words(self.mos(), keys::CHECKPOINT)?;
-        let mut config = self.config().clone();
-        config.state = PoolState::Active;
-        config.version = uberblock.version;
-        let name = match options.temporary_name {
-            true => candidate.name(),
-            false => self.name(),
-        };
-        config.name = Some(name.to_owned());
-        config.hostid = options.hostid;
-        config.hostname = Some(options.hostname.clone());
-        // What the labels say of features is kept up; before the first of them they say nothing.
-        let features = config.features_for_read.take();
-        let features = features.or_else(|| candidate.config.features_for_read.clone());
-        let has_features = uberblock.version >= VERSION_FEATURES;
-        config.features_for_read = has_features.then(|| features.unwrap_or_default());
-        let mut config = LiveConfig::new(config);
-        config.touch();
+        let config = self.config_in_use(candidate, uberblock.version);
         let syncer = Syncer::new(Parts {
             env: Arc::clone(self.env()),
             vdevs: Arc::clone(self.vdevs_kept()),
@@ -257,6 +241,29 @@ impl Pool {
         self.resume_treatments();
         self.resume_scans();
         Ok(self)
+    }
+
+    /// The configuration that says who has the pool now.
+    fn config_in_use(&self, candidate: &PoolCandidate, version: u64) -> LiveConfig {
+        let options = self.options();
+        let mut config = self.config().clone();
+        config.state = PoolState::Active;
+        config.version = version;
+        let name = match options.temporary_name {
+            true => candidate.name(),
+            false => self.name(),
+        };
+        config.name = Some(name.to_owned());
+        config.hostid = options.hostid;
+        config.hostname = Some(options.hostname.clone());
+        // What the labels say of features is kept up; before the first of them they say nothing.
+        let features = config.features_for_read.take();
+        let features = features.or_else(|| candidate.config.features_for_read.clone());
+        let has_features = version >= VERSION_FEATURES;
+        config.features_for_read = has_features.then(|| features.unwrap_or_default());
+        let mut config = LiveConfig::new(config);
+        config.touch();
+        config
     }
 
     /// Queues what the first group writes beside the labels; nobody waits for it.

@@ -190,7 +190,7 @@ fn mount_dataset(
             .stored_number(Property::RecordSize)
             .map_err(of_dsl)?,
         available: available(&dataset)?,
-        snapshot_names: SnapshotNames::new(mounts, imported, dataset.id()),
+        snapshots: Box::new(SnapshotNames::new(mounts, imported, dataset.id())),
         damage: Arc::clone(&imported.damage),
         dataset,
     };

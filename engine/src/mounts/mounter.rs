@@ -4,7 +4,7 @@
 //! not its business. A [`Mounter`] is told once for each mount and answers with a handle, which
 //! the service keeps until it unmounts or until the mount is found to have ended by itself.
 
-use super::snapshot_names::SnapshotNames;
+use super::snapshot_changes::SnapshotChanges;
 use crate::registry::damage::DamageLog;
 use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
@@ -59,7 +59,7 @@ pub struct MountJob {
     /// Bytes that could still be written, for `statfs`.
     pub available: u64,
     /// Makes, destroys and renames its snapshots.
-    pub snapshot_names: SnapshotNames,
+    pub snapshots: Box<dyn SnapshotChanges>,
     /// Whom to tell of damage that reads meet.
     pub damage: Arc<DamageLog>,
 }

@@ -1,9 +1,9 @@
 //! Snapshots that are made, destroyed and renamed where they are listed: `mkdir`, `rmdir` and `mv`
 //! in `.zfs/snapshot`.
 //!
-//! Whoever serves a mount is handed a [`SnapshotNames`] with it, and gets an errno back. As for
-//! commands, each is a task of the pool's; the history has no command to note.
+//! As for commands, each is a task of the pool's; the history has no command to note.
 
+use super::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
 use super::table::Mounts;
 use crate::host::hostname;
 use crate::registry::imported::Imported;
@@ -15,24 +15,8 @@ use cenote_pool::{Actor, SyncError};
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 
-/// What is to become of a snapshot's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SnapshotNameChange<'a> {
-    /// A snapshot is made under it.
-    Make(&'a [u8]),
-    /// The snapshot is destroyed.
-    Destroy(&'a [u8]),
-    /// The snapshot gets another one.
-    Rename {
-        /// The name that it has.
-        from: &'a [u8],
-        /// The one that it gets.
-        to: &'a [u8],
-    },
-}
-
-/// The names of one file system's snapshots, for whoever serves its mount.
-pub struct SnapshotNames {
+/// The names of one file system's snapshots.
+pub(crate) struct SnapshotNames {
     mounts: Weak<Mounts>,
     imported: Weak<Imported>,
     /// The file system, whatever it is called by now.
@@ -71,23 +55,12 @@ fn errno_of(error: &SyncError) -> Errno {
 }
 
 impl SnapshotNames {
-    pub(crate) fn new(mounts: &Mounts, imported: &Arc<Imported>, head: ObjectId) -> Self {
+    pub fn new(mounts: &Mounts, imported: &Arc<Imported>, head: ObjectId) -> Self {
         Self {
             mounts: mounts.itself(),
             imported: Arc::downgrade(imported),
             head,
         }
-    }
-
-    /// Carries a change out for a user, and waits until it is on disk. The mount that asked is not
-    /// told to forget anything: its kernel waits for this.
-    ///
-    /// # Errors
-    /// An errno: `EACCES` where `zfs_admin_snapshot` forbids it, `EPERM` for who is neither root nor the daemon's user, `EBUSY` for snapshots that
-    /// are held, cloned, mounted or being sent.
-    pub fn change(&self, user: u32, change: SnapshotNameChange<'_>) -> Result<(), i32> {
-        self.try_change(user, change)
-            .map_err(|errno| errno.raw_os_error())
     }
 
     fn try_change(&self, user: u32, change: SnapshotNameChange<'_>) -> Result<(), Errno> {
@@ -114,6 +87,13 @@ impl SnapshotNames {
             SnapshotNameChange::Destroy(name) => run.destroy(name),
             SnapshotNameChange::Rename { from, to } => run.rename(from, to),
         }
+    }
+}
+
+impl SnapshotChanges for SnapshotNames {
+    fn change(&self, user: u32, change: SnapshotNameChange<'_>) -> Result<(), i32> {
+        self.try_change(user, change)
+            .map_err(|errno| errno.raw_os_error())
     }
 }
 

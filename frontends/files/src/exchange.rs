@@ -1,11 +1,11 @@
 //! Another state of the file system under the same mount: after a rollback.
 //!
-//! Requests are held back at the gate while the old state is closed and the new one opened. Then the
-//! kernel forgets all names at once, and looks for them anew. Files that are open go on if they are
-//! the same in the new state: the same object with the same generation. The handles of others lead
-//! nowhere any more, and their numbers may mean something else; so each handle has the number of
-//! the exchange that it was given out after, and an older one of a file that is gone gets `EIO`, as
-//! from OpenZFS.
+//! Requests are held back at the gate while the old state is closed and the new one opened. Then
+//! the kernel forgets all names at once, and looks for them anew. Files that are open go on if they
+//! are the same in the new state: the same object with the same generation. The handles of others
+//! lead nowhere any more, and their numbers may mean something else; so each handle has the number
+//! of the exchange that it was given out after, and an older one of a file that is gone gets `EIO`,
+//! as from OpenZFS.
 //!
 //! Kernels before 6.16 cannot forget names without taking away what is mounted below; nor can any
 //! if something is: there the mount has to go, and be made again.

@@ -66,8 +66,14 @@ fn made_gone_back_to_and_discarded() -> Result<()> {
     ensure!(!status.contains("checkpoint"), "{status}");
     ensure!(!site.ok("zfs list -H -o name")?.contains("tank/other"));
 
+    discarded_over_crashes(&site)?;
+    ensure!(fs::read(home.join("letter"))? == b"in its place");
+    site.finish()
+}
+
+fn discarded_over_crashes(site: &Site) -> Result<()> {
     site.ok("zpool checkpoint tank")?;
-    fs::write(home.join("letter"), b"in its place")?;
+    fs::write(site.path("tank/home/letter"), b"in its place")?;
     site.ok("zpool sync tank")?;
     site.crash()?;
     site.import("-f")?;
@@ -82,7 +88,5 @@ fn made_gone_back_to_and_discarded() -> Result<()> {
     site.ok("zpool checkpoint tank")?;
     site.ok("zpool checkpoint --discard --wait tank")?;
     let history = site.ok("zpool history tank")?;
-    contains(&history, "zpool checkpoint --discard --wait tank\n")?;
-    ensure!(fs::read(home.join("letter"))? == b"in its place");
-    site.finish()
+    contains(&history, "zpool checkpoint --discard --wait tank\n")
 }

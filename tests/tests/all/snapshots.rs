@@ -287,15 +287,7 @@ fn rolled_back_under_open_files(site: &Site) -> Result<()> {
 
     site.ok("zfs snapshot tank/solo@newer")?;
     site.ok("zfs clone tank/solo@newer tank/branch")?;
-    let refused = site.fails("zfs rollback -r tank/solo@then")?.stderr;
-    ensure!(
-        refused.contains("clones of previous snapshots exist\n"),
-        "{refused}"
-    );
-    let refused = site.fails("zfs destroy -r tank/solo@newer")?.stderr;
-    let advice = "cannot destroy 'tank/solo@newer': snapshot has dependent clones\n\
-                  use '-R' to destroy the following datasets:\ntank/branch\n";
-    ensure!(refused == advice, "{refused}");
+    told_of_clones(site)?;
     site.ok("zfs rollback -R tank/solo@then")?;
     let without_clone = |mounts: &str| -> Vec<String> {
         let lines = mounts.lines().filter(|line| !line.contains("tank/branch"));
@@ -337,6 +329,23 @@ fn rolled_back_under_open_files(site: &Site) -> Result<()> {
     }
     site.reopen(&["tank/solo"])?;
     ensure!(text("grown")? == "one\nthree\n");
+    destroyed_with_clones(site)
+}
+
+/// What has clones is in the way of a rollback, and not destroyed without them.
+fn told_of_clones(site: &Site) -> Result<()> {
+    let refused = site.fails("zfs rollback -r tank/solo@then")?.stderr;
+    let reason = "clones of previous snapshots exist\n";
+    ensure!(refused.contains(reason), "{refused}");
+    let refused = site.fails("zfs destroy -r tank/solo@newer")?.stderr;
+    let advice = "cannot destroy 'tank/solo@newer': snapshot has dependent clones\n\
+                  use '-R' to destroy the following datasets:\ntank/branch\n";
+    ensure!(refused == advice, "{refused}");
+    Ok(())
+}
+
+/// `zfs destroy -R` of a snapshot takes its clones.
+fn destroyed_with_clones(site: &Site) -> Result<()> {
     site.ok("zfs clone tank/solo@then tank/branch")?;
     site.ok("zfs snapshot tank/branch@b")?;
     let told = site.ok("zfs destroy -nvR tank/solo@then")?;

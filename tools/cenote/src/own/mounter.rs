@@ -75,7 +75,7 @@ fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
         eprintln!("cenote: {name}: {error}");
         damage.report(error);
     };
-    let names = job.snapshot_names;
+    let names = job.snapshots;
     let change_name = move |user: u32, change: NameChange<'_>| {
         let change = match change {
             NameChange::Make(name) => SnapshotNameChange::Make(name),

@@ -1,6 +1,6 @@
 //! `zpool trim`, `zpool initialize` and `zpool wait`.
 
-use super::create::command_line;
+use super::command_line::command_line;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::format::number::nicebytes;
 use crate::getopt::{Grammar, Parsed};

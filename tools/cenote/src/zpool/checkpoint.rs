@@ -1,7 +1,7 @@
 //! `zpool checkpoint`.
 
 use super::activity::wait_for;
-use super::create::command_line;
+use super::command_line::command_line;
 use super::writes::require_pool;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::Grammar;

@@ -3,6 +3,7 @@
 mod activity;
 mod add;
 mod checkpoint;
+mod command_line;
 mod compatibility;
 mod create;
 mod devices;
@@ -34,7 +35,7 @@ use crate::context::{Context, Outcome};
 use crate::program::Program;
 use crate::version;
 
-pub use create::command_line;
+pub use command_line::command_line;
 use list::names_to_ask;
 
 /// The features that `zpool upgrade -v` lists, in OpenZFS's order.
