@@ -285,6 +285,15 @@ pub enum DslError {
          the list has the older form. Repair or remove them, and scrub the pool"
     )]
     OldErrorLog,
+    /// The pool has a checkpoint, and may have one only.
+    #[error("checkpoint exists")]
+    CheckpointExists,
+    /// The pool has no checkpoint.
+    #[error("checkpoint does not exist")]
+    NoCheckpoint,
+    /// What the last checkpoint kept is being freed.
+    #[error("currently discarding checkpoint")]
+    DiscardingCheckpoint,
     /// The system has no random numbers.
     #[error("no random numbers: {source}")]
     Randomness {

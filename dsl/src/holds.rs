@@ -1,7 +1,10 @@
 //! User holds: tags that keep a snapshot from being destroyed (format/3a 10).
 
 use crate::dataset::Dataset;
+use crate::dsl::Dsl;
 use crate::error::DslError;
+use crate::object_directory::keys;
+use cenote_base::ObjectId;
 
 /// One hold.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,5 +40,27 @@ impl Dataset {
             Some(object) => Ok(self.dsl().mos().zap(object)?.count()),
             None => Ok(0),
         }
+    }
+}
+
+impl Dsl {
+    /// The holds that are to end with the next import: snapshots' numbers and tags. What is no
+    /// number is 0.
+    ///
+    /// # Errors
+    /// If their table cannot be read.
+    pub fn temporary_holds(&self) -> Result<Vec<(ObjectId, String)>, DslError> {
+        let Some(table) = self.object_directory().object(keys::TEMPORARY_HOLDS)? else {
+            return Ok(Vec::new());
+        };
+        let mut holds = Vec::new();
+        for entry in self.mos().zap(table)?.entries() {
+            let entry = entry?;
+            let key = String::from_utf8_lossy(entry.key.as_name().unwrap_or_default());
+            let (id, tag) = key.split_once('-').unwrap_or_default();
+            let id = u64::from_str_radix(id, 16).unwrap_or(0);
+            holds.push((ObjectId(id), tag.to_owned()));
+        }
+        Ok(holds)
     }
 }

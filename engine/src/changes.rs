@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::datasets::create::create_dataset;
 use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
+use crate::datasets::rollback::roll_back;
 use crate::datasets::set::{inherit_property, set_properties};
 use crate::devices::add::add_vdevs;
 use crate::devices::change::change_devices;
@@ -14,6 +15,7 @@ use crate::devices::settings::set_vdev_property;
 use crate::devices::treat::treat;
 use crate::keys::change::change_key;
 use crate::mounts::table::Mounts;
+use crate::pools::checkpoint::checkpoint_pool;
 use crate::pools::create::create_pool;
 use crate::pools::export::destroy_pool;
 use crate::pools::maintain::{reguid_pool, sync_pools, upgrade_pool};
@@ -55,6 +57,7 @@ pub(crate) fn change(
             kind,
             command,
         } => treat(registry, &pool, &devices, (kind, command), by),
+        Change::Checkpoint { pool, discard } => checkpoint_pool(registry, &pool, discard, by),
         Change::Scan { pool, command } => scan(registry, &pool, command, by),
         Change::ClearLabels { device, force } => clear_labels(registry, &device, force),
         Change::CreateDataset(new) => create_dataset(context, mounts, &new, by),
@@ -75,6 +78,7 @@ pub(crate) fn change(
         }
         Change::Snapshots(change) => change_snapshots(context, mounts, change, by),
         Change::AbortReceive { dataset } => abort_receive(registry, &dataset, by),
+        Change::RollBack(wanted) => roll_back(context, mounts, &wanted, by),
         Change::RenameDataset {
             from,
             to,

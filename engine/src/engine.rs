@@ -56,7 +56,7 @@ pub struct EngineSettings {
 /// The service over imported pools.
 pub struct Engine {
     pub(crate) context: Context,
-    mounts: Mounts,
+    mounts: Arc<Mounts>,
     about: About,
     changes: Changes,
     agent: Agent,

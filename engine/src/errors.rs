@@ -166,6 +166,9 @@ pub(crate) fn of_change(error: DslError) -> ControlError {
         | DslError::LimitReached { .. }
         | DslError::FeatureDisabled { .. }
         | DslError::OldErrorLog
+        | DslError::CheckpointExists
+        | DslError::NoCheckpoint
+        | DslError::DiscardingCheckpoint
         | DslError::Format { .. } => ControlError::BadValue {
             name: String::new(),
             reason: error.to_string(),

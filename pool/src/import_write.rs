@@ -15,8 +15,9 @@ use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, log_event};
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::Device;
 use cenote_dmu::{ObjectSet, TxgGate};
-use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_dsl::write::{EndTemporaryHolds, SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, lost_dedup_figures};
+use cenote_ondisk::Uberblock;
 use cenote_ondisk::features;
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::object_directory::keys;
@@ -188,36 +189,24 @@ impl Pool {
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
         let space = allocation::load(&committed, self.vdevs_kept(), self.vdev_tree())?;
         let logs = allocation::logs(&committed)?;
-        let last = first_txg(candidate, uberblock.txg)?;
-        let gate = TxgGate::new(last, options.throttle);
+        let newest = first_txg(candidate, uberblock.txg)?;
         // Where the logs are not those of the state that was opened, or not to be had.
-        let discards = last > uberblock.txg || self.lacks_logs();
+        let is_older = newest > uberblock.txg || uberblock.checkpoint_txg != Txg(0);
+        let discards = is_older || self.lacks_logs();
         let log_headers = match discards {
-            true => discard_logs(&self, uberblock.txg)?,
-            false => claim_logs(&self, &space, last)?,
+            true => discard_logs(&self, state_of(&uberblock))?,
+            false => claim_logs(&self, &space, newest)?,
         };
+        let rewound = options.rewind_to_checkpoint;
+        let rewound = rewound.then(|| self.rewound_uberblock(newest));
+        let last = rewound.as_ref().map_or(newest, |rewound| rewound.txg);
+        let gate = TxgGate::new(last, options.throttle);
         // The logs of a pool that was exported say nothing.
         if discards && candidate.config.state != PoolState::Exported {
             self.set_discarded_logs(log_headers.heads());
         }
         let checkpoint = directory_words(self.mos(), keys::CHECKPOINT)?;
-        let mut config = self.config().clone();
-        config.state = PoolState::Active;
-        config.version = uberblock.version;
-        let name = match options.temporary_name {
-            true => candidate.name(),
-            false => self.name(),
-        };
-        config.name = Some(name.to_owned());
-        config.hostid = options.hostid;
-        config.hostname = Some(options.hostname.clone());
-        // What the labels say of features is kept up; before the first of them they say nothing.
-        let features = config.features_for_read.take();
-        let features = features.or_else(|| candidate.config.features_for_read.clone());
-        let has_features = uberblock.version >= VERSION_FEATURES;
-        config.features_for_read = has_features.then(|| features.unwrap_or_default());
-        let mut config = LiveConfig::new(config);
-        config.touch();
+        let config = self.config_in_use(candidate, uberblock.version);
         let syncer = Syncer::new(Parts {
             env: Arc::clone(self.env()),
             vdevs: Arc::clone(self.vdevs_kept()),
@@ -228,13 +217,16 @@ impl Pool {
             space: Arc::new(space),
             recorder: Recorder::new(logs),
             config,
-            uberblock,
+            uberblock: rewound.clone().unwrap_or(uberblock),
             checkpoint_txg: checkpoint
                 .and_then(|words| words.get(2).copied())
                 .map_or(Txg(0), Txg),
         });
         self.queue_first_tasks(&syncer, &options.hostname)?;
         // Before the first group: others are to see it from the first write on.
+        if let Some(rewound) = rewound {
+            self.write_rewound(&rewound)?;
+        }
         syncer.begin_heartbeat().map_err(ImportError::Thread)?;
         syncer.start().map_err(ImportError::Thread)?;
         if !log_headers.is_empty() {
@@ -251,6 +243,29 @@ impl Pool {
         Ok(self)
     }
 
+    /// The configuration that says who has the pool now.
+    fn config_in_use(&self, candidate: &PoolCandidate, version: u64) -> LiveConfig {
+        let options = self.options();
+        let mut config = self.config().clone();
+        config.state = PoolState::Active;
+        config.version = version;
+        let name = match options.temporary_name {
+            true => candidate.name(),
+            false => self.name(),
+        };
+        config.name = Some(name.to_owned());
+        config.hostid = options.hostid;
+        config.hostname = Some(options.hostname.clone());
+        // What the labels say of features is kept up; before the first of them they say nothing.
+        let features = config.features_for_read.take();
+        let features = features.or_else(|| candidate.config.features_for_read.clone());
+        let has_features = version >= VERSION_FEATURES;
+        config.features_for_read = has_features.then(|| features.unwrap_or_default());
+        let mut config = LiveConfig::new(config);
+        config.touch();
+        config
+    }
+
     /// Queues what the first group writes beside the labels; nobody waits for it.
     fn queue_first_tasks(&self, syncer: &Syncer, hostname: &str) -> Result<(), ImportError> {
         let host = hostname.to_owned();
@@ -260,6 +275,13 @@ impl Pool {
         if lost_dedup_figures(self.dsl()).is_ok_and(|lost| !lost.is_empty()) {
             queued = queued.and(syncer.queue(ForgetLostFigures).map(drop));
         }
+        if self
+            .dsl()
+            .temporary_holds()
+            .is_ok_and(|holds| !holds.is_empty())
+        {
+            queued = queued.and(syncer.queue(EndTemporaryHolds::default()).map(drop));
+        }
         queued.map_err(|error| refusal(error.to_string()))
     }
 
@@ -268,6 +290,15 @@ impl Pool {
         let tops = self.vdev_tree().children.iter();
         let mut ids = tops.enumerate().filter(|(_, top)| top.is_log);
         ids.any(|(id, _)| !is_readable(self, VdevId(id as u64)))
+    }
+}
+
+/// The group whose space maps an uberblock leads to: the first after a rewind to a checkpoint leads
+/// to those of the checkpoint (format/1 1.7).
+fn state_of(uberblock: &Uberblock) -> Txg {
+    match uberblock.checkpoint_txg {
+        Txg(0) => uberblock.txg,
+        kept => kept.min(uberblock.txg),
     }
 }
 

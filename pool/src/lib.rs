@@ -11,6 +11,7 @@ mod allocation;
 mod auxiliary_label;
 mod behind;
 mod candidate;
+mod checkpoint;
 mod claim;
 mod clear;
 mod clones;

@@ -106,8 +106,7 @@ impl Pool {
         command: &str,
     ) -> Result<Guid, SyncError> {
         if self.dsl().checkpoint()?.is_some() {
-            let cause = "it has a checkpoint".to_owned();
-            return Err(SyncError::Stopped { cause });
+            return Err(DslError::CheckpointExists.into());
         }
         let random = || {
             random_guid(self.env().as_ref()).map_err(|error| SyncError::Stopped {

@@ -33,22 +33,8 @@ pub(crate) fn for_each_entry(
 ) -> Result<SpaceMapHeader, DmuError> {
     let header = SpaceMapHeader::decode(&object.dnode().bonus);
     let header = header.map_err(|source| object.malformed(source))?;
+    check_length(object, header.length)?;
     let size = object.dnode().data_block_size;
-    let end = object
-        .dnode()
-        .block_id_max
-        .0
-        .saturating_add(1)
-        .saturating_mul(size);
-    if header.length > end {
-        let (structure, field) = ("space map", "length");
-        let source = DecodeError::BadValue {
-            structure,
-            field,
-            value: header.length,
-        };
-        return Err(object.malformed(source));
-    }
     let mut at = 0;
     while at < header.length {
         let length = usize::try_from(size.min(header.length - at)).expect("at most a block");
@@ -64,6 +50,22 @@ pub(crate) fn for_each_entry(
         at += size;
     }
     Ok(header)
+}
+
+/// Refuses a map that claims to be longer than its object is.
+fn check_length(object: &Object, length: u64) -> Result<(), DmuError> {
+    let dnode = object.dnode();
+    let blocks = dnode.block_id_max.0.saturating_add(1);
+    if length <= blocks.saturating_mul(dnode.data_block_size) {
+        return Ok(());
+    }
+    let (structure, field) = ("space map", "length");
+    let source = DecodeError::BadValue {
+        structure,
+        field,
+        value: length,
+    };
+    Err(object.malformed(source))
 }
 
 /// Where the metaslabs of a top-level vdev are and what their maps say.
@@ -299,6 +301,23 @@ pub(crate) fn checkpoint_frees(
         }
     })?;
     Ok(frees)
+}
+
+/// The entries of the last block of a map that is `length` bytes long, and where that block
+/// begins.
+pub(crate) fn last_entries(
+    object: &Object,
+    length: u64,
+    shift: u32,
+) -> Result<(u64, Vec<SpaceMapEntry>), DmuError> {
+    check_length(object, length)?;
+    let size = object.dnode().data_block_size;
+    let at = length.saturating_sub(1) / size * size;
+    let mut bytes = vec![0; usize::try_from(length - at).expect("at most a block")];
+    object.read(at, &mut bytes)?;
+    let entries = SpaceMapItems::new(&bytes, 0, shift).entries();
+    let entries = entries.collect::<Result<Vec<_>, _>>();
+    Ok((at, entries.map_err(|source| object.malformed(source))?))
 }
 
 /// Bytes of each top-level vdev that only the checkpoint still needs, by the totals of their maps.

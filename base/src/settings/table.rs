@@ -146,6 +146,9 @@ settings! {
     FREE_LEAK = "zfs_free_leak_on_eio", Switch, [0, 0, 1],
         "1: what cannot be read of a destroyed dataset is given up, with the space below it, and \
          the rest is freed; 0: freeing waits there until the next import, for all datasets.";
+    ADMIN_SNAPSHOT = "zfs_admin_snapshot", Switch, [1, 0, 1],
+        "1: mkdir, rmdir and mv in .zfs/snapshot make, destroy and rename snapshots. (OpenZFS's \
+         default is 0.)";
     TRIM_EXTENT_MAX = "zfs_trim_extent_bytes_max", Bytes, [128 << 20, 1 << 20, 1 << 30],
         "Bytes of a vdev's free space that are discarded at a time at most.";
     TRIM_EXTENT_MIN = "zfs_trim_extent_bytes_min", Bytes, [32 << 10, 0, 1 << 30],

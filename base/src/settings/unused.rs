@@ -389,9 +389,8 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "Snapshots are mounted on demand by the mount itself, and made by no mkdir.",
+        "Snapshots are mounted on demand by the mount itself.",
         &[
-            "zfs_admin_snapshot",
             "zfs_expire_snapshot",
             "zfs_snapshot_history_enabled",
             "zfs_snapshot_no_setuid",

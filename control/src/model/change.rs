@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::activity::TreatmentKind;
 use super::devices::DeviceChange;
 use super::secret::Secret;
-use super::snapshots::SnapshotChange;
+use super::snapshots::{RollBack, SnapshotChange};
 use super::value::Pair;
 
 /// A kind of group of devices in a new pool's layout.
@@ -258,6 +258,15 @@ pub enum Change {
         kind: TreatmentKind,
         /// What is wanted of it.
         command: TreatmentCommand,
+    },
+    /// Make a dataset what one of its snapshots is. Answer: `Done`.
+    RollBack(RollBack),
+    /// Keep the pool's state as it is now, or give up what is kept. Answer: `Done`.
+    Checkpoint {
+        /// The pool.
+        pool: String,
+        /// Give it up.
+        discard: bool,
     },
     /// Begin, pause or end a scrub, or begin a resilver. Answer: `Done`.
     Scan {

@@ -63,7 +63,7 @@ pub use response::{Part, Response};
 pub use secret::Secret;
 pub use send::{Send, SendNote};
 pub use setting::SettingRow;
-pub use snapshots::SnapshotChange;
+pub use snapshots::{RollBack, SnapshotChange};
 pub use space::{AccountKind, AccountOwner, Hold, KeptBy, SnapshotSpace, SpaceAccount};
 pub use value::{Pair, Property, Source, Value};
 pub use vdev::{

@@ -46,15 +46,6 @@ pub enum SnapshotChange {
         /// Those of all datasets below, too, where there are such (`-r`).
         recursive: bool,
     },
-    /// Make a dataset what one of its snapshots is. Answer: `Done`.
-    Rollback {
-        /// The snapshot.
-        snapshot: String,
-        /// Newer snapshots and bookmarks, to be destroyed first.
-        newer: Vec<String>,
-        /// Unmount although files are open.
-        force: bool,
-    },
     /// Make a dataset that begins as a snapshot, and mount it. Answer: `Done`, or `Failures` of
     /// mounting it.
     Clone {
@@ -95,4 +86,19 @@ pub enum SnapshotChange {
         /// The bookmarks, all of one pool.
         names: Vec<String>,
     },
+}
+
+/// Make a dataset what one of its snapshots is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RollBack {
+    /// The snapshot.
+    pub snapshot: String,
+    /// Newer snapshots and bookmarks, to be destroyed first.
+    pub newer: Vec<String>,
+    /// Clones of these, to be destroyed before them.
+    #[serde(default)]
+    pub clones: Vec<String>,
+    /// Unmount although files are open, what has to be unmounted.
+    #[serde(default)]
+    pub force: bool,
 }

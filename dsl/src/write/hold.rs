@@ -1,8 +1,11 @@
 //! Holding snapshots, and letting them go (format/3a 10).
 //!
 //! A hold is a tag with the time at which it was put on a snapshot. Snapshots that were destroyed
-//! meanwhile, with `defer`, go with their last hold. Deliberately absent: holds that end with the
-//! process that made them; those of OpenZFS are like all others here, and can be released.
+//! meanwhile, with `defer`, go with their last hold.
+//!
+//! Temporary holds end with the process that made them: OpenZFS puts one on a snapshot that it
+//! sends or receives. A table has them, so that an import takes off what a crash left. None is made
+//! here: what the daemon sends it keeps in memory.
 
 use super::context::{SyncContext, SyncTask};
 use crate::dataset::Dataset;
@@ -96,6 +99,39 @@ impl SyncTask for ReleaseSnapshots {
     }
 }
 
+/// Takes off all temporary holds and empties their table: who made them is gone. Entries that name
+/// no snapshot, which OpenZFS would not survive, go with the others.
+#[derive(Debug, Default)]
+pub struct EndTemporaryHolds {
+    found: Vec<(ObjectId, String)>,
+}
+
+impl SyncTask for EndTemporaryHolds {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        self.found = context.dsl.temporary_holds()?;
+        self.found.retain(|(id, _)| {
+            let snapshot = context.dsl.dataset_of(*id);
+            snapshot
+                .is_ok_and(|found| found.is_snapshot() && context.check_remapped(&found).is_ok())
+        });
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        for (id, tag) in &self.found {
+            let (_, phys) = context.dsl.read_dataset(*id)?;
+            if let Some(table) = phys.holds {
+                context.remove_entry(table, tag.as_bytes())?;
+            }
+        }
+        context.forget_temporary_holds()?;
+        let snapshots: BTreeSet<_> = self.found.iter().map(|(id, _)| *id).collect();
+        snapshots
+            .into_iter()
+            .try_for_each(|id| context.destroy_if_deferred(id))
+    }
+}
+
 impl SyncContext<'_> {
     /// The snapshot that is to be held or released.
     fn held_snapshot(&self, name: &DatasetName) -> Result<Dataset, DslError> {
@@ -108,6 +144,21 @@ impl SyncContext<'_> {
             Some(table) => Ok(self.mos().zap(table)?.lookup(tag.as_bytes())?.is_some()),
             None => Ok(false),
         }
+    }
+
+    fn forget_temporary_holds(&self) -> Result<(), DslError> {
+        let Some(table) = self.dsl.object_directory().object(keys::TEMPORARY_HOLDS)? else {
+            return Ok(());
+        };
+        let entries = self.mos().zap(table)?.entries();
+        let names = entries.map(|entry| {
+            let entry = entry?;
+            Ok(entry.key.as_name().unwrap_or_default().to_vec())
+        });
+        let names: Vec<Vec<u8>> = names.collect::<Result<_, DslError>>()?;
+        names
+            .iter()
+            .try_for_each(|name| self.remove_entry(table, name))
     }
 
     /// Takes a hold out of the table of those that end with the next import.

@@ -96,7 +96,7 @@ pub use encryption::{ChangeKey, Encryption, KeyPlan, NewKeyFormat, UserKey};
 pub use error_log::ErrorLog;
 pub use head::Head;
 pub use heads::Heads;
-pub use hold::{HoldSnapshots, ReleaseSnapshots};
+pub use hold::{EndTemporaryHolds, HoldSnapshots, ReleaseSnapshots};
 pub use new_pool::{EnableFeatures, NewMetadata, create_metadata};
 pub use policy::{HeadPolicy, RedundantMetadata};
 pub use pool_properties::SetPoolProperty;

@@ -10,4 +10,5 @@ pub(crate) mod format;
 pub(crate) mod list;
 pub(crate) mod properties;
 pub(crate) mod rename;
+pub(crate) mod rollback;
 pub(crate) mod set;

@@ -8,6 +8,7 @@ use super::change::{REMOUNT, mount_anew};
 use super::mounter::MountJob;
 use super::options::{check_options, switches, temporary, text_of};
 use super::places::{check_within, is_derived, own_mount_point, prepare};
+use super::snapshot_names::SnapshotNames;
 use super::table::{Entry, Mounts};
 use crate::errors::{of_dsl, parse_name};
 use crate::registry::imported::Imported;
@@ -189,6 +190,7 @@ fn mount_dataset(
             .stored_number(Property::RecordSize)
             .map_err(of_dsl)?,
         available: available(&dataset)?,
+        snapshots: Box::new(SnapshotNames::new(mounts, imported, dataset.id())),
         damage: Arc::clone(&imported.damage),
         dataset,
     };

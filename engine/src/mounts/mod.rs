@@ -10,5 +10,7 @@ pub(crate) mod make;
 pub mod mounter;
 pub(crate) mod options;
 pub(crate) mod places;
+pub mod snapshot_changes;
+pub(crate) mod snapshot_names;
 pub(crate) mod table;
 pub(crate) mod unmount;

@@ -4,7 +4,9 @@
 //! not its business. A [`Mounter`] is told once for each mount and answers with a handle, which
 //! the service keeps until it unmounts or until the mount is found to have ended by itself.
 
+use super::snapshot_changes::SnapshotChanges;
 use crate::registry::damage::DamageLog;
+use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
 use cenote_dsl::Dataset;
 use cenote_pool::Pool;
@@ -56,6 +58,8 @@ pub struct MountJob {
     pub record_size: u64,
     /// Bytes that could still be written, for `statfs`.
     pub available: u64,
+    /// Makes, destroys and renames its snapshots.
+    pub snapshots: Box<dyn SnapshotChanges>,
     /// Whom to tell of damage that reads meet.
     pub damage: Arc<DamageLog>,
 }
@@ -79,6 +83,20 @@ pub trait Mounted: Send + Sync {
     /// Lets go of snapshots of the dataset that are gone, or have another name, wherever somebody
     /// looked into them.
     fn forget_snapshots(&self);
+
+    /// Whether it can stay while its file system becomes another state of itself.
+    fn can_exchange(&self) -> bool;
+
+    /// Holds requests back, and waits for those under way; false if these do not end, and all goes
+    /// on. [`Self::take_up`] or [`Self::go_on`] is to follow.
+    fn hold_back(&self) -> bool;
+
+    /// Goes on with `files`, another state of its file system. Of the files that were `open`, some
+    /// are `gone` there.
+    fn take_up(&self, files: Arc<FileSystem>, open: &[ObjectId], gone: &[ObjectId]);
+
+    /// Goes on with what there was.
+    fn go_on(&self);
 
     /// Takes it away; with `force` although files are open.
     ///

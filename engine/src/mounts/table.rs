@@ -6,7 +6,7 @@
 use super::mounter::{Mounted, Mounter};
 use cenote_control::model::{ControlError, MountEntry, MountOptions};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A mount that was made.
 pub(crate) struct Entry {
@@ -33,6 +33,7 @@ pub(crate) struct Place {
 
 /// The mounts in the order in which they were made.
 pub(crate) struct Mounts {
+    itself: Weak<Self>,
     entries: Mutex<Vec<Entry>>,
     /// Makes mounts.
     pub mounter: Box<dyn Mounter>,
@@ -40,11 +41,17 @@ pub(crate) struct Mounts {
 
 impl Mounts {
     /// No mounts, of those that `mounter` will make.
-    pub fn new(mounter: Box<dyn Mounter>) -> Self {
-        Self {
+    pub fn new(mounter: Box<dyn Mounter>) -> Arc<Self> {
+        Arc::new_cyclic(|itself| Self {
+            itself: Weak::clone(itself),
             entries: Mutex::default(),
             mounter,
-        }
+        })
+    }
+
+    /// The table, for those that outlive the request which made them.
+    pub fn itself(&self) -> Weak<Self> {
+        Weak::clone(&self.itself)
     }
 
     /// The entries that are still there: somebody may have unmounted from outside.

@@ -7,6 +7,7 @@
 pub(crate) mod activity;
 pub(crate) mod candidates;
 pub(crate) mod changes;
+pub(crate) mod checkpoint;
 pub mod compatibility;
 pub(crate) mod create;
 pub(crate) mod diagnosis;

@@ -13,8 +13,8 @@ use cenote_ondisk::features;
 use cenote_pool::{Pool, SyncError};
 use cenote_posix::FileSystem;
 use cenote_posix::write::{
-    AccessTimes, ListInheritance, ListMode, SpaceGuard, SpaceRefusal, SyncPolicy, WriteSettings,
-    WriterParams, XattrStorage,
+    AccessTimes, HeldObject, ListInheritance, ListMode, SpaceGuard, SpaceRefusal, SyncPolicy,
+    WriteSettings, WriterParams, XattrStorage,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,6 +74,12 @@ impl OpenHeads {
         let files = Arc::new(files);
         open.insert(dataset.id(), Arc::clone(&files));
         Ok(files)
+    }
+
+    /// The objects of a head that are held, with a name or without.
+    pub fn held(&self, id: ObjectId) -> Vec<HeldObject> {
+        let files = self.lock().get(&id).map(Arc::clone);
+        files.map_or_else(Vec::new, |files| files.held())
     }
 
     /// Whether a head is open.

@@ -7,7 +7,6 @@ use super::bookmarks::{create_bookmark, destroy_bookmarks};
 use super::clones::{clone_snapshot, promote};
 use super::holds::{hold, release};
 use super::names::{in_each_pool, snapshots_by_pool, with_those_below};
-use super::rollback::roll_back;
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
 use crate::errors::parse_name;
@@ -47,11 +46,6 @@ pub(crate) fn change_snapshots(
             tag,
             recursive,
         } => release(registry, mounts, &names, (&tag, recursive), by),
-        SnapshotChange::Rollback {
-            snapshot,
-            newer,
-            force,
-        } => roll_back(registry, mounts, (&snapshot, &newer), force, by),
         SnapshotChange::Clone {
             origin,
             name,

@@ -7,5 +7,4 @@ mod clones;
 pub(crate) mod diff;
 pub(crate) mod holds;
 mod names;
-mod rollback;
 pub(crate) mod space;

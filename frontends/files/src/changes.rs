@@ -49,14 +49,14 @@ impl DatasetFiles {
     }
 
     /// The head's object that a node stands for, if it may be changed.
-    pub(super) fn target(&self, node: NodeId) -> Result<(&PosixFiles, ObjectId), Errno> {
+    pub(super) fn target(&self, node: NodeId) -> Result<(PosixFiles, ObjectId), Errno> {
         match self.refuses_changes() {
             true => Err(Errno::ROFS),
             false => self.object_of_head(node),
         }
     }
 
-    fn object_of_head(&self, node: NodeId) -> Result<(&PosixFiles, ObjectId), Errno> {
+    fn object_of_head(&self, node: NodeId) -> Result<(PosixFiles, ObjectId), Errno> {
         match self.node(node) {
             Node::Object { tree: 0, object } => Ok((self.trees.head(), object)),
             _ => Err(Errno::ROFS),
@@ -70,7 +70,8 @@ impl DatasetFiles {
     /// What is answered to `open` of an object that is held, until [`Self::close`].
     fn opened(&self, object: ObjectId, flags: u32) -> Opened {
         let is_shared = self.trees.head().is_or_was_shared();
-        self.opens.begin(object, flags, is_shared)
+        let exchanges = self.exchanges.count();
+        self.opens.begin(object, flags, (is_shared, exchanges))
     }
 
     pub(super) fn change_attributes(
@@ -239,7 +240,9 @@ impl DatasetFiles {
     }
 
     pub(super) fn close(&self, node: NodeId, handle: Handle) {
-        if let Ok((_, object)) = self.object_of_head(node) {
+        if let Ok((_, object)) = self.object_of_head(node)
+            && self.check_handle(object, handle).is_ok()
+        {
             self.opens.end(object, handle);
             self.release_object(object);
         }
@@ -284,7 +287,7 @@ impl DatasetFiles {
         let is_directory = before.kind() == cenote_posix::FileKind::Directory;
         if is_directory || before.attributes().links <= 1 {
             let files = self.trees.head();
-            let attr = self.attr_of_stat(files, 0, &files.stat(before));
+            let attr = self.attr_of_stat(&files, 0, &files.stat(before));
             self.ghosts.note(before.id(), attr);
         }
     }
@@ -318,6 +321,7 @@ impl DatasetFiles {
         kill_privileges: bool,
     ) -> Result<(), Errno> {
         let (files, object) = self.target(place.node)?;
+        self.check_handle(object, place.handle)?;
         let options = WriteOptions {
             append: false,
             kill_privileges,
@@ -334,6 +338,7 @@ impl DatasetFiles {
         kill_privileges: bool,
     ) -> Result<Option<usize>, Errno> {
         let (files, object) = self.target(place.node)?;
+        self.check_handle(object, place.handle)?;
         let options = WriteOptions {
             append: false,
             kill_privileges,
@@ -360,6 +365,7 @@ impl DatasetFiles {
             _ => return Err(Errno::OPNOTSUPP),
         };
         let (files, object) = self.target(place.node)?;
+        self.check_handle(object, place.handle)?;
         self.drop_privileges(context, object)?;
         let done = files.fallocate(object, place.offset, length, mode);
         done.map_err(|error| self.errno(error))
@@ -376,6 +382,8 @@ impl DatasetFiles {
         let (tree, source) = self.object(from.node)?;
         let source_files = self.trees.get(tree)?;
         let (files, target) = self.target(to.node)?;
+        self.check_handle(target, to.handle)?;
+        self.check_handle(source.id(), from.handle)?;
         self.drop_privileges(context, target)?;
         let place = CopySource {
             files: &source_files,

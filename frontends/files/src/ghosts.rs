@@ -28,6 +28,11 @@ impl Ghosts {
         self.lock().get(&object).copied()
     }
 
+    /// None is remembered any more.
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
     /// The kernel asks for it no more.
     pub(super) fn forget(&self, object: ObjectId) {
         self.lock().remove(&object);

@@ -14,12 +14,18 @@
 mod changes;
 mod control;
 mod convert;
+mod exchange;
+mod exchanges;
 mod flags;
+mod gate;
 mod ghosts;
 mod handles;
+mod kernel_view;
 mod lifetimes;
+mod name_changer;
 mod node;
 mod opens;
+mod snapshot_directory;
 mod switches;
 mod trees;
 
@@ -32,7 +38,11 @@ use cenote_fuse::{
 };
 use cenote_posix::{BlockBuffer, DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode};
 use convert::{attr_of, kind_of};
+use exchanges::Exchanges;
+use gate::Gate;
 use ghosts::Ghosts;
+use kernel_view::KernelView;
+pub use name_changer::{NameChange, NameChanger};
 use node::Node;
 use opens::{Opens, access_by, to_be_read, without_holes};
 use std::sync::{Arc, OnceLock};
@@ -54,7 +64,10 @@ pub struct DatasetFiles {
     options: DatasetOptions,
     live: Live,
     errors: ErrorSink,
+    name_changer: NameChanger,
     ghosts: Ghosts,
+    gate: Gate,
+    exchanges: Exchanges,
     opens: Opens,
     kernel: OnceLock<Notifier>,
     /// This mount among the head's viewers.
@@ -70,19 +83,24 @@ impl std::fmt::Debug for DatasetFiles {
 }
 
 impl DatasetFiles {
-    /// The files of `dataset`, which `files` has opened.
+    /// The files of `dataset`, which `files` has opened; its snapshots are changed by
+    /// `name_changer`.
     pub fn new(
         dataset: Dataset,
         files: Arc<cenote_posix::FileSystem>,
         options: DatasetOptions,
         errors: ErrorSink,
+        name_changer: NameChanger,
     ) -> Self {
         Self {
             trees: Trees::new(dataset, files),
             live: Live::new(options.switches),
             options,
             errors,
+            name_changer,
             ghosts: Ghosts::default(),
+            gate: Gate::default(),
+            exchanges: Exchanges::default(),
             opens: Opens::default(),
             kernel: OnceLock::new(),
             viewer: OnceLock::new(),
@@ -313,47 +331,6 @@ impl DatasetFiles {
             }
         }
     }
-
-    fn list_control(
-        &self,
-        node: Node,
-        cookie: u64,
-        reply: &mut DirectoryReply<'_>,
-    ) -> Result<(), Errno> {
-        let parent = if node == Node::Control {
-            self.root().0
-        } else {
-            control::CONTROL_INO
-        };
-        let mut names = vec![
-            (b".".to_vec(), control::ino(node)),
-            (b"..".to_vec(), parent),
-        ];
-        match node {
-            Node::Control => names.push((b"snapshot".to_vec(), control::SNAPSHOTS_INO)),
-            _ => names.extend(self.trees.snapshots()?),
-        }
-        let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
-        for ((name, ino), next) in names.into_iter().zip(1_u64..).skip(skip) {
-            if !reply.add_name(&name, ino, cenote_fuse::FileKind::Directory, next) {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A mount's kernel, as one who remembers.
-#[derive(Debug)]
-struct KernelView(Notifier);
-
-impl Viewer for KernelView {
-    fn forget(&self) {
-        // Kernels before 6.16 cannot, and where something is mounted below it must not be: there
-        // this mount goes on showing names as it learned them before.
-        let _ = self.0.invalidate_all_entries();
-        let _ = self.0.invalidate_node(NodeId::ROOT);
-    }
 }
 
 impl FileSystem for DatasetFiles {
@@ -363,6 +340,14 @@ impl FileSystem for DatasetFiles {
         self.trees
             .head()
             .add_viewer(self.viewer.get_or_init(|| viewer));
+    }
+
+    fn begin_request(&self) {
+        self.gate.enter();
+    }
+
+    fn end_request(&self) {
+        self.gate.leave();
     }
 
     fn features(&self) -> Features {
@@ -446,6 +431,9 @@ impl FileSystem for DatasetFiles {
         let Node::Object { tree, object } = self.node(node) else {
             return Err(Errno::ISDIR);
         };
+        if tree == 0 {
+            self.check_handle(object, handle)?;
+        }
         let files = self.trees.get(tree)?;
         let file = files.znode(object).map_err(|error| self.errno(error))?;
         let access = access_by(handle);
@@ -499,7 +487,7 @@ impl FileSystem for DatasetFiles {
         };
         let directory = self.znode(tree, object)?;
         if cookie == 0 {
-            self.note_read(tree, self.trees.head(), &directory);
+            self.note_read(tree, &self.trees.head(), &directory);
         }
         let mut cookie = cookie;
         if self.lists_control() && self.is_root(node) && cookie <= control::COOKIE {
@@ -627,6 +615,9 @@ impl FileSystem for DatasetFiles {
         name: &[u8],
         mode: NewMode,
     ) -> Result<Entry, Errno> {
+        if self.is_snapshots(parent) {
+            return self.make_snapshot(context.uid, name);
+        }
         let new = changes::new_file(cenote_posix::FileKind::Directory, mode);
         self.make(context, parent, name, new)
     }
@@ -661,17 +652,23 @@ impl FileSystem for DatasetFiles {
         self.remove_name(parent, name, false)
     }
 
-    fn rmdir(&self, _: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+    fn rmdir(&self, context: &Context<'_>, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        if self.is_snapshots(parent) {
+            return self.destroy_snapshot(context.uid, name);
+        }
         self.remove_name(parent, name, true)
     }
 
     fn rename(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         from: (NodeId, &[u8]),
         to: (NodeId, &[u8]),
         flags: u32,
     ) -> Result<(), Errno> {
+        if self.is_snapshots(from.0) || self.is_snapshots(to.0) {
+            return self.rename_snapshot(context.uid, from, to, flags);
+        }
         self.move_name(from, to, flags)
     }
 

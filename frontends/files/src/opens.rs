@@ -7,6 +7,7 @@
 //! does wherever the file could be mapped already when it was opened.
 
 use super::DatasetFiles;
+use super::exchanges::stamped;
 use super::node::Node;
 use cenote_base::ObjectId;
 use cenote_fuse::{DataCache, Errno, Handle, NodeId, Opened, SeekTarget};
@@ -95,9 +96,14 @@ impl Opens {
     }
 
     /// A file is opened, until [`Self::end`]. With `is_shared` another mount may change what the
-    /// kernel caches for this one.
-    pub(super) fn begin(&self, object: ObjectId, flags: u32, is_shared: bool) -> Opened {
-        let handle = handle_for(flags);
+    /// kernel caches for this one; there were so many `exchanges`.
+    pub(super) fn begin(
+        &self,
+        object: ObjectId,
+        flags: u32,
+        (is_shared, exchanges): (bool, u32),
+    ) -> Opened {
+        let handle = stamped(handle_for(flags), exchanges);
         let mut open = self.lock();
         let may_be_mapped = has(handle, READS) || open.contains_key(&object);
         if has(handle, READS) {
@@ -128,6 +134,18 @@ impl Opens {
                 open.remove();
             }
         }
+    }
+
+    /// The files through whose mappings something may have been stored.
+    pub(super) fn with_stores(&self) -> Vec<ObjectId> {
+        let open = self.lock();
+        let stores = open.iter().filter(|(_, ways)| ways.stores > 0);
+        stores.map(|(object, _)| *object).collect()
+    }
+
+    /// These files are no more.
+    pub(super) fn forget(&self, gone: &[ObjectId]) {
+        self.lock().retain(|object, _| !gone.contains(object));
     }
 
     /// Whether stores through a mapping may wait in the kernel.
@@ -187,7 +205,7 @@ mod tests {
     #[test]
     fn the_kernel_caches_what_is_written_while_it_can_be_mapped() {
         let opens = Opens::default();
-        let open = |flags| opens.begin(FILE, flags, false);
+        let open = |flags| opens.begin(FILE, flags, (false, 0));
         assert_eq!(open(WRITE).cache, DataCache::Direct, "nobody can map it");
         let reader = open(READ);
         assert_eq!(reader.cache, DataCache::Direct, "it does not write");
@@ -197,7 +215,7 @@ mod tests {
         assert_eq!(both.cache, DataCache::Kernel);
         assert!(opens.may_hold_stores(FILE) && !opens.may_hold_stores(ObjectId(8)));
         assert_eq!(open(WRITE | OFlags::DIRECT.bits()).cache, DataCache::Direct);
-        assert_eq!(opens.begin(FILE, BOTH, true).cache, DataCache::Direct);
+        assert_eq!(opens.begin(FILE, BOTH, (true, 0)).cache, DataCache::Direct);
         opens.end(FILE, both.handle);
         assert!(opens.may_hold_stores(FILE), "another mount has it open");
         opens.end(FILE, both.handle);

@@ -24,7 +24,7 @@ struct Snapshot {
 #[derive(Debug)]
 pub(super) struct Trees {
     dataset: Dataset,
-    head: Arc<FileSystem>,
+    head: RwLock<Arc<FileSystem>>,
     snapshots: RwLock<Vec<Snapshot>>,
 }
 
@@ -32,7 +32,7 @@ impl Trees {
     pub(super) fn new(dataset: Dataset, head: Arc<FileSystem>) -> Self {
         Self {
             dataset,
-            head,
+            head: RwLock::new(head),
             snapshots: RwLock::default(),
         }
     }
@@ -41,14 +41,20 @@ impl Trees {
         &self.dataset
     }
 
-    pub(super) fn head(&self) -> &Arc<FileSystem> {
-        &self.head
+    pub(super) fn head(&self) -> Arc<FileSystem> {
+        Arc::clone(&self.head.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The head is another state of itself from now on; returns what it was.
+    pub(super) fn exchange_head(&self, files: Arc<FileSystem>) -> Arc<FileSystem> {
+        let mut head = self.head.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *head, files)
     }
 
     /// The file system of a tree number.
     pub(super) fn get(&self, tree: usize) -> Result<Arc<FileSystem>, Errno> {
         let Some(index) = tree.checked_sub(1) else {
-            return Ok(Arc::clone(&self.head));
+            return Ok(self.head());
         };
         let snapshots = self
             .snapshots

@@ -54,6 +54,34 @@ enum Answer {
 
 type Outcome = Result<Answer, Errno>;
 
+/// That a request is with the file system, as long as this lives.
+struct Within<'a>(Option<&'a dyn FileSystem>);
+
+impl<'a> Within<'a> {
+    /// What the kernel only tells waits for nothing.
+    fn enter(file_system: &'a dyn FileSystem, operation: &Operation<'_>) -> Self {
+        let is_told = matches!(
+            operation,
+            Operation::Forget { .. }
+                | Operation::BatchForget { .. }
+                | Operation::Interrupt { .. }
+                | Operation::Destroy
+        );
+        if !is_told {
+            file_system.begin_request();
+        }
+        Self((!is_told).then_some(file_system))
+    }
+}
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        if let Some(file_system) = self.0 {
+            file_system.end_request();
+        }
+    }
+}
+
 /// One thread's buffers and its view of the session.
 pub(crate) struct Worker<'a> {
     session: &'a Session,
@@ -101,6 +129,7 @@ impl<'a> Worker<'a> {
         let mut block_size = None;
         let outcome = {
             let _working = Session::working_on(self.slot, header.unique);
+            let _within = Within::enter(&*session.file_system, &operation);
             catch_unwind(AssertUnwindSafe(|| match request {
                 Request::Whole(_) => self.dispatch(&header, operation, arguments),
                 Request::Write { blocks, length, .. } => {

@@ -352,6 +352,12 @@ pub trait FileSystem: Send + Sync {
         drop(kernel);
     }
 
+    /// A request comes. This may keep it waiting, and the thread that serves it.
+    fn begin_request(&self) {}
+
+    /// The request is served, whatever came of it.
+    fn end_request(&self) {}
+
     /// Choices for the whole mount.
     fn features(&self) -> Features {
         Features::default()

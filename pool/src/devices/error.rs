@@ -36,7 +36,7 @@ pub enum ChangeError {
     )]
     BadAshift,
     /// The checkpoint knows the devices as they are.
-    #[error("operation not supported while the pool has a checkpoint")]
+    #[error("checkpoint exists")]
     Checkpoint,
     /// The new device cannot be made one of the pool.
     #[error(transparent)]

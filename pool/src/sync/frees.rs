@@ -45,7 +45,7 @@ impl Syncer {
             return Ok(());
         }
         let pieces = self.pieces(pointer).map_err(cenote_dmu::DmuError::from)?;
-        let only_checkpoint = pointer.physical_birth() <= self.checkpoint_txg;
+        let only_checkpoint = pointer.physical_birth() <= self.checkpoint_txg();
         let mut stack = pieces;
         while let Some(piece) = stack.pop() {
             let Piece {

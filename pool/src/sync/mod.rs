@@ -9,6 +9,7 @@
 //! If anything fails the pool is suspended: whoever waits gets the reason, and the disk keeps
 //! the group before.
 
+mod checkpoint;
 mod commit;
 mod config;
 mod error;
@@ -22,6 +23,7 @@ mod shared;
 mod syncer;
 mod tasks;
 
+pub(crate) use checkpoint::{DiscardCheckpoint, TakeCheckpoint};
 pub(crate) use config::{LiveConfig, store_packed};
 pub use error::SyncError;
 pub use history::Actor;

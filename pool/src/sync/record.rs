@@ -279,7 +279,7 @@ impl Recorder {
 }
 
 /// Frees a space map's object.
-fn free_map(context: &SyncContext<'_>, map: ObjectId) -> Result<(), SyncError> {
+pub(super) fn free_map(context: &SyncContext<'_>, map: ObjectId) -> Result<(), SyncError> {
     let has_histogram = {
         let object = context.mos().object(map)?;
         object.dnode().bonus.len() >= HEADER_SIZE_HISTOGRAM
@@ -518,6 +518,7 @@ fn record_checkpointed(
         let length = range.end - range.start;
         writer.range(Action::Free, VdevId(0), range.start, length);
         header.allocated -= i64::try_from(length).unwrap_or(i64::MAX);
+        top.checkpoint_bytes = top.checkpoint_bytes.saturating_add(length);
     }
     header.length = writer.length();
     append(context, &object, &header, at, &writer.into_bytes())

@@ -57,7 +57,8 @@ pub(crate) struct Syncer {
     pub space: Arc<Space>,
     pub(super) dedup: Arc<DedupTables>,
     pub heartbeat: Heartbeat,
-    pub(super) checkpoint_txg: Txg,
+    pub(super) checkpoint_txg: AtomicU64,
+    pub(super) wants_checkpoint: AtomicBool,
     recorder: Mutex<Recorder>,
     config: Mutex<LiveConfig>,
     pub(super) uberblock: RwLock<Uberblock>,
@@ -128,7 +129,8 @@ impl Syncer {
             space: parts.space,
             dedup,
             heartbeat: Heartbeat::default(),
-            checkpoint_txg: parts.checkpoint_txg,
+            checkpoint_txg: AtomicU64::new(parts.checkpoint_txg.0),
+            wants_checkpoint: AtomicBool::new(false),
             recorder: Mutex::new(parts.recorder),
             config: Mutex::new(parts.config),
             uberblock: RwLock::new(parts.uberblock),
@@ -361,6 +363,7 @@ impl Syncer {
             pool: self,
         };
         self.pass.store(1, Ordering::Relaxed);
+        let begins_checkpoint = self.begin_checkpoint();
         for set in dirty_sets {
             let id = ObjectId(set.id().0);
             let head = self.dsl.open_head(id);
@@ -369,7 +372,10 @@ impl Syncer {
             head.ok_or(SyncError::HeadClosed { id })?.sync(&context)?;
         }
         self.carry_out_tasks(&context, tickets)?;
-        let worked = context.free_in_background()?;
+        if begins_checkpoint {
+            self.abandon_checkpoint(&context)?;
+        }
+        let worked = context.free_in_background()? | self.discard_some(&context)?;
         self.has_background_work.store(worked, Ordering::Relaxed);
         self.free_deferred(&context)?;
         self.settle_shared(&context)?;

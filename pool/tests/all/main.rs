@@ -5,6 +5,7 @@
 mod model;
 
 mod caching;
+mod checkpoint;
 mod common;
 mod create;
 mod dedup;

@@ -8,7 +8,9 @@ use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{NewObject, TxCost};
 use cenote_dsl::DslError;
-use cenote_dsl::write::{CreateSnapshots, DestroyDataset, DestroySnapshots, SyncContext, SyncTask};
+use cenote_dsl::write::{
+    CreateSnapshots, DestroyDataset, DestroySnapshots, HoldSnapshots, SyncContext, SyncTask,
+};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::scan::SCAN_WORDS;
 use cenote_pool::{NewVdev, VdevShape};
@@ -296,4 +298,77 @@ fn while_the_head_is_written() {
     drop((pair, head));
     tree.close();
     judge(&disks, "busy");
+}
+
+/// Puts a temporary hold on a snapshot, as OpenZFS does when it sends one.
+struct HoldForNow(ObjectId, &'static str);
+
+impl SyncTask for HoldForNow {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        const TABLE: &str = "tmp_userrefs";
+        let table = match context.dsl.object_directory().object(TABLE)? {
+            Some(table) => table,
+            None => {
+                let table = context.create_table(ObjectType::SNAPSHOT_REFCOUNT_TAGS)?;
+                context.set_directory_number(TABLE, table.0)?;
+                table
+            }
+        };
+        let table = context.mos().zap(table)?;
+        let (ObjectId(id), tag) = (self.0, self.1);
+        let now = ZapValue::from_u64(1);
+        table.update(context.tx, format!("{id:x}-{tag}").as_bytes(), &now)?;
+        // Of a snapshot that is no more, and of nothing.
+        for odd in ["ffffff-gone", "no number"] {
+            table.update(context.tx, odd.as_bytes(), &now)?;
+        }
+        Ok(())
+    }
+}
+
+/// A crash of OpenZFS in the midst of a send left a snapshot that could not be destroyed.
+#[test]
+fn temporary_holds_end_at_an_import() {
+    let disks = Disks::new(1, DISK);
+    let pool = Bench::new("held").create(vec![vdev(VdevShape::Single, &disks)]);
+    let snapshots = || [named("held@sent"), named("held@going")];
+    for name in snapshots() {
+        let (names, properties) = (vec![name], Vec::new());
+        pool.run_task(CreateSnapshots { names, properties })
+            .expect("made");
+    }
+    let hold = |tag: &str| snapshots().map(|name| (name, tag.to_owned())).to_vec();
+    let holds = hold("send-1");
+    pool.run_task(HoldSnapshots { holds }).expect("held");
+    let id = |name| pool.dsl().dataset(&name).expect("there").id();
+    let [sent, going] = snapshots().map(id);
+    pool.run_task(HoldForNow(sent, "send-1")).expect("noted");
+    let names = vec![named("held@going")];
+    let defer = true;
+    pool.run_task(DestroySnapshots { names, defer })
+        .expect("deferred");
+    pool.export().expect("written");
+    drop(pool);
+
+    let pool = Tree::import(&disks);
+    let holds = |name| pool.dsl().dataset(&name).expect("there").hold_count();
+    pool.sync().expect("written");
+    let [first, second] = snapshots();
+    assert_eq!(holds(first).expect("readable"), 0);
+    assert_eq!(holds(second).expect("readable"), 1, "that one is for good");
+    pool.run_task(HoldForNow(going, "send-1")).expect("noted");
+    pool.export().expect("written");
+    drop(pool);
+
+    let pool = Tree::import(&disks);
+    pool.sync().expect("written");
+    let gone = pool.dsl().dataset(&named("held@going")).map(drop);
+    assert!(gone.is_err(), "it went with its last hold");
+    pool.export().expect("written");
+    drop(pool);
+    judge(&disks, "held");
 }

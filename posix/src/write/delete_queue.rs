@@ -10,6 +10,7 @@ use crate::acl::StoredAcl;
 use crate::attributes::Attributes;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
+use crate::kind::FileKind;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapKey;
 use cenote_dmu::{Transaction, Zap};
@@ -29,7 +30,59 @@ impl Attributes {
     }
 }
 
+/// An object that is held, as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldObject {
+    /// Which.
+    pub id: ObjectId,
+    count: u64,
+    /// What it is, and which of those that had its number; `None` if it cannot be read.
+    identity: Option<(FileKind, u64)>,
+}
+
 impl FileSystem {
+    fn identity(&self, id: ObjectId) -> Option<(FileKind, u64)> {
+        let znode = self.znode(id).ok()?;
+        Some((znode.kind(), znode.attributes().generation))
+    }
+
+    /// The objects that are held.
+    pub fn held(&self) -> Vec<HeldObject> {
+        let Some(writer) = self.writer() else {
+            return Vec::new();
+        };
+        let held: Vec<_> = lock(&writer.holds)
+            .iter()
+            .map(|(id, n)| (*id, *n))
+            .collect();
+        let held = held.into_iter().map(|(id, count)| HeldObject {
+            id,
+            count,
+            identity: self.identity(id),
+        });
+        held.collect()
+    }
+
+    /// Holds what another state of this file system held, as far as it is the same here; returns
+    /// the others.
+    ///
+    /// # Errors
+    /// If it is open for reading only.
+    pub fn hold_again(&self, held: &[HeldObject]) -> Result<Vec<ObjectId>, PosixError> {
+        let mut gone = Vec::new();
+        for one in held {
+            let is_same = one.identity.is_some() && self.identity(one.id) == one.identity;
+            match is_same {
+                true => {
+                    let mut holds = lock(&self.require_writer()?.holds);
+                    *holds.entry(one.id).or_default() += one.count;
+                }
+                false => gone.push(one.id),
+            }
+        }
+        Ok(gone)
+    }
+
     /// Keeps an object alive beyond its last name until [`Self::release`].
     pub fn hold(&self, id: ObjectId) -> Result<(), PosixError> {
         let writer = self.require_writer()?;

@@ -35,6 +35,7 @@ pub use attributes::SetAttributes;
 pub use clone::CopySource;
 pub use create::NewFile;
 pub use data::{FallocateMode, OpenMode, WriteOptions};
+pub use delete_queue::HeldObject;
 pub use format::{FormatParams, format_new};
 pub use nfs4::{ListInheritance, ListMode};
 pub use owner::PosixOwnerHook;

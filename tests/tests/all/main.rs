@@ -2,6 +2,7 @@
 
 mod administration;
 mod byte_order;
+mod checkpoint;
 mod clients;
 mod cloning;
 mod commands_zfs;

@@ -43,8 +43,10 @@ fn commands_change_a_tree_under_its_mounts() -> Result<()> {
     held_and_destroyed(&site, &root)?;
     cloned_and_promoted(&site)?;
     rolled_back(&site, &root)?;
+    rolled_back_under_open_files(&site)?;
     refused_destruction_loses_nothing(&site, &root)?;
     told_space_comes_back(&site)?;
+    changed_as_directories(&site, &root)?;
     site.ok("zfs destroy -R tank/a")?;
     ensure!(site.ok("zfs list -H -t all -o name")?.trim() == "tank");
     site.finish()
@@ -256,4 +258,156 @@ fn rolled_back(site: &Site, root: &Path) -> Result<()> {
     let newest = left.lines().rfind(|line| line.starts_with("tank/a@"));
     ensure!(newest.context("some are left")? == "tank/a@last", "{left}");
     Ok(())
+}
+
+/// As OpenZFS does, a mount stays where it is, and so do those who have files open there: they go
+/// on with what the snapshot has, and get `EIO` for what it has not.
+fn rolled_back_under_open_files(site: &Site) -> Result<()> {
+    use std::io::{Read, Seek, Write};
+    site.ok("zfs create tank/solo")?;
+    let root = site.path("tank/solo");
+    let text = |name: &str| fs::read_to_string(root.join(name));
+    write(&root.join("kept"), "as it was\n")?;
+    write(&root.join("grown"), "one\n")?;
+    fs::create_dir(root.join("inner"))?;
+    site.ok("zfs snapshot tank/solo@then")?;
+    let both = || fs::File::options().read(true).write(true).clone();
+    let mut kept = both().open(root.join("kept"))?;
+    let mut grown = fs::File::options().append(true).open(root.join("grown"))?;
+    let inner = fs::File::open(root.join("inner"))?;
+    kept.write_all(b"overwritten by more than it was\n")?;
+    grown.write_all(b"two\n")?;
+    fs::remove_dir(root.join("inner"))?;
+    write(&root.join("new"), "not to be")?;
+    let mut new = both().open(root.join("new"))?;
+    let mut unnamed = both().open(root.join("new"))?;
+    fs::create_dir(root.join("later"))?;
+    ensure!(names(&root)?.len() == 4 && root.join("later").is_dir());
+    let before = fs::read_to_string("/proc/self/mounts")?;
+
+    site.ok("zfs snapshot tank/solo@newer")?;
+    site.ok("zfs clone tank/solo@newer tank/branch")?;
+    told_of_clones(site)?;
+    site.ok("zfs rollback -R tank/solo@then")?;
+    let without_clone = |mounts: &str| -> Vec<String> {
+        let lines = mounts.lines().filter(|line| !line.contains("tank/branch"));
+        lines.map(str::to_owned).collect()
+    };
+    let after = fs::read_to_string("/proc/self/mounts")?;
+    ensure!(
+        without_clone(&after) == without_clone(&before),
+        "{before}\n{after}"
+    );
+    ensure!(
+        names(&root)? == ["grown", "inner", "kept"],
+        "{:?}",
+        names(&root)?
+    );
+    ensure!(text("kept")? == "as it was\n" && text("grown")? == "one\n");
+
+    kept.rewind()?;
+    ensure!(std::io::read_to_string(&kept)? == "as it was\n");
+    ensure!(kept.metadata()?.len() == 10);
+    grown.write_all(b"three\n")?;
+    ensure!(text("grown")? == "one\nthree\n");
+    let eio = Some(rustix::io::Errno::IO.raw_os_error());
+    let mut bytes = [0; 4];
+    new.rewind()?;
+    let read = errno_of(new.read_exact(&mut bytes));
+    let written = errno_of(unnamed.write_all(b"x"));
+    ensure!(read == eio && written == eio, "{read:?} {written:?}");
+    // Its number may be another file's now, which is none of its business.
+    for number in 0..20 {
+        write(&root.join(format!("fresh{number}")), "fresh")?;
+    }
+    new.rewind()?;
+    let read = errno_of(new.read_exact(&mut bytes));
+    ensure!(read == eio, "{read:?}");
+    drop((new, unnamed, inner, kept, grown));
+    for number in 0..20 {
+        ensure!(text(&format!("fresh{number}"))? == "fresh");
+    }
+    site.reopen(&["tank/solo"])?;
+    ensure!(text("grown")? == "one\nthree\n");
+    destroyed_with_clones(site)
+}
+
+/// What has clones is in the way of a rollback, and not destroyed without them.
+fn told_of_clones(site: &Site) -> Result<()> {
+    let refused = site.fails("zfs rollback -r tank/solo@then")?.stderr;
+    let reason = "clones of previous snapshots exist\n";
+    ensure!(refused.contains(reason), "{refused}");
+    let refused = site.fails("zfs destroy -r tank/solo@newer")?.stderr;
+    let advice = "cannot destroy 'tank/solo@newer': snapshot has dependent clones\n\
+                  use '-R' to destroy the following datasets:\ntank/branch\n";
+    ensure!(refused == advice, "{refused}");
+    Ok(())
+}
+
+/// `zfs destroy -R` of a snapshot takes its clones.
+fn destroyed_with_clones(site: &Site) -> Result<()> {
+    site.ok("zfs clone tank/solo@then tank/branch")?;
+    site.ok("zfs snapshot tank/branch@b")?;
+    let told = site.ok("zfs destroy -nvR tank/solo@then")?;
+    let going =
+        "would destroy tank/branch@b\nwould destroy tank/branch\nwould destroy tank/solo@then\n";
+    ensure!(told.starts_with(going), "{told}");
+    site.ok("zfs destroy -R tank/solo@then")?;
+    site.fails("zfs list tank/branch")?;
+    site.ok("zfs destroy -r tank/solo")?;
+    Ok(())
+}
+
+fn errno_of(done: std::io::Result<()>) -> Option<i32> {
+    done.err().and_then(|error| error.raw_os_error())
+}
+
+/// `mkdir`, `mv` and `rmdir` in `.zfs/snapshot` make, rename and destroy snapshots.
+fn changed_as_directories(site: &Site, root: &Path) -> Result<()> {
+    use rustix::io::Errno;
+    let errno = |errno: Errno| Some(errno.raw_os_error());
+    let snapshots = root.join(".zfs/snapshot");
+    let listed = |name: &str| -> Result<bool> {
+        let all = site.ok("zfs list -H -t snapshot -o name tank/a")?;
+        Ok(all.lines().any(|line| line == format!("tank/a@{name}")))
+    };
+    write(&root.join("file"), "by hand")?;
+    fs::create_dir(snapshots.join("hand"))?;
+    write(&root.join("file"), "later")?;
+    ensure!(fs::read_to_string(snapshots.join("hand/file"))? == "by hand" && listed("hand")?);
+    let again = errno_of(fs::create_dir(snapshots.join("hand")));
+    ensure!(again == errno(Errno::EXIST), "{again:?}");
+    let odd = errno_of(fs::create_dir(snapshots.join("a b@c")));
+    ensure!(odd == errno(Errno::INVAL), "{odd:?}");
+    let inside = errno_of(fs::create_dir(snapshots.join("hand/new")));
+    ensure!(inside == errno(Errno::ROFS), "{inside:?}");
+    site.ok("cenote settings set zfs_admin_snapshot=0")?;
+    let forbidden = errno_of(fs::remove_dir(snapshots.join("hand")));
+    ensure!(forbidden == errno(Errno::ACCESS), "{forbidden:?}");
+    site.ok("cenote settings set zfs_admin_snapshot=1")?;
+
+    let open = fs::File::open(snapshots.join("hand/file"))?;
+    fs::rename(snapshots.join("hand"), snapshots.join("moved"))?;
+    ensure!(listed("moved")? && !listed("hand")? && !snapshots.join("hand").exists());
+    ensure!(fs::read_to_string(snapshots.join("moved/file"))? == "by hand");
+    ensure!(std::io::read_to_string(&open)? == "by hand");
+    let out = errno_of(fs::rename(snapshots.join("moved"), root.join("out")));
+    ensure!(out == errno(Errno::INVAL), "{out:?}");
+
+    site.ok("zfs hold keep tank/a@moved")?;
+    let held = errno_of(fs::remove_dir(snapshots.join("moved")));
+    ensure!(held == errno(Errno::BUSY), "{held:?}");
+    site.ok("zfs release keep tank/a@moved")?;
+    site.ok("zfs clone tank/a@moved tank/clone")?;
+    let cloned = errno_of(fs::remove_dir(snapshots.join("moved")));
+    ensure!(cloned == errno(Errno::BUSY), "{cloned:?}");
+    site.ok("zfs destroy tank/clone")?;
+    fs::remove_dir(snapshots.join("moved"))?;
+    ensure!(!listed("moved")? && !snapshots.join("moved").exists());
+    let gone = errno_of(fs::remove_dir(snapshots.join("moved")));
+    ensure!(gone == errno(Errno::NOENT), "{gone:?}");
+    // The name is free for another one.
+    fs::create_dir(snapshots.join("moved"))?;
+    ensure!(fs::read_to_string(snapshots.join("moved/file"))? == "later");
+    Ok(fs::remove_dir(snapshots.join("moved"))?)
 }

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
-use cenote_engine::{MountJob, MountSwitches, Mounted, Mounter};
-use cenote_files::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches};
-use cenote_fuse::{FileSystem, Mount, MountError, MountOptions, UnmountMode};
-use cenote_posix::DatasetSpace;
+use cenote_engine::{MountJob, MountSwitches, Mounted, Mounter, SnapshotNameChange};
+use cenote_files::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches, NameChange};
+use cenote_fuse::{Errno, FileSystem, Mount, MountError, MountOptions, UnmountMode};
+use cenote_posix::{DatasetSpace, FileSystem as PosixFiles};
 
 /// Mounts through FUSE.
 pub struct FuseMounter;
@@ -74,7 +75,24 @@ fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
         eprintln!("cenote: {name}: {error}");
         damage.report(error);
     };
-    DatasetFiles::new(job.dataset, job.files, options, Box::new(report))
+    let names = job.snapshots;
+    let change_name = move |user: u32, change: NameChange<'_>| {
+        let change = match change {
+            NameChange::Make(name) => SnapshotNameChange::Make(name),
+            NameChange::Destroy(name) => SnapshotNameChange::Destroy(name),
+            NameChange::Rename { from, to } => SnapshotNameChange::Rename { from, to },
+        };
+        let changed = names.change(user, change);
+        changed.map_err(Errno::from_raw_os_error)
+    };
+    let report = Box::new(report);
+    DatasetFiles::new(
+        job.dataset,
+        job.files,
+        options,
+        report,
+        Box::new(change_name),
+    )
 }
 
 /// A FUSE mount; dropping it unmounts lazily.
@@ -124,6 +142,22 @@ impl Mounted for FuseMount {
 
     fn forget_snapshots(&self) {
         self.files.forget_snapshots();
+    }
+
+    fn can_exchange(&self) -> bool {
+        self.files.can_exchange()
+    }
+
+    fn hold_back(&self) -> bool {
+        self.files.hold_back()
+    }
+
+    fn take_up(&self, files: Arc<PosixFiles>, open: &[ObjectId], gone: &[ObjectId]) {
+        self.files.take_up(files, open, gone);
+    }
+
+    fn go_on(&self) {
+        self.files.go_on();
     }
 
     fn change(&self, switches: &MountSwitches) -> Result<bool, ControlError> {

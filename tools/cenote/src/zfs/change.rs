@@ -2,17 +2,14 @@
 //!
 //! Names are checked and keys are asked for here; everything else is the daemon's to judge.
 
+use super::dependents::{clones_of, dependents, doomed};
 use super::material;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_name, with_context};
 use crate::zpool::command_line;
 use cenote_control::model::properties::{self, DATASET};
-use cenote_control::model::{
-    Change, ControlError, Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request,
-    Response, Secret,
-};
-use std::cmp::Reverse;
+use cenote_control::model::{Change, ControlError, DatasetKind, Request, Response, Secret};
 
 pub type Pairs = Vec<(String, String)>;
 
@@ -103,12 +100,11 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
         }
         return failed(lines);
     }
-    let clones = clones_of(&doomed);
-    if !clones.is_empty() && !parsed.has("R") {
+    if !clones_of(&doomed).is_empty() && !parsed.has("R") {
         return failed(format!(
             "{what}: {word} has dependent clones\n\
              use '-R' to destroy the following datasets:\n{}",
-            clones.join("\n")
+            dependents(&doomed, context)?.join("\n")
         ));
     }
     if parsed.has("v") || parsed.has("p") {
@@ -139,39 +135,6 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
         Ok(_) => Ok(0),
         Err(error) => failed(with_context(&what, &error)),
     }
-}
-
-/// A dataset and everything below it, in the order in which they go: the dataset last, and before
-/// each dataset its snapshots, the oldest first.
-fn doomed(name: &str, context: &mut Context) -> Result<Vec<Dataset>, Stop> {
-    let request = Request::DatasetList {
-        roots: vec![name.to_owned()],
-        depth: Depth::All,
-        kinds: KindSet::HEADS.union(KindSet::of(DatasetKind::Snapshot)),
-        properties: PropertySelection::Named(vec!["clones".to_owned()]),
-    };
-    let listing = match context.ask_datasets(request) {
-        Ok(listing) => listing,
-        Err(error) => return failed(cannot_open(name, &error)),
-    };
-    if let Some((name, error)) = listing.failures.first() {
-        return failed(cannot_open(name, error));
-    }
-    let mut rows = listing.rows;
-    let dataset = |row: &Dataset| row.name.split('@').next().map(str::to_owned);
-    let is_head = |row: &Dataset| row.kind != DatasetKind::Snapshot;
-    rows.sort_by_cached_key(|row| (Reverse(dataset(row)), is_head(row), row.create_txg));
-    Ok(rows)
-}
-
-/// The clones of snapshots among `doomed` that are not among them themselves.
-fn clones_of(doomed: &[Dataset]) -> Vec<String> {
-    let lists = doomed.iter().filter_map(|row| row.property("clones"));
-    let clones = lists.filter_map(|clones| clones.value.text());
-    let clones = clones.flat_map(|list| list.split(','));
-    let is_doomed = |name: &&str| doomed.iter().any(|row| row.name == *name);
-    let left = clones.filter(|name| !name.is_empty() && *name != "-" && !is_doomed(name));
-    left.map(str::to_owned).collect()
 }
 
 /// `zfs rename [-f] [-p] [-u] A B`

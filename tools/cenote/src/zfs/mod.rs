@@ -4,6 +4,7 @@ mod bookmarks;
 mod change;
 mod clones;
 mod create;
+mod dependents;
 mod diff;
 mod get;
 mod holds;

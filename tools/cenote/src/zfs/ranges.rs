@@ -23,7 +23,7 @@ pub fn named_snapshots(
             false => Depth::Levels(1),
         },
         kinds: KindSet::of(DatasetKind::Snapshot),
-        properties: PropertySelection::Named(Vec::new()),
+        properties: PropertySelection::Named(vec!["clones".to_owned()]),
     };
     let mut rows = match context.ask_datasets(request) {
         Ok(listing) => match listing.failures.first() {

@@ -8,8 +8,7 @@ use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::Parsed;
 use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
-    Change, Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request, Response,
-    SnapshotChange,
+    Change, Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request, RollBack,
 };
 
 /// So many names are told of what is in the way.
@@ -44,40 +43,15 @@ pub fn run(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
             listed(clones.iter().map(String::as_str))
         ));
     }
-    let force = parsed.has("f");
-    for clone in clones {
-        let change = Change::DestroyDataset {
-            dataset: clone.clone(),
-            recursive: true,
-            clones: true,
-            force,
-            dry_run: false,
-        };
-        destroyed(change, &command, &clone, context)?;
-    }
-    let newer = newer.into_iter().map(|row| row.name).collect();
-    let snapshot = snapshot.clone();
-    let change = Change::Snapshots(SnapshotChange::Rollback {
-        snapshot,
-        newer,
-        force,
+    let change = Change::RollBack(RollBack {
+        snapshot: snapshot.clone(),
+        newer: newer.into_iter().map(|row| row.name).collect(),
+        clones,
+        force: parsed.has("f"),
     });
     match ask(change, command, context) {
         Ok(_) => Ok(0),
         Err(error) => failed(with_context(&what, &error)),
-    }
-}
-
-fn destroyed(change: Change, command: &str, name: &str, context: &mut Context) -> Result<(), Stop> {
-    match ask(change, command.to_owned(), context) {
-        Ok(Response::Failures { failures, .. }) => match failures.into_iter().next() {
-            Some((name, error)) => {
-                failed(with_context(&format!("cannot destroy '{name}'"), &error))
-            }
-            None => Ok(()),
-        },
-        Ok(_) => Ok(()),
-        Err(error) => failed(with_context(&format!("cannot destroy '{name}'"), &error)),
     }
 }
 

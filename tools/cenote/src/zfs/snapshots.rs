@@ -1,12 +1,13 @@
 //! `zfs snapshot`, `hold` and `release`, and `zfs destroy` and `rename` of snapshots.
 
 use super::change::{ask, pairs};
+use super::dependents::{clones_of, dependents};
 use super::ranges::{named_snapshots, reclaimed_by};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::format::number::nicebytes;
 use crate::getopt::Parsed;
 use crate::texts::with_context;
-use cenote_control::model::{Change, ControlError, Response, SnapshotChange};
+use cenote_control::model::{Change, ControlError, Dataset, Response, SnapshotChange};
 
 /// No snapshot of the list is there.
 const NONE_FOUND: &str = "could not find any snapshots to destroy; check snapshot names.";
@@ -68,9 +69,22 @@ pub fn destroy(
         return failed(NONE_FOUND);
     }
     let dry_run = parsed.has("n");
+    let takes_clones = parsed.has("R");
+    let is_refused = !takes_clones && !parsed.has("d") && tell_of_clones(&found, context)?;
+    if is_refused && !dry_run {
+        return Err(Stop::Code(1));
+    }
+    let clones = match takes_clones {
+        true => clones_of(&found),
+        false => Vec::new(),
+    };
     if parsed.has("v") || parsed.has("p") {
-        for row in &found {
-            let name = &row.name;
+        let mut going = match takes_clones {
+            true => dependents(&found, context)?,
+            false => Vec::new(),
+        };
+        going.extend(found.iter().map(|row| row.name.clone()));
+        for name in &going {
             let line = match (parsed.has("p"), dry_run) {
                 (true, _) => format!("destroy\t{name}"),
                 (false, true) => format!("would destroy {name}"),
@@ -84,8 +98,9 @@ pub fn destroy(
         print_reclaimed(&names, parsed.has("p"), dry_run, context);
     }
     if dry_run {
-        return Ok(0);
+        return Ok(u8::from(is_refused));
     }
+    destroy_clones(&clones, &command, context)?;
     let change = Change::Snapshots(SnapshotChange::Destroy {
         names: names.clone(),
         defer: parsed.has("d"),
@@ -99,6 +114,47 @@ pub fn destroy(
         context.complain(&with_context(&what, error));
     }
     Ok(u8::from(!failures.is_empty()))
+}
+
+/// Tells of each snapshot that has clones what would have to go with it; whether there is any.
+fn tell_of_clones(found: &[Dataset], context: &mut Context) -> Result<bool, Stop> {
+    let mut is_any = false;
+    for row in found {
+        let names = dependents(std::slice::from_ref(row), context)?;
+        if !names.is_empty() {
+            is_any = true;
+            context.complain(&format!(
+                "cannot destroy '{}': snapshot has dependent clones\n\
+                 use '-R' to destroy the following datasets:\n{}",
+                row.name,
+                names.join("\n")
+            ));
+        }
+    }
+    Ok(is_any)
+}
+
+/// Destroys clones with all that they have; the first refusal ends it.
+fn destroy_clones(clones: &[String], command: &str, context: &mut Context) -> Result<(), Stop> {
+    for clone in clones {
+        let change = Change::DestroyDataset {
+            dataset: clone.clone(),
+            recursive: true,
+            clones: true,
+            force: false,
+            dry_run: false,
+        };
+        let failures = match ask(change, command.to_owned(), context) {
+            Ok(Response::Failures { failures, .. }) => failures,
+            // It was a clone of two, and went with the other.
+            Ok(_) | Err(ControlError::NoSuchDataset { .. }) => Vec::new(),
+            Err(error) => vec![(clone.clone(), error)],
+        };
+        if let Some((name, error)) = failures.first() {
+            return failed(with_context(&format!("cannot destroy '{name}'"), error));
+        }
+    }
+    Ok(())
 }
 
 /// Says how much space comes back. Whoever cannot tell (a pool of before version 26) says nothing:

@@ -1,13 +1,13 @@
 //! `zpool trim`, `zpool initialize` and `zpool wait`.
 
-use super::create::command_line;
+use super::command_line::command_line;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::format::number::nicebytes;
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
-    Change, ControlError, PoolStatus, PropertySelection, Request, Response, RunState, Treatment,
-    TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
+    Change, CheckpointState, ControlError, PoolStatus, PropertySelection, Request, Response,
+    RunState, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
 };
 use std::time::Duration;
 
@@ -257,6 +257,10 @@ fn left(busy: &Busy, activity: &str) -> u64 {
     let status = &busy.status;
     match activity {
         "free" => busy.freeing,
+        "discard" => match status.checkpoint {
+            Some(CheckpointState::Discarding { space }) => space.max(1),
+            _ => 0,
+        },
         "trim" => treatments_left(status, |vdev| vdev.trim),
         "initialize" => treatments_left(status, |vdev| vdev.initialize),
         "scrub" | "resilver" => {

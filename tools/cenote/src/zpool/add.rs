@@ -1,6 +1,7 @@
 //! `zpool add`.
 
-use super::create::{command_line, properties, refusal};
+use super::command_line::command_line;
+use super::create::{properties, refusal};
 use super::{layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};

@@ -1,5 +1,6 @@
 //! `zpool create` and `zpool destroy`.
 
+use super::command_line::command_line;
 use super::{compatibility, layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, OptionError, Parsed};
@@ -189,16 +190,6 @@ pub fn pairs(parsed: &Parsed, option: &str) -> Result<Vec<(String, String)>, Sto
         pairs.push((name.to_owned(), value.to_owned()));
     }
     Ok(pairs)
-}
-
-/// The words of a command as the pool's history keeps them.
-pub fn command_line(command: &str, arguments: &[String]) -> String {
-    let mut line = command.to_owned();
-    for word in arguments {
-        line.push(' ');
-        line.push_str(word);
-    }
-    line
 }
 
 /// `zpool destroy [-f] POOL`

@@ -1,7 +1,8 @@
 //! `zpool offline`, `attach`, `replace`, `detach` and `reopen`.
 
 use super::activity::wait_for;
-use super::create::{command_line, pairs, refusal};
+use super::command_line::command_line;
+use super::create::{pairs, refusal};
 use super::writes::require_pool;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::Grammar;

@@ -1,6 +1,7 @@
 //! `zpool clear`, `online`, `labelclear`, `reguid` and `upgrade`.
 
-use super::create::{command_line, refusal};
+use super::command_line::command_line;
+use super::create::refusal;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_pool_name, with_context};

@@ -2,6 +2,8 @@
 
 mod activity;
 mod add;
+mod checkpoint;
+mod command_line;
 mod compatibility;
 mod create;
 mod devices;
@@ -33,7 +35,7 @@ use crate::context::{Context, Outcome};
 use crate::program::Program;
 use crate::version;
 
-pub use create::command_line;
+pub use command_line::command_line;
 use list::names_to_ask;
 
 /// The features that `zpool upgrade -v` lists, in OpenZFS's order.
@@ -118,6 +120,7 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "trim" => activity::trim(arguments, context),
         "initialize" => activity::initialize(arguments, context),
         "wait" => activity::wait(arguments, context),
+        "checkpoint" => checkpoint::run(arguments, context),
         "scrub" => scrub::scrub(arguments, context),
         "resilver" => scrub::resilver(arguments, context),
         "clear" => maintain::clear(arguments, context),

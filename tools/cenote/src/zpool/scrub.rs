@@ -1,7 +1,7 @@
 //! `zpool scrub` and `zpool resilver`.
 
 use super::activity::wait_for;
-use super::create::command_line;
+use super::command_line::command_line;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, with_context};

@@ -39,13 +39,6 @@ const POOL_DEVICE: &[&str] = &["missing pool name", "missing device name"];
 
 const WRITES: &[Write] = &[
     write("remove", "npsw", POOL_DEVICE, "cannot remove DEV", 1),
-    write(
-        "checkpoint",
-        "dw",
-        &["missing pool argument"],
-        "cannot checkpoint 'POOL'",
-        1,
-    ),
     write("prefetch", "t:", POOL, "cannot prefetch for 'POOL'", 1),
     write(
         "split",
