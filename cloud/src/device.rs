@@ -185,8 +185,8 @@ impl Core {
             }
             let due = self.due_at();
             let state = self.state();
-            // Whoever stops it says so before it takes the lock, and wakes it after: asked here, it is
-            // not missed, though a step took the mark of new work away.
+            // Whoever stops it says so before it takes the lock, and wakes it after: asked here,
+            // it is not missed, though a step took the mark of new work away.
             if state.is_work_new || self.is_stopping.load(Ordering::Relaxed) {
                 continue;
             }
