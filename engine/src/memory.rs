@@ -179,7 +179,7 @@ impl Memory {
     }
 
     /// Goes over to what the settings say now, at once.
-    pub fn settle(&self, pools: &[Arc<Imported>]) {
+    pub fn apply_settings(&self, pools: &[Arc<Imported>]) {
         let mut state = self.lock();
         state.allowance = self.caches_max(dirty(pools));
         apply(&state, pools);

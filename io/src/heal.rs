@@ -94,7 +94,7 @@ struct Ward {
     vdevs: Arc<Vdevs>,
     space: OnceLock<Arc<dyn RepairSpace>>,
     known: Mutex<Known>,
-    settled: Condvar,
+    idle: Condvar,
 }
 
 impl Ward {
@@ -129,7 +129,7 @@ impl Ward {
         let mut known = self.lock();
         known.waiting_bytes -= cure.bytes.len();
         known.waiting -= 1;
-        self.settled.notify_all();
+        self.idle.notify_all();
     }
 }
 
@@ -147,7 +147,7 @@ impl Healing {
             vdevs,
             space: OnceLock::new(),
             known: Mutex::default(),
-            settled: Condvar::new(),
+            idle: Condvar::new(),
         };
         Self {
             ward: Arc::new(ward),
@@ -201,10 +201,10 @@ impl Healing {
     }
 
     /// Waits until nothing more waits to be healed.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn finish(&self) {
         let known = self.ward.lock();
-        let settled = self.ward.settled.wait_while(known, |k| k.waiting > 0);
-        drop(settled.unwrap_or_else(PoisonError::into_inner));
+        let idle = self.ward.idle.wait_while(known, |k| k.waiting > 0);
+        drop(idle.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Devices are not what they were: everything is worth another try.

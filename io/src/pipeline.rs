@@ -100,8 +100,8 @@ impl Pipeline {
     }
 
     /// Waits until what reads have found wrong so far is written again, or cannot be.
-    pub fn settle_healing(&self) {
-        self.healing.settle();
+    pub fn finish_healing(&self) {
+        self.healing.finish();
     }
 
     /// Where work waits for devices that are gone.

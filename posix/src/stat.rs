@@ -41,7 +41,7 @@ pub struct Stat {
     /// Allocated space in units of 512 bytes.
     pub blocks: u64,
     /// Whether `blocks` counts all contents: what is not on disk yet takes no space there.
-    pub is_settled: bool,
+    pub has_final_space: bool,
     /// Bytes of a block.
     pub block_size: u64,
     /// The number of a device node.
@@ -78,7 +78,7 @@ impl Stat {
             gid: attributes.gid,
             size: attributes.size,
             blocks: used.saturating_add(256) / 512 + slots,
-            is_settled: true,
+            has_final_space: true,
             block_size,
             device: attributes.device,
             accessed: attributes.accessed,
@@ -123,7 +123,7 @@ impl FileSystem {
     /// What `stat` shows of `znode`.
     pub fn stat(&self, znode: &Znode) -> Stat {
         // Asked for first: what is synced meanwhile is asked for once more than needed.
-        let is_settled = !self.set().moves_space(znode.id());
+        let has_final_space = !self.set().moves_space(znode.id());
         let newest = match self.set().is_writable() {
             // Space changes with each sync, attributes do not.
             true => self.set().object(znode.id()).ok(),
@@ -133,31 +133,31 @@ impl FileSystem {
         let dnode = object.map(|object| object.dnode());
         let mut stat = Stat::new(znode.id(), znode.kind(), znode.attributes(), dnode);
         stat.accessed = self.last_read(znode);
-        stat.is_settled = is_settled;
+        stat.has_final_space = has_final_space;
         stat
     }
 
     /// What `stat` shows of several objects; what must be read for them is read in batches.
     pub fn stats(&self, ids: &[ObjectId]) -> Vec<Result<Stat, PosixError>> {
         let alone = |id: &ObjectId| Ok(self.stat(&*self.znode(*id)?));
-        let settled = ids.iter().map(|id| !self.set().moves_space(*id));
-        let settled: Vec<bool> = settled.collect();
+        let final_spaces = ids.iter().map(|id| !self.set().moves_space(*id));
+        let final_spaces: Vec<bool> = final_spaces.collect();
         let dnodes = self.set().dnodes_at(ids);
         // After the dnodes: what their attributes need is in the tables by then.
         let tables = self.tables();
-        let stat_of = |id: ObjectId, dnode: &Dnode, is_settled| {
+        let stat_of = |id: ObjectId, dnode: &Dnode, has_final_space| {
             let attributes = self.attributes_in(id, dnode, tables.as_deref())?;
             let kind = attributes.kind(id)?;
             let mut stat = Stat::new(id, kind, &attributes, Some(dnode));
             stat.accessed = self.last_read_of(id, &attributes);
-            stat.is_settled = is_settled;
+            stat.has_final_space = has_final_space;
             Ok(stat)
         };
-        let each = ids.iter().zip(dnodes).zip(settled);
-        each.map(|((id, dnode), is_settled)| match dnode {
+        let each = ids.iter().zip(dnodes).zip(final_spaces);
+        each.map(|((id, dnode), has_final_space)| match dnode {
             // Attributes may be in the spill block, or the log has newer ones.
             Ok(dnode) if dnode.spill.is_none() && !self.is_overlaid(*id) => {
-                stat_of(*id, &dnode, is_settled)
+                stat_of(*id, &dnode, has_final_space)
             }
             _ => alone(id),
         })

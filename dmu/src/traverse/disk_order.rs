@@ -190,7 +190,7 @@ impl DiskOrder {
 
     /// Reads the data that has gathered, so that little of what was found is left before the
     /// [`Self::resume_point`]: without it, a walk that is stopped again and again may get nowhere.
-    pub fn settle<V: Visitor>(&mut self, visitor: &mut V) {
+    pub fn drain<V: Visitor>(&mut self, visitor: &mut V) {
         self.flush(visitor);
     }
 

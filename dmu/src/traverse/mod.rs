@@ -47,7 +47,7 @@
 //! *Verification and scrub* ([`DiskOrder`], one [`Root`] for each snapshot and dataset, each since
 //! the one before it): [`Visitor::admit`] claims space or knows what was checked before,
 //! [`Reader`] reads all copies. A scrub stops when [`Visitor::goes_on`] says so, has the gathered
-//! data read ([`DiskOrder::settle`]) and stores [`DiskOrder::resume_point`]; the next one begins
+//! data read ([`DiskOrder::drain`]) and stores [`DiskOrder::resume_point`]; the next one begins
 //! with that root and [`DiskOrder::resume_at`].
 //!
 //! *Resilvering* is a scrub whose [`Visitor::wants`] takes data blocks only if their physical

@@ -666,7 +666,7 @@ fn the_order_of_addresses_goes_on_at_a_bookmark() {
         // More than from a place to the first blocks behind it.
         visitor.steps_left = Some(20);
         let pause = walk.run(&mut visitor);
-        walk.settle(&mut visitor);
+        walk.drain(&mut visitor);
         assert!(visitor.damaged.is_empty());
         told += visitor.met.len();
         met.extend(places(&visitor.met));

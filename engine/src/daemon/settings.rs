@@ -60,6 +60,6 @@ pub(crate) fn settings_set(
     let checked: Vec<Assignment> = values.iter().map(check).collect::<Result<_, _>>()?;
     let states = checked.into_iter().map(Assignment::apply);
     let settings = states.map(row).collect();
-    context.memory.settle(&context.registry.all());
+    context.memory.apply_settings(&context.registry.all());
     Ok(Response::Settings { settings })
 }

@@ -50,13 +50,13 @@ pub(crate) fn unmount(
         }
         datasets.push(dataset);
     }
-    settle_unmounted(registry, &datasets, force)?;
+    close_unmounted(registry, &datasets, force)?;
     Ok(datasets)
 }
 
 /// Waits until what was written through mounts that are gone is on disk. `force` does not
 /// insist on that, where a pool is suspended.
-fn settle_unmounted(
+fn close_unmounted(
     registry: &Registry,
     datasets: &[String],
     force: bool,
@@ -106,7 +106,7 @@ pub(crate) fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> 
             Err(error) => failures.push((dataset, error)),
         }
     }
-    if let Err(error) = settle_unmounted(registry, &unmounted, force) {
+    if let Err(error) = close_unmounted(registry, &unmounted, force) {
         let pool = unmounted.first().cloned().unwrap_or_default();
         failures.push((pool, error));
     }

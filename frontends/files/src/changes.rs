@@ -231,7 +231,9 @@ impl DatasetFiles {
         checked.map_err(|error| self.errno(error))?;
         files.hold(object).map_err(|error| self.errno(error))?;
         if flags & O_TRUNC != 0
-            && let Err(error) = files.truncate(object, 0).and_then(|()| files.settle(false))
+            && let Err(error) = files
+                .truncate(object, 0)
+                .and_then(|()| files.sync_if_due(false))
         {
             self.release_object(object);
             return Err(self.errno(error));

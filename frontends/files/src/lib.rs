@@ -769,13 +769,13 @@ impl FileSystem for DatasetFiles {
         opens::is_synchronous(handle)
     }
 
-    fn settle(&self, is_wanted: bool) -> Result<(), Errno> {
-        let settled = self.trees.head().settle(is_wanted);
-        settled.map_err(|error| self.errno(error))
+    fn sync_if_due(&self, is_wanted: bool) -> Result<(), Errno> {
+        let synced = self.trees.head().sync_if_due(is_wanted);
+        synced.map_err(|error| self.errno(error))
     }
 
     fn fsync(&self, _: &Context<'_>, _: NodeId) -> Result<(), Errno> {
-        self.settle(true)
+        self.sync_if_due(true)
     }
 
     fn destroy(&self) {

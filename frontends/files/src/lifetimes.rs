@@ -6,7 +6,7 @@ use cenote_posix::{CaseSensitivity, FileKind, Stat};
 use std::time::Duration;
 
 /// How long the space of a directory may be that of before its changes were synced.
-const UNSETTLED_DIRECTORY: Lifetime = Lifetime::bounded(Duration::from_secs(1));
+const CHANGING_DIRECTORY: Lifetime = Lifetime::bounded(Duration::from_secs(1));
 
 impl DatasetFiles {
     /// How long attributes hold.
@@ -14,9 +14,9 @@ impl DatasetFiles {
     /// The space of what is not on disk yet is known when it is. Directories are asked for their
     /// attributes on each path through them, so theirs may be a little older.
     pub(super) fn attr_lifetime(&self, stat: &Stat) -> Lifetime {
-        match (stat.is_settled, stat.kind) {
+        match (stat.has_final_space, stat.kind) {
             (true, _) => self.lifetime(),
-            (false, FileKind::Directory) => self.lifetime().min(UNSETTLED_DIRECTORY),
+            (false, FileKind::Directory) => self.lifetime().min(CHANGING_DIRECTORY),
             (false, _) => Lifetime::NONE,
         }
     }

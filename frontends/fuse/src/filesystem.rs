@@ -692,7 +692,7 @@ pub trait FileSystem: Send + Sync {
 
     /// Ends a call that changed something; returns when that survives a power cut, if the caller
     /// wants that or the file system itself.
-    fn settle(&self, is_wanted: bool) -> Result<(), Errno> {
+    fn sync_if_due(&self, is_wanted: bool) -> Result<(), Errno> {
         let _ = is_wanted;
         Ok(())
     }

@@ -141,7 +141,7 @@ impl Site {
             let decoded = decoded.expect("sound");
             assert!(decoded.as_deref().unwrap_or(&stored) == &contents[..]);
         }
-        self.pool.pipeline.settle_healing();
+        self.pool.pipeline.finish_healing();
     }
 
     /// Whether every part of every copy is right.
@@ -227,7 +227,7 @@ fn batches_heal_what_they_find() {
                 let verified = site.pool.pipeline.verify(pointer, stored, bookmark(7));
                 assert!(verified.expect("the salt is set"));
             }
-            site.pool.pipeline.settle_healing();
+            site.pool.pipeline.finish_healing();
             // What no batch reads, such as parity, only a scrub finds.
             let scrub = |block: &(BlockPointer, Vec<u8>)| {
                 let mended = site
@@ -308,7 +308,7 @@ fn nothing_is_written_without_leave_or_a_checksum() {
         let read = read_only.read_stored(pointer, bookmark(7));
         assert!(read.is_ok());
     }
-    read_only.settle_healing();
+    read_only.finish_healing();
     assert!(site.image(10) == spoiled, "it is only read");
     assert_eq!(site.permits.held.load(Ordering::SeqCst), 0);
 
@@ -320,7 +320,7 @@ fn nothing_is_written_without_leave_or_a_checksum() {
     site.pool.vdevs.shape().set_dtl(Guid(10), &[TXG..Txg(11)]);
     let read = site.pool.pipeline.read_stored(&unverified[0], bookmark(7));
     assert!(read.is_ok());
-    site.pool.pipeline.settle_healing();
+    site.pool.pipeline.finish_healing();
     assert_eq!(site.permits.held.load(Ordering::SeqCst), 0);
 }
 

@@ -39,7 +39,7 @@ pub(crate) trait Referrer {
 ///
 /// # Errors
 /// If a table is damaged or cannot be read.
-pub(crate) fn settle(
+pub(crate) fn apply(
     context: &SyncContext<'_>,
     pool: &dyn Referrer,
     gained: &[BlockPointer],

@@ -2,7 +2,7 @@
 //! to 5).
 //!
 //! Writing and freeing only change entries in memory. When the datasets of a txg are written, and
-//! again when the metadata gave up blocks, [`DedupTables::settle`] puts the entries into the
+//! again when the metadata gave up blocks, [`DedupTables::apply`] puts the entries into the
 //! table of their class, frees blocks that nobody refers to any more, and keeps the statistics.
 
 mod lost;
@@ -126,7 +126,7 @@ impl DedupTables {
     }
 
     /// Stores all changed entries and hands blocks without references to `free`.
-    pub(crate) fn settle(
+    pub(crate) fn apply(
         &self,
         context: &SyncContext<'_>,
         free: &dyn Fn(&BlockPointer) -> Result<(), DslError>,

@@ -241,5 +241,5 @@ impl Visitor for Round<'_> {
 /// Walks until the turn's time is over, and reads what has gathered until then.
 pub(super) fn walk(order: &mut DiskOrder, round: &mut Round<'_>) {
     order.run(round);
-    order.settle(round);
+    order.drain(round);
 }

@@ -80,7 +80,7 @@ impl Syncer {
             .write()
             .unwrap_or_else(PoisonError::into_inner) = uberblock;
         self.release_left();
-        self.settle(root)
+        self.finish_group(root)
     }
 
     /// Lets devices that left with the group go: one that is not the pool's any more is not to be
@@ -128,7 +128,7 @@ impl Syncer {
     }
 
     /// What follows from the group being on disk.
-    fn settle(&self, root: BlockPointer) -> Result<(), SyncError> {
+    fn finish_group(&self, root: BlockPointer) -> Result<(), SyncError> {
         let cache = Arc::clone(self.mos.cache());
         let committed = ObjectSet::open(cache, ObjsetId::MOS, root, None)?;
         self.space

@@ -1,7 +1,7 @@
 //! Blocks that may have more references than one, clones and duplicates, while a group is written.
 //!
 //! References gained and lost are gathered until all datasets of the group are written, and then
-//! settled by the tables ([`crate::clones`], [`crate::dedup`]).
+//! applied by the tables ([`crate::clones`], [`crate::dedup`]).
 
 use super::error::SyncError;
 use super::syncer::Syncer;
@@ -12,7 +12,7 @@ use cenote_dsl::write::SyncContext;
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::features;
 
-/// References to settle.
+/// References to apply.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Blocks that were cloned, once for each clone.
@@ -22,7 +22,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Whether there is nothing to settle.
+    /// Whether there is nothing to apply.
     pub(super) fn is_empty(&self) -> bool {
         self.gained.is_empty() && self.lost.is_empty()
     }
@@ -39,13 +39,12 @@ impl Syncer {
     }
 
     /// Frees the blocks that wait for this, unless they have other references.
-    pub(super) fn settle_shared(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
+    pub(super) fn apply_shared(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
         let waiting = std::mem::take(&mut *self.shared());
         if !waiting.is_empty() {
-            clones::settle(context, self, &waiting.gained, &waiting.lost)?;
+            clones::apply(context, self, &waiting.gained, &waiting.lost)?;
         }
-        self.dedup
-            .settle(context, &|pointer| self.free_now(pointer))
+        self.dedup.apply(context, &|pointer| self.free_now(pointer))
     }
 }
 

@@ -23,11 +23,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
-/// Writing the metadata settles within a few passes; more than this is a fault of ours.
+/// Writing the metadata comes to rest within a few passes; more than this is a fault of ours.
 const PASSES_MAX: u32 = 64;
 
 /// Groups that are written after the last change, so that what it freed can be used.
-const SETTLING_GROUPS: u32 = 3;
+const RELEASING_GROUPS: u32 = 3;
 
 /// What a syncer is made of.
 pub(crate) struct Parts {
@@ -75,7 +75,7 @@ pub(crate) struct Syncer {
     /// Devices that left with the group that is being written.
     left: Mutex<Vec<LeftLeaf>>,
     /// Groups that may still be written only to let freed space go.
-    settling: AtomicU32,
+    releasing: AtomicU32,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -142,7 +142,7 @@ impl Syncer {
             has_background_work: AtomicBool::new(true),
             tree_changes: AtomicU64::new(0),
             left: Mutex::default(),
-            settling: AtomicU32::new(0),
+            releasing: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
         })
@@ -302,13 +302,13 @@ impl Syncer {
             || self.config().is_mos_stale
             || self.config().are_labels_stale
             || self.has_background_work.load(Ordering::Relaxed)
-            || self.is_settling()
+            || self.is_releasing()
     }
 
     /// Whether a group is due although nothing changed: freed space waits, and there is not
     /// much else.
-    fn is_settling(&self) -> bool {
-        self.settling.load(Ordering::Relaxed) > 0 && self.space.is_waiting()
+    fn is_releasing(&self) -> bool {
+        self.releasing.load(Ordering::Relaxed) > 0 && self.space.is_waiting()
     }
 
     /// Carries out a task in the next group, waits until that is on disk and returns the task.
@@ -378,11 +378,11 @@ impl Syncer {
         let worked = context.free_in_background()? | self.discard_some(&context)?;
         self.has_background_work.store(worked, Ordering::Relaxed);
         self.free_deferred(&context)?;
-        self.settle_shared(&context)?;
+        self.apply_shared(&context)?;
         if self.mos.is_dirty_in(txg) || self.has_unrecorded() {
-            self.settling.store(SETTLING_GROUPS, Ordering::Relaxed);
-        } else if self.is_settling() {
-            self.settling.fetch_sub(1, Ordering::Relaxed);
+            self.releasing.store(RELEASING_GROUPS, Ordering::Relaxed);
+        } else if self.is_releasing() {
+            self.releasing.fetch_sub(1, Ordering::Relaxed);
             self.mos.mark_dirty(&tx)?;
         }
         let root = self.write_metadata(&context)?;

@@ -152,7 +152,7 @@ impl Watcher for Unwatched {
 }
 
 /// Whether all metadata born after `since` can be read: what a rewind asks of a txg before it
-/// settles for it (format/1 1.5, step 9).
+/// is content with it (format/1 1.5, step 9).
 pub(crate) fn recent_metadata_is_good(pool: &Pool, since: Txg) -> Result<bool, ImportError> {
     let mut walk = begin(pool, since)?;
     walk.books.metadata_only = true;

@@ -100,7 +100,7 @@ impl Visitor for Inspection<'_> {
             return self.claim_gang(visit);
         }
         let claim = self.books.claims.claim(&visit.pointer, None);
-        self.books.settle(visit, claim)
+        self.books.enter(visit, claim)
     }
 
     /// Books what checking a block found; returns its contents if it leads to others.
@@ -190,13 +190,13 @@ impl Inspection<'_> {
                 claim = claims.claim(part, bytes);
             }
         }
-        self.books.settle(visit, claim)
+        self.books.enter(visit, claim)
     }
 }
 
 impl Books {
     /// Books what claiming a block met; whether it is to be read.
-    fn settle(&mut self, visit: &Visit, claim: Claim) -> bool {
+    fn enter(&mut self, visit: &Visit, claim: Claim) -> bool {
         match claim {
             Claim::New => return true,
             Claim::Shared => self.report.blocks_shared += 1,

@@ -283,7 +283,7 @@ fn is_synced_within(pool: &Pool, patience: Duration) -> bool {
 
 fn groups_follow_the_timeout(site: &Site) {
     set(&settings::TXG_TIMEOUT, 3600);
-    // The thread may be in its wait of before, and settle what was made.
+    // The thread may be in its wait of before, and work off what was made.
     while is_synced_within(&site.pool, Duration::from_secs(6)) {}
     site.write(0);
     assert!(
@@ -505,11 +505,11 @@ fn writers_slow_down_evenly(site: &Site) {
     // Longer delays hold writers up long before the limit.
     set(&settings::DELAY_SCALE, 100_000_000);
     let long = write_for_seconds(site);
-    assert!(long.settled < DIRTY_MAX / 10 * 7, "{}", long.settled);
-    assert!(long.settled > DIRTY_MAX / 2, "{}", long.settled);
+    assert!(long.level < DIRTY_MAX / 10 * 7, "{}", long.level);
+    assert!(long.level > DIRTY_MAX / 2, "{}", long.level);
     set(&settings::DELAY_MIN_DIRTY_PERCENT, 30);
     let early = write_for_seconds(site);
-    assert!(early.settled < DIRTY_MAX / 10 * 4, "{}", early.settled);
+    assert!(early.level < DIRTY_MAX / 10 * 4, "{}", early.level);
     settings::DELAY_MIN_DIRTY_PERCENT.reset();
     settings::DELAY_SCALE.reset();
     settings::DIRTY_DATA_MAX.reset();
@@ -522,7 +522,7 @@ const RATE: u64 = 50 << 20;
 struct Written {
     most: u64,
     /// On average over the second half of the time.
-    settled: u64,
+    level: u64,
 }
 
 fn write_for_seconds(site: &Site) -> Written {
@@ -543,15 +543,15 @@ fn write_for_seconds(site: &Site) -> Written {
         }
     }
     let rate = written * BLOCK / started.elapsed().as_secs();
-    let settled = sum / count;
-    eprintln!("{most} bytes dirty, {settled} in the end, {rate} a second; at most {slowest:?}");
+    let level = sum / count;
+    eprintln!("{most} bytes dirty, {level} in the end, {rate} a second; at most {slowest:?}");
     assert!(most <= DIRTY_MAX + 2 * BLOCK, "{most} bytes were dirty");
     assert!(
         slowest < Duration::from_millis(400),
         "stopped for {slowest:?}"
     );
     assert!(rate > RATE / 2, "{rate} bytes a second");
-    Written { most, settled }
+    Written { most, level }
 }
 
 /// By `zpool trim` as by the property `autotrim`.

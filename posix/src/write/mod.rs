@@ -297,7 +297,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// If the pool takes no more changes; then it is not on disk.
-    pub fn settle(&self, is_wanted: bool) -> Result<(), PosixError> {
+    pub fn sync_if_due(&self, is_wanted: bool) -> Result<(), PosixError> {
         match self.require_writer()?.settings().sync {
             SyncPolicy::Standard if !is_wanted => Ok(()),
             SyncPolicy::Disabled => Ok(()),

@@ -49,7 +49,7 @@ impl Worker<'_> {
             }
             _ => self.modify_names(context, node, modification),
         }?;
-        file_system.settle(is_synchronous)?;
+        file_system.sync_if_due(is_synchronous)?;
         Ok(answer)
     }
 
@@ -79,7 +79,7 @@ impl Worker<'_> {
         let kill = head.flags & WRITE_KILL_SUID_GID != 0;
         let context = self.context(header);
         let block_size = file_system.write_blocks(&context, place, (blocks, head.size), kill)?;
-        file_system.settle(head.is_synchronous)?;
+        file_system.sync_if_due(head.is_synchronous)?;
         self.session.metrics.bytes_written.add(head.size as u64);
         Ok((Answer::Fixed(Body::written(head.size)), block_size))
     }
