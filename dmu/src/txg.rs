@@ -15,11 +15,11 @@
 
 use crate::error::DmuError;
 use crate::object_set::ObjectSet;
-use cenote_base::{Txg, settings};
+use cenote_base::{Env, Txg, settings};
 use cenote_io::Suspension;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a transaction is expected to cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,12 +142,13 @@ struct State {
     dirty_sets: Vec<Arc<ObjectSet>>,
     suspended: Option<Arc<str>>,
     /// When the transaction that was delayed last goes on.
-    last_wakeup: Option<Instant>,
+    last_wakeup: Option<Duration>,
 }
 
 /// The gate of one pool.
 #[derive(Debug)]
 pub struct TxgGate {
+    env: Arc<dyn Env>,
     /// Limits that hold whatever the settings say.
     fixed: Option<ThrottleLimits>,
     /// Where the syncing thread waits for devices that are gone.
@@ -168,7 +169,11 @@ pub struct TxgGate {
 impl TxgGate {
     /// A gate whose first open group follows the last one on disk; without `limits`, those of
     /// the settings hold.
-    pub fn new(last_synced: Txg, limits: impl Into<Option<ThrottleLimits>>) -> Arc<Self> {
+    pub fn new(
+        last_synced: Txg,
+        limits: impl Into<Option<ThrottleLimits>>,
+        env: Arc<dyn Env>,
+    ) -> Arc<Self> {
         let state = State {
             open: Txg(last_synced.0 + 1),
             synced: last_synced,
@@ -181,6 +186,7 @@ impl TxgGate {
             last_wakeup: None,
         };
         Arc::new(Self {
+            env,
             fixed: limits.into(),
             suspension: OnceLock::new(),
             state: Mutex::new(state),
@@ -308,13 +314,13 @@ impl TxgGate {
         if delay.is_zero() || dirty >= limits.dirty_bytes_max {
             return;
         }
-        let now = Instant::now();
+        let now = self.env.monotonic();
         let mut state = self.lock();
         let after_last = state.last_wakeup.map_or(now, |last| last + delay);
         let wakeup = after_last.max(now + delay);
         state.last_wakeup = Some(wakeup);
         drop(state);
-        std::thread::sleep(wakeup.saturating_duration_since(now));
+        self.env.sleep(wakeup.saturating_sub(now));
     }
 
     /// Freezes the open group and opens the next, once all transactions in it have ended.
@@ -397,12 +403,12 @@ impl TxgGate {
     }
 
     fn wait_until(&self, timeout: impl Fn() -> Duration) -> SyncReason {
-        let started = Instant::now();
+        let started = self.env.monotonic();
         let mut state = self.lock();
         loop {
             let limits = self.limits();
             let data = self.open_data.load(Ordering::Relaxed);
-            let left = timeout().saturating_sub(started.elapsed());
+            let left = timeout().saturating_sub(self.env.monotonic().saturating_sub(started));
             match () {
                 () if state.suspended.is_some() => return SyncReason::Suspended,
                 () if state.wanted >= state.open => return SyncReason::Requested,

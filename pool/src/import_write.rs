@@ -200,7 +200,7 @@ impl Pool {
         let rewound = options.rewind_to_checkpoint;
         let rewound = rewound.then(|| self.rewound_uberblock(newest));
         let last = rewound.as_ref().map_or(newest, |rewound| rewound.txg);
-        let gate = TxgGate::new(last, options.throttle);
+        let gate = TxgGate::new(last, options.throttle, Arc::clone(self.env()));
         // The logs of a pool that was exported say nothing.
         if discards && candidate.config.state != PoolState::Exported {
             self.set_discarded_logs(log_headers.heads());

@@ -1,9 +1,9 @@
 //! The gate of transaction groups, with many threads at it.
 
-use crate::common::{TestPool, gate, sync};
+use crate::common::{TestPool, gate, gate_with, sync};
 use cenote_base::{ObjsetId, Txg};
 use cenote_dmu::txg::{SyncReason, ThrottleLimits};
-use cenote_dmu::{NewObject, TxCost, TxgGate};
+use cenote_dmu::{NewObject, TxCost};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::objset::ObjsetKind;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ fn much_data_is_written_early_and_metadata_is_not() {
         (ObjectType::DIRECTORY, SyncReason::Timeout),
     ] {
         let pool = TestPool::new(4096);
-        let gate = TxgGate::new(Txg(3), limits);
+        let gate = gate_with(limits);
         let set = pool.create(&gate, ObjsetKind::Zfs, 0);
         sync(&pool, &gate, &set);
         let tx = gate.begin(TxCost::default()).expect("not suspended");
@@ -114,7 +114,7 @@ fn writers_are_held_up_at_the_limit() {
         dirty_bytes_max: LIMIT,
         ..ThrottleLimits::of_memory(0)
     };
-    let (pool, gate) = (TestPool::new(128), TxgGate::new(Txg(3), limits));
+    let (pool, gate) = (TestPool::new(128), gate_with(limits));
     let set = pool.create(&gate, ObjsetKind::Zfs, 0);
     let (is_done, most) = (AtomicBool::new(false), AtomicU64::new(0));
     let write = |byte: u8| {

@@ -380,7 +380,7 @@ fn bare_pool(
         pipeline,
         mos,
         dsl,
-        gate: TxgGate::new(Txg(TXG_INITIAL.0 - 1), options.throttle),
+        gate: TxgGate::new(Txg(TXG_INITIAL.0 - 1), options.throttle, Arc::clone(env)),
         space,
         recorder: Recorder::new(BTreeMap::new()),
         config,

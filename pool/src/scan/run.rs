@@ -16,7 +16,7 @@ use cenote_ondisk::scan::{Scan, ScanFunction};
 use cenote_vdev::{Shape, TxgSet, VdevStatus};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long freed space is held back at a time.
 const TURN: Duration = Duration::from_secs(4);
@@ -113,7 +113,7 @@ impl Worker {
                 Err(Failure::Stopped) => return,
                 Err(Failure::Read) if failures < FAILURES_MAX => {
                     failures += 1;
-                    std::thread::sleep(PAUSE);
+                    syncer.env.sleep(PAUSE);
                 }
                 Err(Failure::Read) => return,
             }
@@ -228,9 +228,9 @@ impl Worker {
                 });
             }
         }
-        let began = Instant::now();
-        let is_over =
-            || began.elapsed() >= TURN || self.scans.is_stopped() || self.scans.take_hurry();
+        let began = syncer.env.monotonic();
+        let elapsed = || syncer.env.monotonic().saturating_sub(began);
+        let is_over = || elapsed() >= TURN || self.scans.is_stopped() || self.scans.take_hurry();
         let mut round = Round {
             mender: Mender {
                 pipeline: Arc::clone(&syncer.pipeline),

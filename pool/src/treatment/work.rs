@@ -3,12 +3,12 @@
 use super::record::Record;
 use super::{Key, LeafPlace, TreatmentKind, TreatmentState, Treatments, store};
 use crate::sync::Syncer;
-use cenote_base::settings;
+use cenote_base::{Env, settings};
 use cenote_vdev::FreeSpaceAction;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between two notes on disk of how far it is.
 const STORE_INTERVAL: Duration = Duration::from_secs(5);
@@ -23,7 +23,8 @@ pub(super) struct Worker {
     /// Where the pass began: bytes of the leaf before it are done with.
     from: u64,
     record: Record,
-    started: Instant,
+    env: Arc<dyn Env>,
+    started: Duration,
     treated: u64,
 }
 
@@ -60,6 +61,7 @@ impl Worker {
         place: LeafPlace,
         kind: TreatmentKind,
     ) -> std::io::Result<JoinHandle<()>> {
+        let env = Arc::clone(&syncer.env);
         let syncer = Arc::downgrade(syncer);
         let treatments = Arc::clone(treatments);
         let name = match kind {
@@ -79,7 +81,8 @@ impl Worker {
                     kind,
                     from: record.offset,
                     record,
-                    started: Instant::now(),
+                    started: env.monotonic(),
+                    env,
                     treated: 0,
                 };
                 worker.run();
@@ -120,7 +123,7 @@ impl Worker {
 
     /// Goes through all free space; returns the state that it ends in.
     fn pass(&mut self) -> TreatmentState {
-        let mut stored = Instant::now();
+        let mut stored = self.env.monotonic();
         let mut index = 0;
         loop {
             let Some(syncer) = self.syncer.upgrade() else {
@@ -136,9 +139,9 @@ impl Worker {
                 Err(state) => return state,
             } {
                 cursor = end;
-                if stored.elapsed() > STORE_INTERVAL {
+                if self.env.monotonic().saturating_sub(stored) > STORE_INTERVAL {
                     store(&syncer, self.place, self.kind, self.record);
-                    stored = Instant::now();
+                    stored = self.env.monotonic();
                 }
                 if self.is_stopped() {
                     return TreatmentState::Active;
@@ -213,7 +216,7 @@ impl Worker {
         let due = self.started + Duration::from_millis(u64::try_from(due).unwrap_or(u64::MAX));
         let mut entries = self.treatments.lock();
         loop {
-            let left = due.saturating_duration_since(Instant::now());
+            let left = due.saturating_sub(self.env.monotonic());
             let entry = entries.get(&self.key());
             if left.is_zero() || entry.is_none_or(|entry| entry.wanted.is_some()) {
                 return;

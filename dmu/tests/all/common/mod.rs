@@ -8,7 +8,7 @@ pub mod world;
 #[allow(unused_imports, reason = "each test uses a part of it")]
 pub use world::Random;
 
-use cenote_base::{Guid, MemoryBudget, ObjsetId, Txg, VdevId};
+use cenote_base::{Guid, MemoryBudget, ObjsetId, RealEnv, Txg, VdevId};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_codec::Endian;
 use cenote_device::{Device, MemoryDevice};
@@ -291,7 +291,12 @@ impl PolicySource for TestPool {
 
 /// A gate whose first open group is 4.
 pub fn gate() -> Arc<TxgGate> {
-    TxgGate::new(Txg(3), ThrottleLimits::of_memory(8 << 30))
+    gate_with(ThrottleLimits::of_memory(8 << 30))
+}
+
+/// The same with these limits.
+pub fn gate_with(limits: ThrottleLimits) -> Arc<TxgGate> {
+    TxgGate::new(Txg(3), limits, Arc::new(RealEnv::new()))
 }
 
 /// Syncs the open group of `set` and returns the new root.
