@@ -36,7 +36,11 @@ use cenote_base::Env;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
 use cenote_pool::{Patience, set_patience};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Time between two looks at what happens to pools by itself.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
 /// What the daemon says about itself and allows pools.
 #[derive(Default)]
@@ -60,6 +64,8 @@ pub struct Engine {
     about: About,
     changes: Changes,
     agent: Agent,
+    /// When pools were last looked at.
+    looked: Mutex<Option<Duration>>,
 }
 
 impl Engine {
@@ -82,6 +88,7 @@ impl Engine {
             },
             changes: Changes::default(),
             agent: Agent::default(),
+            looked: Mutex::default(),
         }
     }
 
@@ -299,9 +306,13 @@ impl Service for Engine {
         set_patience(Patience::Never);
         let (pools, now) = (self.context.registry.all(), self.context.env.monotonic());
         self.context.memory.look(&pools, now);
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK_PERIOD) {
+            return;
+        }
+        *looked = Some(now);
         self.changes.look(&self.context.events, &pools);
-        let (events, env) = (&self.context.events, self.context.env.as_ref());
-        self.agent.look(events, env, &pools);
+        self.agent.look(&self.context.events, now, &pools);
     }
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {

@@ -2,7 +2,7 @@
 //! many errors, spares take their places, and with `autoreplace` a blank disk in the place of a
 //! lost one does. Devices in use that lack something get it, however it came about.
 //!
-//! It is looked for whenever the server ticks, at most once a second; what is to be done takes
+//! It is looked for once a second; what is to be done takes
 //! transaction groups and so has a thread of its own, one at a time. What was tried for a device
 //! in vain is not tried again before the device was well in between. Nothing is done about a
 //! device that an administrator took offline.
@@ -11,7 +11,7 @@ use super::limits::{Limits, Record, Verdict};
 use super::tree::vdev_tree;
 use crate::events::Events;
 use crate::registry::imported::Imported;
-use cenote_base::{Env, Guid, Txg};
+use cenote_base::{Guid, Txg};
 use cenote_control::model::{SpareUse, Vdev, VdevKind, VdevState, VdevTree};
 use cenote_device::{Opener, SystemOpener};
 use cenote_dsl::Stored;
@@ -23,8 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time between two looks.
-const PERIOD: Duration = Duration::from_secs(1);
 /// How long a device is lost before another one takes its place: disks come up late, cables are
 /// put back.
 const GRACE: Duration = Duration::from_secs(5);
@@ -40,7 +38,6 @@ enum Step {
 
 #[derive(Debug, Default)]
 struct Seen {
-    last: Option<Duration>,
     records: HashMap<(u64, Guid), Record>,
     lost_since: HashMap<(u64, Guid), Duration>,
     /// What was done for a lost device already, well or in vain.
@@ -238,14 +235,11 @@ fn take(imported: &Imported, events: &Events, step: Step) {
 
 impl Agent {
     /// Looks at the devices of these pools, and has done what is due.
-    pub fn look(&self, events: &Arc<Events>, env: &dyn Env, pools: &[Arc<Imported>]) {
-        let now = env.monotonic();
+    pub fn look(&self, events: &Arc<Events>, now: Duration, pools: &[Arc<Imported>]) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_early = |last| now.saturating_sub(last) < PERIOD;
-        if seen.last.is_some_and(is_early) || self.is_busy.load(Ordering::Acquire) {
+        if self.is_busy.load(Ordering::Acquire) {
             return;
         }
-        seen.last = Some(now);
         let is_there = |guid: u64| pools.iter().any(|pool| pool.load_guid == guid);
         seen.records.retain(|key, _| is_there(key.0));
         seen.lost_since.retain(|key, _| is_there(key.0));

@@ -76,8 +76,6 @@ fn offline(
     }
     if done > 0 {
         note(&imported, by);
-        let class = "resource.fs.zfs.statechange";
-        context.events.post(class, &imported.pool);
     }
     Ok(Response::Failures { failures, done })
 }

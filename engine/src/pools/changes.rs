@@ -1,6 +1,6 @@
 //! Changes that nobody commands: devices that go and come, scans that begin and end.
 //!
-//! They are found by looking, whenever the server ticks: what is there now against what was there
+//! They are found by looking, once a second: what is there now against what was there
 //! at the last look. So none is missed, however it came about, and what happens in the layers
 //! below needs no way up. What came and went between two looks is not seen; scans leave their
 //! times behind and are.

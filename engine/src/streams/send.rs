@@ -5,13 +5,14 @@
 
 use super::order::{Order, Source, refused};
 use super::output::{Link, Output};
+use crate::errors::of_dsl;
 use crate::registry::table::Registry;
 use cenote_control::model::{ControlError, Response, Send, SendNote};
 use cenote_control::protocol::Reply;
 use cenote_dsl::{Dataset, DslError};
 use cenote_stream::StreamError;
 use cenote_stream::send::estimate::{Known, estimate};
-use cenote_stream::send::package::{Sent, gather, send_package};
+use cenote_stream::send::package::{Gathered, PackageOptions, Sent, gather, write_package};
 use cenote_stream::send::{Base, Snapshot};
 use std::io::{BufWriter, ErrorKind, Write};
 
@@ -31,7 +32,8 @@ pub(crate) fn send(
         link: Link::new(reply),
     };
     let mut pins = sending.order.imported.sent.pins();
-    let streams = sending.streams()?;
+    let gathered = sending.gathered()?;
+    let streams = sending.streams(gathered.as_ref())?;
     for sent in &streams {
         pins.add(sent.snapshot.id());
         sent.base.iter().for_each(|base| pins.add(base.id()));
@@ -47,7 +49,13 @@ pub(crate) fn send(
     })?;
     let output = Output::new(descriptor, &sending.link);
     let mut output = BufWriter::with_capacity(BUFFER, output);
-    sending.write(&mut output)?;
+    match &gathered {
+        Some((options, gathered)) => sending.package((gathered, &streams), options, &mut output)?,
+        None => {
+            sending.link.begin(&sending.name);
+            sending.write_one(&mut output)?;
+        }
+    }
     output
         .flush()
         .map_err(|error| sending.not_written(&error))?;
@@ -61,28 +69,39 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// The streams that it is made of, in order.
-    fn streams(&self) -> Result<Vec<Sent>, ControlError> {
-        let order = &self.order;
-        let reopen = |dataset: &Dataset| {
-            let dsl = dataset.dsl();
-            dsl.dataset_of(dataset.id()).map_err(crate::errors::of_dsl)
+    /// What goes into a package, if it is one.
+    fn gathered(&self) -> Result<Option<(&PackageOptions, Gathered)>, ControlError> {
+        let Some(options) = &self.order.package else {
+            return Ok(None);
         };
-        let base = match &order.source {
+        let base = match &self.order.source {
             Source::Snapshot(base) => Some(base.as_ref()),
             _ => None,
         };
-        match &order.package {
-            Some(options) => {
-                let gathered = gather(&order.target, base, options);
-                let streams = gathered.and_then(|gathered| gathered.in_order());
-                streams.map_err(|error| self.cannot(&error))
-            }
-            None => Ok(vec![Sent {
-                snapshot: reopen(&order.target)?,
-                base: base.map(reopen).transpose()?,
-            }]),
+        let gathered = gather(&self.order.target, base, options);
+        let gathered = gathered.map_err(|error| self.cannot(&error))?;
+        Ok(Some((options, gathered)))
+    }
+
+    /// The streams that it is made of, in order.
+    fn streams(
+        &self,
+        gathered: Option<&(&PackageOptions, Gathered)>,
+    ) -> Result<Vec<Sent>, ControlError> {
+        if let Some((_, gathered)) = gathered {
+            return gathered.in_order().map_err(|error| self.cannot(&error));
         }
+        let reopen = |dataset: &Dataset| {
+            let dsl = dataset.dsl();
+            dsl.dataset_of(dataset.id()).map_err(of_dsl)
+        };
+        Ok(vec![Sent {
+            snapshot: reopen(&self.order.target)?,
+            base: match &self.order.source {
+                Source::Snapshot(base) => Some(reopen(base)?),
+                _ => None,
+            },
+        }])
     }
 
     fn tell_sizes(&self, streams: &[Sent]) -> Result<(), ControlError> {
@@ -129,17 +148,14 @@ impl Sending<'_> {
         }
     }
 
-    fn write(&self, output: &mut impl Write) -> Result<(), ControlError> {
-        let Some(options) = &self.order.package else {
-            self.link.begin(&self.name);
-            return self.write_one(output).map(drop);
-        };
-        let base = match &self.order.source {
-            Source::Snapshot(base) => Some(base.as_ref()),
-            _ => None,
-        };
+    fn package(
+        &self,
+        contents: (&Gathered, &[Sent]),
+        options: &PackageOptions,
+        output: &mut impl Write,
+    ) -> Result<(), ControlError> {
         let mut begin = |snapshot: &Dataset| self.link.begin(snapshot.name().as_str());
-        let sent = send_package(&self.order.target, base, options, &mut begin, output);
+        let sent = write_package(&self.order.target, contents, options, &mut begin, output);
         sent.map(drop).map_err(|error| self.cannot(&error))
     }
 

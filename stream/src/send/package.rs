@@ -49,7 +49,7 @@ impl PackageOptions {
 }
 
 /// Writes the package for `target`, a snapshot, since `base`, a snapshot of it or of what it was
-/// cloned from. `on_stream` is told of each snapshot whose stream begins.
+/// cloned from.
 ///
 /// # Errors
 /// If the snapshots do not belong together, something of them cannot be read, or `sink` takes no
@@ -58,13 +58,29 @@ pub fn send_package(
     target: &Dataset,
     base: Option<&Dataset>,
     options: &PackageOptions,
-    on_stream: &mut dyn FnMut(&Dataset),
     sink: impl Write,
 ) -> Result<u64, StreamError> {
     let gathered = gather(target, base, options)?;
+    let streams = gathered.in_order()?;
+    let contents = (&gathered, streams.as_slice());
+    write_package(target, contents, options, &mut |_| (), sink)
+}
+
+/// Writes the package of what was gathered for `target` and its streams, in their order.
+/// `on_stream` is told of each snapshot whose stream begins.
+///
+/// # Errors
+/// If something cannot be read, or `sink` takes no more.
+pub fn write_package(
+    target: &Dataset,
+    (gathered, streams): (&Gathered, &[Sent]),
+    options: &PackageOptions,
+    on_stream: &mut dyn FnMut(&Dataset),
+    sink: impl Write,
+) -> Result<u64, StreamError> {
     let mut writer = Writer::new(sink, ByteOrder::Little);
-    write_header(target, &gathered, options, &mut writer)?;
-    for sent in gathered.in_order()? {
+    write_header(target, gathered, options, &mut writer)?;
+    for sent in streams {
         on_stream(&sent.snapshot);
         let snapshot = Snapshot::of(&sent.snapshot)?;
         let base = match &sent.base {

@@ -244,7 +244,7 @@ fn packages_are_those_of_the_reference() {
         let theirs = std::fs::read(path).expect("readable");
         let (target, base) = (open(target), base.map(open));
         let mut ours = Vec::new();
-        send_package(&target, base.as_ref(), &options, &mut |_| (), &mut ours).expect("it is sent");
+        send_package(&target, base.as_ref(), &options, &mut ours).expect("it is sent");
         differences.extend(compare(name, &ours, &theirs));
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));

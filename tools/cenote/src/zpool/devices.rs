@@ -56,10 +56,19 @@ pub fn offline(arguments: &[String], context: &mut Context) -> Outcome {
         Ok(_) => return failed(mismatch().to_string()),
         Err(error) => return failed(error.to_string()),
     };
-    for (device, error) in &failures {
+    tell_failures("offline", &failures, context)
+}
+
+/// Says which devices a command could not do its work on.
+pub fn tell_failures(
+    verb: &str,
+    failures: &[(String, ControlError)],
+    context: &mut Context,
+) -> Outcome {
+    for (device, error) in failures {
         context.complain(&match error {
             ControlError::NoSuchDevice { .. } => error.to_string(),
-            error => refusal(&format!("cannot offline {device}"), error),
+            error => refusal(&format!("cannot {verb} {device}"), error),
         });
     }
     match failures.is_empty() {

@@ -2,6 +2,7 @@
 
 use super::command_line::command_line;
 use super::create::refusal;
+use super::devices::tell_failures;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_pool_name, with_context};
@@ -131,16 +132,7 @@ pub fn online(arguments: &[String], context: &mut Context) -> Outcome {
             "warning: device '{device}' onlined, but remains in faulted state\n{hint}"
         ));
     }
-    for (device, error) in &failures {
-        context.complain(&match error {
-            ControlError::NoSuchDevice { .. } => error.to_string(),
-            error => with_context(&format!("cannot online {device}"), error),
-        });
-    }
-    match failures.is_empty() {
-        true => Ok(0),
-        false => Err(Stop::Code(1)),
-    }
+    tell_failures("online", &failures, context)
 }
 
 /// `zpool reguid [-g GUID] POOL`
