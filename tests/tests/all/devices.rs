@@ -125,8 +125,9 @@ fn mirrors_grow_shrink_and_change_sides() -> Result<()> {
     until_whole(&site)?;
     ensure!(state(&site, "mirror-0")? == "ONLINE");
     site.reopen(&["tank"])?;
-    site.ok(&format!("zpool replace tank {first} {third}"))?;
-    until_whole(&site)?;
+    // It used to return before the resilver had begun its work.
+    site.ok(&format!("zpool replace -w tank {first} {third}"))?;
+    ensure!(!site.ok("zpool status tank")?.contains("replacing"));
     ensure!(state(&site, first)?.is_empty() && state(&site, &third)? == "ONLINE");
     site.reopen(&["tank"])?;
     site.ok(&format!("zpool detach tank {second}"))?;

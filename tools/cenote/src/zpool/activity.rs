@@ -7,7 +7,7 @@ use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
     Change, CheckpointState, ControlError, PoolStatus, PropertySelection, Request, Response,
-    RunState, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
+    RunState, ScanKind, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev, VdevKind,
 };
 use std::time::Duration;
 
@@ -263,17 +263,33 @@ fn left(busy: &Busy, activity: &str) -> u64 {
         },
         "trim" => treatments_left(status, |vdev| vdev.trim),
         "initialize" => treatments_left(status, |vdev| vdev.initialize),
-        "scrub" | "resilver" => {
-            let is_scrub = activity == "scrub";
-            let scan = status.scan.as_ref();
-            let scan = scan.filter(|scan| scan.state == RunState::Running && scan.pause_time == 0);
-            let is_meant = |kind| (kind != cenote_control::model::ScanKind::Resilver) == is_scrub;
-            scan.filter(|scan| is_meant(scan.kind))
-                .map_or(0, |scan| scan.to_examine.saturating_sub(scan.issued).max(1))
-        }
+        "scrub" => scan_left(status, |kind| kind != ScanKind::Resilver),
+        "resilver" => scan_left(status, |kind| kind == ScanKind::Resilver),
+        // A replacement that its resilver did not finish is not being worked on.
+        "replace" if is_replacing(status) => scan_left(status, |kind| kind == ScanKind::Resilver),
         // Nothing of this kind is done here.
         _ => 0,
     }
+}
+
+/// Bytes that a running scan of such a kind has before it.
+fn scan_left(status: &PoolStatus, is_meant: impl Fn(ScanKind) -> bool) -> u64 {
+    let scan = status.scan.as_ref();
+    let scan = scan.filter(|scan| scan.state == RunState::Running && scan.pause_time == 0);
+    scan.filter(|scan| is_meant(scan.kind))
+        .map_or(0, |scan| scan.to_examine.saturating_sub(scan.issued).max(1))
+}
+
+/// Whether a device stands beside the one that takes its place.
+fn is_replacing(status: &PoolStatus) -> bool {
+    let mut stack = vec![&status.vdevs.root];
+    while let Some(vdev) = stack.pop() {
+        if vdev.kind == VdevKind::Replacing {
+            return true;
+        }
+        stack.extend(&vdev.children);
+    }
+    false
 }
 
 fn treatments_left(status: &PoolStatus, of: impl Fn(&Vdev) -> Option<Treatment>) -> u64 {
