@@ -45,6 +45,9 @@ pub(crate) fn roll_back(
     let task = RollbackDataset { snapshot };
     let own = mounts.newest_first(|entry| entry.dataset == head.as_str());
     if own.iter().all(|(_, mounted)| mounted.can_exchange()) {
+        // Destroying needs the mounts, so they are asked before it, too.
+        hold_back(&own)?;
+        own.iter().for_each(|(_, mounted)| mounted.go_on());
         destroy_newer(context, mounts, &imported, wanted, by)?;
         exchange(&imported, id, &own, || run(&imported, task, by).map(drop))?;
     } else {
@@ -106,13 +109,8 @@ fn destroy_newer(
     Ok(())
 }
 
-/// Lets all mounts of a head go on with what `change` makes of it, or with what it was.
-fn exchange(
-    imported: &Arc<Imported>,
-    id: ObjectId,
-    own: &Own,
-    change: impl FnOnce() -> Result<(), ControlError>,
-) -> Result<(), ControlError> {
+/// Holds all requests to the mounts of a head back, or none.
+fn hold_back(own: &Own) -> Result<(), ControlError> {
     for (index, (dataset, mounted)) in own.iter().enumerate() {
         if !mounted.hold_back() {
             own[..index].iter().for_each(|(_, mounted)| mounted.go_on());
@@ -120,6 +118,17 @@ fn exchange(
             return Err(ControlError::DatasetBusy { dataset });
         }
     }
+    Ok(())
+}
+
+/// Lets all mounts of a head go on with what `change` makes of it, or with what it was.
+fn exchange(
+    imported: &Arc<Imported>,
+    id: ObjectId,
+    own: &Own,
+    change: impl FnOnce() -> Result<(), ControlError>,
+) -> Result<(), ControlError> {
+    hold_back(own)?;
     let held = imported.heads.held(id);
     let changed = imported.close_head(id).and_then(|()| change());
     let opened = open_again(imported, id, own, &held);
