@@ -10,7 +10,7 @@
 use super::destroy::{Destruction, destroy_dataset};
 use crate::command::{By, run};
 use crate::context::Context;
-use crate::errors::{of_dsl, parse_name};
+use crate::errors::parse_name;
 use crate::mounts::exchange::exchange_contents;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_dataset;
