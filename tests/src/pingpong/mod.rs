@@ -21,13 +21,10 @@ use crate::referee;
 use crate::site::{self, Site};
 use anyhow::{Context, Result};
 use foreign::Foreign;
-use kept::Kept;
+use kept::{DATASET, Kept};
 use ours::Ours;
 
 pub use guest::{Options as GuestOptions, run as run_guest};
-
-/// The file system that Cenote writes to.
-const DATASET: &str = "tank/model";
 
 /// OpenZFS's layouts, as `openzfs-ref create` takes them.
 const FOREIGN_LAYOUTS: [&str; 9] = [
