@@ -32,7 +32,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               devices are spoiled or come back stale under writes, scrubs mend them
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
                               git, builds, PostgreSQL, SQLite, LMDB, rsync, tar and fio on a mount,
-                              sanoid and zfs-auto-snapshot over simulated weeks
+                              sanoid and zfs-auto-snapshot over simulated weeks, syncoid, and the
+                              test suites of zfs-autobackup and bzfs
   fstests DIRECTORY [--properties OPTIONS] [--size MIB] [TEST...|-g GROUP]
                               xfstests, built in DIRECTORY, on two mounts
   fuzz NAME|all [--minutes N] [--input FILE]

@@ -384,6 +384,10 @@ impl Plan<'_> {
         if self.is_there(target)? {
             return Ok(Course::Ignore);
         }
+        if self.asked.dry_run {
+            // It may build upon a stream that was tried just before, and of which nothing is there.
+            return Ok(Course::Begin(ReceiveInto::Existing(None)));
+        }
         let base = snapshot_by_guid(target, self.begin.from_guid).map_err(of_dsl)?;
         let base = base.ok_or_else(|| self.wants().refused(no_match(&self.name)))?;
         let has_large = base
