@@ -76,13 +76,23 @@ struct Carrier {
     set: Command,
 }
 
+/// Whether a file was written to lately; more often than this it is looked at.
+fn is_fresh(path: &Path) -> bool {
+    let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < Duration::from_secs(1)))
+}
+
 impl Carrier {
     fn run(self, mut values: BTreeMap<String, String>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(INTERVAL);
             for (name, known) in &mut values {
+                let path = self.parameters.join(name);
+                if !is_fresh(&path) {
+                    continue;
+                }
                 // A script that has just opened it will have written in a moment.
-                let text = fs::read_to_string(self.parameters.join(name)).unwrap_or_default();
+                let text = fs::read_to_string(path).unwrap_or_default();
                 let value = text.trim();
                 if !value.is_empty() && value != known {
                     known.replace_range(.., value);
