@@ -40,7 +40,16 @@ pub(super) const LEFT_OUT: [(&str, &str); 12] = [
 const ZINJECT: &str = "zinject has the kernel module fail requests";
 
 /// Tests that fail, and why.
-pub(super) const KNOWN: [(&str, &str); 4] = [
+pub(super) const KNOWN: [(&str, &str); 13] = [
+    ("attach_import", NO_REBUILD),
+    ("attach_multiple", NO_REBUILD),
+    ("attach_rebuild", NO_REBUILD),
+    ("rebuild_disabled_feature", NO_REBUILD),
+    ("rebuild_multiple", NO_REBUILD),
+    ("rebuild_raidz", NO_REBUILD),
+    ("replace_import", NO_REBUILD),
+    ("replace_rebuild", NO_REBUILD),
+    ("scrub_cancel", NO_REBUILD),
     ("replace-o_ashift", NO_LABELS),
     ("replace_prop_ashift", NO_LABELS),
     (
@@ -53,4 +62,5 @@ pub(super) const KNOWN: [(&str, &str); 4] = [
     ),
 ];
 
+const NO_REBUILD: &str = "devices are not rebuilt sequentially (attach -s, replace -s)";
 const NO_LABELS: &str = "it clears labels of a device that was replaced; ours has none any more";

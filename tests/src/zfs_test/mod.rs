@@ -143,6 +143,7 @@ fn run_on(site: &Site, options: &Options, results: &Path) -> Result<Vec<Ended>> 
     }
     // It fails whenever a test does.
     child.wait()?;
+    ensure!(!ended.is_empty(), "the suite's runner ran no test");
     Ok(ended)
 }
 

@@ -21,11 +21,12 @@ done
 exec ZDB -e -p /dev \"$@\"
 ";
 
-/// Where a program is.
+/// Where a program is: in the system's directories first, for what stands before them in a `PATH`
+/// may be a script that needs more than tests have.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let known = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    let directories = std::env::split_paths(&path).chain(known);
+    let system = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    let directories = system.into_iter().chain(std::env::split_paths(&path));
     let mut programs = directories.map(|directory| directory.join(name));
     programs.find(|program| program.is_file())
 }
