@@ -253,8 +253,6 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
             "zfs_livelist_condense_sync_pause",
             "zfs_livelist_condense_zthr_cancel",
             "zfs_livelist_condense_zthr_pause",
-            "zfs_livelist_max_entries",
-            "zfs_livelist_min_percent_shared",
             "zfs_spa_discard_memory_limit",
         ],
     ),
