@@ -10,6 +10,7 @@
 //! The layouts follow each other with the seeds, so that as many seeds as there are layouts
 //! cover all of them; everything else is drawn from the seed.
 
+mod devices;
 mod foreign;
 mod guest;
 mod kept;
@@ -19,6 +20,7 @@ use crate::random::Random;
 use crate::referee;
 use crate::site::{self, Site};
 use anyhow::{Context, Result};
+use devices::{Devices, remove_unused};
 use foreign::Foreign;
 use kept::Kept;
 
@@ -70,10 +72,18 @@ pub fn run(options: &Options) -> Result<Option<String>> {
     let chosen = format!("{chosen}, {}", session.setup());
     let mut foreign = Foreign::default();
     let mut kept = Kept::default();
+    let mut devices = Devices::default();
     for round in 0..options.rounds {
         let place = || format!("round {round} of a pool by {chosen}");
         let ours = our_turn(&mut session, options, &mut kept, &mut random);
         let files = ours.with_context(place)?;
+        let site = session.site();
+        let ours = devices.ours(site, &mut random);
+        ours.with_context(|| format!("Cenote's devices in {}", place()))?;
+        let known = devices.known(site)?;
+        session.close()?;
+        let ended = devices.end_by_theirs(session.site());
+        ended.with_context(|| format!("OpenZFS ends what Cenote began in {}", place()))?;
         let turn = foreign.turn(&session, options, &mut random, &files);
         let made = turn.with_context(|| format!("OpenZFS in {}", place()))?;
         let Some(made) = made else {
@@ -81,12 +91,18 @@ pub fn run(options: &Options) -> Result<Option<String>> {
             return Ok(Some(chosen));
         };
         kept.add(&made, DATASET, &files).with_context(place)?;
+        let theirs = devices.theirs(session.site(), &known, &mut random);
+        theirs.with_context(|| format!("OpenZFS's devices in {}", place()))?;
         session.open().with_context(place)?;
+        let ended = devices.end_by_ours(session.site());
+        ended.with_context(|| format!("Cenote ends what OpenZFS began in {}", place()))?;
+        remove_unused(session.site())?;
     }
     kept.check(session.site())?;
     session.close()?;
     session.site().judge()?;
-    Ok(Some(format!("{chosen}; {}", kept.summary())))
+    let devices = devices.summary();
+    Ok(Some(format!("{chosen}; {}; {devices}", kept.summary())))
 }
 
 /// Works on everything; returns the files that OpenZFS has to find.
@@ -102,9 +118,7 @@ fn our_turn(
     kept.change(session.site(), random)?;
     kept.check(session.site()).context("after Cenote's turn")?;
     session.unmap();
-    let files = session.site().walk(DATASET)?;
-    session.close()?;
-    Ok(files)
+    session.site().walk(DATASET)
 }
 
 fn make(seed: u64) -> Result<(Site, String)> {
