@@ -1,6 +1,7 @@
 //! `zpool offline`, `attach`, `replace`, `detach` and `reopen`.
 
 use super::add::ashift;
+use super::emptied::let_go;
 use super::open::open_devices;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::command::{By, note};
@@ -121,6 +122,10 @@ fn attach(
             true => place,
             false => format!("/dev/{place}"),
         };
+        if attached.replaces {
+            let places = (old.path.as_deref(), place.as_str());
+            let_go(&imported, Guid(old.guid), places, &by.actor)?;
+        }
         let new = NewVdev {
             role: NewVdevRole::Normal,
             kind: NewVdevKind::Disk,

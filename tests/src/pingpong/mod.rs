@@ -13,6 +13,7 @@
 mod foreign;
 mod guest;
 mod kept;
+mod ours;
 
 use crate::model::Session;
 use crate::random::Random;
@@ -21,6 +22,7 @@ use crate::site::{self, Site};
 use anyhow::{Context, Result};
 use foreign::Foreign;
 use kept::Kept;
+use ours::Ours;
 
 pub use guest::{Options as GuestOptions, run as run_guest};
 
@@ -70,10 +72,14 @@ pub fn run(options: &Options) -> Result<Option<String>> {
     let chosen = format!("{chosen}, {}", session.setup());
     let mut foreign = Foreign::default();
     let mut kept = Kept::default();
+    let mut ours = Ours::default();
     for round in 0..options.rounds {
         let place = || format!("round {round} of a pool by {chosen}");
-        let ours = our_turn(&mut session, options, &mut kept, &mut random);
-        let files = ours.with_context(place)?;
+        let turn = our_turn(&mut session, options, (&mut kept, &mut ours), &mut random);
+        let files = turn.with_context(place)?;
+        let turn = foreign.leave_checkpoint(session.site(), &mut random);
+        turn.with_context(place)?;
+        session.close()?;
         let turn = foreign.turn(&session, options, &mut random, &files);
         let made = turn.with_context(|| format!("OpenZFS in {}", place()))?;
         let Some(made) = made else {
@@ -83,27 +89,35 @@ pub fn run(options: &Options) -> Result<Option<String>> {
         kept.add(&made, DATASET, &files).with_context(place)?;
         session.open().with_context(place)?;
     }
+    ours.begin(session.site())?;
     kept.check(session.site())?;
     session.close()?;
     session.site().judge()?;
-    Ok(Some(format!("{chosen}; {}", kept.summary())))
+    Ok(Some(format!(
+        "{chosen}; {}, {}",
+        kept.summary(),
+        ours.summary()
+    )))
 }
 
 /// Works on everything; returns the files that OpenZFS has to find.
 fn our_turn(
     session: &mut Session,
     options: &Options,
-    kept: &mut Kept,
+    (kept, ours): (&mut Kept, &mut Ours),
     random: &mut Random,
 ) -> Result<crate::manifest::Entries> {
+    ours.begin(session.site())?;
     kept.check(session.site())
         .context("what OpenZFS left, before any change")?;
     session.work(options.operations)?;
     kept.change(session.site(), random)?;
-    kept.check(session.site()).context("after Cenote's turn")?;
     session.unmap();
     let files = session.site().walk(DATASET)?;
-    session.close()?;
+    let turn = ours.turn(session.site(), kept, &files, random);
+    turn.context("snapshots and clones")?;
+    kept.check(session.site()).context("after Cenote's turn")?;
+    ours.end(session.site(), session.key().is_none(), random)?;
     Ok(files)
 }
 
