@@ -8,7 +8,7 @@
 //! would otherwise find a removed commit's place free, and fork history there.
 
 use crate::error::{CloudError, Result};
-use crate::format::checkpoint::{Base, Checkpoint};
+use crate::format::checkpoint::{Base, Checkpoint, Waste};
 use crate::format::commit::{Commit, LogPoint, Tip};
 use crate::format::current::Current;
 use crate::format::device::Identity;
@@ -33,6 +33,10 @@ pub(crate) struct Checkpoints {
     pub(crate) full: Option<(CommitNumber, Hash)>,
     /// Commits since the newest.
     pub(crate) commits_since: u64,
+    /// The first commit that may still be there, apart from the first ones of sessions.
+    pub(crate) oldest: CommitNumber,
+    /// Objects of the map that are not needed any more.
+    pub(crate) waste: Vec<Waste>,
 }
 
 /// A device as of its newest commit.
@@ -187,6 +191,7 @@ fn from_checkpoint(
     let newest = checkpoint(client, identity, current.number, current.root)?;
     let mut map = Map::new(map_bytes);
     let (tip, hash) = (newest.tip.clone(), newest.hash);
+    let (oldest, waste) = (newest.oldest, newest.waste.clone());
     let full = match newest.base {
         Base::Pages(_) => (current.number, current.root),
         Base::Earlier { number, root } => {
@@ -204,6 +209,8 @@ fn from_checkpoint(
             current: None,
             full: Some(full),
             commits_since: 0,
+            oldest,
+            waste,
         },
     })
 }

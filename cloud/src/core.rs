@@ -10,11 +10,12 @@
 
 use crate::cache::Cache;
 use crate::chain::Checkpoints;
-use crate::error::{CloudError, Result};
+use crate::error::CloudError;
 use crate::format::commit::{LogPoint, Tip};
 use crate::format::device::Identity;
 use crate::format::{Class, Hash, SECTOR, WriterId};
 use crate::local::Place;
+use crate::locks::lock;
 use crate::log::{AppendError, Event, Log, Logged, MemoryUse, PAYLOAD_MAX, Payload};
 use crate::map::Map;
 use crate::options::{Drive, Options, WriteMode};
@@ -42,6 +43,8 @@ pub(crate) struct State {
     pub(crate) queue: Queue,
     /// Why nothing can be changed any more.
     pub(crate) failure: Option<Arc<CloudError>>,
+    /// Whether the device is being closed, so that nothing may come any more.
+    pub(crate) is_ending: bool,
     /// Whether the uploader has not looked since something came.
     pub(crate) is_work_new: bool,
     /// How often room may have been made.
@@ -83,7 +86,7 @@ pub(crate) struct Core {
     /// Bytes a second that went up lately.
     pub(crate) upload_rate: AtomicU64,
     /// Held by whoever uploads.
-    pub(crate) work: Mutex<crate::upload::Work>,
+    pub(crate) work: Mutex<crate::work::Work>,
     pub(crate) order: Mutex<Order>,
     state: Mutex<State>,
     /// Something has changed that somebody may wait for.
@@ -106,12 +109,8 @@ pub(crate) struct Parts {
     pub(crate) cache: Cache,
     pub(crate) memory: MemoryUse,
     pub(crate) order: Order,
-    pub(crate) work: crate::upload::Work,
+    pub(crate) work: crate::work::Work,
     pub(crate) state: State,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Core {
@@ -177,6 +176,15 @@ impl Core {
         match &self.state().failure {
             Some(failure) => Err(Arc::clone(failure)),
             None => Ok(()),
+        }
+    }
+
+    /// As [`Self::check`], for those who bring something.
+    fn check_open(&self) -> std::result::Result<(), Arc<CloudError>> {
+        self.check()?;
+        match self.state().is_ending {
+            true => Err(Arc::new(CloudError::Closed)),
+            false => Ok(()),
         }
     }
 
@@ -320,6 +328,7 @@ impl Core {
     ) -> std::result::Result<Option<Sequence>, Arc<CloudError>> {
         let length = bytes.map_or(0, <[u8]>::len) as u64;
         let mut order = lock(&self.order);
+        self.check_open()?;
         let logged = match &mut order.log {
             Some(log) => match log.append(event, bytes) {
                 Ok(logged) => logged,
@@ -419,9 +428,4 @@ impl Core {
             }
         }
     }
-}
-
-/// The failure behind one that others may have, too.
-pub(crate) fn shared<T>(result: Result<T>) -> std::result::Result<T, Arc<CloudError>> {
-    result.map_err(Arc::new)
 }

@@ -2,15 +2,18 @@
 
 use crate::core::Core;
 use crate::error::{CloudError, Result};
+use crate::format::Class;
 use crate::format::device::Identity;
 use crate::local::Place;
 use crate::open::{self, LogAside};
 use crate::options::{Drive, Options};
+use crate::space::{Counts, Space};
 use crate::status::Status;
 use crate::store::Store;
 use cenote_base::Env;
 use cenote_device::{Device, DeviceError, DeviceKind, Nature};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -120,13 +123,11 @@ impl CloudDevice {
         }
         match how {
             Close::Keep => self.core.flush(),
-            Close::Upload => loop {
-                self.upload()?;
+            Close::Upload => {
+                self.core.order_point()?;
                 let released = self.core.release();
-                if released.map_err(|error| self.core.fail(error))? {
-                    return Ok(());
-                }
-            },
+                released.map_err(|error| self.core.fail(error))
+            }
         }
     }
 
@@ -141,11 +142,75 @@ impl CloudDevice {
             // What the thread had to say is in the device's failure.
             let _ = thread.join();
         }
+        self.core.cache.save();
     }
 
     /// A log that was put aside at the opening, because another writer went on without it.
     pub fn log_aside(&self) -> Option<&LogAside> {
         self.aside.as_ref()
+    }
+
+    /// Writes bytes of which it is known what they are: metadata is kept apart from contents, and
+    /// stays in the read cache.
+    ///
+    /// # Errors
+    /// As [`Device::write_at`].
+    pub fn write_as(
+        &self,
+        class: Class,
+        offset: u64,
+        bytes: &[u8],
+    ) -> std::result::Result<(), DeviceError> {
+        self.write(offset, bytes, Some(class))
+    }
+
+    fn write(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        class: Option<Class>,
+    ) -> std::result::Result<(), DeviceError> {
+        let length = bytes.len() as u64;
+        self.check_range(offset, length)?;
+        let written = self.core.write(offset, bytes, class);
+        written.map_err(|error| DeviceError::Write {
+            path: self.path.clone(),
+            offset,
+            length,
+            source: io_error(&error),
+        })
+    }
+
+    /// Names the transaction group that what is written from now on belongs to; `is_complete` says
+    /// that all of it has been written.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed.
+    pub fn mark(&self, txg: u64, is_complete: bool) -> std::result::Result<(), Arc<CloudError>> {
+        self.core.mark(txg, is_complete)
+    }
+
+    /// Fetches ranges, all at once, so that later reads of them find them in memory.
+    ///
+    /// # Errors
+    /// As reads.
+    pub fn prefetch(&self, ranges: &[Range<u64>]) -> std::result::Result<(), Arc<CloudError>> {
+        for range in ranges {
+            let length = range.end.saturating_sub(range.start);
+            let checked = self.check_range(range.start, length);
+            checked.map_err(|error| Arc::new(error.into()))?;
+        }
+        self.core.prefetch(ranges).map_err(Arc::new)
+    }
+
+    /// How much of it is stored, and how much of that is needed.
+    pub fn space(&self) -> Space {
+        self.core.space()
+    }
+
+    /// What was done with it since it was opened.
+    pub fn counts(&self) -> Counts {
+        self.core.counts()
     }
 
     /// How the device is.
@@ -236,15 +301,7 @@ impl Device for CloudDevice {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
-        let length = bytes.len() as u64;
-        self.check_range(offset, length)?;
-        let written = self.core.write(offset, bytes, None);
-        written.map_err(|error| DeviceError::Write {
-            path: self.path.clone(),
-            offset,
-            length,
-            source: io_error(&error),
-        })
+        self.write(offset, bytes, None)
     }
 
     fn flush(&self) -> std::result::Result<(), DeviceError> {

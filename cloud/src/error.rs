@@ -55,6 +55,12 @@ pub enum CloudError {
         /// Its name.
         key: String,
     },
+    /// What was opened for reading is so old that parts of it were removed.
+    #[error(
+        "opened for reading as of commit {0}, of which parts are removed by now: \
+         opened again, it is newer"
+    )]
+    Passed(CommitNumber),
     /// Commits do not follow each other.
     #[error("commit {0} does not go on from the one before it")]
     Chain(CommitNumber),

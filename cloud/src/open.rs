@@ -21,7 +21,7 @@ use crate::log::{AppendError, Event, Found, LOG_SIZE_MIN, Log, Logged, MemoryUse
 use crate::options::Options;
 use crate::queue::Queue;
 use crate::store::{Client, Put, Store};
-use crate::upload::Work;
+use crate::work::Work;
 use cenote_base::Env;
 use std::sync::Arc;
 
@@ -136,7 +136,7 @@ pub(crate) fn open(
         queue.push(logged, env.monotonic());
     }
     let core = Core::new(Parts {
-        cache: Cache::new(options.fetched_bytes),
+        cache: cache(&options, place.as_deref(), &identity)?,
         identity,
         writer,
         options,
@@ -148,18 +148,33 @@ pub(crate) fn open(
             point: resumed.point,
         },
         work: Work::new(loaded.tip.log, loaded.tip.number),
-        state: State {
-            map: loaded.map,
-            tip: loaded.tip,
-            hash: loaded.hash,
-            checkpoints: loaded.checkpoints,
-            queue,
-            failure: None,
-            is_work_new: true,
-            rounds: 0,
-        },
+        state: state(loaded, queue),
     });
     Ok((core, aside))
+}
+
+fn state(loaded: Loaded, queue: Queue) -> State {
+    State {
+        map: loaded.map,
+        tip: loaded.tip,
+        hash: loaded.hash,
+        checkpoints: loaded.checkpoints,
+        queue,
+        failure: None,
+        is_ending: false,
+        is_work_new: true,
+        rounds: 0,
+    }
+}
+
+/// The read cache, with what is left of it on this side.
+fn cache(options: &Options, place: Option<&dyn Place>, identity: &Identity) -> Result<Cache> {
+    let cache = Cache::new(options.fetched_bytes, options.cache_policy);
+    let device = place.map(Place::cache).transpose()?.flatten();
+    Ok(match device {
+        Some(device) => cache.with_disk(device, identity.uuid),
+        None => cache,
+    })
 }
 
 struct Opening<'a> {
@@ -282,7 +297,9 @@ impl Opening<'_> {
     }
 
     fn check_released(&self, loaded: &Loaded) -> Result<()> {
-        match loaded.tip.is_released || self.options.is_forced {
+        // Our own first commit is there if looking at it again was needed.
+        let is_ours = loaded.tip.writer == self.writer;
+        match loaded.tip.is_released || self.options.is_forced || is_ours {
             true => Ok(()),
             false => Err(CloudError::Held {
                 host: loaded.tip.host.clone(),

@@ -12,6 +12,7 @@ use crate::extent_map::Piece;
 use crate::format::commit::NewObject;
 use crate::format::data::DataBuilder;
 use crate::format::{Class, Extent, Hash, ObjectNumber, SECTOR, Target, Uuid, WriterId, key};
+use crate::map::Place;
 use crate::queue::Pending;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -184,6 +185,39 @@ fn inline(chunks: &[&Chunk], limit: u64) -> Option<(Vec<u8>, Vec<Extent>)> {
     let length = zstd_safe::compress(&mut packed[..], &bytes, 1);
     let fits = length.is_ok_and(|length| length as u64 <= limit);
     (fits || bytes.len() as u64 <= limit).then_some((bytes, extents))
+}
+
+/// Places as a checkpoint has them: the inline bytes that they point to, equal ones once.
+pub(crate) fn inline_extents(pieces: impl Iterator<Item = Piece<Place>>) -> (Vec<Extent>, Vec<u8>) {
+    let mut inline = Vec::new();
+    let mut extents = Vec::new();
+    let mut known: HashMap<Hash, u64> = HashMap::new();
+    for piece in pieces {
+        let target = match piece.value {
+            Place::Hole => Target::Hole,
+            Place::Data { object, sector } => Target::Data { object, sector },
+            Place::Inline {
+                bytes,
+                sector,
+                class,
+            } => {
+                let from = (sector * SECTOR) as usize;
+                let own = &bytes.0[from..from + (piece.sectors * SECTOR) as usize];
+                let here = inline.len() as u64 / SECTOR;
+                let sector = *known.entry(Hash::of(own)).or_insert(here);
+                if sector == here {
+                    inline.extend_from_slice(own);
+                }
+                Target::Inline { sector, class }
+            }
+        };
+        extents.push(Extent {
+            start: piece.start,
+            sectors: piece.sectors,
+            target,
+        });
+    }
+    (extents, inline)
 }
 
 fn pack_class(packing: &Packing, class: Class, chunks: &[&Chunk], package: &mut Package) {

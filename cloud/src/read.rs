@@ -8,7 +8,8 @@
 //! lives of it: then the lookup is done again. If it says the same, somebody else may have removed
 //! it: the next commit's name tells.
 
-use crate::chain::store_error;
+use crate::cache::Name;
+use crate::chain::{self, store_error};
 use crate::core::Core;
 use crate::error::{CloudError, Result};
 use crate::extent_map::Piece;
@@ -108,11 +109,25 @@ impl Core {
                 Err(CloudError::Missing { .. }) if tries < TRIES => {}
                 Err(error @ CloudError::Missing { .. }) => {
                     self.look_for_others()?;
-                    return Err(error);
+                    return Err(self.reason_of(error)?);
                 }
                 result => return result,
             }
         }
+    }
+
+    /// Why something is missing: who reads as of a commit has a limited time for that.
+    fn reason_of(&self, missing: CloudError) -> Result<CloudError> {
+        let state = self.state();
+        let seen = state.checkpoints.current.as_ref().map(|current| current.0);
+        let commit = state.tip.number;
+        drop(state);
+        let is_passed =
+            self.options.is_read_only && chain::has_moved(&self.client, &self.identity, seen)?;
+        Ok(match is_passed {
+            true => CloudError::Passed(commit),
+            false => missing,
+        })
     }
 
     /// Where each part of a range is, in order.
@@ -131,6 +146,7 @@ impl Core {
                 }
                 // Pages that a checkpoint has replaced are removed.
                 Err(CloudError::Missing { .. }) if tries < TRIES => tries += 1,
+                Err(error @ CloudError::Missing { .. }) => return Err(self.reason_of(error)?),
                 Err(error) => return Err(error),
             }
         }
@@ -186,22 +202,44 @@ impl Core {
 
     /// Fetches pages of the map.
     pub(crate) fn fetch_pages(&self, pages: &[PageRef]) -> Result<Fetched> {
-        let gets = pages.iter().map(|page| Request::Get {
+        let mut fetched = Fetched::new();
+        let mut missing = Vec::new();
+        for page in pages {
+            let mut bytes = vec![0; usize::try_from(page.length).unwrap_or(0)];
+            let name = page_name(page);
+            match self
+                .cache
+                .get(name, Class::Metadata, page.offset, &mut bytes)
+            {
+                true => self.take_page(page, &bytes, &mut fetched)?,
+                false => missing.push(page),
+            }
+        }
+        let gets = missing.iter().map(|page| Request::Get {
             key: key::pages(page.part.checkpoint, page.part.part),
             range: Some(page.offset..page.offset + page.length),
         });
         let answers = self.client.get_all(gets.collect());
         let answers = answers.map_err(|e| store_error(&self.client, e))?;
-        let mut fetched = Fetched::new();
-        for (page, bytes) in pages.iter().zip(answers) {
-            let checkpoint = page.part.checkpoint;
-            let key = key::pages(checkpoint, page.part.part);
-            let bytes = bytes.ok_or_else(|| CloudError::Missing { key: key.clone() })?;
-            let extents = page::decode(self.identity.uuid, checkpoint, &bytes);
-            let extents = extents.map_err(|source| CloudError::Format { key, source })?;
-            fetched.insert(PageKey::of(page), Arc::new(extents));
+        for (page, bytes) in missing.into_iter().zip(answers) {
+            let key = || key::pages(page.part.checkpoint, page.part.part);
+            let bytes = bytes.ok_or_else(|| CloudError::Missing { key: key() })?;
+            self.take_page(page, &bytes, &mut fetched)?;
+            let name = page_name(page);
+            self.cache
+                .insert(name, Class::Metadata, page.offset, &bytes);
         }
         Ok(fetched)
+    }
+
+    fn take_page(&self, page: &PageRef, bytes: &[u8], fetched: &mut Fetched) -> Result<()> {
+        let extents = page::decode(self.identity.uuid, page.part.checkpoint, bytes);
+        let extents = extents.map_err(|source| CloudError::Format {
+            key: key::pages(page.part.checkpoint, page.part.part),
+            source,
+        })?;
+        fetched.insert(PageKey::of(page), Arc::new(extents));
+        Ok(())
     }
 
     /// Fills the buffer with parts of objects.
@@ -210,7 +248,8 @@ impl Core {
         for part in wanted {
             let length = (part.range.end - part.range.start) as usize;
             let target = &mut buffer[part.at..part.at + length];
-            if !self.cache.get(part.object.number, part.range.start, target) {
+            let (name, class) = (name(&part.object), part.object.class);
+            if !self.cache.get(name, class, part.range.start, target) {
                 open.push(part.clone());
             }
         }
@@ -276,10 +315,8 @@ impl Core {
                 let source = crate::format::FormatError::Truncated;
                 return Err(CloudError::Format { key: key(), source });
             }
-            if object.class == Class::Metadata {
-                let bytes = Arc::clone(&bytes);
-                self.cache.insert(object.number, range.start, bytes);
-            }
+            self.cache
+                .insert(name(object), object.class, range.start, &bytes);
             fetched.insert((object.number, range.start), bytes);
         }
         Ok(fetched)
@@ -302,42 +339,64 @@ impl Core {
 
     /// Fetches ranges of the device so that later reads find them.
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) -> Result<()> {
-        let mut wanted = Vec::new();
-        let mut missing = Vec::new();
-        for range in ranges {
+        let sectors = ranges.iter().filter_map(|range| {
             let start = range.start / SECTOR;
             let sectors = range.end.div_ceil(SECTOR).saturating_sub(start);
-            if sectors > 0 {
-                missing.extend(self.state().map.pages_missing(start, sectors));
-            }
+            (sectors > 0).then_some((start, sectors))
+        });
+        let sectors: Vec<(u64, u64)> = sectors.collect();
+        let mut missing = Vec::new();
+        for (start, sectors) in &sectors {
+            missing.extend(self.state().map.pages_missing(*start, *sectors));
         }
+        missing.dedup();
         let pages = self.fetch_pages(&missing)?;
         self.state().map.keep(&pages);
-        for range in ranges {
-            let start = range.start / SECTOR;
-            let sectors = range.end.div_ceil(SECTOR).saturating_sub(start);
-            if sectors == 0 {
-                continue;
-            }
+        let mut wanted = Vec::new();
+        for (start, sectors) in sectors {
             for piece in self.resolve(start, sectors)? {
                 let Source::Object(object, sector) = piece.value else {
                     continue;
                 };
-                let from = sector * SECTOR;
+                let range = sector * SECTOR..(sector + piece.sectors) * SECTOR;
+                let length = range.end - range.start;
+                if self.cache.is_in_memory(name(&object), range.start, length) {
+                    continue;
+                }
                 let part = Wanted {
                     object,
-                    range: from..from + piece.sectors * SECTOR,
+                    range,
                     at: 0,
                 };
-                let mut scratch = vec![0; (piece.sectors * SECTOR) as usize];
-                if !self.cache.get(object.number, from, &mut scratch) {
-                    wanted.push(part);
+                let mut bytes = vec![0; length as usize];
+                match self
+                    .cache
+                    .get(name(&object), object.class, part.range.start, &mut bytes)
+                {
+                    true => self
+                        .cache
+                        .keep(name(&object), part.range.start, Arc::new(bytes)),
+                    false => wanted.push(part),
                 }
             }
         }
-        self.fetch_ranges(&self.plan(&wanted))?;
+        let plan = self.plan(&wanted);
+        for ((number, start), bytes) in self.fetch_ranges(&plan)? {
+            let object = plan.iter().find(|(object, _)| object.number == number);
+            if let Some((object, _)) = object.filter(|(own, _)| own.class == Class::Contents) {
+                self.cache.keep(name(object), start, bytes);
+            }
+        }
         Ok(())
     }
+}
+
+fn page_name(page: &PageRef) -> Name {
+    Name::Pages(page.part.checkpoint, page.part.part)
+}
+
+fn name(object: &ObjectEntry) -> Name {
+    Name::Data(object.writer, object.number)
 }
 
 fn source(map: &crate::map::Map, place: Place) -> Result<Source> {

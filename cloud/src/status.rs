@@ -1,7 +1,8 @@
 //! How a device is, as plain data.
 
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::format::{CommitNumber, Uuid};
+use crate::locks::lock;
 use crate::store::StoreHealth;
 use std::time::Duration;
 

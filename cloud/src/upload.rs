@@ -1,37 +1,21 @@
-//! Bringing the queue into the store.
+//! Commits: from what is to be put to a map and a queue that say so.
 //!
-//! A step takes one batch: its data objects are put at once, then the log is made durable (a commit
-//! must not be ahead of the log whose point it carries), then the commit is put. Only one commit is
-//! under way at a time, so the chain is one. Once it is there, the map and the queue change under
-//! one lock: a reader sees a write in one or the other.
+//! Data objects are put at once, then the log is made durable (a commit must not be ahead of the
+//! log whose point it carries), then the commit is put. Only one commit is under way at a time, so
+//! the chain is one. Once it is there, the map and the queue change under one lock: a reader sees a
+//! write in one or the other.
 
+use crate::cache::Name;
 use crate::chain::store_error;
-use crate::core::{Core, lock};
+use crate::core::Core;
 use crate::error::{CloudError, Result};
 use crate::format::commit::{Commit, LogPoint, Tip};
-use crate::format::{Class, CommitNumber, Hash, ObjectNumber, key};
-use crate::pack::{Package, Packing, chunks, cloned, pack};
+use crate::format::{CommitNumber, Hash, ObjectNumber, key};
+use crate::locks::lock;
+use crate::pack::{Package, Packing, cloned};
 use crate::queue::Batch;
 use crate::store::Put;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// What the uploader knows from step to step.
-#[derive(Debug)]
-pub(crate) struct Work {
-    /// The point up to which the store has everything, and the commit that says so.
-    trim: (LogPoint, CommitNumber),
-}
-
-impl Work {
-    /// That of a device whose newest commit is `commit`.
-    pub(crate) fn new(point: LogPoint, commit: CommitNumber) -> Self {
-        Self {
-            trim: (point, commit),
-        }
-    }
-}
 
 /// What a commit says beside what it changes.
 #[derive(Clone, Copy, Debug)]
@@ -43,59 +27,15 @@ pub(crate) struct Says {
 }
 
 impl Core {
-    /// Does one thing that is due; says whether there was one.
-    pub(crate) fn step(&self) -> std::result::Result<bool, Arc<CloudError>> {
-        self.check()?;
-        let mut work = lock(&self.work);
-        self.step_with(&mut work).map_err(|error| self.fail(error))
-    }
-
-    fn step_with(&self, work: &mut Work) -> Result<bool> {
-        let limits = self.limits();
-        let mut state = self.state();
-        state.is_work_new = false;
-        let batch = state.queue.cut(&limits, self.now());
-        let wants_room = batch.is_none() && state.queue.take_room_wish();
-        drop(state);
-        // Flushes behind which nothing has changed are done without a commit.
-        self.changed.notify_all();
-        if let Some(batch) = batch {
-            self.commit_batch(work, &batch)?;
-            self.make_room(work)?;
-            return Ok(true);
-        }
-        if wants_room {
-            self.make_room(work)?;
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
-    /// When something is due by time, if nothing more comes.
-    pub(crate) fn due_at(&self) -> Option<Duration> {
-        self.state().queue.due_at(&self.limits())
-    }
-
-    fn commit_batch(&self, work: &mut Work, batch: &Batch) -> Result<()> {
-        let start = self.now();
-        let (chunks, holes) = chunks(batch.image.iter())?;
-        let package = pack(&self.packing(), &chunks, holes);
-        drop(chunks);
-        let says = Says {
+    /// What a commit says that brings nothing new.
+    pub(crate) fn unchanged(&self) -> Says {
+        let state = self.state();
+        Says {
             is_released: false,
-            ends_flush: batch.ends_flush,
-            log: batch.end,
-            mark: batch.mark,
-        };
-        let sent = self.commit(package, says, Some(batch))?;
-        work.trim = (batch.end, self.state().tip.number);
-        let took = self.now().saturating_sub(start).as_secs_f64().max(0.001);
-        // A small batch measures the round trip, not the rate.
-        if sent >= 1 << 20 {
-            let rate = sent as f64 / took;
-            self.upload_rate.store(rate as u64, Ordering::Relaxed);
+            ends_flush: state.tip.ends_flush,
+            log: state.tip.log,
+            mark: None,
         }
-        Ok(())
     }
 
     pub(crate) fn packing(&self) -> Packing {
@@ -140,10 +80,9 @@ impl Core {
         self.put_commit(commit.tip.number, &bytes)?;
         self.counters.commits.add(1);
         for packed in &package.objects {
-            if packed.object.class == Class::Metadata {
-                let bytes = Arc::clone(&packed.bytes);
-                self.cache.insert(packed.object.number, 0, bytes);
-            }
+            let name = Name::Data(self.writer, packed.object.number);
+            let class = packed.object.class;
+            self.cache.insert(name, class, 0, &packed.bytes);
         }
         let mut state = self.state();
         state.hash = Hash::of(&bytes);
@@ -205,49 +144,5 @@ impl Core {
             Err(_) => "unknown".into(),
         };
         CloudError::Fenced { host, commit }
-    }
-
-    /// Lets the log use what is in the store, and says that there may be room.
-    fn make_room(&self, work: &Work) -> Result<()> {
-        let (point, commit) = work.trim;
-        let mut order = lock(&self.order);
-        if let Some(log) = &mut order.log
-            && log.trim(point, commit)?
-        {
-            let (device, tail) = (log.device(), log.tail());
-            drop(order);
-            device.flush()?;
-            if let Some(log) = &mut lock(&self.order).log {
-                log.trimmed(tail);
-            }
-        }
-        self.state().rounds += 1;
-        self.changed.notify_all();
-        Ok(())
-    }
-
-    /// Says that the writer is done: anybody may go on from here. Not so if something was written
-    /// that is not in the store.
-    pub(crate) fn release(&self) -> Result<bool> {
-        let work = lock(&self.work);
-        let order = lock(&self.order);
-        let state = self.state();
-        if state.queue.oldest().is_some() {
-            return Ok(false);
-        }
-        let point = match &order.log {
-            Some(log) => log.head(),
-            None => state.tip.log,
-        };
-        drop((state, order));
-        let says = Says {
-            is_released: true,
-            ends_flush: true,
-            log: point,
-            mark: None,
-        };
-        self.commit(Package::default(), says, None)?;
-        drop(work);
-        Ok(true)
     }
 }

@@ -97,10 +97,14 @@ settings! {
          once while little is dirty.";
     ASYNC_WRITE_MAX_ACTIVE = "zfs_vdev_async_write_max_active", Count, [10, 1, QUEUE],
         "Writes of transaction groups: so many at once at most.";
+    REBUILD_SCRUB = "zfs_rebuild_scrub_enabled", Switch, [1, 0, 1],
+        "1: a scrub follows a sequential rebuild, which verifies nothing.";
     SCRUB_MIN_ACTIVE = "zfs_vdev_scrub_min_active", Count, [1, 1, QUEUE],
         "Reads that verify: so many go before other classes' surplus.";
     SCRUB_MAX_ACTIVE = "zfs_vdev_scrub_max_active", Count, [3, 1, QUEUE],
         "Reads that verify: so many at once at most.";
+    SCAN_SUSPEND_PROGRESS = "zfs_scan_suspend_progress", Switch, [0, 0, 1],
+        "1: scrubs and resilvers stay where they are, until it is 0 again.";
     TRIM_MIN_ACTIVE = "zfs_vdev_trim_min_active", Count, [1, 1, QUEUE],
         "Discards of free space: so many go before other classes' surplus.";
     TRIM_MAX_ACTIVE = "zfs_vdev_trim_max_active", Count, [2, 1, QUEUE],

@@ -120,12 +120,15 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "Files have the ashift of the pool's property, or 9.",
+        &["vdev_file_logical_ashift", "vdev_file_physical_ashift"],
+    ),
+    (
         "Scrubs and resilvers go over a pool in turns of a few seconds, in the order of addresses.",
         &[
             "zfs_no_scrub_io",
             "zfs_no_scrub_prefetch",
             "zfs_rebuild_max_segment",
-            "zfs_rebuild_scrub_enabled",
             "zfs_rebuild_vdev_limit",
             "zfs_reconstruct_indirect_combinations_max",
             "zfs_resilver_defer_percent",
@@ -145,7 +148,6 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
             "zfs_scan_min_time_ms",
             "zfs_scan_report_txgs",
             "zfs_scan_strict_mem_lim",
-            "zfs_scan_suspend_progress",
             "zfs_scan_vdev_limit",
             "zfs_scrub_after_expand",
             "zfs_scrub_delay",

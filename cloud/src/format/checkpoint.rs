@@ -15,9 +15,15 @@
 //! sessions  count, then writer u64 and first commit                (light: new ones)
 //! objects   count, then number, session's index, length, class,
 //!           live sectors, dead since                               (light: new ones)
+//! oldest    the first commit that was not removed
+//! waste     count, then kind u8 (0 a root, 1 pages), checkpoint, part (pages only), since
 //! extents   the tail
 //! inline    bytes that the tail's inline extents point to
 //! ```
+//!
+//! *Waste* is what no newer checkpoint needs. It is kept for a while for those who read as of an
+//! older commit, and is written down so that it is removed by whoever writes then. Times are those
+//! of the store's clock; 0 means that nobody has asked for it yet.
 //!
 //! Why the directory is no tree itself: it has 16 bytes for a page of 64 KiB. The map of 10 TB in
 //! extents of 16 KiB has 170,000 pages, so its directory is 3 MB, and is written after an eighth of
@@ -25,8 +31,8 @@
 
 use super::commit::{Tip, check_targets};
 use super::{
-    Class, CommitNumber, Decoder, Encoder, Extent, FormatError, Hash, Kind, ObjectNumber, Target,
-    Uuid, WriterId, extents, open, seal,
+    Class, CommitNumber, Decoder, Encoder, Extent, FormatError, Hash, Kind, ObjectNumber, Uuid,
+    WriterId, extents, open, seal,
 };
 
 /// An object with pages.
@@ -81,6 +87,17 @@ pub struct Session {
     pub first: CommitNumber,
 }
 
+/// An object of the map that is not needed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waste {
+    /// The checkpoint that it was new in.
+    pub checkpoint: CommitNumber,
+    /// Which object with pages; the root if there is none.
+    pub part: Option<u32>,
+    /// Since when, in seconds since 1970 by the store's clock; 0 if that is not known.
+    pub since: u64,
+}
+
 /// What the tail lies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
@@ -108,6 +125,10 @@ pub struct Checkpoint {
     pub sessions: Vec<Session>,
     /// Data objects, in the order of their numbers.
     pub objects: Vec<ObjectEntry>,
+    /// The first commit that may still be there, apart from the first ones of sessions.
+    pub oldest: CommitNumber,
+    /// What can be removed after a while, in the order in which it came to that.
+    pub waste: Vec<Waste>,
     /// What has changed since the pages.
     pub extents: Vec<Extent>,
     /// Bytes that the tail's inline extents point to.
@@ -140,6 +161,8 @@ impl Checkpoint {
             encoder.varint(session.first.0);
         }
         self.encode_objects(&mut encoder);
+        encoder.varint(self.oldest.0);
+        encode_waste(&self.waste, &mut encoder);
         extents::encode(&self.extents, &mut encoder);
         encoder.bytes(&self.inline);
         let number = self.tip.number.0;
@@ -189,6 +212,11 @@ impl Checkpoint {
             });
         }
         let objects = decode_objects(tip.next_object, &mut decoder)?;
+        let oldest = CommitNumber(decoder.varint()?);
+        let waste = decode_waste(number, &mut decoder)?;
+        if oldest > number {
+            return Err(FormatError::Invalid("oldest commit"));
+        }
         let extents = extents::decode(&mut decoder)?;
         let inline = decoder.bytes()?.to_vec();
         decoder.finish()?;
@@ -199,6 +227,8 @@ impl Checkpoint {
             base,
             sessions,
             objects,
+            oldest,
+            waste,
             extents,
             inline,
         })
@@ -304,9 +334,45 @@ fn decode_objects(
     Ok(objects)
 }
 
-/// Whether an extent belongs into a page: inline bytes stay in the tail, holes are left out.
-pub fn goes_to_page(extent: &Extent) -> bool {
-    matches!(extent.target, Target::Data { .. })
+fn encode_waste(waste: &[Waste], encoder: &mut Encoder) {
+    encoder.varint(waste.len() as u64);
+    for waste in waste {
+        encoder.u8(u8::from(waste.part.is_some()));
+        encoder.varint(waste.checkpoint.0);
+        if let Some(part) = waste.part {
+            encoder.varint(u64::from(part));
+        }
+        encoder.varint(waste.since);
+    }
+}
+
+fn decode_waste(
+    number: CommitNumber,
+    decoder: &mut Decoder<'_>,
+) -> Result<Vec<Waste>, FormatError> {
+    let count = decoder.count()?;
+    let mut waste = Vec::new();
+    for _ in 0..count {
+        let has_part = match decoder.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(FormatError::Invalid("waste")),
+        };
+        let checkpoint = CommitNumber(decoder.varint()?);
+        let part = match has_part {
+            true => Some(decoder.varint_u32()?),
+            false => None,
+        };
+        if checkpoint >= number {
+            return Err(FormatError::Invalid("waste"));
+        }
+        waste.push(Waste {
+            checkpoint,
+            part,
+            since: decoder.varint()?,
+        });
+    }
+    Ok(waste)
 }
 
 #[cfg(test)]
@@ -350,6 +416,14 @@ mod tests {
                 first: CommitNumber(1),
             }],
             objects: vec![object(0), object(5), object(9)],
+            oldest: CommitNumber(17),
+            waste: [None, Some(3)]
+                .map(|part| Waste {
+                    checkpoint: CommitNumber(12),
+                    part,
+                    since: 1_700_000_000,
+                })
+                .into(),
             extents: extents::samples(),
             inline: vec![0; 6 * 512],
         }
@@ -382,6 +456,8 @@ mod tests {
         assert!(!refused(|_| ()));
         assert!(refused(|checkpoint| checkpoint.objects[2].number.0 = 10));
         assert!(refused(|checkpoint| checkpoint.inline.clear()));
+        assert!(refused(|checkpoint| checkpoint.oldest.0 = 301));
+        assert!(refused(|checkpoint| checkpoint.waste[0].checkpoint.0 = 300));
         assert!(refused(|checkpoint| {
             checkpoint.base = Base::Earlier {
                 number: checkpoint.tip.number,

@@ -12,12 +12,13 @@
 mod merge;
 mod page_cache;
 
+pub(crate) use merge::{MergedPage, Merger};
 pub(crate) use page_cache::{Page, PageKey};
 
 use crate::extent_map::{ExtentMap, Piece, Slice};
 use crate::format::checkpoint::{Base, Checkpoint, ObjectEntry, PageRef, Session};
 use crate::format::commit::Commit;
-use crate::format::{Class, Extent, ObjectNumber, Target, WriterId};
+use crate::format::{Class, Extent, ObjectNumber, SECTOR, Target};
 use page_cache::PageCache;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -104,7 +105,18 @@ pub(crate) struct Map {
     sessions: Vec<Session>,
     /// The next object and the number of sessions at the last full checkpoint.
     base: (ObjectNumber, usize),
+    /// Bytes of inline bytes that the tail holds, at most.
+    inline_held: u64,
+    /// Bytes of inline bytes, labels apart, that the last checkpoint had to take along.
+    inline_kept: u64,
+    /// Bytes that were put into data objects or discarded since the pages were written.
+    new_bytes: u64,
 }
+
+/// Bytes of an entry of the tail in memory, about.
+const ENTRY_MEMORY: u64 = 100;
+/// Bytes of an entry of the tail in a checkpoint, about.
+const ENTRY_BYTES: u64 = 10;
 
 impl Map {
     /// The map of a device that nothing was written to.
@@ -117,6 +129,9 @@ impl Map {
             objects: BTreeMap::new(),
             sessions: Vec::new(),
             base: (ObjectNumber(0), 0),
+            inline_held: 0,
+            inline_kept: 0,
+            new_bytes: 0,
         }
     }
 
@@ -127,10 +142,13 @@ impl Map {
             .extend(objects.map(|object| (object.number, object)));
         self.sessions.extend(checkpoint.sessions);
         self.tail = ExtentMap::default();
+        self.inline_held = 0;
         if let Base::Pages(pages) = checkpoint.base {
             self.pages = Arc::new(pages);
             self.base = (checkpoint.tip.next_object, self.sessions.len());
         }
+        let new = self.objects.range(self.base.0..);
+        self.new_bytes = new.map(|(_, object)| object.length).sum();
         self.insert(&checkpoint.extents, checkpoint.inline);
     }
 
@@ -153,13 +171,19 @@ impl Map {
                 dead_since: 0,
             };
             self.objects.insert(object.number, entry);
+            self.new_bytes += object.length;
         }
         self.insert(&commit.extents, commit.inline);
     }
 
     fn insert(&mut self, extents: &[Extent], inline: Vec<u8>) {
+        self.inline_held += inline.len() as u64;
         let inline = Blob(Arc::new(inline));
         for extent in extents {
+            if extent.target == Target::Hole {
+                let bytes = extent.sectors.saturating_mul(SECTOR);
+                self.new_bytes = self.new_bytes.saturating_add(bytes);
+            }
             let place = Place::new(extent.target, &inline);
             self.tail.insert(extent.start, extent.sectors, place);
         }
@@ -227,12 +251,9 @@ impl Map {
         }
     }
 
-    /// Whether the directory still names a page.
-    pub(crate) fn has_page(&self, page: &PageRef) -> bool {
-        let found = self
-            .pages
-            .binary_search_by_key(&page.first, |own| own.first);
-        found.is_ok_and(|index| self.pages[index] == *page)
+    /// A page, if it is in memory.
+    pub(crate) fn page_in_memory(&mut self, page: &PageRef) -> Option<Page> {
+        self.cache.get(&PageKey::of(page))
     }
 
     /// What is known of an object.
@@ -272,9 +293,39 @@ impl Map {
         self.pages.iter().map(|page| page.length).sum()
     }
 
-    /// Bytes that the tail takes in a checkpoint, about.
+    /// Bytes that the tail takes in a checkpoint, about, labels apart.
     pub(crate) fn tail_bytes(&self) -> u64 {
-        self.tail.len() as u64 * 10
+        self.tail.len() as u64 * ENTRY_BYTES + self.inline_kept
+    }
+
+    /// Bytes that the tail takes in memory, about.
+    pub(crate) fn tail_memory(&self) -> u64 {
+        self.tail.len() as u64 * ENTRY_MEMORY + self.inline_held
+    }
+
+    /// Bytes that all of the map takes in memory, about.
+    pub(crate) fn memory(&self) -> u64 {
+        let pages = self.pages.len() * size_of::<PageRef>();
+        let objects = self.objects.len() * size_of::<ObjectEntry>();
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.len() as u64);
+        let tables = (pages + objects) as u64 + frozen * ENTRY_MEMORY;
+        self.tail_memory() + tables + self.cache.bytes()
+    }
+
+    /// Bytes that were put into data objects or discarded since the pages were written.
+    pub(crate) fn new_bytes(&self) -> u64 {
+        self.new_bytes
+    }
+
+    /// Bytes of objects that the pages point to.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        let live = self.objects.values().map(|object| object.live);
+        live.sum::<u64>() * SECTOR
+    }
+
+    /// Bytes of all objects that are not removed.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.objects.values().map(|object| object.length).sum()
     }
 
     /// What is new since the last full checkpoint, beside the tail.
@@ -285,24 +336,23 @@ impl Map {
         (sessions, objects.collect())
     }
 
-    /// Sectors of objects that the tail points to.
-    pub(crate) fn live_in_tail(&self) -> HashMap<ObjectNumber, u64> {
-        let mut live = HashMap::new();
-        for piece in self.tail.iter() {
-            if let Place::Data { object, .. } = piece.value {
-                *live.entry(object).or_default() += piece.sectors;
-            }
-        }
-        live
-    }
-
-    /// Whether something in the tail points to an object.
-    pub(crate) fn tail_has(&self, number: ObjectNumber) -> bool {
-        let is_in = |piece: Piece<Place>| match piece.value {
-            Place::Data { object, .. } => object == number,
-            _ => false,
-        };
-        self.tail.iter().any(is_in)
+    /// Lets the tail be what a checkpoint of it says, which holds no bytes that are hidden.
+    pub(crate) fn roll_up(
+        &mut self,
+        extents: &[Extent],
+        inline: Vec<u8>,
+        is_label: impl Fn(u64, u64) -> bool,
+    ) {
+        let new_bytes = self.new_bytes;
+        self.tail = ExtentMap::default();
+        self.inline_held = 0;
+        self.insert(extents, inline);
+        self.new_bytes = new_bytes;
+        let kept = extents.iter().filter(|extent| {
+            let is_inline = matches!(extent.target, Target::Inline { .. });
+            is_inline && !is_label(extent.start, extent.sectors)
+        });
+        self.inline_kept = kept.map(|extent| extent.sectors * SECTOR).sum();
     }
 
     /// Lets the tail be merged: from now on changes go to a new one.
@@ -325,33 +375,32 @@ impl Map {
         self.tail = whole;
     }
 
+    /// Says that a checkpoint which others go on from has all objects before `next`.
+    pub(crate) fn rebase(&mut self, next: ObjectNumber) {
+        self.base = (next, self.sessions.len());
+    }
+
     /// Lets a checkpoint replace pages and frozen tail: `kept` of it stays in the tail.
     ///
     /// The counts of live sectors are those that the merging found.
     pub(crate) fn install(
         &mut self,
         pages: Vec<PageRef>,
-        kept: &[Piece<Place>],
+        kept: (Vec<Extent>, Vec<u8>),
         objects: Vec<ObjectEntry>,
-        base: (ObjectNumber, usize),
+        next: ObjectNumber,
     ) {
+        assert!(self.tail.is_empty(), "nothing is committed meanwhile");
         self.frozen = None;
         self.pages = Arc::new(pages);
-        self.base = base;
-        let mut tail = ExtentMap::default();
-        let newer = std::mem::take(&mut self.tail);
-        for piece in kept.iter().cloned().chain(newer.iter()) {
-            tail.insert(piece.start, piece.sectors, piece.value);
-        }
-        self.tail = tail;
         for object in objects {
             self.objects.insert(object.number, object);
         }
-    }
-
-    /// Who wrote an object.
-    pub(crate) fn writer_of(&self, number: ObjectNumber) -> Option<WriterId> {
-        self.objects.get(&number).map(|object| object.writer)
+        self.rebase(next);
+        self.inline_held = 0;
+        self.insert(&kept.0, kept.1);
+        self.inline_kept = 0;
+        self.new_bytes = 0;
     }
 }
 

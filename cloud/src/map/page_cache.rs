@@ -62,6 +62,11 @@ impl PageCache {
         Some(Arc::clone(page))
     }
 
+    /// Bytes of all pages in it.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(super) fn insert(&mut self, key: PageKey, page: Page) {
         if self.get(&key).is_some() {
             return;

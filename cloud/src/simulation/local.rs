@@ -187,6 +187,18 @@ impl SimulatedPlace {
         files.small.clear();
     }
 
+    /// Spoils some bytes of the read cache.
+    pub fn damage_cache(&self, random: &mut Random) {
+        let Some(cache) = self.files().cache.clone() else {
+            return;
+        };
+        let mut contents = cache.contents();
+        for _ in 0..20 {
+            let at = random.below(self.cache_size) as usize;
+            contents.now[at] ^= 1 + random.below(255) as u8;
+        }
+    }
+
     /// Logs that were put aside, by name.
     pub fn aside(&self) -> Vec<String> {
         let files = self.files();

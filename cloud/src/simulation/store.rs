@@ -85,6 +85,14 @@ impl SimulatedStore {
         self.state().objects.keys().cloned().collect()
     }
 
+    /// Bytes of all objects whose names begin with `prefix`.
+    pub fn bytes(&self, prefix: &str) -> u64 {
+        let state = self.state();
+        let own = state.objects.iter();
+        let own = own.filter(|(key, _)| key.starts_with(prefix));
+        own.map(|(_, object)| object.bytes.len() as u64).sum()
+    }
+
     /// The bytes of an object.
     pub fn object(&self, key: &str) -> Option<Arc<Vec<u8>>> {
         let state = self.state();

@@ -388,6 +388,15 @@ impl Client {
         Ok(())
     }
 
+    /// Tries once to remove objects; says for each name whether there is nothing of it any more.
+    pub fn try_delete(&self, keys: Vec<String>) -> Vec<bool> {
+        let requests = keys.into_iter().map(|key| Request::Delete { key });
+        let requests: Vec<Request> = requests.collect();
+        let answers = self.try_once(&requests).into_iter();
+        let is_gone = |answer| matches!(answer, Ok(_) | Err(StoreError::NotFound));
+        answers.map(is_gone).collect()
+    }
+
     /// Whether the store keeps the name of an object that is there: puts `body` under `key` once
     /// more, on the condition that the name is free.
     ///

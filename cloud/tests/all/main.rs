@@ -2,4 +2,5 @@
 
 mod model;
 mod opener;
+mod space;
 mod stores;

@@ -6,6 +6,9 @@
 //! - while the device is open, it reads as the buffer;
 //! - after a crash with its log it is as of some operation not before the last flush, and if the
 //!   power stayed on, not before any operation at all;
+//! - who opens it for reading sees one moment of it for as long as objects are kept, and after that
+//!   either the same or an error;
+//! - a writer that was taken over changes nothing, whatever it still tries;
 //! - after a crash without its log, or once somebody else has taken it over, it is as of some flush
 //!   (or, where a full log forced it, some operation) not before what was confirmed as uploaded.
 
@@ -79,10 +82,28 @@ struct World {
     /// So many are certainly on the local side.
     durable: usize,
     counts: Counts,
+    /// Those who read as of some moment.
+    followers: Vec<Follower>,
+    /// Writers that were taken over and may not know, with their machines.
+    zombies: Vec<(usize, Arc<CloudDevice>)>,
 }
+
+struct Follower {
+    device: Arc<CloudDevice>,
+    contents: Vec<u8>,
+    opened: Duration,
+}
+
+/// For how long what is dead is kept.
+const KEEP: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 struct Counts {
+    followers: u64,
+    passed: u64,
+    checkpoints: u64,
+    compacted: u64,
+    deleted: u64,
     crashes: u64,
     power_cuts: u64,
     losses: u64,
@@ -109,7 +130,7 @@ fn options(random: &mut Random) -> Options {
         map_bytes: 4 << 10,
         checkpoint_commits: 6,
         tail_bytes_min: 600,
-        keep: Duration::from_secs(600),
+        keep: KEEP,
         window_bytes: 16 << 10,
         gap_bytes: 2 << 10,
         fetched_bytes: 256 << 10,
@@ -170,6 +191,8 @@ impl World {
             uploaded: 0,
             durable: 0,
             counts: Counts::default(),
+            followers: Vec::new(),
+            zombies: Vec::new(),
         }
     }
 
@@ -300,11 +323,19 @@ impl World {
     fn take_over(&mut self) {
         self.counts.take_overs += 1;
         let old = Arc::clone(&self.device);
+        // It goes on with what it does beside writing, for a while or until it notices.
+        self.zombies.push((self.owner, Arc::clone(&old)));
+        if self.zombies.len() > 2 {
+            self.zombies.remove(0);
+        }
         let others = (1..self.machines.len()).map(|by| (self.owner + by) % self.machines.len());
         let others: Vec<usize> = others.collect();
         let owner = others[self.random.below(others.len() as u64) as usize];
         let upto = self.uploaded;
         self.reopen(owner, upto, true, true);
+        if self.random.permille(300) {
+            return;
+        }
         // The one before writes on for a while, and is stopped.
         let bytes = vec![0xee; 512 * (1 + self.random.below(100) as usize)];
         for _ in 0..self.random.below(4) {
@@ -322,10 +353,13 @@ impl World {
 
     fn reopen(&mut self, owner: usize, least: usize, is_forced: bool, is_without_log: bool) {
         let options = options(&mut self.random);
+        // One program at a time has what lies on a machine.
+        self.zombies.retain(|(machine, _)| *machine != owner);
         let machine = &self.machines[owner];
         let opened = open(&self.store, machine, &self.env, options, is_forced);
         let (device, connection) = opened.unwrap_or_else(|e| panic!("{}: {e}", self.place()));
         self.counts.asides += u64::from(device.log_aside().is_some());
+        self.count_work();
         self.owner = owner;
         self.device = device;
         self.connection = connection;
@@ -351,6 +385,69 @@ impl World {
             if device.upload().is_err() {
                 panic!("{}: nothing is cut yet", self.place());
             }
+        }
+    }
+
+    fn count_work(&mut self) {
+        let done = self.device.counts();
+        self.counts.checkpoints += done.checkpoints;
+        self.counts.compacted += done.compacted;
+        self.counts.deleted += done.deleted;
+    }
+
+    /// Somebody opens the device for reading.
+    fn follow(&mut self) {
+        let options = Options {
+            is_read_only: true,
+            ..options(&mut self.random)
+        };
+        let machine = Machine { place: None };
+        let opened = open(&self.store, &machine, &self.env, options, false);
+        let (device, _) = opened.unwrap_or_else(|e| panic!("{}: {e}", self.place()));
+        let opened = self.env.monotonic();
+        let contents = device.read_vec(0, SIZE as usize);
+        let contents = contents.unwrap_or_else(|e| panic!("{}: {e}", self.place()));
+        let moment = self
+            .moment_of(&contents, self.uploaded, false, None)
+            .or_else(|| self.moment_of(&contents, self.uploaded, false, self.failed));
+        assert!(moment.is_some(), "{}: no moment to follow", self.place());
+        assert!(device.write_at(0, &[1]).is_err());
+        self.counts.followers += 1;
+        self.followers.push(Follower {
+            device,
+            contents,
+            opened,
+        });
+        if self.followers.len() > 3 {
+            self.followers.remove(0);
+        }
+    }
+
+    /// Those who follow see what they saw.
+    fn check_followers(&mut self) {
+        let (offset, length) = self.random_range(60 << 10);
+        let mut passed = 0;
+        for follower in &self.followers {
+            match follower.device.read_vec(offset, length as usize) {
+                Ok(bytes) => {
+                    let range = offset as usize..(offset + length) as usize;
+                    let is_same = bytes == follower.contents[range];
+                    assert!(is_same, "{}: follower, {offset}+{length}", self.place());
+                }
+                Err(error) => {
+                    let since = self.env.monotonic() - follower.opened;
+                    assert!(since >= KEEP, "{}: after {since:?}: {error}", self.place());
+                    passed += 1;
+                }
+            }
+        }
+        self.counts.passed += passed;
+    }
+
+    /// Those who were taken over go on with what they do, and find that out.
+    fn let_zombies_live(&mut self) {
+        for _ in 0..3 {
+            self.zombies.retain(|(_, zombie)| zombie.step().is_ok());
         }
     }
 
@@ -395,7 +492,8 @@ impl World {
                 }
                 600..=849 => self.check_read(),
                 850..=859 => self.upload(),
-                860..=869 => self.env.sleep(Duration::from_secs(self.random.below(100))),
+                860..=867 => self.env.sleep(Duration::from_secs(self.random.below(100))),
+                868..=869 => self.env.sleep(Duration::from_secs(self.random.below(1500))),
                 870..=879 if !self.connection.is_cut() => {
                     let left = self.random.below(12);
                     self.connection.cut_after(left);
@@ -403,6 +501,14 @@ impl World {
                 880..=884 => self.crash(),
                 885..=888 => self.take_over(),
                 889..=891 => self.hand_over(),
+                940..=944 => {
+                    if let Some(place) = &self.machines[self.owner].place {
+                        place.damage_cache(&mut self.random);
+                    }
+                }
+                892..=893 => self.follow(),
+                894..=929 => self.check_followers(),
+                930..=939 => self.let_zombies_live(),
                 _ => {}
             }
             if !self.random.permille(laziness)
@@ -426,6 +532,20 @@ impl World {
         let all = self.operations.len();
         self.reopen(owner, all, false, true);
     }
+
+    /// All of it was exercised.
+    fn finish(&mut self) {
+        self.count_work();
+        let counts = &self.counts;
+        let done = [
+            counts.checkpoints,
+            counts.compacted,
+            counts.deleted,
+            counts.followers,
+        ];
+        assert!(done.iter().all(|count| *count > 0), "{counts:?}");
+        println!("{counts:?}, {} requests", self.store.requests());
+    }
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -441,6 +561,6 @@ fn a_device_is_a_buffer() {
         println!("CENOTE_CLOUD_SEED={seed} CENOTE_CLOUD_STEPS={steps}");
         let mut world = World::new(seed);
         world.run(steps);
-        println!("{:?}, {} requests", world.counts, world.store.requests());
+        world.finish();
     }
 }

@@ -50,7 +50,7 @@ type Place = [u64; 2];
 
 fn place(block: &BlockPointer) -> Place {
     let dva = block.dva(0);
-    [u64::from(dva.vdev().0), dva.offset()]
+    [dva.vdev().0, dva.offset()]
 }
 
 /// One of several shares into which blocks are divided by their places.

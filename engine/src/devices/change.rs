@@ -1,6 +1,7 @@
 //! `zpool offline`, `attach`, `replace`, `detach` and `reopen`.
 
 use super::add::ashift;
+use super::emptied::let_go;
 use super::open::open_devices;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::command::{By, note};
@@ -113,7 +114,9 @@ fn attach(
         if !attached.replaces || spare.spare == Some(SpareUse::InUse) {
             return Err(refused(format!("{place} is busy")));
         }
-        let done = pool.attach_spare(Guid(old.guid), Guid(spare.guid), (&by.actor, by.command));
+        let by = (&by.actor, by.command);
+        let (old, spare) = (Guid(old.guid), Guid(spare.guid));
+        let done = pool.attach_spare(old, spare, attached.sequential, by);
         done.map_err(refused)?;
         context.events.post("sysevent.fs.zfs.vdev_spare", pool);
     } else {
@@ -121,6 +124,10 @@ fn attach(
             true => place,
             false => format!("/dev/{place}"),
         };
+        if attached.replaces {
+            let places = (old.path.as_deref(), place.as_str());
+            let_go(&imported, Guid(old.guid), places, &by.actor)?;
+        }
         let new = NewVdev {
             role: NewVdevRole::Normal,
             kind: NewVdevKind::Disk,
@@ -137,6 +144,7 @@ fn attach(
             old: Guid(old.guid),
             new: leaf,
             companion,
+            sequential: attached.sequential,
             ashift: shift,
         };
         let done = pool.attach(&request, (&by.actor, by.command));

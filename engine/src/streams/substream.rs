@@ -122,6 +122,10 @@ impl Session<'_> {
             raw: has(Feature::Raw),
             ..ResumeToken::default()
         };
+        let encryption = match into {
+            ReceiveInto::New => plan.encryption(),
+            ReceiveInto::NewClone(_) | ReceiveInto::Existing(_) => Encryption::Inherit,
+        };
         let task = BeginReceive {
             name: plan.name.clone(),
             snapshot: plan.snapshot.clone(),
@@ -129,7 +133,7 @@ impl Session<'_> {
             kind: plan.kind()?,
             ignores_case: begin.flags & flags::CASE_INSENSITIVE != 0,
             properties: Vec::new(),
-            encryption: Encryption::Inherit,
+            encryption,
             keys: plan.keys()?.cloned().map(Box::new),
             resume: self.asked.resumable.then_some(token),
             created: None,

@@ -1,0 +1,139 @@
+//! What was fetched of objects, or put, kept to be read again: in memory, and on disk below that.
+//!
+//! Objects never change, so a range of one is right for ever and is never looked after. Metadata
+//! goes to both; contents go to disk alone, and only where the policy wants them there. What is
+//! found on disk of metadata comes back into memory.
+//!
+//! In memory the longest unfetched goes first; on disk see [`disk`].
+
+mod disk;
+mod name;
+
+pub(crate) use name::Name;
+
+use crate::format::{Class, Uuid};
+use crate::locks::lock;
+use crate::options::CachePolicy;
+use cenote_device::Device;
+use disk::Disk;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+/// Ranges of objects by their first byte.
+type Ranges = BTreeMap<(Name, u64), Arc<Vec<u8>>>;
+
+#[derive(Debug, Default)]
+struct Memory {
+    ranges: Ranges,
+    order: VecDeque<(Name, u64)>,
+    bytes: u64,
+}
+
+/// Ranges of objects.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    memory: Mutex<Memory>,
+    limit: u64,
+    disk: Option<Disk>,
+    policy: CachePolicy,
+}
+
+impl Cache {
+    /// An empty one for `limit` bytes in memory.
+    pub(crate) fn new(limit: u64, policy: CachePolicy) -> Self {
+        Self {
+            memory: Mutex::default(),
+            limit,
+            disk: None,
+            policy,
+        }
+    }
+
+    /// The same, with what is left of the device `uuid` on a disk.
+    pub(crate) fn with_disk(self, device: Arc<dyn Device>, uuid: Uuid) -> Self {
+        Self {
+            disk: Disk::open(device, uuid),
+            ..self
+        }
+    }
+
+    /// The bytes `[offset, offset + length)` of an object, if all of them are here.
+    pub(crate) fn get(&self, name: Name, class: Class, offset: u64, buffer: &mut [u8]) -> bool {
+        if self.get_from_memory(name, offset, buffer) {
+            return true;
+        }
+        let Some(disk) = &self.disk else {
+            return false;
+        };
+        let Some(entries) = disk.get(name, offset, buffer) else {
+            return false;
+        };
+        if class == Class::Metadata && matches!(name, Name::Data(..)) {
+            for (start, bytes) in entries {
+                self.keep(name, start, Arc::new(bytes));
+            }
+        }
+        true
+    }
+
+    fn get_from_memory(&self, name: Name, offset: u64, buffer: &mut [u8]) -> bool {
+        let memory = lock(&self.memory);
+        let own = memory.ranges.range((name, 0)..=(name, offset));
+        let Some(((_, start), bytes)) = own.last() else {
+            return false;
+        };
+        let from = (offset - start) as usize;
+        match bytes.get(from..from + buffer.len()) {
+            Some(found) => {
+                buffer.copy_from_slice(found);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether [`Self::get`] would find a range in memory.
+    pub(crate) fn is_in_memory(&self, name: Name, offset: u64, length: u64) -> bool {
+        let memory = lock(&self.memory);
+        let own = memory.ranges.range((name, 0)..=(name, offset)).last();
+        own.is_some_and(|((_, start), bytes)| start + bytes.len() as u64 >= offset + length)
+    }
+
+    /// Takes a range in, if it is of a kind that is kept.
+    pub(crate) fn insert(&self, name: Name, class: Class, offset: u64, bytes: &Arc<Vec<u8>>) {
+        let is_wanted = class == Class::Metadata || self.policy == CachePolicy::All;
+        if let Some(disk) = self.disk.as_ref().filter(|_| is_wanted) {
+            disk.insert(name, class, offset, bytes);
+        }
+        if class == Class::Metadata && matches!(name, Name::Data(..)) {
+            self.keep(name, offset, Arc::clone(bytes));
+        }
+    }
+
+    /// Keeps a range in memory.
+    pub(crate) fn keep(&self, name: Name, offset: u64, bytes: Arc<Vec<u8>>) {
+        let mut memory = lock(&self.memory);
+        let key = (name, offset);
+        memory.bytes += bytes.len() as u64;
+        if let Some(old) = memory.ranges.insert(key, bytes) {
+            memory.bytes -= old.len() as u64;
+        } else {
+            memory.order.push_back(key);
+        }
+        while memory.bytes > self.limit {
+            let Some(oldest) = memory.order.pop_front() else {
+                break;
+            };
+            if let Some(old) = memory.ranges.remove(&oldest) {
+                memory.bytes -= old.len() as u64;
+            }
+        }
+    }
+
+    /// Writes down what is on disk, so that the next one who opens it need not do without.
+    pub(crate) fn save(&self) {
+        if let Some(disk) = &self.disk {
+            disk.save();
+        }
+    }
+}

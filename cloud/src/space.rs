@@ -1,0 +1,49 @@
+//! How much of a device is stored, and how much of that is needed.
+
+use crate::core::Core;
+
+/// Bytes of a device in its store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes in data objects that addresses of the device point to, as of the last full checkpoint.
+    pub live: u64,
+    /// Bytes of all data objects that are not removed yet.
+    pub stored: u64,
+    /// Bytes that the map takes in memory, about.
+    pub map_memory: u64,
+}
+
+impl Core {
+    pub(crate) fn space(&self) -> Space {
+        let state = self.state();
+        Space {
+            live: state.map.live_bytes(),
+            stored: state.map.stored_bytes(),
+            map_memory: state.map.memory(),
+        }
+    }
+}
+
+/// What was done with a device since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Commits.
+    pub commits: u64,
+    /// Checkpoints, light and full ones.
+    pub checkpoints: u64,
+    /// Bytes that compaction has moved.
+    pub compacted: u64,
+    /// Objects that were removed.
+    pub deleted: u64,
+}
+
+impl Core {
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            commits: self.counters.commits.get(),
+            checkpoints: self.counters.checkpoints.get(),
+            compacted: self.counters.compacted.get(),
+            deleted: self.counters.deleted.get(),
+        }
+    }
+}
