@@ -9,13 +9,17 @@
 //! what a writer who slept while it was taken over runs into; were it removed, the sleeper would
 //! find its next name free and fork the chain.
 //!
+//! *Orphans*: what a writer put and did not commit before it ended has numbers that the chain never
+//! reached. One listing finds it, after a take-over and once something else was written.
+//!
 //! A store that does not let us delete costs money and nothing else: what failed is tried again an
 //! hour later.
 
+use crate::chain::store_error;
 use crate::core::Core;
 use crate::error::Result;
 use crate::format::checkpoint::{ObjectEntry, Waste};
-use crate::format::{CommitNumber, ObjectNumber, key};
+use crate::format::{CommitNumber, ObjectNumber, WriterId, key};
 use crate::work::Work;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -37,9 +41,12 @@ struct Doomed {
 
 impl Core {
     /// Looks, once something was written, what the one before has left to be done.
-    pub(crate) fn resume_upkeep(&self, work: &mut Work) {
+    pub(crate) fn resume_upkeep(&self, work: &mut Work) -> Result<()> {
         if std::mem::replace(&mut work.has_begun, true) {
-            return;
+            return Ok(());
+        }
+        if let Some((writer, next)) = work.unfinished.take() {
+            self.remove_orphans(writer, next)?;
         }
         self.plan_compaction(work);
         let wall = self.client.env().wall_clock().as_secs();
@@ -47,6 +54,20 @@ impl Core {
             .next_over(wall)
             .is_some_and(|left| left <= Duration::from_secs(1));
         work.clean_at = is_due.then(|| self.now());
+        Ok(())
+    }
+
+    /// Removes what `writer`, which can commit no more, put under numbers from `next` on.
+    fn remove_orphans(&self, writer: WriterId, next: ObjectNumber) -> Result<()> {
+        let last = next.0.checked_sub(1).map(ObjectNumber);
+        let after = last.map(|last| key::data(writer, last));
+        let found = self.client.list(&key::data_of(writer), after, NAMES_MAX);
+        let found = found.map_err(|e| store_error(&self.client, e))?;
+        let keys = found.into_iter().map(|meta| meta.key);
+        let gone = self.client.try_delete(keys.collect());
+        let gone = gone.into_iter().filter(|is_gone| *is_gone).count();
+        self.counters.deleted.add(gone as u64);
+        Ok(())
     }
 
     /// Removes what may be removed, as of the checkpoint that was made last.

@@ -15,7 +15,7 @@ use crate::core::{Core, Order, Parts, State};
 use crate::error::{CloudError, Result};
 use crate::format::commit::{Commit, LogPoint, Tip};
 use crate::format::device::Identity;
-use crate::format::{CommitNumber, Hash, Uuid, WriterId, device, key};
+use crate::format::{CommitNumber, Hash, ObjectNumber, Uuid, WriterId, device, key};
 use crate::local::Place;
 use crate::log::{AppendError, Event, Found, LOG_SIZE_MIN, Log, Logged, MemoryUse};
 use crate::options::Options;
@@ -84,7 +84,10 @@ pub(crate) fn create(
 }
 
 /// The log and the records that the store does not have.
+#[derive(Debug)]
 struct Resumed {
+    /// The writer before, if it did not end in order, and the first number that it did not commit.
+    unfinished: Option<(WriterId, ObjectNumber)>,
     log: Option<Log>,
     point: LogPoint,
     rest: Vec<Logged>,
@@ -106,6 +109,7 @@ pub(crate) fn open(
     let (loaded, resumed, place) = if options.is_read_only {
         let loaded = chain::load(&client, &identity, options.map_bytes)?;
         let resumed = Resumed {
+            unfinished: None,
             log: None,
             point: loaded.tip.log,
             rest: Vec::new(),
@@ -147,7 +151,7 @@ pub(crate) fn open(
             log: resumed.log,
             point: resumed.point,
         },
-        work: Work::new(loaded.tip.log, loaded.tip.number),
+        work: Work::new(loaded.tip.log, loaded.tip.number, resumed.unfinished),
         state: state(loaded, queue),
     });
     Ok((core, aside))
@@ -190,9 +194,14 @@ struct Opening<'a> {
 impl Opening<'_> {
     /// Becomes the one who writes.
     fn take_over(&self, aside: &mut Option<LogAside>) -> Result<(Loaded, Resumed)> {
+        let mut unfinished = None;
         for _ in 0..TRIES {
             let mut loaded = chain::load(self.client, self.identity, self.options.map_bytes)?;
-            let resumed = self.resume(&loaded, aside)?;
+            let mut resumed = self.resume(&loaded, aside)?;
+            if !loaded.tip.is_released && loaded.tip.writer != self.writer {
+                unfinished = Some((loaded.tip.writer, loaded.tip.next_object));
+            }
+            resumed.unfinished = unfinished;
             let commit = self.first_commit(&loaded, resumed.point);
             let number = commit.tip.number;
             let bytes = Arc::new(commit.encode(self.identity.uuid));
@@ -256,6 +265,7 @@ impl Opening<'_> {
                 ..LogPoint::default()
             };
             return Ok(Resumed {
+                unfinished: None,
                 log: None,
                 point,
                 rest: Vec::new(),
@@ -272,6 +282,7 @@ impl Opening<'_> {
         let found = match (found, from) {
             (Some(found), Some(from)) => {
                 return Ok(Resumed {
+                    unfinished: None,
                     point: loaded.tip.log,
                     rest: found.records.into_iter().skip(from).collect(),
                     log: Some(found.log),
@@ -290,6 +301,7 @@ impl Opening<'_> {
             self.memory,
         )?;
         Ok(Resumed {
+            unfinished: None,
             point: log.head(),
             log: Some(log),
             rest: Vec::new(),

@@ -58,7 +58,7 @@ impl Core {
         if let Some(batch) = batch {
             self.commit_batch(work, &batch, false)?;
             self.make_room(work)?;
-            self.resume_upkeep(work);
+            self.resume_upkeep(work)?;
             return Ok(true);
         }
         if wants_room {

@@ -31,7 +31,7 @@ impl Core {
     pub(crate) fn unchanged(&self) -> Says {
         let state = self.state();
         Says {
-            is_released: false,
+            is_released: state.tip.is_released,
             ends_flush: state.tip.ends_flush,
             log: state.tip.log,
             mark: None,

@@ -1,7 +1,7 @@
 //! What the uploader knows from step to step.
 
 use crate::format::commit::LogPoint;
-use crate::format::{CommitNumber, ObjectNumber};
+use crate::format::{CommitNumber, ObjectNumber, WriterId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub(crate) struct Work {
     pub(crate) compaction: VecDeque<ObjectNumber>,
     /// Whether compaction has moved something since the last full checkpoint.
     pub(crate) has_moved: bool,
+    /// A writer that did not end in order, and the first number that it did not commit.
+    pub(crate) unfinished: Option<(WriterId, ObjectNumber)>,
     /// Whether something was written since the device was opened.
     pub(crate) has_begun: bool,
     /// When something is old enough to be removed, by the monotonic clock.
@@ -28,8 +30,13 @@ pub(crate) struct Work {
 
 impl Work {
     /// That of a device whose newest commit is `commit`.
-    pub(crate) fn new(point: LogPoint, commit: CommitNumber) -> Self {
+    pub(crate) fn new(
+        point: LogPoint,
+        commit: CommitNumber,
+        unfinished: Option<(WriterId, ObjectNumber)>,
+    ) -> Self {
         Self {
+            unfinished,
             trim: (point, commit),
             clock: None,
             compaction: VecDeque::new(),

@@ -1,7 +1,8 @@
 //! What a device costs: requests, bytes in the store, and memory.
 
 use cenote_base::Env;
-use cenote_cloud::format::Class;
+use cenote_cloud::format::key::{data, data_name};
+use cenote_cloud::format::{Class, ObjectNumber};
 use cenote_cloud::local::Place;
 use cenote_cloud::simulation::{Connection, Random, SimulatedEnv, SimulatedPlace, SimulatedStore};
 use cenote_cloud::{Close, CloudDevice, CloudError, Drive, Options};
@@ -332,4 +333,34 @@ fn readers_keep_their_commit() {
         .try_open(&reading, None)
         .expect("nobody is in the way");
     assert_eq!(reader.read_vec(8 * MIB, 1).expect("readable"), [11]);
+}
+
+/// What a writer put and never committed before it died is found and removed by the next one.
+#[test]
+fn orphans_are_removed() {
+    let world = World::new(64 * MIB, Options::default());
+    let mut random = Random::new(4);
+    let device = world.open();
+    let first = noise(&mut random, 2 * MIB);
+    device.write_at(8 * MIB, &first).expect("room");
+    device.upload().expect("the store works");
+    let committed = world.store.bytes("data/");
+    let keys = world.store.keys().into_iter();
+    let last = keys.filter(|key| key.starts_with("data/")).next_back();
+    let (writer, number) = data_name(&last.expect("bytes are there")).expect("a name");
+    for by in [1, 2, 9] {
+        let orphan = data(writer, ObjectNumber(number.0 + by));
+        world.store.set_object(&orphan, Some(first.clone()));
+    }
+    drop(device);
+    let forced = Options {
+        is_forced: true,
+        ..world.options.clone()
+    };
+    let (device, _) = world.try_open(&forced, None).expect("taken over");
+    device.write_at(MIB, &[1; 512]).expect("room");
+    device.upload().expect("the store works");
+    settle(&device);
+    assert_eq!(world.store.bytes("data/"), committed);
+    assert!(device.read_vec(8 * MIB, first.len()).expect("readable") == first);
 }
