@@ -9,6 +9,7 @@
 
 use crate::error::{LeafFailures, VdevError};
 use crate::missed::Missed;
+use crate::request::FaultKind;
 use crate::shape::Shape;
 use crate::tree::Layout;
 use crate::txg_set::TxgSet;
@@ -86,19 +87,27 @@ impl Shape {
             let is_meant = is_target(holder.leaf) || holder.spare.is_some_and(is_target);
             is_meant && !self.tree.leaves[holder.leaf].is_writable()
         })?;
+        let unwritten = || VdevError::Unwritten {
+            dva,
+            size,
+            failures: LeafFailures::default(),
+        };
         if !unready.is_empty() {
-            let failures = LeafFailures::default();
-            return Err(VdevError::Unwritten {
-                dva,
-                size,
-                failures,
-            });
+            return Err(unwritten());
         }
         // None of the targets holds a part.
         if self.stale_leaves(dva, size, missed)?.is_empty() {
             return Ok(0);
         }
         let read = self.read(dva, size, missed, &|_| true)?;
+        // Then it may have come from a target itself.
+        if read
+            .wrong
+            .iter()
+            .any(|fault| fault.kind == FaultKind::Unreadable)
+        {
+            return Err(unwritten());
+        }
         self.repair(dva, &read.bytes, missed, targets)?;
         Ok(data)
     }

@@ -222,9 +222,8 @@ impl Pool {
             return None;
         }
         let own = Some(self.guid());
-        let is_taken = |config: &&cenote_ondisk::PoolConfig| {
-            config.split_guid == own && config.pool_guid != own
-        };
+        // The new pool may have been imported meanwhile, and not tell any more where it is from.
+        let is_taken = |config: &&cenote_ondisk::PoolConfig| config.pool_guid != own;
         let all_taken = configs.iter().all(is_taken) && configs.len() == labels.labels.len();
         Some(if all_taken { Side::Taken } else { Side::Own })
     }
