@@ -8,7 +8,9 @@ use super::writes::require_pool;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::with_context;
-use cenote_control::model::{Change, ControlError, Request, Response, SplitPool, Vdev, VdevTree};
+use cenote_control::model::{
+    Change, ControlError, Pair, Request, Response, SplitPool, Vdev, VdevTree,
+};
 
 /// `zpool split [-gLlnP] [-o OPTION|PROPERTY=VALUE]… [-R ROOT] POOL NEW [DEVICE…]`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
@@ -76,7 +78,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 /// What `-o` gives: properties, and options of mounts, which only an import makes.
-fn options(parsed: &Parsed, imports: bool) -> Result<(Vec<(String, String)>, Vec<String>), Stop> {
+fn options(parsed: &Parsed, imports: bool) -> Result<(Vec<Pair>, Vec<String>), Stop> {
     let (mut properties, mut mount_options) = (Vec::new(), Vec::new());
     for word in parsed.all("o") {
         match word.split_once('=') {
