@@ -10,7 +10,7 @@ use crate::errors::refused;
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
 use cenote_control::model::{
-    AttachedDevice, ControlError, DeviceChange, NewVdev, NewVdevKind, NewVdevRole, Response,
+    AttachedDevice, ControlError, DeviceChange, NewVdev, NewVdevKind, NewVdevRole, Pair, Response,
     SpareUse, Vdev, VdevState, VdevTree,
 };
 use cenote_pool::{Attachment, Companion, Offline};
@@ -81,14 +81,10 @@ fn offline(
     Ok(Response::Failures { failures, done })
 }
 
-fn attach(
-    context: &Context,
-    attached: &AttachedDevice,
-    by: &By<'_>,
-) -> Result<Response, ControlError> {
-    let imported = context.registry.writable_pool(&attached.pool)?;
+/// The ashift that properties of a new device ask for, its only one.
+fn shift_of(properties: &[Pair]) -> Result<Option<u32>, ControlError> {
     let mut shift = None;
-    for (name, value) in &attached.properties {
+    for (name, value) in properties {
         if name != "ashift" {
             let name = name.clone();
             let reason = format!("property '{name}' is not a valid pool or vdev property");
@@ -96,6 +92,16 @@ fn attach(
         }
         shift = Some(ashift(name, value)?).filter(|shift| *shift > 0);
     }
+    Ok(shift)
+}
+
+fn attach(
+    context: &Context,
+    attached: &AttachedDevice,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let imported = context.registry.writable_pool(&attached.pool)?;
+    let shift = shift_of(&attached.properties)?;
     let tree = vdev_tree(&imported.pool);
     let missing = |_| refused("no such device in pool");
     let found = all_vdevs(&tree)

@@ -14,9 +14,9 @@
 //! libconfig-inifiles-perl, libcapture-tiny-perl, zfs-auto-snapshot, libfaketime.
 //!
 //! zfs-autobackup and bzfs bring test suites, which make pools of their own. They come from PyPI:
-//! `pip install --target target/unpacked/python zfs-autobackup==4.0rc2 unittest2 mock bzfs==1.25.0`,
-//! and the former's source package, which has its tests, as `target/unpacked/zfs_autobackup`. Cases
-//! that fail are named in the scripts, each with its reason.
+//! `pip install --target target/unpacked/python zfs-autobackup==4.0rc2 unittest2 mock
+//! bzfs==1.25.0`, and the former's source package, which has its tests, unpacked as
+//! `target/unpacked/zfs_autobackup`. Cases that fail are named in the scripts with the reason.
 
 use crate::golden;
 use crate::site::{self, Site};

@@ -19,14 +19,19 @@ chmod 440 "$SCRATCH/sudo/cenote"
 cat >"$SCRATCH/inside" <<INSIDE
 set -eu
 mount -t overlay none -o "lowerdir=$SCRATCH/sbin:/usr/sbin" /usr/sbin
-mkdir -p /root/.ssh /run/sshd
+mkdir -p $HOME/.ssh /run/sshd
 if [ -d /etc/sudoers.d ]; then
     mount -t overlay none -o "lowerdir=$SCRATCH/sudo:/etc/sudoers.d" /etc/sudoers.d
 fi
-mount -t tmpfs -o mode=700 none /root/.ssh
-ssh-keygen -q -t rsa -N '' -f /root/.ssh/id_rsa
-cp /root/.ssh/id_rsa.pub /root/.ssh/authorized_keys
-printf 'Host *\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n' >/root/.ssh/config
+mount -t tmpfs -o mode=700 none $HOME/.ssh
+ssh-keygen -q -t rsa -N '' -f $HOME/.ssh/id_rsa
+cp $HOME/.ssh/id_rsa.pub $HOME/.ssh/authorized_keys
+cat >$HOME/.ssh/config <<CONFIG
+Host *
+StrictHostKeyChecking no
+UserKnownHostsFile /dev/null
+LogLevel ERROR
+CONFIG
 ip link set lo up
 /usr/sbin/sshd -f "$SCRATCH/sshd" -o PidFile="$SCRATCH/sshd.pid"
 trap 'kill \$(cat "$SCRATCH/sshd.pid")' EXIT
