@@ -5,6 +5,7 @@
 pub mod codec;
 pub mod read;
 pub mod scan;
+pub mod send;
 pub mod snapshots;
 pub mod write;
 

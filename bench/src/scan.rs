@@ -6,7 +6,7 @@
 use crate::read::Comparison;
 use crate::read::machine::{direct_read_rate, drop_caches, seconds};
 use crate::read::rivals::{output, tool};
-use crate::write::machine::direct_write_rate;
+use crate::write::machine::cpu_seconds_of;
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -26,11 +26,45 @@ pub struct Options {
     pub mebibytes: u64,
 }
 
-/// Pools: name, layout, bytes of a record, and how much faster than `zdb -bcc` a scrub is to be.
-const POOLS: [(&str, &str, &str, f64); 3] = [
-    ("small", "mirror:2", "8K", 4.0),
-    ("large", "mirror:2", "1M", 1.0),
-    ("parity", "raidz2:6", "128K", 1.0),
+/// A pool, and what is wanted of its scrub.
+struct Wanted {
+    name: &'static str,
+    layout: &'static str,
+    /// Bytes of a record.
+    record: &'static str,
+    /// How often devices have what `zpool list` counts as allocated.
+    copies: f64,
+    /// How many times as fast as OpenZFS.
+    times: f64,
+    /// Of the rate of a single reader of a device.
+    of_device: f64,
+}
+
+const POOLS: [Wanted; 3] = [
+    Wanted {
+        name: "small",
+        layout: "mirror:2",
+        record: "8K",
+        copies: 2.0,
+        times: 4.0,
+        of_device: 0.0,
+    },
+    Wanted {
+        name: "large",
+        layout: "mirror:2",
+        record: "1M",
+        copies: 2.0,
+        times: 1.0,
+        of_device: 0.9,
+    },
+    Wanted {
+        name: "parity",
+        layout: "raidz2:6",
+        record: "128K",
+        copies: 1.0,
+        times: 1.0,
+        of_device: 0.9,
+    },
 ];
 
 /// A daemon of our own.
@@ -66,27 +100,41 @@ impl Daemon {
         self.directory.path().join("socket")
     }
 
+    fn cpu_seconds(&self) -> Result<f64> {
+        cpu_seconds_of(self.process.id())
+    }
+
     fn zpool(&self, words: &[&OsStr]) -> Result<String> {
+        self.run("zpool", words)
+    }
+
+    fn zfs(&self, words: &[&str]) -> Result<String> {
+        let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+        self.run("zfs", &words)
+    }
+
+    fn run(&self, name: &str, words: &[&OsStr]) -> Result<String> {
         let output = Command::new(&self.cenote)
-            .arg0("zpool")
+            .arg0(name)
             .args(words)
             .env("CENOTE_SOCKET", self.socket())
             .output()?;
         if !output.status.success() {
             bail!(
-                "zpool {words:?}: {}",
+                "{name} {words:?}: {}",
                 String::from_utf8_lossy(&output.stderr)
             );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    fn import(&self, devices: &Path, pool: &str) -> Result<()> {
+    fn import(&self, devices: &Path, pool: &str, options: &[&str]) -> Result<()> {
         let root = self.directory.path().join("root");
         std::fs::create_dir_all(&root)?;
         let words = ["import", "-f", "-R"].map(OsStr::new);
         let mut all = words.to_vec();
         all.extend([root.as_os_str(), OsStr::new("-d"), devices.as_os_str()]);
+        all.extend(options.iter().map(OsStr::new));
         all.push(OsStr::new(pool));
         self.zpool(&all).map(drop)
     }
@@ -147,128 +195,206 @@ fn images(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(images)
 }
 
+/// A scrub of the pool at `directory`: its seconds, and the bytes that it had to read.
+fn scrub_once(directory: &Path, name: &str) -> Result<(f64, f64)> {
+    let daemon = Daemon::start()?;
+    // The datasets of such pools have no files.
+    daemon.import(directory, name, &["-N"])?;
+    let allocated = daemon.words(&format!("list -Hpo allocated {name}"))?;
+    drop_caches()?;
+    let before = daemon.cpu_seconds()?;
+    let (taken, _) = seconds(|| daemon.words(&format!("scrub -w {name}")))?;
+    println!(
+        "  (the daemon took {:.2} s of processor time)",
+        daemon.cpu_seconds()? - before
+    );
+    let status = daemon.words(&format!("status {name}"))?;
+    ensure!(status.contains("scrub repaired 0B"), "{status}");
+    daemon.words(&format!("export {name}"))?;
+    Ok((taken, allocated.trim().parse()?))
+}
+
 fn scrub(options: &Options) -> Result<Vec<Comparison>> {
     let mut comparisons = Vec::new();
-    for (name, layout, record, wanted) in POOLS {
+    for wanted in POOLS {
+        let (name, layout, record) = (wanted.name, wanted.layout, wanted.record);
         let directory = pool(options, (name, layout, record))?;
-        let daemon = Daemon::start()?;
-        daemon.import(&directory, name)?;
-        drop_caches()?;
-        let (ours, _) = seconds(|| daemon.words(&format!("scrub -w {name}")))?;
-        let status = daemon.words(&format!("status {name}"))?;
-        ensure!(status.contains("scrub repaired 0B"), "{status}");
-        daemon.words(&format!("export {name}"))?;
-        drop(daemon);
+        let (ours, allocated) = scrub_once(&directory, name)?;
         drop_caches()?;
         let zdb = [OsStr::new("-e"), OsStr::new("-p"), directory.as_os_str()];
         let mut words = zdb.to_vec();
         words.extend([OsStr::new("-bcc"), OsStr::new(name)]);
         let (theirs, _) = seconds(|| output(Path::new("zdb"), &words))?;
         let what = format!("{layout}, {record}: zdb -bcc");
-        comparisons.push(Comparison::seconds(what, ours, theirs, wanted));
+        comparisons.push(Comparison::seconds(what, ours, theirs, wanted.times));
         drop_caches()?;
         let words = [OsStr::new("scrub"), directory.as_os_str(), OsStr::new(name)];
         let referee = tool("openzfs-ref")?;
         let (theirs, _) = seconds(|| output(&referee, &words))?;
         let what = format!("{layout}, {record}: OpenZFS's scrub");
-        comparisons.push(Comparison::seconds(what, ours, theirs, wanted));
+        comparisons.push(Comparison::seconds(what, ours, theirs, wanted.times));
+        drop_caches()?;
         let image = images(&directory)?.into_iter().next().context("an image")?;
         let disk = direct_read_rate(&image, 1 << 30)?;
-        println!("  (one image by direct reads: {disk:.0} MB/s)");
+        let what = format!("{layout}, {record}: an image by direct reads");
+        // The figure of `list` is what mirrors have once, and raidz with its parity.
+        let read = allocated * wanted.copies;
+        let rate = read / 1e6 / ours;
+        comparisons.push(Comparison::rates(
+            what,
+            rate,
+            disk,
+            "MB/s",
+            wanted.of_device,
+        ));
     }
     Ok(comparisons)
 }
 
+/// Bytes of a file in the pool, for who reads and for what is resilvered.
+struct Mirror {
+    daemon: Daemon,
+    directory: PathBuf,
+    root: PathBuf,
+}
+
+impl Mirror {
+    /// A new mirror of two files in a directory of this name.
+    fn create(options: &Options, name: &str) -> Result<Self> {
+        let directory = options.directory.join(name);
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory)?;
+        let daemon = Daemon::start()?;
+        let root = daemon.directory.path().join("root");
+        let mirror = Self {
+            daemon,
+            directory,
+            root,
+        };
+        let sides = [mirror.side(0), mirror.side(1)];
+        for side in &sides {
+            let file = std::fs::File::create(side)?;
+            file.set_len((options.mebibytes + options.mebibytes / 2 + 256) << 20)?;
+        }
+        // The file would be a few bytes otherwise.
+        let options = ["create", "-O", "compression=off", "-R"];
+        let mut words = options.map(OsStr::new).to_vec();
+        words.push(mirror.root.as_os_str());
+        words.extend(["bench", "mirror"].map(OsStr::new));
+        words.extend(sides.iter().map(|side| side.as_os_str()));
+        mirror.daemon.zpool(&words)?;
+        Ok(mirror)
+    }
+
+    fn side(&self, number: u32) -> PathBuf {
+        self.directory.join(format!("d{number}.img"))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.root.join("bench/file")
+    }
+
+    fn import(&self) -> Result<()> {
+        self.daemon.import(&self.directory, "bench", &[])
+    }
+
+    fn export(&self) -> Result<()> {
+        self.daemon.words("export bench").map(drop)
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        let _ = self.daemon.words("export -f bench");
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
 /// One side of a mirror lost everything but its labels, and its log says so.
 fn resilver(options: &Options) -> Result<Vec<Comparison>> {
-    let directory = options.directory.join("scan-resilver");
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory)?;
-    let side = |number| directory.join(format!("d{number}.img"));
-    for number in 0..2 {
-        let file = std::fs::File::create(side(number))?;
-        file.set_len((options.mebibytes + options.mebibytes / 2 + 256) << 20)?;
-    }
-    let daemon = Daemon::start()?;
-    let root = daemon.directory.path().join("root");
-    let (first, second) = (side(0), side(1));
-    let create = ["create", "-R"].map(OsStr::new);
-    let mut words = create.to_vec();
-    words.extend([root.as_os_str(), OsStr::new("bench"), OsStr::new("mirror")]);
-    words.extend([first.as_os_str(), second.as_os_str()]);
-    daemon.zpool(&words)?;
-    daemon.words("export bench")?;
-    let old = directory.join("old");
-    std::fs::copy(side(1), &old)?;
-    daemon.import(&directory, "bench")?;
-    crate::write::machine::fill(&root.join("bench/file"), options.mebibytes as usize)?;
-    daemon.words("sync bench")?;
-    daemon.words("export bench")?;
-    std::fs::rename(&old, side(1))?;
+    let mirror = Mirror::create(options, "scan-resilver")?;
+    mirror.export()?;
+    let old = mirror.directory.join("old");
+    std::fs::copy(mirror.side(1), &old)?;
+    mirror.import()?;
+    crate::write::machine::fill(&mirror.file(), options.mebibytes as usize)?;
+    mirror.daemon.words("sync bench")?;
+    mirror.export()?;
+    std::fs::rename(&old, mirror.side(1))?;
     drop_caches()?;
-    daemon.import(&directory, "bench")?;
-    let (ours, _) = seconds(|| daemon.words("wait -t resilver bench"))?;
-    let status = daemon.words("status bench")?;
-    ensure!(status.contains("resilvered"), "{status}");
-    let rate = options.mebibytes as f64 * 1.048_576 / ours;
-    daemon.words("export bench")?;
-    let read = direct_read_rate(&side(0), 1 << 30)?;
-    let write = direct_write_rate(&directory.join("copy"), 512)?;
-    let _ = std::fs::remove_dir_all(&directory);
-    let copy = read.min(write);
-    let what = "resilver of a mirror side, against a copy";
+    let began = Instant::now();
+    mirror.import()?;
+    let status = loop {
+        let status = mirror.daemon.words("status bench")?;
+        if status.contains("resilvered") && !status.contains("in progress") {
+            break status;
+        }
+        ensure!(began.elapsed() < Duration::from_secs(300), "{status}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let with_import = began.elapsed().as_secs_f64();
+    ensure!(status.contains("with 0 errors"), "{status}");
+    let megabytes = options.mebibytes as f64 * 1.048_576;
+    mirror.export()?;
+    drop_caches()?;
+    let (import, ()) = seconds(|| mirror.import())?;
+    mirror.export()?;
+    let ours = with_import - import;
+    println!("  ({ours:.2} s, and {import:.2} s for the import)");
+    // A copy of as many bytes from one file to another, as `cp` and `sync` would do it.
+    let (plain, copy) = (
+        mirror.directory.join("plain"),
+        mirror.directory.join("copy"),
+    );
+    crate::write::machine::fill(&plain, options.mebibytes as usize)?;
+    drop_caches()?;
+    let (theirs, _) = seconds(|| {
+        std::fs::copy(&plain, &copy)?;
+        Ok(std::fs::File::open(&copy)?.sync_all()?)
+    })?;
+    let what = "resilver of a side, against cp and sync";
+    let (rate, copy) = (megabytes / ours, megabytes / theirs);
     Ok(vec![Comparison::rates(what, rate, copy, "MB/s", 0.8)])
 }
 
-/// Random reads of a file meanwhile.
+/// Seconds for which reads are counted.
+const READING: f64 = 4.0;
+
+/// Random reads of a file while its pool is scrubbed again and again, against alone.
 fn readers(options: &Options) -> Result<Vec<Comparison>> {
-    let directory = pool(options, ("large", "mirror:2", "1M"))?;
-    let daemon = Daemon::start()?;
-    daemon.import(&directory, "large")?;
-    let images = images(&directory)?;
-    let root = daemon.directory.path().join("root");
-    let file = largest_below(&root)?;
+    let mirror = Mirror::create(options, "scan-readers")?;
+    let daemon = &mirror.daemon;
+    // Every read goes to the devices.
+    daemon.zfs(&["set", "primarycache=metadata", "bench"])?;
+    daemon.zfs(&["set", "recordsize=16K", "bench"])?;
+    crate::write::machine::fill(&mirror.file(), options.mebibytes as usize)?;
+    daemon.words("sync bench")?;
+    mirror.export()?;
+    mirror.import()?;
     let rate = || -> Result<f64> {
         drop_caches()?;
-        crate::read::machine::random_read_rate(&file, 128 << 10, 2, 3.0)
+        let size = options.mebibytes << 20;
+        crate::read::machine::random_read_rate(&mirror.file(), size, 2, READING)
     };
     let alone = rate()?;
     let stop = AtomicBool::new(false);
-    let beside = std::thread::scope(|scope| {
-        scope.spawn(|| {
+    let (beside, scrubs) = std::thread::scope(|scope| -> Result<_> {
+        let scrubber = scope.spawn(|| -> Result<u32> {
+            let mut ended = 0;
             while !stop.load(Ordering::Relaxed) {
-                if daemon.words("scrub -w large").is_err() {
-                    return;
-                }
+                daemon.words("scrub -w bench")?;
+                ended += 1;
             }
+            Ok(ended)
         });
         let beside = rate();
         stop.store(true, Ordering::Relaxed);
-        let _ = daemon.words("scrub -s large");
-        beside
+        let scrubs = scrubber.join().expect("it does not panic")?;
+        Ok((beside?, scrubs))
     })?;
-    drop(images);
-    let what = "users' random reads beside a scrub, against alone";
-    Ok(vec![Comparison::rates(what, beside, alone, "/s", 0.6)])
-}
-
-fn largest_below(root: &Path) -> Result<PathBuf> {
-    let mut stack = vec![root.to_owned()];
-    let mut largest = (0, None);
-    while let Some(directory) = stack.pop() {
-        for entry in std::fs::read_dir(directory)? {
-            let entry = entry?;
-            let metadata = entry.metadata()?;
-            match metadata.is_dir() {
-                true => stack.push(entry.path()),
-                false if metadata.len() > largest.0 => {
-                    largest = (metadata.len(), Some(entry.path()));
-                }
-                false => {}
-            }
-        }
-    }
-    largest.1.context("no file in the pool")
+    println!("  ({scrubs} scrubs ended meanwhile)");
+    let what = "random reads beside a scrub, against alone";
+    Ok(vec![Comparison::rates(what, beside, alone, "K/s", 0.6)])
 }
 
 /// Runs the parts; false if a ratio is below what is wanted.

@@ -17,8 +17,8 @@ use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Bytes per bounced transfer: large enough for a disk, small enough to stay in a CPU cache.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -61,6 +61,9 @@ pub struct FileDevice {
     /// Whether the kernel answers what it caches.
     asks_cache: AtomicBool,
     pub(crate) alignment: Alignment,
+    /// Open for as long as nobody else is to use the block device: whoever reads or writes still
+    /// when a pool has let it go keeps nobody out.
+    claim: Mutex<Option<File>>,
     /// Held while a write that does not begin and end on 4 KiB borders reads, changes and writes.
     pub(crate) unaligned_write: Mutex<()>,
 }
@@ -75,15 +78,24 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
     }
 }
 
-/// Opens a file, directly if that is wanted and possible; `claims` a block device.
-fn open_file(path: &Path, options: FileOptions, claims: bool) -> std::io::Result<(File, bool)> {
+/// Claims a block device.
+fn claim(path: &Path) -> Result<File, DeviceError> {
+    let flags = OFlags::CLOEXEC | OFlags::EXCL;
+    let flags = i32::try_from(flags.bits()).expect("open flags are small");
+    let claimed = File::options().read(true).custom_flags(flags).open(path);
+    let path = path.into();
+    claimed.map_err(|source| match source.raw_os_error() {
+        Some(BUSY) => DeviceError::InUse { path },
+        _ => DeviceError::Open { path, source },
+    })
+}
+
+/// Opens a file, directly if that is wanted and possible.
+fn open_file(path: &Path, options: FileOptions) -> std::io::Result<(File, bool)> {
     let open = |direct: bool| {
         let mut flags = OFlags::CLOEXEC;
         if direct {
             flags |= OFlags::DIRECT;
-        }
-        if claims {
-            flags |= OFlags::EXCL;
         }
         let flags = i32::try_from(flags.bits()).expect("open flags are small");
         let mut open = File::options();
@@ -141,11 +153,8 @@ impl FileDevice {
             return Err(DeviceError::NotADevice { path: path.into() });
         }
         let claims = options.writable && kind.is_block_device();
-        let opened = open_file(path, options, claims);
-        let (file, direct) = opened.map_err(|error| match error.raw_os_error() {
-            Some(BUSY) if claims => DeviceError::InUse { path: path.into() },
-            _ => fail(error),
-        })?;
+        let claim = claims.then(|| claim(path)).transpose()?;
+        let (file, direct) = open_file(path, options).map_err(fail)?;
         if options.writable {
             file_write::lock(&file, path)?;
         }
@@ -177,6 +186,7 @@ impl FileDevice {
             asks_cache: AtomicBool::new(buffered.is_some()),
             buffered,
             alignment: Alignment::of(&file),
+            claim: Mutex::new(claim),
             file,
             size: AtomicU64::new(size),
             nature,
@@ -368,6 +378,8 @@ impl Device for FileDevice {
         if self.writable {
             file_write::unlock(&self.file);
         }
+        let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        *claim = None;
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {

@@ -35,4 +35,5 @@ pub mod skip;
 pub mod sparse;
 pub mod streams;
 pub mod words;
+pub mod zfs_test;
 pub mod zoo;

@@ -5,7 +5,7 @@ use crate::counters::VdevCounters;
 use crate::error::LeafProblem;
 use crate::leaf_write::WrittenState;
 use crate::missed::Missed;
-use crate::queue::{self, Queue};
+use crate::queue::{self, IoClass, Queue};
 use crate::state::{VdevAux, VdevState};
 use crate::window::{self, WindowPlace};
 use cenote_base::{Env, Txg};
@@ -158,6 +158,21 @@ impl Leaf {
         self.in_flight.load(Ordering::Relaxed)
     }
 
+    /// Has a read of the background wait while the device is used.
+    fn make_room(&self, class: IoClass) {
+        let courtesy = &self.queue.courtesy;
+        match class {
+            IoClass::SyncRead | IoClass::AsyncRead => courtesy.note_user(self.env.monotonic()),
+            IoClass::Scrub => {
+                let delay = courtesy.delay(self.env.monotonic());
+                if !delay.is_zero() {
+                    self.env.sleep(delay);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn counted<T>(
         &self,
         length: usize,
@@ -166,11 +181,17 @@ impl Leaf {
         let Some(device) = &self.device else {
             return Err(LeafProblem::NotOpen(self.state, self.aux));
         };
+        let class = queue::read_class();
+        self.make_room(class);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let admitted = self.queue.enter(queue::read_class());
+        let admitted = self.queue.enter(class);
         let started = self.env.monotonic();
         let result = read(device.as_ref());
-        self.note_duration(started);
+        let took = self.env.monotonic().saturating_sub(started);
+        self.counters.note_duration(took);
+        if class == IoClass::Scrub {
+            self.queue.courtesy.note_background(took);
+        }
         drop(admitted);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.counters.read_operations.add(1);

@@ -19,6 +19,7 @@ mod batch;
 mod check;
 mod class;
 mod counters;
+mod courtesy;
 pub mod create;
 mod dtl;
 mod error;

@@ -9,6 +9,7 @@
 //!
 //! The queue only admits: requests are made by the threads that want them.
 
+use crate::courtesy::Courtesy;
 use cenote_base::settings::{self, Setting};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -194,6 +195,8 @@ impl Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     counts: Mutex<Counts>,
+    /// How reads that verify make room for users'.
+    pub courtesy: Courtesy,
     /// How much was dirty, in percent, when a write of a transaction group came last.
     load: AtomicU64,
     /// One for each class, so that only those who may go are woken.

@@ -35,12 +35,17 @@ pub fn fstests(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "fstests", arguments)
 }
 
+/// Runs groups of OpenZFS's test suite on our programs.
+pub fn zfs_test(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "zfs-test", arguments)
+}
+
 /// Has Cenote and OpenZFS write to one pool in turns.
 pub fn pingpong(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "pingpong", arguments)
 }
 
-/// Spoils devices, and has scrubs and resilvers mend them.
+/// Spoils and exchanges devices, and has scrubs and resilvers mend them.
 pub fn repair(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "repair", arguments)
 }

@@ -28,13 +28,17 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               with --foreign OpenZFS takes a turn after each judgement
   pingpong [SEED] [--rounds N] [--seeds N|--layouts] [--operations N] [--foreign N] [--vm]
                               Cenote and OpenZFS (with --vm its kernel module) write in turns
-  repair [LAYOUT...] [--sets N] [--seed N]
-                              devices are spoiled or come back stale under writes, scrubs mend them
+  repair [LAYOUT|MISHAP...] [--sets N|--all] [--seed N]
+                              devices are spoiled, exchanged or come back stale under writes;
+                              scrubs and resilvers mend them, crashes included
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
                               git, builds, PostgreSQL, SQLite, LMDB, rsync, tar and fio on a mount,
-                              sanoid and zfs-auto-snapshot over simulated weeks
+                              sanoid and zfs-auto-snapshot over simulated weeks, syncoid, and the
+                              test suites of zfs-autobackup and bzfs
   fstests DIRECTORY [--properties OPTIONS] [--size MIB] [TEST...|-g GROUP]
                               xfstests, built in DIRECTORY, on two mounts
+  zfs-test [--package DIR] [--timeout SECONDS] [GROUP|TEST...]
+                              OpenZFS's tests of repair (Debian's package zfs-test), as root
   fuzz NAME|all [--minutes N] [--input FILE]
                               fuzz targets, one per decoder, or one input again
   arm [ARGUMENT...]           the engine's tests on 64-bit ARM, emulated
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         "arm" => arm::run(rest),
         "clients" => delegate::clients(rest),
         "fstests" => delegate::fstests(rest),
+        "zfs-test" => delegate::zfs_test(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => delegate::bench(rest),
         "help" | "-h" | "--help" => {

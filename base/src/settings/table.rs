@@ -103,6 +103,8 @@ settings! {
         "Reads that verify: so many go before other classes' surplus.";
     SCRUB_MAX_ACTIVE = "zfs_vdev_scrub_max_active", Count, [3, 1, QUEUE],
         "Reads that verify: so many at once at most.";
+    SCAN_SUSPEND_PROGRESS = "zfs_scan_suspend_progress", Switch, [0, 0, 1],
+        "1: scrubs and resilvers stay where they are, until it is 0 again.";
     TRIM_MIN_ACTIVE = "zfs_vdev_trim_min_active", Count, [1, 1, QUEUE],
         "Discards of free space: so many go before other classes' surplus.";
     TRIM_MAX_ACTIVE = "zfs_vdev_trim_max_active", Count, [2, 1, QUEUE],
@@ -148,6 +150,11 @@ settings! {
     FREE_LEAK = "zfs_free_leak_on_eio", Switch, [0, 0, 1],
         "1: what cannot be read of a destroyed dataset is given up, with the space below it, and \
          the rest is freed; 0: freeing waits there until the next import, for all datasets.";
+    LIVELIST_MAX_ENTRIES = "zfs_livelist_max_entries", Count, [500_000, 1, WORD],
+        "Blocks of a clone's own in a part of its livelist, beyond which a new part begins, and a \
+         part is shortened that has more entries than that.";
+    LIVELIST_MIN_PERCENT_SHARED = "zfs_livelist_min_percent_shared", Percent, [75, 0, 100],
+        "A clone that shares no more than this with its origin keeps no livelist.";
     ADMIN_SNAPSHOT = "zfs_admin_snapshot", Switch, [1, 0, 1],
         "1: mkdir, rmdir and mv in .zfs/snapshot make, destroy and rename snapshots. (OpenZFS's \
          default is 0.)";

@@ -120,6 +120,10 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "Files have the ashift of the pool's property, or 9.",
+        &["vdev_file_logical_ashift", "vdev_file_physical_ashift"],
+    ),
+    (
         "Scrubs and resilvers go over a pool in turns of a few seconds, in the order of addresses.",
         &[
             "zfs_no_scrub_io",
@@ -144,7 +148,6 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
             "zfs_scan_min_time_ms",
             "zfs_scan_report_txgs",
             "zfs_scan_strict_mem_lim",
-            "zfs_scan_suspend_progress",
             "zfs_scan_vdev_limit",
             "zfs_scrub_after_expand",
             "zfs_scrub_delay",
@@ -249,8 +252,6 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
             "zfs_livelist_condense_sync_pause",
             "zfs_livelist_condense_zthr_cancel",
             "zfs_livelist_condense_zthr_pause",
-            "zfs_livelist_max_entries",
-            "zfs_livelist_min_percent_shared",
             "zfs_spa_discard_memory_limit",
         ],
     ),

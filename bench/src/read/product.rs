@@ -94,6 +94,13 @@ impl Mounted {
         output(Path::new("/usr/bin/env"), &words)
     }
 
+    /// A command of `cenote` with these arguments, for this daemon, ready to run.
+    pub fn command(&self, arguments: &[&OsStr]) -> Command {
+        let mut command = Command::new(&self.cenote);
+        command.args(arguments).env("CENOTE_SOCKET", self.socket());
+        command
+    }
+
     /// The daemon's process.
     pub fn process(&self) -> u32 {
         self.daemon.id()

@@ -103,7 +103,7 @@ impl Clocks {
 const TICKS: f64 = 100.0;
 
 /// CPU seconds that a process has used, in the kernel too.
-fn cpu_seconds_of(process: u32) -> Result<f64> {
+pub fn cpu_seconds_of(process: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name in brackets may hold anything, spaces too.
     let (_, behind) = stat.rsplit_once(')').context("no name in /proc")?;

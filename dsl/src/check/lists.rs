@@ -1,4 +1,4 @@
-//! Deadlists and block pointer objects: totals against contents.
+//! Deadlists, livelists and block pointer objects: totals against contents.
 
 use super::Checker;
 use crate::dataset::Dataset;
@@ -6,12 +6,12 @@ use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::object_directory::keys;
-use cenote_base::ObjectId;
+use cenote_base::{ObjectId, Txg};
 use cenote_dmu::Object;
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::bpobj::{self, BpobjHeader};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Block pointers or object numbers are read in pieces of this many bytes.
 const PIECE: usize = 1 << 17;
@@ -45,6 +45,82 @@ pub(super) fn check_deadlist(checker: &mut Checker<'_>, dataset: &Dataset) -> Re
     );
     let what = "the deadlist's uncompressed size";
     checker.expect(name, what, sum.uncompressed, totals.uncompressed);
+    Ok(())
+}
+
+/// A clone's livelist has what the clone has beyond its origin.
+pub(super) fn check_livelist(checker: &mut Checker<'_>, head: &Dataset) -> Result<(), DslError> {
+    let directory = head.directory();
+    let Some(livelist) = directory.livelist()? else {
+        return Ok(());
+    };
+    let dsl = checker.dsl;
+    let list = Deadlist::open(dsl, livelist)?;
+    let empty = dsl.object_directory().object(keys::EMPTY_BPOBJ)?;
+    let mut sum = SpaceTriple::default();
+    let mut live = HashMap::new();
+    let mut after = None;
+    for entry in list.entries().unwrap_or_default().iter().rev() {
+        sum = sum.plus(entry.space);
+        if Some(entry.bpobj) != empty {
+            check_bpobj(checker, head.name().as_str(), entry.bpobj)?;
+            check_births(checker, head, entry.bpobj, (entry.key, after), &mut live)?;
+        }
+        after = Some(entry.key);
+    }
+    let name = head.name();
+    let totals = list.totals();
+    checker.expect(name, "the livelist's space", sum.used, totals.used);
+    let what = "the livelist's compressed size";
+    checker.expect(name, what, sum.compressed, totals.compressed);
+    let what = "the livelist's uncompressed size";
+    checker.expect(name, what, sum.uncompressed, totals.uncompressed);
+    let unborn = live.values().filter(|count| **count < 0).count() as u64;
+    checker.expect(
+        name,
+        "blocks freed in the livelist and never born",
+        0,
+        unborn,
+    );
+    if let Some(origin) = directory.origin() {
+        let origin = dsl.dataset_of(origin)?;
+        if let Some(written) = head.written_since(&origin)? {
+            let what = "what is written since the origin, by the livelist";
+            checker.expect(name, what, written, totals.used);
+        }
+    }
+    Ok(())
+}
+
+/// The blocks in one part of a livelist are born after its key and not after the next one's.
+fn check_births(
+    checker: &mut Checker<'_>,
+    head: &Dataset,
+    list: ObjectId,
+    (after, last): (Txg, Option<Txg>),
+    live: &mut HashMap<[u64; 2], i64>,
+) -> Result<(), DslError> {
+    let object = checker.dsl.mos().object(list)?;
+    let header = header_of(&object)?;
+    let (mut freed, mut astray) = (0_u64, 0_u64);
+    each_entry(&object, &header, &mut |entry| {
+        let birth = entry.accounting_birth();
+        let is_here = birth > after && last.is_none_or(|last| birth <= last);
+        astray += u64::from(!is_here);
+        freed += u64::from(bpobj::is_free(entry));
+        let place = [entry.dva(0).vdev().0.into(), entry.dva(0).offset()];
+        let count = live.entry(place).or_default();
+        *count += if bpobj::is_free(entry) { -1 } else { 1 };
+        if *count == 0 {
+            live.remove(&place);
+        }
+        true
+    })?;
+    let name = head.name();
+    checker.expect(name, "blocks in a wrong part of the livelist", 0, astray);
+    if let Some(stated) = header.freed {
+        checker.expect(name, "frees in a part of the livelist", freed, stated);
+    }
     Ok(())
 }
 
@@ -97,7 +173,27 @@ fn sum_entries(
     object: &Object,
     header: &BpobjHeader,
 ) -> Result<Option<SpaceTriple>, DslError> {
-    let mut sum = SpaceTriple::default();
+    let (mut sum, mut freed) = (SpaceTriple::default(), SpaceTriple::default());
+    let all_known = each_entry(object, header, &mut |entry| {
+        let Some(space) = space_of(dsl, entry) else {
+            return false;
+        };
+        match header.freed.is_some() && bpobj::is_free(entry) {
+            true => freed = freed.plus(space),
+            false => sum = sum.plus(space),
+        }
+        true
+    })?;
+    Ok(all_known.then(|| sum.minus(freed)))
+}
+
+/// Calls `each` for the blocks that stand in the list itself while it says so; returns whether it
+/// did to the end.
+fn each_entry(
+    object: &Object,
+    header: &BpobjHeader,
+    each: &mut dyn FnMut(&BlockPointer) -> bool,
+) -> Result<bool, DslError> {
     let mut at = 0;
     // The header's decoder saw to it that the product fits.
     let end = header.entries * BLOCK_POINTER_SIZE as u64;
@@ -106,15 +202,12 @@ fn sum_entries(
     while at < end {
         let length = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
         object.read(at, &mut piece[..length])?;
-        for entry in bpobj::entries(&piece[..length]) {
-            let Some(space) = space_of(dsl, &entry) else {
-                return Ok(None);
-            };
-            sum = sum.plus(space);
+        if !bpobj::entries(&piece[..length]).all(|entry| each(&entry)) {
+            return Ok(false);
         }
         at += length as u64;
     }
-    Ok(Some(sum))
+    Ok(true)
 }
 
 /// Refuses a length that the object's blocks cannot have.

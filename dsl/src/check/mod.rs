@@ -218,6 +218,11 @@ impl<'d> Checker<'d> {
         }
         let mut datasets = vec![head];
         datasets.append(&mut snapshots);
+        if let Some(head) = datasets.first()
+            && let Err(error) = lists::check_livelist(self, head)
+        {
+            self.unreadable(head.name(), error);
+        }
         for dataset in &datasets {
             self.tally.add_dataset(dataset)?;
             if let Err(error) = lists::check_deadlist(self, dataset) {

@@ -28,6 +28,8 @@ use std::collections::HashSet;
 
 /// Blocks of lists and of lists of sub-objects.
 const BLOCK_SIZE: u64 = 128 << 10;
+/// Lists are read in pieces of this size.
+const PIECE: usize = 128 << 10;
 /// Sub-objects of one list that are followed.
 const SUBOBJECTS_MAX: usize = 1 << 20;
 /// Lists that are parts of one another: each level stands for more than 16384 lists joined.
@@ -54,6 +56,46 @@ fn add_space(header: &mut BpobjHeader, space: SpaceTriple, sign: i64) {
 }
 
 impl SyncContext<'_> {
+    /// The header of a list.
+    pub(super) fn list_header(&self, list: ObjectId) -> Result<BpobjHeader, DslError> {
+        header_of(&self.mos().object(list)?)
+    }
+
+    /// Calls `each` for every block of a list and its parts.
+    ///
+    /// # Errors
+    /// If a list cannot be read, or has holes in it: a damaged one could have no end of them.
+    pub(super) fn each_listed(
+        &self,
+        list: ObjectId,
+        each: &mut dyn FnMut(&BlockPointer) -> Result<(), DslError>,
+    ) -> Result<(), DslError> {
+        let mut stack = vec![list];
+        let mut seen = HashSet::new();
+        while let Some(id) = stack.pop() {
+            if !seen.insert(id) || seen.len() > SUBOBJECTS_MAX {
+                return Err(DslError::structure(id, "a list of blocks contains itself"));
+            }
+            let object = self.mos().object(id)?;
+            let header = header_of(&object)?;
+            stack.extend(self.subobjects(&header)?);
+            // The header's decoder saw to it that the product fits.
+            let end = header.entries * BLOCK_POINTER_SIZE as u64;
+            let mut piece = vec![0; PIECE];
+            for at in (0..end).step_by(PIECE) {
+                let length = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
+                object.read(at, &mut piece[..length])?;
+                for block in bpobj::entries(&piece[..length]) {
+                    if block.is_hole() {
+                        return Err(DslError::structure(id, "a list of blocks has a hole"));
+                    }
+                    each(&block)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn store_list(&self, object: &Object, header: &BpobjHeader) -> Result<(), DslError> {
         let mut bonus = header.encode();
         // Lists of older pools keep their shorter headers.

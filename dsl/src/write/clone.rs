@@ -1,9 +1,8 @@
 //! Making clones (format/3a 7, "Clone").
 //!
 //! A clone is a new head with the root of a snapshot: it takes no space until it is changed. It
-//! shares the keys of its origin, wherever it is made. Deliberately absent: the list of what a
-//! clone wrote, by which OpenZFS frees clones faster; without it they are freed like any other
-//! dataset.
+//! shares the keys of its origin, wherever it is made. From the start it keeps a list of what it
+//! wrote, by which it is freed quickly ([`super::livelist`]).
 
 use super::context::{SyncContext, SyncTask};
 use super::properties::Setting;
@@ -69,6 +68,7 @@ impl SyncTask for CloneDataset {
         }
         context.apply_settings(directory, &self.properties)?;
         context.change_counts(Some(parent), 1, 0)?;
+        context.begin_livelist(directory)?;
         context.clear_copied_log(id)?;
         self.created = Some(id);
         Ok(())

@@ -51,7 +51,11 @@ impl SyncContext<'_> {
         Ok(entries.to_vec())
     }
 
-    fn change_totals(&self, deadlist: ObjectId, change: SpaceChange) -> Result<(), DslError> {
+    pub(super) fn change_totals(
+        &self,
+        deadlist: ObjectId,
+        change: SpaceChange,
+    ) -> Result<(), DslError> {
         let object = self.mos().object(deadlist)?;
         let header = DeadlistHeader::decode(&object.dnode().bonus);
         let mut header = header.map_err(|source| DslError::decode(deadlist, source))?;
@@ -68,12 +72,26 @@ impl SyncContext<'_> {
 
     /// Puts dead blocks into a deadlist.
     pub(crate) fn bury(&self, deadlist: ObjectId, blocks: &[BlockPointer]) -> Result<(), DslError> {
+        self.enter_blocks(deadlist, blocks, false)
+    }
+
+    /// Puts blocks into a deadlist or livelist; `freed` marks frees in livelists, which count
+    /// negatively.
+    pub(super) fn enter_blocks(
+        &self,
+        deadlist: ObjectId,
+        blocks: &[BlockPointer],
+        freed: bool,
+    ) -> Result<(), DslError> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
         let entries = self.deadlist_entries(deadlist)?;
         let mut sorted: BTreeMap<usize, Vec<BlockPointer>> = BTreeMap::new();
         for block in blocks {
             let birth = block.accounting_birth();
             let above = entries.partition_point(|entry| entry.key < birth);
-            let problem = "a block died that is older than all of its deadlist";
+            let problem = "a block is older than all of its dataset's list";
             let index = above.checked_sub(1);
             let index = index.ok_or(DslError::structure(deadlist, problem))?;
             sorted.entry(index).or_default().push(*block);
@@ -81,9 +99,10 @@ impl SyncContext<'_> {
         let mut sum = SpaceTriple::default();
         for (index, blocks) in sorted {
             let list = self.own_list(deadlist, &entries[index])?;
-            sum = sum.plus(self.append_blocks(list, &blocks, false)?);
+            sum = sum.plus(self.append_blocks(list, &blocks, freed)?);
         }
-        self.change_totals(deadlist, SpaceChange::from(sum))
+        let sum = SpaceChange::from(sum);
+        self.change_totals(deadlist, if freed { sum.negated() } else { sum })
     }
 
     /// The list of an entry; the shared empty one is replaced by one that can be written.

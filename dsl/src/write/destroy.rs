@@ -2,12 +2,12 @@
 //!
 //! A dataset leaves the tree at once, and its blocks are freed behind its back: the root of its
 //! object set goes into a queue, the bptree, which is worked off a piece in each transaction
-//! group and survives a crash at any point. A pool without the feature of that queue has none:
+//! group and survives a crash at any point; of a clone with a livelist that is what goes into a
+//! queue ([`super::livelist`]). A pool without the feature of that queue has none:
 //! there all blocks are freed in the group that destroys the dataset, however long it takes.
 
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
-use super::head::drop_livelist;
 use super::metadata::number_key;
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;
@@ -73,7 +73,6 @@ impl SyncContext<'_> {
         let unused = signed(reserved.saturating_sub(phys.unique_bytes));
         let returned = SpaceChange::of_used(-unused);
         self.use_space(directory, Part::Refreservation, returned)?;
-        drop_livelist(self, directory)?;
         self.destroy_bookmarks(head.id())?;
         self.forget_dataset_features(head.id())?;
         self.destroy_deadlist(phys.deadlist)?;
@@ -107,7 +106,11 @@ impl SyncContext<'_> {
             compressed: signed(phys.compressed_bytes),
             uncompressed: signed(phys.uncompressed_bytes),
         };
-        self.free_tree(head, space)
+        let directory = head.directory().id();
+        match self.give_up_livelist(directory)? {
+            true => self.use_space(directory, Part::Head, space.negated()),
+            false => self.free_tree(head, space),
+        }
     }
 
     /// Frees the blocks that a head has and its previous snapshot has not, which take `space`.
@@ -249,7 +252,7 @@ impl SyncContext<'_> {
 impl Dsl {
     /// Whether blocks of destroyed datasets are still to be freed.
     pub fn is_freeing(&self) -> Result<bool, DslError> {
-        let queue = self.object_directory().object(keys::BPTREE)?;
-        Ok(queue.is_some())
+        let is_there = |key| Ok::<_, DslError>(self.object_directory().object(key)?.is_some());
+        Ok(is_there(keys::BPTREE)? || is_there(keys::DELETED_CLONES)?)
     }
 }

@@ -43,6 +43,12 @@ impl SyncContext<'_> {
         let most = settings::ASYNC_FREE_BLOCKS_MAX.get();
         let mut left = usize::try_from(most).unwrap_or(usize::MAX);
         let mut worked = self.free_listed(&mut left)?;
+        if left > 0
+            && let Some(moved) = self.free_part_of_clone()?
+        {
+            left = left.saturating_sub(moved);
+            worked = true;
+        }
         while left > 0 && self.free_queued(&mut left)? {
             worked = true;
         }

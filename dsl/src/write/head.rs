@@ -10,13 +10,11 @@ use super::context::SyncContext;
 use super::log::EndingLogs;
 use super::policy::HeadPolicy;
 use super::resume_point::{ResumePoint, ResumePoints};
-use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::ObjectSet;
 use cenote_io::{BlockSink, IoError, WriteRequest};
 use cenote_ondisk::dsl_dataset::DslDataset;
-use cenote_ondisk::dsl_dir;
 use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, ObjectType};
 use std::collections::BTreeSet;
@@ -108,7 +106,6 @@ impl Head {
     /// # Errors
     /// If blocks cannot be written, or the pool's metadata cannot be read.
     pub fn sync(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        drop_livelist(context, self.directory)?;
         let (_, phys) = context.dsl.read_dataset(self.id)?;
         let policy = self.policy();
         let sink = HeadSink::new(context, &phys)?;
@@ -162,35 +159,14 @@ impl Head {
             let (from, to) = (Part::Head, Part::Snapshots);
             context.move_space(self.directory, sums.to_snapshots, from, to)?;
         }
-        context.freed_before_next_snapshot(self.id, &sums.bookmarks)
+        context.freed_before_next_snapshot(self.id, &sums.bookmarks)?;
+        context.trim_livelist(self.directory, phys.referenced_bytes)
     }
 
     /// Notes once that the dataset uses a feature (format/3a 1).
     fn activate(&self, context: &SyncContext<'_>, guid: &str) -> Result<(), DslError> {
         context.use_dataset_feature(self.id, guid)
     }
-}
-
-/// Forgets the list by which a clone could be destroyed quickly: the format lets a writer do so,
-/// and the clone is then destroyed like any other dataset (format/3a 8).
-pub(super) fn drop_livelist(
-    context: &SyncContext<'_>,
-    directory: ObjectId,
-) -> Result<(), DslError> {
-    let object = context.mos().object(directory)?;
-    let Some(zap) = Dsl::extension(&object)? else {
-        return Ok(());
-    };
-    let Some(livelist) = zap
-        .lookup_u64(dsl_dir::fields::LIVELIST)?
-        .filter(|id| *id != 0)
-    else {
-        return Ok(());
-    };
-    context.destroy_deadlist(ObjectId(livelist))?;
-    context.remove_entry(directory, dsl_dir::fields::LIVELIST.as_bytes())?;
-    context.feature_changed(features::LIVELIST, -1)?;
-    Ok(())
 }
 
 /// What was born and what died in one sync of a head.
@@ -207,7 +183,21 @@ struct Sums {
     /// By bookmark: its txg, its name, and what died of its snapshot.
     bookmarks: Vec<BookmarkSum>,
     dead: Vec<BlockPointer>,
+    live: LiveNotes,
     failure: Option<DslError>,
+}
+
+/// What is to stand in a clone's livelist.
+#[derive(Debug, Default)]
+struct LiveNotes {
+    born: Vec<BlockPointer>,
+    given_up: Vec<BlockPointer>,
+}
+
+impl LiveNotes {
+    fn count(&self) -> usize {
+        self.born.len() + self.given_up.len()
+    }
 }
 
 /// Where a head's blocks go.
@@ -218,6 +208,8 @@ struct HeadSink<'a> {
     /// Blocks born after this are the previous snapshot's own, if it is in this directory.
     before_previous: Option<Txg>,
     origin_txg: Txg,
+    /// Where a clone writes down what is its own.
+    livelist: Option<ObjectId>,
     sums: Mutex<Sums>,
 }
 
@@ -242,6 +234,7 @@ impl<'a> HeadSink<'a> {
             deadlist: phys.deadlist,
             before_previous,
             origin_txg: context.origin_txg(id)?,
+            livelist: context.open_livelist(id)?,
             sums: Mutex::new(sums),
         })
     }
@@ -262,10 +255,55 @@ impl<'a> HeadSink<'a> {
         {
             let space = self.context.dsl.space_of_block(&replaced);
             sums.born = sums.born.plus(SpaceChange::from(space).negated());
+            self.note_given_up(&mut sums, &replaced);
+            // In the list it is to stand before what is born in its place.
+            self.store_live(&mut sums);
         }
+        self.note_born(&mut sums, pointer);
         sums.features.extend(features_of(pointer));
         if request.has_large_dnodes {
             sums.features.insert(features::LARGE_DNODE);
+        }
+    }
+
+    /// Whether a block is to stand in the livelist.
+    fn is_own(&self, pointer: &BlockPointer) -> bool {
+        self.livelist.is_some()
+            && !pointer.is_embedded()
+            && !pointer.is_hole()
+            && !pointer.is_redacted()
+            && pointer.accounting_birth() > self.origin_txg
+    }
+
+    fn note_born(&self, sums: &mut Sums, pointer: &BlockPointer) {
+        if self.is_own(pointer) {
+            sums.live.born.push(*pointer);
+            self.store_some_live(sums);
+        }
+    }
+
+    fn note_given_up(&self, sums: &mut Sums, pointer: &BlockPointer) {
+        if self.is_own(pointer) {
+            sums.live.given_up.push(*pointer);
+            self.store_some_live(sums);
+        }
+    }
+
+    fn store_some_live(&self, sums: &mut Sums) {
+        if sums.live.count() >= DEAD_BATCH {
+            self.store_live(sums);
+        }
+    }
+
+    /// Puts what was noted into the livelist.
+    fn store_live(&self, sums: &mut Sums) {
+        let live = std::mem::take(&mut sums.live);
+        let Some(livelist) = self.livelist else {
+            return;
+        };
+        let (born, given_up) = (&live.born, &live.given_up);
+        if let Err(error) = self.context.note_in_livelist(livelist, born, given_up) {
+            sums.failure.get_or_insert(error);
         }
     }
 
@@ -273,6 +311,7 @@ impl<'a> HeadSink<'a> {
         let space = self.context.dsl.space_of_block(pointer);
         let birth = pointer.accounting_birth();
         let mut sums = self.sums();
+        self.note_given_up(&mut sums, pointer);
         for bookmark in &mut sums.bookmarks {
             if birth <= bookmark.txg {
                 bookmark.space = bookmark.space.plus(space);
@@ -301,8 +340,8 @@ impl<'a> HeadSink<'a> {
     }
 
     fn finish(self) -> Result<Sums, DslError> {
-        let sums = self.sums.into_inner();
-        let mut sums = sums.unwrap_or_else(PoisonError::into_inner);
+        let mut sums = std::mem::take(&mut *self.sums());
+        self.store_live(&mut sums);
         if let Some(failure) = sums.failure.take() {
             return Err(failure);
         }
@@ -338,6 +377,7 @@ impl BlockSink for HeadSink<'_> {
         let mut sums = self.sums();
         sums.born = sums.born.plus(SpaceChange::from(space));
         sums.features.extend(features_of(pointer));
+        self.note_born(&mut sums, pointer);
         drop(sums);
         // What was written for this very place has no other reference yet.
         if !pointer.is_embedded() && pointer.physical_birth() != txg {

@@ -67,6 +67,7 @@ mod head;
 mod heads;
 mod hold;
 mod limits;
+mod livelist;
 mod log;
 mod metadata;
 mod new_pool;

@@ -13,7 +13,6 @@
 
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
-use super::head::drop_livelist;
 use super::limits::Moved;
 use super::metadata::number_key;
 use crate::dataset::{CHAIN_LENGTH_MAX, Dataset};
@@ -216,8 +215,8 @@ impl SyncContext<'_> {
             promotion.clone.directory().id(),
             promotion.origin_head.directory().id(),
         );
-        drop_livelist(self, to)?;
-        drop_livelist(self, from)?;
+        self.drop_livelist(to)?;
+        self.drop_livelist(from)?;
         // While the clone is still one of the origin's, and found among them.
         self.promote_keys(promotion)?;
         let space = promotion.space(self)?;

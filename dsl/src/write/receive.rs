@@ -96,6 +96,9 @@ impl BeginReceive {
         let id = context.create_head(directory, Some(origin.id()))?;
         context.copy_dataset_features(origin.id(), id)?;
         context.share_keys(&origin, directory)?;
+        if matches!(self.into, ReceiveInto::NewClone(_)) {
+            context.begin_livelist(directory)?;
+        }
         context.clear_copied_log(id)?;
         Ok(id)
     }

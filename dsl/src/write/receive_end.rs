@@ -11,7 +11,6 @@
 
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
-use super::head::drop_livelist;
 use crate::dataset::Dataset;
 use crate::deadlist::Deadlist;
 use crate::error::DslError;
@@ -142,7 +141,7 @@ impl SyncContext<'_> {
         let base = self.dsl.dataset_of(base)?;
         self.roll_back(target, &base)?;
         let received = self.dsl.dataset_of(received.id())?;
-        drop_livelist(self, received.directory().id())?;
+        self.drop_livelist(received.directory().id())?;
         let dead = Deadlist::open(self.dsl, received.phys().deadlist)?;
         self.move_own_space(target, &received)?;
         self.charge_dead(target, &base, &dead)?;

@@ -11,7 +11,6 @@
 
 use super::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
-use super::head::drop_livelist;
 use crate::dataset::Dataset;
 use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::error::DslError;
@@ -78,7 +77,7 @@ impl SyncContext<'_> {
     pub(super) fn roll_back(&self, head: &Dataset, snapshot: &Dataset) -> Result<(), DslError> {
         let (id, directory) = (head.id(), head.directory().id());
         let (old, new) = (head.phys(), snapshot.phys());
-        drop_livelist(self, directory)?;
+        self.drop_livelist(directory)?;
         let dead = Deadlist::open(self.dsl, old.deadlist)?;
         let own = own_space(old, new, dead.totals());
         let reserved = head.stored_number(Property::RefReservation)?;

@@ -191,6 +191,10 @@ fn destroy_one(
     how: Destruction,
     noted: &mut NotedOnce<'_>,
 ) -> Result<(), ControlError> {
+    if name.parent().is_none() {
+        // The root of a pool goes with the pool only; what was asked for is all else in it.
+        return destroy_snapshots_of(context, mounts, name, noted);
+    }
     let (imported, dataset) = context.registry.dataset(name)?;
     let places = mounts.derived_places(name.as_str());
     // What is in use is refused before its snapshots are gone.

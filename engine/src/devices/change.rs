@@ -1,6 +1,7 @@
 //! `zpool offline`, `attach`, `replace`, `detach` and `reopen`.
 
 use super::add::ashift;
+use super::emptied::let_go;
 use super::open::open_devices;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::command::{By, note};
@@ -80,12 +81,8 @@ fn offline(
     Ok(Response::Failures { failures, done })
 }
 
-fn attach(
-    context: &Context,
-    attached: &AttachedDevice,
-    by: &By<'_>,
-) -> Result<Response, ControlError> {
-    let imported = context.registry.writable_pool(&attached.pool)?;
+/// The allocation unit that a new device is to be taken for, if the command says so.
+fn asked_ashift(attached: &AttachedDevice) -> Result<Option<u32>, ControlError> {
     let mut shift = None;
     for (name, value) in &attached.properties {
         if name != "ashift" {
@@ -95,6 +92,16 @@ fn attach(
         }
         shift = Some(ashift(name, value)?).filter(|shift| *shift > 0);
     }
+    Ok(shift)
+}
+
+fn attach(
+    context: &Context,
+    attached: &AttachedDevice,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
+    let imported = context.registry.writable_pool(&attached.pool)?;
+    let shift = asked_ashift(attached)?;
     let tree = vdev_tree(&imported.pool);
     let missing = |_| refused("no such device in pool");
     let found = all_vdevs(&tree)
@@ -123,6 +130,10 @@ fn attach(
             true => place,
             false => format!("/dev/{place}"),
         };
+        if attached.replaces {
+            let places = (old.path.as_deref(), place.as_str());
+            let_go(&imported, Guid(old.guid), places, &by.actor)?;
+        }
         let new = NewVdev {
             role: NewVdevRole::Normal,
             kind: NewVdevKind::Disk,

@@ -6,6 +6,7 @@
 pub(crate) mod add;
 pub(crate) mod agent;
 pub(crate) mod change;
+mod emptied;
 pub(crate) mod fragmentation;
 pub(crate) mod labels;
 pub(crate) mod limits;

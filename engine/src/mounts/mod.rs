@@ -5,6 +5,7 @@
 //! (`options`) and by directories (`places`).
 
 pub(crate) mod change;
+pub(crate) mod exchange;
 pub(crate) mod follow;
 pub(crate) mod make;
 pub mod mounter;

@@ -53,6 +53,10 @@ pub(crate) fn destroy_pool(
     pool: &str,
     force: bool,
 ) -> Result<Response, ControlError> {
+    if !context.registry.pool(pool)?.pool.is_writable() {
+        // As in OpenZFS: nothing can be written that says so, and it is let go.
+        return export(context, mounts, pool, force, None);
+    }
     let imported = context.registry.writable_pool(pool)?;
     unmount_pool(&context.registry, mounts, &imported, force)?;
     imported.close_all_heads()?;

@@ -68,7 +68,8 @@ pub(crate) fn sync_pools(registry: &Registry, pools: &[String]) -> Result<Respon
     if let Some((_, error)) = failures.into_iter().next() {
         return Err(error);
     }
-    for imported in found {
+    // A pool that is only read has nothing to write.
+    for imported in found.iter().filter(|imported| imported.pool.is_writable()) {
         if imported.pool.suspended().is_some() {
             let pool = imported.name().to_owned();
             return Err(ControlError::Suspended { pool });

@@ -23,7 +23,8 @@ pub(crate) fn pool_opened(registry: &Registry, pool: &str) -> Result<Response, C
         devices: paths.filter(|path| path.starts_with('/')).collect(),
         offset: imported.offset,
         txg: pool.txg().0,
-        checkpoint: pool.options().rewind_to_checkpoint,
+        // Of a pool that is written to it is gone: the rewind was for good.
+        checkpoint: pool.options().rewind_to_checkpoint && !pool.is_writable(),
         missing_log: pool.options().missing_logs,
         replay: imported.replays_in_memory(),
         keys,

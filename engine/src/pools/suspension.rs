@@ -79,6 +79,10 @@ pub(crate) fn clear_errors(
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
     let imported = context.registry.pool(pool)?;
+    if !imported.pool.is_writable() {
+        let pool = pool.to_owned();
+        return Err(ControlError::PoolReadOnly { pool });
+    }
     let tree = vdev_tree(&imported.pool);
     let mut meant = Vec::new();
     if let Some(name) = device {
@@ -88,7 +92,7 @@ pub(crate) fn clear_errors(
         add_all_below(vdev, &mut meant);
     }
     imported.pool.clear(&meant).map_err(refused)?;
-    if imported.pool.is_writable() && imported.pool.suspended().is_none() {
+    if imported.pool.suspended().is_none() {
         use_again(&imported, &meant)?;
     }
     note(&imported, by);

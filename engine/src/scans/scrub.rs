@@ -6,6 +6,7 @@ use crate::command::By;
 use crate::errors::{of_dsl, of_sync, refused};
 use crate::registry::table::Registry;
 use cenote_control::model::{ControlError, Response, ScanCommand};
+use cenote_ondisk::features;
 use cenote_pool::{Pool, ScanError, ScanRequest};
 
 /// Why a scan does not begin or end, in OpenZFS's words.
@@ -34,6 +35,25 @@ fn scrub_request(pool: &Pool, since_last: bool) -> Result<ScanRequest, ControlEr
     Ok(ScanRequest::Scrub { since, until })
 }
 
+/// What is asked for may need something that not every pool has.
+fn refuse_without_feature(pool: &Pool, command: ScanCommand) -> Result<(), ControlError> {
+    let (feature, refusal) = match command {
+        ScanCommand::Resilver => (
+            features::RESILVER_DEFER,
+            "this action requires the resilver_defer feature",
+        ),
+        ScanCommand::ErrorScrub => (
+            features::HEAD_ERRLOG,
+            "this action requires the head_errlog feature",
+        ),
+        ScanCommand::Scrub { .. } | ScanCommand::Pause | ScanCommand::Stop => return Ok(()),
+    };
+    match pool.dsl().features().get(feature) {
+        Some(_) => Ok(()),
+        None => Err(refused(refusal)),
+    }
+}
+
 pub(crate) fn scan(
     registry: &Registry,
     pool: &str,
@@ -41,6 +61,7 @@ pub(crate) fn scan(
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
     let imported = registry.writable_pool(pool)?;
+    refuse_without_feature(&imported.pool, command)?;
     let noted = (&by.actor, by.command);
     let done = match command {
         ScanCommand::Scrub { since_last } => {

@@ -56,7 +56,7 @@ impl Order {
     /// Looks up what is asked for.
     pub fn of(registry: &Registry, asked: &Send) -> Result<Self, ControlError> {
         match &asked.token {
-            Some(token) => Self::of_token(registry, token),
+            Some(token) => Self::of_token(registry, token, asked),
             None => Self::of_names(registry, asked),
         }
     }
@@ -83,7 +83,7 @@ impl Order {
             || asked.properties
             || asked.received_only
             || asked.holds;
-        if is_package && matches!(source, Source::Bookmark(_)) {
+        if (asked.recursive || asked.intermediates) && matches!(source, Source::Bookmark(_)) {
             let reason = "multiple snapshots cannot be sent from a bookmark";
             return Err(refused(&asked.target, reason));
         }
@@ -108,22 +108,25 @@ impl Order {
     }
 
     /// Looks up what a token asks for. Snapshots are found by their guids: they may have been
-    /// renamed since.
-    fn of_token(registry: &Registry, text: &str) -> Result<Self, ControlError> {
+    /// renamed since. How blocks may be put is what the token says, and what is asked for besides.
+    fn of_token(registry: &Registry, text: &str, asked: &Send) -> Result<Self, ControlError> {
         let token = resume_token::from_text(text);
         let token = token.map_err(|problem| cannot_resume(problem.to_string()))?;
         let sent = String::from_utf8_lossy(&token.to_name).into_owned();
         let name = parse_name(&sent)?;
         let imported = registry.pool(name.pool())?;
         let (target, source) = by_guid(&imported, &token, &sent)?;
+        if asked.raw && !token.raw {
+            return Err(cannot_resume("the stream was not a raw one".to_owned()));
+        }
         Ok(Self {
             imported,
             target,
             source,
             blocks: Options {
-                large_blocks: token.large_blocks,
-                embedded: token.embedded,
-                compressed: token.compressed,
+                large_blocks: token.large_blocks || asked.large_blocks,
+                embedded: token.embedded || asked.embedded,
+                compressed: token.compressed || asked.compressed,
                 raw: token.raw,
             },
             resume: Some(((token.object, token.offset), token.bytes)),

@@ -7,7 +7,7 @@ use crate::registry::walk::walk_heads;
 use cenote_base::{Guid, ObjectId};
 use cenote_control::model::{ControlError, Receive, ReceiveNote};
 use cenote_dsl::resume_token::state;
-use cenote_dsl::write::{RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_since};
+use cenote_dsl::write::{Encryption, RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_since};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
 use cenote_ondisk::crypto_key::{EncryptionSuite, KeyFormat, VERSION};
 use cenote_ondisk::dsl_dataset::fields::IVSET_GUID;
@@ -63,6 +63,27 @@ impl Plan<'_> {
             () if self.is_resuming() => Wants::Resume,
             () if self.wants_new() => Wants::New,
             () => Wants::Increment,
+        }
+    }
+
+    /// Whether a new dataset is encrypted as its parent is.
+    ///
+    /// Properties come with streams of encrypted datasets in raw streams only, so that others tell
+    /// that theirs was not encrypted, and the new one is not either (format/4 7).
+    pub fn encryption(&self) -> Encryption {
+        let is_told = self
+            .dataset
+            .is_some_and(|dataset| dataset.properties.is_some());
+        let is_asked = self.asked.excluded.iter().any(|name| name == "encryption")
+            || self
+                .asked
+                .properties
+                .iter()
+                .any(|(name, _)| name == "encryption");
+        let is_raw = self.begin.features.has(Feature::Raw);
+        match is_told && !is_raw && !is_asked {
+            true => Encryption::Off,
+            false => Encryption::Inherit,
         }
     }
 
@@ -362,6 +383,10 @@ impl Plan<'_> {
         let of_dsl = |error| self.of_dsl(error);
         if self.is_there(target)? {
             return Ok(Course::Ignore);
+        }
+        if self.asked.dry_run {
+            // It may build upon a stream that was tried just before, and of which nothing is there.
+            return Ok(Course::Begin(ReceiveInto::Existing(None)));
         }
         let base = snapshot_by_guid(target, self.begin.from_guid).map_err(of_dsl)?;
         let base = base.ok_or_else(|| self.wants().refused(no_match(&self.name)))?;

@@ -89,7 +89,14 @@ impl Sending<'_> {
         gathered: Option<&(&PackageOptions, Gathered)>,
     ) -> Result<Vec<Sent>, ControlError> {
         if let Some((_, gathered)) = gathered {
-            return gathered.in_order().map_err(|error| self.cannot(&error));
+            let mut streams = gathered.in_order().map_err(|error| self.cannot(&error))?;
+            // A package from a bookmark has one stream.
+            if let (Source::Bookmark(bookmark), Some(sent)) =
+                (&self.order.source, streams.last_mut())
+            {
+                sent.bookmark = Some(bookmark.clone());
+            }
+            return Ok(streams);
         }
         let reopen = |dataset: &Dataset| {
             let dsl = dataset.dsl();
@@ -101,6 +108,7 @@ impl Sending<'_> {
                 Source::Snapshot(base) => Some(reopen(base)?),
                 _ => None,
             },
+            bookmark: None,
         }])
     }
 

@@ -6,7 +6,7 @@ use super::properties::of_snapshot;
 use super::session::Session;
 use super::words::{Wants, of_dsl, of_stream};
 use crate::errors::{of_dsl as of_metadata, of_sync};
-use crate::mounts::follow::{mount_back, unmount_for_change};
+use crate::mounts::exchange::exchange_contents;
 use crate::mounts::make::mount_below;
 use crate::mounts::unmount::unmount_dataset;
 use crate::registry::heads;
@@ -122,6 +122,10 @@ impl Session<'_> {
             raw: has(Feature::Raw),
             ..ResumeToken::default()
         };
+        let encryption = match into {
+            ReceiveInto::New => plan.encryption(),
+            ReceiveInto::NewClone(_) | ReceiveInto::Existing(_) => Encryption::Inherit,
+        };
         let task = BeginReceive {
             name: plan.name.clone(),
             snapshot: plan.snapshot.clone(),
@@ -129,7 +133,7 @@ impl Session<'_> {
             kind: plan.kind()?,
             ignores_case: begin.flags & flags::CASE_INSENSITIVE != 0,
             properties: Vec::new(),
-            encryption: Encryption::Inherit,
+            encryption,
             keys: plan.keys()?.cloned().map(Box::new),
             resume: self.asked.resumable.then_some(token),
             created: None,
@@ -195,23 +199,15 @@ impl Session<'_> {
             self.mount(imported, plan);
             return Ok(());
         }
-        let mounted = self.mounts.names_below(plan.name.as_str());
-        let own: Vec<String> = mounted
-            .into_iter()
-            .filter(|name| name == plan.name.as_str())
-            .collect();
+        let id = target.id();
         // What is open there is of contents that are no more, as after a rollback.
-        let name = &plan.name;
-        unmount_for_change(self.mounts, imported, name, (&own, true))?;
-        let exchanged = unmount_dataset(self.mounts, name.as_str(), true)
-            .and_then(|()| self.destroy_newer(imported, plan, &target, received))
-            .and_then(|()| imported.close_head(target.id()))
-            .and_then(|()| self.run(imported, plan, task, true).map(drop));
-        drop(target);
-        let back = mount_back(self.mounts, imported, name, &own, false);
-        self.mounts.forget_snapshots(imported.name());
-        exchanged?;
-        back
+        exchange_contents(
+            self.mounts,
+            imported,
+            (&plan.name, id, true),
+            || self.destroy_newer(imported, plan, &target, received),
+            || self.run(imported, plan, task, true).map(drop),
+        )
     }
 
     /// Destroys the snapshots that are newer than the one that the stream builds upon.

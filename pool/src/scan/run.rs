@@ -7,6 +7,7 @@ use super::state::{Progress, Scans};
 use super::walk::{Due, LIMITS, Mender, Round, walk};
 use crate::sync::{SyncError, Syncer};
 use crate::view::Hold;
+use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
 use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId, Txg};
 use cenote_dmu::traverse::DiskOrder;
 use cenote_dmu::{DmuError, ObjectSet};
@@ -23,6 +24,8 @@ const TURN: Duration = Duration::from_secs(4);
 /// Threads that read and compare: devices serve a few of a scan's requests at a time, and a
 /// processor compares faster than a device reads.
 const WORKERS: usize = 8;
+/// How often the thread looks whether it may go on.
+const SUSPENDED: Duration = Duration::from_millis(50);
 /// How long the thread waits before it tries again what could not be read.
 const PAUSE: Duration = Duration::from_secs(1);
 /// So often.
@@ -105,6 +108,10 @@ impl Worker {
             let Some(syncer) = self.syncer.upgrade() else {
                 return;
             };
+            if SCAN_SUSPEND_PROGRESS.is_on() {
+                syncer.env.sleep(SUSPENDED);
+                continue;
+            }
             match self.turn(&syncer) {
                 Ok(true) => failures = 0,
                 Ok(false) if self.begin_again(&syncer) => failures = 0,
@@ -230,7 +237,8 @@ impl Worker {
         }
         let began = syncer.env.monotonic();
         let elapsed = || syncer.env.monotonic().saturating_sub(began);
-        let is_over = || elapsed() >= TURN || self.scans.is_stopped() || self.scans.take_hurry();
+        let is_told = || self.scans.is_stopped() || self.scans.take_hurry();
+        let is_over = || elapsed() >= TURN || is_told() || SCAN_SUSPEND_PROGRESS.is_on();
         let mut round = Round {
             mender: Mender {
                 pipeline: Arc::clone(&syncer.pipeline),

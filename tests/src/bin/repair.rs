@@ -1,5 +1,5 @@
-//! `cargo xtask repair`: devices are spoiled or come back stale, and scrubs and resilvers mend
-//! them.
+//! `cargo xtask repair`: devices are spoiled, come back stale or are exchanged, and scrubs
+//! and resilvers mend them.
 
 #![forbid(unsafe_code)]
 
@@ -17,16 +17,17 @@ fn main() -> ExitCode {
 
 fn arguments() -> Result<Options> {
     let mut options = Options {
-        layouts: Vec::new(),
-        sets: 2,
+        words: Vec::new(),
+        sets: Some(2),
         seed: 1,
     };
     let mut words = Words::of_process();
     while let Some(argument) = words.next() {
         match argument.as_str() {
-            "--sets" => options.sets = words.value()?,
+            "--sets" => options.sets = Some(words.value()?),
+            "--all" => options.sets = None,
             "--seed" => options.seed = words.value()?,
-            _ => options.layouts.push(argument),
+            _ => options.words.push(argument),
         }
     }
     Ok(options)

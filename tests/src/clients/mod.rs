@@ -12,6 +12,11 @@
 //! that depend on OpenZFS, whose commands are ours here, are not installed but unpacked (`apt-get
 //! download`, `dpkg -x`) to `target/unpacked` or where `$CENOTE_UNPACKED` says: sanoid,
 //! libconfig-inifiles-perl, libcapture-tiny-perl, zfs-auto-snapshot, libfaketime.
+//!
+//! zfs-autobackup and bzfs bring test suites, which make pools of their own. They come from PyPI:
+//! `pip install --target target/unpacked/python zfs-autobackup==4.0rc2 unittest2 mock bzfs==1.25.0`,
+//! and the former's source package, which has its tests, as `target/unpacked/zfs_autobackup`. Cases
+//! that fail are named in the scripts, each with its reason.
 
 use crate::golden;
 use crate::site::{self, Site};
@@ -59,7 +64,7 @@ const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 /// Makes `timed` of a script.
 const TIMED: &str = "timed() { env LD_PRELOAD=\"$CLOCK_LIBRARY\" \"$@\"; }\n";
 
-const CLIENTS: [Client; 10] = [
+const CLIENTS: [Client; 13] = [
     client("git", &["git", "tar", "diff"], include_str!("git.sh")),
     client("build", &["cc", "make", "ar"], include_str!("build.sh")),
     Client {
@@ -94,6 +99,33 @@ const CLIENTS: [Client; 10] = [
             "sanoid",
             &["sanoid", "unshare", FAKETIME],
             include_str!("sanoid.sh"),
+        )
+    },
+    Client {
+        needs_root: true,
+        ..client("syncoid", &["syncoid", "ps"], include_str!("syncoid.sh"))
+    },
+    Client {
+        needs_root: true,
+        ..client(
+            "zfs-autobackup",
+            &[
+                "unshare",
+                "/usr/sbin/sshd",
+                "pigz",
+                "/zfs_autobackup/tests/basetest.py",
+                "/python/unittest2",
+                "/python/mock",
+            ],
+            concat!(include_str!("suite.sh"), include_str!("zfs-autobackup.sh")),
+        )
+    },
+    Client {
+        needs_root: true,
+        ..client(
+            "bzfs",
+            &["unshare", "/usr/sbin/sshd", "/python/bzfs_tests"],
+            concat!(include_str!("suite.sh"), include_str!("bzfs.sh")),
         )
     },
     Client {
@@ -272,6 +304,9 @@ fn script(client: &Client, site: &Site, is_small: bool) -> Result<()> {
     let lines: Vec<&str> = said.lines().collect();
     let tail = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
     ensure!(status.success(), "{status}\n{tail}");
+    // Suites tell how many cases they have.
+    let counts = lines.iter().filter(|line| line.contains(" cases passed"));
+    counts.for_each(|line| println!("{}: {line}", client.name));
     // What it wrote besides the mount can be large.
     fs::remove_dir_all(scratch).context("scratch")
 }

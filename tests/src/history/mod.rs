@@ -13,6 +13,7 @@
 
 mod change;
 mod check;
+mod checkpoint;
 mod draw;
 mod foreign;
 mod model;

@@ -70,12 +70,16 @@ pub struct Session {
     pub(super) site: Site,
     /// What the pool may be encrypted with.
     _key: tempfile::NamedTempFile,
-    model: Model,
+    pub(super) model: Model,
+    /// What the pool's checkpoint has.
+    pub(super) checkpoint: Option<Model>,
+    /// Draws what happens to checkpoints.
+    pub(super) chance: Random,
     pub(super) random: Random,
     pub(super) foreign: Foreign,
     serial: u64,
     /// What snapshots refer to, by number: that never changes.
-    referenced: BTreeMap<u64, u64>,
+    pub(super) referenced: BTreeMap<u64, u64>,
     report: Report,
 }
 
@@ -130,6 +134,8 @@ impl Session {
             site,
             _key: key,
             model: Model::new(POOL, is_encrypted),
+            checkpoint: None,
+            chance: Random::new(!seed),
             random,
             foreign: Foreign::new(foreign_operations),
             serial: 0,
@@ -138,12 +144,13 @@ impl Session {
         })
     }
 
-    fn count(&mut self, kind: &'static str) {
+    pub(super) fn count(&mut self, kind: &'static str) {
         *self.report.steps.entry(kind).or_default() += 1;
     }
 
     /// Makes one step: files are written, or a command is given.
     pub fn step(&mut self) -> Result<()> {
+        self.some_checkpoint().context("a checkpoint")?;
         self.serial += 1;
         if self.random.below(10) < 3 {
             self.count("write");
@@ -300,7 +307,7 @@ impl Session {
 
     /// Imports the pool, and mounts what is a file system of ours: OpenZFS's library makes datasets
     /// that are none.
-    fn import(&self, options: &str) -> Result<()> {
+    pub(super) fn import(&self, options: &str) -> Result<()> {
         if self.foreign.operations == 0 {
             return self.site.import(&format!("{options} -l"));
         }

@@ -4,7 +4,8 @@
 //! Cenote's before its export and the guest's after its import must be the same text, and the
 //! other way round. The guest scrubs. Each side takes a snapshot in its turn, with a bookmark, a
 //! hold or a clone, changes clones, promotes them and the original again, rolls back, and destroys
-//! the oldest snapshot of the other; both list the snapshots and Cenote's clones as they find them.
+//! the oldest snapshot and a clone of the other, and gives up its checkpoint; both list the
+//! snapshots and Cenote's clones as they find them.
 
 use crate::golden;
 use crate::site::Site;
@@ -65,6 +66,7 @@ pub fn run(options: &Options) -> Result<bool> {
             )?;
             let clones = history(&site, &share, round, seed)?;
             let ours = list(&share, &root)?;
+            checkpoint(&site, round)?;
             site.export()?;
             guest(&program, &share, seed + 1)?;
             same(&ours, &share.join("theirs-before")).context("OpenZFS finds other files")?;
@@ -82,8 +84,12 @@ pub fn run(options: &Options) -> Result<bool> {
             site.ok("zfs mount tank/shared")?;
             let ours = list(&share, &root)?;
             same(&ours, &share.join("theirs-after")).context("Cenote finds other files")?;
+            let left = site.ok("zfs list -H -o name -r tank")?;
             for clone in clones.keys() {
                 let dataset = format!("tank/{clone}");
+                if !left.lines().any(|name| name == dataset) {
+                    continue;
+                }
                 site.ok(&format!("zfs mount {dataset}"))?;
                 let ours = list(&share, &site.path(&dataset))?;
                 same(&ours, &share.join(format!("theirs-after-{clone}")))
@@ -95,6 +101,23 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     site.finish()?;
     Ok(true)
+}
+
+/// Gives up the pool's checkpoint, whoever made it, and makes one in every other round; destroys one
+/// of OpenZFS's clones, with its livelist.
+fn checkpoint(site: &Site, round: u64) -> Result<()> {
+    let kept = site.ok("zpool get -Hp -o value checkpoint tank")?;
+    if kept.trim() != "-" {
+        site.ok("zpool checkpoint -d -w tank")?;
+    }
+    let listed = site.ok("zfs list -H -o name -r tank")?;
+    if let Some(clone) = listed.lines().find(|name| name.starts_with("tank/clone-")) {
+        site.ok(&format!("zfs destroy -r {clone}"))?;
+    }
+    if round.is_multiple_of(2) {
+        site.ok("zpool checkpoint tank")?;
+    }
+    Ok(())
 }
 
 /// Our snapshots and clones of a turn; returns all our clones, and what is in them.

@@ -24,6 +24,13 @@ for clone in $(zfs list -H -o name -r tank | grep /ours- || true); do
         zfs promote tank/shared
     fi
 done
+# One of Cenote's clones goes, with its livelist.
+last=$(zfs list -H -o name -r tank | grep /ours- | tail -n +2 | head -n 1)
+[ -z "$last" ] || zfs destroy -r $last
+# Whose checkpoint it is does not matter.
+if [ "$(zpool get -Hp -o value checkpoint tank)" != - ]; then
+    zpool checkpoint -d -w tank
+fi
 # The oldest of Cenote's snapshots goes, unless a clone began as it.
 oldest=$(zfs list -H -o name -s creation -t snapshot tank/shared | grep @ours- | head -n 1)
 zfs release kept $oldest 2>/dev/null || true
@@ -45,6 +52,7 @@ fi
 python3 $share/guest.py change $where $seed
 sync
 python3 $share/guest.py list $where >$share/theirs-after
+[ $((seed % 4)) = 3 ] && zpool checkpoint tank || true
 zpool scrub -w tank
 zpool status -v tank >$share/status
 zpool export tank

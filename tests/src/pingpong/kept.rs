@@ -102,6 +102,53 @@ impl Kept {
         Ok(())
     }
 
+    /// Takes over a snapshot of Cenote's own file system, which has `files`.
+    pub fn keep_snapshot(&mut self, short: &str, files: &Arc<Entries>) {
+        self.snapshots.insert(short.into(), Arc::clone(files));
+    }
+
+    /// A snapshot of Cenote's own file system is no more.
+    pub fn forget_snapshot(&mut self, short: &str) {
+        self.snapshots.remove(short);
+    }
+
+    /// Takes over a clone of it, which has `files`.
+    pub fn keep_clone(&mut self, name: &str, files: &Arc<Entries>) {
+        self.clones.insert(name.into(), Arc::clone(files));
+    }
+
+    /// What is in a clone.
+    pub fn clone_files(&self, name: &str) -> Option<Arc<Entries>> {
+        self.clones.get(name).cloned()
+    }
+
+    /// Destroys a clone with its snapshots; false if these have clones.
+    pub fn destroy(&mut self, site: &Site, name: &str) -> Result<bool> {
+        let outcome = site.cenote().run("zfs", &["destroy", "-r", name])?;
+        if outcome.code != Some(0) && outcome.stderr.contains("dependent clones") {
+            return Ok(false);
+        }
+        outcome.success()?;
+        self.clones.remove(name);
+        Ok(true)
+    }
+
+    /// Destroys one of the clones and copies that are not among `ours`.
+    pub fn destroy_foreign_clone(
+        &mut self,
+        site: &Site,
+        ours: &[String],
+        random: &mut Random,
+    ) -> Result<()> {
+        let theirs = self.clones.keys().filter(|name| !ours.contains(name));
+        let theirs: Vec<String> = theirs.cloned().collect();
+        if theirs.is_empty() {
+            return Ok(());
+        }
+        let name: &String = random.choose(&theirs);
+        self.destroy(site, name).map(drop)
+    }
+
     /// Looks at everything.
     pub fn check(&mut self, site: &Site) -> Result<()> {
         for (name, wanted) in &self.snapshots {
@@ -149,10 +196,7 @@ impl Kept {
         for _ in 0..names.len().min(CHANGED_MAX) {
             let name = random.choose(&names).clone();
             let files = self.clones[&name].clone();
-            let found = on_mount(site, &name, |root| {
-                change_files(root, &files, random)?;
-                mounted::walk(root)
-            })?;
+            let found = changed(site, &name, &files, random)?;
             self.clones.insert(name, Arc::new(found));
         }
         Ok(())
@@ -161,6 +205,14 @@ impl Kept {
 
 fn text(value: &Value) -> Result<&str> {
     value.as_str().with_context(|| format!("{value}: no text"))
+}
+
+/// Changes a clone that has `files`; returns what it has then.
+pub fn changed(site: &Site, name: &str, files: &Entries, random: &mut Random) -> Result<Entries> {
+    on_mount(site, name, |root| {
+        change_files(root, files, random)?;
+        mounted::walk(root)
+    })
 }
 
 fn on_mount<T>(site: &Site, dataset: &str, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {

@@ -14,6 +14,7 @@ mod devices;
 mod foreign;
 mod guest;
 mod kept;
+mod ours;
 
 use crate::model::Session;
 use crate::random::Random;
@@ -23,6 +24,7 @@ use anyhow::{Context, Result};
 use devices::{Devices, remove_unused};
 use foreign::Foreign;
 use kept::Kept;
+use ours::Ours;
 
 pub use guest::{Options as GuestOptions, run as run_guest};
 
@@ -72,15 +74,17 @@ pub fn run(options: &Options) -> Result<Option<String>> {
     let chosen = format!("{chosen}, {}", session.setup());
     let mut foreign = Foreign::default();
     let mut kept = Kept::default();
+    let mut ours = Ours::default();
     let mut devices = Devices::default();
     for round in 0..options.rounds {
         let place = || format!("round {round} of a pool by {chosen}");
-        let ours = our_turn(&mut session, options, &mut kept, &mut random);
-        let files = ours.with_context(place)?;
-        let site = session.site();
-        let ours = devices.ours(site, &mut random);
-        ours.with_context(|| format!("Cenote's devices in {}", place()))?;
-        let known = devices.known(site)?;
+        let turn = our_turn(&mut session, options, (&mut kept, &mut ours), &mut random);
+        let files = turn.with_context(place)?;
+        let turn = foreign.leave_checkpoint(session.site(), &mut random);
+        turn.with_context(place)?;
+        let turn = devices.ours(session.site(), &mut random);
+        turn.with_context(|| format!("Cenote's devices in {}", place()))?;
+        let known = devices.known(session.site())?;
         session.close()?;
         let ended = devices.end_by_theirs(session.site());
         ended.with_context(|| format!("OpenZFS ends what Cenote began in {}", place()))?;
@@ -98,27 +102,37 @@ pub fn run(options: &Options) -> Result<Option<String>> {
         ended.with_context(|| format!("Cenote ends what OpenZFS began in {}", place()))?;
         remove_unused(session.site())?;
     }
+    ours.begin(session.site())?;
     kept.check(session.site())?;
     session.close()?;
     session.site().judge()?;
-    let devices = devices.summary();
-    Ok(Some(format!("{chosen}; {}; {devices}", kept.summary())))
+    Ok(Some(format!(
+        "{chosen}; {}, {}; {}",
+        kept.summary(),
+        ours.summary(),
+        devices.summary()
+    )))
 }
 
 /// Works on everything; returns the files that OpenZFS has to find.
 fn our_turn(
     session: &mut Session,
     options: &Options,
-    kept: &mut Kept,
+    (kept, ours): (&mut Kept, &mut Ours),
     random: &mut Random,
 ) -> Result<crate::manifest::Entries> {
+    ours.begin(session.site())?;
     kept.check(session.site())
         .context("what OpenZFS left, before any change")?;
     session.work(options.operations)?;
     kept.change(session.site(), random)?;
-    kept.check(session.site()).context("after Cenote's turn")?;
     session.unmap();
-    session.site().walk(DATASET)
+    let files = session.site().walk(DATASET)?;
+    let turn = ours.turn(session.site(), kept, &files, random);
+    turn.context("snapshots and clones")?;
+    kept.check(session.site()).context("after Cenote's turn")?;
+    ours.end(session.site(), session.key().is_none(), random)?;
+    Ok(files)
 }
 
 fn make(seed: u64) -> Result<(Site, String)> {

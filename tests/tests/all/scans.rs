@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use cenote_tests::pool;
 use cenote_tests::referee;
-use cenote_tests::repair::{self, Mishap};
+use cenote_tests::repair::{self, Loss, Mishap};
 use cenote_tests::site::Site;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -15,9 +15,62 @@ fn devices_are_mended() -> Result<()> {
     if !pool::can_mount() {
         return Ok(());
     }
-    repair::case("mirror", Mishap::Stale, 1)?;
-    repair::case("raidz2", Mishap::Noise, 2)?;
-    repair::case("draid1", Mishap::Crash, 3)
+    repair::case("mirror", Mishap::of(Loss::Stale), 1)?;
+    repair::case("raidz2", Mishap::of(Loss::Noise), 2)?;
+    repair::case("draid1", Mishap::with_crash(Loss::Noise), 3)
+}
+
+/// OpenZFS's tests of repair found these: a resilver and a scrub of damaged blocks began in pools
+/// without the features for them, `zpool clear` changed nothing in a pool that is only read and
+/// said so to nobody, such a pool failed `zpool sync` of all pools and could not be destroyed.
+#[test]
+fn what_a_pool_cannot_is_refused() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let off = "-o feature@head_errlog=disabled -o feature@resilver_defer=disabled";
+    let site = Site::create("single", 128, off)?;
+    let refused = site.fails("zpool resilver tank")?;
+    let reason = "cannot restart resilver on tank: this action requires the resilver_defer feature";
+    ensure!(refused.stderr.contains(reason), "{}", refused.report());
+    let refused = site.fails("zpool scrub -e tank")?;
+    ensure!(
+        refused.stderr.contains("head_errlog"),
+        "{}",
+        refused.report()
+    );
+    site.ok("zpool checkpoint tank")?;
+    let scrub = site.cenote().run("zpool", &["scrub", "-w", "tank"])?;
+    let warning = "will not scrub state that belongs to the checkpoint of pool 'tank'";
+    ensure!(scrub.stderr.contains(warning), "{}", scrub.report());
+    site.export()?;
+    site.import("-o readonly=on")?;
+    let refused = site.fails("zpool clear tank")?;
+    ensure!(refused.stderr.contains("read-only"), "{}", refused.report());
+    site.ok("zpool sync")?;
+    // It is let go, and is there as before.
+    site.ok("zpool destroy tank")?;
+    site.import("")?;
+    site.finish()
+}
+
+/// `zfs_scan_suspend_progress` holds a scrub where it is.
+#[test]
+fn a_scrub_can_be_held() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("mirror", 128, "")?;
+    site.ok("cenote settings set zfs_scan_suspend_progress=1")?;
+    site.ok("zpool scrub tank")?;
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let status = site.ok("zpool status tank")?;
+    ensure!(status.contains("scrub in progress"), "{status}");
+    site.ok("cenote settings set zfs_scan_suspend_progress=0")?;
+    site.ok("zpool wait -t scrub tank")?;
+    let status = site.ok("zpool status tank")?;
+    ensure!(status.contains("scrub repaired 0B"), "{status}");
+    site.finish()
 }
 
 /// The list of damaged files was lost with an export. And a paused scrub stays paused.

@@ -40,6 +40,11 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a forced unmount may take to end the connection by itself.
 const FORCE_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// Whoever only looks at a mount, as every daemon does with all of them when it starts, keeps it
+/// busy for a moment: so often it is tried again, and after so long.
+const BUSY_TRIES: u32 = 5;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
 /// The kernel accepts no smaller limit for writes (`FUSE_MIN_READ_BUFFER` has room for it).
 const WRITE_SIZE_MIN: u32 = 4096;
 
@@ -538,7 +543,15 @@ fn unmount_path(mount_point: &Path, mode: UnmountMode) -> Result<(), MountError>
             UnmountMode::Lazy => UnmountFlags::DETACH,
             UnmountMode::Force => UnmountFlags::DETACH | UnmountFlags::FORCE,
         };
-    match rustix::mount::unmount(mount_point, flags) {
+    let mut unmounted = rustix::mount::unmount(mount_point, flags);
+    for _ in 0..BUSY_TRIES {
+        if unmounted != Err(Errno::BUSY) {
+            break;
+        }
+        std::thread::sleep(BUSY_PAUSE);
+        unmounted = rustix::mount::unmount(mount_point, flags);
+    }
+    match unmounted {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => Err(MountError::Busy),
         Err(Errno::PERM) => helper::unmount(mount_point, mode != UnmountMode::Normal)

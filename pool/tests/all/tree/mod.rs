@@ -6,7 +6,7 @@ mod steps;
 use crate::common;
 use crate::model::{ModelObject, Random, World};
 use crate::world::World as Disks;
-use cenote_base::{ObjectId, RealEnv};
+use cenote_base::{ObjectId, RealEnv, settings};
 use cenote_device::Opener;
 use cenote_dsl::write::{CreateDataset, Encryption, NewKeyFormat, SyncTask, UserKey};
 use cenote_dsl::{Dataset, DatasetName, DslError, Stored};
@@ -20,6 +20,9 @@ use std::sync::Arc;
 
 /// The key of encrypted datasets that are made here.
 const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+/// Blocks in a part of a livelist.
+pub const LIVELIST_MAX_ENTRIES: u64 = 40;
 
 /// What an object set has in it.
 #[derive(Clone)]
@@ -111,6 +114,11 @@ impl Tree {
     /// The pool's datasets, encrypted ones with the first of `keys` that is theirs.
     pub fn new(seed: u64, pool: Pool, keys: &[String]) -> Self {
         found::load_keys(&pool, keys);
+        // However much clones are changed, they keep their livelists, in several parts.
+        let set = settings::LIVELIST_MIN_PERCENT_SHARED.set(0);
+        set.expect("in its range");
+        let set = settings::LIVELIST_MAX_ENTRIES.set(LIVELIST_MAX_ENTRIES);
+        set.expect("in its range");
         let mut tree = Self {
             pool: Some(pool),
             random: Random::new(seed),

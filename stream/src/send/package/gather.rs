@@ -5,7 +5,7 @@ use crate::error::StreamError;
 use crate::send::unreadable;
 use cenote_base::{Guid, ObjectId};
 use cenote_dsl::property::{Class, Format, Stored, StoredProperties, TABLE};
-use cenote_dsl::{Dataset, Directory, SnapshotEntry};
+use cenote_dsl::{Bookmark, Dataset, Directory, SnapshotEntry};
 use cenote_ondisk::stream::package::{Package, PackageDataset, PackageSnapshot};
 use cenote_ondisk::{NvList, NvValue};
 use std::collections::BTreeSet;
@@ -45,6 +45,8 @@ pub struct Sent {
     pub snapshot: Dataset,
     /// What the receiver has then.
     pub base: Option<Dataset>,
+    /// A bookmark of what the receiver has, if there is no base.
+    pub bookmark: Option<Bookmark>,
 }
 
 /// Directories below one another, at most: as many as a name has room for.
@@ -356,6 +358,7 @@ impl Gathered {
                     Some(base) => Some(again(base)?),
                     None => None,
                 },
+                bookmark: None,
             });
             base = Some(snapshot);
         }

@@ -77,14 +77,14 @@ pub fn new_key(
 /// `zfs destroy [-fnpRrv] FILESYSTEM|VOLUME`
 pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     let what = format!("cannot destroy '{name}'");
-    if !name.contains('/') {
+    let (dry_run, recursive) = (parsed.has("n"), parsed.has("r") || parsed.has("R"));
+    if !name.contains('/') && !recursive {
         return failed(format!(
             "{what}: operation does not apply to pools\n\
              use 'zfs destroy -r {name}' to destroy all datasets in the pool\n\
              use 'zpool destroy {name}' to destroy the pool itself"
         ));
     }
-    let (dry_run, recursive) = (parsed.has("n"), parsed.has("r") || parsed.has("R"));
     let doomed = doomed(name, context)?;
     let others = || doomed.iter().filter(|row| row.name != name);
     let word = match doomed.last() {
@@ -108,7 +108,8 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
         ));
     }
     if parsed.has("v") || parsed.has("p") {
-        for other in &doomed {
+        // The root of a pool stays.
+        for other in doomed.iter().filter(|row| row.name.contains(['/', '@'])) {
             let other = &other.name;
             let line = match (parsed.has("p"), dry_run) {
                 (true, _) => format!("destroy\t{other}"),

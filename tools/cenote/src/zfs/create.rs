@@ -30,7 +30,8 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     if let Err(fault) = check_name(&name, false, false) {
         return failed(format!("{what}: {fault}"));
     }
-    if !name.contains('/') {
+    // With `-p` the root of a pool is one of the datasets that are there already.
+    if !name.contains('/') && !parsed.has("p") {
         return failed(format!("{what}: missing dataset name"));
     }
     let properties = pairs(&parsed)?;

@@ -83,15 +83,17 @@ pub fn run(parsed: &Parsed, context: &mut Context) -> Outcome {
 }
 
 fn of_token(parsed: &Parsed) -> Result<Send, Stop> {
-    let others = [
-        "i", "I", "R", "D", "p", "L", "c", "w", "b", "h", "X", "s", "d", "S",
-    ];
+    let others = ["i", "I", "R", "D", "p", "b", "h", "X", "s", "d", "S"];
     if !parsed.operands.is_empty() || others.iter().any(|option| parsed.has(option)) {
         return usage("invalid flags combined with -t");
     }
     Ok(Send {
         token: parsed.last("t").map(str::to_owned),
         dry_run: parsed.has("n"),
+        large_blocks: parsed.has("L"),
+        embedded: parsed.has("e"),
+        compressed: parsed.has("c"),
+        raw: parsed.has("w"),
         estimates: parsed.has("v") || parsed.has("P"),
         ..Send::default()
     })

@@ -233,7 +233,8 @@ fn busy(pool: &str, context: &mut Context) -> Result<Busy, Stop> {
     Ok(Busy { status, freeing })
 }
 
-fn status(pool: &str, context: &mut Context) -> Result<PoolStatus, Stop> {
+/// What the daemon says of one pool.
+pub(super) fn status(pool: &str, context: &mut Context) -> Result<PoolStatus, Stop> {
     let request = Request::PoolStatus {
         pools: vec![pool.to_owned()],
         errors: false,

@@ -1,12 +1,12 @@
 //! `zpool scrub` and `zpool resilver`.
 
-use super::activity::wait_for;
+use super::activity::{status, wait_for};
 use super::command_line::command_line;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
-    Change, ControlError, PropertySelection, Request, Response, ScanCommand,
+    Change, CheckpointState, ControlError, PropertySelection, Request, Response, ScanCommand,
 };
 
 /// What the options ask for, or which of them do not go together.
@@ -54,6 +54,9 @@ pub fn scrub(arguments: &[String], context: &mut Context) -> Outcome {
     let line = command_line("zpool scrub", arguments);
     let mut is_refused = false;
     for pool in &pools {
+        if matches!(command, ScanCommand::Scrub { .. }) {
+            warn_of_checkpoint(pool, context);
+        }
         is_refused |= !scan(pool, command, verb, &line, context);
     }
     if parsed.has("w") && !is_refused {
@@ -64,6 +67,19 @@ pub fn scrub(arguments: &[String], context: &mut Context) -> Outcome {
     match is_refused {
         true => Err(Stop::Code(1)),
         false => Ok(0),
+    }
+}
+
+/// A scrub goes over the newest state only.
+fn warn_of_checkpoint(pool: &str, context: &mut Context) {
+    // Why there is no status, the scrub itself says.
+    let checkpoint = status(pool, context)
+        .ok()
+        .and_then(|status| status.checkpoint);
+    if matches!(checkpoint, Some(CheckpointState::Exists { .. })) {
+        context.complain(&format!(
+            "warning: will not scrub state that belongs to the checkpoint of pool '{pool}'"
+        ));
     }
 }
 

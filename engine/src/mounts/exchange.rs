@@ -1,0 +1,118 @@
+//! A head that gets other contents under its mounts: by a rollback, or by what was received.
+//!
+//! Mounts that can are told to hold requests back meanwhile, and go on with the new contents where
+//! they are; what is mounted below them stays. Elsewhere all of it is unmounted and mounted again.
+
+use super::follow::{mount_back, mounted_below, unmount_for_change};
+use super::mounter::Mounted;
+use super::table::Mounts;
+use super::unmount::unmount_dataset;
+use crate::errors::of_dsl;
+use crate::registry::imported::Imported;
+use cenote_base::ObjectId;
+use cenote_control::model::ControlError;
+use cenote_dsl::DatasetName;
+use cenote_posix::FileSystem;
+use cenote_posix::write::HeldObject;
+use std::sync::Arc;
+
+/// Mounts of the dataset whose contents change.
+type Own = [(String, Arc<dyn Mounted>)];
+
+/// Lets `change` give the head another object set, after `prepare` with the mounts in their
+/// places or away, whichever `change` will find.
+///
+/// With `force` mounts that cannot go on where they are end although they are used.
+pub(crate) fn exchange_contents(
+    mounts: &Mounts,
+    imported: &Arc<Imported>,
+    (head, id, force): (&DatasetName, ObjectId, bool),
+    prepare: impl FnOnce() -> Result<(), ControlError>,
+    change: impl FnOnce() -> Result<(), ControlError>,
+) -> Result<(), ControlError> {
+    let own = mounts.newest_first(|entry| entry.dataset == head.as_str());
+    if own.iter().all(|(_, mounted)| mounted.can_exchange()) {
+        // What comes first needs the mounts, so they are asked before it, too.
+        hold_back(&own)?;
+        own.iter().for_each(|(_, mounted)| mounted.go_on());
+        prepare()?;
+        exchange(imported, id, &own, change)?;
+    } else {
+        let mounted = mounted_below(mounts, head);
+        unmount_for_change(mounts, imported, head, (&mounted, force))?;
+        let changed = unmount_dataset(mounts, head.as_str(), force)
+            .and_then(|()| prepare())
+            .and_then(|()| imported.close_head(id))
+            .and_then(|()| change());
+        let mounted_back = mount_back(mounts, imported, head, &mounted, false);
+        changed?;
+        mounted_back?;
+    }
+    mounts.forget_snapshots(imported.name());
+    Ok(())
+}
+
+/// Holds all requests to the mounts of a head back, or none.
+fn hold_back(own: &Own) -> Result<(), ControlError> {
+    for (index, (dataset, mounted)) in own.iter().enumerate() {
+        if !mounted.hold_back() {
+            own[..index].iter().for_each(|(_, mounted)| mounted.go_on());
+            let dataset = dataset.clone();
+            return Err(ControlError::DatasetBusy { dataset });
+        }
+    }
+    Ok(())
+}
+
+/// Lets all mounts of a head go on with what `change` makes of it, or with what it was.
+fn exchange(
+    imported: &Arc<Imported>,
+    id: ObjectId,
+    own: &Own,
+    change: impl FnOnce() -> Result<(), ControlError>,
+) -> Result<(), ControlError> {
+    hold_back(own)?;
+    let held = imported.heads.held(id);
+    let changed = imported.close_head(id).and_then(|()| change());
+    let opened = open_again(imported, id, own, &held);
+    changed.and(opened)
+}
+
+/// Opens a head again for its mounts; these end where that fails.
+fn open_again(
+    imported: &Arc<Imported>,
+    id: ObjectId,
+    own: &Own,
+    held: &[HeldObject],
+) -> Result<(), ControlError> {
+    if own.is_empty() {
+        return Ok(());
+    }
+    let open = |files: &FileSystem| match files.is_writable() {
+        true => files.hold_again(held),
+        false => Ok(Vec::new()),
+    };
+    let dataset = imported.dsl().dataset_of(id).map_err(of_dsl);
+    let opened = dataset.and_then(|dataset| {
+        let files = imported.files(&dataset)?;
+        let gone = open(&files).map_err(|error| ControlError::Io {
+            place: error.to_string(),
+        })?;
+        if files.is_writable() {
+            imported.drain(&dataset, &files)?;
+        }
+        Ok((files, gone))
+    });
+    let ids: Vec<ObjectId> = held.iter().map(|one| one.id).collect();
+    for (_, mounted) in own {
+        match &opened {
+            Ok((files, gone)) => mounted.take_up(Arc::clone(files), &ids, gone),
+            Err(_) => {
+                mounted.go_on();
+                // The error that led here is the one to tell.
+                let _ = mounted.unmount(true);
+            }
+        }
+    }
+    opened.map(drop)
+}

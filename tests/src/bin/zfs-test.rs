@@ -1,0 +1,32 @@
+//! `cargo xtask zfs-test`: groups of OpenZFS's test suite on our programs.
+
+#![forbid(unsafe_code)]
+
+use anyhow::Result;
+use cenote_tests::words::{self, Words};
+use cenote_tests::zfs_test::{self, Options};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    words::end(
+        "zfs-test",
+        arguments().and_then(|options| zfs_test::run(&options)),
+    )
+}
+
+fn arguments() -> Result<Options> {
+    let mut options = Options {
+        package: "/usr/share/zfs".into(),
+        words: Vec::new(),
+        timeout: 300,
+    };
+    let mut words = Words::of_process();
+    while let Some(argument) = words.next() {
+        match argument.as_str() {
+            "--package" => options.package = words.value()?,
+            "--timeout" => options.timeout = words.value()?,
+            _ => options.words.push(words.word()?),
+        }
+    }
+    Ok(options)
+}
