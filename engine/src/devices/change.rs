@@ -10,7 +10,7 @@ use crate::errors::refused;
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
 use cenote_control::model::{
-    AttachedDevice, ControlError, DeviceChange, NewVdev, NewVdevKind, NewVdevRole, Pair, Response,
+    AttachedDevice, ControlError, DeviceChange, NewVdev, NewVdevKind, NewVdevRole, Response,
     SpareUse, Vdev, VdevState, VdevTree,
 };
 use cenote_pool::{Attachment, Companion, Offline};
@@ -81,10 +81,10 @@ fn offline(
     Ok(Response::Failures { failures, done })
 }
 
-/// The ashift that properties of a new device ask for, its only one.
-fn shift_of(properties: &[Pair]) -> Result<Option<u32>, ControlError> {
+/// The allocation unit that a new device is to be taken for, if the command says so.
+fn asked_ashift(attached: &AttachedDevice) -> Result<Option<u32>, ControlError> {
     let mut shift = None;
-    for (name, value) in properties {
+    for (name, value) in &attached.properties {
         if name != "ashift" {
             let name = name.clone();
             let reason = format!("property '{name}' is not a valid pool or vdev property");
@@ -101,7 +101,7 @@ fn attach(
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
     let imported = context.registry.writable_pool(&attached.pool)?;
-    let shift = shift_of(&attached.properties)?;
+    let shift = asked_ashift(attached)?;
     let tree = vdev_tree(&imported.pool);
     let missing = |_| refused("no such device in pool");
     let found = all_vdevs(&tree)

@@ -55,6 +55,12 @@ fn sides(root: &VdevConfig, shape: &Shape, named: &[Guid]) -> Result<Vec<Guid>, 
             VdevKind::Mirror => {}
             _ => return Err(ChangeError::NotOnlyMirrors),
         }
+        // One that is being replaced, or has a spare beside it, is no whole side.
+        if let Some(pair) = top.children.iter().find(|side| !side.children.is_empty()) {
+            let path = pair.leaves().find_map(|leaf| leaf.path.clone());
+            let path = path.unwrap_or_default();
+            return Err(ChangeError::NotWhole { path });
+        }
         let is_named = |side: &&VdevConfig| named.contains(&side.guid);
         let mut wanted = top.children.iter().filter(is_named);
         let side = match (wanted.next(), wanted.next()) {

@@ -23,10 +23,13 @@ use crate::site::{self, Site};
 use anyhow::{Context, Result};
 use devices::{Devices, remove_unused};
 use foreign::Foreign;
-use kept::{DATASET, Kept};
+use kept::Kept;
 use ours::Ours;
 
 pub use guest::{Options as GuestOptions, run as run_guest};
+
+/// The file system that Cenote writes to.
+const DATASET: &str = "tank/model";
 
 /// OpenZFS's layouts, as `openzfs-ref create` takes them.
 const FOREIGN_LAYOUTS: [&str; 9] = [
@@ -77,11 +80,11 @@ pub fn run(options: &Options) -> Result<Option<String>> {
         let place = || format!("round {round} of a pool by {chosen}");
         let turn = our_turn(&mut session, options, (&mut kept, &mut ours), &mut random);
         let files = turn.with_context(place)?;
+        let turn = foreign.leave_checkpoint(session.site(), &mut random);
+        turn.with_context(place)?;
         let turn = devices.ours(session.site(), &mut random);
         turn.with_context(|| format!("Cenote's devices in {}", place()))?;
         let known = devices.known(session.site())?;
-        let turn = foreign.leave_checkpoint(session.site(), &mut random);
-        turn.with_context(place)?;
         session.close()?;
         let ended = devices.end_by_theirs(session.site());
         ended.with_context(|| format!("OpenZFS ends what Cenote began in {}", place()))?;
