@@ -345,8 +345,8 @@ fn orphans_are_removed() {
     device.write_at(8 * MIB, &first).expect("room");
     device.upload().expect("the store works");
     let committed = world.store.bytes("data/");
-    let keys = world.store.keys().into_iter();
-    let last = keys.filter(|key| key.starts_with("data/")).next_back();
+    let mut keys = world.store.keys().into_iter();
+    let last = keys.rfind(|key| key.starts_with("data/"));
     let (writer, number) = data_name(&last.expect("bytes are there")).expect("a name");
     for by in [1, 2, 9] {
         let orphan = data(writer, ObjectNumber(number.0 + by));
