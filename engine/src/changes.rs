@@ -20,6 +20,7 @@ use crate::pools::create::create_pool;
 use crate::pools::export::destroy_pool;
 use crate::pools::maintain::{reguid_pool, sync_pools, upgrade_pool};
 use crate::pools::set::set_pool_property;
+use crate::pools::split::split_pool;
 use crate::pools::suspension::clear_errors;
 use crate::scans::scrub::scan;
 use crate::snapshots::change::change_snapshots;
@@ -42,6 +43,7 @@ pub(crate) fn change(
         Change::ClearErrors { pool, device } => clear_errors(context, &pool, device.as_deref(), by),
         Change::OnlineDevices(devices) => online(context, &devices, by),
         Change::Devices(change) => change_devices(context, change, by),
+        Change::SplitPool(split) => split_pool(context, mounts, &split, by),
         Change::SyncPools { pools } => sync_pools(registry, &pools),
         Change::SetPoolProperty {
             pool,

@@ -223,6 +223,12 @@ impl PoolConfig {
         if let Some(guid) = self.split_guid {
             list.set_u64("split_guid", guid.0);
         }
+        if !self.split_leaves.is_empty() && place == Place::Mos {
+            let leaves = self.split_leaves.iter().map(|leaf| leaf.0).collect();
+            let mut split = NvList::new();
+            split.set("guid_list", NvValue::Uint64Array(leaves));
+            list.set("splitcfg", NvValue::List(split));
+        }
         if self.has_per_vdev_zaps && place == Place::Mos {
             list.set("com.delphix:has_per_vdev_zaps", NvValue::Boolean);
         }

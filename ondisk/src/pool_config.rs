@@ -97,6 +97,8 @@ pub struct PoolConfig {
     pub holes: Vec<VdevId>,
     /// While a pool is split: the guid of the original pool.
     pub split_guid: Option<Guid>,
+    /// MOS: the leaves that are being split off, which are offline meanwhile.
+    pub split_leaves: Vec<Guid>,
     /// Features that must be known to read the MOS (`None` before version 5000).
     pub features_for_read: Option<Vec<String>>,
     /// Set in a label that has not been through a first sync.
@@ -144,6 +146,11 @@ impl PoolConfig {
             vdev_children: list.get_u64("vdev_children"),
             holes: holes.iter().copied().map(VdevId).collect(),
             split_guid: list.get_u64("split_guid").map(Guid),
+            split_leaves: {
+                let split = list.get_list("splitcfg");
+                let leaves = split.and_then(|split| split.get_u64_array("guid_list"));
+                leaves.unwrap_or(&[]).iter().copied().map(Guid).collect()
+            },
             features_for_read: features.map(Iterator::collect),
             create_txg: list.get_u64("create_txg").map(Txg),
             has_per_vdev_zaps: list.contains("com.delphix:has_per_vdev_zaps"),

@@ -217,8 +217,9 @@ fn open_at(
         }
         false => provisional.mos,
     };
-    let config = read_config(&mos).map_err(|error| missing_or(candidate, devices, error));
-    let mut config = config?;
+    let config = read_config(&mos);
+    let mut config = config.map_err(|error| missing_or(candidate, devices, error))?;
+    become_another(&mut config, options)?;
     let mut tree = config
         .vdev_tree
         .clone()
@@ -228,7 +229,7 @@ fn open_at(
         })?;
     check_missing(&tree, devices, options)?;
     let found = tree.guid_sum();
-    if found != uberblock.guid_sum {
+    if found != uberblock.guid_sum && options.becomes.is_none() {
         return Err(ImportError::BadGuidSum {
             found,
             expected: uberblock.guid_sum,
@@ -255,6 +256,13 @@ fn open_at(
     Pool::open(
         candidate, config, uberblock, vdevs, cache, mos, options, env,
     )
+}
+
+/// Puts the configuration of the pool that this one becomes in its place.
+fn become_another(config: &mut PoolConfig, options: &ImportOptions) -> Result<(), ImportError> {
+    let changed = options.becomes.as_ref().map(|other| other.change(config));
+    let changed = changed.unwrap_or(Ok(()));
+    changed.map_err(|reason| ImportError::NotWritable { reason })
 }
 
 /// Active features stand in the label, since the MOS may not be readable without knowing them.

@@ -9,7 +9,7 @@ use crate::claim::{claim_logs, discard_logs, is_readable};
 use crate::dedup::ForgetLostFigures;
 use crate::error::ImportError;
 use crate::mos::directory_words;
-use crate::options::ImportOptions;
+use crate::options::{Becoming, ImportOptions};
 use crate::pool::Pool;
 use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, log_event};
 use cenote_base::{Guid, Txg, VdevId};
@@ -179,6 +179,19 @@ impl SyncTask for NoteOpening {
     }
 }
 
+/// The pool becomes another one with its first group.
+struct BecomeAnother(Arc<dyn Becoming>);
+
+impl SyncTask for BecomeAnother {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        self.0.in_first_group(context)
+    }
+}
+
 impl Pool {
     /// Takes an imported pool, whose meta object set was opened for writing, into use.
     pub(crate) fn make_writable(mut self, candidate: &PoolCandidate) -> Result<Self, ImportError> {
@@ -238,7 +251,9 @@ impl Pool {
             }
         }
         self.set_syncer(syncer);
+        self.settle_split();
         self.resume_treatments();
+        self.resume_rebuilds();
         self.resume_scans();
         Ok(self)
     }
@@ -255,6 +270,8 @@ impl Pool {
         };
         config.name = Some(name.to_owned());
         config.hostid = options.hostid;
+        // Where a pool came from is told until it is imported.
+        config.split_guid = options.becomes.as_ref().map(|other| other.origin());
         config.hostname = Some(options.hostname.clone());
         // What the labels say of features is kept up; before the first of them they say nothing.
         let features = config.features_for_read.take();
@@ -271,6 +288,9 @@ impl Pool {
         let host = hostname.to_owned();
         let actor = Actor { user: 0, host };
         let mut queued = syncer.queue(NoteOpening { actor }).map(drop);
+        if let Some(becomes) = self.options().becomes.clone() {
+            queued = queued.and(syncer.queue(BecomeAnother(becomes)).map(drop));
+        }
         // Who needs what cannot be read here will say so.
         if lost_dedup_figures(self.dsl()).is_ok_and(|lost| !lost.is_empty()) {
             queued = queued.and(syncer.queue(ForgetLostFigures).map(drop));

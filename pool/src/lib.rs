@@ -32,9 +32,12 @@ mod manage;
 mod mos;
 mod options;
 mod pool;
+mod rebuild;
 mod scan;
 mod space;
 mod spares;
+mod split;
+mod split_off;
 mod sync;
 mod treatment;
 mod vdev_properties;
@@ -55,10 +58,11 @@ pub use error_notes::ErrorNotes;
 pub use heartbeat::is_in_use;
 pub use import::import;
 pub use last_known::{Stranger, at_last_path};
-pub use options::{Buffers, ImportOptions, Rewind};
+pub use options::{Becoming, Buffers, ImportOptions, Rewind};
 pub use pool::{FoundDevice, Pool, VdevSpace};
 pub use scan::{ScanError, ScanRequest, ScanStatus};
 pub use spares::SpareError;
+pub use split_off::{SplitError, SplitRequest};
 pub use sync::{Actor, SyncError};
 pub use treatment::{
     TreatmentCommand, TreatmentKind, TreatmentRefusal, TreatmentState, TreatmentStatus,

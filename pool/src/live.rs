@@ -134,6 +134,7 @@ impl Pool {
             self.give_up();
         }
         self.stop_treatments();
+        self.rebuilds().stop();
         self.scans().stop();
         let Some(syncer) = self.syncer() else {
             return Ok(());
@@ -157,6 +158,7 @@ impl Pool {
             self.give_up();
         }
         self.stop_treatments();
+        self.rebuilds().stop();
         self.scans().stop();
         {
             let mut config = syncer.config();

@@ -1,8 +1,11 @@
 //! What an import is asked to do.
 
-use cenote_base::{MemoryBudget, Txg};
+use cenote_base::{Guid, MemoryBudget, Txg};
 use cenote_device::{Opener, SystemOpener};
 use cenote_dmu::txg::ThrottleLimits;
+use cenote_dsl::DslError;
+use cenote_dsl::write::SyncContext;
+use cenote_ondisk::PoolConfig;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,6 +38,24 @@ impl Buffers {
             scans: MemoryBudget::new(bytes / 2),
         }
     }
+}
+
+/// What makes another pool of the one that is imported.
+pub trait Becoming: std::fmt::Debug + Send + Sync {
+    /// The guid of the pool that it was.
+    fn origin(&self) -> Guid;
+
+    /// Makes the configuration that of the new pool.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    fn change(&self, config: &mut PoolConfig) -> Result<(), String>;
+
+    /// What the first group of the new pool changes.
+    ///
+    /// # Errors
+    /// If metadata cannot be read.
+    fn in_first_group(&self, context: &SyncContext<'_>) -> Result<(), DslError>;
 }
 
 /// Options of an import.
@@ -77,6 +98,8 @@ pub struct ImportOptions {
     pub hostname: String,
     /// How much may be dirty in a pool that is written to, if not what the settings say.
     pub throttle: Option<ThrottleLimits>,
+    /// The pool becomes another one.
+    pub becomes: Option<Arc<dyn Becoming>>,
 }
 
 impl Default for ImportOptions {
@@ -100,6 +123,7 @@ impl Default for ImportOptions {
             opener: Arc::new(SystemOpener::default()),
             hostname: String::new(),
             throttle: None,
+            becomes: None,
         }
     }
 }

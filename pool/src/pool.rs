@@ -4,6 +4,7 @@ use crate::candidate::PoolCandidate;
 use crate::error::ImportError;
 use crate::error_notes::ErrorNotes;
 use crate::options::ImportOptions;
+use crate::rebuild::Rebuilds;
 use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
 use crate::sync::Syncer;
@@ -59,6 +60,7 @@ pub struct Pool {
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
     scans: Arc<Scans>,
+    rebuilds: Arc<Rebuilds>,
     notes: Arc<ErrorNotes>,
     discarded_logs: Vec<ObjectId>,
     /// Of a view of a pool that is written to.
@@ -196,6 +198,7 @@ impl Pool {
             syncer: None,
             treatments: OnceLock::new(),
             scans: Arc::default(),
+            rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
@@ -230,6 +233,7 @@ impl Pool {
             syncer: None,
             treatments: OnceLock::new(),
             scans: Arc::default(),
+            rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold,
@@ -262,6 +266,7 @@ impl Pool {
             syncer: Some(syncer),
             treatments: OnceLock::new(),
             scans: Arc::default(),
+            rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
             hold: None,
@@ -282,6 +287,10 @@ impl Pool {
 
     pub(crate) fn notes(&self) -> &Arc<ErrorNotes> {
         &self.notes
+    }
+
+    pub(crate) fn rebuilds(&self) -> &Arc<Rebuilds> {
+        &self.rebuilds
     }
 
     pub(crate) fn scans(&self) -> &Arc<Scans> {

@@ -134,6 +134,7 @@ impl Shape {
         let leaves = self.tree.leaves.iter();
         let is_spare = |node: usize| self.tree.nodes[node].kind == VdevKind::DistributedSpare;
         let ready = leaves.filter(|leaf| leaf.is_writable() || is_spare(leaf.node));
+        let ready = ready.filter(|leaf| !self.tree.nodes[leaf.node].is_rebuilding);
         let targets = ready.map(|leaf| ResilverTarget {
             leaf: self.tree.nodes[leaf.node].guid,
             txgs: leaf.missed.missing(),

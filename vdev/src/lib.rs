@@ -36,6 +36,7 @@ mod options;
 mod queue;
 mod read;
 mod read_ahead;
+mod rebuild;
 mod repair;
 mod request;
 mod scan;
@@ -68,6 +69,7 @@ pub use labels_write::{
 };
 pub use options::OpenOptions;
 pub use queue::{IoClass, read_class, with_read_class};
+pub use rebuild::RebuildTarget;
 pub use request::{FaultKind, LeafFault, ReadOutcome};
 pub use scan::{Member, Scan, scan};
 pub use shape::Shape;

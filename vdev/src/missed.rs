@@ -110,6 +110,16 @@ impl Missed {
         self.write().unrepaired = TxgSet::default();
     }
 
+    /// What was missing of these txgs is there.
+    pub(crate) fn strike(&self, txgs: &TxgSet) {
+        let mut logs = self.write();
+        let missing = logs.missing.without(txgs);
+        if missing != logs.missing {
+            self.set_missing(&mut logs, missing);
+            self.has_changed.store(true, Ordering::Release);
+        }
+    }
+
     /// A resilver that looked after these txgs has ended.
     pub(crate) fn end_resilver(&self, txgs: &TxgSet) {
         let mut logs = self.write();

@@ -73,7 +73,7 @@ impl Shape {
         self.leaves_that(dva, size, birth, |_| true)
     }
 
-    fn leaves_that(
+    pub(crate) fn leaves_that(
         &self,
         dva: Dva,
         size: usize,

@@ -18,7 +18,7 @@ pub(crate) struct Holder {
     pub leaf: usize,
     /// The distributed spare whose space on the leaf it is, which may have missed what the leaf
     /// has not.
-    spare: Option<usize>,
+    pub spare: Option<usize>,
 }
 
 /// A leaf that may have the bytes.

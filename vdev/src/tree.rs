@@ -40,6 +40,8 @@ pub(crate) struct Node {
     pub parity: u64,
     pub is_log: bool,
     pub is_spare: bool,
+    /// It is brought what it misses in the order of the disk, not by a resilver.
+    pub is_rebuilding: bool,
     /// The parent; the root is node 0 and its own parent.
     pub parent: usize,
     /// The child's position, in order; children have higher numbers than their parent.
@@ -228,6 +230,7 @@ impl<'a> Builder<'a> {
                 parity: config.parity,
                 is_log: config.is_log,
                 is_spare: config.is_spare,
+                is_rebuilding: config.rebuild_txg.is_some(),
                 parent,
                 children: Vec::with_capacity(config.children.len()),
                 leaf: None,

@@ -294,7 +294,11 @@ impl Shape {
     ) {
         for holder in self.holders(slot, fragment.place.offset, fragment.length) {
             let leaf = holder.leaf;
-            let is_meant = |leaves: &[Guid]| leaves.contains(&self.guid_of_leaf(leaf));
+            let is_named = |leaf, leaves: &[Guid]| leaves.contains(&self.guid_of_leaf(leaf));
+            // A distributed spare by its own name is just its space on the leaf.
+            let is_meant = |leaves: &[Guid]| {
+                is_named(leaf, leaves) || holder.spare.is_some_and(|spare| is_named(spare, leaves))
+            };
             if !prepared.write.leaves.as_deref().is_none_or(is_meant) {
                 continue;
             }

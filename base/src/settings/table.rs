@@ -97,6 +97,8 @@ settings! {
          once while little is dirty.";
     ASYNC_WRITE_MAX_ACTIVE = "zfs_vdev_async_write_max_active", Count, [10, 1, QUEUE],
         "Writes of transaction groups: so many at once at most.";
+    REBUILD_SCRUB = "zfs_rebuild_scrub_enabled", Switch, [1, 0, 1],
+        "1: a scrub follows a sequential rebuild, which verifies nothing.";
     SCRUB_MIN_ACTIVE = "zfs_vdev_scrub_min_active", Count, [1, 1, QUEUE],
         "Reads that verify: so many go before other classes' surplus.";
     SCRUB_MAX_ACTIVE = "zfs_vdev_scrub_max_active", Count, [3, 1, QUEUE],

@@ -129,7 +129,6 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
             "zfs_no_scrub_io",
             "zfs_no_scrub_prefetch",
             "zfs_rebuild_max_segment",
-            "zfs_rebuild_scrub_enabled",
             "zfs_rebuild_vdev_limit",
             "zfs_reconstruct_indirect_combinations_max",
             "zfs_resilver_defer_percent",

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::activity::TreatmentKind;
-use super::devices::DeviceChange;
+use super::devices::{DeviceChange, SplitPool};
 use super::secret::Secret;
 use super::snapshots::{RollBack, SnapshotChange};
 use super::value::Pair;
@@ -213,6 +213,8 @@ pub enum Change {
     OnlineDevices(OnlineDevices),
     /// Take devices out of use, add some beside others, take some away.
     Devices(DeviceChange),
+    /// Make a pool of one side of each mirror of another. Answer: `Split`.
+    SplitPool(Box<SplitPool>),
     /// Destroy a pool. Answer: `Done`.
     DestroyPool {
         /// The pool.

@@ -16,10 +16,34 @@ pub struct AttachedDevice {
     pub new: Option<String>,
     /// It is to take the other's place, not to be one more side of a mirror.
     pub replaces: bool,
+    /// Bring it what it misses in the order of the disk (`-s`).
+    #[serde(default)]
+    pub sequential: bool,
     /// `ashift` (`-o`).
     pub properties: Vec<Pair>,
     /// Take a device that is in use or does not fit (`-f`).
     pub force: bool,
+}
+
+/// A pool that is to be made of one side of each mirror of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitPool {
+    /// The pool that is there.
+    pub pool: String,
+    /// What the other is called.
+    pub new: String,
+    /// Devices that are to go; of the other mirrors the last one does.
+    pub devices: Vec<String>,
+    /// Properties of the new pool (`-o`).
+    pub properties: Vec<Pair>,
+    /// Import the new pool with all its mount points below this directory (`-R`).
+    pub altroot: Option<String>,
+    /// Do not mount: the keys come first (`-l`).
+    pub no_mount: bool,
+    /// How its file systems are to be mounted (`-o`).
+    pub mount_options: Vec<String>,
+    /// Only say which devices would go (`-n`).
+    pub dry_run: bool,
 }
 
 /// A change of devices.

@@ -44,7 +44,7 @@ pub use change::{
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
-pub use devices::{AttachedDevice, DeviceChange};
+pub use devices::{AttachedDevice, DeviceChange, SplitPool};
 pub use diff::{DiffChange, DiffRecord};
 pub use error::{ControlError, MissingLog, NameFault};
 pub use history::{Event, HistoryBody, HistoryRecord};

@@ -71,6 +71,13 @@ pub enum Response {
         /// Name and reason of the others.
         failures: Vec<(String, ControlError)>,
     },
+    /// A pool was made of sides of mirrors, or would be.
+    Split {
+        /// The guids of the devices.
+        sides: Vec<u64>,
+        /// Name and reason of the datasets that could not be mounted.
+        failures: Vec<(String, ControlError)>,
+    },
     /// What a dataset would be made with, beside what was asked for.
     Planned {
         /// Bytes of a volume: whole blocks.

@@ -284,6 +284,9 @@ pub struct Vdev {
     /// It waits for the next resilver.
     #[serde(default)]
     pub resilver_deferred: bool,
+    /// It is being rebuilt in the order of the disk.
+    #[serde(default)]
+    pub is_rebuilding: bool,
     /// Its last or running initialization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialize: Option<Treatment>,
@@ -335,6 +338,7 @@ impl Vdev {
             no_allocation: false,
             scan_processed: 0,
             resilver_deferred: false,
+            is_rebuilding: false,
             initialize: None,
             trim: None,
             trim_unsupported: false,

@@ -108,7 +108,7 @@ fn check_births(
         let is_here = birth > after && last.is_none_or(|last| birth <= last);
         astray += u64::from(!is_here);
         freed += u64::from(bpobj::is_free(entry));
-        let place = [entry.dva(0).vdev().0.into(), entry.dva(0).offset()];
+        let place = [entry.dva(0).vdev().0, entry.dva(0).offset()];
         let count = live.entry(place).or_default();
         *count += if bpobj::is_free(entry) { -1 } else { 1 };
         if *count == 0 {

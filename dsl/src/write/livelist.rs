@@ -1,9 +1,9 @@
 //! Livelists: what clones have for themselves (format/3a 8).
 //!
-//! A clone shares most of its tree with its origin. To find the few blocks that are its own, when it
-//! is destroyed, one would have to go through all indirect blocks that it changed. So it writes down
-//! each block that is born in it after its origin, and each of these that it gives up. What stands
-//! in the list once more often as born than as given up is the clone's own:
+//! A clone shares most of its tree with its origin. To find the few blocks that are its own, when
+//! it is destroyed, one would have to go through all indirect blocks that it changed. So it writes
+//! down each block that is born in it after its origin, and each of these that it gives up. What
+//! stands in the list once more often as born than as given up is the clone's own:
 //!
 //! ```text
 //!              key 20                             key 57
@@ -50,7 +50,7 @@ type Place = [u64; 2];
 
 fn place(block: &BlockPointer) -> Place {
     let dva = block.dva(0);
-    [u64::from(dva.vdev().0), dva.offset()]
+    [dva.vdev().0, dva.offset()]
 }
 
 /// One of several shares into which blocks are divided by their places.
@@ -88,7 +88,8 @@ impl SyncContext<'_> {
 
     /// The list of a head that is about to be written, with a part for what is born now.
     ///
-    /// Parts begin with a group and never within one: a block's two entries would be in two of them.
+    /// Parts begin with a group and never within one: a block's two entries would be in two of
+    /// them.
     pub(super) fn open_livelist(&self, directory: ObjectId) -> Result<Option<ObjectId>, DslError> {
         let Some(livelist) = self.livelist(directory)? else {
             return Ok(None);

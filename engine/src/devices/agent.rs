@@ -195,7 +195,7 @@ fn take(imported: &Imported, events: &Events, step: Step) {
         },
         Step::Spare { lost, spares } => {
             for spare in spares {
-                match pool.attach_spare(lost, spare, by) {
+                match pool.attach_spare(lost, spare, false, by) {
                     Ok(()) => {
                         eprintln!("cenote: pool '{name}': a spare stands in for device {lost}");
                         events.post("sysevent.fs.zfs.vdev_spare", pool);
@@ -219,6 +219,7 @@ fn take(imported: &Imported, events: &Events, step: Step) {
                         old: lost,
                         new,
                         companion: Companion::Replacement,
+                        sequential: false,
                         ashift: None,
                     };
                     pool.attach(&request, by).map_err(|error| error.to_string())

@@ -114,7 +114,9 @@ fn attach(
         if !attached.replaces || spare.spare == Some(SpareUse::InUse) {
             return Err(refused(format!("{place} is busy")));
         }
-        let done = pool.attach_spare(Guid(old.guid), Guid(spare.guid), (&by.actor, by.command));
+        let by = (&by.actor, by.command);
+        let (old, spare) = (Guid(old.guid), Guid(spare.guid));
+        let done = pool.attach_spare(old, spare, attached.sequential, by);
         done.map_err(refused)?;
         context.events.post("sysevent.fs.zfs.vdev_spare", pool);
     } else {
@@ -142,6 +144,7 @@ fn attach(
             old: Guid(old.guid),
             new: leaf,
             companion,
+            sequential: attached.sequential,
             ashift: shift,
         };
         let done = pool.attach(&request, (&by.actor, by.command));

@@ -39,6 +39,7 @@ pub(crate) fn vdev_tree(pool: &Pool) -> VdevTree {
     add_gains(&mut root, pool);
     add_replaceable(&mut root, pool);
     add_stale(&mut root, pool);
+    add_rebuilding(&mut root, pool);
     root.space = root_space(&root.children);
     VdevTree {
         cache: auxiliary(pool, directory_keys::CACHE_DEVICES),
@@ -76,6 +77,18 @@ fn add_stale(root: &mut Vdev, pool: &Pool) {
                 false => vdev.resilver_deferred = true,
             }
         }
+        stack.extend(vdev.children.iter_mut());
+    }
+}
+
+/// Which devices are brought what they missed in the order of the disk.
+fn add_rebuilding(root: &mut Vdev, pool: &Pool) {
+    let leaves = pool.vdev_tree().leaves();
+    let rebuilding = leaves.filter(|leaf| leaf.rebuild_txg.is_some());
+    let rebuilding: Vec<u64> = rebuilding.map(|leaf| leaf.guid.0).collect();
+    let mut stack: Vec<&mut Vdev> = root.children.iter_mut().collect();
+    while let Some(vdev) = stack.pop() {
+        vdev.is_rebuilding = rebuilding.contains(&vdev.guid);
         stack.extend(vdev.children.iter_mut());
     }
 }

@@ -24,6 +24,7 @@ pub(crate) mod refusal;
 pub(crate) mod search;
 pub(crate) mod set;
 pub(crate) mod settings;
+pub(crate) mod split;
 pub(crate) mod status;
 pub(crate) mod suspension;
 pub(crate) mod trial;

@@ -3,8 +3,8 @@
 use crate::errors::of_dsl;
 use cenote_base::{Guid, ObjectId, ObjsetId};
 use cenote_control::model::{
-    Condition, ControlError, DataError, DataErrorPlace, FeatureName, PoolStatus, RawName, Response,
-    RunState, Scan, ScanKind, Vdev, VdevAux, VdevState, VdevTree,
+    Condition, ControlError, DataError, DataErrorPlace, FeatureName, PoolStatus, RawName, Rebuild,
+    Response, RunState, Scan, ScanKind, Vdev, VdevAux, VdevState, VdevTree,
 };
 use cenote_dsl::{Dataset, Dsl, ErrorEntry};
 use cenote_ondisk::features::{FEATURES, Feature};
@@ -52,7 +52,11 @@ fn status_of(
     let vdevs = vdev_tree(pool);
     let log = pool.error_log().map_err(of_dsl)?;
     let scan = scan_of(pool);
-    let condition = condition(imported, &vdevs, log.len(), scan.as_ref());
+    let rebuilds = rebuilds(imported, &vdevs).map_err(of_dsl)?;
+    let condition = match rebuilding(&rebuilds, scan.as_ref()) {
+        Some(condition) if pool.suspended().is_none() => Some(condition),
+        _ => condition(imported, &vdevs, log.len(), scan.as_ref()),
+    };
     Ok(PoolStatus {
         name: pool.name().to_owned(),
         guid: pool.guid().0,
@@ -61,7 +65,7 @@ fn status_of(
         health: imported.health(),
         condition,
         scan,
-        rebuilds: rebuilds(imported, &vdevs).map_err(of_dsl)?,
+        rebuilds,
         removal: removal(imported, &vdevs).map_err(of_dsl)?,
         checkpoint: checkpoint(dsl, vdevs.root.space.checkpoint).map_err(of_dsl)?,
         expand: expansion(imported, &vdevs).map_err(of_dsl)?,
@@ -153,6 +157,19 @@ fn place_in(
             path: RawName(absolute),
         },
     }
+}
+
+/// Whether devices are being rebuilt, or were and nothing of that was verified yet.
+fn rebuilding(rebuilds: &[Rebuild], scan: Option<&Scan>) -> Option<Condition> {
+    if rebuilds.iter().any(|r| r.state == RunState::Running) {
+        return Some(Condition::Rebuilding);
+    }
+    let ended = rebuilds.iter().filter(|r| r.state == RunState::Finished);
+    let last = ended.map(|rebuild| rebuild.end_time).max()?;
+    let scrubbed = scan.filter(|scan| scan.kind == ScanKind::Scrub);
+    let is_later = scrubbed.is_some_and(|scrub| scrub.start_time >= last);
+    (!is_later && scan.is_none_or(|scan| scan.state != RunState::Running))
+        .then_some(Condition::RebuildScrub)
 }
 
 /// What the administrator should know first.

@@ -6,6 +6,7 @@
 //! recorded in space maps and logs by the sync (`pool::sync`), which is also what tells when a
 //! txg is on disk.
 
+mod avoid;
 mod free_space;
 mod hold;
 mod load;

@@ -31,6 +31,14 @@ pub(crate) trait MapReader {
     ) -> Result<(), DmuError>;
 }
 
+/// A metaslab that is being copied to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Avoided {
+    pub index: usize,
+    /// Something was allocated there all the same.
+    pub is_used: bool,
+}
+
 /// The space of a top-level vdev.
 #[derive(Debug)]
 pub(crate) struct TopSpace {
@@ -42,6 +50,8 @@ pub(crate) struct TopSpace {
     pub width: u64,
     /// No new allocations.
     pub is_closed: bool,
+    /// The metaslab that is to be left alone if there is room elsewhere.
+    pub avoided: Option<Avoided>,
     pub metaslabs: Vec<Metaslab>,
     active: [Option<usize>; DVAS_PER_BLOCK_POINTER],
     /// Metaslabs with changes to record.
@@ -75,6 +85,7 @@ impl TopSpace {
             metaslab_shift,
             width: 1,
             is_closed: false,
+            avoided: None,
             metaslabs,
             active: [None; DVAS_PER_BLOCK_POINTER],
             dirty: BTreeSet::new(),
@@ -141,6 +152,7 @@ impl TopSpace {
         reader: &dyn MapReader,
     ) -> Option<u64> {
         if let Some(index) = self.active[copy]
+            && !self.is_avoided(index)
             && self.is_far(index, other)
             && let Some(start) = self.allocate_from(index, size, other, reader)
         {
@@ -162,6 +174,10 @@ impl TopSpace {
             }
         }
         None
+    }
+
+    fn is_avoided(&self, index: usize) -> bool {
+        self.avoided.is_some_and(|avoided| avoided.index == index)
     }
 
     /// Whether a metaslab is far from the other copies.
@@ -190,7 +206,9 @@ impl TopSpace {
                 found.push((log2, metaslab.free.is_some(), index));
             }
         }
-        found.sort_by_key(|(log2, loaded, index)| (u32::MAX - log2, !loaded, *index));
+        found.sort_by_key(|(log2, loaded, index)| {
+            (self.is_avoided(*index), u32::MAX - log2, !loaded, *index)
+        });
         found.into_iter().map(|(_, _, index)| index).collect()
     }
 
@@ -206,6 +224,9 @@ impl TopSpace {
         }
         let start = self.metaslabs[index].allocate(size, other)?;
         self.dirty.insert(index);
+        if let Some(avoided) = self.avoided.as_mut().filter(|a| a.index == index) {
+            avoided.is_used = true;
+        }
         Some(start)
     }
 

@@ -249,6 +249,7 @@ fn pool_config(request: &CreateRequest, root: VdevConfig, hostid: u64) -> PoolCo
         vdev_children: Some(root.children.len() as u64),
         holes: Vec::new(),
         split_guid: None,
+        split_leaves: Vec::new(),
         features_for_read: Some(Vec::new()),
         create_txg: None,
         has_per_vdev_zaps: true,

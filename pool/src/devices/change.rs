@@ -9,6 +9,7 @@
 use super::edit::find_mut;
 use super::error::ChangeError;
 use crate::create::{VdevZaps, remove_auxiliary};
+use crate::rebuild::begin as begin_rebuild;
 use crate::sync::{Actor, Syncer, log_command, log_event};
 use cenote_base::{Guid, ObjectId, Txg};
 use cenote_device::Device;
@@ -25,7 +26,7 @@ const FIRST: Txg = Txg(4);
 const UNDER_WAY: u64 = 3;
 
 /// How the tree is to be, and what else follows.
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub root: VdevConfig,
     /// Devices of leaves that come in, or come back.
     pub devices: HashMap<Guid, Arc<dyn Device>>,
@@ -33,6 +34,10 @@ pub(super) struct Plan {
     pub new: Vec<Guid>,
     /// A spare that is none any more.
     pub spare_used: Option<Guid>,
+    /// Leaves that are being split off from now on, if that changes.
+    pub split: Option<Vec<Guid>>,
+    /// A new leaf that is brought what it misses in the order of the disk.
+    pub rebuild: Option<Guid>,
     /// The event and its detail for the history.
     pub note: Option<(&'static str, String)>,
 }
@@ -44,6 +49,8 @@ impl Plan {
             devices: HashMap::new(),
             new: Vec::new(),
             spare_used: None,
+            split: None,
+            rebuild: None,
             note: None,
         }
     }
@@ -68,7 +75,7 @@ fn all_before(txg: Txg) -> TxgSet {
 }
 
 /// Carries out a plan in the group that is being written.
-pub(super) fn carry_out(
+pub(crate) fn carry_out(
     context: &SyncContext<'_>,
     syncer: &Arc<Syncer>,
     mut plan: Plan,
@@ -95,6 +102,10 @@ pub(super) fn carry_out(
             find_mut(&mut plan.root, *leaf).map_or(Ok(()), |leaf| zaps.leaf(leaf))?;
         }
     }
+    if let Some(leaf) = plan.rebuild {
+        let below = Txg(context.txg().0.saturating_add(UNDER_WAY));
+        begin_rebuild(context, &plan.root, leaf, below)?;
+    }
     for gone in before.leaves().filter(|leaf| !stays.contains(&leaf.guid)) {
         forget(context, gone)?;
     }
@@ -104,6 +115,9 @@ pub(super) fn carry_out(
     let mut config = syncer.config();
     config.temporary.retain(|leaf| stays.contains(leaf));
     config.config.vdev_tree = Some(plan.root);
+    if let Some(leaves) = plan.split {
+        config.config.split_leaves = leaves;
+    }
     config.touch();
     drop(config);
     syncer.tree_changed(left);
@@ -114,7 +128,7 @@ pub(super) fn carry_out(
 }
 
 /// Frees what the pool keeps for a leaf: its table and its log.
-fn forget(context: &SyncContext<'_>, leaf: &VdevConfig) -> Result<(), DslError> {
+pub(crate) fn forget(context: &SyncContext<'_>, leaf: &VdevConfig) -> Result<(), DslError> {
     if let Some(zap) = leaf.leaf_zap {
         VdevZaps::open(context)?.remove(zap)?;
     }

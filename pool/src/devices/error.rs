@@ -35,6 +35,27 @@ pub enum ChangeError {
          override the optimal size"
     )]
     BadAshift,
+    /// The parity of a raidz goes by blocks.
+    #[error("only mirror and dRAID vdevs support sequential reconstruction")]
+    NotSequential,
+    /// Older software would not know of it.
+    #[error("device_rebuild feature must be enabled in order to use sequential reconstruction")]
+    NoRebuildFeature,
+    /// Only a pool of mirrors can be split.
+    #[error("Source pool must be composed only of mirrors")]
+    NotOnlyMirrors,
+    /// Logs have no place in a new pool.
+    #[error("log devices must be removed first")]
+    HasLogs,
+    /// Two sides of one mirror cannot both go.
+    #[error("Device list must include at most one disk from each mirror")]
+    TwoSides,
+    /// What is split off has to be all there.
+    #[error("{}: the device is not whole, or a resilver is under way", path.display())]
+    NotWhole {
+        /// Where it is.
+        path: std::path::PathBuf,
+    },
     /// The checkpoint knows the devices as they are.
     #[error("checkpoint exists")]
     Checkpoint,

@@ -9,7 +9,7 @@ use crate::sync::Actor;
 use cenote_base::{Guid, Txg};
 use cenote_device::Device;
 use cenote_dsl::directory_keys;
-use cenote_ondisk::{VdevConfig, VdevKind};
+use cenote_ondisk::{VdevConfig, VdevKind, features};
 use cenote_vdev::create::{leaf_asize, natural_ashift};
 use cenote_vdev::{format_labels, leaf_asize_min};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub struct Attachment {
     pub new: NewLeaf,
     /// What it is for.
     pub companion: Companion,
+    /// Bring it what it misses in the order of the disk, without verifying anything.
+    pub sequential: bool,
     /// log2 of the allocation unit to take it for; `None` to ask the device.
     pub ashift: Option<u32>,
 }
@@ -80,17 +82,21 @@ fn joined(
     old: Guid,
     group: VdevConfig,
     mut new: VdevConfig,
-    txg: Txg,
+    (txg, sequential): (Txg, bool),
 ) -> Result<Plan, ChangeError> {
     let before = leaf(root, old)?;
     new.create_txg = before.create_txg;
-    new.resilver_txg = Some(txg);
+    match sequential {
+        true => new.rebuild_txg = Some(txg),
+        false => new.resilver_txg = Some(txg),
+    }
     let (path, is_spare) = (new.path.clone(), new.is_spare);
     let in_place = before.path == path;
     let old_path = before.path.clone().unwrap_or_default();
     let (guid, kind) = (new.guid, group.kind.clone());
     let mut plan = Plan::new(root.clone());
     plan.new = vec![guid];
+    plan.rebuild = sequential.then_some(guid);
     join(&mut plan.root, old, group, new)?;
     if let Some(leaf) = find_mut(&mut plan.root, old).filter(|_| in_place) {
         leaf.path = Some(format!("{}{OLD}", old_path.display()).into());
@@ -116,6 +122,21 @@ impl Pool {
         }
     }
 
+    /// Refuses a rebuild in the order of the disk where that cannot be.
+    fn check_sequential(&self, old: Guid) -> Result<(), ChangeError> {
+        let top = top(self.vdev_tree(), old).ok_or(ChangeError::NoDevice)?;
+        let id = top.id.ok_or(ChangeError::NoDevice)?;
+        if !self.vdevs().can_rebuild(id) {
+            return Err(ChangeError::NotSequential);
+        }
+        let enabled = self.dsl().features();
+        let has_feature = enabled.get(features::DEVICE_REBUILD).is_some();
+        match has_feature && top.top_zap.is_some() {
+            true => Ok(()),
+            false => Err(ChangeError::NoRebuildFeature),
+        }
+    }
+
     /// Puts a device beside one of the pool's and begins to bring it what it needs.
     ///
     /// # Errors
@@ -124,7 +145,11 @@ impl Pool {
         self.refuse_with_checkpoint()?;
         let (old, device) = (request.old, Arc::clone(&request.new.device));
         let (companion, env) = (request.companion, self.env().as_ref());
+        let sequential = request.sequential;
         check_place(self.vdev_tree(), old, companion)?;
+        if sequential {
+            self.check_sequential(old)?;
+        }
         check_size(self.vdev_tree(), old, device.as_ref(), request.ashift)?;
         let kind = match companion {
             Companion::Side => VdevKind::Mirror,
@@ -137,11 +162,12 @@ impl Pool {
         format_labels(device.as_ref(), None)?;
         self.change_tree(by, move |root, _, txg| {
             check_place(root, old, companion)?;
-            let mut plan = joined(root, old, group, new, txg)?;
+            let mut plan = joined(root, old, group, new, (txg, sequential))?;
             plan.devices.insert(guid, device);
             Ok(plan)
         })?;
         self.note_devices(known);
+        self.resume_rebuilds();
         self.bring_what_is_missed()
     }
 
@@ -153,9 +179,13 @@ impl Pool {
         &self,
         old: Guid,
         spare: Guid,
+        sequential: bool,
         by: (&Actor, &str),
     ) -> Result<(), ChangeError> {
         self.refuse_with_checkpoint()?;
+        if sequential {
+            self.check_sequential(old)?;
+        }
         let spares = self.dsl().auxiliary_vdevs(directory_keys::SPARES)?;
         let config = spares.into_iter().find(|config| config.guid == spare);
         let mut config = config.ok_or(ChangeError::NoDevice)?;
@@ -186,10 +216,11 @@ impl Pool {
             if root.walk().any(|vdev| vdev.guid == spare) {
                 return Err(ChangeError::ForeignSpare);
             }
-            let mut plan = joined(root, old, group, config, txg)?;
+            let mut plan = joined(root, old, group, config, (txg, sequential))?;
             plan.devices.extend(device.map(|device| (spare, device)));
             Ok(plan)
         })?;
+        self.resume_rebuilds();
         self.bring_what_is_missed()
     }
 }

@@ -18,8 +18,11 @@ mod error;
 mod join;
 mod leave;
 mod rest;
+mod split;
 
+pub(crate) use change::{Plan, carry_out, forget};
 pub(crate) use done::detach_replaced;
 pub use error::ChangeError;
 pub use join::{Attachment, Companion};
 pub use rest::Offline;
+pub(crate) use split::without_other_sides;

@@ -3,11 +3,40 @@
 use super::model::{ScanError, ScanRequest, ScanStatus};
 use super::record::{Begin, Interrupt};
 use super::run::Worker;
+use super::state::Scans;
 use crate::pool::Pool;
-use crate::sync::Actor;
+use crate::sync::{Actor, Syncer};
+use cenote_base::MemoryBudget;
 use cenote_dsl::DslError;
 use cenote_ondisk::scan::{Scan, ScanFunction, ScanState};
 use std::sync::Arc;
+
+/// Begins a scan that nobody asked for by a command. A resilver is due after the one that is
+/// under way, and ends a scrub.
+pub(crate) fn begin_scan(
+    syncer: &Arc<Syncer>,
+    scans: &Arc<Scans>,
+    buffers: &Arc<MemoryBudget>,
+    request: ScanRequest,
+) -> Result<(), ScanError> {
+    let begin = Begin {
+        syncer: Arc::clone(syncer),
+        request,
+        outcome: Ok(()),
+    };
+    if request == ScanRequest::Resilver {
+        scans.hurry();
+    }
+    match syncer.run_task(begin)?.outcome {
+        Ok(()) => {}
+        Err(ScanError::Resilvering) if request == ScanRequest::Resilver => {
+            scans.live().again = true;
+        }
+        Err(error) => return Err(error),
+    }
+    scans.live().pause_time = 0;
+    Worker::start(syncer, scans, buffers).map_err(ScanError::Thread)
+}
 
 impl Pool {
     /// Begins a scan, or goes on with a scrub that is paused; it is on disk when this returns, and
@@ -79,19 +108,8 @@ impl Pool {
         if syncer.vdevs.shape().is_resilver_needed().is_none() {
             return Ok(false);
         }
-        let begin = Begin {
-            syncer: Arc::clone(syncer),
-            request: ScanRequest::Resilver,
-            outcome: Ok(()),
-        };
-        // A scrub that is under way ends.
-        self.scans().hurry();
-        match syncer.run_task(begin)?.outcome {
-            Ok(()) => {}
-            Err(ScanError::Resilvering) => self.scans().live().again = true,
-            Err(error) => return Err(error),
-        }
-        self.resume_scan()?;
+        let buffers = &self.options().buffers.scans;
+        begin_scan(syncer, self.scans(), buffers, ScanRequest::Resilver)?;
         Ok(true)
     }
 

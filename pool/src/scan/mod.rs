@@ -32,5 +32,6 @@ mod run;
 mod state;
 mod walk;
 
+pub(crate) use command::begin_scan;
 pub use model::{ScanError, ScanRequest, ScanStatus};
 pub(crate) use state::Scans;

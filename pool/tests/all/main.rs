@@ -12,7 +12,6 @@ mod dedup;
 mod golden_write;
 mod growth;
 mod in_use;
-mod livelists;
 mod missed;
 mod multihost;
 mod objects;

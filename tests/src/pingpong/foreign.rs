@@ -1,6 +1,7 @@
 //! OpenZFS's turn.
 
-use super::{DATASET, Options};
+use super::Options;
+use super::kept::DATASET;
 use crate::manifest::Entries;
 use crate::model::Session;
 use crate::random::Random;

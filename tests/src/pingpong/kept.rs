@@ -15,6 +15,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The file system that Cenote writes to.
+pub const DATASET: &str = "tank/model";
 /// Clones that are changed in one turn.
 const CHANGED_MAX: usize = 2;
 
@@ -152,7 +154,7 @@ impl Kept {
     /// Looks at everything.
     pub fn check(&mut self, site: &Site) -> Result<()> {
         for (name, wanted) in &self.snapshots {
-            let path = site.path(super::DATASET).join(".zfs/snapshot").join(name);
+            let path = site.path(DATASET).join(".zfs/snapshot").join(name);
             let mut found = mounted::walk(&path).with_context(|| format!("snapshot {name}"))?;
             // What a mount shows there is the entry in the control directory.
             let root = found.get_mut(".").context("a root")?;

@@ -10,6 +10,7 @@
 //! The layouts follow each other with the seeds, so that as many seeds as there are layouts
 //! cover all of them; everything else is drawn from the seed.
 
+mod devices;
 mod foreign;
 mod guest;
 mod kept;
@@ -20,14 +21,12 @@ use crate::random::Random;
 use crate::referee;
 use crate::site::{self, Site};
 use anyhow::{Context, Result};
+use devices::{Devices, remove_unused};
 use foreign::Foreign;
-use kept::Kept;
+use kept::{DATASET, Kept};
 use ours::Ours;
 
 pub use guest::{Options as GuestOptions, run as run_guest};
-
-/// The file system that Cenote writes to.
-const DATASET: &str = "tank/model";
 
 /// OpenZFS's layouts, as `openzfs-ref create` takes them.
 const FOREIGN_LAYOUTS: [&str; 9] = [
@@ -73,13 +72,19 @@ pub fn run(options: &Options) -> Result<Option<String>> {
     let mut foreign = Foreign::default();
     let mut kept = Kept::default();
     let mut ours = Ours::default();
+    let mut devices = Devices::default();
     for round in 0..options.rounds {
         let place = || format!("round {round} of a pool by {chosen}");
         let turn = our_turn(&mut session, options, (&mut kept, &mut ours), &mut random);
         let files = turn.with_context(place)?;
+        let turn = devices.ours(session.site(), &mut random);
+        turn.with_context(|| format!("Cenote's devices in {}", place()))?;
+        let known = devices.known(session.site())?;
         let turn = foreign.leave_checkpoint(session.site(), &mut random);
         turn.with_context(place)?;
         session.close()?;
+        let ended = devices.end_by_theirs(session.site());
+        ended.with_context(|| format!("OpenZFS ends what Cenote began in {}", place()))?;
         let turn = foreign.turn(&session, options, &mut random, &files);
         let made = turn.with_context(|| format!("OpenZFS in {}", place()))?;
         let Some(made) = made else {
@@ -87,16 +92,22 @@ pub fn run(options: &Options) -> Result<Option<String>> {
             return Ok(Some(chosen));
         };
         kept.add(&made, DATASET, &files).with_context(place)?;
+        let theirs = devices.theirs(session.site(), &known, &mut random);
+        theirs.with_context(|| format!("OpenZFS's devices in {}", place()))?;
         session.open().with_context(place)?;
+        let ended = devices.end_by_ours(session.site());
+        ended.with_context(|| format!("Cenote ends what OpenZFS began in {}", place()))?;
+        remove_unused(session.site())?;
     }
     ours.begin(session.site())?;
     kept.check(session.site())?;
     session.close()?;
     session.site().judge()?;
     Ok(Some(format!(
-        "{chosen}; {}, {}",
+        "{chosen}; {}, {}; {}",
         kept.summary(),
-        ours.summary()
+        ours.summary(),
+        devices.summary()
     )))
 }
 

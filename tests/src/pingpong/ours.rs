@@ -1,8 +1,7 @@
 //! What Cenote does in its turn to snapshots, clones and the pool's checkpoint, its own and those
 //! that OpenZFS made.
 
-use super::DATASET;
-use super::kept::{Kept, changed};
+use super::kept::{DATASET, Kept, changed};
 use crate::manifest::Entries;
 use crate::random::Random;
 use crate::site::Site;

@@ -9,14 +9,14 @@ use std::path::PathBuf;
 const MIB: u64 = 1 << 20;
 
 /// A new device of the site.
-fn device(site: &Site, number: u32) -> Result<PathBuf> {
+pub fn device(site: &Site, number: u32) -> Result<PathBuf> {
     let path = site.devices().join(format!("tank-{number:02}.img"));
     File::create(&path)?.set_len(128 * MIB)?;
     Ok(path)
 }
 
 /// The state in the line of `zpool status` about a vdev; empty without one.
-fn state(site: &Site, vdev: &str) -> Result<String> {
+pub fn state(site: &Site, vdev: &str) -> Result<String> {
     let status = site.ok("zpool status tank")?;
     let line = status
         .lines()
@@ -26,7 +26,7 @@ fn state(site: &Site, vdev: &str) -> Result<String> {
 }
 
 /// Waits until all is well: nothing is resilvered and no vdev stands for another.
-fn until_whole(site: &Site) -> Result<()> {
+pub fn until_whole(site: &Site) -> Result<()> {
     wait_until("whole again", || {
         let status = site.ok("zpool status tank")?;
         let busy = [
@@ -40,14 +40,14 @@ fn until_whole(site: &Site) -> Result<()> {
 }
 
 /// Writes what must be there whatever happens to devices.
-fn write(site: &Site, name: &str) -> Result<()> {
+pub fn write(site: &Site, name: &str) -> Result<()> {
     let content: Vec<u8> = (0..8 * MIB).map(|at| (at * 7 + at / 4096) as u8).collect();
     fs::write(site.path("tank").join(name), content)?;
     site.ok("zpool sync tank")?;
     Ok(())
 }
 
-fn refusal(site: &Site, command: &str, code: i32, text: &str) -> Result<()> {
+pub fn refusal(site: &Site, command: &str, code: i32, text: &str) -> Result<()> {
     let refused = site.fails(command)?;
     ensure!(
         refused.code == Some(code) && refused.stderr.contains(text),
@@ -58,7 +58,7 @@ fn refusal(site: &Site, command: &str, code: i32, text: &str) -> Result<()> {
 }
 
 /// A site with a pool of these devices, mounted.
-fn pool(layout: &str, count: u32) -> Result<(Site, Vec<String>)> {
+pub fn pool(layout: &str, count: u32) -> Result<(Site, Vec<String>)> {
     let site = Site::new("tank")?;
     let mut devices = Vec::new();
     for number in 0..count {

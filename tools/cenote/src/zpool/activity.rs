@@ -265,9 +265,15 @@ fn left(busy: &Busy, activity: &str) -> u64 {
         "trim" => treatments_left(status, |vdev| vdev.trim),
         "initialize" => treatments_left(status, |vdev| vdev.initialize),
         "scrub" => scan_left(status, |kind| kind != ScanKind::Resilver),
-        "resilver" => scan_left(status, |kind| kind == ScanKind::Resilver),
+        "resilver" => {
+            let resilver = scan_left(status, |kind| kind == ScanKind::Resilver);
+            resilver.max(rebuild_left(status))
+        }
         // A replacement that its resilver did not finish is not being worked on.
-        "replace" if is_replacing(status) => scan_left(status, |kind| kind == ScanKind::Resilver),
+        "replace" if is_replacing(status) => {
+            let resilver = scan_left(status, |kind| kind == ScanKind::Resilver);
+            resilver.max(rebuild_left(status))
+        }
         // Nothing of this kind is done here.
         _ => 0,
     }
@@ -279,6 +285,15 @@ fn scan_left(status: &PoolStatus, is_meant: impl Fn(ScanKind) -> bool) -> u64 {
     let scan = scan.filter(|scan| scan.state == RunState::Running && scan.pause_time == 0);
     scan.filter(|scan| is_meant(scan.kind))
         .map_or(0, |scan| scan.to_examine.saturating_sub(scan.issued).max(1))
+}
+
+/// Bytes that running rebuilds have before them.
+fn rebuild_left(status: &PoolStatus) -> u64 {
+    let running = status.rebuilds.iter();
+    let running = running.filter(|rebuild| rebuild.state == RunState::Running);
+    running
+        .map(|rebuild| rebuild.to_examine.saturating_sub(rebuild.issued).max(1))
+        .sum()
 }
 
 /// Whether a device stands beside the one that takes its place.

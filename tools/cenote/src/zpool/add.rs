@@ -49,7 +49,8 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-fn naming(parsed: &Parsed) -> VdevNaming {
+/// How vdevs are to be named.
+pub fn naming(parsed: &Parsed) -> VdevNaming {
     VdevNaming {
         guid: parsed.has("g"),
         full_path: parsed.has("P"),
@@ -58,7 +59,7 @@ fn naming(parsed: &Parsed) -> VdevNaming {
 }
 
 /// The vdevs that the pool has.
-fn tree_of(pool: &str, context: &mut Context) -> Result<VdevTree, Stop> {
+pub fn tree_of(pool: &str, context: &mut Context) -> Result<VdevTree, Stop> {
     let request = Request::PoolList {
         pools: vec![pool.to_owned()],
         properties: PropertySelection::Named(Vec::new()),

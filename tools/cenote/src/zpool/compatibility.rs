@@ -18,7 +18,7 @@ pub fn check(sets: &str, pool: Option<&str>, context: &mut Context) -> Result<()
         ));
     }
     let Some(pool) = pool else { return Ok(()) };
-    let names = super::FEATURES.iter();
+    let names = super::features::FEATURES.iter();
     let names = names.map(|name| format!("feature@{name}"));
     let request = Request::PoolList {
         pools: vec![pool.to_owned()],

@@ -106,17 +106,12 @@ fn join(arguments: &[String], replaces: bool, context: &mut Context) -> Outcome 
         true => format!("cannot replace {device} with {shown}"),
         false => format!("cannot attach {shown} to {device}"),
     };
-    if parsed.has("s") {
-        context.complain(&format!(
-            "{what}: devices are not rebuilt sequentially in this version; leave out '-s'"
-        ));
-        return Err(Stop::Code(REFUSED));
-    }
     let attached = AttachedDevice {
         pool: pool.clone(),
         device,
         new,
         replaces,
+        sequential: parsed.has("s"),
         properties: pairs(&parsed, "o")?,
         force: parsed.has("f"),
     };

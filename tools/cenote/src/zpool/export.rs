@@ -19,7 +19,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         if parsed.operands.is_empty() {
             return usage("missing pool argument");
         }
-        let (names, bad) = super::names_to_ask(&parsed.operands, context);
+        let (names, bad) = super::list::names_to_ask(&parsed.operands, context);
         (names, u8::from(bad))
     };
     for pool in names {

@@ -168,7 +168,8 @@ fn pool_lines(pool: &PoolRow, wanted: &[Wanted], options: &Options) -> Vec<Wante
     // Features in OpenZFS's order, those it does not know after them, then user properties.
     let place = |name: &str| {
         let feature = name.strip_prefix("feature@");
-        let known = feature.and_then(|f| super::FEATURES.iter().position(|name| *name == f));
+        let known =
+            feature.and_then(|f| super::features::FEATURES.iter().position(|name| *name == f));
         (feature.is_none(), known.unwrap_or(usize::MAX))
     };
     let rest = pool.properties.iter();

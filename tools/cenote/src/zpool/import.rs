@@ -4,11 +4,12 @@ use std::path::Path;
 
 use cenote_control::model::properties::{self, POOL, VDEV};
 use cenote_control::model::{
-    ControlError, ImportOptions, ImportPick, IntentLogReport, MountOptions, Request, Response,
-    Rewind, Rewound, Search,
+    ControlError, ImportOptions, ImportPick, IntentLogReport, Request, Response, Rewind, Rewound,
+    Search,
 };
 
 use super::import_list::candidate_text;
+use super::load_and_mount::load_and_mount;
 use super::names;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::format::date::{Form, date};
@@ -323,26 +324,4 @@ fn report_rewind(
     context.line(&format!(
         "{discard} approximately {lost} seconds of transactions."
     ));
-}
-
-/// `-l`: the keys of everything in the pool, then its mounts.
-fn load_and_mount(pool: &str, context: &mut Context) -> u8 {
-    let loaded = crate::zfs::load_keys_below(pool, context);
-    let request = Request::MountAll {
-        below: Some(pool.to_owned()),
-        options: MountOptions::default(),
-    };
-    match context.ask(request) {
-        Ok(Response::Failures { failures, .. }) => {
-            for (name, error) in &failures {
-                context.complain(&with_context(&format!("cannot mount '{name}'"), error));
-            }
-            loaded.max(u8::from(!failures.is_empty()))
-        }
-        Ok(_) => loaded,
-        Err(error) => {
-            context.complain(&with_context(&format!("cannot mount '{pool}'"), &error));
-            1
-        }
-    }
 }

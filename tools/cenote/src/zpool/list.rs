@@ -58,7 +58,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 fn report(operands: &[String], options: &Options, header: bool, context: &mut Context) -> u8 {
-    let (names, bad) = super::names_to_ask(operands, context);
+    let (names, bad) = names_to_ask(operands, context);
     if names.is_empty() && !operands.is_empty() {
         return 1;
     }

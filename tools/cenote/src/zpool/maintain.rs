@@ -273,7 +273,7 @@ fn tell_upgrade(pool: &str, from: Option<u64>, features: &[String], context: &mu
 
 /// The pools, with their versions, compatibility and features.
 fn rows(context: &mut Context) -> Result<Vec<PoolRow>, Stop> {
-    let features = super::FEATURES.iter();
+    let features = super::features::FEATURES.iter();
     let mut wanted: Vec<String> = features.map(|name| format!("feature@{name}")).collect();
     wanted.push("version".to_owned());
     let request = Request::PoolList {
@@ -371,7 +371,7 @@ fn supported(context: &mut Context) {
     context.line("The following features are supported:\n");
     context.line("FEAT DESCRIPTION");
     context.line(&"-".repeat(61));
-    for name in super::FEATURES {
+    for name in super::features::FEATURES {
         let feature = by_name(name);
         match feature.is_some_and(|feature| feature.read_only_compatible) {
             true => context.line(&format!("{name:<37} (read-only compatible)")),

@@ -9,6 +9,7 @@ mod create;
 mod devices;
 mod events;
 mod export;
+mod features;
 mod get;
 mod history;
 mod import;
@@ -16,9 +17,11 @@ mod import_list;
 mod iostat;
 mod layout;
 mod list;
+mod load_and_mount;
 mod maintain;
 mod names;
 mod scrub;
+mod split;
 mod status;
 mod status_dedup;
 mod status_json;
@@ -36,56 +39,6 @@ use crate::program::Program;
 use crate::version;
 
 pub use command_line::command_line;
-use list::names_to_ask;
-
-/// The features that `zpool upgrade -v` lists, in OpenZFS's order.
-#[rustfmt::skip]
-const FEATURES: &[&str] = &[
-    "async_destroy",
-    "empty_bpobj",
-    "lz4_compress",
-    "multi_vdev_crash_dump",
-    "spacemap_histogram",
-    "enabled_txg",
-    "hole_birth",
-    "extensible_dataset",
-    "embedded_data",
-    "bookmarks",
-    "filesystem_limits",
-    "large_blocks",
-    "large_dnode",
-    "sha512",
-    "skein",
-    "edonr",
-    "userobj_accounting",
-    "encryption",
-    "project_quota",
-    "device_removal",
-    "obsolete_counts",
-    "zpool_checkpoint",
-    "spacemap_v2",
-    "allocation_classes",
-    "resilver_defer",
-    "bookmark_v2",
-    "redaction_bookmarks",
-    "redacted_datasets",
-    "bookmark_written",
-    "log_spacemap",
-    "livelist",
-    "device_rebuild",
-    "zstd_compress",
-    "draid",
-    "zilsaxattr",
-    "head_errlog",
-    "blake3",
-    "block_cloning",
-    "vdev_zaps_v2",
-    "redaction_list_spill",
-    "raidz_expansion",
-    "fast_dedup",
-    "longname",
-    "large_microzap",
-];
 
 /// The command.
 const PROGRAM: Program = Program {
@@ -133,6 +86,7 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "labelclear" => maintain::labelclear(arguments, context),
         "reguid" => maintain::reguid(arguments, context),
         "upgrade" => maintain::upgrade(arguments, context),
+        "split" => split::run(arguments, context),
         "iostat" => iostat::run(arguments, context),
         "version" => version::run("zpool", arguments, context),
         _ => writes::run(command, arguments, context),

@@ -59,7 +59,7 @@ pub fn pool_properties(list: &str) -> Result<Vec<Wanted>, Stop> {
     }
     if list == "all" {
         let stored = POOL.iter().take_while(|info| info.name != FIRST_HIDDEN);
-        let features = super::FEATURES.iter();
+        let features = super::features::FEATURES.iter();
         let features = features.map(|name| Wanted::named(&format!("feature@{name}")));
         return Ok(stored.map(Wanted::of).chain(features).collect());
     }

@@ -76,7 +76,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
-    let (names, bad) = super::names_to_ask(operands, context);
+    let (names, bad) = super::list::names_to_ask(operands, context);
     if names.is_empty() && !operands.is_empty() {
         return 1;
     }
@@ -313,7 +313,9 @@ fn notes(vdev: &Vdev, spare: bool, pool: &PoolStatus, options: &Options) -> Stri
     let waits = vdev.children.is_empty() && vdev.resilver_deferred;
     let scanning = pool.scan.as_ref();
     let scanning = scanning.filter(|s| s.state == cenote_control::model::RunState::Running);
-    if waits {
+    if vdev.is_rebuilding {
+        note("(resilvering)");
+    } else if waits {
         note("(awaiting resilver)");
     } else if vdev.children.is_empty()
         && let Some(scan) = scanning

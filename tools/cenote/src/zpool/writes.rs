@@ -41,13 +41,6 @@ const WRITES: &[Write] = &[
     write("remove", "npsw", POOL_DEVICE, "cannot remove DEV", 1),
     write("prefetch", "t:", POOL, "cannot prefetch for 'POOL'", 1),
     write(
-        "split",
-        "gLnPlR:o:",
-        &["Missing pool name", "Missing new pool name"],
-        "Unable to split POOL",
-        1,
-    ),
-    write(
         "ddtprune",
         "d:p:",
         &["missing pool argument"],

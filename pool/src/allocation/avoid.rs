@@ -1,0 +1,55 @@
+//! Metaslabs whose allocated space is copied to a device, without knowing its blocks.
+//!
+//! Whoever copies must not overwrite what was allocated in between. So the metaslab is left alone
+//! as long as there is room in others. If there is none, it is allocated from all the same: then
+//! the copy is not to be relied on, and is made once more.
+
+use super::top::Avoided;
+use super::{Space, lock};
+use cenote_base::VdevId;
+use std::ops::Range;
+
+impl Space {
+    /// Leaves a metaslab alone from now on, instead of the one before; `None` for none. To be
+    /// relied on for groups that begin after this.
+    pub fn avoid(&self, vdev: VdevId, index: Option<usize>) {
+        if let Some(top) = self.top(vdev) {
+            let is_used = false;
+            lock(&top).avoided = index.map(|index| Avoided { index, is_used });
+        }
+    }
+
+    /// Whether the metaslab was allocated from since this was asked last; also if it is not being
+    /// left alone.
+    pub fn take_avoided_used(&self, vdev: VdevId) -> bool {
+        let Some(top) = self.top(vdev) else {
+            return true;
+        };
+        let mut top = lock(&top);
+        let avoided = top.avoided.as_mut();
+        avoided.is_none_or(|avoided| std::mem::take(&mut avoided.is_used))
+    }
+
+    /// What of a metaslab may hold something: all that is not free. `None` if its map cannot be
+    /// read.
+    pub fn allocated_ranges(&self, vdev: VdevId, index: usize) -> Option<Vec<Range<u64>>> {
+        let top = self.top(vdev)?;
+        let mut top = lock(&top);
+        if index >= top.metaslabs.len() || !self.load(&mut top, index) {
+            return None;
+        }
+        let metaslab = &top.metaslabs[index];
+        let mut ranges = Vec::new();
+        let mut start = metaslab.range.start;
+        for free in metaslab.free.as_ref()?.iter() {
+            if start < free.start {
+                ranges.push(start..free.start);
+            }
+            start = free.end;
+        }
+        if start < metaslab.range.end {
+            ranges.push(start..metaslab.range.end);
+        }
+        Some(ranges)
+    }
+}

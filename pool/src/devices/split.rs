@@ -1,0 +1,230 @@
+//! The tree of a pool while one side of each of its mirrors becomes a pool of its own.
+//!
+//! It is done in three steps, each of which is on disk before the next begins (format/1a 2):
+//!
+//! 1. The sides are offline, and the configuration lists them: what is written from now on they
+//!    do not get.
+//! 2. The sides are opened as the pool that they hold, and become another one (`split_off`).
+//! 3. They leave the tree.
+//!
+//! Whoever imports a pool that lists such sides finds out how far it came: if the labels of all
+//! of them are another pool's, the third step is due; if not, they are taken back and get what
+//! they missed. While one is not to be found nothing is decided.
+
+use super::change::Plan;
+use super::done::take_out;
+use super::edit::{find_mut, parent};
+use super::error::ChangeError;
+use crate::pool::Pool;
+use crate::sync::Actor;
+use cenote_base::Guid;
+use cenote_device::Device;
+use cenote_ondisk::{VdevConfig, VdevKind};
+use cenote_vdev::{DeviceLabels, DtlKind, Shape};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Whether a side can become a pool: it lacks nothing, and its mirror goes on without it.
+fn check_side(side: &VdevConfig, shape: &Shape) -> Result<(), ChangeError> {
+    let is_empty = |kind| {
+        let log = shape.dtl_of(side.guid, kind);
+        log.is_some_and(|txgs| txgs.is_empty())
+    };
+    let is_whole = side.is_leaf_device()
+        && shape.is_writable(side.guid)
+        && is_empty(DtlKind::Missing)
+        && is_empty(DtlKind::Outage);
+    if !is_whole {
+        let path = side.path.clone().unwrap_or_default();
+        return Err(ChangeError::NotWhole { path });
+    }
+    match shape.is_required(side.guid) {
+        true => Err(ChangeError::NoReplicas),
+        false => Ok(()),
+    }
+}
+
+/// The side of each mirror that goes: the one that is named, or the last.
+fn sides(root: &VdevConfig, shape: &Shape, named: &[Guid]) -> Result<Vec<Guid>, ChangeError> {
+    let mut sides = Vec::new();
+    for top in &root.children {
+        match top.kind {
+            VdevKind::Hole | VdevKind::Indirect => continue,
+            _ if top.is_log => return Err(ChangeError::HasLogs),
+            VdevKind::Mirror => {}
+            _ => return Err(ChangeError::NotOnlyMirrors),
+        }
+        let is_named = |side: &&VdevConfig| named.contains(&side.guid);
+        let mut wanted = top.children.iter().filter(is_named);
+        let side = match (wanted.next(), wanted.next()) {
+            (Some(_), Some(_)) => return Err(ChangeError::TwoSides),
+            (Some(side), None) => side,
+            _ => top.children.last().ok_or(ChangeError::NotOnlyMirrors)?,
+        };
+        check_side(side, shape)?;
+        sides.push(side.guid);
+    }
+    match named.iter().all(|named| sides.contains(named)) {
+        true => Ok(sides),
+        false => Err(ChangeError::NoDevice),
+    }
+}
+
+/// The tree of the pool that the sides become: each stands in the place of its mirror.
+pub(crate) fn without_other_sides(
+    root: &VdevConfig,
+    sides: &[Guid],
+) -> Result<VdevConfig, ChangeError> {
+    let mut root = root.clone();
+    let others = root.leaves().filter(|leaf| {
+        let above = parent(&root, leaf.guid);
+        let is_side = above.is_some_and(|above| above.kind == VdevKind::Mirror);
+        is_side && !sides.contains(&leaf.guid)
+    });
+    let others: Vec<Guid> = others.map(|leaf| leaf.guid).collect();
+    for other in others {
+        take_out(&mut root, other)?;
+    }
+    for side in sides {
+        let leaf = find_mut(&mut root, *side).ok_or(ChangeError::NoDevice)?;
+        leaf.state.offline = false;
+    }
+    Ok(root)
+}
+
+/// What the labels of a side that is being split off tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Not all of them are another pool's.
+    Own,
+    /// The new pool has it.
+    Taken,
+}
+
+impl Pool {
+    /// The sides that a split takes.
+    pub(crate) fn check_split(&self, named: &[Guid]) -> Result<Vec<Guid>, ChangeError> {
+        self.refuse_with_checkpoint()?;
+        sides(self.vdev_tree(), &self.vdevs(), named)
+    }
+
+    /// Takes the sides that are to become a pool out of use; they have everything until now.
+    pub(crate) fn begin_split(&self, named: &[Guid]) -> Result<Vec<Guid>, ChangeError> {
+        let chosen = self.check_split(named)?;
+        self.sync()?;
+        let (named, expected) = (named.to_vec(), chosen.clone());
+        self.change_tree((&Actor::default(), ""), move |root, shape, _| {
+            let sides = sides(root, shape, &named)?;
+            if sides != expected {
+                return Err(ChangeError::NoDevice);
+            }
+            let mut plan = Plan::new(root.clone());
+            for side in &sides {
+                let leaf = find_mut(&mut plan.root, *side).ok_or(ChangeError::NoDevice)?;
+                leaf.state.offline = true;
+            }
+            plan.split = Some(sides);
+            Ok(plan)
+        })?;
+        Ok(chosen)
+    }
+
+    /// The sides are another pool's.
+    pub(crate) fn finish_split(
+        &self,
+        sides: &[Guid],
+        detail: String,
+        by: (&Actor, &str),
+    ) -> Result<(), ChangeError> {
+        let sides = sides.to_vec();
+        self.change_tree(by, move |root, _, _| {
+            let mut plan = Plan::new(root.clone());
+            for side in sides {
+                // A user may have taken it out already.
+                if plan.root.leaves().any(|leaf| leaf.guid == side) {
+                    take_out(&mut plan.root, side)?;
+                }
+            }
+            plan.split = Some(Vec::new());
+            plan.note = Some(("split", detail));
+            Ok(plan)
+        })
+    }
+
+    /// The sides did not become a pool: they are used again.
+    pub(crate) fn take_back_split(&self, sides: &[Guid]) -> Result<(), ChangeError> {
+        let mut opened: HashMap<Guid, Arc<dyn Device>> = HashMap::new();
+        let shape = self.vdevs();
+        for leaf in self.vdev_tree().leaves() {
+            let Some(path) = leaf.path.as_ref().filter(|_| sides.contains(&leaf.guid)) else {
+                continue;
+            };
+            if !shape.is_open(leaf.guid) {
+                opened.insert(leaf.guid, self.options().opener.open_writable(path)?);
+            }
+        }
+        let sides = sides.to_vec();
+        self.change_tree((&Actor::default(), ""), move |root, _, _| {
+            let mut plan = Plan::new(root.clone());
+            for side in sides {
+                if let Some(leaf) = find_mut(&mut plan.root, side) {
+                    leaf.state.offline = false;
+                }
+            }
+            plan.devices = opened;
+            plan.split = Some(Vec::new());
+            Ok(plan)
+        })?;
+        self.bring_what_is_missed()
+    }
+
+    /// Ends a split that did not come to its end, one way or the other.
+    pub(crate) fn settle_split(&self) {
+        let sides = self.config().split_leaves.clone();
+        if sides.is_empty() || self.options().becomes.is_some() {
+            return;
+        }
+        let leaves = self.vdev_tree().leaves();
+        let out: Vec<_> = leaves
+            .filter(|leaf| sides.contains(&leaf.guid) && leaf.state.offline)
+            .map(|leaf| (leaf.guid, leaf.path.clone()))
+            .collect();
+        let found: Option<Vec<Side>> = out
+            .iter()
+            .map(|(side, path)| self.look_at_side(*side, path.as_ref()))
+            .collect();
+        let Some(found) = found else { return };
+        let sides: Vec<Guid> = out.into_iter().map(|(side, _)| side).collect();
+        let settled = match found.iter().all(|side| *side == Side::Taken) {
+            true => {
+                let detail = format!("interrupted, pool {}", self.name());
+                self.finish_split(&sides, detail, (&Actor::default(), ""))
+            }
+            false => self.take_back_split(&sides),
+        };
+        // The next import tries again, and meanwhile the sides are offline.
+        drop(settled);
+    }
+
+    fn look_at_side(&self, side: Guid, path: Option<&PathBuf>) -> Option<Side> {
+        if self.vdevs().is_open(side) {
+            return Some(Side::Own);
+        }
+        let device = self.options().opener.open(path?).ok()?;
+        let labels = DeviceLabels::read(device.as_ref());
+        let configs = labels
+            .labels
+            .iter()
+            .filter_map(|label| label.config.as_ref());
+        let configs: Vec<_> = configs.collect();
+        if configs.is_empty() || configs.iter().any(|config| config.guid != Some(side)) {
+            return None;
+        }
+        let own = Some(self.guid());
+        // The new pool may have been imported meanwhile, and not tell any more where it is from.
+        let is_taken = |config: &&cenote_ondisk::PoolConfig| config.pool_guid != own;
+        let all_taken = configs.iter().all(is_taken) && configs.len() == labels.labels.len();
+        Some(if all_taken { Side::Taken } else { Side::Own })
+    }
+}

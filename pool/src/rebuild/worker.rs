@@ -1,0 +1,375 @@
+//! The threads that rebuild, one for each top-level vdev.
+
+use super::record::{RebuildState, Record};
+use super::state::Rebuilds;
+use crate::devices::{Plan, carry_out, detach_replaced};
+use crate::pool::Pool;
+use crate::scan::{ScanRequest, Scans, begin_scan};
+use crate::sync::{Actor, Syncer, log_event};
+use cenote_base::{Guid, MemoryBudget, ObjectId, Txg, VdevId, settings};
+use cenote_dsl::DslError;
+use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_io::{IoClass, with_read_class};
+use cenote_ondisk::{VdevConfig, features};
+use cenote_vdev::RebuildTarget;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Pieces that are on their way at once: one is read while another is written.
+const COPIERS: usize = 4;
+/// Times that a metaslab is copied, if there was no other room for what was allocated.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// A top-level vdev as the configuration has it, and its leaves that are being rebuilt.
+struct Top {
+    id: VdevId,
+    guid: Guid,
+    zap: ObjectId,
+    leaves: Vec<Guid>,
+}
+
+fn top_of(config: &VdevConfig) -> Option<Top> {
+    let leaves = config.leaves().filter(|leaf| leaf.rebuild_txg.is_some());
+    Some(Top {
+        id: config.id?,
+        guid: config.guid,
+        zap: config.top_zap?,
+        leaves: leaves.map(|leaf| leaf.guid).collect(),
+    })
+}
+
+/// How a rebuild went on.
+enum Progress {
+    Done,
+    /// The pool is being let go.
+    Stopped,
+    /// Other leaves are to be rebuilt than were.
+    Changed,
+    /// It cannot be relied on.
+    Failed,
+}
+
+struct Worker {
+    /// The pool may go away without a word.
+    syncer: Weak<Syncer>,
+    rebuilds: Arc<Rebuilds>,
+    scans: Arc<Scans>,
+    buffers: Arc<MemoryBudget>,
+    vdev: VdevId,
+}
+
+impl Worker {
+    fn run(&self) {
+        loop {
+            let Some(syncer) = self.syncer.upgrade() else {
+                return;
+            };
+            let Some(top) = self.top(&syncer) else { return };
+            let Ok(record) = Record::read(&syncer.mos, top.zap) else {
+                return;
+            };
+            if record.state != RebuildState::Active {
+                return;
+            }
+            let targets = syncer
+                .vdevs
+                .shape()
+                .rebuild_targets(&top.leaves, Txg(record.max_txg));
+            let mut rebuild = Rebuild {
+                worker: self,
+                syncer: &syncer,
+                top,
+                record,
+                targets,
+            };
+            let progress = with_read_class(IoClass::Scrub, || rebuild.run());
+            syncer.space.avoid(self.vdev, None);
+            let is_complete = match progress {
+                Progress::Stopped => return,
+                Progress::Changed => continue,
+                Progress::Done => true,
+                Progress::Failed => false,
+            };
+            if !rebuild.end(is_complete) {
+                return;
+            }
+        }
+    }
+
+    fn top(&self, syncer: &Syncer) -> Option<Top> {
+        top_of(syncer.config().top_mut(self.vdev)?)
+    }
+}
+
+struct Rebuild<'a> {
+    worker: &'a Worker,
+    syncer: &'a Arc<Syncer>,
+    top: Top,
+    record: Record,
+    targets: Vec<RebuildTarget>,
+}
+
+impl Rebuild<'_> {
+    /// Copies all metaslabs behind the place where the record is.
+    fn run(&mut self) -> Progress {
+        let figures = self.syncer.space.figures();
+        let space = figures.get(&self.top.id).copied().unwrap_or_default();
+        self.record.estimated = space.allocated;
+        if self.top.leaves.is_empty() {
+            return Progress::Failed;
+        }
+        let metaslabs = self.syncer.space.metaslabs_of(self.top.id);
+        for (index, (range, _)) in metaslabs.iter().enumerate() {
+            if range.end <= self.record.last_offset {
+                continue;
+            }
+            match self.metaslab(index) {
+                Progress::Done => self.record.last_offset = range.end,
+                other => return other,
+            }
+        }
+        Progress::Done
+    }
+
+    /// Copies one metaslab.
+    fn metaslab(&mut self, index: usize) -> Progress {
+        for _ in 0..ATTEMPTS_MAX {
+            self.syncer.space.avoid(self.top.id, Some(index));
+            // When this is on disk, so is all that was being allocated here.
+            let noted = self.syncer.run_task(StoreRecord {
+                zap: self.top.zap,
+                record: self.record,
+            });
+            if self.worker.rebuilds.is_stopped() || noted.is_err() {
+                return Progress::Stopped;
+            }
+            match self.worker.top(self.syncer) {
+                None => return Progress::Stopped,
+                Some(now) if now.leaves != self.top.leaves => return Progress::Changed,
+                Some(_) => {}
+            }
+            self.syncer.space.take_avoided_used(self.top.id);
+            let Some(ranges) = self.syncer.space.allocated_ranges(self.top.id, index) else {
+                return Progress::Failed;
+            };
+            match self.copy(&ranges) {
+                Progress::Done => {}
+                other => return other,
+            }
+            if !self.syncer.space.take_avoided_used(self.top.id) {
+                return Progress::Done;
+            }
+        }
+        Progress::Failed
+    }
+
+    fn copy(&mut self, ranges: &[Range<u64>]) -> Progress {
+        let shape = self.syncer.vdevs.shape();
+        let (vdev, leaves) = (self.top.id, &self.top.leaves);
+        let first = self.targets.iter().find_map(|target| target.txgs.bounds());
+        let Some(missed) = first.map(|bounds| bounds.start) else {
+            return Progress::Done;
+        };
+        let began = self.syncer.env.monotonic();
+        let pieces = ranges
+            .iter()
+            .flat_map(|range| shape.rebuild_pieces(vdev, range));
+        let pieces: Vec<Range<u64>> = pieces.collect();
+        let (next, bytes) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let has_failed = AtomicBool::new(false);
+        let copier = || {
+            while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if has_failed.load(Ordering::Acquire) || self.worker.rebuilds.is_stopped() {
+                    return;
+                }
+                let is_doubtful = shape.has_doubtful_source(vdev, leaves);
+                match shape.rebuild(vdev, piece.clone(), missed, leaves) {
+                    Ok(read) if !is_doubtful => drop(bytes.fetch_add(read, Ordering::Relaxed)),
+                    _ => has_failed.store(true, Ordering::Release),
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..COPIERS {
+                scope.spawn(|| with_read_class(IoClass::Scrub, copier));
+            }
+            copier();
+        });
+        let covered: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        let elapsed = self.syncer.env.monotonic().saturating_sub(began);
+        self.record.elapsed_ms += u64::try_from(elapsed.as_millis()).unwrap_or(0);
+        self.record.scanned += covered;
+        self.record.issued += covered;
+        self.record.rebuilt += bytes.into_inner();
+        match (has_failed.into_inner(), self.worker.rebuilds.is_stopped()) {
+            (true, _) => Progress::Failed,
+            (false, true) => Progress::Stopped,
+            (false, false) => Progress::Done,
+        }
+    }
+
+    /// Notes the end, and has a scan follow: a scrub, for nothing was verified, or the resilver
+    /// that it gives way to. Returns whether it has begun anew instead, with another leaf.
+    fn end(self, is_complete: bool) -> bool {
+        let (worker, syncer) = (self.worker, Arc::clone(self.syncer));
+        let ended = syncer.run_task(End {
+            syncer: Arc::clone(&syncer),
+            top: self.top,
+            record: self.record,
+            targets: self.targets,
+            is_complete,
+            has_begun_anew: false,
+        });
+        let Ok(ended) = ended else { return false };
+        let follows = match ended.is_complete {
+            _ if ended.has_begun_anew => return true,
+            true if settings::REBUILD_SCRUB.get() == 0 => return false,
+            true => ScanRequest::Scrub {
+                since: Txg(0),
+                until: None,
+            },
+            false => ScanRequest::Resilver,
+        };
+        // Another scan that is under way, or a pool that takes no changes, is told elsewhere.
+        let _ = begin_scan(&syncer, &worker.scans, &worker.buffers, follows);
+        false
+    }
+}
+
+/// Stores how far a rebuild is.
+struct StoreRecord {
+    zap: ObjectId,
+    record: Record,
+}
+
+impl SyncTask for StoreRecord {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let now = Record::read(context.mos(), self.zap)?;
+        // Another leaf may have come in: then it has begun anew.
+        match now.state == RebuildState::Active && now.is_same(&self.record) {
+            true => self.record.store(context, self.zap),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The end of a rebuild.
+struct End {
+    syncer: Arc<Syncer>,
+    top: Top,
+    record: Record,
+    targets: Vec<RebuildTarget>,
+    is_complete: bool,
+    has_begun_anew: bool,
+}
+
+impl SyncTask for End {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let syncer = Arc::clone(&self.syncer);
+        let now = Record::read(context.mos(), self.top.zap)?;
+        let is_active = now.state == RebuildState::Active;
+        if is_active && !now.is_same(&self.record) {
+            self.has_begun_anew = true;
+            return Ok(());
+        }
+        let shape = syncer.vdevs.shape();
+        // Of a device that does not take its flush nothing is known: it misses what it missed.
+        self.is_complete = self.is_complete && shape.flush().is_ok();
+        if self.is_complete {
+            self.is_complete = shape.end_rebuild(&self.targets).is_empty();
+        }
+        let root = syncer.config().config.vdev_tree.clone();
+        let Some(mut root) = root else { return Ok(()) };
+        let mut stack: Vec<&mut VdevConfig> = root.children.iter_mut().collect();
+        while let Some(vdev) = stack.pop() {
+            if self.top.leaves.contains(&vdev.guid) {
+                let since = vdev.rebuild_txg.take();
+                vdev.resilver_txg = since.filter(|_| !self.is_complete);
+            }
+            stack.extend(vdev.children.iter_mut());
+        }
+        let plan = Plan::new(root);
+        carry_out(context, &syncer, plan, &Actor::default()).map_err(|error| {
+            let reason = error.to_string();
+            DslError::Format { reason }
+        })?;
+        if !is_active {
+            return detach_replaced(context, &syncer);
+        }
+        self.record.state = match self.is_complete {
+            true => RebuildState::Complete,
+            false => RebuildState::Canceled,
+        };
+        self.record.end_time = context.seconds();
+        self.record.store(context, self.top.zap)?;
+        context.feature_changed(features::DEVICE_REBUILD, -1)?;
+        let word = match self.is_complete {
+            true => "complete",
+            false => "canceled",
+        };
+        let (id, guid) = (self.top.id.0, self.top.guid.0);
+        let detail = format!("vdev_id={id} vdev_guid={guid} {word}");
+        log_event(context, &Actor::default(), "rebuild", &detail)?;
+        detach_replaced(context, &syncer)
+    }
+}
+
+impl Pool {
+    /// Has threads go on with the rebuilds that the pool says are under way.
+    pub(crate) fn resume_rebuilds(&self) {
+        let Some(syncer) = self.syncer().filter(|_| self.options().scans) else {
+            return;
+        };
+        for top in &self.vdev_tree().children {
+            let Some(top) = top_of(top) else { continue };
+            let record = Record::read(&syncer.mos, top.zap).unwrap_or_default();
+            if record.state == RebuildState::Active {
+                self.start_rebuild(syncer, top.id);
+            } else if !top.leaves.is_empty() {
+                // Nobody works on them: a resilver is due.
+                let ended = syncer.run_task(End {
+                    syncer: Arc::clone(syncer),
+                    top,
+                    record,
+                    targets: Vec::new(),
+                    is_complete: false,
+                    has_begun_anew: false,
+                });
+                // A pool that takes no changes says so elsewhere.
+                drop(ended);
+            }
+        }
+    }
+
+    fn start_rebuild(&self, syncer: &Arc<Syncer>, vdev: VdevId) {
+        let rebuilds = self.rebuilds();
+        let mut threads = rebuilds.threads();
+        if threads
+            .get(&vdev)
+            .is_some_and(|thread| !thread.is_finished())
+        {
+            return;
+        }
+        let worker = Worker {
+            syncer: Arc::downgrade(syncer),
+            rebuilds: Arc::clone(rebuilds),
+            scans: Arc::clone(self.scans()),
+            buffers: Arc::clone(&self.options().buffers.scans),
+            vdev,
+        };
+        let thread = std::thread::Builder::new().name("vdev_rebuild".to_owned());
+        // Without a thread it stays as it is, for the next import.
+        if let Ok(thread) = thread.spawn(move || worker.run()) {
+            threads.insert(vdev, thread);
+        }
+    }
+}
