@@ -14,7 +14,8 @@
 //!           index of its part, offset and length in it                         (full only)
 //! sessions  count, then writer u64 and first commit                (light: new ones)
 //! objects   count, then number, session's index, length, class,
-//!           live sectors, dead since                               (light: new ones)
+//!           live sectors, dead since               (light: new ones, and those of the
+//!           full one that were removed since, with length 0)
 //! oldest    the first commit that was not removed
 //! waste     count, then kind u8 (0 a root, 1 pages), checkpoint, part (pages only), since
 //! extents   the tail
@@ -76,6 +77,20 @@ pub struct ObjectEntry {
     pub live: u64,
     /// When nothing pointed to it any more, in seconds since 1970; 0 while something does.
     pub dead_since: u64,
+}
+
+impl ObjectEntry {
+    /// How a light checkpoint says that an object was removed.
+    pub fn removed(number: ObjectNumber) -> Self {
+        Self {
+            number,
+            writer: WriterId(0),
+            length: 0,
+            class: Class::Metadata,
+            live: 0,
+            dead_since: 0,
+        }
+    }
 }
 
 /// A writer's time.

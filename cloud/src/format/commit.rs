@@ -248,7 +248,7 @@ pub(super) fn check_targets(
 }
 
 #[cfg(test)]
-pub(super) fn sample_tip() -> Tip {
+pub(crate) fn sample_tip() -> Tip {
     Tip {
         number: CommitNumber(300),
         writer: WriterId(0xfeed),

@@ -20,7 +20,7 @@ use crate::format::checkpoint::{Base, Checkpoint, ObjectEntry, PageRef, Session}
 use crate::format::commit::Commit;
 use crate::format::{Class, Extent, ObjectNumber, SECTOR, Target};
 use page_cache::PageCache;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Bytes that extents can be in, in memory.
@@ -105,6 +105,8 @@ pub(crate) struct Map {
     sessions: Vec<Session>,
     /// The next object and the number of sessions at the last full checkpoint.
     base: (ObjectNumber, usize),
+    /// Objects that the last full checkpoint has and that were removed since, in order.
+    removed: BTreeSet<ObjectNumber>,
     /// Bytes of inline bytes that the tail holds, at most.
     inline_held: u64,
     /// Bytes of inline bytes, labels apart, that the last checkpoint had to take along.
@@ -129,6 +131,7 @@ impl Map {
             objects: BTreeMap::new(),
             sessions: Vec::new(),
             base: (ObjectNumber(0), 0),
+            removed: BTreeSet::new(),
             inline_held: 0,
             inline_kept: 0,
             new_bytes: 0,
@@ -137,9 +140,12 @@ impl Map {
 
     /// Adds what a checkpoint says: a full one to an empty map, a light one to its base.
     pub(crate) fn load(&mut self, checkpoint: Checkpoint) {
-        let objects = checkpoint.objects.into_iter();
-        self.objects
-            .extend(objects.map(|object| (object.number, object)));
+        for object in checkpoint.objects {
+            match object.length {
+                0 => self.forget(&[object.number]),
+                _ => drop(self.objects.insert(object.number, object)),
+            }
+        }
         self.sessions.extend(checkpoint.sessions);
         self.tail = ExtentMap::default();
         self.inline_held = 0;
@@ -270,6 +276,9 @@ impl Map {
     pub(crate) fn forget(&mut self, numbers: &[ObjectNumber]) {
         for number in numbers {
             self.objects.remove(number);
+            if *number < self.base.0 {
+                self.removed.insert(*number);
+            }
         }
     }
 
@@ -332,8 +341,12 @@ impl Map {
     pub(crate) fn news(&self) -> (Vec<Session>, Vec<ObjectEntry>) {
         let (object, sessions) = self.base;
         let sessions = self.sessions.get(sessions..).unwrap_or_default().to_vec();
+        let removed = self
+            .removed
+            .iter()
+            .map(|number| ObjectEntry::removed(*number));
         let objects = self.objects.range(object..).map(|(_, entry)| *entry);
-        (sessions, objects.collect())
+        (sessions, removed.chain(objects).collect())
     }
 
     /// Lets the tail be what a checkpoint of it says, which holds no bytes that are hidden.
@@ -378,6 +391,7 @@ impl Map {
     /// Says that a checkpoint which others go on from has all objects before `next`.
     pub(crate) fn rebase(&mut self, next: ObjectNumber) {
         self.base = (next, self.sessions.len());
+        self.removed.clear();
     }
 
     /// Lets a checkpoint replace pages and frozen tail: `kept` of it stays in the tail.
@@ -446,4 +460,55 @@ fn fill_gaps(start: u64, sectors: u64, found: Vec<Piece<Place>>) -> Vec<Piece<Pl
         whole.push(hole(at, start + sectors));
     }
     whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::commit::sample_tip;
+    use crate::format::{CommitNumber, Hash};
+
+    fn checkpoint(base: Base, objects: Vec<ObjectEntry>) -> Checkpoint {
+        Checkpoint {
+            hash: Hash::default(),
+            tip: sample_tip(),
+            base,
+            sessions: Vec::new(),
+            objects,
+            oldest: CommitNumber(0),
+            waste: Vec::new(),
+            extents: Vec::new(),
+            inline: Vec::new(),
+        }
+    }
+
+    /// An object that was removed after a full checkpoint came back with each opening, and was
+    /// removed once more.
+    #[test]
+    fn what_was_removed_does_not_come_back() {
+        let entry = |number| ObjectEntry {
+            length: 4096,
+            ..ObjectEntry::removed(ObjectNumber(number))
+        };
+        let full = || checkpoint(Base::Pages(Vec::new()), vec![entry(1), entry(2), entry(3)]);
+        let light = |objects| {
+            let base = Base::Earlier {
+                number: CommitNumber(1),
+                root: Hash::default(),
+            };
+            checkpoint(base, objects)
+        };
+        let mut map = Map::new(1 << 20);
+        map.load(full());
+        map.forget(&[ObjectNumber(2)]);
+        let news = map.news().1;
+        for _ in 0..2 {
+            let mut map = Map::new(1 << 20);
+            map.load(full());
+            map.load(light(news.clone()));
+            let left: Vec<u64> = map.objects().map(|object| object.number.0).collect();
+            assert_eq!(left, [1, 3]);
+            assert_eq!(map.news().1, news, "the next light one says it, too");
+        }
+    }
 }
