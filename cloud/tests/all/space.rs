@@ -1,13 +1,15 @@
 //! What a device costs: requests, bytes in the store, and memory.
 
-use cenote_base::Env;
+use cenote_base::{Env, RealEnv};
 use cenote_cloud::format::key::{data, data_name};
 use cenote_cloud::format::{Class, ObjectNumber};
-use cenote_cloud::local::Place;
+use cenote_cloud::local::{DirectoryPlace, Place};
 use cenote_cloud::simulation::{Connection, Random, SimulatedEnv, SimulatedPlace, SimulatedStore};
+use cenote_cloud::store::DirectoryStore;
 use cenote_cloud::{Close, CloudDevice, CloudError, Drive, Options};
 use cenote_device::Device;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const KIB: u64 = 1 << 10;
@@ -213,7 +215,7 @@ fn fill(world: &World, size: u64) -> Arc<CloudDevice> {
 /// with `CENOTE_CLOUD_GIB=100`.
 #[test]
 fn size_costs_nothing_at_opening() {
-    let most: u64 = std::env::var("CENOTE_CLOUD_GIB").map_or(16, |text| text.parse().expect("GiB"));
+    let most: u64 = std::env::var("CENOTE_CLOUD_GIB").map_or(9, |text| text.parse().expect("GiB"));
     let mut costs = Vec::new();
     for gib in [1, most.isqrt(), most] {
         let options = Options {
@@ -363,4 +365,84 @@ fn orphans_are_removed() {
     settle(&device);
     assert_eq!(world.store.bytes("data/"), committed);
     assert!(device.read_vec(8 * MIB, first.len()).expect("readable") == first);
+}
+
+/// A device that always has something to check, to move or to remove.
+fn busy() -> Options {
+    Options {
+        batch_bytes: MIB,
+        batch_bytes_max: 2 * MIB,
+        object_bytes: 256 * KIB,
+        inline_bytes: 4 * KIB,
+        contents_bytes_min: 0,
+        checkpoint_commits: 2,
+        tail_bytes_min: 4 * KIB,
+        map_bytes: 64 * KIB,
+        keep: Duration::from_secs(1),
+        ..Options::default()
+    }
+}
+
+/// With a thread, a real directory and a real cache: readers go on while the uploader makes
+/// checkpoints, compacts and removes.
+#[test]
+fn upkeep_hinders_nobody() {
+    const PAGES: u64 = 1024;
+    const PAGE: u64 = 8 * KIB;
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let options = busy();
+    let store = || Arc::new(DirectoryStore::new(&at("store")).expect("made"));
+    CloudDevice::create(store(), 64 * MIB, &options, &env).expect("empty");
+    let open = || {
+        let place = DirectoryPlace::open(&at("here"), 16 * MIB, 2 * MIB).expect("a place");
+        let place: Arc<dyn Place> = Arc::new(place);
+        CloudDevice::open(store(), |_| Ok(Some(place)), options.clone(), &env).expect("opens")
+    };
+    let device = open();
+    // Each page says which one it is, and in which round it was written.
+    let page = |number: u64, round: u64| {
+        let words = [number, round].map(u64::to_le_bytes).concat();
+        words.repeat(PAGE as usize / 16)
+    };
+    let write = |number: u64, round: u64| {
+        let bytes = page(number, round);
+        device.write_at(MIB + number * PAGE, &bytes).expect("room");
+    };
+    (0..PAGES).for_each(|number| write(number, 0));
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for seed in 0..2 {
+            let (device, is_done) = (&device, &is_done);
+            scope.spawn(move || {
+                let mut random = Random::new(seed);
+                let mut seen = vec![0; PAGES as usize];
+                while !is_done.load(Ordering::Relaxed) {
+                    let number = random.below(PAGES);
+                    let offset = MIB + number * PAGE;
+                    let found = device.read_vec(offset, PAGE as usize).expect("readable");
+                    let round = u64::from_le_bytes(found[8..16].try_into().expect("8 bytes"));
+                    assert!(found == page(number, round), "page {number}");
+                    assert!(round >= seen[number as usize], "page {number} went back");
+                    seen[number as usize] = round;
+                }
+            });
+        }
+        let mut random = Random::new(9);
+        for round in 1..=12 {
+            for _ in 0..PAGES / 2 {
+                write(random.below(PAGES), round);
+            }
+            device.upload().expect("the store works");
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    let counts = device.counts();
+    assert!(counts.checkpoints > 2 && counts.compacted > 0, "{counts:?}");
+    let contents = device.read_vec(0, 16 << 20).expect("readable");
+    device.close(Close::Upload).expect("the store works");
+    drop(device);
+    let device = open();
+    assert!(device.read_vec(0, 16 << 20).expect("readable") == contents);
 }
