@@ -30,6 +30,7 @@ pub mod python;
 pub mod random;
 pub mod referee;
 pub mod repair;
+pub mod replicate;
 pub mod site;
 pub mod skip;
 pub mod sparse;

@@ -50,6 +50,11 @@ pub fn repair(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "repair", arguments)
 }
 
+/// Sends and receives random histories, by Cenote and by OpenZFS.
+pub fn replicate(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "replicate", arguments)
+}
+
 /// Runs a measurement: the program `NAME-bench` of the bench package.
 pub fn bench(arguments: &[String]) -> Result<bool> {
     let names = bench_names()?;

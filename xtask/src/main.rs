@@ -31,6 +31,11 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   repair [LAYOUT|MISHAP...] [--sets N|--all] [--seed N]
                               devices are spoiled, exchanged or come back stale under writes;
                               scrubs and resilvers mend them, crashes included
+  replicate [SEED] [--seeds N] [--steps N] [--operations N] [--sources N]
+            [--trees N|--cuts N|--mutants N]
+                              random histories sent and received, by Cenote and by OpenZFS;
+                              N packages of trees; streams cut at each record and at N bytes;
+                              N changed streams, which are to be refused
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
                               git, builds, PostgreSQL, SQLite, LMDB, rsync, tar and fio on a mount,
                               sanoid and zfs-auto-snapshot over simulated weeks, syncoid, and the
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
         "history" => delegate::history(rest),
         "pingpong" => delegate::pingpong(rest),
         "repair" => delegate::repair(rest),
+        "replicate" => delegate::replicate(rest),
         "arm" => arm::run(rest),
         "clients" => delegate::clients(rest),
         "fstests" => delegate::fstests(rest),

@@ -115,7 +115,7 @@ impl Session {
     }
 
     /// The same on a site that others use too.
-    pub(super) fn shared(site: &Arc<Site>, dataset: &str, mut random: Random) -> Result<Self> {
+    pub(crate) fn shared(site: &Arc<Site>, dataset: &str, mut random: Random) -> Result<Self> {
         let setup = properties(&mut random);
         let key = site.cenote().directory().join("key");
         fs::write(&key, KEY)?;
@@ -125,6 +125,13 @@ impl Session {
             false => String::new(),
         };
         site.ok(&format!("zfs create {setup} {encrypted} {dataset}"))?;
+        Self::of(site, dataset, &setup, random)
+    }
+
+    /// Works on all of a file system that was made with these options and is empty.
+    pub(crate) fn of(site: &Arc<Site>, dataset: &str, setup: &str, random: Random) -> Result<Self> {
+        let is_encrypted = setup.contains("encryption=") && !setup.contains("encryption=off");
+        let setup = setup.to_owned();
         let root = site.path(dataset);
         fs::set_permissions(&root, fs::Permissions::from_mode(0o755))?;
         Ok(Self {
@@ -173,7 +180,7 @@ impl Session {
         Ok([self, other])
     }
 
-    pub(super) fn dataset(&self) -> &str {
+    pub(crate) fn dataset(&self) -> &str {
         &self.dataset
     }
 
@@ -237,7 +244,7 @@ impl Session {
     }
 
     /// Compares everything, and closes all handles.
-    pub(super) fn leave(&mut self) -> Result<()> {
+    pub(crate) fn leave(&mut self) -> Result<()> {
         let compared = compare::tree(&self.model, &self.root);
         compared.with_context(|| format!("before the export, {}", self.place()))?;
         self.unmap();
