@@ -7,7 +7,10 @@
 //! little memory; OpenZFS's are of calls. Processor time is the daemon's, or that of the
 //! process with the library.
 
+mod options;
 mod pools;
+
+pub use options::Options;
 
 use crate::read::machine::drop_caches;
 use crate::read::product::{Mounted, peak_of};
@@ -26,21 +29,6 @@ const RIVAL: &str = include_str!("rival.py");
 /// What the daemon may use for caches, and what it may use in all.
 const MEMORY: &str = "128M";
 const PEAK_MAX: u64 = 256 << 20;
-
-/// What to measure, and where.
-#[derive(Debug)]
-pub struct Options {
-    /// `send`, `receive`; both if empty.
-    pub parts: Vec<String>,
-    /// Where pools are made and kept.
-    pub directory: PathBuf,
-    /// MiB of large files.
-    pub mebibytes: usize,
-    /// Small files.
-    pub files: u64,
-    /// How often each is measured; the best counts.
-    pub rounds: usize,
-}
 
 /// What is sent, and how.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
-//! What is sent: large files and many small ones, and what is changed of them between two snapshots.
+//! What is sent: large files and many small ones, and what changes of them between snapshots.
 
-use super::Options;
+use super::options::Options;
 use crate::read::product::Mounted;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
