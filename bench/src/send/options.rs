@@ -1,4 +1,4 @@
-//! What the program is told.
+//! What is to be measured of streams.
 
 use std::path::PathBuf;
 

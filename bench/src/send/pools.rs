@@ -1,5 +1,4 @@
-//! What is sent: large files and many small ones, and what is changed of them between two
-//! snapshots.
+//! What is sent: large files and many small ones, and what changes of them between snapshots.
 
 use super::options::Options;
 use crate::read::product::Mounted;
