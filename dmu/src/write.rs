@@ -7,14 +7,15 @@
 use crate::allocate::TreeShape;
 use crate::error::DmuError;
 use crate::live::{
-    Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveSet, LiveState, Place,
+    Compressed, Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveSet, LiveState,
+    Place,
 };
 use crate::object::Object;
 use crate::object_set::{ObjectSet, SpecialObject};
 use crate::txg::Transaction;
 use cenote_base::{BLOCK_SIZE_MAX, BlockId, SECTOR_SIZE};
 use cenote_cache::{Block, BlockBuffer};
-use cenote_io::StoredForm;
+use cenote_io::{CompressedForm, StoredForm};
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE, DNODE_SLOTS_MAX, FLAG_SPILL_BLKPTR};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
@@ -180,6 +181,24 @@ impl Object {
             return Err(self.bad_change("a whole block of another size is written"));
         }
         self.put_block(tx, &mut state, block, Dirty::Contents(contents))
+    }
+
+    /// The same of contents that somebody compressed already; `form` has to expand to them.
+    pub fn write_compressed(
+        &self,
+        tx: &Transaction,
+        block: BlockId,
+        (contents, form): (Block, CompressedForm),
+    ) -> Result<(), DmuError> {
+        self.check_way_to(block)?;
+        let (_, live) = self.writable()?;
+        let mut state = live.write();
+        let size = state.dnode().map(|dnode| dnode.data_block_size);
+        if size.is_some_and(|size| size != contents.len() as u64) {
+            return Err(self.bad_change("a whole block of another size is written"));
+        }
+        let both = Box::new(Compressed { contents, form });
+        self.put_block(tx, &mut state, block, Dirty::Compressed(both))
     }
 
     /// Writes a whole block as it is stored elsewhere. What is dirty of such an object cannot be
@@ -575,8 +594,12 @@ impl Object {
             let before = generation.dirty_bytes;
             generation.freed.insert(0, u64::MAX);
             for dirty in generation.blocks.values_mut() {
-                if let Dirty::Contents(contents) = dirty {
-                    *contents = resized(contents, length);
+                match dirty {
+                    Dirty::Contents(contents) => *contents = resized(contents, length),
+                    Dirty::Compressed(both) => {
+                        *dirty = Dirty::Contents(resized(&both.contents, length));
+                    }
+                    Dirty::Pointer(_) => {}
                 }
             }
             generation.dirty_bytes =
@@ -662,6 +685,7 @@ fn resized(contents: &[u8], length: usize) -> Block {
 fn bytes_of(dirty: &Dirty) -> u64 {
     match dirty {
         Dirty::Contents(contents) => contents.len() as u64,
+        Dirty::Compressed(both) => both.bytes(),
         Dirty::Pointer(_) => CLONED_BLOCK_BYTES,
     }
 }

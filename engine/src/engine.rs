@@ -1,5 +1,7 @@
 //! The engine: requests handed to whose they are.
 
+use crate::alarms::desk::Alarms;
+use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
 use crate::command::{By, note};
 use crate::context::Context;
@@ -25,6 +27,7 @@ use crate::pools::import::import;
 use crate::pools::opened::pool_opened;
 use crate::pools::properties::pool_list;
 use crate::pools::status::pool_status;
+use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use crate::scans::verify::verify;
 use crate::snapshots::diff::diff;
@@ -36,6 +39,7 @@ use cenote_base::Env;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
 use cenote_pool::{Patience, set_patience};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +59,10 @@ pub struct EngineSettings {
     pub memory_is_given: bool,
     /// Tells when the system's memory runs short; not set, it never does.
     pub gauge: Option<Box<dyn MemoryGauge>>,
+    /// Who is told when something is wrong.
+    pub alarms: AlarmSetup,
+    /// Where the daemon keeps what outlives it; not set, nothing does.
+    pub state_directory: Option<PathBuf>,
 }
 
 /// The service over imported pools.
@@ -64,6 +72,7 @@ pub struct Engine {
     about: About,
     changes: Changes,
     agent: Agent,
+    alarms: Alarms,
     /// When pools were last looked at.
     looked: Mutex<Option<Duration>>,
 }
@@ -88,6 +97,7 @@ impl Engine {
             },
             changes: Changes::default(),
             agent: Agent::default(),
+            alarms: Alarms::new(settings.alarms, settings.state_directory),
             looked: Mutex::default(),
         }
     }
@@ -147,6 +157,11 @@ impl Engine {
             Request::UnmountAll { force, unload_keys } => Ok(self.unmount_all(force, unload_keys)),
             Request::MountList => Ok(mount_list(mounts)),
             Request::Events { pool, follow } => events(context, pool.as_deref(), follow, reply),
+            Request::Alarms { act } => self.alarms.act(act, context.env.as_ref()),
+            Request::ErrorHistory { pool } => {
+                let imported = registry.pool(&pool)?;
+                Ok(self.alarms.history(&imported))
+            }
             Request::EventsClear => Ok(clear(context)),
             Request::SettingsList { names } => {
                 let settings = settings_list(&names)?;
@@ -157,7 +172,7 @@ impl Engine {
                 status: daemon_status(context, mounts, &self.about),
             }),
             Request::DaemonStop { force } => {
-                shutdown(context, mounts, force)?;
+                self.shutdown(force)?;
                 Ok(Response::Done)
             }
             other => Err(ControlError::Unsupported {
@@ -229,6 +244,13 @@ impl Engine {
             Request::Diff { from, to } => diff(registry, &from, to.as_deref(), reply),
             other => self.handle_own(other, reply),
         }
+    }
+}
+
+impl Engine {
+    fn look_for_alarms(&self, pools: &[Arc<Imported>]) {
+        let (events, env) = (&self.context.events, self.context.env.as_ref());
+        self.alarms.look(events, env, pools);
     }
 }
 
@@ -313,9 +335,18 @@ impl Service for Engine {
         *looked = Some(now);
         self.changes.look(&self.context.events, &pools);
         self.agent.look(&self.context.events, now, &pools);
+        self.look_for_alarms(&pools);
     }
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {
-        shutdown(&self.context, &self.mounts, force)
+        // What happened just now is told, too; afterwards there are no pools to say more.
+        set_patience(Patience::Never);
+        self.look_for_alarms(&self.context.registry.all());
+        set_patience(Patience::Usual);
+        let outcome = shutdown(&self.context, &self.mounts, force);
+        if force || outcome.is_ok() {
+            self.alarms.finish();
+        }
+        outcome
     }
 }

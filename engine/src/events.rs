@@ -42,11 +42,12 @@ impl Events {
 
     /// Notes that something happened to a pool.
     pub fn post(&self, class: &str, pool: &Pool) {
-        self.post_with(class, pool, Vec::new());
+        let _ = self.post_with(class, pool, Vec::new());
     }
 
     /// The same, with more about it: names and values as `zpool events -v` prints them.
-    pub fn post_with(&self, class: &str, pool: &Pool, more: Vec<(String, String)>) {
+    /// Its number, and the event as it was noted.
+    pub fn post_with(&self, class: &str, pool: &Pool, more: Vec<(String, String)>) -> (u64, Event) {
         let now = self.env.wall_clock();
         let name = pool.name().to_owned();
         let mut details = vec![
@@ -58,7 +59,7 @@ impl Events {
             ("pool_context".to_owned(), "0x0".to_owned()),
         ];
         details.extend(more);
-        let event = Event {
+        let mut event = Event {
             class: class.to_owned(),
             seconds: now.as_secs(),
             nanoseconds: now.subsec_nanos(),
@@ -70,8 +71,20 @@ impl Events {
         }
         let number = log.next;
         log.next += 1;
-        log.kept.push_back((number, name, event));
+        let printed = format!("{:#x}", number + 1);
+        event.details.push(("eid".to_owned(), printed));
+        log.kept.push_back((number, name, event.clone()));
         self.changed.notify_all();
+        (number + 1, event)
+    }
+
+    /// Events that were posted after `next` others, each with its number, which counts from 1, and
+    /// its pool; and what to go on from.
+    pub fn numbered(&self, next: u64) -> (Vec<(u64, String, Event)>, u64) {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = log.kept.iter().filter(|(number, ..)| *number >= next);
+        let new = new.map(|(number, pool, event)| (number + 1, pool.clone(), event.clone()));
+        (new.collect(), log.next)
     }
 
     /// Forgets them; how many there were.

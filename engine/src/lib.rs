@@ -6,6 +6,7 @@
 //! * `registry`: the imported pools, with what goes with an import;
 //! * what all share: `errors`, the environment (`context`), a short memory of `events`, `memory`
 //!   divided among pools, the `command` behind a change with its note in the history;
+//! * `alarms`: what a person is told of all this, without asking;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`: what
 //!   requests are about. What one of them keeps is its own: the mounts have their table.
 //!
@@ -20,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod changes;
 mod command;
 mod context;
@@ -42,6 +44,12 @@ mod streams;
 mod tests;
 mod values;
 
+pub use alarms::alarm::{Alarm, AlarmKind, AlarmSeverity};
+pub use alarms::trial::alarm_ways;
+pub use alarms::way::{
+    AlarmLimits, AlarmPlan, AlarmPlanError, AlarmSendError, AlarmSetup, AlarmSource, AlarmWay,
+    AlarmWayPlan,
+};
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};

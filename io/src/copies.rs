@@ -407,6 +407,45 @@ impl Pipeline {
         }
     }
 
+    /// Writes a block again of which no copy is left, by stored bytes that somebody has from
+    /// elsewhere. False if they are not the block's, or if nobody can tell: gangs are in pieces,
+    /// and without a checksum no bytes are known to be right.
+    ///
+    /// # Errors
+    /// If the pointer is none, or the devices do not take it.
+    pub fn restore(
+        &self,
+        pointer: &BlockPointer,
+        bookmark: Bookmark,
+        stored: &[u8],
+    ) -> Result<bool, IoError> {
+        let checked = pointer.check();
+        checked.map_err(|source| IoError::BadPointer { bookmark, source })?;
+        let has_places = !pointer.is_hole() && !pointer.is_embedded() && !pointer.is_redacted();
+        let is_plain = has_places && !pointer.is_gang() && is_verified(pointer);
+        if !is_plain || stored.len() as u64 != pointer.physical_size() {
+            return Ok(false);
+        }
+        if checksum::verify(pointer, stored, self.salt.get()) != Ok(true) {
+            return Ok(false);
+        }
+        let (vdevs, birth) = (self.vdevs(), pointer.physical_birth());
+        let stamp = self.healing.stamp();
+        let mut is_restored = false;
+        for dva in pointer.dvas() {
+            let leaves = whole_copy(&vdevs, dva, stored.len(), birth);
+            let (count, wound) = (leaves.len(), Wound { dva, leaves });
+            let failed = stamp
+                .and_then(|stamp| self.repair_now(&vdevs, birth, &wound, stored, stamp))
+                .unwrap_or_else(|| wound.leaves.clone());
+            is_restored |= failed.len() < count;
+        }
+        match is_restored {
+            true => Ok(true),
+            false => Err(IoError::NotRestored { bookmark }),
+        }
+    }
+
     /// Writes a copy again; returns the leaves that did not take it, or `None` if its space may
     /// be another's by now.
     fn repair_now(

@@ -34,6 +34,12 @@ pub enum IoError {
         /// What the last copy tried met.
         source: VdevError,
     },
+    /// No device took the bytes of a block that was to be restored.
+    #[error("block {bookmark} could not be written again")]
+    NotRestored {
+        /// The block.
+        bookmark: Bookmark,
+    },
     /// A gang block's parts do not add up to it.
     #[error("block {bookmark}: gang block ({pointer}): {problem}")]
     BadGang {

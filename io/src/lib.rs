@@ -28,8 +28,8 @@ pub use pipeline::{Pipeline, PipelineCounters, ReadContext};
 pub use repair_space::{HeldPlaces, RepairSpace, SpaceStamp};
 pub use suspension::{Attempt, FailMode, Patience, Suspension, set_patience, with_patience};
 pub use workers::Workers;
-pub use write::StoredForm;
 pub use write::{
     Allocation, AllocationRequest, Allocator, BlockSink, DedupError, DedupPolicy, DedupTable,
     Duplicate, NoSpace, WritePolicy, WriteRequest,
 };
+pub use write::{CompressedForm, Form, StoredForm};

@@ -13,6 +13,12 @@ use cenote_vdev::{DeviceLabels, Member, VdevError, scan};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long work that goes on may take until a sign of it is there.
+const PROGRESS_MAX: Duration = Duration::from_secs(10);
+/// Time between two looks for that sign.
+const PROGRESS_POLL: Duration = Duration::from_millis(20);
 
 /// Why a pool does not go on. What waits goes on waiting, but for [`ClearError::Stopped`].
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +35,12 @@ pub enum ClearError {
     Silent {
         /// Where they were.
         devices: Vec<String>,
+    },
+    /// They answer, and what is wrong with them is still so.
+    #[error("the pool waits again: {cause}")]
+    WaitsAgain {
+        /// What failed.
+        cause: String,
     },
     /// Somebody else had the pool meanwhile.
     #[error(
@@ -85,13 +97,34 @@ impl Pool {
             let devices = silent.iter().map(|guid| self.name_of(*guid)).collect();
             return Err(ClearError::Silent { devices });
         }
+        let was_waiting = self.is_waiting();
+        let synced = self.synced_txg();
         syncer.resume();
+        if was_waiting {
+            self.await_progress(synced)?;
+        }
         // What fails here says the next change of the pool, too.
         if vdevs.is_empty() {
             let _ = self.clear_error_log();
         }
         // Devices that are there again may have missed something.
         let _ = self.look_for_resilver();
+        Ok(())
+    }
+
+    /// Waits until a group is on disk after that one, as sign that what waited goes on; or until
+    /// it waits again, when whoever asked is to hear of it and not to wait, too. Where a reader
+    /// waited there may be nothing to write, and after [`PROGRESS_MAX`] nobody is known to wait.
+    fn await_progress(&self, synced: Txg) -> Result<(), ClearError> {
+        let env = self.env();
+        let begun = env.monotonic();
+        while self.synced_txg() <= synced && env.monotonic() - begun < PROGRESS_MAX {
+            if let Some(cause) = self.suspended() {
+                let cause = cause.to_string();
+                return Err(ClearError::WaitsAgain { cause });
+            }
+            env.sleep(PROGRESS_POLL);
+        }
         Ok(())
     }
 
@@ -188,7 +221,8 @@ impl Pool {
             .filter(|_| config.pool_guid == Some(self.guid()))
     }
 
-    fn name_of(&self, leaf: Guid) -> String {
+    /// Where a device was found, or its guid.
+    pub(crate) fn name_of(&self, leaf: Guid) -> String {
         let known = self.found_devices();
         let path = known
             .get(&leaf)

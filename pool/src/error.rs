@@ -1,6 +1,6 @@
 //! Why a pool cannot be imported or a part of it not be read.
 
-use cenote_base::{Guid, Txg};
+use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::DeviceError;
 use cenote_dmu::DmuError;
 use cenote_dsl::DslError;
@@ -15,6 +15,8 @@ pub struct MissingVdev {
     pub guid: Guid,
     /// The top-level vdev that it belongs to, as `zpool status` names it.
     pub top: String,
+    /// The number of that vdev.
+    pub top_id: VdevId,
     /// Where it was last.
     pub last_path: Option<PathBuf>,
     /// Whether it is that top-level vdev by itself.

@@ -308,6 +308,7 @@ fn missing_vdevs(tree: &VdevConfig, devices: &Devices) -> Vec<MissingVdev> {
         missing.extend(gone.map(|leaf| MissingVdev {
             guid: leaf.guid,
             top: name.clone(),
+            top_id: top.id.unwrap_or_default(),
             is_top: leaf.guid == top.guid,
             last_path: leaf.path.clone(),
             is_log: top.is_log,

@@ -117,6 +117,12 @@ pub enum StreamError {
         /// The record that was not applied.
         place: Place,
     },
+    /// A stream does not belong behind the one that it was to complete.
+    #[error("{place}: this stream does not go on where the other one ends")]
+    NotTheRest {
+        /// The record that shows it.
+        place: Place,
+    },
     /// A change was asked for that this stream cannot have.
     #[error("{place}: {refusal}")]
     Refused {
@@ -125,6 +131,13 @@ pub enum StreamError {
         /// Why.
         refusal: Refusal,
     },
+}
+
+/// What cannot be read of a snapshot.
+pub(crate) fn unreadable(error: impl Into<DslError>) -> StreamError {
+    StreamError::Snapshot {
+        source: Box::new(error.into()),
+    }
 }
 
 /// What a cut stream lacks.

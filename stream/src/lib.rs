@@ -7,7 +7,8 @@
 //! what changes a stream writes it anew with a [`Writer`], which computes the checksums again.
 //!
 //! [`inspect`](inspect::inspect) says what a stream is and whether it is whole; [`dump`] prints it
-//! as OpenZFS's `zstream` does; [`repair`] has the changes that `zstream` makes. [`send`] makes
+//! as OpenZFS's `zstream` does; [`repair`] has the changes that `zstream` makes, [`resume`] how a
+//! stream in a file is gone on with. [`send`] makes
 //! streams of snapshots, and [`receive`](receive::receive) applies one to a dataset.
 //!
 //! What records mean byte for byte is [`cenote_ondisk::stream`]'s.
@@ -22,6 +23,7 @@ pub mod inspect;
 mod reader;
 pub mod receive;
 pub mod repair;
+pub mod resume;
 pub mod send;
 
 mod writer;

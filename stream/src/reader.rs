@@ -124,6 +124,11 @@ impl<R: Read> Reader<R> {
         self.place.offset
     }
 
+    /// The checksum of all that was read of the stream at hand.
+    pub(crate) fn sum(&self) -> Fletcher4 {
+        self.sum
+    }
+
     /// Whether the stream at hand is part of a package.
     pub fn is_packaged(&self) -> bool {
         matches!(

@@ -40,6 +40,18 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    /// A writer that goes on within a stream: with the checksum of the bytes before, and how many
+    /// they are.
+    pub(crate) fn going_on(sink: W, order: ByteOrder, (sum, offset): (Fletcher4, u64)) -> Self {
+        Self {
+            sink,
+            order,
+            sum,
+            open: Open::Stream,
+            offset,
+        }
+    }
+
     /// Bytes written so far.
     pub fn offset(&self) -> u64 {
         self.offset

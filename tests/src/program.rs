@@ -213,7 +213,8 @@ impl Cenote {
     pub fn in_environment(&self, mut command: Command) -> Command {
         command.env("CENOTE_SOCKET", self.socket());
         // The machine's own files are not part of a test.
-        command.env("CENOTE_SETTINGS", "");
+        command.env("CENOTE_SETTINGS", "").env("CENOTE_ALARMS", "");
+        command.env("CENOTE_STATE", self.directory.path().join("state"));
         command
             .env("RUST_BACKTRACE", "1")
             .env("TZ", "UTC")

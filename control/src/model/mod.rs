@@ -8,6 +8,7 @@
 //! Nothing here depends on the engine's crates: a client links only this module and the protocol.
 
 mod activity;
+mod alarm;
 mod bytes;
 mod change;
 mod condition;
@@ -15,6 +16,7 @@ mod dataset;
 mod devices;
 mod diff;
 mod error;
+mod error_record;
 mod history;
 mod import;
 mod inspect;
@@ -37,6 +39,7 @@ pub use activity::{
     CheckpointState, IntentLogReport, RaidzExpand, Rebuild, RemovalActivity, RunState, Scan,
     ScanKind, Treatment, TreatmentKind, TreatmentState,
 };
+pub use alarm::{AlarmAct, AlarmOutcome, AlarmWayState};
 pub use bytes::RawName;
 pub use change::{
     AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume,
@@ -47,6 +50,7 @@ pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
 pub use devices::{AttachedDevice, DeviceChange, SplitPool};
 pub use diff::{DiffChange, DiffRecord};
 pub use error::{ControlError, MissingLog, NameFault};
+pub use error_record::{ErrorKind, ErrorRecord};
 pub use history::{Event, HistoryBody, HistoryRecord};
 pub use import::{
     Diagnosis, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick, OlderState,

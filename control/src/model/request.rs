@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::alarm::AlarmAct;
 use super::change::Change;
 use super::dataset::KindSet;
 use super::import::{ImportOptions, ImportPick, Search};
@@ -127,6 +128,16 @@ pub enum Request {
         pool: Option<String>,
         /// Go on until the client leaves.
         follow: bool,
+    },
+    /// What went wrong with a pool, also before this daemon. Answer: `ErrorHistory`.
+    ErrorHistory {
+        /// The pool.
+        pool: String,
+    },
+    /// The ways of alarms. Answer: `Alarms`.
+    Alarms {
+        /// What about them.
+        act: AlarmAct,
     },
     /// Forget the events so far. Answer: `Cleared`.
     EventsClear,

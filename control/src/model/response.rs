@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::activity::IntentLogReport;
+use super::alarm::AlarmWayState;
 use super::dataset::{Dataset, MountEntry};
 use super::diff::DiffRecord;
 use super::error::ControlError;
+use super::error_record::ErrorRecord;
 use super::history::{Event, HistoryRecord};
 use super::import::{Diagnosis, ImportCandidate, Rewound};
 use super::inspect::DaemonStatus;
@@ -139,6 +141,18 @@ pub enum Response {
     Cleared {
         /// How many.
         events: u64,
+    },
+    /// What went wrong with a pool.
+    ErrorHistory {
+        /// Oldest first.
+        records: Vec<ErrorRecord>,
+    },
+    /// The ways of alarms.
+    Alarms {
+        /// The file that they are configured in, if there is one.
+        file: Option<String>,
+        /// In the order of the file.
+        ways: Vec<AlarmWayState>,
     },
     /// Mounts.
     Mounts {

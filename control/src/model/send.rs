@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What is sent, and how; it goes to the descriptor beside the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Send {
-    /// The snapshot; empty with a token.
+    /// The snapshot, or a file system or volume as it is; empty with a token.
     pub target: String,
     /// What the receiver has: a snapshot or a bookmark, by its full name.
     #[serde(default)]
@@ -46,6 +46,9 @@ pub struct Send {
     /// The token of a receive that was cut; says all of the above (`-t`).
     #[serde(default)]
     pub token: Option<String>,
+    /// What was received of a snapshot so far (`-S`).
+    #[serde(default)]
+    pub saved: bool,
     /// Only say what would be sent (`-n`).
     #[serde(default)]
     pub dry_run: bool,

@@ -113,6 +113,20 @@ pub enum VdevState {
     Online,
 }
 
+impl VdevState {
+    /// The word in messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            VdevState::Unknown | VdevState::Closed | VdevState::CantOpen => "UNAVAIL",
+            VdevState::Offline => "OFFLINE",
+            VdevState::Removed => "REMOVED",
+            VdevState::Faulted => "FAULTED",
+            VdevState::Degraded => "DEGRADED",
+            VdevState::Online => "ONLINE",
+        }
+    }
+}
+
 /// Why a vdev is in its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

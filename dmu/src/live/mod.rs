@@ -10,7 +10,7 @@ mod raw;
 
 pub(crate) use numbers::Numbers;
 pub(crate) use object::{
-    Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveState, Place,
+    Compressed, Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveState, Place,
 };
 pub use raw::RawHeader;
 pub(crate) use raw::RawState;

@@ -8,7 +8,7 @@
 use super::ranges::Ranges;
 use cenote_base::{ObjectId, Txg};
 use cenote_cache::Block;
-use cenote_io::StoredForm;
+use cenote_io::{CompressedForm, StoredForm};
 use cenote_ondisk::{BlockPointer, Dnode};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -19,8 +19,24 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) enum Dirty {
     /// Its new contents.
     Contents(Block),
+    /// Its new contents, and what they are compressed to.
+    Compressed(Box<Compressed>),
     /// Where its new contents are already: it was synced or cloned.
     Pointer(Box<BlockPointer>),
+}
+
+/// Contents that somebody else compressed.
+#[derive(Clone, Debug)]
+pub(crate) struct Compressed {
+    pub(crate) contents: Block,
+    pub(crate) form: CompressedForm,
+}
+
+impl Compressed {
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.contents.len() + self.form.bytes.len()) as u64
+    }
 }
 
 /// What a generation does to the spill block.
@@ -128,6 +144,9 @@ impl LiveState {
         for generation in self.generations() {
             match generation.blocks.get(&block) {
                 Some(Dirty::Contents(contents)) => return Place::Contents(Arc::clone(contents)),
+                Some(Dirty::Compressed(both)) => {
+                    return Place::Contents(Arc::clone(&both.contents));
+                }
                 Some(Dirty::Pointer(pointer)) if pointer.is_hole() => return Place::Hole,
                 Some(Dirty::Pointer(pointer)) => return Place::Pointer(pointer.clone()),
                 None if generation.hides(block) => return Place::Hole,

@@ -11,7 +11,7 @@ use crate::live::{Dirty, LiveObject};
 use crate::policy::BlockKind;
 use cenote_base::{BlockId, Bookmark, Level, settings};
 use cenote_cache::{Block, Retention};
-use cenote_io::{StoredForm, WriteRequest};
+use cenote_io::{Form, WriteRequest};
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -83,7 +83,7 @@ impl<'a, 'w> Batch<'a, 'w> {
         jobs: &mut [Job],
         (job, level, block): (usize, u8, u64),
         contents: Block,
-        (fill, form): (u64, Option<StoredForm>),
+        (fill, form): (u64, Option<Form>),
     ) -> Result<(), DmuError> {
         let of = &mut jobs[job];
         let is_spill = level == 0 && block == SPILL;
@@ -97,6 +97,12 @@ impl<'a, 'w> Batch<'a, 'w> {
             kind.is_spill = true;
             kind.object_type = of.new.bonus_type;
         }
+        let is_contents = !matches!(form, Some(Form::Stored(_)));
+        let compressed = match &form {
+            Some(Form::Compressed(form)) => form.bytes.len(),
+            _ => 0,
+        };
+        let bytes = contents.len() + compressed;
         self.requests.push(WriteRequest {
             data: Arc::clone(&contents),
             bookmark: self.bookmark(of, level, block),
@@ -108,14 +114,14 @@ impl<'a, 'w> Batch<'a, 'w> {
             previous: (!old.is_hole()).then_some(old),
             form,
         });
-        self.bytes += contents.len();
+        self.bytes += bytes;
         self.entries.push(Entry {
             job,
             level,
             block,
             contents,
             old,
-            is_contents: form.is_none(),
+            is_contents,
         });
         let bytes_max = match self.live.is_empty() {
             true => BATCH_BYTES_METADATA,
@@ -196,10 +202,11 @@ fn note_written(live: &LiveObject, block: u64, pointer: BlockPointer) -> u64 {
     let Some(dirty) = frozen.blocks.get_mut(&block) else {
         return 0;
     };
-    let Dirty::Contents(contents) = dirty else {
-        return 0;
+    let bytes = match dirty {
+        Dirty::Contents(contents) => contents.len() as u64,
+        Dirty::Compressed(both) => both.bytes(),
+        Dirty::Pointer(_) => return 0,
     };
-    let bytes = contents.len() as u64;
     *dirty = Dirty::Pointer(Box::new(pointer));
     frozen.dirty_bytes -= bytes;
     bytes

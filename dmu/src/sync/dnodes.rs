@@ -8,7 +8,7 @@ use crate::live::lock;
 use crate::object_set::slots_of;
 use cenote_base::{BlockId, ObjectId};
 use cenote_cache::BlockBuffer;
-use cenote_io::StoredForm;
+use cenote_io::{Form, StoredForm};
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE};
 use cenote_ondisk::{CompressionKind, Dnode, Objset};
@@ -85,7 +85,7 @@ impl Writer<'_> {
     ///
     /// A block that nobody told of, which no sender leaves behind, is written without a MAC that
     /// would suit it: whoever has the key will see that.
-    fn put_raw_areas(&self, contents: &mut [u8], first: u64) -> Option<StoredForm> {
+    fn put_raw_areas(&self, contents: &mut [u8], first: u64) -> Option<Form> {
         let raw = lock(self.live.raw.get()?);
         let mut at = 0;
         while at < contents.len() {
@@ -100,11 +100,11 @@ impl Writer<'_> {
             }
             at = end;
         }
-        Some(StoredForm {
+        Some(Form::Stored(StoredForm {
             logical_size: contents.len() as u64,
             compression: CompressionKind::Off.number(),
             ..raw.form(first).unwrap_or_default()
-        })
+        }))
     }
 
     /// Writes the blocks of dnodes that are told of and whose dnodes stay as they are: they are

@@ -21,7 +21,7 @@ use crate::policy::{BlockKind, PolicySource};
 use batch::{Batch, objset_kind};
 use cenote_base::{BlockId, Bookmark, Level, Txg};
 use cenote_cache::{Block, BlockBuffer};
-use cenote_io::{BlockSink, StoredForm, WriteRequest};
+use cenote_io::{BlockSink, Form, WriteRequest};
 use cenote_ondisk::dnode::FLAG_SPILL_BLKPTR;
 use cenote_ondisk::objset::OBJSET_SIZE;
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
@@ -212,6 +212,10 @@ impl Writer<'_> {
                             let form = form_of(live, block);
                             batch.add_stored(jobs, (index, 0, block), contents, (1, form))?;
                         }
+                        Dirty::Compressed(both) => {
+                            let form = (1, Some(Form::Compressed(both.form)));
+                            batch.add_stored(jobs, (index, 0, block), both.contents, form)?;
+                        }
                         Dirty::Pointer(pointer) => {
                             if !pointer.is_hole() {
                                 self.sink.adopt(self.txg, &pointer);
@@ -395,9 +399,10 @@ fn some_blocks(state: &LiveState, from: u64) -> Vec<(u64, Dirty)> {
 }
 
 /// How a frozen block was made, if it is stored bytes.
-fn form_of(live: &LiveObject, block: u64) -> Option<StoredForm> {
+fn form_of(live: &LiveObject, block: u64) -> Option<Form> {
     let state = live.read();
-    state.frozen.as_ref()?.forms.get(&block).copied()
+    let form = state.frozen.as_ref()?.forms.get(&block).copied()?;
+    Some(Form::Stored(form))
 }
 
 /// Updates grouped by the indirect block above them.

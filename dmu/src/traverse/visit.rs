@@ -305,7 +305,7 @@ impl Visit {
 
     /// Whether a block's contents have the size that the pointer says: two pointers to one address
     /// that disagree about it meet in the cache.
-    pub(crate) fn check_contents(&self, contents: &[u8]) -> Result<(), DmuError> {
+    pub fn check_contents(&self, contents: &[u8]) -> Result<(), DmuError> {
         match contents.len() as u64 == self.pointer.logical_size() {
             true => Ok(()),
             false => Err(self.bad("another pointer to the same address gives it another size")),

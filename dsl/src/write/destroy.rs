@@ -41,7 +41,7 @@ impl SyncTask for DestroyDataset {
         if head.directory().parent().is_none() {
             return Err(DslError::RootDataset { name: name() });
         }
-        if context.dsl.open_head(head.id()).is_some() {
+        if context.dsl.is_head_in_use(head.id()) {
             return Err(DslError::Busy { name: name() });
         }
         if head.directory().child_count()? > 0 {

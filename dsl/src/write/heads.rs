@@ -1,4 +1,8 @@
-//! The heads of a pool that are open for writing.
+//! The heads of a pool that are open for writing, and those that must stay as they are.
+//!
+//! Who reads a head for long, as a sender does, has it kept: blocks that nobody replaces are not
+//! freed. That is known in memory alone, so a pool that is only read can do it, too. A head is
+//! open or kept, never both.
 
 use super::head::Head;
 use super::policy::HeadPolicy;
@@ -10,15 +14,41 @@ use cenote_dmu::{ObjectSet, TxgGate};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Open heads by their numbers.
+/// What is known of heads, by their numbers.
+#[derive(Debug, Default)]
+struct InUse {
+    open: HashMap<ObjectId, Arc<Head>>,
+    /// How many keep each.
+    kept: HashMap<ObjectId, u64>,
+}
+
+/// Open heads, and kept ones.
 #[derive(Debug, Default)]
 pub struct Heads {
-    open: Mutex<HashMap<ObjectId, Arc<Head>>>,
+    in_use: Mutex<InUse>,
 }
 
 impl Heads {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Arc<Head>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, InUse> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a head as it is while it lives.
+#[derive(Debug)]
+pub struct KeptHead {
+    dsl: Arc<Dsl>,
+    id: ObjectId,
+}
+
+impl Drop for KeptHead {
+    fn drop(&mut self) {
+        let kept = &mut self.dsl.heads.lock().kept;
+        let count = kept.get(&self.id).copied().unwrap_or(1) - 1;
+        match count {
+            0 => kept.remove(&self.id),
+            left => kept.insert(self.id, left),
+        };
     }
 }
 
@@ -26,7 +56,8 @@ impl Dsl {
     /// Opens a head for writing, once for all who ask.
     ///
     /// # Errors
-    /// If it is no head, its object set cannot be read, or it is encrypted and its key not loaded.
+    /// If it is no head, or kept; its object set cannot be read; or it is encrypted and its key not
+    /// loaded.
     pub fn open_for_writing(
         self: &Arc<Self>,
         dataset: &Dataset,
@@ -37,8 +68,11 @@ impl Dsl {
             return Err(DslError::NotADataset { object: id });
         }
         let mut heads = self.heads.lock();
-        if let Some(head) = heads.get(&id) {
+        if let Some(head) = heads.open.get(&id) {
             return Ok(Arc::clone(head));
+        }
+        if heads.kept.contains_key(&id) {
+            return Err(busy(dataset));
         }
         let keys = self.objset_keys(dataset.directory())?;
         if keys.is_none() && dataset.directory().crypto_key()?.is_some() {
@@ -53,7 +87,7 @@ impl Dsl {
         set.set_caching(dataset.caching()?);
         let directory = dataset.directory().id();
         let head = Head::new(id, directory, set, HeadPolicy::of(dataset)?);
-        heads.insert(id, Arc::clone(&head));
+        heads.open.insert(id, Arc::clone(&head));
         self.objsets.forget(id);
         Ok(head)
     }
@@ -61,7 +95,7 @@ impl Dsl {
     /// Opens a head to be written to as it is stored elsewhere, without its keys.
     ///
     /// # Errors
-    /// If it is no head, it is open already, or its object set cannot be read.
+    /// If it is no head, it is open already or kept, or its object set cannot be read.
     pub fn open_raw(
         self: &Arc<Self>,
         dataset: &Dataset,
@@ -69,10 +103,9 @@ impl Dsl {
     ) -> Result<Arc<Head>, DslError> {
         let id = dataset.id();
         let mut heads = self.heads.lock();
-        if dataset.is_snapshot() || heads.contains_key(&id) {
-            return Err(DslError::Busy {
-                name: dataset.name().clone(),
-            });
+        let is_in_use = heads.open.contains_key(&id) || heads.kept.contains_key(&id);
+        if dataset.is_snapshot() || is_in_use {
+            return Err(busy(dataset));
         }
         let (_, phys) = self.read_dataset(id)?;
         let cache = Arc::clone(self.mos().cache());
@@ -80,23 +113,51 @@ impl Dsl {
         let set = ObjectSet::open_writable(cache, objset, root, None, Some(Arc::clone(gate)))?;
         let directory = dataset.directory().id();
         let head = Head::new(id, directory, set, HeadPolicy::of(dataset)?);
-        heads.insert(id, Arc::clone(&head));
+        heads.open.insert(id, Arc::clone(&head));
         self.objsets.forget(id);
         Ok(head)
     }
 
+    /// Keeps a head as it is: until what this returns goes, nobody opens it for writing, rolls it
+    /// back or destroys it.
+    ///
+    /// # Errors
+    /// If it is no head, or open for writing.
+    pub fn keep_head(self: &Arc<Self>, dataset: &Dataset) -> Result<KeptHead, DslError> {
+        let id = dataset.id();
+        let mut heads = self.heads.lock();
+        if dataset.is_snapshot() || heads.open.contains_key(&id) {
+            return Err(busy(dataset));
+        }
+        *heads.kept.entry(id).or_default() += 1;
+        let dsl = Arc::clone(self);
+        Ok(KeptHead { dsl, id })
+    }
+
     /// The head with this number, if it is open for writing.
     pub fn open_head(&self, id: ObjectId) -> Option<Arc<Head>> {
-        self.heads.lock().get(&id).cloned()
+        self.heads.lock().open.get(&id).cloned()
+    }
+
+    /// Whether a head is open for writing, or kept.
+    pub(super) fn is_head_in_use(&self, id: ObjectId) -> bool {
+        let heads = self.heads.lock();
+        heads.open.contains_key(&id) || heads.kept.contains_key(&id)
     }
 
     /// All heads that are open for writing.
     pub fn open_heads(&self) -> Vec<Arc<Head>> {
-        self.heads.lock().values().cloned().collect()
+        self.heads.lock().open.values().cloned().collect()
     }
 
     /// Closes a head; all its changes must be on disk.
     pub fn close_head(&self, id: ObjectId) {
-        self.heads.lock().remove(&id);
+        self.heads.lock().open.remove(&id);
+    }
+}
+
+fn busy(dataset: &Dataset) -> DslError {
+    DslError::Busy {
+        name: dataset.name().clone(),
     }
 }

@@ -65,7 +65,7 @@ impl SyncContext<'_> {
     /// If the head is open for writing, or cannot be read.
     pub fn store_log_header(&self, id: ObjectId, header: &IntentLogHeader) -> Result<(), DslError> {
         let dataset = self.dsl.dataset_of(id)?;
-        if self.dsl.open_head(id).is_some() {
+        if self.dsl.is_head_in_use(id) {
             let name = dataset.name().clone();
             return Err(DslError::Busy { name });
         }

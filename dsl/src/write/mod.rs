@@ -96,7 +96,7 @@ pub use destroy_snapshot::DestroySnapshots;
 pub use encryption::{ChangeKey, Encryption, KeyPlan, NewKeyFormat, UserKey};
 pub use error_log::ErrorLog;
 pub use head::Head;
-pub use heads::Heads;
+pub use heads::{Heads, KeptHead};
 pub use hold::{EndTemporaryHolds, HoldSnapshots, ReleaseSnapshots};
 pub use new_pool::{EnableFeatures, NewMetadata, create_metadata};
 pub use policy::{HeadPolicy, RedundantMetadata};

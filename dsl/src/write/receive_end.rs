@@ -73,7 +73,7 @@ impl SyncTask for EndReceive {
         let target = context.dsl.dataset(&self.name)?;
         let name = || target.name().clone();
         for id in [target.id(), self.received] {
-            if context.dsl.open_head(id).is_some() {
+            if context.dsl.is_head_in_use(id) {
                 return Err(DslError::Busy { name: name() });
             }
         }

@@ -48,7 +48,7 @@ impl SyncTask for RollbackDataset {
         if snapshot.phys().next_snapshot != Some(head.id()) || !bookmarks.is_empty() {
             return Err(DslError::MoreRecent { name: name() });
         }
-        if context.dsl.open_head(head.id()).is_some() {
+        if context.dsl.is_head_in_use(head.id()) {
             let name = head.name().clone();
             return Err(DslError::Busy { name });
         }

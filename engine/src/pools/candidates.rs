@@ -1,6 +1,6 @@
 //! Pools that could be imported: `zpool import` without operands.
 
-use super::diagnosis::{diagnoses_in, feature_name};
+use super::diagnosis::{diagnoses_in, diagnoses_of_missing, feature_name};
 use super::search::find;
 use super::trial::trial;
 use crate::context::Context;
@@ -13,7 +13,7 @@ use cenote_control::model::{
 };
 use cenote_dsl::Stored;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_pool::{ImportError, Pool, PoolCandidate, is_in_use};
+use cenote_pool::{ImportError, MissingVdev, Pool, PoolCandidate, is_in_use};
 use cenote_vdev::{OpenOptions, Shape, Vdevs};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -86,6 +86,17 @@ fn set_found_paths(root: &mut Vdev, paths: &HashMap<Guid, PathBuf>) {
     }
 }
 
+/// Names missing disks that are top-level vdevs by where they were last, as far as that is known.
+fn set_last_paths(root: &mut Vdev, missing: &[MissingVdev]) {
+    let unknown = |vdev: &&mut Vdev| vdev.kind == VdevKind::Missing && vdev.path.is_none();
+    for vdev in root.children.iter_mut().filter(unknown) {
+        let mut tops = missing.iter().filter(|missing| missing.is_top);
+        let known = tops.find(|missing| missing.top_id.0 == vdev.id);
+        let path = known.and_then(|known| known.last_path.as_ref());
+        vdev.path = path.map(|path| path.to_string_lossy().into_owned());
+    }
+}
+
 fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     let best = candidate.uberblocks().into_iter().next();
     let tried = cenote_pool::import(candidate, &trial(), Arc::clone(env));
@@ -111,6 +122,10 @@ fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     // The pool's own configuration knows all devices, a label only those of its top-level vdev.
     let diagnoses = match &tried {
         Ok(pool) => diagnoses_in(candidate, pool.vdev_tree()),
+        Err(ImportError::MissingDevices { missing }) => {
+            set_last_paths(&mut vdevs.root, missing);
+            diagnoses_of_missing(candidate, missing)
+        }
         Err(_) => diagnoses_in(candidate, &candidate.tree),
     };
     ImportCandidate {

@@ -63,14 +63,14 @@ fn devices(events: &Events, imported: &Imported, seen: &mut Seen, is_new: bool) 
         let is_missing = is_new && vdev.state == VdevState::CantOpen && vdev.kind.is_leaf();
         if is_missing {
             let class = "ereport.fs.zfs.vdev.open_failed";
-            events.post_with(class, &imported.pool, about(vdev));
+            let _ = events.post_with(class, &imported.pool, about(vdev));
         }
         if let Some(before) = before.filter(|_| changed) {
             let mut more = about(vdev);
             let last = format!("{:#x}", state_number(before));
             more.push(("vdev_laststate".to_owned(), last));
             let class = "resource.fs.zfs.statechange";
-            events.post_with(class, &imported.pool, more);
+            let _ = events.post_with(class, &imported.pool, more);
         }
     }
 }
@@ -104,7 +104,7 @@ fn scans(events: &Events, imported: &Imported, seen: &mut Seen, scan: Option<&Sc
     let post = |what: &str| {
         let class = format!("sysevent.fs.zfs.{name}_{what}");
         let errors = ("scan_errors".to_owned(), format!("{:#x}", scan.errors));
-        events.post_with(&class, &imported.pool, vec![errors]);
+        let _ = events.post_with(&class, &imported.pool, vec![errors]);
     };
     if before.is_none_or(|(started, _)| started != scan.start_time) {
         post("start");

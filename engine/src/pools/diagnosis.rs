@@ -4,7 +4,7 @@ use cenote_base::Guid;
 use cenote_control::model::{Diagnosis, Fault, FeatureName};
 use cenote_device::DEVICE_SIZE_MIN;
 use cenote_ondisk::VdevConfig;
-use cenote_pool::{PoolCandidate, Stranger, at_last_path};
+use cenote_pool::{MissingVdev, PoolCandidate, Stranger, at_last_path};
 use std::path::PathBuf;
 
 /// What is missing or damaged, leaf by leaf, of the pool's own `tree` or of that of the labels.
@@ -23,6 +23,33 @@ pub(crate) fn diagnoses_in(candidate: &PoolCandidate, tree: &VdevConfig) -> Vec<
         }
     }
     found
+}
+
+/// The same where devices without which nothing can be read are missing: the pool's configuration
+/// may tell of them what no label does.
+pub(crate) fn diagnoses_of_missing(
+    candidate: &PoolCandidate,
+    missing: &[MissingVdev],
+) -> Vec<Diagnosis> {
+    let mut diagnoses: Vec<_> = missing.iter().map(missing_diagnosis).collect();
+    // What the labels do not tell of is among the missing already.
+    let is_new = |known: &Diagnosis| {
+        known.guid != 0 && !missing.iter().any(|missing| missing.guid.0 == known.guid)
+    };
+    let others = diagnoses_in(candidate, &candidate.tree);
+    diagnoses.extend(others.into_iter().filter(is_new));
+    diagnoses
+}
+
+fn missing_diagnosis(missing: &MissingVdev) -> Diagnosis {
+    let path = missing.last_path.as_ref();
+    Diagnosis {
+        vdev: missing.top.clone(),
+        guid: missing.guid.0,
+        last_path: path.map(|path| path.to_string_lossy().into_owned()),
+        found_path: None,
+        fault: Fault::NotFound,
+    }
 }
 
 /// Why a device was not found.

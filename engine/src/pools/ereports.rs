@@ -62,7 +62,7 @@ impl FaultSink for Ereports {
             FaultClass::Data => "ereport.fs.zfs.data",
         };
         let details = details(&imported, fault);
-        self.events.post_with(class, &imported.pool, details);
+        let _ = self.events.post_with(class, &imported.pool, details);
     }
 }
 

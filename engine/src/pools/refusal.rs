@@ -1,9 +1,9 @@
 //! Why a pool could not be imported, and what can be done about it.
 
-use super::diagnosis::{diagnoses_in, feature_name};
+use super::diagnosis::{diagnoses_of_missing, feature_name};
 use super::trial::{rewound, trial};
 use cenote_base::Env;
-use cenote_control::model::{ControlError, Diagnosis, Fault, MissingLog, OlderState};
+use cenote_control::model::{ControlError, MissingLog, OlderState};
 use cenote_pool::{ImportError, ImportOptions, MissingVdev, PoolCandidate, Rewind, import};
 use std::sync::Arc;
 
@@ -80,17 +80,6 @@ fn older_state(
     OlderState::None
 }
 
-fn missing_diagnosis(missing: &MissingVdev) -> Diagnosis {
-    let path = missing.last_path.as_ref();
-    Diagnosis {
-        vdev: missing.top.clone(),
-        guid: missing.guid.0,
-        last_path: path.map(|path| path.to_string_lossy().into_owned()),
-        found_path: None,
-        fault: Fault::NotFound,
-    }
-}
-
 /// The missing devices of logs by their top-level vdev.
 fn missing_logs(missing: &[MissingVdev]) -> Vec<MissingLog> {
     let mut logs: Vec<MissingLog> = Vec::new();
@@ -127,13 +116,7 @@ fn plain_refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError 
             readonly_works: false,
         },
         ImportError::MissingDevices { missing } => {
-            let mut diagnoses: Vec<_> = missing.iter().map(missing_diagnosis).collect();
-            // What the labels do not tell of is among the missing already.
-            let is_new = |known: &Diagnosis| {
-                known.guid != 0 && !missing.iter().any(|missing| missing.guid.0 == known.guid)
-            };
-            let others = diagnoses_in(candidate, &candidate.tree);
-            diagnoses.extend(others.into_iter().filter(is_new));
+            let diagnoses = diagnoses_of_missing(candidate, &missing);
             ControlError::DevicesUnavailable { pool, diagnoses }
         }
         ImportError::MissingLogs { missing } => ControlError::LogMissing {

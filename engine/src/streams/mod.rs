@@ -1,6 +1,7 @@
 //! Streams sent and received.
 
 pub(crate) mod abort;
+mod correct;
 mod input;
 mod naming;
 mod order;
@@ -11,4 +12,5 @@ pub(crate) mod receive;
 pub(crate) mod send;
 mod session;
 mod substream;
+mod tree;
 mod words;

@@ -7,7 +7,8 @@ use crate::registry::walk::walk_heads;
 use cenote_base::Guid;
 use cenote_control::model::{ControlError, Send};
 use cenote_dsl::resume_token;
-use cenote_dsl::{Bookmark, Dataset, DatasetName, NameKind};
+use cenote_dsl::write::{KeptHead, RECEIVE_CHILD};
+use cenote_dsl::{Bookmark, Dataset, DatasetName, DslError, NameKind};
 use cenote_ondisk::stream::ResumeToken;
 use cenote_stream::send::package::PackageOptions;
 use cenote_stream::send::{Options, Resume};
@@ -35,6 +36,10 @@ pub(super) struct Order {
     pub resume: Option<(Resume, u64)>,
     /// If it is a package, of what.
     pub package: Option<PackageOptions>,
+    /// If only the beginning of a snapshot is there, what that is.
+    pub partial: Option<ResumeToken>,
+    /// Keeps the target as it is, if it is no snapshot.
+    pub _kept: Option<KeptHead>,
 }
 
 /// Refuses to send `target`.
@@ -57,6 +62,7 @@ impl Order {
     pub fn of(registry: &Registry, asked: &Send) -> Result<Self, ControlError> {
         match &asked.token {
             Some(token) => Self::of_token(registry, token, asked),
+            None if asked.saved => Self::of_partial(registry, &asked.target),
             None => Self::of_names(registry, asked),
         }
     }
@@ -64,10 +70,10 @@ impl Order {
     fn of_names(registry: &Registry, asked: &Send) -> Result<Self, ControlError> {
         let name = parse_name(&asked.target)?;
         let (imported, target) = registry.dataset(&name)?;
-        if !target.is_snapshot() {
-            let reason = "a live file system or volume cannot be sent yet; take a snapshot of it";
-            return Err(refused(&asked.target, reason));
-        }
+        let (target, kept) = match target.is_snapshot() {
+            true => (target, None),
+            false => keep(&imported, target)?,
+        };
         let source = match &asked.from {
             Some(from) => source(registry, &target, from, &asked.target)?,
             None => Source::Nothing,
@@ -104,6 +110,42 @@ impl Order {
             blocks,
             resume: None,
             package,
+            partial: None,
+            _kept: kept,
+        })
+    }
+
+    /// Looks up what was received of a snapshot into the dataset `name`, so far.
+    fn of_partial(registry: &Registry, name: &str) -> Result<Self, ControlError> {
+        let (imported, head) = registry.dataset(&parse_name(name)?)?;
+        let child = head.directory().child(RECEIVE_CHILD.as_bytes());
+        let child = match child.map_err(of_dsl)? {
+            Some(child) => child.head().map_err(of_dsl)?,
+            None => None,
+        };
+        let target = child.unwrap_or(head);
+        let token = resume_token::state(&target).map_err(of_dsl)?;
+        let token = token.filter(|_| target.is_inconsistent()).ok_or_else(|| {
+            let reason = format!("'{name}' does not have any resumable receive state");
+            refused(name, reason)
+        })?;
+        let (target, kept) = keep(&imported, target)?;
+        let source = match target.previous() {
+            Some(base) if token.from_guid.is_some_and(|guid| guid.0 != 0) => {
+                let base = target.dsl().dataset_of(base).map_err(of_dsl)?;
+                Source::Snapshot(Box::new(base))
+            }
+            _ => Source::Nothing,
+        };
+        Ok(Self {
+            imported,
+            target,
+            source,
+            blocks: blocks_of(&token),
+            resume: None,
+            package: None,
+            partial: Some(token),
+            _kept: kept,
         })
     }
 
@@ -116,9 +158,6 @@ impl Order {
         let name = parse_name(&sent)?;
         let imported = registry.pool(name.pool())?;
         let (target, source) = by_guid(&imported, &token, &sent)?;
-        if asked.raw && !token.raw {
-            return Err(cannot_resume("the stream was not a raw one".to_owned()));
-        }
         Ok(Self {
             imported,
             target,
@@ -127,12 +166,42 @@ impl Order {
                 large_blocks: token.large_blocks || asked.large_blocks,
                 embedded: token.embedded || asked.embedded,
                 compressed: token.compressed || asked.compressed,
-                raw: token.raw,
+                raw: token.raw || asked.raw,
             },
             resume: Some(((token.object, token.offset), token.bytes)),
             package: None,
+            partial: None,
+            _kept: None,
         })
     }
+}
+
+/// How a token says that blocks may be put.
+fn blocks_of(token: &ResumeToken) -> Options {
+    Options {
+        large_blocks: token.large_blocks,
+        embedded: token.embedded,
+        compressed: token.compressed,
+        raw: token.raw,
+    }
+}
+
+/// Has a head stay as it is. What an unmount left to be written is on disk then.
+fn keep(imported: &Imported, head: Dataset) -> Result<(Dataset, Option<KeptHead>), ControlError> {
+    imported.close_unmounted(&[head.id()])?;
+    let kept = imported
+        .dsl()
+        .keep_head(&head)
+        .map_err(|error| match error {
+            DslError::Busy { .. } => refused(
+                head.name().as_str(),
+                "target is busy; if a filesystem, it must not be mounted",
+            ),
+            error => of_dsl(error),
+        })?;
+    // It may have changed before it was kept.
+    let head = imported.dsl().dataset_of(head.id()).map_err(of_dsl)?;
+    Ok((head, Some(kept)))
 }
 
 /// The snapshot or bookmark that a stream of `target` starts from.
@@ -191,7 +260,8 @@ fn is_before(base: &Dataset, target: &Dataset) -> Result<bool, ControlError> {
 
 /// Whether a bookmark is of the dataset, or of one that it was cloned from, and older.
 fn has_before(target: &Dataset, bookmark: &Bookmark) -> Result<bool, ControlError> {
-    if bookmark.phys.creation_txg >= target.phys().creation_txg {
+    // Of the head itself every bookmark is older.
+    if target.is_snapshot() && bookmark.phys.creation_txg >= target.phys().creation_txg {
         return Ok(false);
     }
     let wanted = bookmark.name.dataset();

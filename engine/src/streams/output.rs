@@ -3,11 +3,13 @@
 //! A pipe whose reader sleeps would hold a blocking write for ever, though the client was stopped
 //! long ago. A pipe is therefore opened anew, for itself alone, so that it does not block here
 //! and nothing changes for those who share the client's end; and a write waits a little at a time.
+//! A socket is told with each write not to block. Files take what they are given.
 
 use cenote_control::model::{Part, SendNote};
 use cenote_control::protocol::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::net::SendFlags;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result, Write};
@@ -74,24 +76,38 @@ impl<'a> Link<'a> {
 /// The stream.
 pub(super) struct Output<'a> {
     file: File,
+    is_socket: bool,
     pub link: &'a Link<'a>,
 }
 
 impl<'a> Output<'a> {
     pub fn new(descriptor: OwnedFd, link: &'a Link<'a>) -> Self {
+        let kind = kind_of(&descriptor);
+        let own = (kind == Some(FileType::Fifo)).then(|| own_end(&descriptor));
         Self {
-            file: File::from(own_end(&descriptor).unwrap_or(descriptor)),
+            file: File::from(own.flatten().unwrap_or(descriptor)),
+            is_socket: kind == Some(FileType::Socket),
             link,
         }
     }
+
+    /// Writes without waiting, where that can be asked for.
+    fn write_now(&mut self, bytes: &[u8]) -> Result<usize> {
+        if !self.is_socket {
+            return self.file.write(bytes);
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        Ok(rustix::net::send(&self.file, bytes, flags)?)
+    }
 }
 
-/// A pipe's end that does not block; none where it is no pipe.
-fn own_end(descriptor: &OwnedFd) -> Option<OwnedFd> {
+fn kind_of(descriptor: &OwnedFd) -> Option<FileType> {
     let status = rustix::fs::fstat(descriptor).ok()?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::Fifo {
-        return None;
-    }
+    Some(FileType::from_raw_mode(status.st_mode))
+}
+
+/// A pipe's end that does not block.
+fn own_end(descriptor: &OwnedFd) -> Option<OwnedFd> {
     // More room is a matter of speed alone.
     let _ = rustix::pipe::fcntl_setpipe_size(descriptor, PIPE_SIZE);
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -111,7 +127,7 @@ impl Write for Output<'_> {
                 Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }
-            match self.file.write(bytes) {
+            match self.write_now(bytes) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Ok(count) => {
                     self.link.wrote(count);

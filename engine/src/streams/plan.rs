@@ -157,8 +157,12 @@ impl Plan<'_> {
             0 => "full",
             _ => "incremental",
         };
+        let kind = match self.asked.corrective {
+            true => format!("corrective {kind}"),
+            false => kind.to_owned(),
+        };
         ReceiveNote::Begin {
-            kind: kind.to_owned(),
+            kind,
             from: String::from_utf8_lossy(&self.begin.to_name).into_owned(),
             to: format!("{}@{}", self.name, self.snapshot),
         }
@@ -412,7 +416,7 @@ impl Plan<'_> {
 }
 
 /// A snapshot of a dataset by its guid, the newest first.
-fn snapshot_by_guid(head: &Dataset, guid: Guid) -> Result<Option<Dataset>, DslError> {
+pub(super) fn snapshot_by_guid(head: &Dataset, guid: Guid) -> Result<Option<Dataset>, DslError> {
     for entry in head.snapshots()?.iter().rev() {
         let snapshot = head.open_snapshot(entry)?;
         if snapshot.phys().guid == guid {

@@ -7,6 +7,7 @@ use super::input::{Input, Link};
 use super::naming::name_here;
 use super::plan::Plan;
 use super::session::Session;
+use super::tree::Extent;
 use super::words::{NO_MAGIC, Wants, of_stream};
 use crate::command::By;
 use crate::context::Context;
@@ -80,10 +81,6 @@ impl Session<'_> {
 
     /// Names that must be there, and those that cannot be.
     fn check_target(&self) -> Result<(), ControlError> {
-        if self.asked.corrective {
-            let reason = "corrective receive (-c) is not available in this version";
-            return Err(Wants::Unknown.refused(reason));
-        }
         let target = &self.asked.target;
         let name = parse_name(target)?;
         let registry = &self.context.registry;
@@ -148,10 +145,16 @@ impl Session<'_> {
         }
         // The END of the header.
         self.next(reader)?;
+        if let Some(package) = &package {
+            self.align(package, sent, Extent::All)?;
+        }
         while let Some(opening) = self.next(reader)? {
             self.one(reader, &opening, sent, package.as_ref())?;
         }
-        Ok(())
+        match &package {
+            Some(package) => self.align(package, sent, Extent::Names),
+            None => Ok(()),
+        }
     }
 
     /// One stream, whose opening was read.
@@ -176,7 +179,8 @@ impl Session<'_> {
         let payload = list.and_then(|list| BeginPayload::from_list(&list));
         let payload = payload.map_err(|_| Wants::Unknown.refused("invalid backup stream"))?;
         let imported = self.context.registry.writable_pool(full.pool())?;
-        let name = full.dataset();
+        let told = package.and_then(|package| dataset_of(package, begin));
+        let name = self.place_of(begin, told, full.dataset())?;
         if self.asked.naming == ReceiveNaming::WithoutPool && !self.asked.dry_run {
             create_parents(self.context, self.mounts, &imported, &name, self.by)?;
         }
@@ -187,12 +191,15 @@ impl Session<'_> {
             payload: &payload,
             is_packaged: reader.is_packaged(),
             is_top: from.split('@').next() == Some(sent),
-            dataset: package.and_then(|package| dataset_of(package, begin)),
+            dataset: told,
             name,
             snapshot: snapshot.to_owned(),
         };
         let started = self.context.env.monotonic();
-        let received = self.substream(reader, &imported, &plan)?;
+        let received = match self.asked.corrective {
+            true => self.correct(reader, &plan)?,
+            false => self.substream(reader, &imported, &plan)?,
+        };
         if self.asked.dry_run {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! `zfs send`: a snapshot, or many, to the descriptor that a client hands over (format/4 8).
 //!
-//! What is sent stays until it is sent: it is pinned in memory. Beforehand it is told, if somebody
+//! What is sent stays until it is sent: snapshots are pinned in memory, and a head is kept as it
+//! is, so it must not be in use. Beforehand it is told, if somebody
 //! wants to know, what goes into the stream and about how much that is.
 
 use super::order::{Order, Source, refused};
@@ -9,6 +10,7 @@ use crate::errors::of_dsl;
 use crate::registry::table::Registry;
 use cenote_control::model::{ControlError, Response, Send, SendNote};
 use cenote_control::protocol::Reply;
+use cenote_dsl::write::RECEIVE_CHILD;
 use cenote_dsl::{Dataset, DslError};
 use cenote_stream::StreamError;
 use cenote_stream::send::estimate::{Known, estimate};
@@ -27,7 +29,10 @@ pub(crate) fn send(
     let descriptor = reply.take_descriptor(0);
     let order = Order::of(registry, asked)?;
     let sending = Sending {
-        name: order.target.name().to_string(),
+        name: match asked.saved {
+            true => asked.target.clone(),
+            false => order.target.name().to_string(),
+        },
         order,
         link: Link::new(reply),
     };
@@ -171,9 +176,16 @@ impl Sending<'_> {
     fn write_one(&self, output: impl Write) -> Result<u64, ControlError> {
         let order = &self.order;
         let write = || {
-            let snapshot = Snapshot::of(&order.target)?;
+            let snapshot = match &order.partial {
+                Some(token) => Snapshot::of_partial(&order.target, token)?,
+                None => Snapshot::of(&order.target)?,
+            };
+            let is_hidden = order.target.name().as_str().ends_with(RECEIVE_CHILD);
             let base = match &order.source {
                 Source::Nothing => None,
+                Source::Snapshot(base) if is_hidden => {
+                    Some(Base::snapshot(base, &order.target)?.own())
+                }
                 Source::Snapshot(base) => Some(Base::snapshot(base, &order.target)?),
                 Source::Bookmark(bookmark) => Some(Base::bookmark(bookmark, &order.target)),
             };

@@ -122,6 +122,26 @@ fn a_refusal_names_the_devices_that_are_missing() {
     }
 }
 
+/// No label of other devices tells of a disk that is a top-level vdev by itself, and a listing
+/// called it "top-level vdev 1: not found". The pool's own configuration knows where it was.
+#[test]
+fn a_listing_names_a_missing_disk_by_its_last_path() {
+    let Some((directory, _)) = without("stripe-mixed-sizes", &[1]) else {
+        return;
+    };
+    let listed = candidate(&engine(), directory.path());
+    assert_eq!(listed.health, PoolHealth::Unavail);
+    let is_lost = |path: Option<&str>| path.is_some_and(|path| path.ends_with("v1.img"));
+    let told = &listed.diagnoses[0];
+    assert!(is_lost(told.last_path.as_deref()), "{told:?}");
+    let mut tops = listed.vdevs.root.children.iter();
+    let lost = tops.find(|top| top.state == VdevState::CantOpen);
+    assert!(
+        is_lost(lost.and_then(|lost| lost.path.as_deref())),
+        "{lost:?}"
+    );
+}
+
 #[test]
 fn a_log_device_can_be_done_without_if_that_is_said() {
     let Some((directory, _)) = without("dirty-zil-slog", &[1]) else {

@@ -4,7 +4,7 @@
 
 use super::pointer::{self, Properties};
 use super::squeeze::{Stream, Units, encoder, squeeze};
-use super::{StoredForm, WriteRequest, WriteState};
+use super::{Form, StoredForm, WriteRequest, WriteState};
 use crate::checksum;
 use crate::crypt::{self, SealError};
 use crate::error::IoError;
@@ -73,7 +73,7 @@ impl Encoder {
     /// Encodes one block.
     pub(super) fn encode(&self, request: &WriteRequest) -> Result<Encoded, IoError> {
         check(request)?;
-        if let Some(form) = &request.form {
+        if let Some(Form::Stored(form)) = &request.form {
             return self.encode_stored(request, form);
         }
         let policy = &request.policy;
@@ -82,11 +82,19 @@ impl Encoder {
         }
         let is_clear_only = policy.encrypt && request.level.0 == 0 && has_fill(request.object_type);
         let may_compress = !is_clear_only && self.pass < PASS_WITHOUT_COMPRESSION;
-        let kind = encoder(policy.compression).filter(|_| may_compress);
-        let stream = kind.and_then(|kind| self.compress(request, kind));
-        let compression = match policy.compression {
-            CompressionKind::On => CompressionKind::Lz4,
-            kind => kind,
+        let (stream, compression) = match &request.form {
+            // Whatever the policy says: compressing it anew would be all that this saves.
+            Some(Form::Compressed(form)) if may_compress => {
+                (Some(Stream::copy_of(&form.bytes)), form.compression)
+            }
+            _ => {
+                let kind = encoder(policy.compression).filter(|_| may_compress);
+                let stream = kind.and_then(|kind| self.compress(request, kind));
+                match policy.compression {
+                    CompressionKind::On => (stream, CompressionKind::Lz4),
+                    kind => (stream, kind),
+                }
+            }
         };
         if let Some(stream) = &stream
             && stream.bytes().len() <= EMBEDDED_PAYLOAD_MAX

@@ -98,6 +98,24 @@ pub struct StoredForm {
     pub mac: [u8; 16],
 }
 
+/// What a block's contents are compressed to, by somebody else.
+#[derive(Clone, Debug)]
+pub struct CompressedForm {
+    /// The bytes, whose number is a multiple of 512; zeros may stand behind them.
+    pub bytes: Arc<BlockBuffer>,
+    /// The function.
+    pub compression: CompressionKind,
+}
+
+/// How far a block was encoded before it came here.
+#[derive(Clone, Debug)]
+pub enum Form {
+    /// All the way: the data is no contents but stored bytes.
+    Stored(StoredForm),
+    /// It is compressed; the data is its contents nevertheless.
+    Compressed(CompressedForm),
+}
+
 /// One block to be written.
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
@@ -121,8 +139,8 @@ pub struct WriteRequest {
     /// in this very txg and the pass is not the first, the block may be written in its place: a
     /// result with the same first address took over the space, and the caller must not free it.
     pub previous: Option<BlockPointer>,
-    /// If the data is no contents but stored bytes: how they were made.
-    pub form: Option<StoredForm>,
+    /// If somebody else encoded it already: how far.
+    pub form: Option<Form>,
 }
 
 /// Where an object set's blocks go and what becomes of those it no longer needs.

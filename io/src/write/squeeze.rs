@@ -112,6 +112,14 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    /// A stream that somebody else made.
+    pub(super) fn copy_of(bytes: &[u8]) -> Self {
+        let mut buffer = AlignedBuf::take(bytes.len());
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        let length = bytes.len();
+        Self { buffer, length }
+    }
+
     /// The bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.length]

@@ -163,6 +163,15 @@ pub(crate) fn recent_metadata_is_good(pool: &Pool, since: Txg) -> Result<bool, I
     Ok(report.damaged.is_empty() && report.space.is_empty())
 }
 
+/// Devices in use that missed something. Their copies of what they missed are known to be old and
+/// are not judged as bad, so nothing else would tell.
+fn stale(pool: &Pool) -> Vec<String> {
+    let shape = pool.vdevs();
+    let leaves = pool.vdev_tree().leaves().map(|leaf| leaf.guid);
+    let stale = leaves.filter(|leaf| shape.is_open(*leaf) && !shape.dtl(*leaf).is_empty());
+    stale.map(|leaf| pool.name_of(leaf)).collect()
+}
+
 /// Compares the claims with the space maps and the accounting with what it should be.
 fn finish(pool: &Pool, mut walk: Walk) -> VerifyReport {
     let mut notes = Vec::new();
@@ -174,5 +183,6 @@ fn finish(pool: &Pool, mut walk: Walk) -> VerifyReport {
         report.problems += 1;
         report.accounting.push(problem.to_string());
     }
+    report.stale = stale(pool);
     report
 }

@@ -84,6 +84,9 @@ pub struct VerifyReport {
     pub space: Vec<String>,
     /// Contradictions in the datasets' accounting and the feature counts.
     pub accounting: Vec<String>,
+    /// Devices in use that lack what was written while they were away.
+    #[serde(default)]
+    pub stale: Vec<String>,
     /// What could not be checked, and why.
     pub notes: Vec<String>,
     /// All problems, also those beyond the lists' limit.
@@ -96,7 +99,7 @@ pub const PROBLEMS_MAX: usize = 10_000;
 impl VerifyReport {
     /// Whether everything was looked at and nothing is wrong.
     pub fn is_clean(&self) -> bool {
-        self.complete && self.problems == 0
+        self.complete && self.problems == 0 && self.stale.is_empty()
     }
 
     pub(crate) fn push_damaged(&mut self, damaged: DamagedBlock) {

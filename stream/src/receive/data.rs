@@ -2,9 +2,9 @@
 
 use super::apply::Applier;
 use crate::error::{Problem, StreamError};
-use cenote_base::{BlockId, Level, ObjectId};
+use cenote_base::{BlockId, Level, ObjectId, SECTOR_SIZE};
 use cenote_codec::compress::{self, Compression};
-use cenote_dmu::{BlockBuffer, Object};
+use cenote_dmu::{BlockBuffer, CompressedForm, Object};
 use cenote_ondisk::byteswap::swap_block;
 use cenote_ondisk::stream::{ByteOrder, Spill, TO_THE_END, Write, WriteEmbedded, record_flags};
 use cenote_ondisk::{CompressionKind, ObjectType};
@@ -25,8 +25,40 @@ impl Applier<'_> {
             0 => BlockBuffer::copy_of(payload),
             number => self.expanded(number, payload, write.logical_size)?,
         };
+        let size = object.block_size();
+        let is_block = write.logical_size == size && write.offset.is_multiple_of(size);
+        let is_whole = (payload.len() as u64).is_multiple_of(SECTOR_SIZE);
+        if let Some(compression) = packed_by(write.compression)
+            && (is_block && is_whole && !kind.is_metadata() && self.order == ByteOrder::Little)
+        {
+            let bytes = Arc::new(BlockBuffer::copy_of(payload));
+            let form = CompressedForm { bytes, compression };
+            return self.put_compressed(&object, write.offset, contents, form);
+        }
         self.to_little_endian(&mut contents, kind)?;
         self.put(&object, write.offset, contents)
+    }
+
+    /// Puts a block into an object that is stored as it came compressed. It was expanded all the
+    /// same: what does not expand is refused while its place in the stream is known, and who reads
+    /// the block before it is on disk finds its contents.
+    fn put_compressed(
+        &mut self,
+        object: &Object,
+        offset: u64,
+        contents: BlockBuffer,
+        form: CompressedForm,
+    ) -> Result<(), StreamError> {
+        let length = contents.len() as u64;
+        let end = offset.checked_add(length);
+        if end.is_none_or(|end| end > OFFSET_MAX) {
+            return Err(self.field("offset", offset));
+        }
+        let block = BlockId(offset / length);
+        let bytes = length + form.bytes.len() as u64;
+        self.advance(bytes, (object.id(), offset), |tx| {
+            object.write_compressed(tx, block, (Arc::new(contents), form))
+        })
     }
 
     /// Writes a block that came in its pointer.
@@ -156,7 +188,12 @@ impl Applier<'_> {
     }
 }
 
-fn compression_of(kind: CompressionKind) -> Option<Compression> {
+/// The function of a payload that can be stored as it is.
+fn packed_by(number: u8) -> Option<CompressionKind> {
+    CompressionKind::from_number(number).filter(|kind| compression_of(*kind).is_some())
+}
+
+pub(super) fn compression_of(kind: CompressionKind) -> Option<Compression> {
     Some(match kind {
         CompressionKind::Lzjb => Compression::Lzjb,
         CompressionKind::Gzip(level) => Compression::Gzip(level),

@@ -17,6 +17,7 @@
 //! Blocks of raw streams are written as they come ([`raw`]): nobody here needs their keys.
 
 mod apply;
+pub mod correct;
 mod data;
 mod object;
 mod raw;

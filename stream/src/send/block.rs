@@ -5,8 +5,7 @@
 //! several records. The block's key tells what its pointer had; where there is no telling, as of
 //! pieces of a block, the checksum function is "off" and the key zero.
 
-use super::emit::Emitter;
-use super::unreadable;
+use super::ahead::{Ahead, Shape};
 use super::walk::Sending;
 use crate::error::StreamError;
 use cenote_base::{ObjectId, SECTOR_SIZE};
@@ -26,7 +25,7 @@ impl Sending<'_> {
         &self,
         visit: &Visit,
         dnode: &Dnode,
-        out: &mut Emitter<impl Write>,
+        out: &mut Ahead<'_, impl Write>,
     ) -> Result<(), StreamError> {
         let pointer = &visit.pointer;
         let object = visit.bookmark.object;
@@ -45,20 +44,20 @@ impl Sending<'_> {
             ..WriteRecord::default()
         };
         if self.is_cut(record.logical_size) {
-            return self.pieces(visit, record, out);
+            // What is told of pieces is nothing that the block's pointer has.
+            record.checksum = ChecksumKind::Off as u8;
+            let shape = Shape::Pieces(Box::new(record), OLD_BLOCK_SIZE_MAX as usize);
+            return out.block(shape, visit);
         }
         self.identify(&mut record, pointer);
         if self.goes_stored(pointer, dnode) {
-            let stored = self.stored(visit)?;
             record.compression = pointer.compression_number();
-            record.compressed_size = stored.len() as u64;
             if self.is_raw() {
                 (record.crypt, record.flags) = protect(pointer, record.flags);
             }
-            return out.record(&Record::Write(record), &stored);
+            return out.block(Shape::Stored(Record::Write(record)), visit);
         }
-        let contents = self.contents(visit)?;
-        out.record(&Record::Write(record), &contents)
+        out.block(Shape::Contents(Record::Write(record)), visit)
     }
 
     /// Puts into a record what the block's pointer knows it by.
@@ -91,27 +90,6 @@ impl Sending<'_> {
         size > OLD_BLOCK_SIZE_MAX && !self.features.has(Feature::LargeBlocks)
     }
 
-    /// A large block in several records.
-    fn pieces(
-        &self,
-        visit: &Visit,
-        record: WriteRecord,
-        out: &mut Emitter<impl Write>,
-    ) -> Result<(), StreamError> {
-        let contents = self.contents(visit)?;
-        let pieces = contents.chunks(OLD_BLOCK_SIZE_MAX as usize);
-        for (index, piece) in pieces.enumerate() {
-            let piece_record = WriteRecord {
-                offset: record.offset + index as u64 * OLD_BLOCK_SIZE_MAX,
-                logical_size: piece.len() as u64,
-                checksum: ChecksumKind::Off as u8,
-                ..record
-            };
-            out.record(&Record::Write(piece_record), piece)?;
-        }
-        Ok(())
-    }
-
     /// The payload of a pointer that the stream may have as such.
     fn embeddable(&self, pointer: &BlockPointer) -> Option<Vec<u8>> {
         if !self.features.has(Feature::EmbedData) {
@@ -131,7 +109,7 @@ impl Sending<'_> {
         offset: u64,
         pointer: &BlockPointer,
         mut payload: Vec<u8>,
-        out: &mut Emitter<impl Write>,
+        out: &mut Ahead<'_, impl Write>,
     ) -> Result<(), StreamError> {
         let record = WriteEmbedded {
             object,
@@ -169,7 +147,7 @@ impl Sending<'_> {
         &self,
         visit: &Visit,
         is_unmodified: bool,
-        out: &mut Emitter<impl Write>,
+        out: &mut Ahead<'_, impl Write>,
     ) -> Result<(), StreamError> {
         let pointer = &visit.pointer;
         let mut record = Spill {
@@ -183,24 +161,11 @@ impl Sending<'_> {
             ..Spill::default()
         };
         if !self.is_raw() {
-            let contents = self.contents(visit)?;
-            return out.record(&Record::Spill(record), &contents);
+            return out.block(Shape::Contents(Record::Spill(record)), visit);
         }
-        let stored = self.stored(visit)?;
         record.compression = pointer.compression_number();
-        record.compressed_size = stored.len() as u64;
         (record.crypt, record.flags) = protect(pointer, record.flags);
-        out.record(&Record::Spill(record), &stored)
-    }
-
-    fn contents(&self, visit: &Visit) -> Result<cenote_dmu::Block, StreamError> {
-        self.walk.read(visit).map_err(unreadable)
-    }
-
-    fn stored(&self, visit: &Visit) -> Result<Vec<u8>, StreamError> {
-        let pipeline = self.snapshot.set.cache().pipeline();
-        let stored = pipeline.read_stored(&visit.pointer, visit.bookmark);
-        stored.map_err(|error| unreadable(cenote_dmu::DmuError::from(error)))
+        out.block(Shape::Stored(Record::Spill(record)), visit)
     }
 }
 

@@ -14,9 +14,13 @@
 //!
 //! A package ([`package`]) is a list of snapshots, and their streams one after another.
 //!
+//! A head is sent like a snapshot, if it stays as it is meanwhile. One that was received in part is
+//! sent in part: without an END.
+//!
 //! Damage ends a stream: what is missing cannot be told of. Redacting is not done here, but a
 //! snapshot that was received redacted is sent on as it is.
 
+mod ahead;
 mod block;
 mod emit;
 pub mod estimate;
@@ -27,10 +31,9 @@ mod walk;
 
 pub use snapshot::{Base, Snapshot};
 
-use crate::error::StreamError;
+use crate::error::{StreamError, unreadable};
 use crate::writer::Writer;
 use cenote_base::ObjectId;
-use cenote_dsl::DslError;
 use cenote_ondisk::NvList;
 use cenote_ondisk::stream::{
     Begin, BeginPayload, ByteOrder, End, Feature, HeaderKind, Record, StreamFeatures, flags,
@@ -122,6 +125,9 @@ fn write_stream(
     };
     writer.record(&Record::Begin(Box::new(begin)), &packed)?;
     walk::walk(snapshot, base, features, resume, writer)?;
+    if snapshot.is_partial {
+        return Ok(());
+    }
     let end = End {
         to_guid: snapshot.guid,
         ..End::default()
@@ -189,11 +195,4 @@ fn features(
         });
     }
     Ok(features)
-}
-
-/// What cannot be read of a snapshot.
-fn unreadable(error: impl Into<DslError>) -> StreamError {
-    StreamError::Snapshot {
-        source: Box::new(error.into()),
-    }
 }

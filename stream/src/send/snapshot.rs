@@ -9,6 +9,7 @@ use cenote_ondisk::crypto_key::CryptoKey;
 use cenote_ondisk::dsl_dataset::FLAG_CASE_INSENSITIVE;
 use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
+use cenote_ondisk::stream::ResumeToken;
 use std::sync::Arc;
 
 /// The extension field with the set of IVs of an encrypted snapshot.
@@ -18,6 +19,8 @@ const MASTER_NODE: ObjectId = ObjectId(1);
 const VERSION: &[u8] = b"VERSION";
 /// The first version whose objects have system attributes.
 const VERSION_ATTRIBUTES: u64 = 5;
+/// What a head has in place of a snapshot's name (format/4 4).
+const HEAD: &[u8] = b"@--head--";
 
 /// Features that are in use in the dataset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub struct Snapshot {
     pub(super) redaction: Option<Vec<u64>>,
     pub(super) key: Option<CryptoKey>,
     pub(super) ivset_guid: Guid,
+    /// Whether more of it is to come than is here.
+    pub(super) is_partial: bool,
 }
 
 /// What a receiver has: a snapshot, or the one that a bookmark remembers.
@@ -65,23 +70,45 @@ pub struct Base {
 }
 
 impl Snapshot {
-    /// What is to be told of a snapshot.
+    /// What is to be told of a snapshot, or of a head, which then must not change.
     ///
     /// # Errors
-    /// If it cannot be read, or is no snapshot.
+    /// If it cannot be read, or was not received to its end.
     pub fn of(dataset: &Dataset) -> Result<Self, StreamError> {
-        if !dataset.is_snapshot() {
+        if dataset.is_inconsistent() {
             return Err(StreamError::Unsendable {
-                problem: "it is no snapshot",
+                problem: "it was not received to its end",
             });
         }
+        Self::read(dataset)
+    }
+
+    /// What is to be told of a head that holds the beginning of a snapshot, as a token tells. The
+    /// stream has no END, so that whoever receives it can go on with the rest.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn of_partial(head: &Dataset, token: &ResumeToken) -> Result<Self, StreamError> {
+        Ok(Self {
+            name: token.to_name.clone(),
+            guid: token.to_guid,
+            is_partial: true,
+            ..Self::read(head)?
+        })
+    }
+
+    fn read(dataset: &Dataset) -> Result<Self, StreamError> {
         let set = dataset.object_set().map_err(unreadable)?;
         let has = |name| has_feature(dataset, name);
         let pool = dataset.dsl().features();
         let is_active = |name| guid_of(name).is_some_and(|guid| pool.is_active(guid));
         let key = dataset.directory().crypto_key().map_err(unreadable)?;
+        let mut name = dataset.name().to_string().into_bytes();
+        if !dataset.is_snapshot() {
+            name.extend_from_slice(HEAD);
+        }
         Ok(Self {
-            name: dataset.name().to_string().into_bytes(),
+            name,
             guid: dataset.phys().guid,
             creation_time: dataset.phys().creation_time,
             ignores_case: dataset.phys().flags & FLAG_CASE_INSENSITIVE != 0,
@@ -100,6 +127,7 @@ impl Snapshot {
             redaction: dataset.redaction_snapshots().map_err(unreadable)?,
             key: key.map(|key| key.stored.clone()),
             ivset_guid: ivset_guid(dataset)?,
+            is_partial: false,
             set,
         })
     }
@@ -133,6 +161,15 @@ impl Base {
             is_foreign: base.directory().id() != target.directory().id(),
             redaction: base.redaction_snapshots().map_err(unreadable)?,
         })
+    }
+
+    /// The same as a snapshot of the dataset that is sent, whatever the head that holds it is.
+    #[must_use]
+    pub fn own(self) -> Self {
+        Self {
+            is_foreign: false,
+            ..self
+        }
     }
 
     /// A bookmark of a snapshot that the receiver has, for a stream of `target`.

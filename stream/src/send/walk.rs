@@ -4,15 +4,15 @@
 //! the feature `hole_birth`. Which of the two, nothing tells for sure: OpenZFS has had errors
 //! there, and sends all of them unless it is told otherwise. So does this.
 
+use super::ahead::Ahead;
 use super::block::OLD_BLOCK_SIZE_MAX;
-use super::emit::Emitter;
 use super::snapshot::{Base, Snapshot};
 use super::{Resume, raw, unreadable};
 use crate::error::StreamError;
 use crate::writer::Writer;
 use cenote_base::{BlockId, Bookmark, ObjectId, Txg};
 use cenote_cache::Retention;
-use cenote_dmu::traverse::{Event, Ordered, Part, Root, SPILL_BLOCK, Since, Visit, Walk};
+use cenote_dmu::traverse::{Event, Ordered, Part, Root, SPILL_BLOCK, Since, Start, Visit, Walk};
 use cenote_ondisk::stream::{
     Crypt, Feature, Free, FreeObjects, Object, ObjectRange, RawGeometry, Record, Redact,
     StreamFeatures, TO_THE_END, record_flags,
@@ -21,8 +21,6 @@ use cenote_ondisk::{BlockPointer, Dnode};
 use std::io::Write;
 use std::sync::Arc;
 
-/// Data that is read ahead, in bytes.
-const DATA_AHEAD: u64 = 16 << 20;
 /// Objects whose dnodes one record of a raw stream protects.
 const RANGE_SLOTS: u64 = 32;
 /// Numbers from here on are those of the accounting objects, which are never sent.
@@ -32,7 +30,6 @@ const ACCOUNTING: u64 = u64::MAX - 2;
 pub(super) struct Sending<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) features: StreamFeatures,
-    pub(super) walk: &'a Ordered,
     /// The txg of what the receiver has; 0 if that is nothing.
     since: Txg,
     /// Objects that can be: as many as the meta-dnode's blocks hold.
@@ -55,14 +52,12 @@ pub(super) fn walk(
 ) -> Result<(), StreamError> {
     let since = base.map_or(Txg(0), |base| base.txg);
     let mut root = Root::of_set(&snapshot.set, Since::logical(since));
-    let stored = features.has(Feature::Compressed) || features.has(Feature::Raw);
     if features.has(Feature::Raw) {
         root.keys = None;
     }
     let plan = Walk {
         holes: true,
         free_slots: true,
-        data_ahead: if stored { 0 } else { DATA_AHEAD },
         retention: Retention::Pass,
         resume: match resume {
             Some(resume) => Some(place(snapshot, resume)?),
@@ -70,22 +65,25 @@ pub(super) fn walk(
         },
         ..Walk::default()
     };
+    let mut out = Ahead::new(writer, snapshot.set.cache(), root.keys.clone());
     let mut ordered = Ordered::new(Arc::clone(snapshot.set.cache()), root, plan);
     let header = snapshot.set.header();
     let meta = &header.meta_dnode;
     let dnodes_per_block = meta.data_block_size / cenote_base::SECTOR_SIZE;
     let blocks = meta.block_id_max.0.saturating_add(1);
-    let mut out = Emitter::new(writer);
+    let sending = Sending {
+        snapshot,
+        features,
+        since,
+        objects: blocks.saturating_mul(dnodes_per_block),
+    };
     let mut current: Option<Current> = None;
     let mut dnodes: Option<(ObjectId, Vec<u8>)> = None;
+    if let Some((object, _)) = resume.filter(|_| sending.is_raw()) {
+        // The walk tells of the object again, but not of the block that its dnode is in.
+        dnodes = sending.dnodes(&block_of(snapshot, object)?, &mut out)?;
+    }
     while let Some(event) = ordered.next() {
-        let sending = Sending {
-            snapshot,
-            features,
-            walk: &ordered,
-            since,
-            objects: blocks.saturating_mul(dnodes_per_block),
-        };
         match event {
             Event::Object(ObjectId(0), _) => {}
             Event::Object(ObjectId(ACCOUNTING..), _) => ordered.pass_over(),
@@ -114,7 +112,7 @@ pub(super) fn walk(
             Event::Damage(damage) => return Err(unreadable(damage.error)),
         }
     }
-    out.release()
+    out.finish()
 }
 
 /// The place in the walk of an object and an offset in it.
@@ -123,6 +121,30 @@ fn place(snapshot: &Snapshot, (object, offset): Resume) -> Result<Bookmark, Stre
     let size = dnode.map_or(1, |dnode| dnode.data_block_size.max(1));
     let block = BlockId(offset / size);
     Ok(Bookmark::data(snapshot.set.id(), object, block))
+}
+
+/// The block of dnodes that an object's is in.
+fn block_of(snapshot: &Snapshot, object: ObjectId) -> Result<Visit, StreamError> {
+    let meta = &snapshot.set.header().meta_dnode;
+    let slots = meta.data_block_size / cenote_base::SECTOR_SIZE;
+    let block = BlockId(object.0 / slots.max(1));
+    let root = Root {
+        start: Start::Dnode(ObjectId(0), Arc::new(meta.clone())),
+        keys: None,
+        ..Root::of_set(&snapshot.set, Since::logical(Txg(0)))
+    };
+    let plan = Walk::default().over(block, block);
+    let walk = Ordered::new(Arc::clone(snapshot.set.cache()), root, plan);
+    for event in walk {
+        match event {
+            Event::Block(visit) if visit.is_dnodes() => return Ok(visit),
+            Event::Damage(damage) => return Err(unreadable(damage.error)),
+            _ => {}
+        }
+    }
+    Err(StreamError::Unsendable {
+        problem: "the object to go on with is not there",
+    })
 }
 
 impl Sending<'_> {
@@ -134,7 +156,7 @@ impl Sending<'_> {
     fn dnodes(
         &self,
         visit: &Visit,
-        out: &mut Emitter<impl Write>,
+        out: &mut Ahead<'_, impl Write>,
     ) -> Result<Option<(ObjectId, Vec<u8>)>, StreamError> {
         if !self.is_raw() {
             return Ok(None);
@@ -167,7 +189,7 @@ impl Sending<'_> {
         id: ObjectId,
         dnode: &Dnode,
         block: Option<&(ObjectId, Vec<u8>)>,
-        out: &mut Emitter<impl Write>,
+        out: &mut Ahead<'_, impl Write>,
     ) -> Result<(), StreamError> {
         let mut block_size = dnode.data_block_size;
         if self.is_cut(block_size) {
@@ -254,7 +276,7 @@ impl Sending<'_> {
         &self,
         visit: &Visit,
         current: Option<&Current>,
-        out: &mut Emitter<impl Write>,
+        out: &mut Ahead<'_, impl Write>,
     ) -> Result<(), StreamError> {
         let object = visit.bookmark.object;
         let (first, last) = visit.span();
@@ -295,7 +317,7 @@ impl Sending<'_> {
         first: u64,
         last: u64,
         slots: u64,
-        out: &mut Emitter<impl Write>,
+        out: &mut Ahead<'_, impl Write>,
     ) -> Result<(), StreamError> {
         let begin = first.saturating_mul(slots);
         let end = last.saturating_add(1).saturating_mul(slots);
@@ -307,7 +329,7 @@ impl Sending<'_> {
         &self,
         begin: u64,
         end: u64,
-        out: &mut Emitter<impl Write>,
+        out: &mut Ahead<'_, impl Write>,
     ) -> Result<(), StreamError> {
         let end = end.min(self.objects);
         if begin >= end {

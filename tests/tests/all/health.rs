@@ -2,6 +2,7 @@
 //! rots.
 
 use anyhow::{Context, Result, ensure};
+use cenote_tests::patience::wait_until;
 use cenote_tests::site::Site;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -50,7 +51,57 @@ fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
     let findings = json["pools"]["tank"]["findings"].as_array();
     ensure!(!findings.context("no findings")?.is_empty());
     ensure!(site.fails("cenote health other")?.code == Some(3));
+    // Counters begin anew with each import; what there was is remembered, also by the next daemon.
+    site.export()?;
+    site.ok("cenote daemon stop")?;
+    site.kill()?;
+    site.start()?;
+    site.import("")?;
+    let well = site.ok("cenote health tank")?;
+    ensure!(well.starts_with("tank: well"), "{well}");
+    let earlier = well.lines().find(|line| line.starts_with("  earlier "));
+    ensure!(
+        earlier.is_some_and(|line| line.contains(".img: ") && line.contains("checksum errors")),
+        "{well}"
+    );
     site.finish()
+}
+
+/// A mirror's side that was away while the other was written to held nothing wrong for `verify`:
+/// its old copies are known to be old, and are not read.
+#[test]
+fn a_device_that_missed_writes_is_told_by_verify() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("mirror", 128, "")?;
+    let verify = format!(
+        "cenote verify -q --all-copies -d {} tank",
+        site.devices().display()
+    );
+    let away = site.devices().join("d1.img");
+    let away = away.display();
+    site.ok(&format!("zpool offline -t tank {away}"))?;
+    std::fs::write(site.path("tank").join("file"), vec![5; 1 << 20])?;
+    site.export()?;
+    let stale = site.fails(&verify)?;
+    let said = stale.text();
+    ensure!(stale.code == Some(1), "{}", stale.report());
+    ensure!(
+        said.contains("  stale devices:\n") && said.contains("d1.img: lacks"),
+        "{said}"
+    );
+    let json = site.fails(&format!("{verify} -j"))?.stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json)?;
+    ensure!(json["clean"] == false && json["problems"] == 0, "{json}");
+    site.import("")?;
+    site.ok("zpool wait -t resilver tank")?;
+    wait_until("resilvered", || {
+        Ok(site.ok("zpool status tank")?.contains("resilvered "))
+    })?;
+    site.export()?;
+    ensure!(site.ok(&verify)?.contains("no problems found"));
+    site.judge()
 }
 
 /// Overwrites what a file's data lie on, on the first device, behind its labels.

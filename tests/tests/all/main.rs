@@ -1,6 +1,7 @@
 //! The end-to-end suites: the program itself on pools made by OpenZFS and by itself.
 
 mod administration;
+mod alarms;
 mod byte_order;
 mod checkpoint;
 mod clients;
@@ -35,6 +36,7 @@ mod rebuilding;
 mod receiving;
 mod refusals;
 mod remounts;
+mod replicating;
 mod rescues;
 mod scans;
 mod sending;

@@ -90,6 +90,11 @@ fn what_is_sent_is_the_same_where_it_is_received() -> Result<()> {
     ensure!(value(&site, "volsize", "tank/volume2")? == (4 << 20).to_string());
     resumed(&site)?;
     refused_and_estimated(&site)?;
+    trees(&site)?;
+    heads(&site)?;
+    saved(&site)?;
+    files(&site)?;
+    raw_file(&site)?;
     by_openzfs(&site, &full, &step)?;
     site.finish()
 }
@@ -108,6 +113,154 @@ fn resumed(site: &Site) -> Result<()> {
     ensure!(rest.len() < whole.len());
     ensure!(receive(site, "tank/resumed", &rest)? == Some(0));
     as_sent(site, "tank/resumed")
+}
+
+/// Datasets that are left out of a tree: by name, or because they lack the snapshot.
+fn trees(site: &Site) -> Result<()> {
+    let without = sent(site, "-R --exclude tank/fs/below tank/fs@two")?;
+    ensure!(receive(site, "tank/without", &without)? == Some(0));
+    as_sent(site, "tank/without")?;
+    site.fails("zfs list tank/without/below")?;
+    site.ok("zfs snapshot tank/fs@alone")?;
+    let missing = site.fails("zfs send -R tank/fs@alone")?;
+    let words = "snapshot tank/fs/below@alone does not exist";
+    ensure!(missing.stderr.contains(words), "{}", missing.stderr);
+    let skipped = sent(site, "-R --skip-missing tank/fs@alone")?;
+    ensure!(receive(site, "tank/skipped", &skipped)? == Some(0));
+    as_sent(site, "tank/skipped")?;
+    site.fails("zfs list tank/skipped/below")?;
+    site.ok("zfs destroy tank/fs@alone").map(drop)
+}
+
+/// A file system that is not mounted and a volume go as they are, also since a bookmark.
+fn heads(site: &Site) -> Result<()> {
+    site.ok("zfs create tank/head")?;
+    fs::write(site.path("tank/head").join("file"), vec![5; 200_000])?;
+    site.ok("zfs snapshot tank/head@one")?;
+    site.ok("zfs bookmark tank/head@one tank/head#one")?;
+    fs::write(site.path("tank/head").join("late"), "late")?;
+    let busy = site.fails("zfs send tank/head")?;
+    ensure!(
+        busy.stderr
+            .contains("target is busy; if a filesystem, it must not be mounted"),
+        "{}",
+        busy.stderr
+    );
+    let expected = site.walk("tank/head")?;
+    site.ok("zfs unmount tank/head")?;
+    let packaged = site.fails("zfs send -R tank/head")?;
+    ensure!(
+        packaged
+            .stderr
+            .contains("Unsupported flag with filesystem or bookmark")
+    );
+    let full = sent(site, "tank/head")?;
+    ensure!(receive(site, "tank/heads@now", &full)? == Some(0));
+    same(&expected, &site.walk("tank/heads")?)?;
+    ensure!(receive(site, "tank/stepped", &sent(site, "tank/head@one")?)? == Some(0));
+    let step = sent(site, "-i #one tank/head")?;
+    ensure!(
+        step.len() < full.len() / 2,
+        "{} of {}",
+        step.len(),
+        full.len()
+    );
+    // What has a name of its own gets the one that stands for a head.
+    ensure!(receive(site, "tank/stepped", &step)? == Some(0));
+    ensure!(value(site, "guid", "tank/stepped@--head--")? == value(site, "guid", "tank/head")?);
+    same(&expected, &site.walk("tank/stepped")?)?;
+    site.ok("zfs mount tank/head")?;
+    ensure!(!sent(site, "tank/volume")?.is_empty());
+    site.ok("zfs destroy -r tank/head")?;
+    Ok(())
+}
+
+/// What was received of a snapshot goes on to another place, and is completed there.
+fn saved(site: &Site) -> Result<()> {
+    let whole = sent(site, "tank/fs@two")?;
+    ensure!(receive(site, "-s tank/part", &whole[..whole.len() / 2])? == Some(1));
+    let part = sent(site, "--saved tank/part")?;
+    ensure!(receive(site, "-s tank/elsewhere", &part)? == Some(1));
+    let token = value(site, "receive_resume_token", "tank/elsewhere")?;
+    let rest = sent(site, &format!("-t {token}"))?;
+    ensure!(rest.len() < whole.len());
+    ensure!(receive(site, "tank/elsewhere", &rest)? == Some(0));
+    as_sent(site, "tank/elsewhere")?;
+    let none = site.fails("zfs send -S tank/fs")?;
+    ensure!(
+        none.stderr
+            .contains("does not have any resumable receive state")
+    );
+    let token = value(site, "receive_resume_token", "tank/part")?;
+    let rest = sent(site, &format!("-t {token}"))?;
+    ensure!(receive(site, "tank/part", &rest)? == Some(0));
+    as_sent(site, "tank/part")
+}
+
+/// A stream in a file is gone on with by the same command, on both sides.
+fn files(site: &Site) -> Result<()> {
+    let directory = site.cenote().subdirectory("streams")?;
+    let to = directory.display();
+    site.ok(&format!("cenote send --to {to} tank/fs@one"))?;
+    let full = directory.join("tank%fs@one.zstream");
+    let plain = sent(site, "tank/fs@one")?;
+    ensure!(fs::read(&full)? == plain, "the file has another stream");
+    site.fails(&format!("cenote send --to {to} tank/fs@one"))?;
+    // What an interrupted one leaves: the rest comes with a token, and nothing shows.
+    let partial = directory.join("tank%fs@one.zstream.partial");
+    for kept in [plain.len() * 2 / 3, plain.len() / 3, 100] {
+        fs::remove_file(&full)?;
+        fs::write(&partial, &plain[..kept])?;
+        let done = site
+            .cenote()
+            .run("cenote", &["send", "--to", &to.to_string(), "tank/fs@one"])?;
+        ensure!(done.code == Some(0), "{}", done.report());
+        let is_resumed = done.stderr.contains("going on behind");
+        ensure!(is_resumed == (kept > 100), "{}", done.stderr);
+        ensure!(fs::read(&full)? == plain && !partial.exists());
+    }
+    fs::write(directory.join("other.partial"), &plain[..plain.len() / 2])?;
+    let other = site.fails(&format!("cenote send --to {to}/other tank/fs@two"))?;
+    ensure!(
+        other.stderr.contains("this is a stream of 'tank/fs@one'"),
+        "{}",
+        other.stderr
+    );
+    site.ok(&format!("cenote send --to {to} -i @one tank/fs@two"))?;
+    // The first was received in part.
+    ensure!(receive(site, "-s tank/filed", &plain[..plain.len() / 2])? == Some(1));
+    let received = site.cenote().run(
+        "cenote",
+        &["receive", "--from", &to.to_string(), "tank/filed"],
+    )?;
+    ensure!(received.code == Some(0), "{}", received.report());
+    ensure!(
+        received.stderr.contains("going on with"),
+        "{}",
+        received.stderr
+    );
+    as_sent(site, "tank/filed")
+}
+
+/// The same of a raw stream: the object that it goes on with needs its block of dnodes.
+fn raw_file(site: &Site) -> Result<()> {
+    let key = site.cenote().directory().join("key");
+    fs::write(&key, "a passphrase")?;
+    let (to, key) = (site.cenote().directory().join("raw"), key.display());
+    let encryption =
+        format!("-o encryption=on -o keyformat=passphrase -o keylocation=file://{key}");
+    site.ok(&format!("zfs create {encryption} tank/secret"))?;
+    for number in 0..20_usize {
+        let file = site.path("tank/secret").join(number.to_string());
+        fs::write(file, vec![number as u8; number * 7000])?;
+    }
+    site.ok("zfs snapshot tank/secret@one")?;
+    let whole = sent(site, "-w tank/secret@one")?;
+    fs::write(to.with_extension("partial"), &whole[..whole.len() / 2])?;
+    let to = to.display();
+    site.ok(&format!("cenote send -w --to {to} tank/secret@one"))?;
+    ensure!(fs::read(to.to_string())? == whole);
+    site.ok("zfs destroy -r tank/secret").map(drop)
 }
 
 fn refused_and_estimated(site: &Site) -> Result<()> {

@@ -69,6 +69,10 @@ fn made_and_seen(site: &Site, root: &Path, below: &Path) -> Result<()> {
         let path = snapshots.join(format!("turn{number}/file"));
         ensure!(fs::read_to_string(path)? == format!("turn {number}"));
     }
+    // It was the data set that was said not to exist.
+    let unknown = site.fails("zfs diff tank/a@nosuch")?.stderr;
+    let said = "cannot open 'tank/a@nosuch': snapshot does not exist\n";
+    ensure!(unknown == said, "{unknown}");
     let again = site.fails("zfs snapshot tank/a@one tank/a/b@new")?;
     let text = again.stderr;
     ensure!(

@@ -122,6 +122,13 @@ fn writers_wait_until_there_is_room_again() -> Result<()> {
                 "cannot clear errors for nothing: no such device in pool\n",
             )?;
             ensure!(!writer.is_finished(), "the writer does not wait");
+            // There is no more room yet: that is said, and waited for by nobody but the writer.
+            let still_full = site.fails("zpool clear tank")?;
+            has(
+                &still_full.stderr,
+                "cannot clear errors for tank: the pool waits again: ",
+            )?;
+            ensure!(site.ok("zpool list -Ho health tank")? == "SUSPENDED\n");
             store.grow(320)?;
             site.ok("zpool clear tank")
         })();

@@ -249,6 +249,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::VdevGet { pool, .. }
         | Request::PoolOpened { pool }
         | Request::Verify { pool, .. }
+        | Request::ErrorHistory { pool }
         | Request::History { pool } => Err(no_pool(pool)),
         Request::Holds { snapshot, .. } => no_dataset(snapshot),
         Request::Diff { from, .. } => no_dataset(pool_of(&from)),
@@ -268,6 +269,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         Request::Receive { receive, .. } => no_dataset(receive.target),
         Request::Send { send } => no_dataset(send.target),
         Request::ReclaimedBy { .. }
+        | Request::Alarms { .. }
         | Request::SettingsList { .. }
         | Request::SettingsSet { .. }
         | Request::DaemonStatus

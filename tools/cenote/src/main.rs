@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod alarms;
 mod connect;
 mod context;
 mod direct;

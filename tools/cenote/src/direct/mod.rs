@@ -30,7 +30,7 @@ mod manifest;
 mod opener;
 mod options;
 mod output;
-mod progress;
+pub mod progress;
 mod session;
 mod show;
 mod spec;

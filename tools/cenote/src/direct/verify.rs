@@ -100,7 +100,7 @@ pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
 
 fn exit(report: &VerifyReport) -> Exit {
     match (report.complete, report.problems) {
-        (true, 0) => Exit::Good,
+        (true, 0) if report.stale.is_empty() => Exit::Good,
         (true, _) => Exit::Problems,
         (false, _) => Exit::Interrupted,
     }
@@ -192,9 +192,18 @@ fn print(report: &VerifyReport, arguments: &Arguments, out: &mut Output) -> Resu
     list(out, "damaged", damaged.collect())?;
     list(out, "space maps", report.space.clone())?;
     list(out, "accounting", report.accounting.clone())?;
+    let stale = report.stale.iter().map(|device| {
+        format!("{device}: lacks what was written while it was away; take no other device away")
+    });
+    list(out, "stale devices", stale.collect())?;
     list(out, "notes", report.notes.clone())?;
     out.line(&match (report.complete, report.problems) {
-        (true, 0) => "no problems found".to_owned(),
+        (true, 0) => match report.stale.is_empty() {
+            true => "no problems found".to_owned(),
+            false => {
+                "no blocks are damaged, but devices are stale: run 'zpool resilver'".to_owned()
+            }
+        },
         (true, 1) => "1 problem found".to_owned(),
         (true, problems) => format!("{problems} problems found"),
         (false, problems) => {
@@ -234,6 +243,12 @@ mod tests {
         };
         assert_eq!(exit(&report(true, 0)), Exit::Good);
         assert_eq!(exit(&report(true, 3)), Exit::Problems);
+        let stale = VerifyReport {
+            stale: vec!["/dev/sdb".to_owned()],
+            ..report(true, 0)
+        };
+        assert_eq!(exit(&stale), Exit::Problems);
+        assert!(!stale.is_clean());
         assert_eq!(exit(&report(false, 0)), Exit::Interrupted);
     }
 

@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use lexopt::Arg;
 use thiserror::Error;
 
-use super::Command;
-
 /// One option.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
@@ -136,10 +134,14 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads a command line of `command`.
-    pub fn parse(command: &Command, words: Vec<OsString>) -> Result<Self, ArgumentError> {
-        let mut known: Vec<&Flag> = command.flags.iter().chain(COMMON_FLAGS).collect();
-        if command.opens_pools {
+    /// Reads a command line of a command with these options, and those for pools if it opens some.
+    pub fn parse(
+        flags: &'static [Flag],
+        opens_pools: bool,
+        words: Vec<OsString>,
+    ) -> Result<Self, ArgumentError> {
+        let mut known: Vec<&Flag> = flags.iter().chain(COMMON_FLAGS).collect();
+        if opens_pools {
             known.extend(POOL_FLAGS);
         }
         let mut parser = lexopt::Parser::from_args(words);
@@ -245,8 +247,7 @@ mod tests {
     use super::*;
 
     fn parse(words: &[&str]) -> Result<Arguments, ArgumentError> {
-        let command = &super::super::mount::COMMAND;
-        Arguments::parse(command, words.iter().map(OsString::from).collect())
+        Arguments::parse(&[], true, words.iter().map(OsString::from).collect())
     }
 
     #[test]

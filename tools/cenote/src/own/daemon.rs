@@ -6,12 +6,13 @@ use std::sync::atomic::AtomicBool;
 
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{ServeOptions, Server, socket_path};
-use cenote_engine::MEMORY_MIN;
+use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Command;
 use super::arguments::{Arguments, flag, option};
 use super::{engine, settings_files};
+use crate::alarms::AlarmFile;
 use crate::context::{Context, Outcome, failed, usage};
 use crate::format::json::{Json, Object};
 use crate::format::number::{duration, nicebytes};
@@ -40,6 +41,12 @@ pub const COMMAND: Command = Command {
             "run: read settings from this file, not from $CENOTE_SETTINGS,\n\
              /etc/modprobe.d/zfs.conf and /etc/cenote/settings.conf\n\
              (may be repeated)",
+        ),
+        option(
+            None,
+            "alarms",
+            "FILE",
+            "run: send alarms as this file says; 'cenote help alarm'",
         ),
         flag(Some('f'), "force", "stop: although file systems are busy"),
     ],
@@ -74,6 +81,11 @@ fn serve(arguments: &Arguments) -> Outcome {
         Ok(notes) => notes.iter().for_each(|note| eprintln!("cenote: {note}")),
         Err(message) => return failed(message),
     }
+    let alarms = AlarmFile::find(arguments.last("alarms").map(PathBuf::from));
+    let plan = match alarms.load() {
+        Ok(plan) => plan,
+        Err(error) => return failed(format!("alarms: {error}")),
+    };
     let server = match Server::bind(&socket()) {
         Ok(server) => server,
         Err(error) => return failed(error.to_string()),
@@ -85,7 +97,11 @@ fn serve(arguments: &Arguments) -> Outcome {
         }
     }
     let auto = arguments.has("auto");
-    let service = engine::service(arguments.memory, auto);
+    let alarms = AlarmSetup {
+        plan,
+        source: Some(Box::new(alarms)),
+    };
+    let service = engine::service(arguments.memory, auto, alarms);
     if auto {
         // Whoever started us stops reading once we listen; a closed pipe must not end us.
         let null = std::fs::File::options().write(true).open("/dev/null");

@@ -1,11 +1,11 @@
 //! The daemon's engine: pools served over the socket, file systems mounted through FUSE.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_base::{RealEnv, settings};
 use cenote_control::protocol::Service;
-use cenote_engine::{Engine, EngineSettings, MEMORY_MIN};
+use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN};
 
 use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
@@ -15,7 +15,7 @@ const MEMORY_FALLBACK: u64 = 1 << 30;
 
 /// What the daemon serves; `memory` bytes are for caches and buffers of all
 /// pools.
-pub fn service(memory: Option<u64>, auto: bool) -> Arc<dyn Service> {
+pub fn service(memory: Option<u64>, auto: bool, alarms: AlarmSetup) -> Arc<dyn Service> {
     match cenote_fuse::clear_stale_mounts(Path::new("/")) {
         Ok(cleared) => {
             for (place, error) in cleared.failed {
@@ -32,12 +32,28 @@ pub fn service(memory: Option<u64>, auto: bool) -> Arc<dyn Service> {
         memory: Some(memory.unwrap_or_else(default_memory)),
         memory_is_given: memory.is_some(),
         gauge: Some(Box::new(SystemMemory::new())),
+        alarms,
+        state_directory: state_directory(&|name| std::env::var_os(name).map(PathBuf::from)),
     };
     Arc::new(Engine::new(
         Box::new(FuseMounter),
         settings,
         Arc::new(RealEnv::new()),
     ))
+}
+
+/// Where the history of errors is kept: `$CENOTE_STATE`, which may be empty for nowhere, else
+/// root's place or that of the user.
+fn state_directory(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let given = match variable("CENOTE_STATE") {
+        Some(given) => given,
+        None if rustix::process::geteuid().is_root() => PathBuf::from("/var/lib/cenote"),
+        None => match variable("XDG_STATE_HOME") {
+            Some(home) => home.join("cenote"),
+            None => variable("HOME")?.join(".local/state/cenote"),
+        },
+    };
+    given.is_absolute().then_some(given)
 }
 
 /// Three eighths of what there is: with what the program itself and its heap take, at least half

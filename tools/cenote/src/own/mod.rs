@@ -4,7 +4,9 @@
 //! and what it does; help texts are made from it. Commands that read pools by themselves are in
 //! `direct`, with their help texts.
 
+mod alarm;
 mod arguments;
+mod command;
 mod daemon;
 mod direct_help;
 mod engine;
@@ -17,6 +19,7 @@ mod settings;
 mod settings_files;
 mod space;
 mod spec;
+mod streams;
 mod unmount;
 mod version;
 
@@ -24,36 +27,40 @@ use std::ffi::OsString;
 
 pub use arguments::size;
 use arguments::{Arguments, Flag};
+use command::Command;
 
 use crate::context::{Context, Outcome, Stop};
 
-/// One command.
-pub struct Command {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does, in a few words.
-    pub summary: &'static str,
-    /// What follows the name in a command line.
-    pub synopsis: &'static str,
-    /// More about it, or "".
-    pub about: &'static str,
-    /// Its options.
-    pub flags: &'static [Flag],
-    /// Whether it may have to import a pool and so takes the options for that.
-    pub opens_pools: bool,
-    /// Runs it.
-    pub run: fn(&Arguments, &mut Context) -> Outcome,
-}
-
 /// Commands that talk to the daemon, before those that read pools themselves.
-const DAEMON_COMMANDS: [&Command; 6] = [
+const DAEMON_COMMANDS: [&Command; 9] = [
     &mount::COMMAND,
     &unmount::COMMAND,
     &space::COMMAND,
+    &streams::send::COMMAND,
+    &streams::receive::COMMAND,
     &daemon::COMMAND,
     &settings::COMMAND,
     &health::COMMAND,
+    &ALARM,
 ];
+/// Its file knows nothing of command lines.
+const ALARM: Command = Command {
+    name: "alarm",
+    summary: "Show how alarms are sent, or send one by every way to try",
+    synopsis: "[list | test | reload]",
+    about: alarm::ABOUT,
+    flags: &[],
+    opens_pools: false,
+    run: run_alarm,
+};
+
+fn run_alarm(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let words = arguments.operands.iter();
+    // What is no text is no word that is known.
+    let words: Vec<&str> = words.map(|word| word.to_str().unwrap_or("?")).collect();
+    alarm::run(&words, arguments.has("json"), context)
+}
+
 /// Commands about the program itself.
 const OWN_COMMANDS: [&Command; 2] = [&install_links::COMMAND, &version::COMMAND];
 
@@ -66,12 +73,17 @@ fn find_command(name: &str) -> Option<&'static Command> {
     commands().find(|command| command.name == name)
 }
 
+/// Commands whose `-h` does not ask for help.
+const COMMANDS_WITH_H: [&str; 1] = ["du"];
+
 /// Prints the help of a command, if the words after its name ask for that.
 pub fn help_wanted(words: &[OsString], context: &mut Context) -> bool {
     let Some((name, rest)) = words.split_first() else {
         return false;
     };
-    let wanted = rest.iter().any(|word| word == "--help");
+    let is_short_taken = COMMANDS_WITH_H.iter().any(|known| name == known);
+    let asks = |word: &OsString| word == "--help" || (word == "-h" && !is_short_taken);
+    let wanted = rest.iter().any(asks);
     let text = name.to_str().filter(|_| wanted).and_then(help_text);
     if let Some(text) = &text {
         context.print(text);
@@ -104,7 +116,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
         context.complain("Run 'cenote help' for a list.");
         return 2;
     };
-    let parsed = match Arguments::parse(command, arguments) {
+    let parsed = match Arguments::parse(command.flags, command.opens_pools, arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
             context.complain(&format!("cenote {first}: {error}"));
@@ -204,6 +216,9 @@ fn command_help(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::Daemon;
+    use cenote_control::model::{Part, Request, Response};
+    use cenote_control::protocol::{CallError, Interrupt};
 
     #[test]
     fn every_command_explains_itself() {
@@ -218,6 +233,35 @@ mod tests {
             assert!(help_text(name).is_some_and(|text| text.contains(name)));
             assert!(overview().contains(summary));
         }
+    }
+
+    /// Help needs no daemon.
+    struct Nobody;
+
+    impl Daemon for Nobody {
+        fn call(
+            &mut self,
+            request: Request,
+            _on_part: &mut dyn FnMut(Part) -> Interrupt,
+        ) -> Result<Response, CallError> {
+            panic!("{request:?} is asked for")
+        }
+    }
+
+    #[test]
+    fn help_is_given_by_its_short_option_where_that_means_nothing_else() {
+        let quiet = || Box::new(std::io::sink());
+        let wanted = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            help_wanted(
+                &words,
+                &mut Context::new(quiet(), quiet(), Box::new(Nobody)),
+            )
+        };
+        assert!(wanted(&["verify", "-h"]) && wanted(&["verify", "-A", "-h", "tank"]));
+        assert!(wanted(&["daemon", "stop", "-h"]) && wanted(&["ls", "--help"]));
+        assert!(!wanted(&["du", "-h", "tank"]) && !wanted(&["verify", "tank"]));
+        assert!(wanted(&["du", "--help"]));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `zfs diff`.
 
 use cenote_control::model::{
-    ControlError, DiffChange, DiffRecord, Part, RawName, Request, Response,
+    ControlError, DatasetKind, Depth, DiffChange, DiffRecord, KindSet, Part, PropertySelection,
+    RawName, Request, Response,
 };
 
 use crate::context::{Context, Outcome, failed, usage};
@@ -52,6 +53,11 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         Err(error @ ControlError::NotEarlier { .. }) => {
             return failed(format!("Unable to obtain diffs: \n   {error}"));
         }
+        Err(ControlError::NoSuchDataset { dataset })
+            if dataset.contains('@') && is_there(&dataset, context) =>
+        {
+            return failed(format!("cannot open '{dataset}': snapshot does not exist"));
+        }
         Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::WrongKind { .. })) => {
             return failed(cannot_open(&named_in(&error, from), &error));
         }
@@ -65,6 +71,19 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         context.print_bytes(&line);
     }
     Ok(0)
+}
+
+/// Whether the file system of a snapshot exists.
+fn is_there(snapshot: &str, context: &mut Context) -> bool {
+    let filesystem = snapshot.split('@').next().unwrap_or(snapshot);
+    let request = Request::DatasetList {
+        roots: vec![filesystem.to_owned()],
+        depth: Depth::Roots,
+        kinds: KindSet::of(DatasetKind::Filesystem),
+        properties: PropertySelection::Named(Vec::new()),
+    };
+    let listing = context.ask_datasets(request);
+    listing.is_ok_and(|listing| !listing.rows.is_empty())
 }
 
 /// The file system that an error is about.

@@ -14,17 +14,17 @@ mod material;
 mod mount;
 mod properties;
 pub mod ranges;
-mod receive;
+pub mod receive;
 mod rollback;
 mod select;
-mod send;
+pub mod send;
 mod snapshots;
 mod sort;
 mod space;
 mod synopsis;
 mod upgrade;
 mod usage;
-mod writes;
+pub mod writes;
 
 pub use keys::{load_below as load_keys_below, read_key};
 

@@ -11,6 +11,8 @@ use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{ControlError, Part, Request, Send, SendNote};
 use jiff::tz::TimeZone;
 use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const TO_TERMINAL: &str = "Error: Stream can not be written to a terminal.\n\
@@ -31,14 +33,14 @@ struct Words {
     zone: TimeZone,
     /// The snapshot that the progress lines are about.
     shown: String,
+    /// Whether a line is wanted that would not be printed otherwise.
+    is_wanted: Arc<AtomicBool>,
 }
 
-/// `zfs send [-DLPVbcehnpsvw] [-i|-I SOURCE] [-R [-X DATASET,…]] SNAPSHOT`, `send -t TOKEN`
+/// `zfs send [-DLPVbcehnpsvw] [-i|-I SOURCE] [-R [-X DATASET,…]] SNAPSHOT`, `send -t TOKEN`,
+/// `send -S DATASET`
 pub fn run(parsed: &Parsed, context: &mut Context) -> Outcome {
-    let send = match parsed.has("t") {
-        true => of_token(parsed)?,
-        false => of_names(parsed, context)?,
-    };
+    let send = asked(parsed, context)?;
     if !send.dry_run && std::io::stdout().is_terminal() {
         return failed(TO_TERMINAL);
     }
@@ -49,6 +51,7 @@ pub fn run(parsed: &Parsed, context: &mut Context) -> Outcome {
         is_package: send.recursive || send.intermediates,
         zone: context.zone.clone(),
         shown: String::new(),
+        is_wanted: wanted_by_signal(),
     };
     if let Some(token) = send.token.as_ref().filter(|_| words.verbose) {
         let contents = contents(token)?;
@@ -66,20 +69,42 @@ pub fn run(parsed: &Parsed, context: &mut Context) -> Outcome {
         Part::Send(note) => words.said(note),
         _ => Said::default(),
     });
-    let message = match answer {
-        Ok(_) => return Ok(0),
-        Err(error @ ControlError::StreamRefused { .. }) => error.to_string(),
-        Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::NoSuchPool { .. })) => {
-            cannot_open(&target, &error)
+    match answer {
+        Ok(_) => Ok(0),
+        Err(error) if is_resuming => {
+            context.complain(&why_not(&error, &target, true));
+            Ok(RESUME_FAILED)
         }
-        Err(error) if is_resuming => with_context("cannot resume send", &error),
-        Err(error) => with_context(&format!("cannot send '{target}'"), &error),
-    };
-    if is_resuming {
-        context.complain(&message);
-        return Ok(RESUME_FAILED);
+        Err(error) => failed(why_not(&error, &target, false)),
     }
-    failed(message)
+}
+
+/// Why nothing was sent.
+pub fn why_not(error: &ControlError, target: &str, is_resuming: bool) -> String {
+    match error {
+        ControlError::StreamRefused { .. } => error.to_string(),
+        ControlError::NoSuchDataset { .. } | ControlError::NoSuchPool { .. } => {
+            cannot_open(target, error)
+        }
+        error if is_resuming => with_context("cannot resume send", error),
+        error => with_context(&format!("cannot send '{target}'"), error),
+    }
+}
+
+/// Set by SIGUSR1: somebody wants to know how far it is.
+fn wanted_by_signal() -> Arc<AtomicBool> {
+    let wanted = Arc::new(AtomicBool::new(false));
+    // Without it the signal ends the command, as it does everywhere.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&wanted));
+    wanted
+}
+
+/// What a command line asks for.
+pub fn asked(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
+    match parsed.has("t") {
+        true => of_token(parsed),
+        false => of_names(parsed, context),
+    }
 }
 
 fn of_token(parsed: &Parsed) -> Result<Send, Stop> {
@@ -112,10 +137,12 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
         [target] => target,
         _ => return usage("too many arguments"),
     };
-    for (letter, what) in [("S", "saved partial states"), ("d", "redacted streams")] {
-        if has(letter) {
-            return failed(format!("cannot send '{target}': {what} cannot be sent yet"));
-        }
+    if has("d") {
+        let reason = "redacted streams cannot be sent yet";
+        return failed(format!("cannot send '{target}': {reason}"));
+    }
+    if has("S") {
+        return of_saved(parsed, target, context);
     }
     let given: Vec<&str> = parsed.all("i").chain(parsed.all("I")).collect();
     if given.len() > 1 {
@@ -128,6 +155,12 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
     let from = given.first().map(|from| source_name(from, target, context));
     if has("I") && from.as_ref().is_some_and(|from| from.contains('#')) {
         return failed("Error: multiple snapshots cannot be sent from a bookmark.");
+    }
+    let is_head = !target.contains('@');
+    let is_from_bookmark = from.as_ref().is_some_and(|from| from.contains('#'));
+    let is_package = ["R", "I", "p", "b", "h"].iter().any(|one| has(one));
+    if is_head && is_package || is_from_bookmark && has("R") {
+        return failed("Error: Unsupported flag with filesystem or bookmark.");
     }
     let excluded = parsed.all("X").flat_map(|list| list.split(','));
     Ok(Send {
@@ -145,8 +178,30 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
         compressed: has("c"),
         raw: has("w"),
         token: None,
+        saved: false,
         dry_run: has("n"),
         estimates: has("v") || has("P"),
+    })
+}
+
+/// What was received of a snapshot so far: the stream says itself how blocks are put.
+fn of_saved(parsed: &Parsed, target: &str, context: &mut Context) -> Result<Send, Stop> {
+    let others = [
+        "i", "I", "R", "D", "p", "L", "e", "c", "w", "b", "h", "X", "s", "d",
+    ];
+    if others.iter().any(|option| parsed.has(option)) {
+        return usage("incompatible flags combined with saved send flag");
+    }
+    if target.contains('@') {
+        return usage("cannot create saved send from a snapshot");
+    }
+    super::writes::require(&[target.to_owned()], context)?;
+    Ok(Send {
+        target: target.to_owned(),
+        saved: true,
+        dry_run: parsed.has("n"),
+        estimates: parsed.has("v") || parsed.has("P"),
+        ..Send::default()
     })
 }
 
@@ -182,7 +237,8 @@ impl Words {
                 format!("total estimated size is {}", nicebytes(bytes))
             }
             SendNote::Progress { snapshot, bytes } => {
-                return match self.verbose {
+                let is_asked = self.is_wanted.swap(false, Ordering::Relaxed);
+                return match self.verbose || is_asked {
                     true => Said {
                         err: self.progress(&snapshot, bytes),
                         ..Said::default()

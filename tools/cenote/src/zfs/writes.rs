@@ -124,16 +124,25 @@ pub fn is_missing(command: &str) -> bool {
     MISSING.contains(&command)
 }
 
+/// The options of one of them.
+///
+/// # Panics
+/// If it is none.
+pub fn grammar(command: &str) -> Grammar {
+    let write = WRITES.iter().find(|write| write.name == command);
+    let write = write.expect("only commands that are here are asked for");
+    Grammar {
+        letters: write.letters,
+        long: write.long,
+    }
+}
+
 /// Runs one of them.
 pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
     let Some(write) = WRITES.iter().find(|write| write.name == command) else {
         return failed(format!("zfs {command} is not available in this version"));
     };
-    let grammar = Grammar {
-        letters: write.letters,
-        long: write.long,
-    };
-    let parsed = grammar.parse(arguments)?;
+    let parsed = grammar(command).parse(arguments)?;
     if let Some(message) = write.missing.get(parsed.operands.len()) {
         return usage(*message);
     }

@@ -1,8 +1,9 @@
 //! `zpool trim`, `zpool initialize` and `zpool wait`.
 
 use super::command_line::command_line;
+use super::names::{Schedule, stamp};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::format::number::nicebytes;
+use crate::format::number::nicenum;
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
@@ -145,9 +146,7 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
         [] => return usage("missing 'pool' argument"),
         [pool] => (pool, None),
         [pool, interval] => match interval.parse::<f64>() {
-            Ok(seconds) if seconds > 0.0 && seconds < 1e9 => {
-                (pool, Some(Duration::from_secs_f64(seconds)))
-            }
+            Ok(seconds) if seconds > 0.0 && seconds < 1e9 => (pool, Some(seconds)),
             _ => return usage(format!("invalid interval '{interval}'")),
         },
         _ => return usage("too many arguments"),
@@ -163,9 +162,15 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
     if wanted.is_empty() {
         wanted = ACTIVITIES.to_vec();
     }
+    let stamp = stamp(&parsed)?;
     let Some(interval) = interval else {
         wait_for(pool, &wanted, context)?;
         return Ok(0);
+    };
+    let schedule = Schedule {
+        interval,
+        count: 0,
+        stamp,
     };
     if !parsed.has("H") {
         let titles = wanted
@@ -173,38 +178,48 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
             .map(|name| format!("{:>12}", name.to_uppercase()));
         context.line(&titles.collect::<Vec<_>>().join("  "));
     }
-    loop {
-        let status = busy(pool, context)?;
+    let mut is_known = false;
+    while let Some(status) = busy_still(pool, is_known, context)? {
+        is_known = true;
         let left: Vec<u64> = wanted.iter().map(|name| left(&status, name)).collect();
-        let words = left.iter().map(|left| match parsed.has("p") {
-            true => left.to_string(),
-            false => nicebytes(*left),
-        });
-        let words: Vec<String> = words.collect();
-        match parsed.has("H") {
-            true => context.line(&words.join("\t")),
-            false => {
-                let cells = words.iter().map(|word| format!("{word:>12}"));
-                context.line(&cells.collect::<Vec<_>>().join("  "));
-            }
+        schedule.print_stamp(context);
+        print_row(&left, &parsed, context);
+        if left.iter().all(|left| *left == 0) || context.output_gone() {
+            break;
         }
-        context.flush();
-        if left.iter().all(|left| *left == 0) {
-            return Ok(0);
-        }
-        std::thread::sleep(interval);
+        std::thread::sleep(Duration::from_secs_f64(interval));
     }
+    Ok(0)
+}
+
+/// What is left of each activity.
+fn print_row(left: &[u64], parsed: &Parsed, context: &mut Context) {
+    let words = left.iter().map(|left| match parsed.has("p") {
+        true => left.to_string(),
+        false => nicenum(*left),
+    });
+    let words: Vec<String> = words.collect();
+    match parsed.has("H") {
+        true => context.line(&words.join("\t")),
+        false => {
+            let cells = words.iter().map(|word| format!("{word:>12}"));
+            context.line(&cells.collect::<Vec<_>>().join("  "));
+        }
+    }
+    context.flush();
 }
 
 /// Returns once none of the activities is under way.
 pub(super) fn wait_for(pool: &str, activities: &[&str], context: &mut Context) -> Result<(), Stop> {
-    loop {
-        let status = busy(pool, context)?;
+    let mut is_known = false;
+    while let Some(status) = busy_still(pool, is_known, context)? {
+        is_known = true;
         if activities.iter().all(|name| left(&status, name) == 0) {
             return Ok(());
         }
         std::thread::sleep(POLL);
     }
+    Ok(())
 }
 
 /// What a pool is doing.
@@ -214,8 +229,27 @@ struct Busy {
     freeing: u64,
 }
 
-fn busy(pool: &str, context: &mut Context) -> Result<Busy, Stop> {
-    let status = status(pool, context)?;
+/// What it is doing; `None` if it was there and is so no more: then everything has ceased, too.
+fn busy_still(pool: &str, is_known: bool, context: &mut Context) -> Result<Option<Busy>, Stop> {
+    let request = Request::PoolStatus {
+        pools: vec![pool.to_owned()],
+        errors: false,
+        dedup: false,
+    };
+    let status = match context.ask(request) {
+        Ok(Response::Statuses { pools, failures }) => {
+            match (pools.into_iter().next(), failures.first()) {
+                (Some(status), _) => status,
+                (None, Some((_, ControlError::NoSuchPool { .. }))) if is_known => return Ok(None),
+                (None, Some((name, error))) => return failed(cannot_open(name, error)),
+                (None, None) => return failed(with_context("cannot list pools", &mismatch())),
+            }
+        }
+        Ok(_) => return failed(with_context("cannot list pools", &mismatch())),
+        // A daemon may leave with its last pool.
+        Err(ControlError::Unreachable { .. }) if is_known => return Ok(None),
+        Err(error) => return failed(with_context("cannot list pools", &error)),
+    };
     let request = Request::PoolList {
         pools: vec![pool.to_owned()],
         properties: PropertySelection::Named(vec!["freeing".to_owned()]),
@@ -230,7 +264,7 @@ fn busy(pool: &str, context: &mut Context) -> Result<Busy, Stop> {
         _ => None,
     };
     let freeing = freeing.unwrap_or(0);
-    Ok(Busy { status, freeing })
+    Ok(Some(Busy { status, freeing }))
 }
 
 /// What the daemon says of one pool.
@@ -266,15 +300,14 @@ fn left(busy: &Busy, activity: &str) -> u64 {
         "initialize" => treatments_left(status, |vdev| vdev.initialize),
         "scrub" => scan_left(status, |kind| kind != ScanKind::Resilver),
         "resilver" => {
-            let resilver = scan_left(status, |kind| kind == ScanKind::Resilver);
-            resilver.max(rebuild_left(status))
+            scan_left(status, |kind| kind == ScanKind::Resilver).max(rebuild_left(status))
         }
         // A replacement that its resilver did not finish is not being worked on.
         "replace" if is_replacing(status) => {
-            let resilver = scan_left(status, |kind| kind == ScanKind::Resilver);
-            resilver.max(rebuild_left(status))
+            scan_left(status, |kind| kind == ScanKind::Resilver).max(rebuild_left(status))
         }
-        // Nothing of this kind is done here.
+        "remove" => removal_left(status),
+        "raidz_expand" => expansion_left(status),
         _ => 0,
     }
 }
@@ -287,13 +320,30 @@ fn scan_left(status: &PoolStatus, is_meant: impl Fn(ScanKind) -> bool) -> u64 {
         .map_or(0, |scan| scan.to_examine.saturating_sub(scan.issued).max(1))
 }
 
-/// Bytes that running rebuilds have before them.
+/// Bytes that rebuilds under way have before them.
 fn rebuild_left(status: &PoolStatus) -> u64 {
     let running = status.rebuilds.iter();
     let running = running.filter(|rebuild| rebuild.state == RunState::Running);
-    running
-        .map(|rebuild| rebuild.to_examine.saturating_sub(rebuild.issued).max(1))
-        .sum()
+    let left = running.map(|rebuild| rebuild.to_examine.saturating_sub(rebuild.issued).max(1));
+    left.sum()
+}
+
+/// Bytes that are to leave a top-level vdev that is being removed.
+fn removal_left(status: &PoolStatus) -> u64 {
+    let running = status.removal.as_ref();
+    let running = running.filter(|removal| removal.state == RunState::Running);
+    running.map_or(0, |removal| {
+        removal.to_copy.saturating_sub(removal.copied).max(1)
+    })
+}
+
+/// Bytes that a raidz vdev has to move until it has its new width.
+fn expansion_left(status: &PoolStatus) -> u64 {
+    let running = status.expand.as_ref();
+    let running = running.filter(|expand| expand.state == RunState::Running);
+    running.map_or(0, |expand| {
+        expand.to_reflow.saturating_sub(expand.reflowed).max(1)
+    })
 }
 
 /// Whether a device stands beside the one that takes its place.
@@ -320,4 +370,93 @@ fn treatments_left(status: &PoolStatus, of: impl Fn(&Vdev) -> Option<Treatment>)
         stack.extend(&vdev.children);
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_control::model::{PoolHealth, RaidzExpand, Rebuild, RemovalActivity, VdevTree};
+
+    fn idle() -> Busy {
+        let status = PoolStatus {
+            name: "tank".to_owned(),
+            guid: 1,
+            txg: 10,
+            version: 5000,
+            health: PoolHealth::Online,
+            condition: None,
+            scan: None,
+            rebuilds: Vec::new(),
+            removal: None,
+            checkpoint: None,
+            expand: None,
+            vdevs: VdevTree {
+                root: Vdev::new(VdevKind::Root, 0, 1),
+                cache: Vec::new(),
+                spares: Vec::new(),
+            },
+            error_count: 0,
+            errors: Vec::new(),
+            intent_logs: Vec::new(),
+            dedup: None,
+        };
+        Busy { status, freeing: 0 }
+    }
+
+    /// Which activities are under way, with what is left of them.
+    fn under_way(busy: &Busy) -> Vec<(&'static str, u64)> {
+        let all = ACTIVITIES.into_iter().map(|name| (name, left(busy, name)));
+        all.filter(|(_, left)| *left > 0).collect()
+    }
+
+    #[test]
+    fn each_activity_is_waited_for_while_it_runs() {
+        let mut busy = idle();
+        assert_eq!(under_way(&busy), []);
+        busy.freeing = 5;
+        busy.status.checkpoint = Some(CheckpointState::Discarding { space: 0 });
+        assert_eq!(under_way(&busy), [("discard", 1), ("free", 5)]);
+        busy = idle();
+        busy.status.removal = Some(RemovalActivity {
+            state: RunState::Running,
+            vdev_id: 0,
+            vdev: None,
+            start_time: 1,
+            end_time: 0,
+            to_copy: 100,
+            copied: 40,
+            mapping_memory: 0,
+        });
+        busy.status.expand = Some(RaidzExpand {
+            state: RunState::Running,
+            vdev: "raidz1-0".to_owned(),
+            start_time: 1,
+            end_time: 0,
+            to_reflow: 50,
+            reflowed: 49,
+            waiting_for_resilver: false,
+        });
+        assert_eq!(under_way(&busy), [("remove", 60), ("raidz_expand", 1)]);
+        if let Some(removal) = &mut busy.status.removal {
+            removal.state = RunState::Finished;
+        }
+        assert_eq!(under_way(&busy), [("raidz_expand", 1)]);
+        busy = idle();
+        busy.status.rebuilds.push(Rebuild {
+            vdev: "mirror-0".to_owned(),
+            state: RunState::Running,
+            start_time: 1,
+            end_time: 0,
+            elapsed_ms: 1,
+            to_examine: 10,
+            examined: 9,
+            issued: 8,
+            rebuilt: 8,
+            errors: 0,
+        });
+        assert_eq!(under_way(&busy), [("resilver", 2)]);
+        let replacing = Vdev::new(VdevKind::Replacing, 0, 2);
+        busy.status.vdevs.root.children.push(replacing);
+        assert_eq!(under_way(&busy), [("replace", 2), ("resilver", 2)]);
+    }
 }

@@ -95,14 +95,10 @@ pub struct Schedule {
 impl Schedule {
     /// Takes `[interval [count]]` off the end of the operands, and `-T`.
     pub fn take(parsed: &mut Parsed) -> Result<Self, Stop> {
-        let mut schedule = Schedule::default();
-        if let Some(word) = parsed.last("T") {
-            schedule.stamp = match word {
-                "u" => Some('u'),
-                "d" => Some('d'),
-                _ => return usage(""),
-            };
-        }
+        let mut schedule = Schedule {
+            stamp: stamp(parsed)?,
+            ..Schedule::default()
+        };
         let number = |word: Option<&String>| word.and_then(|w| w.parse::<f64>().ok());
         let Some(last) = number(parsed.operands.last()) else {
             return Ok(schedule);
@@ -128,6 +124,19 @@ impl Schedule {
         self.interval != 0.0 && self.count != 1
     }
 
+    /// Prints the stamp before a report.
+    pub fn print_stamp(self, context: &mut Context) {
+        match self.stamp {
+            Some('u') => context.line(&now(context).to_string()),
+            Some(_) => {
+                let form = crate::format::date::Form::Locale;
+                let stamp = crate::format::date::date(now(context), form, &context.zone);
+                context.line(&stamp);
+            }
+            None => {}
+        }
+    }
+
     /// Runs `report` as often as it is to be; the number of the report is its argument.
     pub fn repeat(
         self,
@@ -136,15 +145,7 @@ impl Schedule {
     ) -> u8 {
         let mut worst = 0;
         for number in 0.. {
-            match self.stamp {
-                Some('u') => context.line(&now(context).to_string()),
-                Some(_) => {
-                    let form = crate::format::date::Form::Locale;
-                    let stamp = crate::format::date::date(now(context), form, &context.zone);
-                    context.line(&stamp);
-                }
-                None => {}
-            }
+            self.print_stamp(context);
             worst = worst.max(report(context, number));
             let last = self.interval == 0.0 || number + 1 == self.count;
             context.flush();
@@ -155,6 +156,16 @@ impl Schedule {
             context.now = now(context);
         }
         worst
+    }
+}
+
+/// The stamp that `-T` asks for.
+pub fn stamp(parsed: &Parsed) -> Result<Option<char>, Stop> {
+    match parsed.last("T") {
+        None => Ok(None),
+        Some("u") => Ok(Some('u')),
+        Some("d") => Ok(Some('d')),
+        Some(_) => usage(""),
     }
 }
 

@@ -13,7 +13,8 @@ mod report;
 mod smart;
 
 use cenote_control::model::{
-    DatasetKind, Depth, KindSet, PoolStatus, PropertySelection, Request, Response, Value,
+    DatasetKind, Depth, ErrorRecord, KindSet, PoolStatus, PropertySelection, Request, Response,
+    Value,
 };
 use judge::{Facts, Finding, Limits, Severity, findings};
 
@@ -27,7 +28,8 @@ pub const COMMAND: Command = Command {
     summary: "Say what is wrong with pools and what to do; exit code for cron and monitors",
     synopsis: "[POOL...]",
     about: "Looks at devices and their errors, damaged files, redundancy, space and the age\n\
-            of the last scrub, and asks smartctl about disks where it is installed. The exit\n\
+            of the last scrub, and asks smartctl about disks where it is installed; the last\n\
+            errors of each device are listed, those before a restart too. The exit\n\
             code is 0 when all is well, 1 when something wants attention, 2 when data is\n\
             damaged or one more failure would lose some, 3 when nobody could be asked.",
     flags: &[
@@ -42,6 +44,12 @@ pub const COMMAND: Command = Command {
             "full",
             "PERCENT",
             "a pool fuller than this wants attention; 80",
+        ),
+        option(
+            None,
+            "history",
+            "NUMBER",
+            "list so many earlier errors of each pool; 5, and 0 for none",
         ),
         flag(None, "no-smart", "do not ask smartctl"),
         flag(Some('q'), "quiet", "print only pools with findings"),
@@ -60,6 +68,8 @@ pub(super) struct Health {
     pub capacity: Option<u64>,
     /// The worst first.
     pub findings: Vec<Finding>,
+    /// What went wrong earlier, the newest first.
+    pub history: Vec<ErrorRecord>,
 }
 
 impl Health {
@@ -86,6 +96,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         scrub_days: number(arguments, "scrub-days", 35)?,
         full_percent: number(arguments, "full", 80)?,
     };
+    let history_max = number(arguments, "history", 5)?;
     let mut names = Vec::new();
     for word in &arguments.operands {
         match word.to_str() {
@@ -113,6 +124,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         }
         found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         healths.push(Health {
+            history: history(&status.name, context),
             status,
             capacity: facts.capacity,
             findings: found,
@@ -122,7 +134,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         context.line(&report::json(&healths).to_string());
     } else {
         let quiet = arguments.has("quiet");
-        let text = report::text(&healths, quiet, context);
+        let text = report::text(&healths, quiet, history_max, context);
         context.print(&text);
     }
     if !unknown.is_empty() {
@@ -149,6 +161,20 @@ fn ask(names: &[String], context: &mut Context) -> Result<(Vec<PoolStatus>, Vec<
         }
         Ok(_) => Err(mismatch().to_string()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What went wrong with a pool, the newest first; nothing if the daemon does not say.
+fn history(pool: &str, context: &mut Context) -> Vec<ErrorRecord> {
+    let request = Request::ErrorHistory {
+        pool: pool.to_owned(),
+    };
+    match context.ask(request) {
+        Ok(Response::ErrorHistory { mut records }) => {
+            records.sort_by_key(|record| std::cmp::Reverse(record.last));
+            records
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -5,10 +5,11 @@ use super::judge::Severity;
 use crate::context::Context;
 use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
-use cenote_control::model::RunState;
+use cenote_control::model::{ErrorKind, ErrorRecord, RunState};
 
-/// One paragraph for each pool; with `quiet` only for those that are not well.
-pub fn text(healths: &[Health], quiet: bool, context: &Context) -> String {
+/// One paragraph for each pool, with so many earlier errors; with `quiet` only for those that are
+/// not well.
+pub fn text(healths: &[Health], quiet: bool, history: u64, context: &Context) -> String {
     let mut text = String::new();
     for health in healths {
         let severity = health.severity();
@@ -30,11 +31,52 @@ pub fn text(healths: &[Health], quiet: bool, context: &Context) -> String {
                 text.push_str(&format!("  {:<9}  -> {}\n", "", finding.advice));
             }
         }
+        let listed = usize::try_from(history).unwrap_or(usize::MAX);
+        for record in health.history.iter().take(listed) {
+            text.push_str(&past(record, context));
+        }
     }
     if text.is_empty() && !quiet {
         text.push_str("no pools are imported\n");
     }
     text
+}
+
+/// A line about what went wrong earlier.
+fn past(record: &ErrorRecord, context: &Context) -> String {
+    let when = date(record.last, Form::Ctime, &context.zone);
+    let device = match record.device.is_empty() {
+        true => String::new(),
+        false => format!("{}: ", record.device),
+    };
+    format!(
+        "  {:<9}  {when}: {device}{}\n",
+        "earlier",
+        in_words(record.kind)
+    )
+}
+
+fn in_words(kind: ErrorKind) -> String {
+    match kind {
+        ErrorKind::Errors {
+            read,
+            write,
+            checksum,
+        } => format!("{read} read, {write} write and {checksum} checksum errors"),
+        ErrorKind::State { state } => format!("became {}", state.word()),
+        ErrorKind::Data { reads } => format!("data could not be repaired ({reads} reads)"),
+        ErrorKind::Suspended => "the pool was suspended".to_owned(),
+    }
+}
+
+fn past_json(record: &ErrorRecord) -> Json {
+    let mut entry = Object::new();
+    entry.put("first", record.first);
+    entry.put("last", record.last);
+    entry.put("device", record.device.as_str());
+    entry.put("guid", record.guid);
+    entry.put("what", in_words(record.kind));
+    Json::from(entry)
 }
 
 fn headline(health: &Health, severity: Severity, context: &Context) -> String {
@@ -78,6 +120,8 @@ pub fn json(healths: &[Health]) -> Json {
             Json::from(entry)
         });
         pool.put("findings", list.collect::<Vec<Json>>());
+        let history = health.history.iter().map(past_json);
+        pool.put("history", history.collect::<Vec<Json>>());
         pools.put(&health.status.name, pool);
     }
     let mut document = Object::new();

@@ -1,0 +1,98 @@
+//! What a person is told.
+
+use cenote_control::model::Event;
+
+/// What an alarm is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AlarmKind {
+    /// A device is degraded, faulted, removed or cannot be opened.
+    Device,
+    /// A device makes errors.
+    Errors,
+    /// Data that could not be repaired.
+    Data,
+    /// The pool takes no more changes.
+    Suspended,
+    /// A scrub or resilver ended.
+    Scan,
+    /// The pool is nearly full.
+    Full,
+    /// The pool was not scrubbed for too long.
+    Scrub,
+    /// Somebody tries whether alarms arrive.
+    Test,
+}
+
+impl AlarmKind {
+    /// Those that pools give reason for.
+    pub const ALL: [AlarmKind; 7] = [
+        AlarmKind::Device,
+        AlarmKind::Errors,
+        AlarmKind::Data,
+        AlarmKind::Suspended,
+        AlarmKind::Scan,
+        AlarmKind::Full,
+        AlarmKind::Scrub,
+    ];
+
+    /// The word in configurations and messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            AlarmKind::Device => "device",
+            AlarmKind::Errors => "errors",
+            AlarmKind::Data => "data",
+            AlarmKind::Suspended => "suspended",
+            AlarmKind::Scan => "scan",
+            AlarmKind::Full => "full",
+            AlarmKind::Scrub => "scrub",
+            AlarmKind::Test => "test",
+        }
+    }
+}
+
+/// How bad it is, as in `cenote health`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AlarmSeverity {
+    /// Good to know.
+    Note,
+    /// Wants attention; nothing is lost yet.
+    Attention,
+    /// Data is damaged or at risk.
+    Danger,
+}
+
+impl AlarmSeverity {
+    /// The word in configurations and messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            AlarmSeverity::Note => "note",
+            AlarmSeverity::Attention => "attention",
+            AlarmSeverity::Danger => "danger",
+        }
+    }
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alarm {
+    /// What it is about.
+    pub kind: AlarmKind,
+    /// How bad it is.
+    pub severity: AlarmSeverity,
+    /// The pool; empty for a test.
+    pub pool: String,
+    /// The device, where it is about one.
+    pub device: Option<String>,
+    /// The host that the pool is imported on.
+    pub host: String,
+    /// One line.
+    pub subject: String,
+    /// Some more lines: what happened, the state of the pool, what to do.
+    pub text: String,
+    /// The event behind it.
+    pub event: Event,
+    /// The number of the event; 0 for a test.
+    pub event_id: u64,
+    /// Alarms before it that did not find their way.
+    pub lost: u64,
+}

@@ -1,0 +1,422 @@
+//! A tree made like the sender's, before its increments are received (format/4 7.4).
+//!
+//! A package of a whole tree says which snapshots each dataset has. Datasets here are those of the
+//! sender that have a snapshot of the same guid, whatever they are called on either side. So it is
+//! known what the sender did since the last package: which clones were promoted, which snapshots
+//! and datasets have other names, and which are no more. The same is done here; what is destroyed
+//! only if that was asked for (`-F`).
+//!
+//! One thing can be in the way of another: a name that is still taken, a snapshot whose clone goes
+//! too, a parent that is yet to come. So everything that is due is tried, as often as anything of
+//! it succeeds; names that block each other in a circle are got out of the way by names of our
+//! own. What cannot be done is told, and the streams find out whether it matters.
+
+use super::naming::name_here;
+use super::plan::snapshot_by_guid;
+use super::session::Session;
+use crate::datasets::destroy::{Destruction, destroy_dataset};
+use crate::datasets::rename::{Renaming, rename_dataset};
+use crate::errors::{of_dsl, parse_name};
+use crate::registry::walk::{is_within, walk_heads};
+use crate::snapshots::change::change_snapshots;
+use cenote_base::Guid;
+use cenote_control::model::{ControlError, ReceiveNote, Response, SnapshotChange};
+use cenote_dsl::{Dataset, DatasetName, Dsl, DslError};
+use cenote_ondisk::stream::package::{Package, PackageDataset};
+use cenote_ondisk::stream::{Begin, flags};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// What is tried over and over ends after so many rounds for each dataset and snapshot there is.
+const ROUNDS_EACH: usize = 2;
+
+/// A dataset that is here.
+#[derive(Debug)]
+struct Local<'a> {
+    name: DatasetName,
+    /// The snapshot that it was cloned from.
+    origin: Option<Guid>,
+    /// Short names and guids.
+    snapshots: Vec<(String, Guid)>,
+    /// What the package tells of it.
+    sent: Option<&'a PackageDataset>,
+}
+
+/// One thing to be done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Promote(String),
+    DestroySnapshot(String),
+    DestroyDataset(String),
+    RenameSnapshot(String, String),
+    RenameDataset(String, String),
+}
+
+impl Step {
+    fn text(&self) -> String {
+        match self {
+            Self::Promote(name) => format!("promoting {name}"),
+            Self::DestroySnapshot(name) | Self::DestroyDataset(name) => {
+                format!("attempting destroy {name}")
+            }
+            Self::RenameSnapshot(from, to) | Self::RenameDataset(from, to) => {
+                format!("attempting rename {from} to {to}")
+            }
+        }
+    }
+}
+
+/// What may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All of it.
+    All,
+    /// Datasets are renamed: parents that were missing are here now.
+    Names,
+}
+
+impl Session<'_> {
+    /// Makes the tree below the target as the package says that the sender's is, as far as that
+    /// can be done without the streams. `sent` is the sender's name of the topmost dataset.
+    pub fn align(&self, package: &Package, sent: &str, extent: Extent) -> Result<(), ControlError> {
+        if !package.recursive || package.from_snapshot.is_none() || self.asked.dry_run {
+            return Ok(());
+        }
+        let mut failures = BTreeMap::new();
+        let mut rounds = None;
+        loop {
+            let locals = self.locals(package, sent)?;
+            let count = locals
+                .iter()
+                .map(|local| 1 + local.snapshots.len())
+                .sum::<usize>();
+            let left = rounds.get_or_insert(count * ROUNDS_EACH + 2);
+            let steps = self.due(&locals, package, sent, extent)?;
+            if steps.is_empty() || *left == 0 {
+                break;
+            }
+            *left -= 1;
+            let mut done = 0;
+            failures.clear();
+            for step in &steps {
+                match self.take(step) {
+                    Ok(()) => {
+                        done += 1;
+                        self.link
+                            .tell(ReceiveNote::Detail(format!("{}\nsuccess", step.text())));
+                    }
+                    Err(error) => {
+                        failures.insert(step.clone(), error);
+                    }
+                }
+                // It changes whose snapshots are whose.
+                if done > 0 && matches!(step, Step::Promote(_)) {
+                    break;
+                }
+            }
+            if done == 0 && !self.give_way(&steps, &locals)? {
+                break;
+            }
+        }
+        if extent == Extent::All {
+            self.complain(&failures);
+        }
+        Ok(())
+    }
+
+    fn complain(&self, failures: &BTreeMap<Step, ControlError>) {
+        for (step, error) in failures {
+            // A parent that is still to come is none of these.
+            if let (Step::RenameDataset(..), ControlError::NoSuchDataset { .. }) = (step, error) {
+                continue;
+            }
+            let text = format!("{}\nfailed: {error}", step.text());
+            self.link.tell(ReceiveNote::Complaint(text));
+        }
+    }
+
+    /// The dataset here that the topmost one of a package becomes.
+    fn top(&self, sent: &str) -> Result<DatasetName, ControlError> {
+        let name = name_here(self.asked, sent, &format!("{sent}@x"));
+        Ok(parse_name(&name)?.dataset())
+    }
+
+    /// All datasets from the topmost one downwards.
+    fn locals<'p>(&self, package: &'p Package, sent: &str) -> Result<Vec<Local<'p>>, ControlError> {
+        let mut owners = HashMap::new();
+        for dataset in &package.datasets {
+            let guids = dataset.snapshots.iter().map(|snapshot| snapshot.guid);
+            owners.extend(guids.map(|guid| (guid, dataset)));
+        }
+        let top = self.top(sent)?;
+        let imported = self.context.registry.writable_pool(top.pool())?;
+        let (mut locals, mut failure) = (Vec::new(), None);
+        walk_heads(imported.dsl(), |head| {
+            if !is_within(head.name(), &top) || failure.is_some() {
+                return;
+            }
+            match Local::of(head, &owners) {
+                Ok(local) => locals.push(local),
+                Err(error) => failure = Some(of_dsl(error)),
+            }
+        });
+        failure.map_or(Ok(locals), Err)
+    }
+
+    /// What is to be done; what goes first, first.
+    fn due(
+        &self,
+        locals: &[Local<'_>],
+        package: &Package,
+        sent: &str,
+        extent: Extent,
+    ) -> Result<Vec<Step>, ControlError> {
+        let known: BTreeSet<Guid> = package
+            .datasets
+            .iter()
+            .flat_map(|dataset| dataset.snapshots.iter().map(|snapshot| snapshot.guid))
+            .collect();
+        let (mut promotions, mut steps) = (Vec::new(), Vec::new());
+        let mut renames = Vec::new();
+        for local in locals {
+            if let Some(to) = self.name_wanted(local, sent)? {
+                renames.push(Step::RenameDataset(local.name.to_string(), to));
+            }
+            if extent == Extent::Names {
+                continue;
+            }
+            if local.is_to_be_promoted() {
+                promotions.push(Step::Promote(local.name.to_string()));
+            }
+            let destroys = self.asked.force;
+            steps.extend(
+                local
+                    .snapshot_steps(&known)
+                    .filter(|step| destroys || !matches!(step, Step::DestroySnapshot(_))),
+            );
+        }
+        if extent == Extent::All && self.asked.force {
+            // Children come behind their parents, and go first.
+            let top = self.top(sent)?;
+            let gone = |local: &&Local<'_>| local.sent.is_none() && local.name != top;
+            let gone = locals.iter().rev().filter(gone);
+            steps.extend(gone.map(|local| Step::DestroyDataset(local.name.to_string())));
+        }
+        // While snapshots are not whose they will be, nothing can be told from them.
+        if !promotions.is_empty() {
+            return Ok(promotions);
+        }
+        steps.extend(renames);
+        Ok(steps)
+    }
+
+    /// The name that a dataset is to have, if that is another than it has.
+    fn name_wanted(&self, local: &Local<'_>, sent: &str) -> Result<Option<String>, ControlError> {
+        let Some(dataset) = local.sent else {
+            return Ok(None);
+        };
+        let name = String::from_utf8_lossy(&dataset.name);
+        let wanted = name_here(self.asked, sent, &format!("{name}@x"));
+        let wanted = parse_name(&wanted)?.dataset();
+        Ok((wanted != local.name).then(|| wanted.to_string()))
+    }
+
+    /// The dataset that a stream is for, whose name follows from the sender's. What could not be
+    /// renamed yet, or is below something else here, is found by its snapshots.
+    pub fn place_of(
+        &self,
+        begin: &Begin,
+        package: Option<&PackageDataset>,
+        name: DatasetName,
+    ) -> Result<DatasetName, ControlError> {
+        let imported = self.context.registry.writable_pool(name.pool())?;
+        let is_there = |name: &DatasetName| match imported.dsl().dataset(name) {
+            Ok(_) => Ok(true),
+            Err(DslError::NoSuchDataset { .. }) => Ok(false),
+            Err(error) => Err(of_dsl(error)),
+        };
+        let Some(package) = package.filter(|_| !self.asked.dry_run) else {
+            return Ok(name);
+        };
+        if is_there(&name)? {
+            return Ok(name);
+        }
+        let top = parse_name(&self.asked.target)?.dataset();
+        let is_increment = begin.from_guid.0 != 0 && begin.flags & flags::CLONE == 0;
+        if is_increment {
+            let found = owner_below(imported.dsl(), &top, begin.from_guid)?;
+            return Ok(found.unwrap_or(name));
+        }
+        let Some(parent) = name.parent() else {
+            return Ok(name);
+        };
+        if package.parent_from_snapshot.0 == 0 || is_there(&parent)? {
+            return Ok(name);
+        }
+        match owner_below(imported.dsl(), &top, package.parent_from_snapshot)? {
+            Some(parent) => parse_name(&format!("{parent}/{}", name.last_component())),
+            None => Ok(name),
+        }
+    }
+
+    fn take(&self, step: &Step) -> Result<(), ControlError> {
+        let by = &self.by.unnoted();
+        let (context, mounts) = (self.context, self.mounts);
+        let force = self.asked.force_unmount;
+        let change = |change| change_snapshots(context, mounts, change, by);
+        let answer = match step.clone() {
+            Step::Promote(dataset) => change(SnapshotChange::Promote { dataset }),
+            Step::DestroySnapshot(name) => change(SnapshotChange::Destroy {
+                names: vec![name],
+                defer: false,
+            }),
+            Step::RenameSnapshot(from, to) => change(SnapshotChange::Rename {
+                to: to.split('@').next_back().unwrap_or_default().to_owned(),
+                from,
+                recursive: false,
+            }),
+            Step::DestroyDataset(name) => {
+                self.refuse_children(&name)?;
+                let how = Destruction {
+                    recursive: true,
+                    clones: false,
+                    force,
+                    dry_run: false,
+                };
+                destroy_dataset(context, mounts, &name, how, by)
+            }
+            Step::RenameDataset(from, to) => {
+                let how = Renaming {
+                    parents: false,
+                    force,
+                    unmounted: false,
+                };
+                rename_dataset(context, mounts, &from, &to, how, by)
+            }
+        };
+        match answer? {
+            Response::Failures { mut failures, .. } if !failures.is_empty() => {
+                Err(failures.swap_remove(0).1)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A dataset that goes does not take what is below it along: that may be on its way elsewhere.
+    fn refuse_children(&self, name: &str) -> Result<(), ControlError> {
+        let below = self.context.registry.names_below(name, true)?;
+        match below.len() {
+            0 | 1 => Ok(()),
+            _ => Err(ControlError::DatasetBusy {
+                dataset: name.to_owned(),
+            }),
+        }
+    }
+
+    /// Gives one dataset or snapshot whose new name is taken a name of our own, so that whoever
+    /// waits for its old one can go on; says whether there was one.
+    fn give_way(&self, steps: &[Step], locals: &[Local<'_>]) -> Result<bool, ControlError> {
+        let number = std::process::id();
+        let is_taken = |name: &String| {
+            locals.iter().any(|local| {
+                let is_snapshot =
+                    |(short, _): &(String, Guid)| format!("{}@{short}", local.name) == *name;
+                local.name.as_str() == name || local.snapshots.iter().any(is_snapshot)
+            })
+        };
+        for step in steps {
+            let (from, step): (&String, fn(String, String) -> Step) = match step {
+                Step::RenameDataset(from, to) if is_taken(to) => (from, Step::RenameDataset),
+                Step::RenameSnapshot(from, to) if is_taken(to) => (from, Step::RenameSnapshot),
+                _ => continue,
+            };
+            let at = from.rfind(['/', '@']);
+            let Some((above, own)) = at.map(|at| from.split_at(at + 1)) else {
+                continue;
+            };
+            // A name that is one of ours already would never come to an end.
+            if own.starts_with("recv-") {
+                continue;
+            }
+            for count in 1..=locals.len() as u64 + 1 {
+                let to = format!("{above}recv-{number}-{count}");
+                if !is_taken(&to) {
+                    return Ok(self.take(&step(from.clone(), to)).is_ok());
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The dataset with a snapshot of this guid, among `top` and all below it.
+fn owner_below(
+    dsl: &Arc<Dsl>,
+    top: &DatasetName,
+    guid: Guid,
+) -> Result<Option<DatasetName>, ControlError> {
+    let (mut found, mut failure) = (None, None);
+    walk_heads(dsl, |head| {
+        if found.is_some() || !is_within(head.name(), top) {
+            return;
+        }
+        match snapshot_by_guid(head, guid) {
+            Ok(Some(_)) => found = Some(head.name().clone()),
+            Ok(None) => {}
+            Err(error) => failure = Some(of_dsl(error)),
+        }
+    });
+    failure.map_or(Ok(found), Err)
+}
+
+impl<'p> Local<'p> {
+    fn of(head: &Dataset, owners: &HashMap<Guid, &'p PackageDataset>) -> Result<Self, DslError> {
+        let mut snapshots = Vec::new();
+        for entry in head.listed_snapshots()? {
+            let guid = head.open_snapshot(&entry)?.phys().guid;
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            snapshots.push((name, guid));
+        }
+        let origin = match head.directory().origin() {
+            Some(origin) => Some(head.dsl().dataset_of(origin)?.phys().guid),
+            None => None,
+        };
+        // The newest tells whose it is: older ones may be on their way to a clone.
+        let sent = snapshots
+            .iter()
+            .rev()
+            .find_map(|(_, guid)| owners.get(guid));
+        Ok(Self {
+            name: head.name().clone(),
+            origin,
+            sent: sent.copied(),
+            snapshots,
+        })
+    }
+
+    /// Whether the sender has what this is a clone of as a snapshot of this itself.
+    fn is_to_be_promoted(&self) -> bool {
+        let (Some(origin), Some(sent)) = (self.origin, self.sent) else {
+            return false;
+        };
+        sent.snapshots
+            .iter()
+            .any(|snapshot| snapshot.guid == origin)
+    }
+
+    /// What is to become of its snapshots.
+    fn snapshot_steps(&self, known: &BTreeSet<Guid>) -> impl Iterator<Item = Step> {
+        self.snapshots.iter().filter_map(move |(name, guid)| {
+            let full = format!("{}@{name}", self.name);
+            if !known.contains(guid) {
+                // Of a dataset that goes they go with it.
+                return self.sent.map(|_| Step::DestroySnapshot(full));
+            }
+            let mut snapshots = self.sent?.snapshots.iter();
+            let sent = snapshots.find(|snapshot| snapshot.guid == *guid)?;
+            let wanted = String::from_utf8_lossy(&sent.name);
+            let to = format!("{}@{wanted}", self.name);
+            (wanted != *name).then_some(Step::RenameSnapshot(full, to))
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! A program that is run for an alarm, within a limit of time.
+//!
+//! It has a process group of its own, so that what it started ends with it when it takes too long.
+//! Of what it says on standard error a little is kept for the message; the rest is read and
+//! forgotten, as a full pipe would stop it.
+
+use cenote_engine::AlarmSendError;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Time between two looks at it.
+const POLL: Duration = Duration::from_millis(20);
+/// How long its last words are waited for: somebody else may hold the pipe.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Bytes of its last words.
+const WORDS_MAX: usize = 300;
+
+/// Runs a program that is to end well within the limit; `input` is for its standard input.
+pub fn run(mut command: Command, input: Vec<u8>, limit: Duration) -> Result<(), AlarmSendError> {
+    let place = command.get_program().to_string_lossy().into_owned();
+    let failed = |source| AlarmSendError::Io {
+        place: place.clone(),
+        source,
+    };
+    command
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program need not read: then nobody is hurt by a closed pipe, or by this thread, which
+        // ends with the program.
+        let feed = move || drop(stdin.write_all(&input));
+        std::thread::Builder::new().spawn(feed).map_err(failed)?;
+    }
+    let words = child.stderr.take().map(words_of);
+    let ended = wait(&mut child, limit).map_err(failed)?;
+    let Some(status) = ended else {
+        return Err(AlarmSendError::Slow { place, limit });
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let words = words.and_then(|words| words.recv_timeout(LAST_WORDS).ok());
+    let answer = match words.filter(|words| !words.is_empty()) {
+        Some(words) => format!("{status}: {words}"),
+        None => status.to_string(),
+    };
+    Err(AlarmSendError::Refused { place, answer })
+}
+
+/// Reads what a program says, and sends the beginning of it at its end.
+fn words_of(mut stderr: ChildStderr) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    let read = move || {
+        let mut kept = Vec::new();
+        let mut piece = [0; 1024];
+        while let Ok(length) = stderr.read(&mut piece) {
+            if length == 0 {
+                break;
+            }
+            let room = WORDS_MAX.saturating_sub(kept.len()).min(length);
+            kept.extend_from_slice(&piece[..room]);
+        }
+        let words = String::from_utf8_lossy(&kept);
+        let words: Vec<&str> = words.split_whitespace().collect();
+        // Nobody waits any more if it took too long.
+        let _ = sender.send(words.join(" "));
+    };
+    // Without a thread the sender is gone, and with it the words.
+    let _ = std::thread::Builder::new().spawn(read);
+    receiver
+}
+
+/// Waits for its end; `None` if it had to be killed.
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= end {
+            let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            if let Some(id) = id {
+                // It may have ended just now.
+                let _ = kill_process_group(id, Signal::KILL);
+            }
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limit: Duration) -> Result<(), AlarmSendError> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        run(command, vec![b'x'; 1 << 20], limit)
+    }
+
+    #[test]
+    fn programs_fail_with_their_last_words_and_have_a_limit_of_time() {
+        let second = Duration::from_secs(1);
+        assert!(shell("exit 0", 10 * second).is_ok());
+        let refused = shell("echo no such user >&2; exit 67", 10 * second);
+        let refused = refused.expect_err("it failed").to_string();
+        assert!(refused.ends_with("67: no such user"), "{refused}");
+        let start = Instant::now();
+        let slow = shell("sleep 60 & sleep 60", second).expect_err("it sleeps");
+        assert!(slow.to_string().contains("no answer within 1 s"), "{slow}");
+        assert!(start.elapsed() < Duration::from_secs(30));
+        let missing = run(Command::new("/no/such"), Vec::new(), second);
+        assert!(
+            missing
+                .expect_err("it is not there")
+                .to_string()
+                .starts_with("/no/such: ")
+        );
+    }
+}
