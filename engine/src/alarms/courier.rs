@@ -234,8 +234,8 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let fails = |left: u64| left.checked_sub(1);
-            let order = Ordering::AcqRel;
-            if self.failures.fetch_update(order, order, fails).is_ok() {
+            let (set, read) = (Ordering::AcqRel, Ordering::Acquire);
+            if self.failures.fetch_update(set, read, fails).is_ok() {
                 return Err(AlarmSendError::Refused {
                     place: "here".to_owned(),
                     answer: "not now".to_owned(),

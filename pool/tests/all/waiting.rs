@@ -158,7 +158,8 @@ fn a_group_waits_for_a_disk_that_takes_no_writes() {
             let cause = causes.recv().expect("told");
             assert!(cause.contains("not written"), "{cause}");
             // It answers and takes nothing: all is tried again, and waits again.
-            pool.clear(&[]).expect("it answers");
+            let again = pool.clear(&[]).expect_err("it takes nothing");
+            assert!(again.to_string().contains("waits again"), "{again}");
             causes.recv().expect("told again");
             disk.heal();
             pool.clear(&[]).expect("all is well");

@@ -201,8 +201,8 @@ accounting of datasets and features with what it should be.
   -j, --json        the report as JSON, and progress as JSON on standard error
   -q, --quiet       no progress bar
 
-Damaged files are named by their paths, devices that lack what was written while they were away
-as stale. The exit code is 0 only when nothing is damaged and no device is stale.
+Damaged files are named by their paths, devices that lack what was written while they were
+away as stale. The exit code is 0 only when nothing is damaged and no device is stale.
 
 Example:
   cenote verify --all-copies --state /tmp/tank.state -d /dev/disk/by-id tank
