@@ -10,6 +10,7 @@ use crate::error::DslError;
 use crate::property::Property;
 use cenote_base::ObjectId;
 use cenote_dmu::{CacheScope, Caching, DirectIo, ObjectSet};
+use cenote_ondisk::dsl_dataset::fields;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -69,6 +70,17 @@ pub(crate) fn is_of_caching(property: &str) -> bool {
 }
 
 impl Dataset {
+    /// Whether it may be the beginning of a raw stream, whose MACs are not right before its end.
+    ///
+    /// What nobody can go on with is taken for one: it is only destroyed.
+    fn may_lack_macs(&self) -> Result<bool, DslError> {
+        if !self.is_inconsistent() {
+            return Ok(false);
+        }
+        let has = |field| Ok::<_, DslError>(self.extension_value(field)?.is_some());
+        Ok(has(fields::RESUME_RAW)? || !has(fields::RESUME_TO_GUID)?)
+    }
+
     /// How the dataset's blocks are cached, by its properties.
     pub(crate) fn caching(&self) -> Result<Caching, DslError> {
         let scope = |property| self.stored_number(property).map(CacheScope::from_number);
@@ -81,13 +93,17 @@ impl Dataset {
 }
 
 impl Dsl {
-    /// The object set of a dataset, with its keys if it has some and they are loaded.
+    /// The object set of a dataset, with its keys if it has some and they are loaded; without them
+    /// if it was received raw in part, since its MACs are those of the whole.
     pub(crate) fn objset_of(&self, dataset: &Dataset) -> Result<Arc<ObjectSet>, DslError> {
         if let Some(head) = self.open_head(dataset.id()) {
             return Ok(Arc::clone(head.set()));
         }
         let root = dataset.phys().block_pointer;
-        let keys = self.objset_keys(dataset.directory())?;
+        let keys = match dataset.may_lack_macs()? {
+            true => None,
+            false => self.objset_keys(dataset.directory())?,
+        };
         if let Some(set) = self.objsets.get(dataset.id())
             && set.root() == root
             && set.keys().map(Arc::as_ptr) == keys.as_ref().map(Arc::as_ptr)

@@ -196,7 +196,7 @@ impl Engine {
         let pool = match &request {
             // Afterwards there is no history to write to.
             Request::Export { pool, force } => {
-                return export(&self.context, &self.mounts, pool, *force, Some(&by));
+                return self.export(pool, *force, Some(&by));
             }
             Request::LoadKey {
                 dataset,
@@ -248,6 +248,17 @@ impl Engine {
 }
 
 impl Engine {
+    fn export(
+        &self,
+        pool: &str,
+        force: bool,
+        by: Option<&By<'_>>,
+    ) -> Result<Response, ControlError> {
+        // The counters of its devices go with it: what went wrong just now is written down before.
+        self.look_for_alarms(&self.context.registry.all());
+        export(&self.context, &self.mounts, pool, force, by)
+    }
+
     fn look_for_alarms(&self, pools: &[Arc<Imported>]) {
         let (events, env) = (&self.context.events, self.context.env.as_ref());
         self.alarms.look(events, env, pools);
@@ -273,7 +284,7 @@ impl Service for Engine {
                 pick,
                 options,
             } => import(context, mounts, &search, &pick, &options),
-            Request::Export { pool, force } => export(context, mounts, &pool, force, None),
+            Request::Export { pool, force } => self.export(&pool, force, None),
             Request::PoolList {
                 pools,
                 properties,

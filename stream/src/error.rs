@@ -1,7 +1,7 @@
 //! What can be wrong with a stream, and where.
 
 use cenote_dmu::DmuError;
-use cenote_dsl::DslError;
+use cenote_dsl::{DatasetName, DslError};
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::stream::Checksum;
 use std::fmt;
@@ -92,6 +92,14 @@ pub enum StreamError {
     Unsendable {
         /// Why not.
         problem: &'static str,
+    },
+    /// A dataset of a tree lacks the snapshot that is sent of it.
+    #[error("snapshot {dataset}@{snapshot} does not exist")]
+    NoSnapshot {
+        /// The dataset.
+        dataset: DatasetName,
+        /// The snapshot's short name.
+        snapshot: String,
     },
     /// A record cannot be applied.
     #[error("{place}: {record} cannot be applied")]

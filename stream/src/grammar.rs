@@ -205,7 +205,10 @@ impl Grammar {
         if spill.compressed_size > spill.length {
             return field("compressed size", spill.compressed_size);
         }
-        Ok(())
+        match spill.compression {
+            0 => Ok(()),
+            number => self.compression(number),
+        }
     }
 
     /// Blocks are never written before one that came earlier.

@@ -120,6 +120,10 @@ impl Leaf {
         match (&self.device, &old.device) {
             (Some(device), Some(before)) if Arc::ptr_eq(device, before) => {
                 self.access = Arc::clone(&old.access);
+                // A faulted leaf keeps its device open and is given nothing.
+                if !self.state.is_readable() || !old.state.is_readable() {
+                    self.missed.note_outage();
+                }
             }
             _ => self.missed.note_outage(),
         }

@@ -8,7 +8,7 @@ use super::accounting::{Part, SpaceChange, changed, signed};
 use super::bookmark::BookmarkSum;
 use super::context::SyncContext;
 use super::log::EndingLogs;
-use super::policy::HeadPolicy;
+use super::policy::{HeadPolicy, feature_of_checksum};
 use super::resume_point::{ResumePoint, ResumePoints};
 use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
@@ -16,7 +16,7 @@ use cenote_dmu::ObjectSet;
 use cenote_io::{BlockSink, IoError, WriteRequest};
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::features;
-use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, ObjectType};
+use cenote_ondisk::{BlockPointer, CompressionKind, ObjectType};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -436,13 +436,7 @@ fn features_of(pointer: &BlockPointer) -> impl Iterator<Item = &'static str> {
         true => None,
         false => pointer.checksum_kind(),
     };
-    let checksum = match kind {
-        Some(ChecksumKind::Sha512) => Some(features::SHA512),
-        Some(ChecksumKind::Skein) => Some(features::SKEIN),
-        Some(ChecksumKind::Edonr) => Some(features::EDONR),
-        Some(ChecksumKind::Blake3) => Some(features::BLAKE3),
-        _ => None,
-    };
+    let checksum = kind.and_then(feature_of_checksum);
     let zstd = match pointer.compression() {
         Some(CompressionKind::Zstd) => Some(features::ZSTD_COMPRESS),
         _ => None,

@@ -99,13 +99,18 @@ impl SyncContext<'_> {
         owned.iter().try_for_each(|pointer| self.release(pointer))
     }
 
-    /// Frees the log of a head that is about to be destroyed.
+    /// Frees the log of a head that is about to be destroyed. Of what cannot be read nothing is
+    /// known to be freed; to give up a dataset costs the blocks of its log then.
     pub(super) fn free_log_of(&self, head: &Dataset) -> Result<(), DslError> {
         if head.phys().block_pointer.is_hole() {
             return Ok(());
         }
-        match IntentLog::open(&head.object_set()?)? {
-            Some(log) => self.free_log(&log.owned_blocks()?),
+        let owned = || {
+            let log = IntentLog::open(&head.object_set().ok()?).ok()??;
+            log.owned_blocks().ok()
+        };
+        match owned() {
+            Some(owned) => self.free_log(&owned),
             None => Ok(()),
         }
     }

@@ -99,7 +99,7 @@ pub use head::Head;
 pub use heads::{Heads, KeptHead};
 pub use hold::{EndTemporaryHolds, HoldSnapshots, ReleaseSnapshots};
 pub use new_pool::{EnableFeatures, NewMetadata, create_metadata};
-pub use policy::{HeadPolicy, RedundantMetadata};
+pub use policy::{Functions, HeadPolicy, RedundantMetadata};
 pub use pool_properties::SetPoolProperty;
 pub use promote::PromoteDataset;
 pub use properties::{RevertProperty, SetProperties, Setting};

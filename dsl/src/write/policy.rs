@@ -57,6 +57,58 @@ impl RedundantMetadata {
     }
 }
 
+/// Features of functions that not every pool has.
+const FUNCTION_FEATURES: [&str; 6] = [
+    features::LZ4_COMPRESS,
+    features::ZSTD_COMPRESS,
+    features::SHA512,
+    features::SKEIN,
+    features::EDONR,
+    features::BLAKE3,
+];
+
+/// The feature of a checksum function.
+pub(super) fn feature_of_checksum(kind: ChecksumKind) -> Option<&'static str> {
+    match kind {
+        ChecksumKind::Sha512 => Some(features::SHA512),
+        ChecksumKind::Skein => Some(features::SKEIN),
+        ChecksumKind::Edonr => Some(features::EDONR),
+        ChecksumKind::Blake3 => Some(features::BLAKE3),
+        _ => None,
+    }
+}
+
+/// The feature of a compression function.
+fn feature_of_compression(kind: CompressionKind) -> Option<&'static str> {
+    match kind {
+        CompressionKind::Lz4 => Some(features::LZ4_COMPRESS),
+        CompressionKind::Zstd => Some(features::ZSTD_COMPRESS),
+        _ => None,
+    }
+}
+
+/// Which of [`FUNCTION_FEATURES`] a pool has, a bit for each.
+///
+/// A dnode may name functions of its own, and can come from anywhere. Blocks by a function that the
+/// pool's features do not tell of could be read by nobody who goes by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Functions(u8);
+
+impl Functions {
+    fn of(has: impl Fn(&str) -> bool) -> Self {
+        let bits = FUNCTION_FEATURES.iter().enumerate();
+        Self(bits.fold(0, |all, (bit, guid)| all | u8::from(has(guid)) << bit))
+    }
+
+    fn allow(self, feature: Option<&str>) -> bool {
+        let Some(feature) = feature else {
+            return true;
+        };
+        let mut all = FUNCTION_FEATURES.iter().enumerate();
+        all.any(|(bit, guid)| *guid == feature && self.0 >> bit & 1 == 1)
+    }
+}
+
 /// The properties of a head that its blocks and its space depend on, resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadPolicy {
@@ -66,6 +118,8 @@ pub struct HeadPolicy {
     pub compression: CompressionKind,
     /// zstd's level; 0 for the default.
     pub zstd_level: i32,
+    /// Functions that objects may ask for themselves.
+    pub functions: Functions,
     /// Compression of metadata.
     pub metadata_compression: CompressionKind,
     /// Copies of data.
@@ -115,6 +169,7 @@ impl HeadPolicy {
             checksum: checksum_of(checksum, default),
             compression,
             zstd_level,
+            functions: Functions::of(|guid| features.get(guid).is_some()),
             metadata_compression: fast,
             copies: u8::try_from(number(Property::Copies)?.clamp(1, 3)).unwrap_or(1),
             redundant_metadata: RedundantMetadata::from_number(number(
@@ -130,6 +185,18 @@ impl HeadPolicy {
             refreservation: number(Property::RefReservation)?,
             refquota: number(Property::RefQuota)?,
         })
+    }
+
+    /// What an object asks for itself, if the pool allows it.
+    fn own_checksum(&self, block: &BlockKind) -> Option<ChecksumKind> {
+        let is_allowed = |kind: &ChecksumKind| self.functions.allow(feature_of_checksum(*kind));
+        block.checksum.filter(is_allowed)
+    }
+
+    fn own_compression(&self, block: &BlockKind) -> Option<CompressionKind> {
+        let is_allowed =
+            |kind: &CompressionKind| self.functions.allow(feature_of_compression(*kind));
+        block.compression.filter(is_allowed)
     }
 
     fn metadata_checksum(&self) -> ChecksumKind {
@@ -153,8 +220,8 @@ impl PolicySource for HeadPolicy {
         };
         if !is_metadata {
             return WritePolicy {
-                checksum: block.checksum.unwrap_or(self.checksum),
-                compression: block.compression.unwrap_or(self.compression),
+                checksum: self.own_checksum(block).unwrap_or(self.checksum),
+                compression: self.own_compression(block).unwrap_or(self.compression),
                 zstd_level: self.zstd_level,
                 copies: self.copies.min(copies_max),
                 dedup: self.dedup,
@@ -214,6 +281,17 @@ fn zstd_level(code: u64) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_need_their_features() {
+        let functions = Functions::of(|guid| guid == features::SKEIN);
+        assert!(functions.allow(feature_of_checksum(ChecksumKind::Skein)));
+        assert!(functions.allow(feature_of_checksum(ChecksumKind::Sha256)));
+        assert!(!functions.allow(feature_of_checksum(ChecksumKind::Blake3)));
+        assert!(!functions.allow(feature_of_compression(CompressionKind::Zstd)));
+        let gzip = feature_of_compression(CompressionKind::Gzip(6));
+        assert!(functions.allow(gzip));
+    }
 
     #[test]
     fn levels_of_zstd_are_decoded() {

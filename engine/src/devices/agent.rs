@@ -177,7 +177,7 @@ fn step_for(imported: &Imported, tree: &VdevTree, leaf: &Vdev) -> Option<Step> {
     (!spares.is_empty()).then_some(Step::Spare { lost, spares })
 }
 
-fn take(imported: &Imported, events: &Events, step: Step) {
+fn take(imported: &Arc<Imported>, events: &Events, step: Step) {
     let (pool, name) = (&imported.pool, imported.name());
     let actor = Actor::default();
     let by = (&actor, "");
@@ -187,12 +187,18 @@ fn take(imported: &Imported, events: &Events, step: Step) {
                 eprintln!("cenote: pool '{name}': no resilver: {error}");
             }
         }
-        // Somebody may have said meanwhile that the device is well.
-        Step::Judge(leaf, _) if !has_errors(imported, leaf) => {}
-        Step::Judge(leaf, verdict) => match pool.blame(leaf, verdict == Verdict::Faulted) {
-            Ok(()) => eprintln!("cenote: pool '{name}': device {leaf} made too many errors"),
-            Err(error) => eprintln!("cenote: pool '{name}': device {leaf}: {error}"),
-        },
+        Step::Judge(leaf, verdict) => {
+            // Somebody may have said meanwhile that the device is well.
+            let own = Arc::clone(imported);
+            let is_due = move || has_errors(&own, leaf);
+            match pool.blame(leaf, verdict == Verdict::Faulted, is_due) {
+                Ok(true) => {
+                    eprintln!("cenote: pool '{name}': device {leaf} made too many errors");
+                }
+                Ok(false) => {}
+                Err(error) => eprintln!("cenote: pool '{name}': device {leaf}: {error}"),
+            }
+        }
         Step::Spare { lost, spares } => {
             for spare in spares {
                 match pool.attach_spare(lost, spare, false, by) {

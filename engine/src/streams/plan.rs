@@ -135,13 +135,29 @@ impl Plan<'_> {
         }
     }
 
+    /// Refuses keys that are not those of what came before.
+    fn check_own_keys(&self, head: &Dataset) -> Result<(), ControlError> {
+        let Some(keys) = self.keys()? else {
+            return Ok(());
+        };
+        let key = head.directory().crypto_key();
+        let key = key.map_err(|error| self.of_dsl(error))?;
+        match key.is_some_and(|key| key.stored.guid == keys.guid) {
+            true => Ok(()),
+            false => Err(self
+                .wants()
+                .refused("encryption key does not match existing key")),
+        }
+    }
+
     /// What the package tells of its snapshot.
     pub fn told(&self) -> Option<&PackageSnapshot> {
         let mut snapshots = self.dataset?.snapshots.iter();
         snapshots.find(|snapshot| snapshot.guid == self.begin.to_guid)
     }
 
-    fn is_resuming(&self) -> bool {
+    /// Whether the stream goes on with what came of another.
+    pub fn is_resuming(&self) -> bool {
         self.begin.features.has(Feature::Resuming)
     }
 
@@ -220,7 +236,10 @@ impl Plan<'_> {
         let lacks = |(feature, guid): &(Feature, &str)| {
             self.begin.features.has(*feature) && enabled.get(guid).is_none()
         };
-        match NEEDED.iter().any(lacks) {
+        // How far a stream came stands in fields that older pools cannot have.
+        let cannot_note =
+            self.asked.resumable && enabled.get(features::EXTENSIBLE_DATASET).is_none();
+        match cannot_note || NEEDED.iter().any(lacks) {
             true => Err(self.wants().refused(TOO_OLD)),
             false => Ok(()),
         }
@@ -251,10 +270,19 @@ impl Plan<'_> {
         let from = state.from_guid.unwrap_or(Guid(0));
         let is_same = state.to_guid == self.begin.to_guid
             && from == self.begin.from_guid
+            && state.raw == self.begin.features.has(Feature::Raw)
             && self.payload.resume == Some((state.object, state.offset));
         if !is_same {
             return Err(wrong());
         }
+        let base = match from.0 {
+            0 => None,
+            _ => head.previous(),
+        };
+        let base = base.map(|base| self.imported.dsl().dataset_of(base));
+        let base = base.transpose().map_err(|error| self.of_dsl(error))?;
+        self.check_keys(base.as_ref())?;
+        self.check_own_keys(&head)?;
         let point = ResumePoint {
             object: state.object,
             offset: state.offset,

@@ -4,7 +4,7 @@ use super::input::Input;
 use super::plan::{Course, Plan};
 use super::properties::of_snapshot;
 use super::session::Session;
-use super::words::{Wants, of_dsl, of_stream};
+use super::words::{Wants, no_room, of_dsl, of_stream};
 use crate::errors::{of_dsl as of_metadata, of_sync};
 use crate::mounts::exchange::exchange_contents;
 use crate::mounts::make::mount_below;
@@ -40,10 +40,11 @@ impl Room for SpaceFor {
     }
 }
 
-/// Why a stream ended, and whether what came of it stays.
+/// Why a stream ended.
 struct Ended {
     error: ControlError,
-    is_kept: bool,
+    /// What is said if what came of it stays, where it is worth that.
+    kept: Option<String>,
 }
 
 impl Session<'_> {
@@ -78,16 +79,15 @@ impl Session<'_> {
         let ended = filled.and_then(|received| {
             let ended = self.end(imported, plan, head);
             let ended = ended.and_then(|()| self.complete(imported, plan));
-            let is_kept = false;
             ended
                 .map(|()| received)
-                .map_err(|error| Ended { error, is_kept })
+                .map_err(|error| Ended { error, kept: None })
         });
-        ended.map_err(|ended| {
-            let is_kept = ended.is_kept && (self.asked.resumable || !is_new);
-            match is_kept {
-                true => self.kept(imported, plan, ended.error),
-                false => self.undo(imported, plan, head, ended.error),
+        ended.map_err(|Ended { error, kept }| {
+            let kept = kept.filter(|_| self.asked.resumable || !is_new);
+            match kept {
+                Some(reason) => self.kept(imported, plan, &reason, error),
+                None => self.undo(imported, plan, head, error),
             }
         })
     }
@@ -279,12 +279,18 @@ impl Session<'_> {
     }
 
     /// Says that a stream can be gone on with, and how.
-    fn kept(&self, imported: &Arc<Imported>, plan: &Plan<'_>, error: ControlError) -> ControlError {
+    fn kept(
+        &self,
+        imported: &Arc<Imported>,
+        plan: &Plan<'_>,
+        reason: &str,
+        error: ControlError,
+    ) -> ControlError {
         let target = imported.dsl().dataset(&plan.name);
         let token = target.and_then(|target| cenote_dsl::receive_resume_token(&target));
         match token {
             Ok(Some(token)) => plan.wants().refused(format!(
-                "checksum mismatch or incomplete stream.\nPartially received snapshot is saved.\n\
+                "{reason}\nPartially received snapshot is saved.\n\
                  A resuming stream can be generated on the sending system by running:\n    \
                  zfs send -t {token}"
             )),
@@ -301,10 +307,7 @@ fn fill(
     plan: &Plan<'_>,
     (id, resumed): (ObjectId, ResumePoint),
 ) -> Result<Received, Ended> {
-    let lost = |error: ControlError| Ended {
-        error,
-        is_kept: false,
-    };
+    let lost = |error: ControlError| Ended { error, kept: None };
     let (pool, dsl): (&Pool, _) = (&imported.pool, imported.dsl());
     let metadata = |error| lost(of_dsl(plan.wants(), &plan.name, &error));
     let gate = pool.gate();
@@ -327,6 +330,7 @@ fn fill(
         gate: Arc::clone(gate),
         room: &room,
         resumed,
+        is_resumable: session.asked.resumable || plan.is_resuming(),
         replaces: session.asked.origin.is_some() && plan.begin.from_guid.0 == 0 && !is_clone,
         is_cancelled: &|| session.link.is_cancelled(),
     };
@@ -340,7 +344,7 @@ fn fill(
             wants => wants,
         };
         Ended {
-            is_kept: is_worth_keeping(&error),
+            kept: worth_keeping(&plan.name, &error),
             error: of_stream(wants, &plan.name, &error),
         }
     })?;
@@ -377,15 +381,15 @@ fn open(
     }
 }
 
-/// Whether another stream could go on where this one ended.
-fn is_worth_keeping(error: &StreamError) -> bool {
-    matches!(
-        error,
+/// What is said of a stream that another could go on with; `None` where none could.
+fn worth_keeping(dataset: &DatasetName, error: &StreamError) -> Option<String> {
+    match error {
+        StreamError::Full { is_quota, .. } => Some(no_room(dataset, *is_quota)),
         StreamError::Cut { .. }
-            | StreamError::Read { .. }
-            | StreamError::Checksum { .. }
-            | StreamError::Cancelled { .. }
-            | StreamError::Full { .. }
-            | StreamError::Record { .. }
-    )
+        | StreamError::Read { .. }
+        | StreamError::Checksum { .. }
+        | StreamError::Cancelled { .. }
+        | StreamError::Record { .. } => Some("checksum mismatch or incomplete stream.".to_owned()),
+        _ => None,
+    }
 }

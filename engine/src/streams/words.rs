@@ -43,6 +43,13 @@ pub(super) fn modified(dataset: &DatasetName) -> String {
     format!("destination {dataset} has been modified\nsince most recent snapshot")
 }
 
+pub(super) fn no_room(dataset: &DatasetName, is_quota: bool) -> String {
+    match is_quota {
+        true => format!("destination {dataset} space quota exceeded."),
+        false => "out of space".to_owned(),
+    }
+}
+
 pub(super) fn partial(dataset: &DatasetName) -> String {
     format!("destination {dataset} contains partially-complete state from \"zfs receive -s\".")
 }
@@ -55,10 +62,7 @@ pub(super) fn of_stream(wants: Wants, dataset: &DatasetName, error: &StreamError
         StreamError::Cut { .. } => at("incomplete stream"),
         StreamError::Read { .. } => at("failed to read from stream"),
         StreamError::Checksum { .. } => at("checksum mismatch"),
-        StreamError::Full { is_quota: true, .. } => {
-            format!("destination {dataset} space quota exceeded.")
-        }
-        StreamError::Full { .. } => "out of space".to_owned(),
+        StreamError::Full { is_quota, .. } => no_room(dataset, *is_quota),
         StreamError::Grammar {
             problem: Problem::Features(bits),
             ..

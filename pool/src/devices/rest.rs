@@ -12,6 +12,7 @@ use cenote_ondisk::{VdevConfig, VdevKind};
 use cenote_vdev::Shape;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Groups that are waited for before a resilver: as many as a new leaf may have missed of those
 /// that were under way, and one.
@@ -88,20 +89,32 @@ impl Pool {
 
     /// Notes that a device made too many errors: it is not used any more if `is_fault` is set and
     /// the pool can do without it, and is known to fail otherwise. Clearing its errors ends that.
+    /// Whether it was noted: nothing is if it is out of use already, or `is_due`, which is asked at
+    /// the moment of the change, says no.
     ///
     /// # Errors
     /// If there is no such device, or the pool takes no changes.
-    pub fn blame(&self, device: Guid, is_fault: bool) -> Result<(), ChangeError> {
+    pub fn blame(
+        &self,
+        device: Guid,
+        is_fault: bool,
+        is_due: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<bool, ChangeError> {
+        let is_noted = Arc::new(AtomicBool::new(false));
+        let noted = Arc::clone(&is_noted);
         self.change_tree((&Actor::default(), ""), move |root, shape, _| {
-            leaf(root, device)?;
+            let state = &leaf(root, device)?.state;
+            let is_in_use = !state.offline && !state.faulted;
             let mut plan = Plan::new(root.clone());
-            if let Some(leaf) = find_mut(&mut plan.root, device) {
+            if let Some(leaf) = find_mut(&mut plan.root, device).filter(|_| is_in_use && is_due()) {
                 leaf.state.faulted = is_fault && !shape.is_required(device);
                 leaf.state.degraded = !leaf.state.faulted;
                 leaf.state.aux_state = Some("err_exceeded".to_owned());
+                noted.store(true, Ordering::Release);
             }
             Ok(plan)
-        })
+        })?;
+        Ok(is_noted.load(Ordering::Acquire))
     }
 
     /// Uses a device again that was taken out of use, or was not there: `opened`, if it is not
@@ -143,16 +156,16 @@ impl Pool {
         opened: HashMap<Guid, Arc<dyn Device>>,
         by: (&Actor, &str),
     ) -> Result<(), ChangeError> {
-        let is_meant = |leaf: &VdevConfig| devices.is_empty() || devices.contains(&leaf.guid);
-        let is_marked = |leaf: &VdevConfig| leaf.state.faulted || leaf.state.degraded;
-        let leaves = self.vdev_tree().leaves();
-        let marked = leaves.filter(|leaf| is_meant(leaf) && is_marked(leaf));
-        let marked: Vec<Guid> = marked.map(|leaf| leaf.guid).collect();
-        if marked.is_empty() && opened.is_empty() {
-            return Ok(());
-        }
+        let devices = devices.to_vec();
         let syncer = Arc::clone(self.writer()?);
         self.change_tree(by, move |root, _, _| {
+            // Looked for at the moment of the change: what counts the errors changes the tree, too.
+            let is_meant = |leaf: &VdevConfig| devices.is_empty() || devices.contains(&leaf.guid);
+            let is_marked = |leaf: &VdevConfig| leaf.state.faulted || leaf.state.degraded;
+            let marked = root
+                .leaves()
+                .filter(|leaf| is_meant(leaf) && is_marked(leaf));
+            let marked: Vec<Guid> = marked.map(|leaf| leaf.guid).collect();
             let mut plan = Plan::new(root.clone());
             for guid in marked.iter().chain(opened.keys()) {
                 let is_spared = is_first_of_spare(root, *guid);

@@ -136,6 +136,9 @@ impl<'a> Applier<'a> {
     ) -> Result<T, StreamError> {
         self.change(bytes, |tx| {
             let done = change(tx)?;
+            if !self.target.is_resumable {
+                return Ok(done);
+            }
             let point = ResumePoint {
                 object,
                 offset,

@@ -11,8 +11,9 @@
 //! what of the old contents stays; wrong is worse than slow here, so whatever cannot be the same
 //! object is freed first.
 //!
-//! Blocks that are whole are written without reading what they replace. With each record the head
-//! is told how far the stream came ([`ResumePoint`]), which is stored with the record's group.
+//! Blocks that are whole are written without reading what they replace. Where another stream may go
+//! on with this one, the head is told with each record how far it came ([`ResumePoint`]), which is
+//! stored with the record's group.
 //!
 //! Blocks of raw streams are written as they come ([`raw`]): nobody here needs their keys.
 
@@ -56,6 +57,8 @@ pub struct Target<'a> {
     pub room: &'a dyn Room,
     /// Where an earlier attempt stopped; zeros if there was none.
     pub resumed: ResumePoint,
+    /// Whether another stream may go on where this one is cut.
+    pub is_resumable: bool,
     /// Objects that the stream does not have are to go: it is full, and the head is a clone.
     pub replaces: bool,
     /// Asked now and then whether to give up.

@@ -32,6 +32,14 @@ fn nothing_is_found(kind: &str) -> Result<()> {
         if kind == "mirror3-degraded" && !options.is_empty() {
             // One side was overwritten on purpose: whoever looks at all copies sees that.
             ensure!(outcome.code == Some(1), "{}", outcome.report());
+        } else if kind == "mirror-offline" {
+            // One side was offline: all that is needed is there, and that side lacks the newest.
+            ensure!(outcome.code == Some(1), "{}", outcome.report());
+            ensure!(
+                outcome
+                    .text()
+                    .contains("no blocks are damaged, but devices are stale")
+            );
         } else {
             ensure!(
                 outcome.code == Some(0),

@@ -194,3 +194,140 @@ fn streams_that_were_cut_are_gone_on_with() -> Result<()> {
     ensure!(differences.is_empty(), "{}", differences.join("\n"));
     site.judge()
 }
+
+/// A pool without features suspended itself when a stream came: how far it had got was noted in
+/// fields that such a pool cannot have. Plain streams are received there; others are refused before
+/// anything is made.
+#[test]
+fn pools_without_features_take_plain_streams() -> Result<()> {
+    let Some(golden) = Golden::find(streams::KIND)? else {
+        return Ok(());
+    };
+    let site = Site::create("single", 512, "-d -O mountpoint=none")?;
+    for refused in [
+        "large-blocks",
+        "large-dnode",
+        "embedded",
+        "compressed-embedded-large",
+        "raw-encrypted",
+    ] {
+        let outcome = receive(&site, "tank/none", &stream(refused)?)?;
+        ensure!(outcome.code == Some(1), "{refused}: {}", outcome.report());
+        let said = outcome.report();
+        ensure!(
+            said.contains("pool must be upgraded to receive this stream."),
+            "{refused}: {said}"
+        );
+        site.fails("zfs list tank/none")?;
+    }
+    let noted = receive(&site, "-s tank/none", &stream("full")?)?.report();
+    ensure!(noted.contains("pool must be upgraded"), "{noted}");
+    site.fails("zfs list tank/none")?;
+    let cases: &[Case] = &[
+        ("full", "fs", &[("fs", "fs", "a")]),
+        ("incremental-i", "fs", &[("fs", "fs", "b")]),
+        ("zvol", "vol", &[("vol", "vol", "a")]),
+        ("zvol-incremental", "vol", &[("vol", "vol", "b")]),
+    ];
+    for (name, target, _) in cases {
+        let outcome = receive(&site, &format!("tank/{target}"), &stream(name)?)?;
+        outcome.success().with_context(|| (*name).to_owned())?;
+    }
+    let cut = &stream("incremental-i")?[..600_000];
+    receive(&site, "tank/copy", &stream("full")?)?.success()?;
+    let said = receive(&site, "tank/copy", cut)?.report();
+    ensure!(said.contains("incomplete stream"), "{said}");
+    ensure!(token(&site, "tank/copy")? == "-");
+    let health = site.ok("zpool list -H -o health tank")?;
+    ensure!(health.trim() == "ONLINE", "{health}");
+    site.export()?;
+    let differences = differences(&site, &golden, cases)?;
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    site.judge()
+}
+
+/// A pool that has no room said that a stream was incomplete, where what came of it was kept.
+#[test]
+fn a_full_pool_says_so() -> Result<()> {
+    if Golden::find(streams::KIND)?.is_none() {
+        return Ok(());
+    }
+    let site = Site::create("single", 64, "-O mountpoint=none -O compression=off")?;
+    let full = stream("full")?;
+    site.ok("zfs create -o refreservation=1M tank/filler")?;
+    let free = site.ok("zfs get -Hp -o value available tank")?;
+    let free: u64 = free.trim().parse()?;
+    let taken = free.checked_sub(600 << 10).context("a pool that is full")?;
+    site.ok(&format!("zfs set refreservation={taken} tank/filler"))?;
+    for options in ["", "-s"] {
+        let outcome = receive(&site, &format!("{options} tank/fs"), &full)?;
+        let said = outcome.report();
+        ensure!(outcome.code == Some(1), "{said}");
+        ensure!(said.contains("out of space"), "{said}");
+        ensure!(!said.contains("checksum mismatch"), "{said}");
+        ensure!(said.contains("zfs send -t") == (options == "-s"), "{said}");
+    }
+    // With room again it is gone on with; who has no token begins anew.
+    site.ok("zfs set refreservation=none tank/filler")?;
+    site.ok("zfs receive -A tank/fs")?;
+    site.ok("zfs create -o quota=600K tank/small")?;
+    let said = receive(&site, "tank/small/fs", &full)?.report();
+    ensure!(said.contains("space quota exceeded"), "{said}");
+    site.finish()
+}
+
+/// The beginning of a raw stream has not the MACs that its end brings. With its key loaded it could
+/// not even be asked for its token, and to give it up suspended the pool.
+#[test]
+fn parts_of_raw_streams_are_given_up_with_their_key_loaded() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 256, "")?;
+    let key = site.cenote().directory().join("key");
+    fs::write(&key, "a passphrase")?;
+    let key = format!("file://{}", key.display());
+    let options = format!("-o encryption=on -o keyformat=passphrase -o keylocation={key}");
+    site.ok(&format!("zfs create {options} tank/source"))?;
+    let mut raw = Vec::new();
+    for (snapshot, since) in [("a", ""), ("b", "-i @a ")] {
+        for number in 0..20_usize {
+            let file = site.path("tank/source").join(format!("{snapshot}{number}"));
+            fs::write(file, vec![number as u8; 30_000])?;
+        }
+        site.ok(&format!("zfs snapshot tank/source@{snapshot}"))?;
+        let line = format!("send -w {since}tank/source@{snapshot}");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        raw.push(site.cenote().run("zfs", &words)?.success()?.stdout);
+    }
+    for (stream, is_whole) in [(&raw[0], false), (&raw[0], true), (&raw[1], false)] {
+        for options in ["-u", "-s -u"] {
+            let target = format!("{options} tank/copy");
+            if is_whole {
+                receive(&site, "-u tank/copy", stream)?.success()?;
+                site.ok(&format!("zfs load-key -L {key} tank/copy"))?;
+                break;
+            }
+            let outcome = receive(&site, &target, &stream[..stream.len() * 2 / 3])?;
+            ensure!(outcome.code == Some(1), "{}", outcome.report());
+            if options == "-u" {
+                continue;
+            }
+            if stream == &raw[0] {
+                site.ok(&format!("zfs load-key -L {key} tank/copy"))?;
+            }
+            ensure!(token(&site, "tank/copy")?.starts_with("1-"));
+            site.ok("zfs list -r -o all tank")?;
+            site.ok("zfs receive -A tank/copy")?;
+        }
+    }
+    receive(&site, "-s -u tank/copy", &raw[1][..raw[1].len() / 2])?;
+    let rest = format!("send -t {}", token(&site, "tank/copy")?);
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let rest = site.cenote().run("zfs", &words)?.success()?.stdout;
+    receive(&site, "-s tank/copy", &rest)?.success()?;
+    site.ok("zfs mount tank/copy")?;
+    let (sent, received) = (site.walk("tank/source")?, site.walk("tank/copy")?);
+    cenote_tests::site::same(&sent, &received)?;
+    site.finish()
+}

@@ -94,7 +94,7 @@ fn first_block(site: &Site, dataset: &str, number: u64) -> Result<u64> {
 
 /// A file whose blocks compress to half their size.
 fn contents() -> Vec<u8> {
-    let mut contents = vec![7; 300_000];
+    let mut contents = vec![7; 147 * 2048];
     for (seed, half) in (0..).zip(contents.chunks_mut(2048)) {
         Random::new(seed).fill(&mut half[..1024]);
     }

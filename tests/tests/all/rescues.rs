@@ -199,7 +199,6 @@ fn a_pool_that_is_only_read_is_not_changed() -> Result<()> {
     let (text, code) = setup.import(&format!("-N -o readonly=on {pool}"))?;
     ensure!(code == Some(0), "{text}");
     for command in [
-        format!("zpool destroy {pool}"),
         format!("zpool set comment=x {pool}"),
         format!("zpool set autotrim=on {pool}"),
         format!("zpool set feature@longname=enabled {pool}"),
@@ -219,7 +218,8 @@ fn a_pool_that_is_only_read_is_not_changed() -> Result<()> {
         ensure!(outcome.code != Some(0), "{command} is done");
         has(&outcome.stderr, "pool is read-only")?;
     }
-    setup.cenote.ok(&format!("zpool export {pool}"))?;
+    // As with OpenZFS, it is let go, and can be imported again.
+    setup.cenote.ok(&format!("zpool destroy {pool}"))?;
     ensure!(before == setup.contents()?, "the devices were written to");
     Ok(())
 }

@@ -252,6 +252,35 @@ fn a_leaf_goes_offline_and_comes_back() {
     );
 }
 
+/// A faulted leaf keeps its device. That it comes back before the resilver has ended does not mean
+/// that it got all that was brought meanwhile.
+#[test]
+fn a_leaf_that_was_faulted_meanwhile_got_no_resilver() {
+    let devices = memory(10..12, DEVICE);
+    let online = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let mut faulted = vdev("disk", 11, vec![]);
+    faulted.set_u64("faulted", 1);
+    let half = vec![vdev("disk", 10, vec![]), faulted];
+    let half = pool(vdev("mirror", 2, half), 9, &[]);
+    let vdevs = open_kept(&online, &devices);
+    let turn = |root| {
+        vdevs
+            .reshape(&reshape(root, &Devices::new(), &[]))
+            .expect("sound")
+    };
+    assert!(turn(&half).is_empty(), "it stays open");
+    let late = blocks(&vdevs.shape(), Txg(10), 30 * MIB);
+    write_all(&vdevs.shape(), &late);
+    turn(&online);
+    let targets = vdevs.shape().begin_resilver(Txg(100));
+    assert_eq!(targets.len(), 1);
+    turn(&half);
+    turn(&online);
+    let shape = vdevs.shape();
+    assert_eq!(shape.end_resilver(&targets), [Guid(11)]);
+    assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(11)]);
+}
+
 /// A child of a raidz is replaced, by way of a vdev that holds both.
 #[test]
 fn a_leaf_is_replaced() {

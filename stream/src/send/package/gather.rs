@@ -158,12 +158,12 @@ impl Gathering<'_> {
         let mut entries = head.listed_snapshots().map_err(unreadable)?;
         let Some(end) = entries.iter().position(|entry| entry.name == self.to) else {
             let is_newer = head.phys().creation_txg > self.target_txg;
-            return match is_newer || self.options.skips_missing {
-                true => Ok(false),
-                false => Err(StreamError::Unsendable {
-                    problem: "a dataset below it does not have the snapshot",
-                }),
-            };
+            if is_newer || self.options.skips_missing {
+                return Ok(false);
+            }
+            let dataset = head.name().clone();
+            let snapshot = String::from_utf8_lossy(&self.to).into_owned();
+            return Err(StreamError::NoSnapshot { dataset, snapshot });
         };
         entries.truncate(end + 1);
         let mut snapshots = Vec::with_capacity(entries.len());

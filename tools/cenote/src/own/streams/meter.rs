@@ -2,7 +2,7 @@
 
 use crate::direct::progress::{Progress, Style};
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::Seek;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -22,7 +22,7 @@ impl Gauge {
     fn bytes(&mut self) -> u64 {
         let bytes = match self {
             Self::Length(file) => file.metadata().map(|metadata| metadata.len()),
-            Self::Position(file) => file.seek(SeekFrom::Current(0)),
+            Self::Position(file) => file.stream_position(),
         };
         bytes.unwrap_or(0)
     }
