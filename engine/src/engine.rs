@@ -36,7 +36,7 @@ use crate::snapshots::space::{reclaimed_by, snapshot_space};
 use crate::streams::receive::receive;
 use crate::streams::send::send;
 use cenote_base::Env;
-use cenote_control::model::{ControlError, Request, Response};
+use cenote_control::model::{Change, ControlError, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
 use cenote_pool::{Patience, set_patience};
 use std::path::PathBuf;
@@ -255,13 +255,39 @@ impl Engine {
         by: Option<&By<'_>>,
     ) -> Result<Response, ControlError> {
         // The counters of its devices go with it: what went wrong just now is written down before.
-        self.look_for_alarms(&self.context.registry.all());
+        self.look_at_pools(&self.context.registry.all());
         export(&self.context, &self.mounts, pool, force, by)
     }
 
-    fn look_for_alarms(&self, pools: &[Arc<Imported>]) {
+    /// Notes what changed of itself in these pools, and tells what is an alarm.
+    fn look_at_pools(&self, pools: &[Arc<Imported>]) {
         let (events, env) = (&self.context.events, self.context.env.as_ref());
+        self.changes.look(events, pools);
         self.alarms.look(events, env, pools);
+    }
+
+    /// Looks at pools that have just come, so that what changes from now on is seen.
+    fn look_at_new(
+        &self,
+        outcome: Result<Response, ControlError>,
+    ) -> Result<Response, ControlError> {
+        if outcome.is_ok() {
+            self.look_at_pools(&self.context.registry.all());
+        }
+        outcome
+    }
+
+    fn change(&self, change: Change, by: &By<'_>) -> Result<Response, ControlError> {
+        let is_new = matches!(change, Change::CreatePool(_));
+        if matches!(change, Change::ClearErrors { .. }) {
+            // Before the counters begin anew, what they say is written down.
+            self.look_at_pools(&self.context.registry.all());
+        }
+        let outcome = change_of(&self.context, &self.mounts, change, by);
+        match is_new {
+            true => self.look_at_new(outcome),
+            false => outcome,
+        }
     }
 }
 
@@ -283,7 +309,7 @@ impl Service for Engine {
                 search,
                 pick,
                 options,
-            } => import(context, mounts, &search, &pick, &options),
+            } => self.look_at_new(import(context, mounts, &search, &pick, &options)),
             Request::Export { pool, force } => self.export(&pool, force, None),
             Request::PoolList {
                 pools,
@@ -318,9 +344,7 @@ impl Service for Engine {
             }
             Request::UserSpace { dataset, kind } => user_space(registry, &dataset, kind, reply),
             Request::Verify { pool, options } => verify(registry, &pool, &options, reply),
-            Request::Change { change, command } => {
-                change_of(context, mounts, change, &By::new(peer, &command))
-            }
+            Request::Change { change, command } => self.change(change, &By::new(peer, &command)),
             Request::Receive {
                 receive: asked,
                 command,
@@ -344,15 +368,14 @@ impl Service for Engine {
             return;
         }
         *looked = Some(now);
-        self.changes.look(&self.context.events, &pools);
+        self.look_at_pools(&pools);
         self.agent.look(&self.context.events, now, &pools);
-        self.look_for_alarms(&pools);
     }
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {
         // What happened just now is told, too; afterwards there are no pools to say more.
         set_patience(Patience::Never);
-        self.look_for_alarms(&self.context.registry.all());
+        self.look_at_pools(&self.context.registry.all());
         set_patience(Patience::Usual);
         let outcome = shutdown(&self.context, &self.mounts, force);
         if force || outcome.is_ok() {

@@ -59,10 +59,7 @@ pub(super) fn walk(
         holes: true,
         free_slots: true,
         retention: Retention::Pass,
-        resume: match resume {
-            Some(resume) => Some(place(snapshot, resume)?),
-            None => None,
-        },
+        resume: resume.map(|resume| place(snapshot, resume)).transpose()?,
         ..Walk::default()
     };
     let mut out = Ahead::new(writer, snapshot.set.cache(), root.keys.clone());
