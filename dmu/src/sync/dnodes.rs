@@ -118,7 +118,9 @@ impl Writer<'_> {
         let Some(raw) = self.live.raw.get() else {
             return Ok(());
         };
-        for first in lock(raw).due(self.txg) {
+        // The lock is taken again for each of them.
+        let due = lock(raw).due(self.txg);
+        for first in due {
             let block = first / per_block;
             if outcomes
                 .iter()

@@ -2,10 +2,11 @@
 
 use crate::common::{TestPool, gate, sync};
 use cenote_base::{BlockId, Level, ObjectId, ObjsetId, Txg};
-use cenote_dmu::{NewObject, Object, ObjectSet, TxCost, TxgGate};
+use cenote_dmu::{NewObject, Object, ObjectSet, RawHeader, StoredForm, TxCost, TxgGate};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::sync::Arc;
+use std::time::Duration;
 
 const FILE: ObjectType = ObjectType::PLAIN_FILE;
 
@@ -245,4 +246,36 @@ fn blocks_that_were_replaced_leave_the_cache() {
         last < first + first / 4,
         "{last} bytes are cached for a file that once took {first}"
     );
+}
+
+/// A raw stream tells of a block of dnodes before it brings any of them. Where a group ended in
+/// between, the sync waited for itself.
+#[test]
+fn a_group_may_end_between_a_raw_range_and_its_objects() {
+    let bench = Bench::new();
+    bench.change(|file, tx| file.write(tx, 0, &[1; 512]).expect("written"));
+    let (pool, gate, set) = (
+        Arc::clone(&bench.pool),
+        Arc::clone(&bench.gate),
+        Arc::clone(&bench.set),
+    );
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let tx = gate.begin(TxCost::default()).expect("not suspended");
+        let header = RawHeader::default();
+        set.begin_raw(&tx, header).expect("it is open");
+        let form = StoredForm {
+            mac: [7; 16],
+            ..StoredForm::default()
+        };
+        let told = set.set_raw_range(&tx, ObjectId(0), form);
+        told.expect("it is open");
+        drop(tx);
+        sync(&pool, &gate, &set);
+        let block = set.meta_object().block_pointer(0, BlockId(0));
+        sender.send(block.expect("it is there")).expect("awaited");
+    });
+    let block = receiver.recv_timeout(Duration::from_secs(60));
+    let block = block.expect("the group comes to its end");
+    assert_eq!(block.logical_birth(), Txg(5), "it is protected anew");
 }

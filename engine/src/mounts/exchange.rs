@@ -5,7 +5,7 @@
 
 use super::follow::{mount_back, mounted_below, unmount_for_change};
 use super::mounter::Mounted;
-use super::table::Mounts;
+use super::table::{Entry, Mounts};
 use super::unmount::unmount_dataset;
 use crate::errors::of_dsl;
 use crate::registry::imported::Imported;
@@ -36,7 +36,9 @@ pub(crate) fn exchange_contents(
         hold_back(&own)?;
         own.iter().for_each(|(_, mounted)| mounted.go_on());
         prepare()?;
-        exchange(imported, id, &own, change)?;
+        let is_writer = |entry: &Entry| entry.dataset == head.as_str() && !entry.read_only;
+        let may_write = !mounts.newest_first(is_writer).is_empty();
+        exchange(imported, id, (&own, may_write), change)?;
     } else {
         let mounted = mounted_below(mounts, head);
         unmount_for_change(mounts, imported, head, (&mounted, force))?;
@@ -68,21 +70,22 @@ fn hold_back(own: &Own) -> Result<(), ControlError> {
 fn exchange(
     imported: &Arc<Imported>,
     id: ObjectId,
-    own: &Own,
+    (own, may_write): (&Own, bool),
     change: impl FnOnce() -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
     hold_back(own)?;
     let held = imported.heads.held(id);
     let changed = imported.close_head(id).and_then(|()| change());
-    let opened = open_again(imported, id, own, &held);
+    let opened = open_again(imported, id, (own, may_write), &held);
     changed.and(opened)
 }
 
-/// Opens a head again for its mounts; these end where that fails.
+/// Opens a head again for its mounts; these end where that fails. Its delete queue is emptied if
+/// one of them may write: a copy that is only read stays what was received.
 fn open_again(
     imported: &Arc<Imported>,
     id: ObjectId,
-    own: &Own,
+    (own, may_write): (&Own, bool),
     held: &[HeldObject],
 ) -> Result<(), ControlError> {
     if own.is_empty() {
@@ -98,7 +101,7 @@ fn open_again(
         let gone = open(&files).map_err(|error| ControlError::Io {
             place: error.to_string(),
         })?;
-        if files.is_writable() {
+        if may_write && files.is_writable() {
             imported.drain(&dataset, &files)?;
         }
         Ok((files, gone))

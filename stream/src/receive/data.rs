@@ -4,7 +4,7 @@ use super::apply::Applier;
 use crate::error::{Problem, StreamError};
 use cenote_base::{BlockId, Level, ObjectId, SECTOR_SIZE};
 use cenote_codec::compress::{self, Compression};
-use cenote_dmu::{BlockBuffer, CompressedForm, Object};
+use cenote_dmu::{BlockBuffer, CompressedForm, Object, TreeShape};
 use cenote_ondisk::byteswap::swap_block;
 use cenote_ondisk::stream::{ByteOrder, Spill, TO_THE_END, Write, WriteEmbedded, record_flags};
 use cenote_ondisk::{CompressionKind, ObjectType};
@@ -126,10 +126,23 @@ impl Applier<'_> {
         if self.is_raw && !is_whole {
             return Err(self.field("offset", offset));
         }
+        let (levels, block_id_max) = (object.dnode().levels, object.dnode().block_id_max);
         if offset == 0 && length == u64::MAX {
             while self.change(0, |tx| object.free_some(tx))? {}
         }
-        self.change(0, |tx| object.free_range(tx, offset, length))
+        self.change(0, |tx| {
+            object.free_range(tx, offset, length)?;
+            if !self.is_raw {
+                return Ok(());
+            }
+            // A hole at the end cuts the object off. The MAC runs over where it ends elsewhere.
+            let shape = TreeShape {
+                pointers: 0,
+                levels,
+                block_id_max,
+            };
+            object.set_shape(tx, shape)
+        })
     }
 
     /// Puts contents into an object: as a block where they are one.

@@ -150,7 +150,9 @@ impl Replica {
             words.push_str("-F ");
             // It is gone with what goes back to the snapshot.
             let place = world.target.path(&target).join("local");
+            world.target.ok(&format!("zfs set readonly=off {target}"))?;
             fs::write(&place, b"nobody sent this").with_context(|| place.display().to_string())?;
+            world.target.ok(&format!("zfs inherit readonly {target}"))?;
         }
         if !is_package && world.random.below(4) == 0 {
             let cuts = (1 + world.random.below(3), world.random.below(3) == 0);
