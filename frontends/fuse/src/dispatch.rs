@@ -13,16 +13,18 @@ use crate::filesystem::{
     Context, DataCache, Errno, FileSystem, Handle, Lookup, NodeId, Opened, SeekTarget,
 };
 use crate::follow::UnderWay;
+use crate::overdue::may_be_answered;
 use crate::payload::{DirectoryReply, Payload};
 use crate::protocol::init::capability;
-use crate::protocol::open_flag;
 use crate::protocol::reply::{self, Body};
 use crate::protocol::request::{Operation, RequestHeader};
+use crate::protocol::{opcode, open_flag};
 use crate::receive::Request;
 use crate::session::{Interrupt, Session};
 use crate::transport::Device;
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Largest listing per request: 128 KiB are some 700 entries with attributes.
 const LISTING_SIZE_MAX: usize = 128 << 10;
@@ -84,7 +86,7 @@ impl Drop for Within<'_> {
 
 /// One thread's buffers and its view of the session.
 pub(crate) struct Worker<'a> {
-    session: &'a Session,
+    session: &'a Arc<Session>,
     device: &'a Device,
     slot: &'a Interrupt,
     payload: Payload,
@@ -92,7 +94,7 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    pub fn new(session: &'a Session, device: &'a Device, slot: &'a Interrupt) -> Self {
+    pub fn new(session: &'a Arc<Session>, device: &'a Device, slot: &'a Interrupt) -> Self {
         let capacity = session.negotiated.request_size_max as usize;
         Worker {
             session,
@@ -127,8 +129,9 @@ impl<'a> Worker<'a> {
             }
         };
         let mut block_size = None;
+        let is_open = may_be_answered(header.opcode);
         let outcome = {
-            let _working = Session::working_on(self.slot, header.unique);
+            let _working = Session::working_on(self.slot, header.unique, is_open);
             let _within = Within::enter(&*session.file_system, &operation);
             catch_unwind(AssertUnwindSafe(|| match request {
                 Request::Whole(_) => self.dispatch(&header, operation, arguments),
@@ -145,10 +148,28 @@ impl<'a> Worker<'a> {
         });
         // With the answer the caller may come with its next request before this one returns.
         drop(under_way);
-        self.answer(header.unique, outcome);
+        if !is_open || self.slot.claim(header.unique) {
+            self.answer(header.unique, outcome);
+        } else {
+            self.take_back(header.opcode, &outcome);
+        }
         // Blocks lent to the answer go back to their cache now, not at the next request.
         self.payload.reset(0);
         block_size
+    }
+
+    /// Takes back what an answer would have told the kernel: it was answered already.
+    fn take_back(&self, code: u32, outcome: &Outcome) {
+        if let (opcode::LOOKUP, Ok(Answer::Fixed(body))) = (code, outcome) {
+            // An entry begins with its node; 0 is none.
+            let node = body
+                .bytes()
+                .first_chunk()
+                .map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+            if node != 0 {
+                self.session.file_system.forget(NodeId(node), 1);
+            }
+        }
     }
 
     fn context(&self, header: &RequestHeader) -> Context<'a> {
