@@ -16,9 +16,9 @@ use crate::follow::UnderWay;
 use crate::overdue::may_be_answered;
 use crate::payload::{DirectoryReply, Payload};
 use crate::protocol::init::capability;
+use crate::protocol::open_flag;
 use crate::protocol::reply::{self, Body};
 use crate::protocol::request::{Operation, RequestHeader};
-use crate::protocol::{opcode, open_flag};
 use crate::receive::Request;
 use crate::session::{Interrupt, Session};
 use crate::transport::Device;
@@ -91,6 +91,8 @@ pub(crate) struct Worker<'a> {
     slot: &'a Interrupt,
     payload: Payload,
     listing: Vec<u8>,
+    /// What the last lookup found.
+    found: Option<NodeId>,
 }
 
 impl<'a> Worker<'a> {
@@ -102,6 +104,7 @@ impl<'a> Worker<'a> {
             slot,
             payload: Payload::new(capacity.max(XATTR_SIZE_MAX)),
             listing: vec![0; LISTING_SIZE_MAX],
+            found: None,
         }
     }
 
@@ -130,6 +133,7 @@ impl<'a> Worker<'a> {
         };
         let mut block_size = None;
         let is_open = may_be_answered(header.opcode);
+        self.found = None;
         let outcome = {
             let _working = Session::working_on(self.slot, header.unique, is_open);
             let _within = Within::enter(&*session.file_system, &operation);
@@ -151,7 +155,7 @@ impl<'a> Worker<'a> {
         if !is_open || self.slot.claim(header.unique) {
             self.answer(header.unique, outcome);
         } else {
-            self.take_back(header.opcode, &outcome);
+            self.take_back();
         }
         // Blocks lent to the answer go back to their cache now, not at the next request.
         self.payload.reset(0);
@@ -159,16 +163,9 @@ impl<'a> Worker<'a> {
     }
 
     /// Takes back what an answer would have told the kernel: it was answered already.
-    fn take_back(&self, code: u32, outcome: &Outcome) {
-        if let (opcode::LOOKUP, Ok(Answer::Fixed(body))) = (code, outcome) {
-            // An entry begins with its node; 0 is none.
-            let node = body
-                .bytes()
-                .first_chunk()
-                .map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-            if node != 0 {
-                self.session.file_system.forget(NodeId(node), 1);
-            }
+    fn take_back(&mut self) {
+        if let Some(node) = self.found.take() {
+            self.session.file_system.forget(node, 1);
         }
     }
 
@@ -193,6 +190,10 @@ impl<'a> Worker<'a> {
         match operation {
             Operation::Lookup { name } => {
                 let lookup: Lookup = file_system.lookup(&context, node, name)?;
+                self.found = match &lookup {
+                    Lookup::Found(entry) => Some(entry.node),
+                    Lookup::Absent(_) => None,
+                };
                 Ok(Answer::Fixed(Body::lookup(&lookup)))
             }
             Operation::Forget { lookups } => {

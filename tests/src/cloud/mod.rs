@@ -1,4 +1,4 @@
-//! `cargo xtask cloud`: a pool in a directory as its store, under random misfortune, beside a model.
+//! `cargo xtask cloud`: a pool in a directory as its store, under random misfortune, and a model.
 //!
 //! Two machines share the store. One of them has the pool; it writes and removes files one after
 //! the other, each made durable, and the model numbers these changes. Meanwhile its daemon is

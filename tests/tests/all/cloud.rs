@@ -373,7 +373,8 @@ impl Shown {
         words.extend(options.split_whitespace());
         words.extend([url, place.as_str()]);
         let mut command = site.cenote().command("cenote", &words);
-        let shown = Self(command.stdin(Stdio::null()).spawn()?);
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let shown = Self(quiet.spawn()?);
         wait_until("shown", || Ok(directory.join("disk").exists()))?;
         Ok(shown)
     }

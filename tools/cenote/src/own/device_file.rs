@@ -20,7 +20,7 @@ const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 const ZERO_RANGE: u32 = 16;
 /// Zeros that are written at once.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Devices are written in these.
 const SECTOR: u64 = 512;
 
