@@ -42,6 +42,9 @@ pub(crate) fn upload_before(
     if devices.is_empty() {
         return Ok(());
     }
+    for (_, device) in devices {
+        device.set_close(Close::Upload);
+    }
     let synced = imported.pool.sync();
     synced.map_err(|error| of_sync(imported.name(), error))?;
     let mut total = 0;
@@ -87,6 +90,43 @@ pub(crate) fn outcome(devices: &Devices) -> Response {
         true => Response::Done,
         false => Response::Failures { failures, done: 1 },
     }
+}
+
+/// Why a device takes no more changes, if one does: its pool cannot be let go in order.
+pub(crate) fn failure_of(devices: &Devices) -> Option<ControlError> {
+    devices.iter().find_map(|(place, device)| {
+        let failure = device.status().failure?;
+        Some(refused(format!(
+            "{place}: {failure}\nuse -f to let it go as the store has it"
+        )))
+    })
+}
+
+/// Has a pool give up that waits for a device which will never take anything again, until what is
+/// returned is dropped.
+pub(crate) fn give_up_with(imported: &Arc<Imported>, devices: &Devices) -> Option<Sender<()>> {
+    if devices.is_empty() {
+        return None;
+    }
+    let pool = Arc::downgrade(imported);
+    let own = devices.iter().map(|one| Arc::downgrade(&one.1));
+    let devices: Vec<Weak<CloudDevice>> = own.collect();
+    let (sender, receiver) = channel::<()>();
+    let run = move || {
+        while receiver.recv_timeout(REPORT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let Some(imported) = pool.upgrade().filter(|own| own.pool.is_waiting()) else {
+                continue;
+            };
+            let has_failed = |device: Arc<CloudDevice>| device.status().failure.is_some();
+            if devices.iter().filter_map(Weak::upgrade).any(has_failed) {
+                imported.pool.give_up();
+            }
+        }
+    };
+    let spawned = std::thread::Builder::new()
+        .name("leave".to_owned())
+        .spawn(run);
+    spawned.is_ok().then_some(sender)
 }
 
 /// Has whoever waits for stores give up after a while, unless what is returned is dropped before.
