@@ -40,7 +40,7 @@ mod work;
 
 pub use device::{Close, CloudDevice, UploadPoint};
 pub use error::{CloudError, Result};
-pub use open::LogAside;
+pub use open::{Known, LogAside};
 pub use opener::{LOG_SIZE, Opening, StoreOpener};
 pub use options::{CachePolicy, Drive, Options, WriteMode};
 pub use space::{Counts, Space};
