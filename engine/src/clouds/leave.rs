@@ -16,6 +16,9 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a daemon that leaves waits for pools whose local logs are full.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Bytes that are uploaded while nobody looks.
+const LITTLE: u64 = 1 << 20;
+
 /// Devices by their places.
 type Devices = [(String, Arc<CloudDevice>)];
 
@@ -30,13 +33,16 @@ pub(crate) fn keep_rest(devices: &Devices) {
     }
 }
 
-/// Has everything uploaded that a pool has written, and tells how far that is.
+/// Has everything uploaded that a pool has written, and tells how far that is. If it is let go right
+/// after that (`is_last`), so little that nobody would see it go is left to the end of all, where
+/// it costs no request of its own.
 ///
 /// # Errors
 /// If whoever asked has lost patience, or a device takes no more changes.
 pub(crate) fn upload_before(
     imported: &Imported,
     devices: &Devices,
+    is_last: bool,
     mut reply: Option<&mut dyn Reply>,
 ) -> Result<(), ControlError> {
     if devices.is_empty() {
@@ -49,7 +55,11 @@ pub(crate) fn upload_before(
     synced.map_err(|error| of_sync(imported.name(), error))?;
     let mut total = 0;
     for (place, device) in devices {
-        total += device.status().pending_bytes;
+        let status = device.status();
+        if is_last && status.pending_bytes <= LITTLE && status.unreachable_for.is_none() {
+            continue;
+        }
+        total += status.pending_bytes;
         let point = device
             .begin_upload()
             .map_err(|error| failed(place, &error))?;

@@ -75,7 +75,7 @@ pub(crate) fn export(
         match how.keep_rest {
             true => keep_rest(&devices),
             false => {
-                if let Err(error) = upload_before(&imported, &devices, reply) {
+                if let Err(error) = upload_before(&imported, &devices, true, reply) {
                     mount_these(&context.registry, mounts, &unmounted);
                     return Err(error);
                 }
