@@ -17,6 +17,8 @@ use model::{Change, Model};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 /// Files that there are at most.
 const FILES: u64 = 24;
@@ -197,28 +199,28 @@ impl World {
         self.check(self.model.now())
     }
 
-    /// The store goes away for some changes, and perhaps the daemon dies meanwhile.
+    /// The store goes away for a moment, in which files are changed or the daemon dies.
     fn outage(&mut self) -> Result<()> {
         self.report.outages += 1;
         let away = self.store.with_extension("away");
         fs::rename(&self.store, &away)?;
-        let changed = (|| {
-            for _ in 0..self.random.below(4) {
+        if self.random.below(2) == 0 {
+            // Changes that need what this machine has never seen wait for the store.
+            let back = self.store.clone();
+            let pause = Duration::from_millis(self.random.below(1500));
+            let return_it = thread::spawn(move || {
+                thread::sleep(pause);
+                fs::rename(&away, &back)
+            });
+            for _ in 0..1 + self.random.below(4) {
                 self.change()?;
             }
-            Ok(())
-        })();
-        let is_killed = self.random.below(2) == 0;
-        let killed = if is_killed {
-            self.site().kill()
-        } else {
-            Ok(())
-        };
-        fs::rename(&away, &self.store)?;
-        changed.and(killed)?;
-        if !is_killed {
+            return_it.join().ok().context("it panicked")??;
             return self.check(self.model.now());
         }
+        let killed = self.site().kill();
+        fs::rename(&away, &self.store)?;
+        killed?;
         self.report.kills += 1;
         self.site().start()?;
         self.prepare()?;
