@@ -96,6 +96,11 @@ impl Leaf {
         aux: VdevAux,
         env: Arc<dyn Env>,
     ) -> Self {
+        let queue = Arc::<Queue>::default();
+        let kind = device.as_ref().map(|device| device.nature().kind);
+        if kind == Some(DeviceKind::Store) {
+            queue.deepen();
+        }
         Self {
             node,
             device,
@@ -108,7 +113,7 @@ impl Leaf {
             access: Arc::default(),
             missed: Arc::default(),
             written: Arc::default(),
-            queue: Arc::default(),
+            queue,
         }
     }
 
@@ -118,6 +123,9 @@ impl Leaf {
         self.missed = Arc::clone(&old.missed);
         self.written = Arc::clone(&old.written);
         self.queue = Arc::clone(&old.queue);
+        if self.is_in_store() {
+            self.queue.deepen();
+        }
         match (&self.device, &old.device) {
             (Some(device), Some(before)) if Arc::ptr_eq(device, before) => {
                 self.access = Arc::clone(&old.access);
