@@ -22,6 +22,7 @@ use crate::options::{Drive, Options, WriteMode};
 use crate::queue::{Limits, Queue, Sequence};
 use crate::store::Client;
 use cenote_base::metrics::Counter;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -72,10 +73,20 @@ pub(crate) struct Counters {
     pub(crate) waits: Counter,
 }
 
+/// What was seen when the device was opened.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The object that says which device it is.
+    pub(crate) identity: Arc<Vec<u8>>,
+    /// How far each log that was seen had come.
+    pub(crate) points: HashMap<[u8; 16], LogPoint>,
+}
+
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) identity: Identity,
+    pub(crate) seen: Seen,
     pub(crate) writer: WriterId,
     pub(crate) options: Options,
     pub(crate) client: Arc<Client>,
@@ -94,6 +105,8 @@ pub(crate) struct Core {
     /// The uploader has something to do.
     pub(crate) has_work: Condvar,
     pub(crate) is_stopping: AtomicBool,
+    /// Somebody wants what is hardly needed to be compacted now.
+    pub(crate) wants_compaction: AtomicBool,
     /// Held while a write that is not of whole sectors reads, changes and writes.
     unaligned: Mutex<()>,
 }
@@ -102,6 +115,7 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) identity: Identity,
+    pub(crate) seen: Seen,
     pub(crate) writer: WriterId,
     pub(crate) options: Options,
     pub(crate) client: Arc<Client>,
@@ -117,6 +131,7 @@ impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
             identity: parts.identity,
+            seen: parts.seen,
             writer: parts.writer,
             options: parts.options,
             client: parts.client,
@@ -131,6 +146,7 @@ impl Core {
             changed: Condvar::new(),
             has_work: Condvar::new(),
             is_stopping: AtomicBool::new(false),
+            wants_compaction: AtomicBool::new(false),
             unaligned: Mutex::new(()),
         }
     }
@@ -392,6 +408,14 @@ impl Core {
         if !is_enough() {
             self.state().queue.drop_copies(is_enough);
         }
+    }
+
+    /// Has everything up to `sequence` uploaded now.
+    pub(crate) fn want(&self, sequence: Sequence) {
+        let mut state = self.state();
+        state.queue.want(sequence);
+        state.is_work_new = true;
+        self.has_work.notify_one();
     }
 
     /// Waits until everything up to `sequence` is in the store.

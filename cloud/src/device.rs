@@ -2,20 +2,22 @@
 
 use crate::core::Core;
 use crate::error::{CloudError, Result};
-use crate::format::Class;
 use crate::format::device::Identity;
+use crate::format::{Class, SECTOR};
 use crate::local::Place;
-use crate::open::{self, LogAside};
+use crate::open::{self, Known, LogAside};
 use crate::options::{Drive, Options};
+use crate::queue::Sequence;
 use crate::space::{Counts, Space};
 use crate::status::Status;
-use crate::store::Store;
+use crate::store::{Statistics, Store};
+use crate::verify::Verified;
 use cenote_base::Env;
-use cenote_device::{Device, DeviceError, DeviceKind, Nature};
-use std::io;
+use cenote_device::{Device, DeviceError, DeviceKind, Nature, Purpose, purpose};
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,6 +31,10 @@ pub enum Close {
     Keep,
 }
 
+/// A point in the order of all that is written to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UploadPoint(Sequence);
+
 /// A disk that lives in an object store.
 #[derive(Debug)]
 pub struct CloudDevice {
@@ -36,6 +42,8 @@ pub struct CloudDevice {
     path: PathBuf,
     aside: Option<LogAside>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Whether what is not in the store stays in the log when the device is unlocked.
+    keeps_rest: AtomicBool,
 }
 
 impl CloudDevice {
@@ -65,13 +73,28 @@ impl CloudDevice {
         options: Options,
         env: &Arc<dyn Env>,
     ) -> Result<Arc<Self>> {
+        Self::open_known(store, place, options, env, None)
+    }
+
+    /// The same where something is known already, by [`Self::take_known`].
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_known(
+        store: Arc<dyn Store>,
+        place: impl FnOnce(&Identity) -> Result<Option<Arc<dyn Place>>>,
+        options: Options,
+        env: &Arc<dyn Env>,
+        known: Option<Known>,
+    ) -> Result<Arc<Self>> {
         let path = PathBuf::from(store.name());
-        let (core, aside) = open::open(store, place, options, env)?;
+        let (core, aside) = open::open(store, place, options, env, known)?;
         let device = Arc::new(Self {
             core: Arc::new(core),
             path,
             aside,
             thread: Mutex::new(None),
+            keeps_rest: AtomicBool::new(false),
         });
         if device.core.options.drive == Drive::Thread && !device.core.options.is_read_only {
             let core = Arc::clone(&device.core);
@@ -84,6 +107,11 @@ impl CloudDevice {
             *device.thread() = Some(thread);
         }
         Ok(device)
+    }
+
+    /// Ends the use of a device that was opened for reading, for what it knows.
+    pub fn take_known(&self) -> Option<Known> {
+        self.core.take_known()
     }
 
     fn thread(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
@@ -107,6 +135,26 @@ impl CloudDevice {
         self.core.wait_for(sequence)
     }
 
+    /// Has everything that was written before uploaded without waiting for company, and does not
+    /// wait for it either; [`Self::is_uploaded`] tells when it is done.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed any more.
+    pub fn begin_upload(&self) -> std::result::Result<UploadPoint, Arc<CloudError>> {
+        let sequence = self.core.order_point()?;
+        self.core.want(sequence);
+        Ok(UploadPoint(sequence))
+    }
+
+    /// Whether everything up to a point is in the store.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed any more.
+    pub fn is_uploaded(&self, point: UploadPoint) -> std::result::Result<bool, Arc<CloudError>> {
+        self.core.check()?;
+        Ok(self.core.state().queue.is_committed(point.0))
+    }
+
     /// Ends the use of the device.
     ///
     /// # Errors
@@ -115,6 +163,31 @@ impl CloudDevice {
         let result = self.finish(how);
         self.stop();
         result
+    }
+
+    /// Says what [`Device::unlock`] does with what is not in the store yet.
+    pub fn set_close(&self, how: Close) {
+        self.keeps_rest.store(how == Close::Keep, Ordering::Relaxed);
+    }
+
+    /// What was asked of the store.
+    pub fn statistics(&self) -> &Statistics {
+        self.core.client.statistics()
+    }
+
+    /// Whether it takes changes: not closed, and nothing has gone wrong for good.
+    pub fn is_usable(&self) -> bool {
+        self.core.check().is_ok() && !self.core.state().is_ending
+    }
+
+    /// As [`Self::close`] with [`Close::Upload`], as long as requests to the store take no longer
+    /// than `patience`. What is not in the store then stays in the local log.
+    ///
+    /// # Errors
+    /// As [`Self::close`].
+    pub fn close_within(&self, patience: Duration) -> std::result::Result<(), Arc<CloudError>> {
+        self.core.client.set_patience(Some(patience));
+        self.close(Close::Upload)
     }
 
     fn finish(&self, how: Close) -> std::result::Result<(), Arc<CloudError>> {
@@ -203,6 +276,62 @@ impl CloudDevice {
         self.core.prefetch(ranges).map_err(Arc::new)
     }
 
+    /// The parts of `[offset, offset + length)` that were written and not discarded: everything
+    /// else reads as zeros. Whole sectors, in order.
+    ///
+    /// # Errors
+    /// As reads.
+    pub fn mapped(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> std::result::Result<Vec<Range<u64>>, Arc<CloudError>> {
+        let checked = self.check_range(offset, length);
+        checked.map_err(|error| Arc::new(error.into()))?;
+        let start = offset / SECTOR;
+        let sectors = (offset + length).div_ceil(SECTOR) - start;
+        let found = self.core.mapped(start, sectors).map_err(Arc::new)?;
+        let bytes = |range: Range<u64>| range.start * SECTOR..range.end * SECTOR;
+        Ok(found.into_iter().map(bytes).collect())
+    }
+
+    /// Looks whether everything that is needed is in the store, and is what was put. `goes_on` is
+    /// told how many bytes are done and how many there are, and says whether to go on.
+    ///
+    /// # Errors
+    /// What keeps the store from being read. What is wrong with objects is no error.
+    pub fn verify(
+        &self,
+        goes_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> std::result::Result<Verified, Arc<CloudError>> {
+        self.core.verify(goes_on).map_err(Arc::new)
+    }
+
+    /// Has objects compacted now of which little is needed; [`Self::is_compacting`] tells when that
+    /// is done.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed any more.
+    pub fn compact(&self) -> std::result::Result<(), Arc<CloudError>> {
+        self.core.check()?;
+        self.core.wants_compaction.store(true, Ordering::Relaxed);
+        self.core.state().is_work_new = true;
+        self.core.has_work.notify_one();
+        Ok(())
+    }
+
+    /// Whether something is being compacted, or about to be.
+    pub fn is_compacting(&self) -> bool {
+        if self.core.wants_compaction.load(Ordering::Relaxed) {
+            return true;
+        }
+        match self.core.work.try_lock() {
+            Ok(work) => !work.compaction.is_empty(),
+            // Something is being done: who asks again will know.
+            Err(_) => self.is_usable(),
+        }
+    }
+
     /// How much of it is stored, and how much of that is needed.
     pub fn space(&self) -> Space {
         self.core.space()
@@ -272,6 +401,15 @@ impl Core {
     }
 }
 
+/// What is stored together with what a thread writes.
+fn class_of(purpose: Purpose) -> Option<Class> {
+    match purpose {
+        Purpose::Unknown => None,
+        Purpose::Metadata => Some(Class::Metadata),
+        Purpose::Contents => Some(Class::Contents),
+    }
+}
+
 /// The system's word for a failure, for those who know no others.
 fn io_error(error: &Arc<CloudError>) -> io::Error {
     let kind = match &**error {
@@ -300,8 +438,29 @@ impl Device for CloudDevice {
         })
     }
 
+    fn prefetch(&self, ranges: &[Range<u64>]) {
+        // What is wrong with them, the reads tell.
+        let _ = Self::prefetch(self, ranges);
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
-        self.write(offset, bytes, None)
+        self.write(offset, bytes, class_of(purpose()))
+    }
+
+    fn write_vectored(
+        &self,
+        offset: u64,
+        buffers: &[IoSlice<'_>],
+    ) -> std::result::Result<(), DeviceError> {
+        match buffers {
+            [] => Ok(()),
+            [only] => self.write_at(offset, only),
+            // What is written together is stored together, as one.
+            _ => {
+                let slices: Vec<&[u8]> = buffers.iter().map(|buffer| &**buffer).collect();
+                self.write_at(offset, &slices.concat())
+            }
+        }
     }
 
     fn flush(&self) -> std::result::Result<(), DeviceError> {
@@ -324,17 +483,22 @@ impl Device for CloudDevice {
 
     fn nature(&self) -> Nature {
         Nature {
-            kind: DeviceKind::File,
+            kind: DeviceKind::Store,
             logical_block_size: 512,
             rotational: Some(false),
         }
     }
 
-    /// Uploads everything and releases the device. What cannot be uploaded stays in the local
-    /// log, whose owner goes on from it; [`Status`] has the reason.
+    /// Uploads everything and releases the device, unless [`Self::set_close`] says otherwise. What
+    /// cannot be uploaded stays in the local log, whose owner goes on from it; [`Status`] has the
+    /// reason.
     fn unlock(&self) {
+        let how = match self.keeps_rest.load(Ordering::Relaxed) {
+            true => Close::Keep,
+            false => Close::Upload,
+        };
         // Nothing is lost by a failure: the log has it, and the device is not released.
-        let _ = self.close(Close::Upload);
+        let _ = self.close(how);
     }
 
     fn path(&self) -> &Path {

@@ -4,7 +4,7 @@
 //! that must find its name free: that is also the fence between two writers. Beside the store lies
 //! a local log, which makes flushes durable at once and is uploaded in order.
 //!
-//! No command leads here yet. Absent so far: stores other than a directory and a simulated one.
+//! Absent so far: stores other than a directory and a simulated one.
 
 #![forbid(unsafe_code)]
 
@@ -35,12 +35,14 @@ mod status;
 mod step;
 pub mod store;
 mod upload;
+mod verify;
 mod work;
 
-pub use device::{Close, CloudDevice};
+pub use device::{Close, CloudDevice, UploadPoint};
 pub use error::{CloudError, Result};
-pub use open::LogAside;
-pub use opener::StoreOpener;
+pub use open::{Known, LogAside};
+pub use opener::{LOG_SIZE, Opening, StoreOpener};
 pub use options::{CachePolicy, Drive, Options, WriteMode};
 pub use space::{Counts, Space};
 pub use status::Status;
+pub use verify::{ObjectFault, Verified};

@@ -7,16 +7,16 @@
 //! size=SIZE  how large the device is to be that is made
 //! log=SIZE   how large the local log is to be, if there is none yet; 0: no log, and every flush
 //!            waits for the store
+//! cache=writeback     a flush is done once the local log is on disk
+//! cache=writethrough  a flush is done once everything is in the store
 //! ```
 //!
 //! One kind of store has a name so far, a directory. Escapes (`%20`) are not undone: a directory's
 //! name stands there as it is, and cannot have a question mark.
 
+use crate::options::WriteMode;
 use cenote_base::parse_size;
 use std::path::{Path, PathBuf};
-
-/// Bytes of a local log when nobody says otherwise.
-pub const LOG_SIZE: u64 = 256 << 20;
 
 /// Why a name is none of a device in a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +29,10 @@ pub enum LocationError {
     #[error("'{0}' is no absolute path: it is file:///DIRECTORY")]
     Relative(String),
     /// There is no such option.
-    #[error("'{0}' is no option of a store: those are size=SIZE and log=SIZE")]
+    #[error(
+        "'{0}' is no option of a store: those are size=SIZE, log=SIZE, cache=writeback and \
+         cache=writethrough"
+    )]
     Option(String),
     /// An option's value is no size.
     #[error("{0}")]
@@ -43,13 +46,23 @@ pub struct Location {
     pub directory: PathBuf,
     /// Bytes of the device, if it is to be made.
     pub size: Option<u64>,
-    /// Bytes of the local log, if it is to be made; 0 for none.
-    pub log_size: u64,
+    /// Bytes of the local log, if it is to be made; 0 for none. Not said, what the opener takes.
+    pub log_size: Option<u64>,
+    /// When flushes are done, if that is said.
+    pub mode: Option<WriteMode>,
 }
 
 /// Whether a path is the name of a device in a store, rather than one of the system.
 pub fn is_location(path: &Path) -> bool {
     path.to_str().is_some_and(|text| kind(text).is_some())
+}
+
+/// What labels keep of a name: where the store is, without what is for one opening.
+pub fn place(path: &Path) -> PathBuf {
+    match path.to_str().and_then(|text| text.split_once('?')) {
+        Some((place, _)) if is_location(path) => place.into(),
+        _ => path.into(),
+    }
 }
 
 /// The kind of store, and what follows it.
@@ -77,7 +90,8 @@ impl Location {
         let mut location = Self {
             directory: PathBuf::from(directory),
             size: None,
-            log_size: LOG_SIZE,
+            log_size: None,
+            mode: None,
         };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let unknown = || LocationError::Option(option.to_owned());
@@ -85,7 +99,11 @@ impl Location {
             let size = || parse_size(value).map_err(|error| LocationError::Size(error.to_string()));
             match name {
                 "size" => location.size = Some(size()?),
-                "log" => location.log_size = size()?,
+                "log" => location.log_size = Some(size()?),
+                "cache" if value == "writeback" => location.mode = Some(WriteMode::Writeback),
+                "cache" if value == "writethrough" => {
+                    location.mode = Some(WriteMode::Writethrough);
+                }
                 _ => return Err(unknown()),
             }
         }
@@ -99,15 +117,19 @@ mod tests {
 
     #[test]
     fn names_are_read() {
-        let location = Location::parse("file:///a/b?size=1T&log=64M").expect("a name");
+        let text = "file:///a/b?size=1T&log=64M&cache=writethrough";
+        let location = Location::parse(text).expect("a name");
         let expected = Location {
             directory: "/a/b".into(),
             size: Some(1 << 40),
-            log_size: 64 << 20,
+            log_size: Some(64 << 20),
+            mode: Some(WriteMode::Writethrough),
         };
         assert_eq!(location, expected);
+        assert_eq!(place(Path::new(text)), Path::new("file:///a/b"));
+        assert_eq!(place(Path::new("/a?b")), Path::new("/a?b"));
         let plain = Location::parse("file:///a").expect("a name");
-        assert_eq!((plain.size, plain.log_size), (None, LOG_SIZE));
+        assert_eq!((plain.size, plain.log_size, plain.mode), (None, None, None));
     }
 
     #[test]

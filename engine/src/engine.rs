@@ -3,6 +3,8 @@
 use crate::alarms::desk::Alarms;
 use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
+use crate::clouds::act::act_on_stores;
+use crate::clouds::table::Clouds;
 use crate::command::{By, note};
 use crate::context::Context;
 use crate::daemon::settings::{settings_list, settings_set};
@@ -36,7 +38,7 @@ use crate::snapshots::space::{reclaimed_by, snapshot_space};
 use crate::streams::receive::receive;
 use crate::streams::send::send;
 use cenote_base::Env;
-use cenote_control::model::{Change, ControlError, Request, Response};
+use cenote_control::model::{Change, ControlError, ExportHow, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
 use cenote_pool::{Patience, set_patience};
 use std::path::PathBuf;
@@ -85,6 +87,7 @@ impl Engine {
         Self {
             context: Context {
                 registry: Registry::default(),
+                clouds: Arc::new(Clouds::new(settings.state_directory.as_deref())),
                 events: Arc::new(Events::new(Arc::clone(&env))),
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
                 env,
@@ -168,6 +171,7 @@ impl Engine {
                 Ok(Response::Settings { settings })
             }
             Request::SettingsSet { values } => settings_set(context, &values),
+            Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
             Request::DaemonStatus => Ok(Response::Status {
                 status: daemon_status(context, mounts, &self.about),
             }),
@@ -195,8 +199,8 @@ impl Engine {
         let pool_of = |dataset: &str| dataset.split('/').next().unwrap_or(dataset).to_owned();
         let pool = match &request {
             // Afterwards there is no history to write to.
-            Request::Export { pool, force } => {
-                return self.export(pool, *force, Some(&by));
+            Request::Export { pool, how } => {
+                return self.export(pool, *how, (Some(&by), Some(reply)));
             }
             Request::LoadKey {
                 dataset,
@@ -251,12 +255,12 @@ impl Engine {
     fn export(
         &self,
         pool: &str,
-        force: bool,
-        by: Option<&By<'_>>,
+        how: ExportHow,
+        who: (Option<&By<'_>>, Option<&mut dyn Reply>),
     ) -> Result<Response, ControlError> {
         // The counters of its devices go with it: what went wrong just now is written down before.
         self.look_at_pools(&self.context.registry.all());
-        export(&self.context, &self.mounts, pool, force, by)
+        export(&self.context, &self.mounts, pool, how, who)
     }
 
     /// Notes what changed of itself in these pools, and tells what is an alarm.
@@ -310,7 +314,7 @@ impl Service for Engine {
                 pick,
                 options,
             } => self.look_at_new(import(context, mounts, &search, &pick, &options)),
-            Request::Export { pool, force } => self.export(&pool, force, None),
+            Request::Export { pool, how } => self.export(&pool, how, (None, Some(reply))),
             Request::PoolList {
                 pools,
                 properties,
@@ -326,7 +330,7 @@ impl Service for Engine {
                 pools,
                 errors,
                 dedup,
-            } => pool_status(registry, mounts, &pools, errors, dedup),
+            } => pool_status(context, mounts, &pools, errors, dedup),
             Request::History { pool } => history(registry, &pool, reply),
             Request::DatasetList {
                 roots,

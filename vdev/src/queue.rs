@@ -12,7 +12,7 @@
 use crate::courtesy::Courtesy;
 use cenote_base::settings::{self, Setting};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What a request is for, the most urgent first.
@@ -62,6 +62,10 @@ impl IoClass {
         }
     }
 }
+
+/// Times as many requests go at once to a device that answers many as fast as one, such as a store
+/// of objects: the settings are made for disks.
+const DEEP_FACTOR: u32 = 8;
 
 /// Limits of one class on one leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +127,16 @@ impl QueueLimits {
             classes,
             max_active: number(&settings::VDEV_MAX_ACTIVE),
         }
+    }
+}
+
+impl QueueLimits {
+    /// The limits of a device that answers many requests as fast as one.
+    fn deepened(mut self) -> Self {
+        for limits in &mut self.classes {
+            limits.max_active = limits.max_active.saturating_mul(DEEP_FACTOR);
+        }
+        self
     }
 }
 
@@ -199,6 +213,8 @@ pub(crate) struct Queue {
     pub courtesy: Courtesy,
     /// How much was dirty, in percent, when a write of a transaction group came last.
     load: AtomicU64,
+    /// Whether the device answers many requests as fast as one.
+    is_deep: AtomicBool,
     /// One for each class, so that only those who may go are woken.
     turns: [Condvar; CLASSES],
 }
@@ -216,7 +232,17 @@ impl Queue {
     }
 
     fn limits(&self) -> QueueLimits {
-        QueueLimits::now(self.load.load(Ordering::Relaxed))
+        let limits = QueueLimits::now(self.load.load(Ordering::Relaxed));
+        match self.is_deep.load(Ordering::Relaxed) {
+            true => limits.deepened(),
+            false => limits,
+        }
+    }
+
+    /// From now on so many more requests go at once as suits a device that answers many as fast as
+    /// one.
+    pub(crate) fn deepen(&self) {
+        self.is_deep.store(true, Ordering::Relaxed);
     }
 
     /// Waits for a place among the writes of transaction groups, while `load` percent of what may
@@ -318,6 +344,15 @@ mod tests {
             thread.join().expect("no limit was exceeded");
         }
         assert_eq!(queue.active(), 0);
+    }
+
+    #[test]
+    fn deep_queues_take_more() {
+        let queue = Queue::default();
+        let most = |queue: &Queue| queue.limits().classes[IoClass::AsyncRead as usize].max_active;
+        let before = most(&queue);
+        queue.deepen();
+        assert_eq!(most(&queue), before * DEEP_FACTOR);
     }
 
     #[test]

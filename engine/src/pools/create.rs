@@ -3,12 +3,14 @@
 use super::compatibility::wanted_features;
 use super::set::obey_properties;
 use super::settings::{PoolSetting, pool_setting};
+use crate::clouds::rules::check_new;
+use crate::clouds::table::{Held, is_in_store};
 use crate::command::By;
 use crate::context::Context;
 use crate::datasets::format::{PROJECT_QUOTA, file_system_format};
 use crate::devices::open::open_devices;
 use crate::devices::replication::mismatch_within;
-use crate::errors::{of_create, parse_name};
+use crate::errors::{of_create, parse_name, refused};
 use crate::host::hostid;
 use crate::keys::new::{KeyGiven, new_encryption};
 use crate::mounts::make::mount_below;
@@ -21,7 +23,7 @@ use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::Setting;
 use cenote_dsl::{FEATURE_VERSION, Stored};
 use cenote_ondisk::features::Feature;
-use cenote_pool::{CreateRequest, ImportOptions, create};
+use cenote_pool::{CreateRequest, ImportOptions, Pool, create};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,13 +47,18 @@ pub(crate) fn create_pool(
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
     let mismatch = mismatch_within(&new.vdevs);
-    let devices = open_devices(&context.registry, &new.vdevs, mismatch, new.force)?;
+    check_new(&new.vdevs, false)?;
+    let trial = (new.force, new.dry_run);
+    let devices = open_devices(context, &new.vdevs, mismatch, trial)?;
     let name = new.temporary_name.as_ref().unwrap_or(&new.name);
     if context.registry.pool(name).is_ok() {
         return Err(ControlError::Exists { name: name.clone() });
     }
-    let properties = Properties::read(new)?;
+    let mut properties = Properties::read(new)?;
     let mut settings = root_settings(new)?;
+    if is_any_in_store(new) {
+        properties.default_to_autotrim();
+    }
     let root = parse_name(&new.name)?;
     let env = context.env.as_ref();
     let key = match new.dry_run {
@@ -90,15 +97,30 @@ pub(crate) fn create_pool(
         ..ImportOptions::default()
     };
     (options.cache_bytes, options.buffers) = context.memory.admit(&context.registry.all());
-    let made = create(request, &options, Arc::clone(&context.env));
-    let pool = made.map_err(|error| {
-        context.divide_memory();
-        of_create(error)
-    })?;
+    let pool = make(context, request, &options, devices.held)?;
     let altroot = properties.altroot.map(PathBuf::from);
     let imported = Imported::new(pool, altroot, context.random());
     imported.set_cache_file(properties.cache_file);
     take_in(context, mounts, imported)
+}
+
+/// Makes a pool on devices, of which those in stores are kept if that succeeds.
+fn make(
+    context: &Context,
+    request: CreateRequest,
+    options: &ImportOptions,
+    held: Held,
+) -> Result<Pool, ControlError> {
+    let made = create(request, options, Arc::clone(&context.env));
+    let pool = made.map_err(|error| {
+        context.divide_memory();
+        of_create(error)
+    })?;
+    // A pool that is nowhere but here would not be found by others.
+    let uploaded = held.upload();
+    uploaded.map_err(|error| refused(error.to_string()))?;
+    held.keep();
+    Ok(pool)
 }
 
 /// Has a new pool among those that are imported, and mounts its root.
@@ -164,6 +186,13 @@ impl Properties {
         Ok(properties)
     }
 
+    /// What a store keeps costs money, also when nobody needs it any more.
+    fn default_to_autotrim(&mut self) {
+        if !self.stored.iter().any(|(name, _)| name == "autotrim") {
+            self.stored.push(("autotrim".to_owned(), Stored::Number(1)));
+        }
+    }
+
     fn version(&self) -> u64 {
         self.version.unwrap_or(FEATURE_VERSION)
     }
@@ -191,14 +220,28 @@ impl Properties {
     }
 }
 
+/// What the properties of a root dataset are for.
+const ROOT_PURPOSE: Purpose = Purpose {
+    kinds: Kinds::FILESYSTEM,
+    at_creation: true,
+};
+
 /// The properties of the root dataset.
 fn root_settings(new: &NewPool) -> Result<Vec<Setting>, ControlError> {
-    let purpose = Purpose {
-        kinds: Kinds::FILESYSTEM,
-        at_creation: true,
-    };
-    let settings = new.dataset_properties.iter();
-    settings.map(|pair| setting(pair, purpose)).collect()
+    let given = new.dataset_properties.iter();
+    let settings = given.map(|pair| setting(pair, ROOT_PURPOSE));
+    let mut settings: Vec<Setting> = settings.collect::<Result<_, _>>()?;
+    let mut names = new.dataset_properties.iter().map(|(name, _)| name);
+    if is_any_in_store(new) && !names.any(|name| name == "compression") {
+        let compression = ("compression".to_owned(), "zstd".to_owned());
+        settings.push(setting(&compression, ROOT_PURPOSE)?);
+    }
+    Ok(settings)
+}
+
+fn is_any_in_store(new: &NewPool) -> bool {
+    let mut devices = new.vdevs.iter().flat_map(|vdev| &vdev.devices);
+    devices.any(|device| is_in_store(device))
 }
 
 /// The features of a new pool: the usual ones, or those that the files name, and then what was

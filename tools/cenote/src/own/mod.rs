@@ -6,8 +6,11 @@
 
 mod alarm;
 mod arguments;
+mod cloud;
 mod command;
 mod daemon;
+mod device;
+mod device_file;
 mod direct_help;
 mod engine;
 mod gauge;
@@ -32,13 +35,15 @@ use command::Command;
 use crate::context::{Context, Outcome, Stop};
 
 /// Commands that talk to the daemon, before those that read pools themselves.
-const DAEMON_COMMANDS: [&Command; 9] = [
+const DAEMON_COMMANDS: [&Command; 11] = [
     &mount::COMMAND,
     &unmount::COMMAND,
     &space::COMMAND,
     &streams::send::COMMAND,
     &streams::receive::COMMAND,
     &daemon::COMMAND,
+    &cloud::COMMAND,
+    &device::COMMAND,
     &settings::COMMAND,
     &health::COMMAND,
     &ALARM,

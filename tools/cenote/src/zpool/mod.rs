@@ -26,6 +26,7 @@ mod status;
 mod status_dedup;
 mod status_json;
 mod status_scan;
+mod status_stores;
 mod status_texts;
 mod status_treatment;
 mod synopsis;
@@ -33,6 +34,8 @@ mod usage;
 mod vdev_rows;
 mod vdev_spec;
 mod writes;
+
+pub use status_stores::{json_of as store_json, lines as store_lines};
 
 use crate::context::{Context, Outcome};
 use crate::program::Program;

@@ -1,0 +1,85 @@
+//! `cenote cloud`: devices in object stores, by the pools that have them or by their names.
+//!
+//! A device that an imported pool has is asked about through the daemon; any other, and what is
+//! only read, is opened here, as of its newest commit, which is in nobody's way.
+
+mod copy;
+mod price;
+mod report;
+mod target;
+mod verify;
+
+use super::arguments::{Arguments, flag, option};
+use super::command::Command;
+use crate::context::{Context, Outcome, usage};
+use cenote_control::model::StoreAct;
+use target::{ask, style};
+
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "cloud",
+    summary: "Look after pools in object stores",
+    synopsis: "status | sync | verify | compact | price POOL|URL\n       cenote cloud copy FROM TO",
+    about: "A device in an object store is named by a URL: file:///DIRECTORY.\n\
+            'status' tells how it is and which requests were made since it was opened;\n\
+            'sync' writes what is dirty and waits until everything is in the store;\n\
+            'verify' fetches everything that is needed and compares it with its checks;\n\
+            'compact' rewrites objects of which little is needed;\n\
+            'price' reckons what it costs a month;\n\
+            'copy' makes an image of a device, or a device of an image: each of FROM and TO\n\
+            is a URL, a file or a block device. A URL that is copied to says its size\n\
+            unless that is to be the image's.",
+    flags: &[
+        flag(Some('q'), "quiet", "no progress"),
+        option(
+            None,
+            "storage",
+            "PRICE",
+            "price: of a GB for a month; 0.023 unless said",
+        ),
+        option(
+            None,
+            "put",
+            "PRICE",
+            "price: of 1000 puts or lists; 0.005 unless said",
+        ),
+        option(
+            None,
+            "get",
+            "PRICE",
+            "price: of 1000 gets; 0.0004 unless said",
+        ),
+        option(
+            None,
+            "egress",
+            "PRICE",
+            "price: of a GB that is fetched; 0.09 unless said",
+        ),
+    ],
+    opens_pools: false,
+    run,
+};
+
+fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let operands = arguments.operands.iter();
+    // What is no text names neither a pool nor a store.
+    let words: Vec<&str> = operands.map(|word| word.to_str().unwrap_or("?")).collect();
+    match words.as_slice() {
+        ["status", target] => report::run(target, arguments, context),
+        ["sync", pool] => act(pool, StoreAct::Sync, arguments, context),
+        ["compact", pool] => act(pool, StoreAct::Compact, arguments, context),
+        ["verify", target] => verify::run(target, arguments, context),
+        ["price", target] => price::run(target, arguments, context),
+        ["copy", from, to] => copy::run(from, to, arguments, context),
+        _ => usage(""),
+    }
+}
+
+/// Has the daemon do something with the devices of a pool, and tells how they are then.
+fn act(pool: &str, act: StoreAct, arguments: &Arguments, context: &mut Context) -> Outcome {
+    let stores = ask(pool, act, style(arguments), context)?;
+    if arguments.has("json") {
+        report::print_json(&stores, context);
+    }
+    Ok(0)
+}
