@@ -10,9 +10,10 @@ use crate::error::{CloudError, Result};
 use crate::format::Hash;
 use crate::format::device::Identity;
 use crate::local::{DirectoryPlace, Place};
-use crate::location::{Location, is_location};
+use crate::location::{Location, StoreName, is_location};
 use crate::options::Options;
-use crate::store::DirectoryStore;
+use crate::store::s3::{BucketStore, Surroundings};
+use crate::store::{DirectoryStore, Store};
 use cenote_base::{Env, RealEnv};
 use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener};
 use std::io;
@@ -25,6 +26,13 @@ pub struct StoreOpener {
     system: SystemOpener,
     state: Option<PathBuf>,
     is_forced: bool,
+    surroundings: Surroundings,
+}
+
+/// A store, and what names the way to it, however it was asked for.
+struct Reached {
+    store: Arc<dyn Store>,
+    way: String,
 }
 
 impl StoreOpener {
@@ -35,6 +43,15 @@ impl StoreOpener {
             system: SystemOpener::default(),
             state: state_directory(),
             is_forced,
+            surroundings: Surroundings::of_process(),
+        }
+    }
+
+    /// The same, with settings and keys of stores found in `surroundings`.
+    pub fn with_surroundings(self, surroundings: Surroundings) -> Self {
+        Self {
+            surroundings,
+            ..self
         }
     }
 
@@ -58,7 +75,7 @@ impl StoreOpener {
         let fail = |error| open_error(path, error);
         let location = location(path)?;
         if let Some(size) = location.size {
-            let made = create(&location, size);
+            let made = self.create(&location, size);
             match made {
                 Ok(()) | Err(CloudError::Exists { .. }) => {}
                 Err(error) => return Err(fail(error)),
@@ -68,26 +85,57 @@ impl StoreOpener {
     }
 
     fn open_at(&self, location: &Location, is_read_only: bool) -> Result<Arc<dyn Device>> {
-        let store = store(location)?;
+        let Reached { store, way } = self.store(location, false)?;
         let options = Options {
             is_read_only,
             is_forced: self.is_forced,
             ..Options::default()
         };
-        let name = location.directory.to_string_lossy().into_owned();
         let log_size = location.log_size;
         let state = self.state.as_ref().filter(|_| log_size > 0);
         let place = |identity: &Identity| {
             let Some(state) = state else {
                 return Ok(None);
             };
-            let way = Hash::of(name.as_bytes()).short();
+            let way = Hash::of(way.as_bytes()).short();
             let path = state.join(format!("{}-{way:016x}", identity.uuid));
             let place = DirectoryPlace::open(&path, log_size, 0)?;
             Ok(Some(Arc::new(place) as Arc<dyn Place>))
         };
         let device = CloudDevice::open(store, place, options, &env())?;
         Ok(device)
+    }
+
+    fn create(&self, location: &Location, size: u64) -> Result<()> {
+        let Reached { store, .. } = self.store(location, true)?;
+        CloudDevice::create(store, size, &Options::default(), &env())?;
+        Ok(())
+    }
+
+    /// The store of a device that is there or is to be made; only then a directory is made for it.
+    fn store(&self, location: &Location, is_made: bool) -> Result<Reached> {
+        let directory = match &location.store {
+            StoreName::Directory(directory) => directory,
+            StoreName::Bucket(name) => {
+                let store = BucketStore::new(name, &self.surroundings)?;
+                return Ok(Reached {
+                    way: store.address(),
+                    store: Arc::new(store),
+                });
+            }
+        };
+        if !is_made && !directory.is_dir() {
+            let store = directory.display().to_string();
+            return Err(CloudError::NoDevice { store });
+        }
+        let store = DirectoryStore::new(directory).map_err(|source| DeviceError::Open {
+            path: directory.into(),
+            source,
+        })?;
+        Ok(Reached {
+            store: Arc::new(store),
+            way: directory.to_string_lossy().into_owned(),
+        })
     }
 }
 
@@ -140,30 +188,6 @@ fn location(path: &Path) -> std::result::Result<Location, DeviceError> {
         path: path.into(),
         source: io::Error::new(io::ErrorKind::InvalidInput, error),
     })
-}
-
-/// The store of a device that is there; a directory is not made on the way.
-fn store(location: &Location) -> Result<Arc<DirectoryStore>> {
-    let directory = &location.directory;
-    if !directory.is_dir() {
-        let store = directory.display().to_string();
-        return Err(CloudError::NoDevice { store });
-    }
-    made_store(directory)
-}
-
-fn made_store(directory: &Path) -> Result<Arc<DirectoryStore>> {
-    let store = DirectoryStore::new(directory).map_err(|source| DeviceError::Open {
-        path: directory.into(),
-        source,
-    })?;
-    Ok(Arc::new(store))
-}
-
-fn create(location: &Location, size: u64) -> Result<()> {
-    let store = made_store(&location.directory)?;
-    CloudDevice::create(store, size, &Options::default(), &env())?;
-    Ok(())
 }
 
 fn open_error(path: &Path, error: CloudError) -> DeviceError {

@@ -1,0 +1,193 @@
+//! A real server of S3 (versitygw) on loopback, and lines to it that lose answers.
+//!
+//! The server is what `s3-dev-server install` of the peers beside the workspace installs. Where it
+//! is not installed, tests that need it say so and pass.
+
+use cenote_cloud::store::s3::{BucketName, BucketStore, Surroundings};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+pub(crate) const KEY: &str = "testaccess";
+pub(crate) const SECRET: &str = "testsecret0";
+const BUCKET: &str = "pools";
+
+/// Says that a test cannot run here, where `./test` finds it.
+pub(crate) fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let line = format!("skipped {}: {reason}\n", thread.name().unwrap_or("a test"));
+    std::io::stderr().write_all(line.as_bytes()).ok();
+    if let Some(path) = std::env::var_os("CENOTE_SKIP_LIST") {
+        let mut list = std::fs::File::options();
+        let list = list.create(true).append(true).open(path);
+        list.and_then(|mut list| list.write_all(line.as_bytes()))
+            .expect("a list");
+    }
+}
+
+/// The program of the server, if it is installed.
+fn program() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).map(PathBuf::from);
+    let own = || Some(set("HOME")?.join(".local/state"));
+    let state = || Some(set("XDG_STATE_HOME").or_else(own)?.join("s3-dev"));
+    let bin = || Some(set("S3_DEV_DIR").or_else(state)?.join("bin"));
+    let path = set("S3_DEV_BIN").or_else(bin)?.join("versitygw");
+    path.is_file().then_some(path)
+}
+
+/// A tool of the peers beside the workspace.
+pub(crate) fn peer(name: &str) -> Option<PathBuf> {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let mut places = here
+        .ancestors()
+        .map(|place| place.join("shared/peer").join(name));
+    places.find(|path| path.is_file())
+}
+
+/// A port that nobody has at the moment.
+pub(crate) fn free_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound")
+}
+
+/// A program that ends with its owner.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// The server, which all tests share that run at the same time.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    _running: Running,
+    _directory: tempfile::TempDir,
+}
+
+static SERVER: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Waits until somebody listens there.
+pub(crate) fn wait_for(address: SocketAddr) {
+    let start = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody listens");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Server {
+    /// The server, started if it does not run; `None` where it is not installed.
+    pub(crate) fn get() -> Option<Arc<Self>> {
+        let Some(program) = program() else {
+            skip("there is no server of S3 (s3-dev-server install)");
+            return None;
+        };
+        let mut shared = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = shared.upgrade() {
+            return Some(server);
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(directory.path().join(BUCKET)).expect("a bucket");
+        let address = free_port();
+        let mut command = Command::new(program);
+        command
+            .args(["--keep-alive", "--quiet", "--port", &address.to_string()])
+            .arg("posix")
+            .arg(directory.path())
+            .env("ROOT_ACCESS_KEY", KEY)
+            .env("ROOT_SECRET_KEY", SECRET)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let server = Arc::new(Self {
+            address,
+            _running: Running(command.spawn().expect("started")),
+            _directory: directory,
+        });
+        wait_for(address);
+        *shared = Arc::downgrade(&server);
+        Some(server)
+    }
+
+    /// A name of a store that nobody has used.
+    pub(crate) fn fresh(&self) -> BucketName {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.named(&format!("{BUCKET}/test/{number}"))
+    }
+
+    pub(crate) fn named(&self, place: &str) -> BucketName {
+        let mut name = BucketName::parse(place).expect("a name");
+        name.endpoint = Some(format!("http://{}", self.address));
+        name
+    }
+}
+
+/// Variables with keys that the server knows.
+pub(crate) fn keys() -> Surroundings {
+    Surroundings::of_variables([
+        ("AWS_ACCESS_KEY_ID", KEY),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+    ])
+}
+
+pub(crate) fn store(name: &BucketName) -> Arc<BucketStore> {
+    Arc::new(BucketStore::new(name, &keys()).expect("a description"))
+}
+
+/// A line on which answers are lost: what was asked is done, and nobody hears of it.
+pub(crate) struct LosingLine {
+    pub(crate) address: SocketAddr,
+    pub(crate) lost: Arc<AtomicU64>,
+}
+
+impl LosingLine {
+    /// Loses one of so many answers. Its threads end with the test.
+    pub(crate) fn new(to: SocketAddr, one_of: u64) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let lost = Arc::new(AtomicU64::new(0));
+        let (counter, answers) = (Arc::clone(&lost), Arc::new(AtomicU64::new(1)));
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (Ok(client), Ok(server)) = (client, TcpStream::connect(to)) else {
+                    return;
+                };
+                let (counter, answers) = (Arc::clone(&counter), Arc::clone(&answers));
+                let pair = (client.try_clone(), server.try_clone());
+                let (Ok(client_side), Ok(server_side)) = pair else {
+                    return;
+                };
+                std::thread::spawn(move || pass(client_side, server_side, || false));
+                std::thread::spawn(move || {
+                    pass(server, client, || {
+                        let number = answers.fetch_add(1, Ordering::Relaxed);
+                        let is_lost = number.is_multiple_of(one_of);
+                        counter.fetch_add(u64::from(is_lost), Ordering::Relaxed);
+                        is_lost
+                    });
+                });
+            }
+        });
+        Self { address, lost }
+    }
+}
+
+/// Hands bytes on until one side ends, or a piece is lost.
+fn pass(mut from: TcpStream, mut to: TcpStream, is_lost: impl Fn() -> bool) {
+    let mut piece = [0; 16 << 10];
+    while let Ok(length) = from.read(&mut piece) {
+        if length == 0 || is_lost() || to.write_all(&piece[..length]).is_err() {
+            break;
+        }
+    }
+    from.shutdown(Shutdown::Both).ok();
+    to.shutdown(Shutdown::Both).ok();
+}
