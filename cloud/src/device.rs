@@ -9,13 +9,13 @@ use crate::open::{self, LogAside};
 use crate::options::{Drive, Options};
 use crate::space::{Counts, Space};
 use crate::status::Status;
-use crate::store::Store;
+use crate::store::{Statistics, Store};
 use cenote_base::Env;
 use cenote_device::{Device, DeviceError, DeviceKind, Nature};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub struct CloudDevice {
     path: PathBuf,
     aside: Option<LogAside>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Whether what is not in the store stays in the log when the device is unlocked.
+    keeps_rest: AtomicBool,
 }
 
 impl CloudDevice {
@@ -72,6 +74,7 @@ impl CloudDevice {
             path,
             aside,
             thread: Mutex::new(None),
+            keeps_rest: AtomicBool::new(false),
         });
         if device.core.options.drive == Drive::Thread && !device.core.options.is_read_only {
             let core = Arc::clone(&device.core);
@@ -115,6 +118,16 @@ impl CloudDevice {
         let result = self.finish(how);
         self.stop();
         result
+    }
+
+    /// Says what [`Device::unlock`] does with what is not in the store yet.
+    pub fn set_close(&self, how: Close) {
+        self.keeps_rest.store(how == Close::Keep, Ordering::Relaxed);
+    }
+
+    /// What was asked of the store.
+    pub fn statistics(&self) -> &Statistics {
+        self.core.client.statistics()
     }
 
     fn finish(&self, how: Close) -> std::result::Result<(), Arc<CloudError>> {
@@ -324,17 +337,22 @@ impl Device for CloudDevice {
 
     fn nature(&self) -> Nature {
         Nature {
-            kind: DeviceKind::File,
+            kind: DeviceKind::Store,
             logical_block_size: 512,
             rotational: Some(false),
         }
     }
 
-    /// Uploads everything and releases the device. What cannot be uploaded stays in the local
-    /// log, whose owner goes on from it; [`Status`] has the reason.
+    /// Uploads everything and releases the device, unless [`Self::set_close`] says otherwise. What
+    /// cannot be uploaded stays in the local log, whose owner goes on from it; [`Status`] has the
+    /// reason.
     fn unlock(&self) {
+        let how = match self.keeps_rest.load(Ordering::Relaxed) {
+            true => Close::Keep,
+            false => Close::Upload,
+        };
         // Nothing is lost by a failure: the log has it, and the device is not released.
-        let _ = self.close(Close::Upload);
+        let _ = self.close(how);
     }
 
     fn path(&self) -> &Path {

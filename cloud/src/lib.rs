@@ -40,7 +40,7 @@ mod work;
 pub use device::{Close, CloudDevice};
 pub use error::{CloudError, Result};
 pub use open::LogAside;
-pub use opener::StoreOpener;
+pub use opener::{LOG_SIZE, Opening, StoreOpener};
 pub use options::{CachePolicy, Drive, Options, WriteMode};
 pub use space::{Counts, Space};
 pub use status::Status;

@@ -6,6 +6,8 @@
 //! size=SIZE  how large the device is to be that is made
 //! log=SIZE   how large the local log is to be, if there is none yet; 0: no log, and every flush
 //!            waits for the store
+//! cache=writeback     a flush is done once the local log is on disk
+//! cache=writethrough  a flush is done once everything is in the store
 //! ```
 //!
 //! The others say where the store is ([`crate::store::s3`] has those of buckets). They are part of
@@ -14,13 +16,11 @@
 //! Escapes (`%20`) are not undone: names of directories and objects stand there as they are, and
 //! cannot have a question mark.
 
+use crate::options::WriteMode;
 use crate::store::s3::{BucketName, BucketNameError};
 use cenote_base::parse_size;
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// Bytes of a local log when nobody says otherwise.
-pub const LOG_SIZE: u64 = 256 << 20;
 
 /// Why a name is none of a device in a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +43,9 @@ pub enum LocationError {
         /// What there is.
         known: &'static str,
     },
+    /// There is no such way of writing.
+    #[error("'{0}' is neither writeback nor writethrough")]
+    Mode(String),
     /// An option's value is no size.
     #[error("{0}")]
     Size(String),
@@ -64,13 +67,24 @@ pub struct Location {
     pub store: StoreName,
     /// Bytes of the device, if it is to be made.
     pub size: Option<u64>,
-    /// Bytes of the local log, if it is to be made; 0 for none.
-    pub log_size: u64,
+    /// Bytes of the local log, if it is to be made; 0 for none. Not said, what the opener takes.
+    pub log_size: Option<u64>,
+    /// When flushes are done, if that is said.
+    pub mode: Option<WriteMode>,
 }
 
 /// Whether a path is the name of a device in a store, rather than one of the system.
 pub fn is_location(path: &Path) -> bool {
     path.to_str().is_some_and(|text| kind(text).is_some())
+}
+
+/// What labels keep of a name: where the store is, without what is for one opening.
+pub fn place(path: &Path) -> PathBuf {
+    let location = path.to_str().map(Location::parse);
+    match location {
+        Some(Ok(location)) => location.store.to_string().into(),
+        _ => path.into(),
+    }
 }
 
 /// The kind of store, and what follows it.
@@ -113,12 +127,20 @@ impl StoreName {
 
     fn known(&self) -> &'static str {
         match self {
-            Self::Directory(_) => "size=SIZE and log=SIZE",
+            Self::Directory(_) => "size=SIZE, log=SIZE and cache=writeback|writethrough",
             Self::Bucket(_) => {
-                "size=SIZE, log=SIZE, endpoint=URL, region=NAME, path_style=on|off, profile=NAME \
+                "size=SIZE, log=SIZE, cache=writeback|writethrough, endpoint=URL, region=NAME, path_style=on|off, profile=NAME \
                  and store=NAME"
             }
         }
+    }
+}
+
+fn mode(text: &str) -> Result<WriteMode, LocationError> {
+    match text {
+        "writeback" => Ok(WriteMode::Writeback),
+        "writethrough" => Ok(WriteMode::Writethrough),
+        _ => Err(LocationError::Mode(text.to_owned())),
     }
 }
 
@@ -132,14 +154,16 @@ impl Location {
         let mut location = Self {
             store: StoreName::parse(place)?,
             size: None,
-            log_size: LOG_SIZE,
+            log_size: None,
+            mode: None,
         };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
             let size = || parse_size(value).map_err(|error| LocationError::Size(error.to_string()));
             match name {
                 "size" => location.size = Some(size()?),
-                "log" => location.log_size = size()?,
+                "log" => location.log_size = Some(size()?),
+                "cache" => location.mode = Some(mode(value)?),
                 _ if location.store.set(name, value)? => {}
                 _ => {
                     return Err(LocationError::Option {
@@ -159,21 +183,27 @@ mod tests {
 
     #[test]
     fn names_are_read() {
-        let location = Location::parse("file:///a/b?size=1T&log=64M").expect("a name");
+        let text = "file:///a/b?size=1T&log=64M&cache=writethrough";
+        let location = Location::parse(text).expect("a name");
         let expected = Location {
             store: StoreName::Directory("/a/b".into()),
             size: Some(1 << 40),
-            log_size: 64 << 20,
+            log_size: Some(64 << 20),
+            mode: Some(WriteMode::Writethrough),
         };
         assert_eq!(location, expected);
+        assert_eq!(place(Path::new(text)), Path::new("file:///a/b"));
+        assert_eq!(place(Path::new("/a?b")), Path::new("/a?b"));
         let plain = Location::parse("file:///a").expect("a name");
-        assert_eq!((plain.size, plain.log_size), (None, LOG_SIZE));
+        assert_eq!((plain.size, plain.log_size, plain.mode), (None, None, None));
         let text = "s3://b/p?size=1G&region=here&log=0&endpoint=https://s3.example.org";
         let bucket = Location::parse(text).expect("a name");
-        assert_eq!((bucket.size, bucket.log_size), (Some(1 << 30), 0));
+        assert_eq!((bucket.size, bucket.log_size), (Some(1 << 30), Some(0)));
         let kept = "s3://b/p?endpoint=https://s3.example.org&region=here";
         assert_eq!(bucket.store.to_string(), kept);
         assert_eq!(Location::parse(kept).expect("a name").store, bucket.store);
+        let whole = Path::new(text);
+        assert_eq!(place(whole), Path::new(kept), "labels lead back to it");
     }
 
     #[test]
@@ -190,6 +220,7 @@ mod tests {
         assert_eq!(unknown("s3://b?secret=x"), "secret");
         assert!(!error("s3://b?secret=hidden").to_string().contains("hidden"));
         assert!(matches!(error("file:///a?size=x"), LocationError::Size(_)));
+        assert!(matches!(error("s3://b?cache=x"), LocationError::Mode(_)));
         assert!(matches!(
             error("s3://b?endpoint=x"),
             LocationError::Bucket(_)

@@ -20,6 +20,30 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Bytes of a local log when nobody says otherwise.
+pub const LOG_SIZE: u64 = 256 << 20;
+
+/// How a device of a store is opened, beside what its name says.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// How. What the name says goes before.
+    pub options: Options,
+    /// Bytes of a local log that has to be made.
+    pub log_bytes: u64,
+    /// Bytes of the read cache on disk; 0 for none.
+    pub cache_bytes: u64,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self {
+            options: Options::default(),
+            log_bytes: LOG_SIZE,
+            cache_bytes: 0,
+        }
+    }
+}
+
 /// Opens devices of the system and of stores.
 #[derive(Clone, Debug)]
 pub struct StoreOpener {
@@ -75,7 +99,7 @@ impl StoreOpener {
         let fail = |error| open_error(path, error);
         let location = location(path)?;
         if let Some(size) = location.size {
-            let made = self.create(&location, size);
+            let made = self.create(&location, size, &Options::default());
             match made {
                 Ok(()) | Err(CloudError::Exists { .. }) => {}
                 Err(error) => return Err(fail(error)),
@@ -84,14 +108,46 @@ impl StoreOpener {
         self.open_at(&location, false).map_err(fail)
     }
 
+    /// Makes the device that a name says, if its store has none.
+    ///
+    /// # Errors
+    /// If the name has no size; if the store does not do what is needed.
+    pub fn create_device(&self, path: &Path, opening: &Opening) -> Result<()> {
+        let location = location(path)?;
+        match location.size {
+            Some(size) => self.create(&location, size, &opening.options),
+            None => self.store(&location, false).map(drop),
+        }
+    }
+
+    /// Opens the device of a store by its name.
+    ///
+    /// # Errors
+    /// As [`CloudDevice::open`]; if it is no name of a device in a store.
+    pub fn open_device(&self, path: &Path, opening: &Opening) -> Result<Arc<CloudDevice>> {
+        self.open_with(&location(path)?, opening)
+    }
+
     fn open_at(&self, location: &Location, is_read_only: bool) -> Result<Arc<dyn Device>> {
-        let Reached { store, way } = self.store(location, false)?;
         let options = Options {
             is_read_only,
             is_forced: self.is_forced,
             ..Options::default()
         };
-        let log_size = location.log_size;
+        let opening = Opening {
+            options,
+            ..Opening::default()
+        };
+        let device = self.open_with(location, &opening)?;
+        Ok(device)
+    }
+
+    fn open_with(&self, location: &Location, opening: &Opening) -> Result<Arc<CloudDevice>> {
+        let Reached { store, way } = self.store(location, false)?;
+        let mut options = opening.options.clone();
+        options.mode = location.mode.unwrap_or(options.mode);
+        let log_size = location.log_size.unwrap_or(opening.log_bytes);
+        let cache_size = opening.cache_bytes;
         let state = self.state.as_ref().filter(|_| log_size > 0);
         let place = |identity: &Identity| {
             let Some(state) = state else {
@@ -99,16 +155,15 @@ impl StoreOpener {
             };
             let way = Hash::of(way.as_bytes()).short();
             let path = state.join(format!("{}-{way:016x}", identity.uuid));
-            let place = DirectoryPlace::open(&path, log_size, 0)?;
+            let place = DirectoryPlace::open(&path, log_size, cache_size)?;
             Ok(Some(Arc::new(place) as Arc<dyn Place>))
         };
-        let device = CloudDevice::open(store, place, options, &env())?;
-        Ok(device)
+        CloudDevice::open(store, place, options, &env())
     }
 
-    fn create(&self, location: &Location, size: u64) -> Result<()> {
+    fn create(&self, location: &Location, size: u64, options: &Options) -> Result<()> {
         let Reached { store, .. } = self.store(location, true)?;
-        CloudDevice::create(store, size, &Options::default(), &env())?;
+        CloudDevice::create(store, size, options, &env())?;
         Ok(())
     }
 

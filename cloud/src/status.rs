@@ -19,6 +19,14 @@ pub struct Status {
     pub is_at_flush: bool,
     /// Whether the device is released.
     pub is_released: bool,
+    /// The host of the newest commit's writer.
+    pub host: String,
+    /// When the newest commit was made, in seconds since 1970 by its writer's clock.
+    pub written: u64,
+    /// Whether it was opened for reading only, as of that commit.
+    pub is_read_only: bool,
+    /// Whether flushes wait for the store.
+    pub is_writethrough: bool,
     /// Bytes of writes that are not in the store yet.
     pub pending_bytes: u64,
     /// How long the oldest change that is not in the store has waited.
@@ -27,6 +35,8 @@ pub struct Status {
     pub log: Option<(u64, u64)>,
     /// How the connection is.
     pub store: StoreHealth,
+    /// How long nothing has come through; `None` while the store answers.
+    pub unreachable_for: Option<Duration>,
     /// Why the device cannot be changed any more.
     pub failure: Option<String>,
 }
@@ -38,6 +48,7 @@ impl Core {
             .as_ref()
             .map(|log| (log.used(), log.capacity()));
         let now = self.now();
+        let store = self.client.statistics().health();
         let state = self.state();
         Status {
             uuid: self.identity.uuid,
@@ -45,13 +56,18 @@ impl Core {
             commit: state.tip.number,
             is_at_flush: state.tip.ends_flush,
             is_released: state.tip.is_released,
+            host: state.tip.host.clone(),
+            written: state.tip.written,
+            is_read_only: self.options.is_read_only,
+            is_writethrough: self.is_writethrough(),
             pending_bytes: state.queue.bytes(),
             pending_age: state
                 .queue
                 .oldest()
                 .map(|oldest| now.saturating_sub(oldest)),
             log,
-            store: self.client.statistics().health(),
+            unreachable_for: store.failing_since.map(|since| now.saturating_sub(since)),
+            store,
             failure: state.failure.as_ref().map(ToString::to_string),
         }
     }

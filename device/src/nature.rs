@@ -14,6 +14,8 @@ pub enum DeviceKind {
     Block,
     /// Memory, or a simulation.
     Memory,
+    /// Objects in a store: each request is dear, and many of them at once are not.
+    Store,
 }
 
 /// What is cheap and what is dear on a device; placement and batching go by it.
