@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 /// What was asked.
@@ -71,12 +71,27 @@ fn serve(client: TcpStream, answer: &Answer, seen: &Mutex<Vec<Asked>>) -> Option
         for (name, value) in &answered.headers {
             text += &format!("{name}: {value}\r\n");
         }
-        text += &format!("content-length: {}\r\n\r\n", answered.body.len());
+        let is_said = answered
+            .headers
+            .iter()
+            .any(|(name, _)| *name == "content-length");
+        if !is_said {
+            text += &format!("content-length: {}\r\n", answered.body.len());
+        }
+        text += "\r\n";
         let mut bytes = text.into_bytes();
         if !is_head {
             bytes.extend_from_slice(&answered.body);
         }
         writer.write_all(&bytes).ok()?;
+        if answered
+            .headers
+            .iter()
+            .any(|(name, _)| *name == "connection")
+        {
+            writer.shutdown(Shutdown::Both).ok()?;
+            return None;
+        }
     }
 }
 

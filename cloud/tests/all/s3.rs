@@ -2,7 +2,7 @@
 //! wants.
 
 use crate::fake::{Answered, Asked, FakeServer};
-use crate::server::{LosingLine, Server, keys, store};
+use crate::server::{LosingLine, SecureServer, Server, keys, keys_and, store};
 use crate::stores::{body, client, keeps_the_contract};
 use cenote_base::{Env, RealEnv};
 use cenote_cloud::store::s3::{BucketName, BucketStore, Surroundings};
@@ -22,7 +22,7 @@ fn a_bucket_is_a_store() {
     let Some(server) = Server::get() else { return };
     keeps_the_contract(&real_client(store(&server.fresh())));
     // A whole bucket, and names that have to be escaped.
-    let whole = real_client(store(&server.named("pools")));
+    let whole = real_client(store(&server.whole()));
     assert!(whole.get("device").expect("answers").is_none());
     let mut odd = server.fresh();
     odd.prefix += "/a b+c%20=&ä";
@@ -80,6 +80,28 @@ fn answers_that_are_lost_are_found_out() {
     assert_eq!(other, Ok(vec![Put::Taken(body("bytes"))]));
     assert!(line.lost.load(Ordering::Relaxed) > 3);
     assert!(client.statistics().of(RequestKind::Put).transient > 3);
+}
+
+#[test]
+fn only_those_who_are_trusted_are_asked() {
+    let Some(server) = SecureServer::new() else {
+        return;
+    };
+    let mut name = BucketName::parse("pools/secure").expect("a name");
+    name.endpoint = Some(format!("https://localhost:{}", server.port));
+    let of = |bundle: Option<&str>| {
+        let variables = keys_and([("AWS_CA_BUNDLE", bundle.unwrap_or(""))]);
+        let surroundings = Surroundings::of_variables(variables);
+        let store = BucketStore::new(&name, &surroundings).expect("a description");
+        let client = real_client(Arc::new(store));
+        client.set_patience(Some(Duration::ZERO));
+        client.put_new(vec![("device".into(), body("x"))])
+    };
+    let certificate = server.certificate();
+    assert_eq!(of(Some(&certificate)), Ok(vec![Put::Done]));
+    let error = of(None).expect_err("unknown to the system");
+    assert!(matches!(error, StoreError::Transient(_)), "{error}");
+    assert!(error.to_string().contains("certificate"), "{error}");
 }
 
 /// A store on a made-up server.
@@ -226,6 +248,24 @@ fn answers_that_cannot_be_are_refused() {
     assert!(matches!(one(&store, get(Some(0..9))), StoreError::Other(_)));
     let head = Request::Head { key: "k".into() };
     assert!(matches!(one(&store, head), StoreError::Other(_)));
+    // More than any object has, whether it comes or not.
+    let huge = FakeServer::new(|_| Answered {
+        status: 200,
+        headers: vec![("content-length", (1_u64 << 40).to_string())],
+        body: Vec::new(),
+    });
+    let error = one(&on(&huge), get(None));
+    assert!(error.to_string().contains("more than"), "{error}");
+    let cut = FakeServer::new(|_| Answered {
+        status: 200,
+        headers: vec![
+            ("content-length", "100".into()),
+            ("connection", "close".into()),
+        ],
+        body: b"ab".to_vec(),
+    });
+    let error = one(&on(&cut), get(None));
+    assert!(matches!(error, StoreError::Transient(_)), "{error}");
     let outside = Request::Head { key: "../k".into() };
     assert!(matches!(one(&store, outside), StoreError::Other(_)));
     // Nobody answers at all.

@@ -2,18 +2,21 @@
 //!
 //! The server is what `s3-dev-server install` of the peers beside the workspace installs. Where it
 //! is not installed, tests that need it say so and pass.
+//!
+//! `CENOTE_S3_ENDPOINT=http://HOST:PORT` has them use another server, with the bucket
+//! `CENOTE_S3_BUCKET` and the keys of the usual variables.
 
 use cenote_cloud::store::s3::{BucketName, BucketStore, Surroundings};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-pub(crate) const KEY: &str = "testaccess";
-pub(crate) const SECRET: &str = "testsecret0";
+const KEY: &str = "testaccess";
+const SECRET: &str = "testsecret0";
 const BUCKET: &str = "pools";
 
 /// Says that a test cannot run here, where `./test` finds it.
@@ -67,8 +70,8 @@ impl Drop for Running {
 /// The server, which all tests share that run at the same time.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    _running: Running,
-    _directory: tempfile::TempDir,
+    bucket: String,
+    _running: Option<(Running, tempfile::TempDir)>,
 }
 
 static SERVER: Mutex<Weak<Server>> = Mutex::new(Weak::new());
@@ -83,9 +86,90 @@ pub(crate) fn wait_for(address: SocketAddr) {
     }
 }
 
+fn start(program: &Path, directory: &Path, address: SocketAddr, options: &[&str]) -> Running {
+    std::fs::create_dir(directory.join(BUCKET)).expect("a bucket");
+    let mut command = Command::new(program);
+    command
+        .args(["--keep-alive", "--quiet", "--port", &address.to_string()])
+        .args(options)
+        .arg("posix")
+        .arg(directory)
+        .env("ROOT_ACCESS_KEY", KEY)
+        .env("ROOT_SECRET_KEY", SECRET)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Running(command.spawn().expect("started"))
+}
+
+/// A server that proves who it is, with a certificate of its own.
+pub(crate) struct SecureServer {
+    pub(crate) port: u16,
+    directory: tempfile::TempDir,
+    _running: Running,
+}
+
+impl SecureServer {
+    /// `None` where the server or openssl is not installed.
+    pub(crate) fn new() -> Option<Self> {
+        let Some(program) = program() else {
+            skip("there is no server of S3 (s3-dev-server install)");
+            return None;
+        };
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name).display().to_string();
+        let mut openssl = Command::new("openssl");
+        openssl
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+            ])
+            .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
+            .args(["-addext", "subjectAltName=DNS:localhost"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .args(["-keyout", &at("key"), "-out", &at("certificate")])
+            .stderr(Stdio::null());
+        if !openssl.status().is_ok_and(|status| status.success()) {
+            skip("there is no openssl to make a certificate with");
+            return None;
+        }
+        std::fs::create_dir(directory.path().join("data")).expect("made");
+        let address = free_port();
+        let options = ["--cert", &at("certificate"), "--key", &at("key")];
+        let running = start(&program, &directory.path().join("data"), address, &options);
+        wait_for(address);
+        Some(Self {
+            port: address.port(),
+            directory,
+            _running: running,
+        })
+    }
+
+    pub(crate) fn certificate(&self) -> String {
+        self.directory
+            .path()
+            .join("certificate")
+            .display()
+            .to_string()
+    }
+}
+
 impl Server {
     /// The server, started if it does not run; `None` where it is not installed.
     pub(crate) fn get() -> Option<Arc<Self>> {
+        if let Ok(endpoint) = std::env::var("CENOTE_S3_ENDPOINT") {
+            let host = endpoint.strip_prefix("http://").expect("http://HOST:PORT");
+            let bucket = std::env::var("CENOTE_S3_BUCKET");
+            return Some(Arc::new(Self {
+                address: host.parse().expect("an address"),
+                bucket: bucket.expect("a bucket"),
+                _running: None,
+            }));
+        }
         let Some(program) = program() else {
             skip("there is no server of S3 (s3-dev-server install)");
             return None;
@@ -95,22 +179,12 @@ impl Server {
             return Some(server);
         }
         let directory = tempfile::tempdir().expect("a directory");
-        std::fs::create_dir(directory.path().join(BUCKET)).expect("a bucket");
         let address = free_port();
-        let mut command = Command::new(program);
-        command
-            .args(["--keep-alive", "--quiet", "--port", &address.to_string()])
-            .arg("posix")
-            .arg(directory.path())
-            .env("ROOT_ACCESS_KEY", KEY)
-            .env("ROOT_SECRET_KEY", SECRET)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        let running = start(&program, directory.path(), address, &[]);
         let server = Arc::new(Self {
             address,
-            _running: Running(command.spawn().expect("started")),
-            _directory: directory,
+            bucket: BUCKET.into(),
+            _running: Some((running, directory)),
         });
         wait_for(address);
         *shared = Arc::downgrade(&server);
@@ -120,7 +194,13 @@ impl Server {
     /// A name of a store that nobody has used.
     pub(crate) fn fresh(&self) -> BucketName {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.named(&format!("{BUCKET}/test/{number}"))
+        let run = std::process::id();
+        self.named(&format!("{}/test/{run}/{number}", self.bucket))
+    }
+
+    /// The whole bucket.
+    pub(crate) fn whole(&self) -> BucketName {
+        self.named(&self.bucket)
     }
 
     pub(crate) fn named(&self, place: &str) -> BucketName {
@@ -130,12 +210,28 @@ impl Server {
     }
 }
 
-/// Variables with keys that the server knows.
+/// Variables with keys that the server knows, and more.
+pub(crate) fn keys_and<const COUNT: usize>(
+    others: [(&'static str, &str); COUNT],
+) -> Vec<(String, String)> {
+    let is_other = std::env::var_os("CENOTE_S3_ENDPOINT").is_some();
+    let set = |name: &str, usual: &str| match is_other {
+        true => std::env::var(name).expect("keys of the other server"),
+        false => usual.into(),
+    };
+    let mut all = vec![
+        ("AWS_ACCESS_KEY_ID".into(), set("AWS_ACCESS_KEY_ID", KEY)),
+        (
+            "AWS_SECRET_ACCESS_KEY".into(),
+            set("AWS_SECRET_ACCESS_KEY", SECRET),
+        ),
+    ];
+    all.extend(others.map(|(name, value)| (name.into(), value.into())));
+    all
+}
+
 pub(crate) fn keys() -> Surroundings {
-    Surroundings::of_variables([
-        ("AWS_ACCESS_KEY_ID", KEY),
-        ("AWS_SECRET_ACCESS_KEY", SECRET),
-    ])
+    Surroundings::of_variables(keys_and([]))
 }
 
 pub(crate) fn store(name: &BucketName) -> Arc<BucketStore> {

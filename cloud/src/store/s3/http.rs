@@ -330,3 +330,49 @@ impl HttpConnector for Line {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(
+        quiet: u64,
+        whole: u64,
+        work: impl AsyncFnOnce(&Progress) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let progress = Progress {
+            moved: Mutex::new(Instant::now()),
+            quiet: Duration::from_millis(quiet),
+            end: Instant::now() + Duration::from_millis(whole),
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("a runtime");
+        runtime.block_on(progress.watch(work(&progress)))
+    }
+
+    async fn move_for(progress: &Progress, times: u32) -> Result<(), Fault> {
+        for _ in 0..times {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            progress.move_on();
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_moves_may_take_long() {
+        let slow = watched(200, 60_000, async |progress| move_for(progress, 20).await);
+        assert_eq!(slow, Ok(()));
+        let silent = watched(200, 60_000, async |_| std::future::pending().await);
+        assert_eq!(silent, Err(Fault::Silent(Duration::from_millis(200))));
+        let endless = watched(200, 400, async |progress| move_for(progress, 1000).await);
+        assert_eq!(endless, Err(Fault::Slow(WHOLE)));
+    }
+
+    #[test]
+    fn large_bodies_are_given_more_time_at_their_end() {
+        let quiet = |sends| Progress::new(sends).quiet.as_secs();
+        assert_eq!(quiet(0), 60);
+        assert_eq!(quiet(1 << 20), 60 + 64);
+        assert_eq!(quiet(64 << 20), 60 + 256, "the kernel takes 4 MiB of it");
+    }
+}

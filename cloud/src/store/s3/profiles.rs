@@ -119,7 +119,7 @@ mod tests {
         std::fs::write(aws.join("config"), config).expect("room");
         let credentials = "[default]\naws_access_key_id = A\n[pools]\nAWS_ACCESS_KEY_ID=B\n";
         std::fs::write(aws.join("credentials"), credentials).expect("room");
-        let surroundings = Surroundings::of_variables([("HOME", &home)]);
+        let surroundings = Surroundings::of_variables([("HOME", &*home)]);
         let find = |name| find(&surroundings, name).expect("readable");
         let value = |profile: &Profile, name| profile.get(name).map(str::to_owned);
         let default = find("default").expect("there");

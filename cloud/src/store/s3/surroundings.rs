@@ -36,9 +36,13 @@ impl Surroundings {
     }
 
     /// Made-up ones, of a user who is not root.
-    pub fn of_variables<const COUNT: usize>(variables: [(&str, &str); COUNT]) -> Self {
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let variables = HashMap::from(variables);
+    pub fn of_variables<Text: Into<String>>(
+        variables: impl IntoIterator<Item = (Text, Text)>,
+    ) -> Self {
+        let variables = variables.into_iter();
+        let variables: HashMap<String, String> = variables
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         Self {
             variable: Arc::new(move |name| variables.get(name).cloned()),
             is_root: false,
@@ -113,7 +117,7 @@ mod tests {
         assert_eq!(file(&root).as_deref(), Some(SYSTEM_FILE));
         let own = Surroundings::of_variables([("HOME", "/h"), ("XDG_CONFIG_HOME", "/x")]);
         assert_eq!(file(&own).as_deref(), Some("/x/cenote/stores.toml"));
-        assert_eq!(file(&Surroundings::of_variables([])), None);
+        assert_eq!(file(&Surroundings::of_variables::<&str>([])), None);
         let named = Surroundings::of_variables([("CENOTE_STORES", "/s"), ("HOME", "/h")]);
         assert_eq!(file(&named).as_deref(), Some("/s"));
         let aws = home.aws_file("AWS_CONFIG_FILE", "config");
