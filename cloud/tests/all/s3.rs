@@ -2,7 +2,7 @@
 //! wants.
 
 use crate::fake::{Answered, Asked, FakeServer};
-use crate::server::{LosingLine, SecureServer, Server, keys, keys_and, store};
+use crate::server::{KEY, LosingLine, SECRET, SecureServer, Server, keys, store};
 use crate::stores::{body, client, keeps_the_contract};
 use cenote_base::{Env, RealEnv};
 use cenote_cloud::store::s3::{BucketName, BucketStore, Surroundings};
@@ -90,7 +90,11 @@ fn only_those_who_are_trusted_are_asked() {
     let mut name = BucketName::parse("pools/secure").expect("a name");
     name.endpoint = Some(format!("https://localhost:{}", server.port));
     let of = |bundle: Option<&str>| {
-        let variables = keys_and([("AWS_CA_BUNDLE", bundle.unwrap_or(""))]);
+        let variables = [
+            ("AWS_ACCESS_KEY_ID", KEY),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+            ("AWS_CA_BUNDLE", bundle.unwrap_or("")),
+        ];
         let surroundings = Surroundings::of_variables(variables);
         let store = BucketStore::new(&name, &surroundings).expect("a description");
         let client = real_client(Arc::new(store));

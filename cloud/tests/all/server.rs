@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-const KEY: &str = "testaccess";
-const SECRET: &str = "testsecret0";
+pub(crate) const KEY: &str = "testaccess";
+pub(crate) const SECRET: &str = "testsecret0";
 const BUCKET: &str = "pools";
 
 /// Says that a test cannot run here, where `./test` finds it.
@@ -210,28 +210,18 @@ impl Server {
     }
 }
 
-/// Variables with keys that the server knows, and more.
-pub(crate) fn keys_and<const COUNT: usize>(
-    others: [(&'static str, &str); COUNT],
-) -> Vec<(String, String)> {
+/// Variables with keys that the server knows.
+pub(crate) fn keys() -> Surroundings {
     let is_other = std::env::var_os("CENOTE_S3_ENDPOINT").is_some();
     let set = |name: &str, usual: &str| match is_other {
         true => std::env::var(name).expect("keys of the other server"),
         false => usual.into(),
     };
-    let mut all = vec![
-        ("AWS_ACCESS_KEY_ID".into(), set("AWS_ACCESS_KEY_ID", KEY)),
-        (
-            "AWS_SECRET_ACCESS_KEY".into(),
-            set("AWS_SECRET_ACCESS_KEY", SECRET),
-        ),
-    ];
-    all.extend(others.map(|(name, value)| (name.into(), value.into())));
-    all
-}
-
-pub(crate) fn keys() -> Surroundings {
-    Surroundings::of_variables(keys_and([]))
+    let [id, secret] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+    Surroundings::of_variables([
+        (id.to_owned(), set(id, KEY)),
+        (secret.to_owned(), set(secret, SECRET)),
+    ])
 }
 
 pub(crate) fn store(name: &BucketName) -> Arc<BucketStore> {

@@ -97,7 +97,9 @@ impl Refusal {
             // What was sent arrived as something else.
             | (_, "BadDigest" | "InvalidDigest" | "XAmzContentSHA256Mismatch" | "IncompleteBody")
             | (408 | 409 | 425 | 429 | 500 | 502 | 503 | 504, _) => StoreError::Transient(text),
+            // The last is versitygw's word for keys of nobody.
             (_, "AuthorizationHeaderMalformed" | "InvalidToken" | "InvalidAccessKeyId")
+            | (_, "SignatureDoesNotMatch" | "XAdminUserNotFound")
             | (401 | 403, _) => StoreError::Denied(text),
             (501, _) | (_, "NotImplemented") => StoreError::Unsupported(text),
             _ => StoreError::Other(text),
@@ -173,6 +175,8 @@ mod tests {
                 "{code}"
             );
         }
+        let nobody = error(404, "XAdminUserNotFound");
+        assert!(matches!(nobody, StoreError::Denied(_)));
         assert!(matches!(
             error(501, "NotImplemented"),
             StoreError::Unsupported(_)
