@@ -394,6 +394,14 @@ impl Core {
         }
     }
 
+    /// Has everything up to `sequence` uploaded now.
+    pub(crate) fn want(&self, sequence: Sequence) {
+        let mut state = self.state();
+        state.queue.want(sequence);
+        state.is_work_new = true;
+        self.has_work.notify_one();
+    }
+
     /// Waits until everything up to `sequence` is in the store.
     pub(crate) fn wait_for(&self, sequence: Sequence) -> std::result::Result<(), Arc<CloudError>> {
         self.wait(

@@ -7,6 +7,7 @@ use crate::format::device::Identity;
 use crate::local::Place;
 use crate::open::{self, LogAside};
 use crate::options::{Drive, Options};
+use crate::queue::Sequence;
 use crate::space::{Counts, Space};
 use crate::status::Status;
 use crate::store::{Statistics, Store};
@@ -28,6 +29,10 @@ pub enum Close {
     /// It stays in the local log. Only who has that log opens the device without force.
     Keep,
 }
+
+/// A point in the order of all that is written to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UploadPoint(Sequence);
 
 /// A disk that lives in an object store.
 #[derive(Debug)]
@@ -110,6 +115,26 @@ impl CloudDevice {
         self.core.wait_for(sequence)
     }
 
+    /// Has everything that was written before uploaded without waiting for company, and does not
+    /// wait for it either; [`Self::is_uploaded`] tells when it is done.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed any more.
+    pub fn begin_upload(&self) -> std::result::Result<UploadPoint, Arc<CloudError>> {
+        let sequence = self.core.order_point()?;
+        self.core.want(sequence);
+        Ok(UploadPoint(sequence))
+    }
+
+    /// Whether everything up to a point is in the store.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed any more.
+    pub fn is_uploaded(&self, point: UploadPoint) -> std::result::Result<bool, Arc<CloudError>> {
+        self.core.check()?;
+        Ok(self.core.state().queue.is_committed(point.0))
+    }
+
     /// Ends the use of the device.
     ///
     /// # Errors
@@ -128,6 +153,21 @@ impl CloudDevice {
     /// What was asked of the store.
     pub fn statistics(&self) -> &Statistics {
         self.core.client.statistics()
+    }
+
+    /// Whether it takes changes: not closed, and nothing has gone wrong for good.
+    pub fn is_usable(&self) -> bool {
+        self.core.check().is_ok() && !self.core.state().is_ending
+    }
+
+    /// As [`Self::close`] with [`Close::Upload`], as long as requests to the store take no longer
+    /// than `patience`. What is not in the store then stays in the local log.
+    ///
+    /// # Errors
+    /// As [`Self::close`].
+    pub fn close_within(&self, patience: Duration) -> std::result::Result<(), Arc<CloudError>> {
+        self.core.client.set_patience(Some(patience));
+        self.close(Close::Upload)
     }
 
     fn finish(&self, how: Close) -> std::result::Result<(), Arc<CloudError>> {

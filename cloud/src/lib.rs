@@ -37,7 +37,7 @@ pub mod store;
 mod upload;
 mod work;
 
-pub use device::{Close, CloudDevice};
+pub use device::{Close, CloudDevice, UploadPoint};
 pub use error::{CloudError, Result};
 pub use open::LogAside;
 pub use opener::{LOG_SIZE, Opening, StoreOpener};

@@ -118,17 +118,25 @@ impl DirectoryPlace {
         }
     }
 
-    /// A file of `size` bytes whose space is reserved, so that no flush fails for want of it.
-    fn preallocated(&self, name: &str, size: u64) -> Result<Arc<dyn Device>, PlaceError> {
+    /// A file of `size` bytes, made if there is none. With `is_reserved` its space is, too, so that
+    /// no flush fails for want of it.
+    fn file(
+        &self,
+        name: &str,
+        size: u64,
+        is_reserved: bool,
+    ) -> Result<Arc<dyn Device>, PlaceError> {
         let path = self.path.join(name);
         if !path.exists() {
             let make = || -> io::Result<()> {
                 let temporary = self.path.join(format!("{name}.new"));
                 let file = File::create(&temporary)?;
                 file.set_len(size)?;
-                match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size) {
-                    Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                    Err(errno) => return Err(errno.into()),
+                if is_reserved {
+                    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size) {
+                        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                        Err(errno) => return Err(errno.into()),
+                    }
                 }
                 file.sync_all()?;
                 std::fs::rename(&temporary, &path)?;
@@ -146,7 +154,7 @@ impl DirectoryPlace {
 
 impl Place for DirectoryPlace {
     fn log(&self) -> Result<Arc<dyn Device>, PlaceError> {
-        self.preallocated("log", self.log_size)
+        self.file("log", self.log_size, true)
     }
 
     fn put_log_aside(&self, name: &str) -> Result<(), PlaceError> {
@@ -157,7 +165,7 @@ impl Place for DirectoryPlace {
     fn cache(&self) -> Result<Option<Arc<dyn Device>>, PlaceError> {
         match self.cache_size {
             0 => Ok(None),
-            size => Ok(Some(self.preallocated("cache", size)?)),
+            size => Ok(Some(self.file("cache", size, false)?)),
         }
     }
 

@@ -3,6 +3,7 @@
 //! It lies below the folders, which are handed it or the parts of it that they need. The table of
 //! mounts is the folder's that makes them.
 
+use crate::clouds::table::Clouds;
 use crate::events::Events;
 use crate::memory::Memory;
 use crate::registry::table::Registry;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct Context {
     /// The imported pools.
     pub registry: Registry,
+    /// Devices in stores that are open.
+    pub clouds: Arc<Clouds>,
     /// What happened to them.
     pub events: Arc<Events>,
     /// Memory, divided among them.

@@ -3,6 +3,7 @@
 use crate::alarms::desk::Alarms;
 use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
+use crate::clouds::table::Clouds;
 use crate::command::{By, note};
 use crate::context::Context;
 use crate::daemon::settings::{settings_list, settings_set};
@@ -85,6 +86,7 @@ impl Engine {
         Self {
             context: Context {
                 registry: Registry::default(),
+                clouds: Arc::new(Clouds::new(settings.state_directory.as_deref())),
                 events: Arc::new(Events::new(Arc::clone(&env))),
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
                 env,
@@ -195,8 +197,9 @@ impl Engine {
         let pool_of = |dataset: &str| dataset.split('/').next().unwrap_or(dataset).to_owned();
         let pool = match &request {
             // Afterwards there is no history to write to.
-            Request::Export { pool, force } => {
-                return export(&self.context, &self.mounts, pool, *force, Some(&by));
+            Request::Export { pool, how } => {
+                let who = (Some(&by), Some(reply));
+                return export(&self.context, &self.mounts, pool, *how, who);
             }
             Request::LoadKey {
                 dataset,
@@ -273,7 +276,9 @@ impl Service for Engine {
                 pick,
                 options,
             } => import(context, mounts, &search, &pick, &options),
-            Request::Export { pool, force } => export(context, mounts, &pool, force, None),
+            Request::Export { pool, how } => {
+                export(context, mounts, &pool, how, (None, Some(reply)))
+            }
             Request::PoolList {
                 pools,
                 properties,
@@ -289,7 +294,7 @@ impl Service for Engine {
                 pools,
                 errors,
                 dedup,
-            } => pool_status(registry, mounts, &pools, errors, dedup),
+            } => pool_status(context, mounts, &pools, errors, dedup),
             Request::History { pool } => history(registry, &pool, reply),
             Request::DatasetList {
                 roots,

@@ -5,7 +5,8 @@
 //!
 //! * `registry`: the imported pools, with what goes with an import;
 //! * what all share: `errors`, the environment (`context`), a short memory of `events`, `memory`
-//!   divided among pools, the `command` behind a change with its note in the history;
+//!   divided among pools, the devices in object stores that are open (`clouds`), the `command`
+//!   behind a change with its note in the history;
 //! * `alarms`: what a person is told of all this, without asking;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`: what
 //!   requests are about. What one of them keeps is its own: the mounts have their table.
@@ -23,6 +24,7 @@
 
 mod alarms;
 mod changes;
+mod clouds;
 mod command;
 mod context;
 mod daemon;

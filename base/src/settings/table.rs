@@ -176,6 +176,21 @@ settings! {
          and its checksum is a cryptographic one.";
     SLOW_IO_MS = "zio_slow_io_ms", Milliseconds, [30_000, 0, WORD],
         "A request to a device that takes longer counts as slow (zpool status -s); 0 counts none.";
+    CLOUD_LOG_BYTES = "cloud_log_bytes", Bytes, [256 << 20, 16 << 20, BYTES],
+        "Bytes of the local log that is made for a device in a store: so much may wait to be \
+         uploaded.";
+    CLOUD_CACHE_BYTES = "cloud_cache_bytes", Bytes, [1 << 30, 0, BYTES],
+        "Bytes on this side that the read cache of a device in a store takes at most; 0 for none. \
+         Counts when a cache is made.";
+    CLOUD_UPLOAD_RATE = "cloud_upload_rate", Bytes, [0, 0, BYTES],
+        "Bytes a second that each device sends to its store at most; 0 for no limit. Counts when \
+         a pool is imported.";
+    CLOUD_DOWNLOAD_RATE = "cloud_download_rate", Bytes, [0, 0, BYTES],
+        "Bytes a second that each device fetches from its store at most; 0 for no limit. Counts \
+         when a pool is imported.";
+    CLOUD_COMMIT_SECONDS = "cloud_commit_seconds", Seconds, [30, 1, 86_400],
+        "What is in the local log of a device in a store waits for company for so long before it \
+         is uploaded. Counts when a pool is imported.";
     SALT_USES_MAX = "zfs_key_max_salt_uses", Count, [400_000_000, 1, 400_000_000],
         "Blocks encrypted with keys of one salt before the next salt is drawn.";
     ZSTD_EARLY_ABORT = "zstd_earlyabort_pass", Switch, [1, 0, 1],

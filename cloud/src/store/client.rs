@@ -117,8 +117,7 @@ impl Client {
         if requests.is_empty() {
             return Vec::new();
         }
-        let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = patience.map(|patience| self.env.monotonic().saturating_add(patience));
+        let begun = self.env.monotonic();
         let mut answers: Vec<Option<Result<Answer, StoreError>>> = Vec::new();
         answers.resize_with(requests.len(), || None);
         let mut open: Vec<usize> = (0..requests.len()).collect();
@@ -142,8 +141,11 @@ impl Client {
             }
             open = again;
             let wait = wait.mul_f64(0.5 + self.random_part());
-            let is_over = |end: Duration| self.env.monotonic().saturating_add(wait) > end;
-            if open.is_empty() || end.is_some_and(is_over) {
+            // Somebody may have lost patience meanwhile.
+            let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
+            let took = self.env.monotonic().saturating_sub(begun);
+            let is_over = |patience| took.saturating_add(wait) > patience;
+            if open.is_empty() || patience.is_some_and(is_over) {
                 break;
             }
             if !self.nap(wait) {

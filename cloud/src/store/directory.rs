@@ -4,14 +4,18 @@
 //! durable, and then linked to its own: the link is what fails if the name is taken, so of two who
 //! try one wins, on network file systems too. What replaces a version is renamed under a lock on
 //! the directory. A version is the digest of its bytes.
+//!
+//! *The file system below it may go.* Of a directory that is not there no name is free, and an empty
+//! one that stands in its place, such as a mount point, is not it: it is known by its number, or by
+//! the device's object in it.
 
 use super::{Answer, Condition, Meta, Request, Store, StoreError, Tag};
-use crate::format::Hash;
+use crate::format::{Hash, key};
 use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +29,8 @@ const TEMPORARY: &str = ".new-";
 pub struct DirectoryStore {
     root: PathBuf,
     next: AtomicU64,
+    /// File system and number of the directory.
+    identity: (u64, u64),
 }
 
 impl DirectoryStore {
@@ -34,9 +40,11 @@ impl DirectoryStore {
     /// The system's, when it cannot be made.
     pub fn new(root: &Path) -> std::io::Result<Self> {
         std::fs::create_dir_all(root)?;
+        let found = std::fs::metadata(root)?;
         Ok(Self {
             root: root.into(),
             next: AtomicU64::new(0),
+            identity: (found.dev(), found.ino()),
         })
     }
 
@@ -48,10 +56,25 @@ impl DirectoryStore {
         }
     }
 
+    /// Makes a directory below the store's own, which is never made here.
+    fn make_below(&self, directory: &Path) -> Result<(), StoreError> {
+        match std::fs::create_dir(directory) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound && directory != self.root => {
+                self.make_below(directory.parent().unwrap_or(&self.root))?;
+                std::fs::create_dir(directory).or_else(|error| match error.kind() {
+                    ErrorKind::AlreadyExists => Ok(()),
+                    _ => Err(io(error)),
+                })
+            }
+            result => result.map_err(io),
+        }
+    }
+
     fn put(&self, key: &str, body: &[u8], condition: &Condition) -> Result<Answer, StoreError> {
         let path = self.path(key)?;
         let parent = path.parent().unwrap_or(&self.root);
-        std::fs::create_dir_all(parent).map_err(io)?;
+        self.make_below(parent)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let temporary = parent.join(format!("{TEMPORARY}{}-{number}", std::process::id()));
         let result = put_file(&self.root, &temporary, &path, body, condition);
@@ -121,12 +144,41 @@ impl DirectoryStore {
         Ok(Answer::List(found.collect()))
     }
 
-    /// Of a directory that is not there, no name is free: its file system is not mounted.
-    fn doubt(&self, answer: Result<Answer, StoreError>) -> Result<Answer, StoreError> {
+    /// Refuses what is asked while the directory is not there.
+    fn check(&self) -> Result<(), StoreError> {
+        let is_it = std::fs::metadata(&self.root).is_ok_and(|found| {
+            let is_same = (found.dev(), found.ino()) == self.identity;
+            found.is_dir() && (is_same || self.root.join(key::DEVICE).is_file())
+        });
+        match is_it {
+            true => Ok(()),
+            false => {
+                let root = self.root.display();
+                Err(StoreError::Transient(format!("{root} is not there")))
+            }
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Result<Answer, StoreError> {
+        self.check()?;
+        let answer = match request {
+            Request::Put {
+                key,
+                body,
+                condition,
+            } => self.put(key, body, condition),
+            Request::Get { key, range } => self.get(key, range.as_ref()),
+            Request::Head { key } => self.head(key).map(Answer::Head),
+            Request::List {
+                prefix,
+                after,
+                limit,
+            } => self.list(prefix, after.as_deref(), *limit),
+            Request::Delete { key } => self.delete(key),
+        };
         match answer {
-            Err(StoreError::NotFound) if !self.root.is_dir() => Err(StoreError::Transient(
-                format!("{} is not there", self.root.display()),
-            )),
+            // It may have gone meanwhile.
+            Err(StoreError::NotFound) => self.check().and(Err(StoreError::NotFound)),
             answer => answer,
         }
     }
@@ -194,22 +246,7 @@ fn io(error: std::io::Error) -> StoreError {
 
 impl Store for DirectoryStore {
     fn run(&self, requests: &[Request]) -> Vec<Result<Answer, StoreError>> {
-        let answers = requests.iter().map(|request| match request {
-            Request::Put {
-                key,
-                body,
-                condition,
-            } => self.put(key, body, condition),
-            Request::Get { key, range } => self.get(key, range.as_ref()),
-            Request::Head { key } => self.head(key).map(Answer::Head),
-            Request::List {
-                prefix,
-                after,
-                limit,
-            } => self.list(prefix, after.as_deref(), *limit),
-            Request::Delete { key } => self.delete(key),
-        });
-        let answers = answers.map(|answer| self.doubt(answer));
+        let answers = requests.iter().map(|request| self.answer(request));
         answers.collect()
     }
 

@@ -31,6 +31,7 @@ mod send;
 mod setting;
 mod snapshots;
 mod space;
+mod store;
 mod value;
 mod vdev;
 mod verify;
@@ -62,13 +63,14 @@ pub use pool::{
     DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
 };
 pub use receive::{Receive, ReceiveNaming, ReceiveNote};
-pub use request::{Depth, MountOptions, PropertySelection, Request};
+pub use request::{Depth, ExportHow, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;
 pub use send::{Send, SendNote};
 pub use setting::SettingRow;
 pub use snapshots::{RollBack, SnapshotChange};
 pub use space::{AccountKind, AccountOwner, Hold, KeptBy, SnapshotSpace, SpaceAccount};
+pub use store::StoreStatus;
 pub use value::{Pair, Property, Source, Value};
 pub use vdev::{
     AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevRow,

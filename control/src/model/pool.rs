@@ -7,6 +7,7 @@ use super::activity::{
 };
 use super::bytes::RawName;
 use super::condition::Condition;
+use super::store::StoreStatus;
 use super::value::Property;
 use super::vdev::VdevTree;
 
@@ -197,4 +198,7 @@ pub struct PoolStatus {
     /// The deduplication table, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup: Option<DedupSummary>,
+    /// Its devices in object stores.
+    #[serde(default)]
+    pub stores: Vec<StoreStatus>,
 }

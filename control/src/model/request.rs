@@ -60,6 +60,17 @@ pub struct MountOptions {
     pub force: bool,
 }
 
+/// How a pool is exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportHow {
+    /// Unmount although it is busy.
+    #[serde(default)]
+    pub force: bool,
+    /// What is not in its object stores yet stays in the local logs.
+    #[serde(default)]
+    pub keep_rest: bool,
+}
+
 /// One request. Names are full dataset names; paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
@@ -78,12 +89,13 @@ pub enum Request {
         /// How.
         options: ImportOptions,
     },
-    /// Export one pool. Answer: `Done`.
+    /// Export one pool. Answer: `Done`, after parts `Progress` while devices are uploaded.
     Export {
         /// The pool.
         pool: String,
-        /// Unmount although it is busy.
-        force: bool,
+        /// How.
+        #[serde(flatten)]
+        how: ExportHow,
     },
     /// Pools and their properties. Answer: `Pools`.
     PoolList {

@@ -181,7 +181,10 @@ mod tests {
         file.write_all(b"beside").expect("a write");
         let sent = Request::Export {
             pool: "tank".to_owned(),
-            force: true,
+            how: crate::model::ExportHow {
+                force: true,
+                keep_rest: false,
+            },
         };
         send(&left, &sent, &[file.as_fd()]).expect("a send");
         let (got, descriptors): (Request, _) = receive(&right).expect("a receive");

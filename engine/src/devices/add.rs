@@ -2,6 +2,8 @@
 
 use super::open::open_devices;
 use super::replication::mismatch_with;
+use crate::clouds::rules::check_new;
+use crate::clouds::status::check_others;
 use crate::command::By;
 use crate::context::Context;
 use crate::errors::{of_create, of_dsl};
@@ -35,7 +37,10 @@ pub(crate) fn add_vdevs(
     }
     let tops = &imported.pool.vdev_tree().children;
     let mismatch = mismatch_with(tops, &new.vdevs);
-    let devices = open_devices(&context.registry, &new.vdevs, mismatch, new.force)?;
+    check_new(&new.vdevs, true)?;
+    check_others(&context.clouds, &imported)?;
+    let trial = (new.force, new.dry_run);
+    let devices = open_devices(context, &new.vdevs, mismatch, trial)?;
     if new.dry_run {
         return Ok(Response::Done);
     }
@@ -47,6 +52,7 @@ pub(crate) fn add_vdevs(
     };
     let added = imported.pool.add(&request, &by.actor, by.command);
     added.map_err(of_create)?;
+    devices.held.keep();
     context.registry.note_in_cache_file(&imported);
     context
         .events

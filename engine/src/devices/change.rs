@@ -4,6 +4,9 @@ use super::add::ashift;
 use super::emptied::let_go;
 use super::open::open_devices;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
+use crate::clouds::rules::check_new;
+use crate::clouds::status::check_others;
+use crate::clouds::table::is_in_store;
 use crate::command::{By, note};
 use crate::context::Context;
 use crate::errors::refused;
@@ -126,7 +129,7 @@ fn attach(
         done.map_err(refused)?;
         context.events.post("sysevent.fs.zfs.vdev_spare", pool);
     } else {
-        let place = match place.starts_with('/') {
+        let place = match place.starts_with('/') || is_in_store(&place) {
             true => place,
             false => format!("/dev/{place}"),
         };
@@ -139,7 +142,11 @@ fn attach(
             kind: NewVdevKind::Disk,
             devices: vec![place],
         };
-        let opened = open_devices(&context.registry, &[new], None, attached.force)?;
+        let new = [new];
+        check_new(&new, true)?;
+        check_others(&context.clouds, &imported)?;
+        let opened = open_devices(context, &new, None, (attached.force, false))?;
+        let held = opened.held;
         let leaves = opened.vdevs.into_iter().flat_map(|vdev| vdev.leaves);
         let leaf = leaves.last().ok_or_else(|| refused("no such device"))?;
         let companion = match attached.replaces {
@@ -155,6 +162,7 @@ fn attach(
         };
         let done = pool.attach(&request, (&by.actor, by.command));
         done.map_err(refused)?;
+        held.keep();
     }
     context.registry.note_in_cache_file(&imported);
     context.events.post("sysevent.fs.zfs.vdev_attach", pool);

@@ -1,7 +1,10 @@
 //! Devices of new vdevs: opened, and judged before anything on them is lost.
 
+use crate::clouds::table::{Held, How, is_in_store};
+use crate::context::Context;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
+use cenote_cloud::location::place;
 use cenote_control::model::{ControlError, NewVdev, NewVdevKind, NewVdevRole};
 use cenote_device::{Device, DeviceError, DeviceKind, Opener, SystemOpener};
 use cenote_dsl::directory_keys as keys;
@@ -52,6 +55,8 @@ pub(crate) struct Devices {
     pub vdevs: Vec<cenote_pool::NewVdev>,
     pub spares: Vec<NewLeaf>,
     pub caches: Vec<NewLeaf>,
+    /// Those of them that are in stores, released if nothing comes of them.
+    pub held: Held,
 }
 
 /// Opens all devices of new vdevs. `mismatch` is what speaks against their layout.
@@ -59,10 +64,10 @@ pub(crate) struct Devices {
 /// # Errors
 /// A line about each device that cannot be used, and whether force would help.
 pub(crate) fn open_devices(
-    registry: &Registry,
+    context: &Context,
     new: &[NewVdev],
     mismatch: Option<String>,
-    force: bool,
+    (force, is_trial): (bool, bool),
 ) -> Result<Devices, ControlError> {
     let mut seen = HashSet::new();
     let mut taken = Vec::new();
@@ -77,7 +82,13 @@ pub(crate) fn open_devices(
                               the devices is part of an active md or lvm device";
                 return Err(unusable(reason.to_owned()));
             }
-            match open_device(registry, path) {
+            let opened = match is_in_store(path) {
+                // Nothing is made in order to see what would be.
+                true if is_trial => continue,
+                true => open_in_store(context, path, force, &mut devices.held),
+                false => open_device(&context.registry, path),
+            };
+            match opened {
                 Ok((_, Some(owner))) if owner.is_active => taken.push(owner.text),
                 Ok((leaf, owner)) => {
                     overridable.extend(owner.map(|owner| owner.text));
@@ -132,6 +143,38 @@ fn open_device(registry: &Registry, path: &str) -> Result<(NewLeaf, Option<Owner
     let owner = owner_of(registry, path, &device);
     let leaf = NewLeaf {
         path: PathBuf::from(path),
+        device,
+        whole_disk: false,
+    };
+    Ok((leaf, owner))
+}
+
+/// The same of a device in a store, which is made if there is none.
+fn open_in_store(
+    context: &Context,
+    name: &str,
+    force: bool,
+    held: &mut Held,
+) -> Result<(NewLeaf, Option<Owner>), Closed> {
+    let how = How {
+        is_forced: force,
+        is_writethrough: false,
+    };
+    let place = place(Path::new(name));
+    let is_open = context.clouds.device(&place).is_some();
+    let made = context.clouds.make(Path::new(name), how);
+    let device = made.map_err(|error| Closed::Failed(error.to_string()))?;
+    if !is_open {
+        held.push(&device);
+    }
+    if device.size() < SIZE_MIN {
+        return Err(Closed::Small);
+    }
+    let path = place.to_string_lossy().into_owned();
+    let device: Arc<dyn Device> = device;
+    let owner = owner_of(&context.registry, &path, &device);
+    let leaf = NewLeaf {
+        path: place,
         device,
         whole_disk: false,
     };
@@ -244,6 +287,9 @@ fn unlike_within(kind: &NewVdevKind, leaves: &[NewLeaf]) -> Option<String> {
 }
 
 fn real(path: &str) -> PathBuf {
+    if is_in_store(path) {
+        return place(Path::new(path));
+    }
     std::fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))
 }
 

@@ -3,12 +3,14 @@
 use super::compatibility::wanted_features;
 use super::set::obey_properties;
 use super::settings::{PoolSetting, pool_setting};
+use crate::clouds::rules::check_new;
+use crate::clouds::table::is_in_store;
 use crate::command::By;
 use crate::context::Context;
 use crate::datasets::format::{PROJECT_QUOTA, file_system_format};
 use crate::devices::open::open_devices;
 use crate::devices::replication::mismatch_within;
-use crate::errors::{of_create, parse_name};
+use crate::errors::{of_create, parse_name, refused};
 use crate::host::hostid;
 use crate::keys::new::{KeyGiven, new_encryption};
 use crate::mounts::make::mount_below;
@@ -45,13 +47,27 @@ pub(crate) fn create_pool(
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
     let mismatch = mismatch_within(&new.vdevs);
-    let devices = open_devices(&context.registry, &new.vdevs, mismatch, new.force)?;
+    check_new(&new.vdevs, false)?;
+    let trial = (new.force, new.dry_run);
+    let devices = open_devices(context, &new.vdevs, mismatch, trial)?;
     let name = new.temporary_name.as_ref().unwrap_or(&new.name);
     if context.registry.pool(name).is_ok() {
         return Err(ControlError::Exists { name: name.clone() });
     }
-    let properties = Properties::read(new)?;
+    let mut properties = Properties::read(new)?;
     let mut settings = root_settings(new)?;
+    let is_in_store = is_any_in_store(new);
+    if is_in_store {
+        properties.default_to_autotrim();
+        let is_said = new
+            .dataset_properties
+            .iter()
+            .any(|(name, _)| name == "compression");
+        if !is_said {
+            let compression = ("compression".to_owned(), "zstd".to_owned());
+            settings.push(setting(&compression, ROOT_PURPOSE)?);
+        }
+    }
     let root = parse_name(&new.name)?;
     let env = context.env.as_ref();
     let key = match new.dry_run {
@@ -95,6 +111,10 @@ pub(crate) fn create_pool(
         context.divide_memory();
         of_create(error)
     })?;
+    // A pool that is nowhere but here would not be found by others.
+    let uploaded = devices.held.upload();
+    uploaded.map_err(|error| refused(error.to_string()))?;
+    devices.held.keep();
     let altroot = properties.altroot.map(PathBuf::from);
     let imported = Imported::new(pool, altroot, context.random());
     imported.set_cache_file(properties.cache_file);
@@ -164,6 +184,13 @@ impl Properties {
         Ok(properties)
     }
 
+    /// What a store keeps costs money, also when nobody needs it any more.
+    fn default_to_autotrim(&mut self) {
+        if !self.stored.iter().any(|(name, _)| name == "autotrim") {
+            self.stored.push(("autotrim".to_owned(), Stored::Number(1)));
+        }
+    }
+
     fn version(&self) -> u64 {
         self.version.unwrap_or(FEATURE_VERSION)
     }
@@ -191,14 +218,21 @@ impl Properties {
     }
 }
 
+/// What the properties of a root dataset are for.
+const ROOT_PURPOSE: Purpose = Purpose {
+    kinds: Kinds::FILESYSTEM,
+    at_creation: true,
+};
+
 /// The properties of the root dataset.
 fn root_settings(new: &NewPool) -> Result<Vec<Setting>, ControlError> {
-    let purpose = Purpose {
-        kinds: Kinds::FILESYSTEM,
-        at_creation: true,
-    };
     let settings = new.dataset_properties.iter();
-    settings.map(|pair| setting(pair, purpose)).collect()
+    settings.map(|pair| setting(pair, ROOT_PURPOSE)).collect()
+}
+
+fn is_any_in_store(new: &NewPool) -> bool {
+    let mut devices = new.vdevs.iter().flat_map(|vdev| &vdev.devices);
+    devices.any(|device| is_in_store(device))
 }
 
 /// The features of a new pool: the usual ones, or those that the files name, and then what was

@@ -1,23 +1,52 @@
 //! Letting go of pools: exporting, destroying, and all of them at the end.
 
+use crate::clouds::leave::{hurry, keep_rest, outcome, upload_before};
+use crate::clouds::status::devices_of;
 use crate::command::{By, note};
 use crate::context::Context;
 use crate::errors::of_sync;
 use crate::mounts::follow::mount_these;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_pool;
-use cenote_control::model::{ControlError, Response};
+use crate::registry::imported::Imported;
+use cenote_control::model::{ControlError, ExportHow, Response};
+use cenote_control::protocol::Reply;
+use std::sync::{MutexGuard, TryLockError};
+use std::time::Duration;
+
+/// How long an export waits for another of the same pool, which may be giving up.
+const LEAVE_WAIT: Duration = Duration::from_secs(1);
+/// How often it looks.
+const LEAVE_POLL: Duration = Duration::from_millis(20);
+
+/// Refuses to let a pool go that somebody else lets go, and may take back.
+fn begin_leaving(imported: &Imported) -> Result<MutexGuard<'_, ()>, ControlError> {
+    let rounds = LEAVE_WAIT.as_millis() / LEAVE_POLL.as_millis();
+    for _ in 0..rounds {
+        match imported.leaving.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LEAVE_POLL),
+        }
+    }
+    Err(ControlError::PoolBusy {
+        pool: imported.name().to_owned(),
+    })
+}
 
 pub(crate) fn export(
     context: &Context,
     mounts: &Mounts,
     pool: &str,
-    force: bool,
-    by: Option<&By<'_>>,
+    how: ExportHow,
+    (by, reply): (Option<&By<'_>>, Option<&mut dyn Reply>),
 ) -> Result<Response, ControlError> {
     let imported = context.registry.pool(pool)?;
+    let _leaving = begin_leaving(&imported)?;
+    // Somebody else may just have done it.
+    context.registry.pool(pool)?;
     let is_suspended = imported.pool.suspended().is_some();
-    if is_suspended && !force {
+    if is_suspended && !how.force {
         let pool = pool.to_owned();
         return Err(ControlError::Suspended { pool });
     }
@@ -25,15 +54,26 @@ pub(crate) fn export(
         // Whoever waits for devices would wait for ever.
         imported.pool.give_up();
     }
-    unmount_pool(&context.registry, mounts, &imported, force)?;
+    let unmounted = unmount_pool(&context.registry, mounts, &imported, how.force)?;
+    let devices = devices_of(&context.clouds, &imported);
     if is_suspended {
         // It takes no more changes, those of its open file systems included.
         let _ = imported.close_all_heads();
+        keep_rest(&devices);
         imported.pool.abandon();
     } else {
         imported.close_all_heads()?;
         if let Some(by) = by {
             note(&imported, by);
+        }
+        match how.keep_rest {
+            true => keep_rest(&devices),
+            false => {
+                if let Err(error) = upload_before(&imported, &devices, reply) {
+                    mount_these(&context.registry, mounts, &unmounted);
+                    return Err(error);
+                }
+            }
         }
         let exported = imported.pool.export();
         exported.map_err(|error| of_sync(pool, error))?;
@@ -44,9 +84,11 @@ pub(crate) fn export(
     context
         .events
         .post("sysevent.fs.zfs.pool_export", &imported.pool);
-    Ok(Response::Done)
+    let kept = is_suspended || how.keep_rest;
+    Ok(outcome(if kept { &[] } else { &devices }))
 }
 
+/// Destroys a pool.
 pub(crate) fn destroy_pool(
     context: &Context,
     mounts: &Mounts,
@@ -55,7 +97,11 @@ pub(crate) fn destroy_pool(
 ) -> Result<Response, ControlError> {
     if !context.registry.pool(pool)?.pool.is_writable() {
         // As in OpenZFS: nothing can be written that says so, and it is let go.
-        return export(context, mounts, pool, force, None);
+        let how = ExportHow {
+            force,
+            keep_rest: false,
+        };
+        return export(context, mounts, pool, how, (None, None));
     }
     let imported = context.registry.writable_pool(pool)?;
     unmount_pool(&context.registry, mounts, &imported, force)?;
@@ -84,6 +130,7 @@ pub(crate) fn shutdown(
         let pool = imported.name().to_owned();
         return Err(ControlError::Suspended { pool });
     }
+    let hurry = hurry(&context.clouds, &pools);
     let mut failure = None;
     let mut unmounted = Vec::new();
     for imported in &pools {
@@ -103,5 +150,6 @@ pub(crate) fn shutdown(
     for imported in pools {
         context.registry.remove(imported.name());
     }
+    drop(hurry);
     failure.map_or(Ok(()), Err)
 }

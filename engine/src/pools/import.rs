@@ -2,12 +2,15 @@
 
 use super::diagnosis::diagnoses_in;
 use super::refusal::refusal;
-use super::search::find;
+use super::search::{find, take};
 use super::set::{obey_properties, set_at_import};
 use super::settings::check_at_import;
 use super::trial::rewound;
+use crate::clouds::opener::AllOpener;
+use crate::clouds::rules::{check_names, wants_writethrough};
+use crate::clouds::table::{Held, How};
 use crate::context::Context;
-use crate::errors::name_fault;
+use crate::errors::{name_fault, refused};
 use crate::host::{hostid, hostname};
 use crate::mounts::make::mount_below;
 use crate::mounts::options::check_options;
@@ -30,11 +33,15 @@ pub(crate) fn import(
     pick: &ImportPick,
     options: &ImportOptions,
 ) -> Result<Response, ControlError> {
-    let mut candidates = find(search)?.candidates;
+    let found = find(&context.clouds, search)?;
+    let (mut candidates, opener) = (found.candidates, found.opener);
     candidates.retain(|candidate| !context.registry.has_guid(candidate.guid.0));
     let picked: Vec<PoolCandidate> = match pick {
         ImportPick::All => candidates,
-        ImportPick::Name(name) => vec![pick_by_name(context, candidates, name)?],
+        ImportPick::Name(name) => {
+            let picked = pick_by_name(context, candidates, name);
+            vec![picked.map_err(|error| or_store_failure(error, found.store_failure))?]
+        }
         ImportPick::Guid(guid) => {
             let found = candidates.into_iter().find(|found| found.guid.0 == *guid);
             let pool = guid.to_string();
@@ -44,15 +51,15 @@ pub(crate) fn import(
     let mut pools = Vec::new();
     let mut failures = Vec::new();
     let mut rewound = None;
-    let mut found = Vec::new();
+    let mut diagnosed = Vec::new();
     let mut cut_short = Vec::new();
     let single = !matches!(pick, ImportPick::All);
     for candidate in picked {
         let name = candidate.name().to_owned();
-        match import_one(context, &candidate, search.offset, options) {
+        match import_one(context, candidate, search, &opener, options) {
             Ok(outcome) => {
                 rewound = rewound.or(outcome.rewound);
-                found.extend(outcome.diagnoses);
+                diagnosed.extend(outcome.diagnoses);
                 if let Some(imported) = outcome.imported {
                     imported.intent_logs();
                     failures.extend(imported.replay_volumes());
@@ -70,9 +77,17 @@ pub(crate) fn import(
         pools,
         failures,
         rewound,
-        diagnoses: found,
+        diagnoses: diagnosed,
         cut_short,
     })
+}
+
+/// A pool that was not found where a store does not answer may be there.
+fn or_store_failure(error: ControlError, failure: Option<String>) -> ControlError {
+    match (error, failure) {
+        (ControlError::NoSuchCandidate { .. }, Some(failure)) => refused(failure),
+        (error, _) => error,
+    }
 }
 
 /// A pool that is already here cannot be told from one that is nowhere, unless by its name.
@@ -98,8 +113,9 @@ fn pick_by_name(
 
 fn import_one(
     context: &Context,
-    candidate: &PoolCandidate,
-    offset: u64,
+    candidate: PoolCandidate,
+    search: &Search,
+    opener: &AllOpener,
     options: &ImportOptions,
 ) -> Result<Outcome, ControlError> {
     let name = options.new_name.as_deref().unwrap_or(candidate.name());
@@ -114,7 +130,24 @@ fn import_one(
     for (name, value) in &options.properties {
         check_at_import(name, value)?;
     }
+    check_names(&search.paths, &candidate.tree)?;
+    let opener = Arc::new(opener.taking(How {
+        is_forced: options.force,
+        is_writethrough: wants_writethrough(&candidate.tree),
+    }));
     let mut pool_options = pool_options(options);
+    // Until it is known that the import succeeds.
+    let mut held = Held::default();
+    let candidate = match pool_options.read_only {
+        true => candidate,
+        false => {
+            let taken = take(candidate, &opener);
+            held = opener.take_held();
+            taken?
+        }
+    };
+    let candidate = &candidate;
+    pool_options.opener = opener;
     (pool_options.cache_bytes, pool_options.buffers) =
         context.memory.admit(&context.registry.all());
     let env = Arc::clone(&context.env);
@@ -134,9 +167,10 @@ fn import_one(
             diagnoses,
         });
     }
+    held.keep();
     let altroot = options.altroot.as_ref().map(PathBuf::from);
     let mut imported = Imported::new(pool, altroot, context.random());
-    imported.offset = offset;
+    imported.offset = search.offset;
     imported.mount_options = options.mount_options.clone();
     let mut given = options.properties.iter();
     let cache_file = given.find(|(name, _)| name == "cachefile");

@@ -1,5 +1,6 @@
 //! How a pool was opened, for commands that read its devices themselves.
 
+use crate::clouds::table::is_in_store;
 use crate::errors::of_dsl;
 use cenote_control::model::{ControlError, LoadedKey, OpenedPool, Response, Secret};
 
@@ -20,7 +21,9 @@ pub(crate) fn pool_opened(registry: &Registry, pool: &str) -> Result<Response, C
     let opened = OpenedPool {
         name: imported.name().to_owned(),
         guid: pool.guid().0,
-        devices: paths.filter(|path| path.starts_with('/')).collect(),
+        devices: paths
+            .filter(|path| path.starts_with('/') || is_in_store(path))
+            .collect(),
         offset: imported.offset,
         txg: pool.txg().0,
         // Of a pool that is written to it is gone: the rewind was for good.

@@ -1,8 +1,12 @@
 //! The search for devices of pools.
 
+use crate::clouds::opener::AllOpener;
+use crate::clouds::table::Clouds;
+use crate::errors::refused;
 use crate::registry::cache_file;
+use cenote_cloud::location::{is_location, place};
 use cenote_control::model::{ControlError, Search};
-use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
+use cenote_device::DeviceError;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_pool::{PoolCandidate, assemble};
 use cenote_vdev::{Scan, scan};
@@ -16,37 +20,20 @@ const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
 /// Devices that a line about what was not looked at names.
 const NAMED_MAX: usize = 8;
 
-/// Opens devices as of a byte offset: pools inside images.
-#[derive(Debug)]
-struct OffsetOpener {
-    system: SystemOpener,
-    offset: u64,
-}
-
-impl Opener for OffsetOpener {
-    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
-        let device = self.system.open(path)?;
-        Ok(match self.offset {
-            0 => device,
-            offset => Arc::new(WindowDevice::new(device, offset, None)?),
-        })
-    }
-
-    fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
-        self.system.list(path)
-    }
-}
-
 /// What a search came to.
 pub(crate) struct Found {
     /// The pools.
     pub candidates: Vec<PoolCandidate>,
     /// Places that could not be looked at, and why, a line each.
     pub unreadable: Vec<String>,
+    /// Why one of those is a store and cannot be opened.
+    pub store_failure: Option<String>,
+    /// What opened the devices.
+    pub opener: AllOpener,
 }
 
 /// Looks for devices of pools.
-pub(crate) fn find(search: &Search) -> Result<Found, ControlError> {
+pub(crate) fn find(clouds: &Arc<Clouds>, search: &Search) -> Result<Found, ControlError> {
     let paths: Vec<PathBuf> = match search.paths.is_empty() {
         _ if search.cache_file.is_some() => {
             let file = search.cache_file.as_deref().unwrap_or_default();
@@ -58,18 +45,51 @@ pub(crate) fn find(search: &Search) -> Result<Found, ControlError> {
             places.filter(|place| place.exists()).collect()
         }
     };
-    let opener = OffsetOpener {
-        system: SystemOpener::default(),
-        offset: search.offset,
-    };
-    let found: Scan = scan(&paths, &opener);
+    let (opener, places) = AllOpener::new(clouds, &paths, search.offset);
+    let found: Scan = scan(&places, &opener);
     let unreadable = unreadable(search, &found.failures);
+    let store_failure = found.failures.iter().find_map(of_store);
     let mut candidates = assemble(found);
     let destroyed = |candidate: &PoolCandidate| candidate.config.state == PoolState::Destroyed;
     candidates.retain(|candidate| destroyed(candidate) == search.destroyed);
     Ok(Found {
         candidates,
         unreadable,
+        store_failure,
+        opener,
+    })
+}
+
+/// Why a store cannot be opened, if that is what failed.
+fn of_store(failure: &DeviceError) -> Option<String> {
+    match failure {
+        DeviceError::Open { path, source } if is_location(path) => Some(source.to_string()),
+        _ => None,
+    }
+}
+
+/// Looks at the devices of a pool again, and takes those over that are in stores: their local logs
+/// may hold more than their stores.
+pub(crate) fn take(
+    candidate: PoolCandidate,
+    opener: &AllOpener,
+) -> Result<PoolCandidate, ControlError> {
+    let mut paths: Vec<PathBuf> = candidate.paths().into_values().collect();
+    if !paths.iter().any(|path| is_location(path)) {
+        return Ok(candidate);
+    }
+    paths.sort();
+    let guid = candidate.guid;
+    // What was opened for reading is in nobody's way.
+    drop(candidate);
+    let found = scan(&paths, opener);
+    if let Some(failure) = found.failures.iter().find_map(of_store) {
+        return Err(refused(failure));
+    }
+    let mut candidates = assemble(found).into_iter();
+    let found = candidates.find(|candidate| candidate.guid == guid);
+    found.ok_or_else(|| ControlError::NoSuchCandidate {
+        pool: guid.to_string(),
     })
 }
 
@@ -85,7 +105,7 @@ fn unreadable(search: &Search, failures: &[DeviceError]) -> Vec<String> {
         };
         let is_named = path.is_none_or(|path| {
             let mut named = search.paths.iter();
-            named.any(|named| Path::new(named) == path)
+            named.any(|named| place(Path::new(named)) == *path)
         });
         match is_named && !search.paths.is_empty() {
             true => lines.push(failure.to_string()),

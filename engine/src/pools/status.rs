@@ -1,5 +1,8 @@
 //! `zpool status`: health, what a pool is doing, what is wrong with it and since when.
 
+use crate::clouds::status::stores_of;
+use crate::clouds::table::Clouds;
+use crate::context::Context;
 use crate::errors::of_dsl;
 use cenote_base::{Guid, ObjectId, ObjsetId};
 use cenote_control::model::{
@@ -18,22 +21,21 @@ use super::compatibility::{LATER_FEATURES, compatibility};
 use crate::devices::tree::{all_vdevs, display_name, vdev_tree};
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
-use crate::registry::table::Registry;
 
 /// Errors that are listed with their paths.
 const ERRORS_MAX: usize = 10_000;
 
 pub(crate) fn pool_status(
-    registry: &Registry,
+    context: &Context,
     mounts: &Mounts,
     names: &[String],
     errors: bool,
     dedup: bool,
 ) -> Result<Response, ControlError> {
-    let (found, mut failures) = registry.named(names);
+    let (found, mut failures) = context.registry.named(names);
     let mut pools = Vec::new();
     for imported in found {
-        match status_of(mounts, &imported, errors, dedup) {
+        match status_of((&context.clouds, mounts), &imported, errors, dedup) {
             Ok(status) => pools.push(status),
             Err(error) => failures.push((imported.name().to_owned(), error)),
         }
@@ -42,7 +44,7 @@ pub(crate) fn pool_status(
 }
 
 fn status_of(
-    mounts: &Mounts,
+    (clouds, mounts): (&Clouds, &Mounts),
     imported: &Arc<Imported>,
     errors: bool,
     dedup: bool,
@@ -80,6 +82,7 @@ fn status_of(
             true => Some(dedup_summary(dsl).map_err(of_dsl)?),
             false => None,
         },
+        stores: stores_of(clouds, imported),
     })
 }
 

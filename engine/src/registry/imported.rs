@@ -42,6 +42,8 @@ pub(crate) struct Imported {
     pub replays: Replays,
     /// Snapshots that must stay while they are sent.
     pub sent: SentSnapshots,
+    /// Held by whoever lets the pool go, which may take as long as an upload.
+    pub leaving: Mutex<()>,
 }
 
 impl Imported {
@@ -60,6 +62,7 @@ impl Imported {
             growth: Watch::default(),
             replays: Replays::default(),
             sent: SentSnapshots::default(),
+            leaving: Mutex::default(),
         }
     }
 

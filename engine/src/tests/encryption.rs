@@ -3,8 +3,8 @@
 use super::{ask, engine};
 use crate::Engine;
 use cenote_control::model::{
-    Change, ControlError, ImportOptions, ImportPick, NewDataset, NewPool, NewVdev, NewVdevKind,
-    NewVdevRole, Pair, Request, Response, Search, Secret,
+    Change, ControlError, ExportHow, ImportOptions, ImportPick, NewDataset, NewPool, NewVdev,
+    NewVdevKind, NewVdevRole, Pair, Request, Response, Search, Secret,
 };
 use cenote_dsl::DatasetName;
 use cenote_dsl::property::PropertyValue;
@@ -134,7 +134,10 @@ fn make_pool(engine: &Engine, dir: &Path, properties: &[(&str, &str)], key: Opti
 
 fn export(engine: &Engine) {
     let pool = POOL.to_owned();
-    let request = Request::Export { pool, force: false };
+    let request = Request::Export {
+        pool,
+        how: ExportHow::default(),
+    };
     ask(engine, request).expect("nothing uses it");
 }
 

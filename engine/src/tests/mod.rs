@@ -7,9 +7,9 @@ mod share;
 use crate::{Engine, EngineSettings, NoMounter};
 use cenote_base::RealEnv;
 use cenote_control::model::{
-    AccountKind, AccountOwner, Condition, ControlError, DatasetKind, Depth, ImportOptions,
-    ImportPick, KindSet, Part, PoolHealth, Property, PropertySelection, Request, Response, Search,
-    Secret, Source, SpaceAccount, Value,
+    AccountKind, AccountOwner, Condition, ControlError, DatasetKind, Depth, ExportHow,
+    ImportOptions, ImportPick, KindSet, Part, PoolHealth, Property, PropertySelection, Request,
+    Response, Search, Secret, Source, SpaceAccount, Value,
 };
 use cenote_control::protocol::{Peer, Reply, Service};
 use cenote_tests::golden::{Golden, kinds};
@@ -505,7 +505,7 @@ fn pools_come_and_go() {
     assert!(matches!(&parts[0], Part::Events(events) if events.len() == 1));
     let export = || Request::Export {
         pool: pool.clone(),
-        force: false,
+        how: ExportHow::default(),
     };
     ask(&engine, export()).expect("nothing uses it");
     assert!(engine.idle());

@@ -3,8 +3,8 @@
 use super::{ask, engine};
 use crate::Engine;
 use cenote_control::model::{
-    ImportOptions, ImportPick, OpenedPool, PropertySelection, Request, Response, Search, Secret,
-    Vdev,
+    ExportHow, ImportOptions, ImportPick, OpenedPool, PropertySelection, Request, Response, Search,
+    Secret, Vdev,
 };
 use cenote_tests::golden::Golden;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ fn pools_share_one_budget() {
     assert!(alone + buffers(&first).limit() <= engine.context.memory.limit());
     let export = Request::Export {
         pool: second,
-        force: false,
+        how: ExportHow::default(),
     };
     ask(&engine, export).expect("nothing uses it");
     assert_eq!(cache_limit(&engine, &first), alone, "all of it again");

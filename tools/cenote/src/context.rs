@@ -176,6 +176,17 @@ impl Context {
         self.ask(Request::Noted { asked, command })
     }
 
+    /// The same with an answer in parts.
+    pub fn ask_noted_in_parts(
+        &mut self,
+        request: Request,
+        on_part: &mut dyn FnMut(Part),
+    ) -> Result<Response, ControlError> {
+        let asked = Box::new(request);
+        let command = self.command.clone();
+        self.ask_in_parts(Request::Noted { asked, command }, on_part)
+    }
+
     /// Asks the daemon; parts go to `on_part`.
     ///
     /// A daemon that cannot be reached is `Unreachable`: whoever prints errors prints one line.

@@ -42,16 +42,14 @@ pub fn service(memory: Option<u64>, auto: bool, alarms: AlarmSetup) -> Arc<dyn S
     ))
 }
 
-/// Where the history of errors is kept: `$CENOTE_STATE`, which may be empty for nowhere, else
-/// root's place or that of the user.
+/// Where the history of errors is kept, and what devices in stores have on this side:
+/// `$CENOTE_STATE`, which may be empty for nowhere, else the user's place or that of root.
 fn state_directory(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    let given = match variable("CENOTE_STATE") {
-        Some(given) => given,
-        None if rustix::process::geteuid().is_root() => PathBuf::from("/var/lib/cenote"),
-        None => match variable("XDG_STATE_HOME") {
-            Some(home) => home.join("cenote"),
-            None => variable("HOME")?.join(".local/state/cenote"),
-        },
+    let given = match (variable("CENOTE_STATE"), variable("XDG_STATE_HOME")) {
+        (Some(given), _) => given,
+        (None, Some(home)) => home.join("cenote"),
+        (None, None) if rustix::process::geteuid().is_root() => PathBuf::from("/var/lib/cenote"),
+        (None, None) => variable("HOME")?.join(".local/state/cenote"),
     };
     given.is_absolute().then_some(given)
 }

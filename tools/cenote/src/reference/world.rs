@@ -130,6 +130,7 @@ pub fn status(row: &PoolRow, vdevs: VdevTree) -> PoolStatus {
         errors: Vec::new(),
         intent_logs: Vec::new(),
         dedup: None,
+        stores: Vec::new(),
     }
 }
 

@@ -1,14 +1,16 @@
 //! `zpool export`.
 
-use cenote_control::model::{ControlError, PropertySelection, Request, Response};
+use cenote_control::model::{ControlError, ExportHow, Part, PropertySelection, Request, Response};
 
 use crate::context::{Context, Outcome, failed, mismatch, usage};
+use crate::direct::progress::{Progress, Style};
 use crate::getopt::Grammar;
 use crate::texts::{cannot_open, with_context};
 
-/// `zpool export [-af] POOL...`
+/// `zpool export [-afn] POOL...`: with `-n` what is not in its object stores yet stays in the local
+/// logs, to be sent after the next import.
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("afF").parse(arguments)?;
+    let parsed = Grammar::letters("afFn").parse(arguments)?;
     let force = parsed.has("f") || parsed.has("F");
     let (names, mut code) = if parsed.has("a") {
         if !parsed.operands.is_empty() {
@@ -25,9 +27,22 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     for pool in names {
         let request = Request::Export {
             pool: pool.clone(),
-            force,
+            how: ExportHow {
+                force,
+                keep_rest: parsed.has("n"),
+            },
         };
-        if let Err(error) = context.ask_noted(request) {
+        let exported = match export(request, context) {
+            Ok(Response::Failures { failures, .. }) => {
+                for (place, error) in &failures {
+                    context.complain(&format!("warning: {place}: {error}"));
+                }
+                code |= u8::from(!failures.is_empty());
+                continue;
+            }
+            answer => answer,
+        };
+        if let Err(error) = exported {
             let text = match error {
                 ControlError::NoSuchPool { .. } => cannot_open(&pool, &error),
                 error => with_context(&format!("cannot export '{pool}'"), &error),
@@ -37,6 +52,21 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         }
     }
     Ok(code)
+}
+
+/// Exports a pool, with a bar while its devices in stores are uploaded.
+fn export(request: Request, context: &mut Context) -> Result<Response, ControlError> {
+    let mut shown: Option<Progress> = None;
+    let answer = context.ask_noted_in_parts(request, &mut |part| {
+        if let Part::Progress(what, done, total) = part {
+            let progress = shown.get_or_insert_with(|| Progress::new(Style::Auto, Some(total)));
+            progress.set(done, Some(total), &what);
+        }
+    });
+    if let Some(shown) = shown {
+        shown.finish();
+    }
+    answer
 }
 
 fn all_pools(context: &mut Context) -> Result<Vec<String>, crate::context::Stop> {

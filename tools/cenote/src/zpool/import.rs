@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use cenote_cloud::location::is_location;
 use cenote_control::model::properties::{self, POOL, VDEV};
 use cenote_control::model::{
     ControlError, ImportOptions, ImportPick, IntentLogReport, Request, Response, Rewind, Rewound,
@@ -67,6 +68,9 @@ fn check(parsed: &Parsed) -> Result<(), Stop> {
 
 /// A path as the daemon can use it, whatever directory that runs in.
 fn absolute(path: &str, context: &Context) -> String {
+    if is_location(Path::new(path)) {
+        return path.to_owned();
+    }
     context
         .place(Path::new(path))
         .to_string_lossy()

@@ -26,6 +26,7 @@ mod status;
 mod status_dedup;
 mod status_json;
 mod status_scan;
+mod status_stores;
 mod status_texts;
 mod status_treatment;
 mod synopsis;

@@ -7,6 +7,7 @@ use cenote_control::model::{
 use super::names::{self, JSON, Schedule};
 use super::status_dedup;
 use super::status_scan::{self, Clock};
+use super::status_stores;
 use super::status_texts::{article, paragraph, status};
 use super::status_treatment;
 use super::vdev_rows::{
@@ -161,6 +162,7 @@ fn pool_text(pool: &PoolStatus, options: &Options, context: &Context) -> String 
     text.push_str(&config_table(pool, options));
     text.push('\n');
     text.push_str(&errors_text(pool, options));
+    text.push_str(&status_stores::text(&pool.stores));
     if let Some(dedup) = &pool.dedup {
         text.push_str(&status_dedup::text(dedup, options.style.exact));
     }

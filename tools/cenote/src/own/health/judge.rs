@@ -422,6 +422,7 @@ mod tests {
             errors: Vec::new(),
             intent_logs: Vec::new(),
             dedup: None,
+            stores: Vec::new(),
         }
     }
 

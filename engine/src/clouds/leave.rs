@@ -1,0 +1,121 @@
+//! Pools with devices in stores that are let go: what is not uploaded yet goes first, or stays.
+
+use super::status::devices_of;
+use super::table::Clouds;
+use crate::errors::{of_sync, refused};
+use crate::registry::imported::Imported;
+use cenote_cloud::{Close, CloudDevice, CloudError};
+use cenote_control::model::{ControlError, Part, Response};
+use cenote_control::protocol::Reply;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How often it is told how much is left.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a daemon that leaves waits for pools whose local logs are full.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Devices by their places.
+type Devices = [(String, Arc<CloudDevice>)];
+
+fn failed(place: &str, error: &CloudError) -> ControlError {
+    refused(format!("{place}: {error}"))
+}
+
+/// What is not in the stores when the pool is let go stays in the local logs.
+pub(crate) fn keep_rest(devices: &Devices) {
+    for (_, device) in devices {
+        device.set_close(Close::Keep);
+    }
+}
+
+/// Has everything uploaded that a pool has written, and tells how far that is.
+///
+/// # Errors
+/// If whoever asked has lost patience, or a device takes no more changes.
+pub(crate) fn upload_before(
+    imported: &Imported,
+    devices: &Devices,
+    mut reply: Option<&mut dyn Reply>,
+) -> Result<(), ControlError> {
+    if devices.is_empty() {
+        return Ok(());
+    }
+    let synced = imported.pool.sync();
+    synced.map_err(|error| of_sync(imported.name(), error))?;
+    let mut total = 0;
+    for (place, device) in devices {
+        total += device.status().pending_bytes;
+        let point = device
+            .begin_upload()
+            .map_err(|error| failed(place, &error))?;
+        loop {
+            let is_done = device.is_uploaded(point);
+            if is_done.map_err(|error| failed(place, &error))? {
+                break;
+            }
+            let status = device.status();
+            let pending: u64 = devices.iter().map(|one| one.1.status().pending_bytes).sum();
+            total = total.max(pending);
+            let what = match (status.unreachable_for, status.store.last_error) {
+                (Some(_), Some(error)) => format!("{place} does not answer: {error}"),
+                _ => format!("uploading to {place}"),
+            };
+            let part = Part::Progress(what, total - pending, total);
+            let has_gone =
+                |reply: &mut &mut dyn Reply| reply.cancelled() || reply.part(part).is_err();
+            if reply.as_mut().is_some_and(has_gone) {
+                return Err(ControlError::Interrupted);
+            }
+            std::thread::sleep(REPORT_INTERVAL);
+        }
+    }
+    Ok(())
+}
+
+/// What is to be said of devices that were to be released.
+pub(crate) fn outcome(devices: &Devices) -> Response {
+    let kept = devices.iter().filter_map(|(place, device)| {
+        let status = device.status();
+        let reason = status.failure.filter(|_| !status.is_released)?;
+        let text = format!("not released, and what was not uploaded is in the local log: {reason}");
+        Some((place.clone(), refused(text)))
+    });
+    let failures: Vec<(String, ControlError)> = kept.collect();
+    match failures.is_empty() {
+        true => Response::Done,
+        false => Response::Failures { failures, done: 1 },
+    }
+}
+
+/// Has whoever waits for stores give up after a while, unless what is returned is dropped before.
+///
+/// A pool whose local log is full cannot write its last group; what is lost with that nobody was
+/// told to be durable.
+pub(crate) fn hurry(clouds: &Clouds, pools: &[Arc<Imported>]) -> Option<Sender<()>> {
+    let devices = pools.iter().flat_map(|pool| devices_of(clouds, pool));
+    let devices: Vec<Weak<CloudDevice>> = devices.map(|one| Arc::downgrade(&one.1)).collect();
+    if devices.is_empty() {
+        return None;
+    }
+    let pools: Vec<Weak<Imported>> = pools.iter().map(Arc::downgrade).collect();
+    let (sender, receiver) = channel::<()>();
+    let run = move || {
+        if receiver.recv_timeout(LEAVE_PATIENCE) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        for device in devices.iter().filter_map(Weak::upgrade) {
+            // Whether its log could be flushed is known to nobody then.
+            let _ = device.close(Close::Keep);
+        }
+        for pool in pools.iter().filter_map(Weak::upgrade) {
+            pool.pool.give_up();
+        }
+    };
+    // Without a thread the end takes as long as it takes.
+    let spawned = std::thread::Builder::new()
+        .name("leave".to_owned())
+        .spawn(run);
+    spawned.is_ok().then_some(sender)
+}

@@ -1,0 +1,130 @@
+//! The opener of an import: files, disks and stores, each by the name that was given for it.
+//!
+//! Labels keep the place of a device only. What a name says beside that holds for the import, and
+//! for devices that come back while the pool is open.
+
+use super::table::{Clouds, Held, How};
+use cenote_cloud::CloudError;
+use cenote_cloud::location::{is_location, place};
+use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Opens devices of the system and of stores.
+#[derive(Debug)]
+pub(crate) struct AllOpener {
+    system: SystemOpener,
+    clouds: Arc<Clouds>,
+    /// Names that say more than their place.
+    names: BTreeMap<PathBuf, PathBuf>,
+    /// Where in files and disks devices begin, in bytes.
+    offset: u64,
+    /// Whether devices in stores are taken over when they are looked at.
+    takes: Option<How>,
+    how: How,
+    held: Mutex<Held>,
+}
+
+impl AllOpener {
+    /// Opens what is named in `words`, files and disks from `offset` on; with the places to look
+    /// at.
+    pub fn new(clouds: &Arc<Clouds>, words: &[PathBuf], offset: u64) -> (Self, Vec<PathBuf>) {
+        let named = words.iter().filter(|word| is_location(word));
+        let opener = Self {
+            system: SystemOpener::default(),
+            clouds: Arc::clone(clouds),
+            names: named.map(|word| (place(word), word.clone())).collect(),
+            offset,
+            takes: None,
+            how: How::default(),
+            held: Mutex::default(),
+        };
+        (opener, words.iter().map(|word| place(word)).collect())
+    }
+
+    /// The same, which takes devices in stores over when they are looked at: what their local logs
+    /// hold is seen then.
+    pub fn taking(&self, how: How) -> Self {
+        Self {
+            system: self.system,
+            clouds: Arc::clone(&self.clouds),
+            names: self.names.clone(),
+            offset: self.offset,
+            takes: Some(how),
+            how,
+            held: Mutex::default(),
+        }
+    }
+
+    /// The name that was given for a place.
+    pub fn name(&self, path: &Path) -> PathBuf {
+        let name = self.names.get(path).cloned();
+        name.unwrap_or_else(|| path.into())
+    }
+
+    /// What was taken over so far.
+    pub fn take_held(&self) -> Held {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *held)
+    }
+
+    fn hold(&self, path: &Path, how: How) -> Result<Arc<dyn Device>, CloudError> {
+        let device = self.clouds.open_to_write(&self.name(path), how)?;
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.push(&device);
+        Ok(device)
+    }
+}
+
+/// A store's failure as a device's.
+fn open_error(path: &Path, error: CloudError) -> DeviceError {
+    let kind = match &error {
+        CloudError::NoDevice { .. } => io::ErrorKind::NotFound,
+        CloudError::Held { .. } => io::ErrorKind::ResourceBusy,
+        _ => io::ErrorKind::Other,
+    };
+    DeviceError::Open {
+        path: path.into(),
+        source: io::Error::new(kind, error),
+    }
+}
+
+impl Opener for AllOpener {
+    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        if is_location(path) {
+            let opened = match self.takes {
+                Some(how) => self.hold(path, how),
+                None => {
+                    let opened = self.clouds.open_to_read(&self.name(path));
+                    opened.map(|device| device as Arc<dyn Device>)
+                }
+            };
+            return opened.map_err(|error| open_error(path, error));
+        }
+        let device = self.system.open(path)?;
+        Ok(match self.offset {
+            0 => device,
+            offset => Arc::new(WindowDevice::new(device, offset, None)?),
+        })
+    }
+
+    fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        match is_location(path) {
+            true => {
+                let opened = self.clouds.open_to_write(&self.name(path), self.how);
+                let opened = opened.map(|device| device as Arc<dyn Device>);
+                opened.map_err(|error| open_error(path, error))
+            }
+            false => self.system.open_writable(path),
+        }
+    }
+
+    fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
+        match is_location(path) {
+            true => Ok(None),
+            false => self.system.list(path),
+        }
+    }
+}

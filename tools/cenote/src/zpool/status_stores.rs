@@ -1,0 +1,137 @@
+//! What `zpool status` says of devices in object stores.
+
+use crate::format::json::Object;
+use crate::format::number::{duration, nicebytes};
+use crate::zpool::status_json::Numbers;
+use cenote_control::model::StoreStatus;
+
+/// The section of a pool; empty if it has no such devices.
+pub fn text(stores: &[StoreStatus]) -> String {
+    if stores.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\nstores:\n\n");
+    for store in stores {
+        text.push_str(&format!("\t{}\n", store.place));
+        for line in lines(store) {
+            text.push_str(&format!("\t  {line}\n"));
+        }
+    }
+    text
+}
+
+fn lines(store: &StoreStatus) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(failure) = &store.failure {
+        lines.push(format!("failed: {failure}"));
+    }
+    lines.push(match (store.unreachable_seconds, &store.last_error) {
+        (None, _) => "the store answers".to_owned(),
+        (Some(seconds), error) => format!(
+            "the store has not answered for {}: {}",
+            duration(seconds),
+            error.as_deref().unwrap_or("no reason is known")
+        ),
+    });
+    lines.push(pending(store));
+    let cache = match store.writethrough {
+        true => "writethrough",
+        false => "writeback",
+    };
+    lines.push(format!(
+        "held by host '{}' with commit {}, cache={cache}",
+        store.host, store.commit
+    ));
+    if let Some(name) = &store.log_aside {
+        lines.push(format!(
+            "another host went on without what was here: {} that never came into the store \
+             are in {name}",
+            nicebytes(store.log_aside_bytes)
+        ));
+    }
+    lines
+}
+
+/// What is not in the store yet.
+fn pending(store: &StoreStatus) -> String {
+    let mut text = match (store.pending_bytes, store.pending_seconds) {
+        (0, None) => "everything is uploaded".to_owned(),
+        (bytes, seconds) => format!(
+            "{} wait to be uploaded, the oldest for {}",
+            nicebytes(bytes),
+            duration(seconds.unwrap_or(0))
+        ),
+    };
+    if let (Some(used), Some(size)) = (store.log_used, store.log_size) {
+        let (used, size) = (nicebytes(used), nicebytes(size));
+        text.push_str(&format!("; the local log has {used} of {size} in use"));
+    }
+    text
+}
+
+/// The same as JSON, by place.
+pub fn json(stores: &[StoreStatus], numbers: &Numbers<'_>) -> Object {
+    let mut all = Object::new();
+    for store in stores {
+        let mut object = Object::new();
+        object.put("uuid", store.uuid.as_str());
+        object.put("size", numbers.bytes(store.size));
+        object.put("commit", numbers.exact(store.commit));
+        object.put("host", store.host.as_str());
+        object.put("written", numbers.exact(store.written));
+        object.put("writethrough", store.writethrough);
+        object.put("pending_bytes", numbers.bytes(store.pending_bytes));
+        let optional = [
+            ("pending_seconds", store.pending_seconds),
+            ("unreachable_seconds", store.unreachable_seconds),
+        ];
+        for (name, value) in optional {
+            if let Some(value) = value {
+                object.put(name, numbers.exact(value));
+            }
+        }
+        let sizes = [("log_used", store.log_used), ("log_size", store.log_size)];
+        for (name, value) in sizes {
+            if let Some(value) = value {
+                object.put(name, numbers.bytes(value));
+            }
+        }
+        let texts = [
+            ("last_error", &store.last_error),
+            ("failure", &store.failure),
+            ("log_aside", &store.log_aside),
+        ];
+        for (name, value) in texts {
+            if let Some(value) = value {
+                object.put(name, value.as_str());
+            }
+        }
+        all.put(&store.place, object);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_what_waits_and_why() {
+        let store = StoreStatus {
+            place: "file:///a".to_owned(),
+            host: "here".to_owned(),
+            commit: 7,
+            pending_bytes: 3 << 20,
+            pending_seconds: Some(61),
+            unreachable_seconds: Some(5),
+            last_error: Some("commit/7: /a is not there".to_owned()),
+            ..StoreStatus::default()
+        };
+        let expected = "\nstores:\n\n\tfile:///a\n\
+            \t  the store has not answered for 00:00:05: commit/7: /a is not there\n\
+            \t  3M wait to be uploaded, the oldest for 00:01:01\n\
+            \t  held by host 'here' with commit 7, cache=writeback\n";
+        assert_eq!(text(&[store]), expected);
+        assert_eq!(text(&[]), "");
+    }
+}
