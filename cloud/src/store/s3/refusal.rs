@@ -76,6 +76,11 @@ impl Refusal {
             ("", message) => format!("{}: {message}", self.status),
             (code, message) => format!("{} {code}: {message}", self.status),
         };
+        if self.code == "AccessDenied" {
+            // Amazon answers so, too, when a name is not there and may not be listed.
+            text += " (the rights that are needed: s3:GetObject, s3:PutObject, s3:DeleteObject and \
+                     s3:ListBucket)";
+        }
         if let Some(region) = &self.region {
             text += &format!(" (the bucket is in region {region}: region={region})");
         }
@@ -163,8 +168,11 @@ mod tests {
     #[test]
     fn refusals_are_told_apart() {
         assert_eq!(error(412, "PreconditionFailed"), StoreError::Precondition);
-        let text = "403 AccessDenied: why".to_owned();
-        assert_eq!(error(403, "AccessDenied"), StoreError::Denied(text));
+        let denied = error(403, "AccessDenied").to_string();
+        assert!(
+            denied.starts_with("refused: 403 AccessDenied: why (the rights"),
+            "{denied}"
+        );
         let text = "400 ExpiredToken: why".to_owned();
         assert_eq!(error(400, "ExpiredToken"), StoreError::Expired(text));
         let skewed = error(403, "RequestTimeTooSkewed");
