@@ -94,6 +94,8 @@ pub(crate) struct Core {
     /// The uploader has something to do.
     pub(crate) has_work: Condvar,
     pub(crate) is_stopping: AtomicBool,
+    /// Somebody wants what is hardly needed to be compacted now.
+    pub(crate) wants_compaction: AtomicBool,
     /// Held while a write that is not of whole sectors reads, changes and writes.
     unaligned: Mutex<()>,
 }
@@ -131,6 +133,7 @@ impl Core {
             changed: Condvar::new(),
             has_work: Condvar::new(),
             is_stopping: AtomicBool::new(false),
+            wants_compaction: AtomicBool::new(false),
             unaligned: Mutex::new(()),
         }
     }

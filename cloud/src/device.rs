@@ -2,8 +2,8 @@
 
 use crate::core::Core;
 use crate::error::{CloudError, Result};
-use crate::format::Class;
 use crate::format::device::Identity;
+use crate::format::{Class, SECTOR};
 use crate::local::Place;
 use crate::open::{self, LogAside};
 use crate::options::{Drive, Options};
@@ -11,9 +11,10 @@ use crate::queue::Sequence;
 use crate::space::{Counts, Space};
 use crate::status::Status;
 use crate::store::{Statistics, Store};
+use crate::verify::Verified;
 use cenote_base::Env;
-use cenote_device::{Device, DeviceError, DeviceKind, Nature};
-use std::io;
+use cenote_device::{Device, DeviceError, DeviceKind, Nature, Purpose, purpose};
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -256,6 +257,62 @@ impl CloudDevice {
         self.core.prefetch(ranges).map_err(Arc::new)
     }
 
+    /// The parts of `[offset, offset + length)` that were written and not discarded: everything
+    /// else reads as zeros. Whole sectors, in order.
+    ///
+    /// # Errors
+    /// As reads.
+    pub fn mapped(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> std::result::Result<Vec<Range<u64>>, Arc<CloudError>> {
+        let checked = self.check_range(offset, length);
+        checked.map_err(|error| Arc::new(error.into()))?;
+        let start = offset / SECTOR;
+        let sectors = (offset + length).div_ceil(SECTOR) - start;
+        let found = self.core.mapped(start, sectors).map_err(Arc::new)?;
+        let bytes = |range: Range<u64>| range.start * SECTOR..range.end * SECTOR;
+        Ok(found.into_iter().map(bytes).collect())
+    }
+
+    /// Looks whether everything that is needed is in the store, and is what was put. `goes_on` is
+    /// told how many bytes are done and how many there are, and says whether to go on.
+    ///
+    /// # Errors
+    /// What keeps the store from being read. What is wrong with objects is no error.
+    pub fn verify(
+        &self,
+        goes_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> std::result::Result<Verified, Arc<CloudError>> {
+        self.core.verify(goes_on).map_err(Arc::new)
+    }
+
+    /// Has objects compacted now of which little is needed; [`Self::is_compacting`] tells when that
+    /// is done.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed any more.
+    pub fn compact(&self) -> std::result::Result<(), Arc<CloudError>> {
+        self.core.check()?;
+        self.core.wants_compaction.store(true, Ordering::Relaxed);
+        self.core.state().is_work_new = true;
+        self.core.has_work.notify_one();
+        Ok(())
+    }
+
+    /// Whether something is being compacted, or about to be.
+    pub fn is_compacting(&self) -> bool {
+        if self.core.wants_compaction.load(Ordering::Relaxed) {
+            return true;
+        }
+        match self.core.work.try_lock() {
+            Ok(work) => !work.compaction.is_empty(),
+            // Something is being done: who asks again will know.
+            Err(_) => self.is_usable(),
+        }
+    }
+
     /// How much of it is stored, and how much of that is needed.
     pub fn space(&self) -> Space {
         self.core.space()
@@ -325,6 +382,15 @@ impl Core {
     }
 }
 
+/// What is stored together with what a thread writes.
+fn class_of(purpose: Purpose) -> Option<Class> {
+    match purpose {
+        Purpose::Unknown => None,
+        Purpose::Metadata => Some(Class::Metadata),
+        Purpose::Contents => Some(Class::Contents),
+    }
+}
+
 /// The system's word for a failure, for those who know no others.
 fn io_error(error: &Arc<CloudError>) -> io::Error {
     let kind = match &**error {
@@ -353,8 +419,29 @@ impl Device for CloudDevice {
         })
     }
 
+    fn prefetch(&self, ranges: &[Range<u64>]) {
+        // What is wrong with them, the reads tell.
+        let _ = Self::prefetch(self, ranges);
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
-        self.write(offset, bytes, None)
+        self.write(offset, bytes, class_of(purpose()))
+    }
+
+    fn write_vectored(
+        &self,
+        offset: u64,
+        buffers: &[IoSlice<'_>],
+    ) -> std::result::Result<(), DeviceError> {
+        match buffers {
+            [] => Ok(()),
+            [only] => self.write_at(offset, only),
+            // What is written together is stored together, as one.
+            _ => {
+                let slices: Vec<&[u8]> = buffers.iter().map(|buffer| &**buffer).collect();
+                self.write_at(offset, &slices.concat())
+            }
+        }
     }
 
     fn flush(&self) -> std::result::Result<(), DeviceError> {

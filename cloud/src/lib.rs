@@ -35,6 +35,7 @@ mod status;
 mod step;
 pub mod store;
 mod upload;
+mod verify;
 mod work;
 
 pub use device::{Close, CloudDevice, UploadPoint};
@@ -44,3 +45,4 @@ pub use opener::{LOG_SIZE, Opening, StoreOpener};
 pub use options::{CachePolicy, Drive, Options, WriteMode};
 pub use space::{Counts, Space};
 pub use status::Status;
+pub use verify::{ObjectFault, Verified};

@@ -130,6 +130,21 @@ impl Core {
         })
     }
 
+    /// The parts of a range, in sectors, that were written and not discarded.
+    pub(crate) fn mapped(&self, start: u64, sectors: u64) -> Result<Vec<Range<u64>>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for piece in self.resolve(start, sectors)? {
+            if matches!(piece.value, Source::Zero) {
+                continue;
+            }
+            match ranges.last_mut() {
+                Some(last) if last.end == piece.start => last.end = piece.end(),
+                _ => ranges.push(piece.start..piece.end()),
+            }
+        }
+        Ok(ranges)
+    }
+
     /// Where each part of a range is, in order.
     fn resolve(&self, start: u64, sectors: u64) -> Result<Vec<Piece<Source>>> {
         let mut fetched = Fetched::new();

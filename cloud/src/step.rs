@@ -42,6 +42,11 @@ impl Core {
             self.clean(work)?;
             return Ok(true);
         }
+        if self.wants_compaction.load(Ordering::Relaxed) {
+            self.begin_compaction(work)?;
+            self.wants_compaction.store(false, Ordering::Relaxed);
+            return Ok(true);
+        }
         let is_its_turn = work.uploaded >= 2 * self.options.object_bytes;
         if !work.compaction.is_empty() && is_its_turn {
             self.compact(work)?;
@@ -74,6 +79,15 @@ impl Core {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Finds out what is hardly needed, as of now.
+    fn begin_compaction(&self, work: &mut Work) -> Result<()> {
+        if self.state().checkpoints.commits_since > 0 {
+            self.checkpoint(work, Size::Full)?;
+        }
+        self.plan_compaction(work);
+        self.clean(work)
     }
 
     /// When something is due by time, if nothing more comes.

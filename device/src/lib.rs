@@ -24,6 +24,7 @@ mod opener;
 mod page_cache;
 mod pages;
 mod partition;
+mod purpose;
 mod search;
 mod window;
 
@@ -38,5 +39,6 @@ pub use memory::MemoryDevice;
 pub use nature::{Device, DeviceKind, Nature};
 pub use opener::{Entry, EntryKind, Opener, SystemOpener};
 pub use partition::{Partition, partitions};
+pub use purpose::{Purpose, purpose, with_purpose};
 pub use search::{Candidate, DEVICE_SIZE_MIN, Fit, Search, search};
 pub use window::WindowDevice;

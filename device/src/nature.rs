@@ -3,6 +3,7 @@
 use crate::DeviceError;
 use std::fmt::Debug;
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::path::Path;
 
 /// What a device is made of.
@@ -67,6 +68,10 @@ pub trait Device: Debug + Send + Sync {
         }
         Ok(())
     }
+
+    /// Says that these ranges are read next, so that a device for which each request is dear can
+    /// fetch all of them at once. What is wrong with them, the reads tell.
+    fn prefetch(&self, _ranges: &[Range<u64>]) {}
 
     /// Writes all of `bytes` at `offset`. Durable only after [`Self::flush`].
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;

@@ -3,6 +3,7 @@
 use crate::alarms::desk::Alarms;
 use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
+use crate::clouds::act::act_on_stores;
 use crate::clouds::table::Clouds;
 use crate::command::{By, note};
 use crate::context::Context;
@@ -170,6 +171,7 @@ impl Engine {
                 Ok(Response::Settings { settings })
             }
             Request::SettingsSet { values } => settings_set(context, &values),
+            Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
             Request::DaemonStatus => Ok(Response::Status {
                 status: daemon_status(context, mounts, &self.about),
             }),

@@ -28,6 +28,8 @@ fn chunk_max() -> u64 {
     (4 * settings::AGGREGATION_LIMIT.get()).saturating_sub(2 * DIRECT_ALIGNMENT as u64)
 }
 
+/// Bytes that are fetched at once where each request is dear: no more than such devices keep.
+const FETCH_MAX: usize = 16 << 20;
 /// Smaller extents are copied out of a larger buffer: that costs less than a piece of a transfer.
 const IN_PLACE_MIN: usize = 16 << 10;
 /// Bytes between the extents of one request that nobody wants and that are read all the same: on
@@ -93,8 +95,9 @@ impl Shape {
         });
         let mut has_failed = vec![false; reads.len()];
         let mut rest = extents.as_slice();
+        let mut fetched = 0;
         while !rest.is_empty() {
-            let (chunk, after) = rest.split_at(chunk_length(rest));
+            let (chunk, after) = self.next_chunk(rest, &mut fetched);
             rest = after;
             let is_read = match goes_in_place(chunk) {
                 true => self.read_in_place(chunk, reads, &mut blocks),
@@ -114,6 +117,45 @@ impl Shape {
         }
         self.count_batch(reads, &blocks);
         blocks
+    }
+
+    /// Splits sorted extents behind those that are read at once. Of `fetched` more it is known that
+    /// their device has fetched them.
+    pub(crate) fn next_chunk<'a>(
+        &self,
+        extents: &'a [Extent],
+        fetched: &mut usize,
+    ) -> (&'a [Extent], &'a [Extent]) {
+        if *fetched == 0 {
+            *fetched = self.fetch_next(extents);
+        }
+        let gap_max = match self.tree.leaves[extents[0].leaf].is_in_store() {
+            true => 0,
+            false => gap_max(),
+        };
+        let count = chunk_length(extents, gap_max);
+        *fetched = fetched.saturating_sub(count);
+        extents.split_at(count)
+    }
+
+    /// Has what comes next fetched at once where each request is dear. Says of how many extents
+    /// that is so; the next time is behind them.
+    fn fetch_next(&self, extents: &[Extent]) -> usize {
+        let leaf = &self.tree.leaves[extents[0].leaf];
+        if !leaf.is_in_store() {
+            return 1;
+        }
+        let mut bytes = 0;
+        let own = extents.iter().take_while(|extent| {
+            let is_next = extent.leaf == extents[0].leaf && (bytes == 0 || bytes < FETCH_MAX);
+            bytes += extent.length;
+            is_next
+        });
+        let own: Vec<&Extent> = own.collect();
+        if own.len() > 1 {
+            leaf.prefetch(own.iter().map(|extent| (extent.place, extent.length)));
+        }
+        own.len()
     }
 
     fn count_batch(&self, reads: &[BatchRead], blocks: &[Option<BlockBuffer>]) {
@@ -318,14 +360,14 @@ fn goes_in_place(chunk: &[Extent]) -> bool {
 }
 
 /// How many of the sorted extents, from the first on, are read at once.
-pub(crate) fn chunk_length(extents: &[Extent]) -> usize {
+fn chunk_length(extents: &[Extent], gap_max: u64) -> usize {
     let first = &extents[0];
     let mut end = first.end();
     let mut count = 1;
     for extent in &extents[1..] {
         let joins = extent.leaf == first.leaf
             && extent.place.in_scratch == first.place.in_scratch
-            && extent.place.offset <= end.saturating_add(gap_max())
+            && extent.place.offset <= end.saturating_add(gap_max)
             && extent.end().saturating_sub(first.place.offset) <= chunk_max();
         if !joins {
             break;
@@ -375,21 +417,21 @@ mod tests {
     #[test]
     fn chunks_end_at_gaps_leaves_and_limits() {
         let near = [extent(0, 0, 4096), extent(0, 4096 + gap_max(), 4096)];
-        assert_eq!(chunk_length(&near), 2);
+        assert_eq!(chunk_length(&near, gap_max()), 2);
         let far = [extent(0, 0, 4096), extent(0, 4097 + gap_max(), 4096)];
-        assert_eq!(chunk_length(&far), 1);
+        assert_eq!(chunk_length(&far, gap_max()), 1);
         let other_leaf = [extent(0, 0, 4096), extent(1, 4096, 4096)];
-        assert_eq!(chunk_length(&other_leaf), 1);
+        assert_eq!(chunk_length(&other_leaf, gap_max()), 1);
         let many: Vec<_> = (0..10).map(|i| extent(0, i << 20, 1 << 20)).collect();
-        assert_eq!(chunk_length(&many), 3);
+        assert_eq!(chunk_length(&many, gap_max()), 3);
         let nested = [
             extent(0, 0, 1 << 20),
             extent(0, 512, 512),
             extent(0, 1 << 20, 1),
         ];
-        assert_eq!(chunk_length(&nested), 3);
+        assert_eq!(chunk_length(&nested, gap_max()), 3);
         assert_eq!(
-            chunk_length(&[extent(0, 0, 16 << 20)]),
+            chunk_length(&[extent(0, 0, 16 << 20)], gap_max()),
             1,
             "a large extent stays whole"
         );

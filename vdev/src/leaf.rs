@@ -9,9 +9,10 @@ use crate::queue::{self, IoClass, Queue};
 use crate::state::{VdevAux, VdevState};
 use crate::window::{self, WindowPlace};
 use cenote_base::{Env, Txg};
-use cenote_device::{Device, DeviceError};
+use cenote_device::{Device, DeviceError, DeviceKind};
 use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
 use std::io::IoSliceMut;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -143,6 +144,25 @@ impl Leaf {
     pub(crate) fn note_duration(&self, started: Duration) {
         let took = self.env.monotonic().saturating_sub(started);
         self.counters.note_duration(took);
+    }
+
+    /// Whether each request is dear and many at once are not.
+    pub(crate) fn is_in_store(&self) -> bool {
+        let nature = self.device.as_ref().map(|device| device.nature().kind);
+        nature == Some(DeviceKind::Store)
+    }
+
+    /// Has a device in a store fetch what is read next, all at once: parts as places and lengths.
+    pub(crate) fn prefetch(&self, parts: impl Iterator<Item = (Place, usize)>) {
+        if let Some(device) = self.device.as_ref().filter(|_| !self.access.is_over()) {
+            let bytes = |(place, length): (Place, usize)| {
+                let start = place.on_device();
+                start..start.saturating_add(length as u64)
+            };
+            let ranges: Vec<Range<u64>> = parts.map(bytes).collect();
+            let _admitted = self.queue.enter(queue::read_class());
+            device.prefetch(&ranges);
+        }
     }
 
     /// Whether the device answers at all, which is not counted as a read.

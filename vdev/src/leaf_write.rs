@@ -10,7 +10,7 @@ use crate::leaf::{Leaf, Place};
 use crate::queue::{IoClass, read_class};
 use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
-use cenote_device::{Device, DeviceError};
+use cenote_device::{Device, DeviceError, Purpose, with_purpose};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -188,7 +188,7 @@ impl Leaf {
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter(IoClass::SyncWrite);
         let started = self.env.monotonic();
-        let result = device.write_at(at, bytes);
+        let result = with_purpose(Purpose::Metadata, || device.write_at(at, bytes));
         self.note_duration(started);
         self.judge(result)?;
         self.written.arrived.store(true, Ordering::Release);

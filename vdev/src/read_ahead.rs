@@ -1,6 +1,6 @@
 //! Reading all copies of neighbouring blocks at once: see [`crate::window`].
 
-use crate::batch::{BatchRead, Extent, chunk_length};
+use crate::batch::{BatchRead, Extent};
 use crate::geometry::Map;
 use crate::leaf::{Fitness, Place};
 use crate::request::Request;
@@ -23,8 +23,9 @@ impl Shape {
         });
         let mut windows = Vec::new();
         let mut rest = extents.as_slice();
+        let mut fetched = 0;
         while !rest.is_empty() {
-            let (chunk, after) = rest.split_at(chunk_length(rest));
+            let (chunk, after) = self.next_chunk(rest, &mut fetched);
             rest = after;
             windows.extend(self.read_window(chunk));
         }

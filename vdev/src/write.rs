@@ -19,7 +19,7 @@ use crate::shape::Shape;
 use crate::tree::{Layout, Slot};
 use cenote_base::{Guid, Txg};
 use cenote_codec::parity;
-use cenote_device::{AlignedBuf, BlockBuffer};
+use cenote_device::{AlignedBuf, BlockBuffer, Purpose};
 use cenote_ondisk::Dva;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -36,17 +36,19 @@ pub struct VdevWrite {
     pub txg: Txg,
     /// The only leaves that it goes to, for repairs; `None` for all that should have it.
     pub leaves: Option<Arc<[Guid]>>,
+    /// What it is, for devices that keep metadata apart.
+    pub purpose: Purpose,
 }
 
 impl VdevWrite {
     /// A write to all leaves that should have the block.
     pub fn new(dva: Dva, data: Arc<BlockBuffer>, txg: Txg) -> Self {
-        let leaves = None;
         Self {
             dva,
             data,
             txg,
-            leaves,
+            leaves: None,
+            purpose: Purpose::Unknown,
         }
     }
 

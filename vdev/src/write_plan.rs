@@ -10,6 +10,7 @@ use crate::leaf::Place;
 use crate::shape::Shape;
 use crate::write::{Bytes, Fragment, PreparedWrite, VdevWrite};
 use cenote_base::{Txg, settings};
+use cenote_device::with_purpose;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,16 +71,21 @@ fn end_of(fragment: &Fragment) -> u64 {
     fragment.place.offset + fragment.length as u64
 }
 
-/// The fragments of the first chunk in a sorted list.
-fn chunk_length(fragments: &[(usize, Fragment)]) -> usize {
-    let first = fragments[0].1;
+/// The fragments of the first chunk in a sorted list, of which `are_alike` says which writes may
+/// go together to which leaf.
+fn chunk_length(
+    fragments: &[(usize, Fragment)],
+    are_alike: &dyn Fn(usize, [usize; 2]) -> bool,
+) -> usize {
+    let (first_write, first) = fragments[0];
     let chunk_max = settings::AGGREGATION_LIMIT.get();
     let mut end = end_of(&first);
     let mut count = 1;
-    for (_, fragment) in &fragments[1..] {
+    for (write, fragment) in &fragments[1..] {
         let joins = fragment.leaf == first.leaf
             && fragment.place.in_scratch == first.place.in_scratch
             && fragment.place.offset == end
+            && are_alike(first.leaf, [first_write, *write])
             && end_of(fragment) - first.place.offset <= chunk_max;
         if !joins {
             break;
@@ -91,11 +97,14 @@ fn chunk_length(fragments: &[(usize, Fragment)]) -> usize {
 }
 
 /// Cuts a sorted list into chunks; filler is kept only between other fragments.
-fn cut(fragments: &[(usize, Fragment)]) -> Vec<Range<usize>> {
+fn cut(
+    fragments: &[(usize, Fragment)],
+    are_alike: &dyn Fn(usize, [usize; 2]) -> bool,
+) -> Vec<Range<usize>> {
     let mut chunks = Vec::new();
     let mut at = 0;
     while at < fragments.len() {
-        let end = at + chunk_length(&fragments[at..]);
+        let end = at + chunk_length(&fragments[at..], are_alike);
         let is_needed = |(_, fragment): &(usize, Fragment)| fragment.bytes != Bytes::Filler;
         let first = fragments[at..end].iter().position(is_needed);
         let last = fragments[at..end].iter().rposition(is_needed);
@@ -132,7 +141,12 @@ impl Shape {
             let place = fragment.place;
             (fragment.leaf, place.in_scratch, place.offset)
         });
-        let chunks = cut(&fragments);
+        // Where metadata is kept apart from contents, no request has both.
+        let are_alike = |leaf: usize, [one, other]: [usize; 2]| {
+            let purposes = [one, other].map(|write| writes[write].write.purpose);
+            purposes[0] == purposes[1] || !self.tree.leaves[leaf].is_in_store()
+        };
+        let chunks = cut(&fragments, &are_alike);
         let mut holds = Vec::new();
         holds.resize_with(cells, || AtomicBool::new(false));
         WritePlan {
@@ -155,10 +169,11 @@ impl Shape {
             plan.writes[*write].slices(fragment, &mut slices);
         }
         let txg = plan.writes[*first_write].write.txg;
-        let written = match plan.is_repair {
+        let purpose = plan.writes[*first_write].write.purpose;
+        let written = with_purpose(purpose, || match plan.is_repair {
             true => self.tree.leaves[first.leaf].repair(first.place, &slices),
             false => self.write_leaf(first.leaf, first.place, &slices, txg),
-        };
+        });
         match written {
             Ok(()) => {
                 for (write, fragment) in fragments {

@@ -70,7 +70,7 @@ pub use send::{Send, SendNote};
 pub use setting::SettingRow;
 pub use snapshots::{RollBack, SnapshotChange};
 pub use space::{AccountKind, AccountOwner, Hold, KeptBy, SnapshotSpace, SpaceAccount};
-pub use store::StoreStatus;
+pub use store::{StoreAct, StoreReport, StoreRequests, StoreStatus};
 pub use value::{Pair, Property, Source, Value};
 pub use vdev::{
     AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevRow,

@@ -10,6 +10,7 @@ use super::receive::Receive;
 use super::secret::Secret;
 use super::send::Send;
 use super::space::AccountKind;
+use super::store::StoreAct;
 use super::verify::VerifyOptions;
 
 /// How deep a listing goes below its roots. Snapshots and bookmarks are one below their dataset.
@@ -290,6 +291,14 @@ pub enum Request {
     SettingsSet {
         /// Names and values; `default` is the default.
         values: Vec<(String, String)>,
+    },
+    /// Do something with the devices in object stores of a pool. Parts: `Progress`. Answer:
+    /// `Stores`.
+    Stores {
+        /// The pool.
+        pool: String,
+        /// What.
+        act: StoreAct,
     },
     /// The daemon about itself. Answer: `Status`.
     DaemonStatus,

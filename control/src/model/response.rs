@@ -17,6 +17,7 @@ use super::receive::ReceiveNote;
 use super::send::SendNote;
 use super::setting::SettingRow;
 use super::space::{Hold, SnapshotSpace, SpaceAccount};
+use super::store::StoreReport;
 use super::vdev::{VdevRow, VdevState};
 use super::verify::{VerifyProgress, VerifyReport};
 
@@ -173,6 +174,11 @@ pub enum Response {
     Settings {
         /// In the order asked for.
         settings: Vec<SettingRow>,
+    },
+    /// Devices in object stores.
+    Stores {
+        /// Those of the pool.
+        stores: Vec<StoreReport>,
     },
     /// The daemon about itself.
     Status {

@@ -17,6 +17,12 @@ pub struct StoreStatus {
     pub host: String,
     /// When it was made, in seconds since 1970.
     pub written: u64,
+    /// Whether it is nobody's: the one who wrote last has released it.
+    #[serde(default)]
+    pub released: bool,
+    /// Whether it is only read, as of that commit.
+    #[serde(default)]
+    pub read_only: bool,
     /// Whether flushes wait for the store.
     pub writethrough: bool,
     /// Bytes that are not in the store yet.
@@ -45,4 +51,62 @@ pub struct StoreStatus {
     /// Bytes in that log that never came into the store.
     #[serde(default)]
     pub log_aside_bytes: u64,
+}
+
+/// What is to be done with a pool's devices in object stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreAct {
+    /// Nothing: only tell.
+    Status,
+    /// Write what is dirty, and upload everything.
+    Sync,
+    /// Compact objects of which little is needed.
+    Compact,
+}
+
+/// Requests of one kind to a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreRequests {
+    /// The kind: `put`.
+    pub kind: String,
+    /// How many were made, repetitions too.
+    pub requests: u64,
+    /// Those that may be tried again.
+    pub transient: u64,
+    /// Those that were refused for want of a right.
+    pub denied: u64,
+    /// Those that failed in another way.
+    pub failed: u64,
+    /// Bytes that were sent.
+    pub sent: u64,
+    /// Bytes that came.
+    pub received: u64,
+    /// How many had less than 2^n bytes, and not less than 2^(n-1).
+    pub sizes: Vec<u64>,
+    /// How many batches took less than 2^n ms, and not less than 2^(n-1).
+    pub latencies: Vec<u64>,
+}
+
+/// All that is known of a device in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreReport {
+    /// How it is.
+    pub status: StoreStatus,
+    /// Bytes of data objects that addresses point to.
+    pub live_bytes: u64,
+    /// Bytes of data objects that are not removed.
+    pub stored_bytes: u64,
+    /// Bytes of memory that the map takes.
+    pub map_memory: u64,
+    /// Commits since it was opened.
+    pub commits: u64,
+    /// Checkpoints since it was opened.
+    pub checkpoints: u64,
+    /// Bytes that compaction has moved since then.
+    pub compacted_bytes: u64,
+    /// Objects that were removed since then.
+    pub deleted: u64,
+    /// Requests since then, by kind.
+    pub requests: Vec<StoreRequests>,
 }

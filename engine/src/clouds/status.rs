@@ -46,7 +46,8 @@ pub(crate) fn stores_of(clouds: &Clouds, imported: &Imported) -> Vec<StoreStatus
         .collect()
 }
 
-fn status(place: String, device: &CloudDevice) -> StoreStatus {
+/// How a device in a store is.
+pub(crate) fn status(place: String, device: &CloudDevice) -> StoreStatus {
     let status = device.status();
     let seconds = |time: Duration| time.as_secs();
     StoreStatus {
@@ -56,6 +57,8 @@ fn status(place: String, device: &CloudDevice) -> StoreStatus {
         commit: status.commit.0,
         host: status.host,
         written: status.written,
+        released: status.is_released,
+        read_only: status.is_read_only,
         writethrough: status.is_writethrough,
         pending_bytes: status.pending_bytes,
         pending_seconds: status.pending_age.map(seconds),

@@ -15,7 +15,7 @@ use crate::pipeline::Pipeline;
 use cenote_base::{Level, Txg};
 use cenote_codec::Endian;
 use cenote_codec::checksum::Salt;
-use cenote_device::BlockBuffer;
+use cenote_device::{BlockBuffer, Purpose};
 use cenote_ondisk::block_pointer::DVAS_PER_BLOCK_POINTER;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType};
 use cenote_vdev::{AllocationClass, VdevWrite};
@@ -68,6 +68,14 @@ fn class_of(request: &WriteRequest, size: u64) -> AllocationClass {
     }
 }
 
+/// What a block is, for devices that keep metadata apart.
+fn purpose_of(request: &WriteRequest) -> Purpose {
+    match request.level.0 > 0 || request.object_type.is_metadata() {
+        true => Purpose::Metadata,
+        false => Purpose::Contents,
+    }
+}
+
 impl Placer<'_> {
     /// Gives the block its addresses; returns its pointer and what is to be written, which is
     /// nothing if it is stored already.
@@ -81,7 +89,10 @@ impl Placer<'_> {
             return Ok((pointer, Vec::new()));
         }
         let bytes = Arc::clone(&stored.bytes);
-        let (pointer, writes) = self.place_new(request, stored)?;
+        let (pointer, mut writes) = self.place_new(request, stored)?;
+        for write in &mut writes {
+            write.purpose = purpose_of(request);
+        }
         self.remember(request, &pointer, bytes)?;
         Ok((pointer, writes))
     }

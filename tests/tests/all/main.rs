@@ -6,6 +6,7 @@ mod byte_order;
 mod checkpoint;
 mod clients;
 mod cloning;
+mod cloud;
 mod commands_zfs;
 mod commands_zpool;
 mod damage;

@@ -248,6 +248,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::Export { pool, .. }
         | Request::VdevGet { pool, .. }
         | Request::PoolOpened { pool }
+        | Request::Stores { pool, .. }
         | Request::Verify { pool, .. }
         | Request::ErrorHistory { pool }
         | Request::History { pool } => Err(no_pool(pool)),

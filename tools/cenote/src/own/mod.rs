@@ -6,6 +6,7 @@
 
 mod alarm;
 mod arguments;
+mod cloud;
 mod command;
 mod daemon;
 mod direct_help;
@@ -32,13 +33,14 @@ use command::Command;
 use crate::context::{Context, Outcome, Stop};
 
 /// Commands that talk to the daemon, before those that read pools themselves.
-const DAEMON_COMMANDS: [&Command; 9] = [
+const DAEMON_COMMANDS: [&Command; 10] = [
     &mount::COMMAND,
     &unmount::COMMAND,
     &space::COMMAND,
     &streams::send::COMMAND,
     &streams::receive::COMMAND,
     &daemon::COMMAND,
+    &cloud::COMMAND,
     &settings::COMMAND,
     &health::COMMAND,
     &ALARM,

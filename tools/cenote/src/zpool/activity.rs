@@ -399,6 +399,7 @@ mod tests {
             errors: Vec::new(),
             intent_logs: Vec::new(),
             dedup: None,
+            stores: Vec::new(),
         };
         Busy { status, freeing: 0 }
     }

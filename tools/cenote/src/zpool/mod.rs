@@ -35,6 +35,8 @@ mod vdev_rows;
 mod vdev_spec;
 mod writes;
 
+pub use status_stores::{json_of as store_json, lines as store_lines};
+
 use crate::context::{Context, Outcome};
 use crate::program::Program;
 use crate::version;

@@ -115,7 +115,7 @@ fn json_pool(pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) -> Obj
     put_activities(&mut object, pool, numbers);
     put_vdevs(&mut object, pool, options, numbers);
     if !pool.stores.is_empty() {
-        object.put("stores", super::status_stores::json(&pool.stores, numbers));
+        object.put("stores", super::status_stores::json(&pool.stores));
     }
     if let Some(dedup) = &pool.dedup {
         object.put("dedup_stats", super::status_dedup::json(dedup, numbers));

@@ -2,7 +2,6 @@
 
 use crate::format::json::Object;
 use crate::format::number::{duration, nicebytes};
-use crate::zpool::status_json::Numbers;
 use cenote_control::model::StoreStatus;
 
 /// The section of a pool; empty if it has no such devices.
@@ -20,8 +19,22 @@ pub fn text(stores: &[StoreStatus]) -> String {
     text
 }
 
-fn lines(store: &StoreStatus) -> Vec<String> {
+/// What is to be said of a device.
+pub fn lines(store: &StoreStatus) -> Vec<String> {
     let mut lines = Vec::new();
+    if store.read_only {
+        lines.push(match store.released {
+            true => format!(
+                "released by host '{}' with commit {}",
+                store.host, store.commit
+            ),
+            false => format!(
+                "held by host '{}', as of commit {}",
+                store.host, store.commit
+            ),
+        });
+        return lines;
+    }
     if let Some(failure) = &store.failure {
         lines.push(format!("failed: {failure}"));
     }
@@ -70,45 +83,50 @@ fn pending(store: &StoreStatus) -> String {
 }
 
 /// The same as JSON, by place.
-pub fn json(stores: &[StoreStatus], numbers: &Numbers<'_>) -> Object {
+pub fn json(stores: &[StoreStatus]) -> Object {
     let mut all = Object::new();
     for store in stores {
-        let mut object = Object::new();
-        object.put("uuid", store.uuid.as_str());
-        object.put("size", numbers.bytes(store.size));
-        object.put("commit", numbers.exact(store.commit));
-        object.put("host", store.host.as_str());
-        object.put("written", numbers.exact(store.written));
-        object.put("writethrough", store.writethrough);
-        object.put("pending_bytes", numbers.bytes(store.pending_bytes));
-        let optional = [
-            ("pending_seconds", store.pending_seconds),
-            ("unreachable_seconds", store.unreachable_seconds),
-        ];
-        for (name, value) in optional {
-            if let Some(value) = value {
-                object.put(name, numbers.exact(value));
-            }
-        }
-        let sizes = [("log_used", store.log_used), ("log_size", store.log_size)];
-        for (name, value) in sizes {
-            if let Some(value) = value {
-                object.put(name, numbers.bytes(value));
-            }
-        }
-        let texts = [
-            ("last_error", &store.last_error),
-            ("failure", &store.failure),
-            ("log_aside", &store.log_aside),
-        ];
-        for (name, value) in texts {
-            if let Some(value) = value {
-                object.put(name, value.as_str());
-            }
-        }
-        all.put(&store.place, object);
+        all.put(&store.place, json_of(store));
     }
     all
+}
+
+/// A device as JSON, with exact numbers.
+pub fn json_of(store: &StoreStatus) -> Object {
+    let mut object = Object::new();
+    object.put("uuid", store.uuid.as_str());
+    object.put("size", store.size);
+    object.put("commit", store.commit);
+    object.put("host", store.host.as_str());
+    object.put("written", store.written);
+    object.put("released", store.released);
+    if store.read_only {
+        return object;
+    }
+    object.put("writethrough", store.writethrough);
+    object.put("pending_bytes", store.pending_bytes);
+    let numbers = [
+        ("pending_seconds", store.pending_seconds),
+        ("unreachable_seconds", store.unreachable_seconds),
+        ("log_used", store.log_used),
+        ("log_size", store.log_size),
+    ];
+    for (name, value) in numbers {
+        if let Some(value) = value {
+            object.put(name, value);
+        }
+    }
+    let texts = [
+        ("last_error", &store.last_error),
+        ("failure", &store.failure),
+        ("log_aside", &store.log_aside),
+    ];
+    for (name, value) in texts {
+        if let Some(value) = value {
+            object.put(name, value.as_str());
+        }
+    }
+    object
 }
 
 #[cfg(test)]
