@@ -11,8 +11,8 @@ const LARGE: usize = 96_400_000;
 const TURN: usize = 64 << 10;
 /// Files in a directory of the tree.
 const TOGETHER: u64 = 36;
-/// Words that there are: twelve bits each.
-const WORDS: usize = 4096;
+/// Words that there are: ten bits each, so that zlib and zstd make 65 MB of the large file.
+const WORDS: usize = 1024;
 
 /// The files.
 #[derive(Debug)]
@@ -117,8 +117,8 @@ fn make_tree(root: &Path, text: &Text, count: u64) -> Result<()> {
 /// Makes the files in `directory`, if they are not there.
 pub(super) fn make(directory: &Path, count: u64) -> Result<Files> {
     let files = Files {
-        large: directory.join("large"),
-        tree: directory.join(format!("tree-{count}")),
+        large: directory.join(format!("large-{WORDS}")),
+        tree: directory.join(format!("tree-{WORDS}-{count}")),
     };
     fs::create_dir_all(directory)?;
     let text = Text::new();

@@ -136,7 +136,8 @@ pub(super) fn measure(
 fn write(line: &Line, machine: &Machine, files: &Files, report: &mut Report) -> Result<()> {
     let mount = machine.mount();
     let (copied, ()) = line.measure(|| {
-        run(Command::new("cp").arg(&files.large).arg(&mount))?;
+        let target = mount.join("large");
+        run(Command::new("cp").arg(&files.large).arg(target))?;
         run(Command::new("sync").arg("-f").arg(&mount))
     })?;
     report.put("96.4 MB file, cp and sync", &copied, Bar::NONE);

@@ -100,7 +100,9 @@ fn rclone(line: &Line, place: &Path, files: &Files, report: &mut Report) -> Resu
             .arg(from)
             .arg(target(to))
             .env("AWS_ACCESS_KEY_ID", KEY)
-            .env("AWS_SECRET_ACCESS_KEY", SECRET);
+            .env("AWS_SECRET_ACCESS_KEY", SECRET)
+            // Old ones end when it is set, even if they need no certificates.
+            .env_remove("AWS_CA_BUNDLE");
         command
     };
     let mut put = |name: &str, command: &mut Command| -> Result<()> {

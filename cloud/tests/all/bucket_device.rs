@@ -5,7 +5,9 @@
 //! everything. This one is short: it shows that a real store keeps to what that world assumes.
 //! `CENOTE_CLOUD_SEED` and `CENOTE_S3_STEPS` say which and how long.
 
-use crate::server::{LosingLine, Running, Server, free_port, keys, peer, store, wait_for};
+use crate::server::{
+    LosingLine, OwnServer, Running, Server, free_port, keys, peer, store, wait_for,
+};
 use cenote_base::{Env, RealEnv};
 use cenote_cloud::local::{DirectoryPlace, Place};
 use cenote_cloud::simulation::Random;
@@ -18,7 +20,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SIZE: u64 = 1 << 20;
 
@@ -229,6 +231,60 @@ fn a_device_in_a_bucket_is_a_buffer() {
     let other = open(&world.name, world.home.path().join("other"), false).expect("released");
     let found = other.read_vec(0, SIZE as usize).expect("readable");
     assert!(found == world.now);
+}
+
+#[test]
+fn an_outage_is_waited_out() {
+    let Some(mut server) = OwnServer::new() else {
+        return;
+    };
+    let name = server.named();
+    CloudDevice::create(store(&name), SIZE, &Options::default(), &env()).expect("made");
+    let home = tempfile::tempdir().expect("a directory");
+    let device = open(&name, home.path().join("0"), false).expect("new");
+    device.write_at(0, &[1; 4096]).expect("room");
+    device.upload().expect("the server is there");
+    assert_eq!(device.status().store.failing_since, None);
+
+    server.stop();
+    device
+        .write_at(4096, &[2; 100 << 10])
+        .expect("room in the log");
+    device.flush().expect("the log is on this side");
+    assert_eq!(device.read_vec(0, 1).expect("at hand"), [1]);
+    let uploading = Arc::clone(&device);
+    let uploading = std::thread::spawn(move || uploading.upload());
+    let start = Instant::now();
+    while device.status().store.failing_since.is_none() {
+        assert!(start.elapsed() < Duration::from_secs(20), "nobody notices");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let health = device.status().store;
+    let error = health.last_error.expect("it is said");
+    assert!(error.contains("no connection"), "{error}");
+    assert!(!health.is_denied && device.status().pending_bytes > 0);
+    assert!(!uploading.is_finished());
+
+    server.start();
+    let uploaded = uploading.join().expect("no panic");
+    uploaded.expect("the server is back");
+    assert_eq!(device.status().store.failing_since, None);
+    assert_eq!(device.status().pending_bytes, 0);
+    device.close(Close::Upload).expect("released");
+    drop(device);
+    let other = open(&name, home.path().join("1"), false).expect("released");
+    assert_eq!(other.read_vec(100 << 10, 1).expect("readable"), [2]);
+
+    // Nobody is kept who gives up.
+    server.stop();
+    other.write_at(0, &[3; 512]).expect("room in the log");
+    let start = Instant::now();
+    other.close(Close::Keep).expect("the log has it");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    drop(other);
+    server.start();
+    let again = open(&name, home.path().join("1"), false).expect("with its log");
+    assert_eq!(again.read_vec(0, 1).expect("readable"), [3]);
 }
 
 #[test]

@@ -87,10 +87,10 @@ pub(crate) fn wait_for(address: SocketAddr) {
 }
 
 fn start(program: &Path, directory: &Path, address: SocketAddr, options: &[&str]) -> Running {
-    std::fs::create_dir(directory.join(BUCKET)).expect("a bucket");
+    std::fs::create_dir_all(directory.join(BUCKET)).expect("a bucket");
     let mut command = Command::new(program);
     command
-        .args(["--keep-alive", "--quiet", "--port", &address.to_string()])
+        .args(["--quiet", "--port", &address.to_string()])
         .args(options)
         .arg("posix")
         .arg(directory)
@@ -158,6 +158,53 @@ impl SecureServer {
     }
 }
 
+/// A server of a test's own, which it can stop and start again.
+pub(crate) struct OwnServer {
+    program: PathBuf,
+    directory: tempfile::TempDir,
+    address: SocketAddr,
+    running: Option<Running>,
+}
+
+impl OwnServer {
+    /// A server that ends each connection after one answer; `None` where it is not installed.
+    pub(crate) fn new() -> Option<Self> {
+        let Some(program) = program() else {
+            skip("there is no server of S3 (s3-dev-server install)");
+            return None;
+        };
+        let mut server = Self {
+            program,
+            directory: tempfile::tempdir().expect("a directory"),
+            address: free_port(),
+            running: None,
+        };
+        server.start();
+        Some(server)
+    }
+
+    pub(crate) fn start(&mut self) {
+        let Self {
+            program,
+            directory,
+            address,
+            ..
+        } = &*self;
+        self.running = Some(start(program, directory.path(), *address, &[]));
+        wait_for(self.address);
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.running = None;
+    }
+
+    pub(crate) fn named(&self) -> BucketName {
+        let mut name = BucketName::parse(BUCKET).expect("a name");
+        name.endpoint = Some(format!("http://{}", self.address));
+        name
+    }
+}
+
 impl Server {
     /// The server, started if it does not run; `None` where it is not installed.
     pub(crate) fn get() -> Option<Arc<Self>> {
@@ -180,7 +227,7 @@ impl Server {
         }
         let directory = tempfile::tempdir().expect("a directory");
         let address = free_port();
-        let running = start(&program, directory.path(), address, &[]);
+        let running = start(&program, directory.path(), address, &["--keep-alive"]);
         let server = Arc::new(Self {
             address,
             bucket: BUCKET.into(),
