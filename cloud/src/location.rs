@@ -129,8 +129,8 @@ impl StoreName {
         match self {
             Self::Directory(_) => "size=SIZE, log=SIZE and cache=writeback|writethrough",
             Self::Bucket(_) => {
-                "size=SIZE, log=SIZE, cache=writeback|writethrough, endpoint=URL, region=NAME, path_style=on|off, profile=NAME \
-                 and store=NAME"
+                "size=SIZE, log=SIZE, cache=writeback|writethrough, endpoint=URL, region=NAME, \
+                 path_style=on|off, profile=NAME and store=NAME"
             }
         }
     }

@@ -142,7 +142,7 @@ impl Backed {
                 "--blockCacheThreads=20",
                 "--minWriteDelay=50",
             ])
-            .args(["--blockCacheRecoverDirtyBlocks", "--region=us-east-1"])
+            .arg("--blockCacheRecoverDirtyBlocks")
             .arg(format!(
                 "--blockCacheFile={}",
                 place.join("blocks").display()

@@ -7,6 +7,7 @@
 use super::http::{Line, Seen};
 use super::refusal::Fault;
 use super::settings::{Keys, ROLE_VARIABLES, Sources};
+use super::surroundings::Surroundings;
 use async_trait::async_trait;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider};
 use object_store::{BackoffConfig, CredentialProvider, RetryConfig};
@@ -112,10 +113,15 @@ impl CredentialProvider for KeyRing {
     }
 }
 
+/// Whether the keys of a role come from far away, where certificates are needed.
+pub(super) fn is_role_secure(surroundings: &Surroundings) -> bool {
+    surroundings.get("AWS_WEB_IDENTITY_TOKEN_FILE").is_some()
+}
+
 /// Who gives keys to a machine, a task or a pod that has a role.
 fn role(sources: &Sources, tls: &rustls::ClientConfig) -> Result<AwsCredentialProvider, String> {
     let surroundings = sources.surroundings();
-    let is_far = surroundings.get("AWS_WEB_IDENTITY_TOKEN_FILE").is_some();
+    let is_far = is_role_secure(surroundings);
     let line = Line {
         tls: tls.clone(),
         uses_proxies: is_far,
@@ -148,7 +154,6 @@ fn role(sources: &Sources, tls: &rustls::ClientConfig) -> Result<AwsCredentialPr
 #[cfg(test)]
 mod tests {
     use super::super::name::BucketName;
-    use super::super::surroundings::Surroundings;
     use super::super::tls;
     use super::*;
 

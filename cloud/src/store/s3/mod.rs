@@ -108,7 +108,9 @@ impl BucketStore {
     fn build(name: &BucketName, surroundings: &Surroundings) -> Result<Self, String> {
         let sources = Sources::new(name, surroundings);
         let settings = sources.settings()?;
-        let tls = tls::config(settings.ca_bundle.as_deref(), settings.is_secure())?;
+        let is_needed = settings.is_secure() || credentials::is_role_secure(surroundings);
+        let bundle = settings.ca_bundle.as_deref().filter(|_| is_needed);
+        let tls = tls::config(bundle, is_needed)?;
         let seen = Arc::new(Seen::default());
         let keys = KeyRing::new(sources, &tls)?;
         let line = Line {

@@ -16,10 +16,9 @@ pub(super) fn config(bundle: Option<&Path>, is_needed: bool) -> Result<ClientCon
         Some(path) => {
             let fail = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
             let found = CertificateDer::pem_file_iter(path).map_err(|error| fail(&error))?;
-            for certificate in found {
-                let certificate = certificate.map_err(|error| fail(&error))?;
-                roots.add(certificate).map_err(|error| fail(&error))?;
-            }
+            let found: Result<Vec<_>, _> = found.collect();
+            // Large files have old ones that nobody can read; they are trusted by nobody.
+            roots.add_parsable_certificates(found.map_err(|error| fail(&error))?);
             if roots.is_empty() {
                 return Err(fail(&"there are no certificates in it"));
             }
