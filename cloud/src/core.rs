@@ -22,6 +22,7 @@ use crate::options::{Drive, Options, WriteMode};
 use crate::queue::{Limits, Queue, Sequence};
 use crate::store::Client;
 use cenote_base::metrics::Counter;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -72,10 +73,20 @@ pub(crate) struct Counters {
     pub(crate) waits: Counter,
 }
 
+/// What was seen when the device was opened.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The object that says which device it is.
+    pub(crate) identity: Arc<Vec<u8>>,
+    /// How far each log that was seen had come.
+    pub(crate) points: HashMap<[u8; 16], LogPoint>,
+}
+
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) identity: Identity,
+    pub(crate) seen: Seen,
     pub(crate) writer: WriterId,
     pub(crate) options: Options,
     pub(crate) client: Arc<Client>,
@@ -104,6 +115,7 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) identity: Identity,
+    pub(crate) seen: Seen,
     pub(crate) writer: WriterId,
     pub(crate) options: Options,
     pub(crate) client: Arc<Client>,
@@ -119,6 +131,7 @@ impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
             identity: parts.identity,
+            seen: parts.seen,
             writer: parts.writer,
             options: parts.options,
             client: parts.client,

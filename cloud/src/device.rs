@@ -5,7 +5,7 @@ use crate::error::{CloudError, Result};
 use crate::format::device::Identity;
 use crate::format::{Class, SECTOR};
 use crate::local::Place;
-use crate::open::{self, LogAside};
+use crate::open::{self, Known, LogAside};
 use crate::options::{Drive, Options};
 use crate::queue::Sequence;
 use crate::space::{Counts, Space};
@@ -73,8 +73,22 @@ impl CloudDevice {
         options: Options,
         env: &Arc<dyn Env>,
     ) -> Result<Arc<Self>> {
+        Self::open_known(store, place, options, env, None)
+    }
+
+    /// The same where something is known already, by [`Self::take_known`].
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_known(
+        store: Arc<dyn Store>,
+        place: impl FnOnce(&Identity) -> Result<Option<Arc<dyn Place>>>,
+        options: Options,
+        env: &Arc<dyn Env>,
+        known: Option<Known>,
+    ) -> Result<Arc<Self>> {
         let path = PathBuf::from(store.name());
-        let (core, aside) = open::open(store, place, options, env)?;
+        let (core, aside) = open::open(store, place, options, env, known)?;
         let device = Arc::new(Self {
             core: Arc::new(core),
             path,
@@ -93,6 +107,11 @@ impl CloudDevice {
             *device.thread() = Some(thread);
         }
         Ok(device)
+    }
+
+    /// Ends the use of a device that was opened for reading, for what it knows.
+    pub fn take_known(&self) -> Option<Known> {
+        self.core.take_known()
     }
 
     fn thread(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {

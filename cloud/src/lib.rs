@@ -4,7 +4,7 @@
 //! that must find its name free: that is also the fence between two writers. Beside the store lies
 //! a local log, which makes flushes durable at once and is uploaded in order.
 //!
-//! Stores are buckets of S3, directories, and one that is simulated. No command leads here yet.
+//! Stores are buckets of S3, directories, and one that is simulated.
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +40,7 @@ mod work;
 
 pub use device::{Close, CloudDevice, UploadPoint};
 pub use error::{CloudError, Result};
-pub use open::LogAside;
+pub use open::{Known, LogAside};
 pub use opener::{LOG_SIZE, Opening, StoreOpener};
 pub use options::{CachePolicy, Drive, Options, WriteMode};
 pub use space::{Counts, Space};

@@ -11,19 +11,21 @@
 
 use crate::cache::Cache;
 use crate::chain::{self, Loaded, store_error};
-use crate::core::{Core, Order, Parts, State};
+use crate::core::{Core, Order, Parts, Seen, State};
 use crate::error::{CloudError, Result};
 use crate::format::commit::{Commit, LogPoint, Tip};
 use crate::format::device::Identity;
 use crate::format::{CommitNumber, Hash, ObjectNumber, Uuid, WriterId, device, key};
 use crate::local::Place;
 use crate::log::{AppendError, Event, Found, LOG_SIZE_MIN, Log, Logged, MemoryUse};
+use crate::map::Map;
 use crate::options::Options;
 use crate::queue::Queue;
 use crate::store::{Client, Put, Store};
 use crate::work::Work;
 use cenote_base::Env;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Pairs of racing puts by which a store is tried.
 const PROBE_PAIRS: usize = 8;
@@ -93,16 +95,66 @@ struct Resumed {
     rest: Vec<Logged>,
 }
 
+/// What a device that was opened for reading knows: who opens it for writing next need not find it
+/// out again. If it is not so any more, the name of the next commit is taken.
+#[derive(Debug)]
+pub struct Known {
+    identity: Identity,
+    bytes: Arc<Vec<u8>>,
+    loaded: Loaded,
+    fetched: Cache,
+}
+
+impl Core {
+    /// Takes what is known away, and with that the device's use.
+    pub(crate) fn take_known(&self) -> Option<Known> {
+        if !self.options.is_read_only || self.is_stopping.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let mut state = self.state();
+        let loaded = Loaded {
+            map: std::mem::replace(&mut state.map, Map::new(0)),
+            tip: state.tip.clone(),
+            hash: state.hash,
+            checkpoints: state.checkpoints.clone(),
+            points: self.seen.points.clone(),
+        };
+        drop(state);
+        Some(Known {
+            identity: self.identity.clone(),
+            bytes: Arc::clone(&self.seen.identity),
+            loaded,
+            fetched: self.cache.take(),
+        })
+    }
+}
+
 /// Opens the device in `store`, with what `place` has for it on this side.
 pub(crate) fn open(
     store: Arc<dyn Store>,
     find_place: impl FnOnce(&Identity) -> Result<Option<Arc<dyn Place>>>,
     options: Options,
     env: &Arc<dyn Env>,
+    known: Option<Known>,
 ) -> Result<(Core, Option<LogAside>)> {
     let client = Arc::new(Client::new(store, Arc::clone(env), options.rates));
     client.set_patience(Some(options.opening_patience));
-    let (identity, bytes) = chain::identity(&client)?;
+    let (identity, bytes, known, fetched) = match known {
+        Some(known) => {
+            let Known {
+                identity,
+                bytes,
+                loaded,
+                fetched,
+            } = known;
+            (identity, bytes, Some(loaded), fetched)
+        }
+        None => {
+            let (identity, bytes) = chain::identity(&client)?;
+            let fetched = Cache::new(options.fetched_bytes, options.cache_policy);
+            (identity, bytes, None, fetched)
+        }
+    };
     let writer = WriterId(u64::from_le_bytes(random(&**env)?));
     let memory = MemoryUse::default();
     let mut aside = None;
@@ -131,7 +183,7 @@ pub(crate) fn open(
             memory: &memory,
             place: place.as_deref(),
         };
-        let (loaded, resumed) = opening.take_over(&mut aside)?;
+        let (loaded, resumed) = opening.take_over(known, &mut aside)?;
         (loaded, resumed, place)
     };
     client.set_patience(None);
@@ -140,7 +192,11 @@ pub(crate) fn open(
         queue.push(logged, env.monotonic());
     }
     let core = Core::new(Parts {
-        cache: cache(&options, place.as_deref(), &identity)?,
+        cache: cache(fetched, place.as_deref(), &identity)?,
+        seen: Seen {
+            identity: bytes,
+            points: loaded.points.clone(),
+        },
         identity,
         writer,
         options,
@@ -172,8 +228,7 @@ fn state(loaded: Loaded, queue: Queue) -> State {
 }
 
 /// The read cache, with what is left of it on this side.
-fn cache(options: &Options, place: Option<&dyn Place>, identity: &Identity) -> Result<Cache> {
-    let cache = Cache::new(options.fetched_bytes, options.cache_policy);
+fn cache(cache: Cache, place: Option<&dyn Place>, identity: &Identity) -> Result<Cache> {
     let device = place.map(Place::cache).transpose()?.flatten();
     Ok(match device {
         Some(device) => cache.with_disk(device, identity.uuid),
@@ -193,10 +248,17 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     /// Becomes the one who writes.
-    fn take_over(&self, aside: &mut Option<LogAside>) -> Result<(Loaded, Resumed)> {
+    fn take_over(
+        &self,
+        mut known: Option<Loaded>,
+        aside: &mut Option<LogAside>,
+    ) -> Result<(Loaded, Resumed)> {
         let mut unfinished = None;
         for _ in 0..TRIES {
-            let mut loaded = chain::load(self.client, self.identity, self.options.map_bytes)?;
+            let mut loaded = match known.take() {
+                Some(known) => known,
+                None => chain::load(self.client, self.identity, self.options.map_bytes)?,
+            };
             let mut resumed = self.resume(&loaded, aside)?;
             if !loaded.tip.is_released && loaded.tip.writer != self.writer {
                 unfinished = Some((loaded.tip.writer, loaded.tip.next_object));

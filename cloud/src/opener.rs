@@ -11,6 +11,7 @@ use crate::format::Hash;
 use crate::format::device::Identity;
 use crate::local::{DirectoryPlace, Place};
 use crate::location::{Location, StoreName, is_location};
+use crate::open::Known;
 use crate::options::Options;
 use crate::store::s3::{BucketStore, Surroundings};
 use crate::store::{DirectoryStore, Store};
@@ -125,7 +126,20 @@ impl StoreOpener {
     /// # Errors
     /// As [`CloudDevice::open`]; if it is no name of a device in a store.
     pub fn open_device(&self, path: &Path, opening: &Opening) -> Result<Arc<CloudDevice>> {
-        self.open_with(&location(path)?, opening)
+        self.open_with(&location(path)?, opening, None)
+    }
+
+    /// The same where something is known already of the device.
+    ///
+    /// # Errors
+    /// As [`Self::open_device`].
+    pub fn open_known(
+        &self,
+        path: &Path,
+        opening: &Opening,
+        known: Option<Known>,
+    ) -> Result<Arc<CloudDevice>> {
+        self.open_with(&location(path)?, opening, known)
     }
 
     fn open_at(&self, location: &Location, is_read_only: bool) -> Result<Arc<dyn Device>> {
@@ -138,11 +152,16 @@ impl StoreOpener {
             options,
             ..Opening::default()
         };
-        let device = self.open_with(location, &opening)?;
+        let device = self.open_with(location, &opening, None)?;
         Ok(device)
     }
 
-    fn open_with(&self, location: &Location, opening: &Opening) -> Result<Arc<CloudDevice>> {
+    fn open_with(
+        &self,
+        location: &Location,
+        opening: &Opening,
+        known: Option<Known>,
+    ) -> Result<Arc<CloudDevice>> {
         let Reached { store, way } = self.store(location, false)?;
         let mut options = opening.options.clone();
         options.mode = location.mode.unwrap_or(options.mode);
@@ -158,7 +177,7 @@ impl StoreOpener {
             let place = DirectoryPlace::open(&path, log_size, cache_size)?;
             Ok(Some(Arc::new(place) as Arc<dyn Place>))
         };
-        CloudDevice::open(store, place, options, &env())
+        CloudDevice::open_known(store, place, options, &env(), known)
     }
 
     fn create(&self, location: &Location, size: u64, options: &Options) -> Result<()> {

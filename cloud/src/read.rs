@@ -21,6 +21,7 @@ use crate::store::{Request, StoreError};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Bytes of one request at most.
 const GET_MAX: u64 = 8 << 20;
@@ -60,6 +61,10 @@ impl Core {
     ) -> std::result::Result<(), Arc<CloudError>> {
         if buffer.is_empty() {
             return Ok(());
+        }
+        // What it knew may have been taken away.
+        if self.options.is_read_only && self.is_stopping.load(Ordering::Acquire) {
+            return Err(Arc::new(CloudError::Closed));
         }
         self.counters.read.add(buffer.len() as u64);
         let end = offset + buffer.len() as u64;

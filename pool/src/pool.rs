@@ -420,7 +420,7 @@ impl Pool {
     /// Size and allocation of each top-level vdev that has metaslabs.
     pub fn space(&self) -> BTreeMap<VdevId, VdevSpace> {
         match &self.syncer {
-            Some(syncer) => syncer.space.figures(),
+            Some(syncer) => syncer.space.figures_soon(),
             None => self.space.clone(),
         }
     }

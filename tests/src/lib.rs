@@ -12,6 +12,7 @@
 
 pub mod alone;
 pub mod clients;
+pub mod cloud;
 pub mod compare;
 pub mod fstests;
 pub mod golden;

@@ -16,6 +16,7 @@ use cenote_ondisk::label::{
 };
 use cenote_ondisk::{DecodeError, NvList, PoolConfig, Uberblock};
 use std::cmp::Reverse;
+use std::ops::Range;
 
 /// A label that cannot be read in one piece is read in pieces of this many bytes.
 const PIECE: u64 = 8 << 10;
@@ -239,6 +240,9 @@ fn read_ring(
 impl DeviceLabels {
     /// Reads and judges all labels. Damage is what this is for, so there is no error.
     pub fn read(device: &dyn Device) -> Self {
+        let places = (0..LABELS).filter_map(|index| label::label_offset(device.size(), index));
+        let places: Vec<Range<u64>> = places.map(|place| place..place + LABEL_SIZE).collect();
+        device.prefetch(&places);
         let mut labels = Vec::with_capacity(LABELS);
         let mut rings = Vec::with_capacity(LABELS);
         for index in 0..LABELS {

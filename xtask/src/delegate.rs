@@ -50,6 +50,11 @@ pub fn repair(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "repair", arguments)
 }
 
+/// Lets a pool in a store suffer random misfortune.
+pub fn cloud(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "cloud", arguments)
+}
+
 /// Sends and receives random histories, by Cenote and by OpenZFS.
 pub fn replicate(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "replicate", arguments)

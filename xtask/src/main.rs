@@ -36,6 +36,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               random histories sent and received, by Cenote and by OpenZFS;
                               N packages of trees; streams cut at each record and at N bytes;
                               N changed streams, which are to be refused
+  cloud [SEED] [--steps N] [--seeds N]
+                              a pool in a directory as its store, beside a model: daemons killed,
+                              local sides lost, take-overs by a second machine, outages
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
                               git, builds, PostgreSQL, SQLite, LMDB, rsync, tar and fio on a mount,
                               sanoid and zfs-auto-snapshot over simulated weeks, syncoid, and the
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         "pingpong" => delegate::pingpong(rest),
         "repair" => delegate::repair(rest),
         "replicate" => delegate::replicate(rest),
+        "cloud" => delegate::cloud(rest),
         "arm" => arm::run(rest),
         "clients" => delegate::clients(rest),
         "fstests" => delegate::fstests(rest),

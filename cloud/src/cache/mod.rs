@@ -67,6 +67,16 @@ impl Cache {
         }
     }
 
+    /// Takes away what is in memory.
+    pub(crate) fn take(&self) -> Self {
+        Self {
+            memory: Mutex::new(std::mem::take(&mut *lock(&self.memory))),
+            limit: self.limit,
+            disk: None,
+            policy: self.policy,
+        }
+    }
+
     /// The bytes `[offset, offset + length)` of an object, if all of them are here.
     pub(crate) fn get(&self, name: Name, class: Class, offset: u64, buffer: &mut [u8]) -> bool {
         if self.get_from_memory(name, offset, buffer) {

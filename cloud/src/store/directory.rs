@@ -5,9 +5,9 @@
 //! try one wins, on network file systems too. What replaces a version is renamed under a lock on
 //! the directory. A version is the digest of its bytes.
 //!
-//! *The file system below it may go.* Of a directory that is not there no name is free, and an empty
-//! one that stands in its place, such as a mount point, is not it: it is known by its number, or by
-//! the device's object in it.
+//! *The file system below it may go.* Of a directory that is not there no name is free, and an
+//! empty one that stands in its place, such as a mount point, is not it: it is known by its number,
+//! or by the device's object in it.
 
 use super::{Answer, Condition, Meta, Request, Store, StoreError, Tag};
 use crate::format::{Hash, key};

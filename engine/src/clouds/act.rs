@@ -30,7 +30,7 @@ pub(crate) fn act_on_stores(
     }
     match act {
         StoreAct::Status => {}
-        StoreAct::Sync => upload_before(&imported, &devices, Some(reply))?,
+        StoreAct::Sync => upload_before(&imported, &devices, false, Some(reply))?,
         StoreAct::Compact => {
             for (place, device) in &devices {
                 compact(place, device, reply)?;

@@ -16,6 +16,9 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a daemon that leaves waits for pools whose local logs are full.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Bytes that are uploaded while nobody looks.
+const LITTLE: u64 = 1 << 20;
+
 /// Devices by their places.
 type Devices = [(String, Arc<CloudDevice>)];
 
@@ -30,23 +33,33 @@ pub(crate) fn keep_rest(devices: &Devices) {
     }
 }
 
-/// Has everything uploaded that a pool has written, and tells how far that is.
+/// Has everything uploaded that a pool has written, and tells how far that is. If it is let go right
+/// after that (`is_last`), so little that nobody would see it go is left to the end of all, where
+/// it costs no request of its own.
 ///
 /// # Errors
 /// If whoever asked has lost patience, or a device takes no more changes.
 pub(crate) fn upload_before(
     imported: &Imported,
     devices: &Devices,
+    is_last: bool,
     mut reply: Option<&mut dyn Reply>,
 ) -> Result<(), ControlError> {
     if devices.is_empty() {
         return Ok(());
     }
+    for (_, device) in devices {
+        device.set_close(Close::Upload);
+    }
     let synced = imported.pool.sync();
     synced.map_err(|error| of_sync(imported.name(), error))?;
     let mut total = 0;
     for (place, device) in devices {
-        total += device.status().pending_bytes;
+        let status = device.status();
+        if is_last && status.pending_bytes <= LITTLE && status.unreachable_for.is_none() {
+            continue;
+        }
+        total += status.pending_bytes;
         let point = device
             .begin_upload()
             .map_err(|error| failed(place, &error))?;
@@ -87,6 +100,43 @@ pub(crate) fn outcome(devices: &Devices) -> Response {
         true => Response::Done,
         false => Response::Failures { failures, done: 1 },
     }
+}
+
+/// Why a device takes no more changes, if one does: its pool cannot be let go in order.
+pub(crate) fn failure_of(devices: &Devices) -> Option<ControlError> {
+    devices.iter().find_map(|(place, device)| {
+        let failure = device.status().failure?;
+        Some(refused(format!(
+            "{place}: {failure}\nuse -f to let it go as the store has it"
+        )))
+    })
+}
+
+/// Has a pool give up that waits for a device which will never take anything again, until what is
+/// returned is dropped.
+pub(crate) fn give_up_with(imported: &Arc<Imported>, devices: &Devices) -> Option<Sender<()>> {
+    if devices.is_empty() {
+        return None;
+    }
+    let pool = Arc::downgrade(imported);
+    let own = devices.iter().map(|one| Arc::downgrade(&one.1));
+    let devices: Vec<Weak<CloudDevice>> = own.collect();
+    let (sender, receiver) = channel::<()>();
+    let run = move || {
+        while receiver.recv_timeout(REPORT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let Some(imported) = pool.upgrade().filter(|own| own.pool.is_waiting()) else {
+                continue;
+            };
+            let has_failed = |device: Arc<CloudDevice>| device.status().failure.is_some();
+            if devices.iter().filter_map(Weak::upgrade).any(has_failed) {
+                imported.pool.give_up();
+            }
+        }
+    };
+    let spawned = std::thread::Builder::new()
+        .name("leave".to_owned())
+        .spawn(run);
+    spawned.is_ok().then_some(sender)
 }
 
 /// Has whoever waits for stores give up after a while, unless what is returned is dropped before.

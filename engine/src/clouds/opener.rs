@@ -4,13 +4,13 @@
 //! for devices that come back while the pool is open.
 
 use super::table::{Clouds, Held, How};
-use cenote_cloud::CloudError;
 use cenote_cloud::location::{is_location, place};
+use cenote_cloud::{CloudDevice, CloudError};
 use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Opens devices of the system and of stores.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct AllOpener {
     takes: Option<How>,
     how: How,
     held: Mutex<Held>,
+    /// Devices in stores that were looked at, for what is known of them.
+    looked_at: Mutex<BTreeMap<PathBuf, Arc<CloudDevice>>>,
 }
 
 impl AllOpener {
@@ -40,6 +42,7 @@ impl AllOpener {
             takes: None,
             how: How::default(),
             held: Mutex::default(),
+            looked_at: Mutex::default(),
         };
         (opener, words.iter().map(|word| place(word)).collect())
     }
@@ -55,6 +58,7 @@ impl AllOpener {
             takes: Some(how),
             how,
             held: Mutex::default(),
+            looked_at: Mutex::new(std::mem::take(&mut *self.looked_at())),
         }
     }
 
@@ -70,8 +74,22 @@ impl AllOpener {
         std::mem::take(&mut *held)
     }
 
+    fn looked_at(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<CloudDevice>>> {
+        self.looked_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_at(&self, path: &Path) -> Result<Arc<dyn Device>, CloudError> {
+        let device = self.clouds.open_to_read(&self.name(path))?;
+        self.looked_at().insert(path.into(), Arc::clone(&device));
+        Ok(device)
+    }
+
     fn hold(&self, path: &Path, how: How) -> Result<Arc<dyn Device>, CloudError> {
-        let device = self.clouds.open_to_write(&self.name(path), how)?;
+        let before = self.looked_at().remove(path);
+        let known = before.and_then(|device| device.take_known());
+        let device = self.clouds.open_to_write(&self.name(path), how, known)?;
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.push(&device);
         Ok(device)
@@ -96,10 +114,7 @@ impl Opener for AllOpener {
         if is_location(path) {
             let opened = match self.takes {
                 Some(how) => self.hold(path, how),
-                None => {
-                    let opened = self.clouds.open_to_read(&self.name(path));
-                    opened.map(|device| device as Arc<dyn Device>)
-                }
+                None => self.look_at(path),
             };
             return opened.map_err(|error| open_error(path, error));
         }
@@ -113,7 +128,7 @@ impl Opener for AllOpener {
     fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
         match is_location(path) {
             true => {
-                let opened = self.clouds.open_to_write(&self.name(path), self.how);
+                let opened = self.clouds.open_to_write(&self.name(path), self.how, None);
                 let opened = opened.map(|device| device as Arc<dyn Device>);
                 opened.map_err(|error| open_error(path, error))
             }

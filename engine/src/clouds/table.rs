@@ -5,7 +5,9 @@
 
 use cenote_base::settings;
 use cenote_cloud::location::{Location, is_location, place};
-use cenote_cloud::{CloudDevice, CloudError, Opening, Options, Result, StoreOpener, WriteMode};
+use cenote_cloud::{
+    CloudDevice, CloudError, Known, Opening, Options, Result, StoreOpener, WriteMode,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -66,7 +68,12 @@ impl Clouds {
     }
 
     /// Opens a device for writing, or gives the one that is open.
-    pub fn open_to_write(&self, name: &Path, how: How) -> Result<Arc<CloudDevice>> {
+    pub fn open_to_write(
+        &self,
+        name: &Path,
+        how: How,
+        known: Option<Known>,
+    ) -> Result<Arc<CloudDevice>> {
         let place = place(name);
         if let Some(device) = self.device(&place)
             && device.is_usable()
@@ -74,7 +81,7 @@ impl Clouds {
             return Ok(device);
         }
         self.wait_for_leave(&place);
-        let device = self.stores.open_device(name, &opening(how))?;
+        let device = self.stores.open_known(name, &opening(how), known)?;
         let mut open = self.open();
         open.retain(|_, device| device.strong_count() > 0);
         open.insert(place, Arc::downgrade(&device));
@@ -89,7 +96,7 @@ impl Clouds {
                 Err(error) => return Err(error),
             }
         }
-        self.open_to_write(name, how)
+        self.open_to_write(name, how, None)
     }
 
     /// A device whose pool was let go a moment ago still has its local directory.

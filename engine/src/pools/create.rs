@@ -4,7 +4,7 @@ use super::compatibility::wanted_features;
 use super::set::obey_properties;
 use super::settings::{PoolSetting, pool_setting};
 use crate::clouds::rules::check_new;
-use crate::clouds::table::is_in_store;
+use crate::clouds::table::{Held, is_in_store};
 use crate::command::By;
 use crate::context::Context;
 use crate::datasets::format::{PROJECT_QUOTA, file_system_format};
@@ -23,7 +23,7 @@ use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::Setting;
 use cenote_dsl::{FEATURE_VERSION, Stored};
 use cenote_ondisk::features::Feature;
-use cenote_pool::{CreateRequest, ImportOptions, create};
+use cenote_pool::{CreateRequest, ImportOptions, Pool, create};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,17 +56,8 @@ pub(crate) fn create_pool(
     }
     let mut properties = Properties::read(new)?;
     let mut settings = root_settings(new)?;
-    let is_in_store = is_any_in_store(new);
-    if is_in_store {
+    if is_any_in_store(new) {
         properties.default_to_autotrim();
-        let is_said = new
-            .dataset_properties
-            .iter()
-            .any(|(name, _)| name == "compression");
-        if !is_said {
-            let compression = ("compression".to_owned(), "zstd".to_owned());
-            settings.push(setting(&compression, ROOT_PURPOSE)?);
-        }
     }
     let root = parse_name(&new.name)?;
     let env = context.env.as_ref();
@@ -106,19 +97,30 @@ pub(crate) fn create_pool(
         ..ImportOptions::default()
     };
     (options.cache_bytes, options.buffers) = context.memory.admit(&context.registry.all());
-    let made = create(request, &options, Arc::clone(&context.env));
+    let pool = make(context, request, &options, devices.held)?;
+    let altroot = properties.altroot.map(PathBuf::from);
+    let imported = Imported::new(pool, altroot, context.random());
+    imported.set_cache_file(properties.cache_file);
+    take_in(context, mounts, imported)
+}
+
+/// Makes a pool on devices, of which those in stores are kept if that succeeds.
+fn make(
+    context: &Context,
+    request: CreateRequest,
+    options: &ImportOptions,
+    held: Held,
+) -> Result<Pool, ControlError> {
+    let made = create(request, options, Arc::clone(&context.env));
     let pool = made.map_err(|error| {
         context.divide_memory();
         of_create(error)
     })?;
     // A pool that is nowhere but here would not be found by others.
-    let uploaded = devices.held.upload();
+    let uploaded = held.upload();
     uploaded.map_err(|error| refused(error.to_string()))?;
-    devices.held.keep();
-    let altroot = properties.altroot.map(PathBuf::from);
-    let imported = Imported::new(pool, altroot, context.random());
-    imported.set_cache_file(properties.cache_file);
-    take_in(context, mounts, imported)
+    held.keep();
+    Ok(pool)
 }
 
 /// Has a new pool among those that are imported, and mounts its root.
@@ -226,8 +228,15 @@ const ROOT_PURPOSE: Purpose = Purpose {
 
 /// The properties of the root dataset.
 fn root_settings(new: &NewPool) -> Result<Vec<Setting>, ControlError> {
-    let settings = new.dataset_properties.iter();
-    settings.map(|pair| setting(pair, ROOT_PURPOSE)).collect()
+    let given = new.dataset_properties.iter();
+    let settings = given.map(|pair| setting(pair, ROOT_PURPOSE));
+    let mut settings: Vec<Setting> = settings.collect::<Result<_, _>>()?;
+    let mut names = new.dataset_properties.iter().map(|(name, _)| name);
+    if is_any_in_store(new) && !names.any(|name| name == "compression") {
+        let compression = ("compression".to_owned(), "zstd".to_owned());
+        settings.push(setting(&compression, ROOT_PURPOSE)?);
+    }
+    Ok(settings)
 }
 
 fn is_any_in_store(new: &NewPool) -> bool {

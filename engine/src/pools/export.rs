@@ -1,6 +1,6 @@
 //! Letting go of pools: exporting, destroying, and all of them at the end.
 
-use crate::clouds::leave::{hurry, keep_rest, outcome, upload_before};
+use crate::clouds::leave::{failure_of, give_up_with, hurry, keep_rest, outcome, upload_before};
 use crate::clouds::status::devices_of;
 use crate::command::{By, note};
 use crate::context::Context;
@@ -45,17 +45,23 @@ pub(crate) fn export(
     let _leaving = begin_leaving(&imported)?;
     // Somebody else may just have done it.
     context.registry.pool(pool)?;
+    let devices = devices_of(&context.clouds, &imported);
+    let failure = failure_of(&devices);
     let is_suspended = imported.pool.suspended().is_some();
     if is_suspended && !how.force {
         let pool = pool.to_owned();
         return Err(ControlError::Suspended { pool });
     }
+    if let Some(failure) = failure.clone().filter(|_| !how.force) {
+        return Err(failure);
+    }
+    let _giving_up = give_up_with(&imported, &devices);
+    let is_suspended = is_suspended || failure.is_some();
     if is_suspended {
         // Whoever waits for devices would wait for ever.
         imported.pool.give_up();
     }
     let unmounted = unmount_pool(&context.registry, mounts, &imported, how.force)?;
-    let devices = devices_of(&context.clouds, &imported);
     if is_suspended {
         // It takes no more changes, those of its open file systems included.
         let _ = imported.close_all_heads();
@@ -69,7 +75,7 @@ pub(crate) fn export(
         match how.keep_rest {
             true => keep_rest(&devices),
             false => {
-                if let Err(error) = upload_before(&imported, &devices, reply) {
+                if let Err(error) = upload_before(&imported, &devices, true, reply) {
                     mount_these(&context.registry, mounts, &unmounted);
                     return Err(error);
                 }

@@ -111,13 +111,12 @@ fn pick_by_name(
     }
 }
 
-fn import_one(
+/// Refuses what cannot be, before anything is opened.
+fn check_asked(
     context: &Context,
-    candidate: PoolCandidate,
-    search: &Search,
-    opener: &AllOpener,
+    candidate: &PoolCandidate,
     options: &ImportOptions,
-) -> Result<Outcome, ControlError> {
+) -> Result<(), ControlError> {
     let name = options.new_name.as_deref().unwrap_or(candidate.name());
     if context.registry.pool(name).is_ok() {
         return Err(ControlError::PoolNameTaken {
@@ -130,6 +129,17 @@ fn import_one(
     for (name, value) in &options.properties {
         check_at_import(name, value)?;
     }
+    Ok(())
+}
+
+fn import_one(
+    context: &Context,
+    candidate: PoolCandidate,
+    search: &Search,
+    opener: &AllOpener,
+    options: &ImportOptions,
+) -> Result<Outcome, ControlError> {
+    check_asked(context, &candidate, options)?;
     check_names(&search.paths, &candidate.tree)?;
     let opener = Arc::new(opener.taking(How {
         is_forced: options.force,
@@ -172,13 +182,7 @@ fn import_one(
     let mut imported = Imported::new(pool, altroot, context.random());
     imported.offset = search.offset;
     imported.mount_options = options.mount_options.clone();
-    let mut given = options.properties.iter();
-    let cache_file = given.find(|(name, _)| name == "cachefile");
-    let cache_file = cache_file.map(|(_, value)| value.clone());
-    // What is somewhere else for a while is not to be found by itself.
-    let is_temporary = options.altroot.is_some() || options.temporary_name;
-    let default = is_temporary.then(|| "none".to_owned());
-    imported.set_cache_file(cache_file.or(default));
+    imported.set_cache_file(cache_file_of(options));
     let imported = context.registry.insert(imported)?;
     context.divide_memory();
     context.registry.note_in_cache_file(&imported);
@@ -193,6 +197,17 @@ fn import_one(
         rewound,
         diagnoses,
     })
+}
+
+/// The cache file that an import names.
+fn cache_file_of(options: &ImportOptions) -> Option<String> {
+    let mut given = options.properties.iter();
+    let cache_file = given.find(|(name, _)| name == "cachefile");
+    let cache_file = cache_file.map(|(_, value)| value.clone());
+    // What is somewhere else for a while is not to be found by itself.
+    let is_temporary = options.altroot.is_some() || options.temporary_name;
+    let default = is_temporary.then(|| "none".to_owned());
+    cache_file.or(default)
 }
 
 fn pool_options(options: &ImportOptions) -> cenote_pool::ImportOptions {

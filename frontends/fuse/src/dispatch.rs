@@ -13,6 +13,7 @@ use crate::filesystem::{
     Context, DataCache, Errno, FileSystem, Handle, Lookup, NodeId, Opened, SeekTarget,
 };
 use crate::follow::UnderWay;
+use crate::overdue::may_be_answered;
 use crate::payload::{DirectoryReply, Payload};
 use crate::protocol::init::capability;
 use crate::protocol::open_flag;
@@ -23,6 +24,7 @@ use crate::session::{Interrupt, Session};
 use crate::transport::Device;
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Largest listing per request: 128 KiB are some 700 entries with attributes.
 const LISTING_SIZE_MAX: usize = 128 << 10;
@@ -84,15 +86,17 @@ impl Drop for Within<'_> {
 
 /// One thread's buffers and its view of the session.
 pub(crate) struct Worker<'a> {
-    session: &'a Session,
+    session: &'a Arc<Session>,
     device: &'a Device,
     slot: &'a Interrupt,
     payload: Payload,
     listing: Vec<u8>,
+    /// What the last lookup found.
+    found: Option<NodeId>,
 }
 
 impl<'a> Worker<'a> {
-    pub fn new(session: &'a Session, device: &'a Device, slot: &'a Interrupt) -> Self {
+    pub fn new(session: &'a Arc<Session>, device: &'a Device, slot: &'a Interrupt) -> Self {
         let capacity = session.negotiated.request_size_max as usize;
         Worker {
             session,
@@ -100,6 +104,7 @@ impl<'a> Worker<'a> {
             slot,
             payload: Payload::new(capacity.max(XATTR_SIZE_MAX)),
             listing: vec![0; LISTING_SIZE_MAX],
+            found: None,
         }
     }
 
@@ -127,8 +132,10 @@ impl<'a> Worker<'a> {
             }
         };
         let mut block_size = None;
+        let is_open = may_be_answered(header.opcode);
+        self.found = None;
         let outcome = {
-            let _working = Session::working_on(self.slot, header.unique);
+            let _working = Session::working_on(self.slot, header.unique, is_open);
             let _within = Within::enter(&*session.file_system, &operation);
             catch_unwind(AssertUnwindSafe(|| match request {
                 Request::Whole(_) => self.dispatch(&header, operation, arguments),
@@ -145,10 +152,21 @@ impl<'a> Worker<'a> {
         });
         // With the answer the caller may come with its next request before this one returns.
         drop(under_way);
-        self.answer(header.unique, outcome);
+        if !is_open || self.slot.claim(header.unique) {
+            self.answer(header.unique, outcome);
+        } else {
+            self.take_back();
+        }
         // Blocks lent to the answer go back to their cache now, not at the next request.
         self.payload.reset(0);
         block_size
+    }
+
+    /// Takes back what an answer would have told the kernel: it was answered already.
+    fn take_back(&mut self) {
+        if let Some(node) = self.found.take() {
+            self.session.file_system.forget(node, 1);
+        }
     }
 
     fn context(&self, header: &RequestHeader) -> Context<'a> {
@@ -172,6 +190,10 @@ impl<'a> Worker<'a> {
         match operation {
             Operation::Lookup { name } => {
                 let lookup: Lookup = file_system.lookup(&context, node, name)?;
+                self.found = match &lookup {
+                    Lookup::Found(entry) => Some(entry.node),
+                    Lookup::Absent(_) => None,
+                };
                 Ok(Answer::Fixed(Body::lookup(&lookup)))
             }
             Operation::Forget { lookups } => {

@@ -26,6 +26,7 @@ mod metrics;
 mod mount;
 mod notify;
 mod null;
+mod overdue;
 mod payload;
 mod protocol;
 mod receive;

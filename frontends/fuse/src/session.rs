@@ -17,6 +17,7 @@ use crate::filesystem::{Errno, FileSystem};
 use crate::follow::{Binding, Callers};
 use crate::lookout::Lookout;
 use crate::metrics::SessionMetrics;
+use crate::overdue::{Overdue, POLL};
 use crate::protocol::init::{self, Negotiated, Offer, Wishes};
 use crate::protocol::request::RequestHeader;
 use crate::protocol::wire::Malformed;
@@ -38,6 +39,10 @@ const SURPLUS_MAX: usize = 2000;
 pub struct Interrupt {
     current: AtomicU64,
     raised: AtomicU64,
+    /// The request that anybody may answer; who takes it from here does.
+    open: AtomicU64,
+    /// Where the worker's requests come from, and answers go to.
+    device: Mutex<Option<Arc<Device>>>,
 }
 
 impl Interrupt {
@@ -47,8 +52,22 @@ impl Interrupt {
         current != 0 && self.raised.load(Ordering::Acquire) == current
     }
 
-    fn begin(&self, unique: u64) {
+    fn begin(&self, unique: u64, is_open: bool) {
+        let open = if is_open { unique } else { 0 };
+        self.open.store(open, Ordering::Release);
         self.current.store(unique, Ordering::Release);
+    }
+
+    /// Takes the right to answer a request that began as open; false if somebody else has it.
+    pub(crate) fn claim(&self, unique: u64) -> bool {
+        let claimed = self
+            .open
+            .compare_exchange(unique, 0, Ordering::AcqRel, Ordering::Acquire);
+        claimed.is_ok()
+    }
+
+    fn is_open(&self, unique: u64) -> bool {
+        self.open.load(Ordering::Acquire) == unique
     }
 
     fn end(&self) {
@@ -119,6 +138,7 @@ pub(crate) struct Session {
     collecting: AtomicUsize,
     running: Mutex<usize>,
     all_ended: Condvar,
+    overdue: Mutex<Overdue>,
 }
 
 /// A worker that waits for others.
@@ -166,6 +186,7 @@ impl Session {
             collecting: AtomicUsize::new(0),
             running: Mutex::new(0),
             all_ended: Condvar::new(),
+            overdue: Mutex::default(),
         }))
     }
 
@@ -203,8 +224,58 @@ impl Session {
     }
 
     /// Marks the request with this number as unwanted. False if nobody works on it.
-    pub fn interrupt(&self, unique: u64) -> bool {
-        unique != 0 && self.slots.iter().any(|slot| slot.raise(unique))
+    pub fn interrupt(self: &Arc<Self>, unique: u64) -> bool {
+        let raise = |slot: &Interrupt| slot.raise(unique);
+        let Some(slot) = self.slots.iter().position(raise).filter(|_| unique != 0) else {
+            return false;
+        };
+        if self.slots[slot].is_open(unique) {
+            self.watch(slot, unique);
+        }
+        true
+    }
+
+    /// Has a request answered that goes on although it was interrupted.
+    fn watch(self: &Arc<Self>, slot: usize, unique: u64) {
+        let mut overdue = lock(&self.overdue);
+        overdue.push(slot, unique);
+        if std::mem::replace(&mut overdue.is_watched, true) {
+            return;
+        }
+        drop(overdue);
+        let session = Arc::clone(self);
+        let body = move || session.answer_overdue();
+        let started = std::thread::Builder::new()
+            .name("fuse-overdue".to_owned())
+            .spawn(body);
+        if started.is_err() {
+            // Then it waits as long as its request does.
+            lock(&self.overdue).is_watched = false;
+        }
+    }
+
+    fn answer_overdue(&self) {
+        loop {
+            std::thread::sleep(POLL);
+            let mut overdue = lock(&self.overdue);
+            let due = overdue.take_due(|slot, unique| self.slots[slot].is_open(unique));
+            let is_last = overdue.is_empty();
+            overdue.is_watched = !is_last;
+            drop(overdue);
+            for (slot, unique) in due {
+                let slot = &self.slots[slot];
+                let device = lock(&slot.device).clone();
+                if let Some(device) = device.filter(|_| slot.claim(unique)) {
+                    self.metrics.errors.add(1);
+                    let header = reply::header(unique, -Errno::INTR.raw_os_error(), 0);
+                    // The connection may have ended; then nobody waits.
+                    let _ = device.send(&[IoSlice::new(&header)]);
+                }
+            }
+            if is_last {
+                return;
+            }
+        }
     }
 
     /// Lets a worker wait for requests that other workers have to serve, while few enough do.
@@ -241,7 +312,8 @@ impl Session {
     }
 
     fn try_spawn(self: &Arc<Self>, slot: usize) -> std::io::Result<()> {
-        let device = self.device.another(&self.config.device_path)?;
+        let device = Arc::new(self.device.another(&self.config.device_path)?);
+        *lock(&self.slots[slot].device) = Some(Arc::clone(&device));
         *lock(&self.running) += 1;
         let session = Arc::clone(self);
         let body = move || {
@@ -333,9 +405,10 @@ impl Session {
         before == SURPLUS_MAX
     }
 
-    /// Publishes that `slot` works on `unique` until the guard is dropped.
-    pub fn working_on(slot: &Interrupt, unique: u64) -> WorkingOn<'_> {
-        slot.begin(unique);
+    /// Publishes that `slot` works on `unique` until the guard is dropped; if `is_open`, others may
+    /// answer it.
+    pub fn working_on(slot: &Interrupt, unique: u64, is_open: bool) -> WorkingOn<'_> {
+        slot.begin(unique, is_open);
         WorkingOn { slot }
     }
 }
@@ -360,6 +433,7 @@ struct Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         self.session.turns.leave(self.slot);
+        *lock(&self.session.slots[self.slot].device) = None;
         lock(&self.session.free_slots).push(self.slot);
         let mut running = lock(&self.session.running);
         assert!(*running > 0, "a worker left that had not been counted");
@@ -423,14 +497,16 @@ mod tests {
         let slot = Interrupt::default();
         assert!(!slot.is_raised());
         {
-            let _working = Session::working_on(&slot, 8);
+            let _working = Session::working_on(&slot, 8, true);
             assert!(!slot.raise(6));
             assert!(!slot.is_raised());
             assert!(slot.raise(8));
             assert!(slot.is_raised());
+            assert!(slot.is_open(8) && slot.claim(8));
+            assert!(!slot.claim(8), "one answers");
         }
         assert!(!slot.is_raised());
-        let _working = Session::working_on(&slot, 10);
+        let _working = Session::working_on(&slot, 10, false);
         assert!(
             !slot.is_raised(),
             "an old interrupt must not hit the next request"

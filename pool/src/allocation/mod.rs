@@ -34,7 +34,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::time::Duration;
 
 /// Freed space that waits is hurried once it is more than this part of what is free.
 const WAITING_SHARE: u64 = 64;
@@ -68,6 +69,25 @@ pub(crate) struct Space {
     pub(crate) freed_to: Mutex<Option<SyncSender<FreedRanges>>>,
     /// The first contradiction between what is freed and what is allocated.
     conflict: Mutex<Option<(VdevId, RangeConflict)>>,
+    /// What [`Space::figures`] said last.
+    last_figures: Mutex<BTreeMap<VdevId, VdevSpace>>,
+}
+
+/// How often who only tells of figures looks whether somebody who allocates is done,
+const FIGURES_TRIES: usize = 200;
+/// and how long it waits in between.
+const FIGURES_POLL: Duration = Duration::from_millis(1);
+
+/// The vdev's number with its size and allocation.
+fn figures_of(top: &TopSpace) -> (VdevId, VdevSpace) {
+    let space = VdevSpace {
+        size: top.size(),
+        allocated: top.allocated(),
+        checkpoint: top.checkpoint_bytes,
+        deferred: top.deferred(),
+        is_closed: top.is_closed,
+    };
+    (top.vdev, space)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -124,6 +144,7 @@ impl Space {
             repairs: repairs::Repairs::default(),
             freed_to: Mutex::default(),
             conflict: Mutex::default(),
+            last_figures: Mutex::default(),
         }
     }
 
@@ -293,18 +314,41 @@ impl Space {
 
     /// Size and allocation of each vdev.
     pub fn figures(&self) -> BTreeMap<VdevId, VdevSpace> {
-        let figures = self.tops().into_iter().map(|top| {
-            let top = lock(&top);
-            let space = VdevSpace {
-                size: top.size(),
-                allocated: top.allocated(),
-                checkpoint: top.checkpoint_bytes,
-                deferred: top.deferred(),
-                is_closed: top.is_closed,
-            };
-            (top.vdev, space)
-        });
-        figures.collect()
+        let tops = self.tops();
+        let figures = tops.iter().map(|top| figures_of(&lock(top)));
+        let figures: BTreeMap<VdevId, VdevSpace> = figures.collect();
+        *lock(&self.last_figures) = figures.clone();
+        figures
+    }
+
+    /// The same for whoever only tells of them: where somebody allocates who waits for a device,
+    /// they are as they were last.
+    pub fn figures_soon(&self) -> BTreeMap<VdevId, VdevSpace> {
+        let mut figures = BTreeMap::new();
+        let mut tries_left = FIGURES_TRIES;
+        for top in self.tops() {
+            loop {
+                match top.try_lock() {
+                    Ok(top) => figures.extend([figures_of(&top)]),
+                    Err(TryLockError::Poisoned(poisoned)) => {
+                        figures.extend([figures_of(&poisoned.into_inner())]);
+                    }
+                    Err(TryLockError::WouldBlock) if tries_left > 0 => {
+                        tries_left -= 1;
+                        std::thread::sleep(FIGURES_POLL);
+                        continue;
+                    }
+                    Err(TryLockError::WouldBlock) => {}
+                }
+                break;
+            }
+        }
+        let mut last = lock(&self.last_figures);
+        if tries_left > 0 {
+            last.clear();
+        }
+        last.extend(figures);
+        last.clone()
     }
 
     /// The vdevs of a class that can be allocated from.

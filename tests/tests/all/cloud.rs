@@ -8,9 +8,11 @@ use cenote_tests::pool;
 use cenote_tests::random::Random;
 use cenote_tests::referee;
 use cenote_tests::site::Site;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::thread;
 
 const MIB: usize = 1 << 20;
@@ -357,5 +359,66 @@ fn a_disk_is_mirrored_by_a_store_and_moves_there() -> Result<()> {
     let refused = site.fails(&format!("zpool attach tank {url} {other}"))?;
     has(&refused.stderr, "export the pool, and import it with -d")?;
     site.ok("zpool export tank")?;
+    store.judge(&site, &["a"])
+}
+
+/// A device that is shown as a file until this goes away.
+struct Shown(Child);
+
+impl Shown {
+    fn new(site: &Site, options: &str, url: &str, directory: &Path) -> Result<Self> {
+        fs::create_dir_all(directory)?;
+        let place = directory.display().to_string();
+        let mut words = vec!["device", "export"];
+        words.extend(options.split_whitespace());
+        words.extend([url, place.as_str()]);
+        let mut command = site.cenote().command("cenote", &words);
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let shown = Self(quiet.spawn()?);
+        wait_until("shown", || Ok(directory.join("disk").exists()))?;
+        Ok(shown)
+    }
+
+    fn end(mut self) -> Result<()> {
+        let process = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        kill_process(process.context("a process")?, Signal::INT)?;
+        ensure!(self.0.wait()?.success(), "it did not end in order");
+        Ok(())
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        // After a failure nothing of it may stay.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_device_is_shown_as_a_file() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let store = Store::new()?;
+    let url = store.url("a");
+    let site = Site::new("tank")?;
+    let shown = Shown::new(&site, "", &format!("{url}?size=256M"), &store.path("shown"))?;
+    let root = site.path("").display().to_string();
+    let disk = store.path("shown/disk").display().to_string();
+    site.ok(&format!("zpool create -R {root} tank {disk}"))?;
+    let bytes = noise(7, 2 * MIB);
+    put(&site.path("tank").join("file"), &bytes)?;
+    site.ok("zpool export tank")?;
+    shown.end()?;
+
+    import(&site, "", &[&url])?;
+    ensure!(fs::read(site.path("tank").join("file"))? == bytes);
+    site.ok("zpool export tank")?;
+    let shown = Shown::new(&site, "-r", &url, &store.path("shown"))?;
+    import(&site, "-o readonly=on", &[&disk])?;
+    ensure!(fs::read(site.path("tank").join("file"))? == bytes);
+    site.ok("zpool export tank")?;
+    shown.end()?;
     store.judge(&site, &["a"])
 }

@@ -513,6 +513,8 @@ fn nobody_mounts_in_a_namespace() {
 enum Trouble {
     /// Waits until the reader is signalled, or until released.
     Wait,
+    /// As a device that is gone: nobody who waits looks for interrupts.
+    Stuck,
     Panic,
     Fail,
 }
@@ -563,11 +565,11 @@ impl FileSystem for Troubled {
         match self.trouble {
             Trouble::Panic => panic!("a bug, on purpose"),
             Trouble::Fail => return Err(Errno::IO),
-            Trouble::Wait => {}
+            Trouble::Wait | Trouble::Stuck => {}
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while !self.released.load(Ordering::SeqCst) {
-            if context.interrupt.is_raised() {
+            if matches!(self.trouble, Trouble::Wait) && context.interrupt.is_raised() {
                 self.interrupted.fetch_add(1, Ordering::SeqCst);
                 return Err(Errno::INTR);
             }
@@ -620,6 +622,29 @@ fn a_waiting_reader_can_be_killed() {
     wait_for("the interrupt arrives", || {
         interrupted.load(Ordering::SeqCst) == 1
     });
+    assert_eq!(mounted.mount.metrics().channel_errors.get(), 0);
+    unmount(&mounted.mount);
+}
+
+/// What waits for a device that is gone waits in many places, and no place looks for interrupts.
+#[test]
+fn a_reader_can_be_killed_though_its_request_goes_on() {
+    let troubled = Troubled::new(Trouble::Stuck);
+    let (waiting, released) = (troubled.waiting.clone(), troubled.released.clone());
+    let Some(mounted) = mount(troubled) else {
+        return;
+    };
+    let mut reader = Command::new("cat")
+        .arg(mounted.path("file"))
+        .spawn()
+        .unwrap();
+    wait_for("the read arrives", || waiting.load(Ordering::SeqCst) == 1);
+    reader.kill().unwrap();
+    wait_for("the reader ends", || reader.try_wait().unwrap().is_some());
+    assert!(!released.load(Ordering::SeqCst), "the request goes on");
+    released.store(true, Ordering::SeqCst);
+    // The kernel is not told a second time, and goes on asking.
+    assert_eq!(fs::read(mounted.path("file")).unwrap(), b"hello");
     assert_eq!(mounted.mount.metrics().channel_errors.get(), 0);
     unmount(&mounted.mount);
 }

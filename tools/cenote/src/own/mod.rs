@@ -9,6 +9,8 @@ mod arguments;
 mod cloud;
 mod command;
 mod daemon;
+mod device;
+mod device_file;
 mod direct_help;
 mod engine;
 mod gauge;
@@ -33,7 +35,7 @@ use command::Command;
 use crate::context::{Context, Outcome, Stop};
 
 /// Commands that talk to the daemon, before those that read pools themselves.
-const DAEMON_COMMANDS: [&Command; 10] = [
+const DAEMON_COMMANDS: [&Command; 11] = [
     &mount::COMMAND,
     &unmount::COMMAND,
     &space::COMMAND,
@@ -41,6 +43,7 @@ const DAEMON_COMMANDS: [&Command; 10] = [
     &streams::receive::COMMAND,
     &daemon::COMMAND,
     &cloud::COMMAND,
+    &device::COMMAND,
     &settings::COMMAND,
     &health::COMMAND,
     &ALARM,

@@ -75,7 +75,7 @@ pub const GROUPS: &[&[Synopsis]] = &[
             "    [-d dir | -c cachefile] [-D] [-l] [-f] [-m] [-N] [-R root] [-F [-n]]",
             "    [--rewind-to-checkpoint] <pool | id> [newpool]",
         ]),
-        ("export", &["export [-afn] <pool> ..."]),
+        ("export", &["export [-af] <pool> ..."]),
         ("upgrade", &[
             "upgrade",
             "upgrade -v",

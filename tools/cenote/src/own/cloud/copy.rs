@@ -4,7 +4,7 @@
 //! both ends, comes last, so that a copy that was cut off is none. A file gets its name once it is
 //! complete.
 
-use super::style;
+use super::target::style;
 use crate::context::{Context, Outcome, Stop, failed};
 use crate::direct::progress::Progress;
 use crate::own::arguments::Arguments;

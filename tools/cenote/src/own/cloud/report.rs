@@ -1,6 +1,6 @@
 //! `cenote cloud status`.
 
-use super::{ask, open};
+use super::target::{ask, open};
 use crate::context::{Context, Outcome, Stop};
 use crate::direct::progress::Style;
 use crate::format::json::{Json, Object};

@@ -1,6 +1,6 @@
 //! `cenote cloud verify`.
 
-use super::{open, style};
+use super::target::{open, style};
 use crate::context::{Context, Outcome, failed};
 use crate::direct::progress::Progress;
 use crate::format::json::{Json, Object};
