@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cloud;
 pub mod codec;
 pub mod read;
 pub mod scan;

@@ -233,7 +233,12 @@ pub(crate) fn checkpoint(
 
 /// Adds commits until one is missing; says whether that is the end, as far as commits tell.
 fn follow(client: &Client, identity: &Identity, loaded: &mut Loaded) -> Result<bool> {
-    let mut window = WINDOW_MIN;
+    // Behind a device that was released there is nothing, most of the time.
+    let mut window = if loaded.tip.is_released {
+        1
+    } else {
+        WINDOW_MIN
+    };
     loop {
         let first = loaded.tip.number.0 + 1;
         let numbers: Vec<CommitNumber> = (first..first + window).map(CommitNumber).collect();
@@ -253,7 +258,7 @@ fn follow(client: &Client, identity: &Identity, loaded: &mut Loaded) -> Result<b
             // A commit behind the missing one: it was put while these were read, or removed.
             Some(end) if found[end..].iter().any(Option::is_some) => return Ok(false),
             Some(_) => return Ok(true),
-            None => window = (window * 2).min(WINDOW_MAX),
+            None => window = (window * 2).clamp(WINDOW_MIN, WINDOW_MAX),
         }
     }
 }

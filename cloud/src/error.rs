@@ -4,6 +4,7 @@ use crate::format::{CommitNumber, FormatError, Uuid};
 use crate::local::PlaceError;
 use crate::log::PayloadError;
 use crate::store::StoreError;
+use crate::store::s3::BucketError;
 use cenote_device::DeviceError;
 
 /// The device did not do what was asked.
@@ -18,13 +19,16 @@ pub enum CloudError {
         /// Its answer.
         source: StoreError,
     },
+    /// A store is not described well enough to be reached.
+    #[error(transparent)]
+    Bucket(#[from] BucketError),
     /// The store does not keep names that are taken, so two writers could not be kept apart.
     #[error(
         "{store}: puts on the condition that a name is free overwrite it there; \
          such a store cannot hold a device"
     )]
     NoConditions {
-        /// The store.
+        /// The store, and what its software calls itself.
         store: String,
     },
     /// There is no device.

@@ -4,7 +4,7 @@
 //! that must find its name free: that is also the fence between two writers. Beside the store lies
 //! a local log, which makes flushes durable at once and is uploaded in order.
 //!
-//! Absent so far: stores other than a directory and a simulated one.
+//! Stores are buckets of S3, directories, and one that is simulated.
 
 #![forbid(unsafe_code)]
 

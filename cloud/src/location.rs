@@ -1,7 +1,6 @@
-//! Names of devices: `file:///srv/store?size=1T`.
+//! Names of devices: `file:///srv/store?size=1T`, `s3://bucket/prefix?size=1T`.
 //!
-//! A name is a URL. What stands before the question mark says where the store is, and is what
-//! labels keep; what stands behind it is for one opening, and not kept:
+//! A name is a URL. Behind the question mark stand options. Two of them are for one opening:
 //!
 //! ```text
 //! size=SIZE  how large the device is to be that is made
@@ -11,11 +10,16 @@
 //! cache=writethrough  a flush is done once everything is in the store
 //! ```
 //!
-//! One kind of store has a name so far, a directory. Escapes (`%20`) are not undone: a directory's
-//! name stands there as it is, and cannot have a question mark.
+//! The others say where the store is ([`crate::store::s3`] has those of buckets). They are part of
+//! the name that a device is known by, and that labels keep.
+//!
+//! Escapes (`%20`) are not undone: names of directories and objects stand there as they are, and
+//! cannot have a question mark.
 
 use crate::options::WriteMode;
+use crate::store::s3::{BucketName, BucketNameError};
 use cenote_base::parse_size;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Why a name is none of a device in a store.
@@ -23,27 +27,44 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum LocationError {
     /// There is no such kind of store.
-    #[error("there is no kind of store '{0}': it is file:///DIRECTORY")]
+    #[error("there is no kind of store '{0}': it is s3://BUCKET/PREFIX or file:///DIRECTORY")]
     Kind(String),
     /// The directory is named as of another host, or relative to something.
     #[error("'{0}' is no absolute path: it is file:///DIRECTORY")]
     Relative(String),
+    /// There is no bucket of that name.
+    #[error(transparent)]
+    Bucket(#[from] BucketNameError),
     /// There is no such option.
-    #[error(
-        "'{0}' is no option of a store: those are size=SIZE, log=SIZE, cache=writeback and \
-         cache=writethrough"
-    )]
-    Option(String),
+    #[error("'{option}' is no option of such a store: those are {known}")]
+    Option {
+        /// What is none.
+        option: String,
+        /// What there is.
+        known: &'static str,
+    },
+    /// There is no such way of writing.
+    #[error("'{0}' is neither writeback nor writethrough")]
+    Mode(String),
     /// An option's value is no size.
     #[error("{0}")]
     Size(String),
 }
 
+/// Which store it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreName {
+    /// This directory.
+    Directory(PathBuf),
+    /// A bucket, or a part of one.
+    Bucket(BucketName),
+}
+
 /// Where a device is, and how it is to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The directory that is the store.
-    pub directory: PathBuf,
+    /// The store.
+    pub store: StoreName,
     /// Bytes of the device, if it is to be made.
     pub size: Option<u64>,
     /// Bytes of the local log, if it is to be made; 0 for none. Not said, what the opener takes.
@@ -59,8 +80,9 @@ pub fn is_location(path: &Path) -> bool {
 
 /// What labels keep of a name: where the store is, without what is for one opening.
 pub fn place(path: &Path) -> PathBuf {
-    match path.to_str().and_then(|text| text.split_once('?')) {
-        Some((place, _)) if is_location(path) => place.into(),
+    let location = path.to_str().map(Location::parse);
+    match location {
+        Some(Ok(location)) => location.store.to_string().into(),
         _ => path.into(),
     }
 }
@@ -72,6 +94,56 @@ fn kind(text: &str) -> Option<(&str, &str)> {
     is_word.then_some((kind, rest))
 }
 
+impl fmt::Display for StoreName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => write!(formatter, "file://{}", path.display()),
+            Self::Bucket(name) => name.fmt(formatter),
+        }
+    }
+}
+
+impl StoreName {
+    /// The store whose name begins with `place`.
+    fn parse(place: &str) -> Result<Self, LocationError> {
+        match kind(place) {
+            Some(("file", directory)) if !directory.starts_with('/') => {
+                Err(LocationError::Relative(directory.to_owned()))
+            }
+            Some(("file", directory)) => Ok(Self::Directory(directory.into())),
+            Some(("s3", place)) => Ok(Self::Bucket(BucketName::parse(place)?)),
+            Some((kind, _)) => Err(LocationError::Kind(kind.to_owned())),
+            None => Err(LocationError::Kind(place.to_owned())),
+        }
+    }
+
+    /// Takes an option; says whether there is one of that name.
+    fn set(&mut self, option: &str, value: &str) -> Result<bool, LocationError> {
+        match self {
+            Self::Directory(_) => Ok(false),
+            Self::Bucket(name) => Ok(name.set(option, value)?),
+        }
+    }
+
+    fn known(&self) -> &'static str {
+        match self {
+            Self::Directory(_) => "size=SIZE, log=SIZE and cache=writeback|writethrough",
+            Self::Bucket(_) => {
+                "size=SIZE, log=SIZE, cache=writeback|writethrough, endpoint=URL, region=NAME, \
+                 path_style=on|off, profile=NAME and store=NAME"
+            }
+        }
+    }
+}
+
+fn mode(text: &str) -> Result<WriteMode, LocationError> {
+    match text {
+        "writeback" => Ok(WriteMode::Writeback),
+        "writethrough" => Ok(WriteMode::Writethrough),
+        _ => Err(LocationError::Mode(text.to_owned())),
+    }
+}
+
 impl Location {
     /// What a name says.
     ///
@@ -79,32 +151,26 @@ impl Location {
     /// What of it cannot be.
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         let (place, options) = text.split_once('?').unwrap_or((text, ""));
-        let directory = match kind(place) {
-            Some(("file", directory)) => directory,
-            Some((kind, _)) => return Err(LocationError::Kind(kind.to_owned())),
-            None => return Err(LocationError::Kind(place.to_owned())),
-        };
-        if !directory.starts_with('/') {
-            return Err(LocationError::Relative(directory.to_owned()));
-        }
         let mut location = Self {
-            directory: PathBuf::from(directory),
+            store: StoreName::parse(place)?,
             size: None,
             log_size: None,
             mode: None,
         };
         for option in options.split('&').filter(|option| !option.is_empty()) {
-            let unknown = || LocationError::Option(option.to_owned());
-            let (name, value) = option.split_once('=').ok_or_else(unknown)?;
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
             let size = || parse_size(value).map_err(|error| LocationError::Size(error.to_string()));
             match name {
                 "size" => location.size = Some(size()?),
                 "log" => location.log_size = Some(size()?),
-                "cache" if value == "writeback" => location.mode = Some(WriteMode::Writeback),
-                "cache" if value == "writethrough" => {
-                    location.mode = Some(WriteMode::Writethrough);
+                "cache" => location.mode = Some(mode(value)?),
+                _ if location.store.set(name, value)? => {}
+                _ => {
+                    return Err(LocationError::Option {
+                        option: name.to_owned(),
+                        known: location.store.known(),
+                    });
                 }
-                _ => return Err(unknown()),
             }
         }
         Ok(location)
@@ -120,7 +186,7 @@ mod tests {
         let text = "file:///a/b?size=1T&log=64M&cache=writethrough";
         let location = Location::parse(text).expect("a name");
         let expected = Location {
-            directory: "/a/b".into(),
+            store: StoreName::Directory("/a/b".into()),
             size: Some(1 << 40),
             log_size: Some(64 << 20),
             mode: Some(WriteMode::Writethrough),
@@ -130,16 +196,35 @@ mod tests {
         assert_eq!(place(Path::new("/a?b")), Path::new("/a?b"));
         let plain = Location::parse("file:///a").expect("a name");
         assert_eq!((plain.size, plain.log_size, plain.mode), (None, None, None));
+        let text = "s3://b/p?size=1G&region=here&log=0&endpoint=https://s3.example.org";
+        let bucket = Location::parse(text).expect("a name");
+        assert_eq!((bucket.size, bucket.log_size), (Some(1 << 30), Some(0)));
+        let kept = "s3://b/p?endpoint=https://s3.example.org&region=here";
+        assert_eq!(bucket.store.to_string(), kept);
+        assert_eq!(Location::parse(kept).expect("a name").store, bucket.store);
+        let whole = Path::new(text);
+        assert_eq!(place(whole), Path::new(kept), "labels lead back to it");
     }
 
     #[test]
     fn what_is_no_name_is_refused() {
         let error = |text| Location::parse(text).expect_err("no name");
-        assert_eq!(error("s3://bucket"), LocationError::Kind("s3".into()));
+        assert_eq!(error("gs://bucket"), LocationError::Kind("gs".into()));
         assert_eq!(error("/a"), LocationError::Kind("/a".into()));
         assert_eq!(error("file://a"), LocationError::Relative("a".into()));
-        assert_eq!(error("file:///a?x=1"), LocationError::Option("x=1".into()));
+        let unknown = |text| match error(text) {
+            LocationError::Option { option, .. } => option,
+            other => other.to_string(),
+        };
+        assert_eq!(unknown("file:///a?region=x"), "region");
+        assert_eq!(unknown("s3://b?secret=x"), "secret");
+        assert!(!error("s3://b?secret=hidden").to_string().contains("hidden"));
         assert!(matches!(error("file:///a?size=x"), LocationError::Size(_)));
+        assert!(matches!(error("s3://b?cache=x"), LocationError::Mode(_)));
+        assert!(matches!(
+            error("s3://b?endpoint=x"),
+            LocationError::Bucket(_)
+        ));
         assert!(is_location(Path::new("s3://bucket")));
         assert!(!is_location(Path::new("/dev/sda")));
         assert!(!is_location(Path::new("/a://b")));

@@ -66,7 +66,7 @@ pub(crate) fn create(
     let fail = |error| store_error(&client, error);
     let nonce = u64::from_le_bytes(random(&**env)?);
     if !client.probe(nonce, PROBE_PAIRS).map_err(fail)? {
-        let store = client.name();
+        let store = client.described();
         return Err(CloudError::NoConditions { store });
     }
     let identity = Identity {
@@ -170,7 +170,7 @@ pub(crate) fn open(
     } else {
         let keeps = client.keeps_name(key::DEVICE, &bytes);
         if !keeps.map_err(|e| store_error(&client, e))? {
-            let store = client.name();
+            let store = client.described();
             return Err(CloudError::NoConditions { store });
         }
         let place = find_place(&identity)?;

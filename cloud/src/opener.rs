@@ -10,10 +10,11 @@ use crate::error::{CloudError, Result};
 use crate::format::Hash;
 use crate::format::device::Identity;
 use crate::local::{DirectoryPlace, Place};
-use crate::location::{Location, is_location};
+use crate::location::{Location, StoreName, is_location};
 use crate::open::Known;
 use crate::options::Options;
-use crate::store::DirectoryStore;
+use crate::store::s3::{BucketStore, Surroundings};
+use crate::store::{DirectoryStore, Store};
 use cenote_base::{Env, RealEnv};
 use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener};
 use std::io;
@@ -50,6 +51,13 @@ pub struct StoreOpener {
     system: SystemOpener,
     state: Option<PathBuf>,
     is_forced: bool,
+    surroundings: Surroundings,
+}
+
+/// A store, and what names the way to it, however it was asked for.
+struct Reached {
+    store: Arc<dyn Store>,
+    way: String,
 }
 
 impl StoreOpener {
@@ -60,6 +68,15 @@ impl StoreOpener {
             system: SystemOpener::default(),
             state: state_directory(),
             is_forced,
+            surroundings: Surroundings::of_process(),
+        }
+    }
+
+    /// The same, with settings and keys of stores found in `surroundings`.
+    pub fn with_surroundings(self, surroundings: Surroundings) -> Self {
+        Self {
+            surroundings,
+            ..self
         }
     }
 
@@ -83,7 +100,7 @@ impl StoreOpener {
         let fail = |error| open_error(path, error);
         let location = location(path)?;
         if let Some(size) = location.size {
-            let made = create(&location, size, &Options::default());
+            let made = self.create(&location, size, &Options::default());
             match made {
                 Ok(()) | Err(CloudError::Exists { .. }) => {}
                 Err(error) => return Err(fail(error)),
@@ -99,8 +116,8 @@ impl StoreOpener {
     pub fn create_device(&self, path: &Path, opening: &Opening) -> Result<()> {
         let location = location(path)?;
         match location.size {
-            Some(size) => create(&location, size, &opening.options),
-            None => store(&location).map(drop),
+            Some(size) => self.create(&location, size, &opening.options),
+            None => self.store(&location, false).map(drop),
         }
     }
 
@@ -145,10 +162,9 @@ impl StoreOpener {
         opening: &Opening,
         known: Option<Known>,
     ) -> Result<Arc<CloudDevice>> {
-        let store = store(location)?;
+        let Reached { store, way } = self.store(location, false)?;
         let mut options = opening.options.clone();
         options.mode = location.mode.unwrap_or(options.mode);
-        let name = location.directory.to_string_lossy().into_owned();
         let log_size = location.log_size.unwrap_or(opening.log_bytes);
         let cache_size = opening.cache_bytes;
         let state = self.state.as_ref().filter(|_| log_size > 0);
@@ -156,12 +172,44 @@ impl StoreOpener {
             let Some(state) = state else {
                 return Ok(None);
             };
-            let way = Hash::of(name.as_bytes()).short();
+            let way = Hash::of(way.as_bytes()).short();
             let path = state.join(format!("{}-{way:016x}", identity.uuid));
             let place = DirectoryPlace::open(&path, log_size, cache_size)?;
             Ok(Some(Arc::new(place) as Arc<dyn Place>))
         };
         CloudDevice::open_known(store, place, options, &env(), known)
+    }
+
+    fn create(&self, location: &Location, size: u64, options: &Options) -> Result<()> {
+        let Reached { store, .. } = self.store(location, true)?;
+        CloudDevice::create(store, size, options, &env())?;
+        Ok(())
+    }
+
+    /// The store of a device that is there or is to be made; only then a directory is made for it.
+    fn store(&self, location: &Location, is_made: bool) -> Result<Reached> {
+        let directory = match &location.store {
+            StoreName::Directory(directory) => directory,
+            StoreName::Bucket(name) => {
+                let store = BucketStore::new(name, &self.surroundings)?;
+                return Ok(Reached {
+                    way: store.address(),
+                    store: Arc::new(store),
+                });
+            }
+        };
+        if !is_made && !directory.is_dir() {
+            let store = directory.display().to_string();
+            return Err(CloudError::NoDevice { store });
+        }
+        let store = DirectoryStore::new(directory).map_err(|source| DeviceError::Open {
+            path: directory.into(),
+            source,
+        })?;
+        Ok(Reached {
+            store: Arc::new(store),
+            way: directory.to_string_lossy().into_owned(),
+        })
     }
 }
 
@@ -214,30 +262,6 @@ fn location(path: &Path) -> std::result::Result<Location, DeviceError> {
         path: path.into(),
         source: io::Error::new(io::ErrorKind::InvalidInput, error),
     })
-}
-
-/// The store of a device that is there; a directory is not made on the way.
-fn store(location: &Location) -> Result<Arc<DirectoryStore>> {
-    let directory = &location.directory;
-    if !directory.is_dir() {
-        let store = directory.display().to_string();
-        return Err(CloudError::NoDevice { store });
-    }
-    made_store(directory)
-}
-
-fn made_store(directory: &Path) -> Result<Arc<DirectoryStore>> {
-    let store = DirectoryStore::new(directory).map_err(|source| DeviceError::Open {
-        path: directory.into(),
-        source,
-    })?;
-    Ok(Arc::new(store))
-}
-
-fn create(location: &Location, size: u64, options: &Options) -> Result<()> {
-    let store = made_store(&location.directory)?;
-    CloudDevice::create(store, size, options, &env())?;
-    Ok(())
 }
 
 fn open_error(path: &Path, error: CloudError) -> DeviceError {

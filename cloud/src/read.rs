@@ -1,7 +1,7 @@
 //! Reads: from the queue, from what commits have inline, from the cache, from the store.
 //!
-//! What has to be fetched is fetched in one batch of requests, neighbours in one. Around metadata a
-//! window is fetched as well: what was written together is wanted together, and a request that is
+//! What has to be fetched is fetched in one batch of requests, neighbours in one. Metadata is
+//! fetched in windows: what was written together is wanted together, and a request that is
 //! ten times as long takes hardly longer than a short one.
 //!
 //! An object may be removed between the lookup and the request, once compaction has moved what
@@ -301,18 +301,23 @@ impl Core {
         plan
     }
 
-    /// What is fetched for a part: around metadata, a window.
+    /// What is fetched for a part: of metadata all of the windows that it lies in, as far as they
+    /// are not here. An object is divided into windows, so that none is fetched twice.
     fn widened(&self, part: &Wanted) -> Fetch {
         let Range { start, end } = part.range;
-        let spare = self.options.window_bytes.saturating_sub(end - start);
-        match part.object.class {
-            Class::Contents => (part.object, start..end),
-            Class::Metadata => {
-                let before = start.saturating_sub(spare / 4);
-                let behind = end.saturating_add(spare - spare / 4);
-                (part.object, before..behind.min(part.object.length).max(end))
-            }
+        if part.object.class == Class::Contents {
+            return (part.object, start..end);
         }
+        let window = self.options.window_bytes.max(1);
+        let first = start / window * window;
+        let last = end.next_multiple_of(window).min(part.object.length);
+        let is_here = |range: Range<u64>| {
+            let (name, length) = (name(&part.object), range.end - range.start);
+            length > 0 && self.cache.is_in_memory(name, range.start, length)
+        };
+        let first = if is_here(first..start) { start } else { first };
+        let last = if is_here(end..last) { end } else { last };
+        (part.object, first..last.max(end))
     }
 
     fn fetch_ranges(&self, plan: &[Fetch]) -> Result<Ranges> {

@@ -29,6 +29,16 @@ struct Memory {
     bytes: u64,
 }
 
+impl Memory {
+    /// What is here of an object from `offset` on; not nothing.
+    fn from(&self, name: Name, offset: u64) -> Option<&[u8]> {
+        let own = self.ranges.range((name, 0)..=(name, offset));
+        let ((_, start), bytes) = own.last()?;
+        let from = usize::try_from(offset - start).ok()?;
+        bytes.get(from..).filter(|found| !found.is_empty())
+    }
+}
+
 /// Ranges of objects.
 #[derive(Debug)]
 pub(crate) struct Cache {
@@ -86,27 +96,32 @@ impl Cache {
         true
     }
 
+    /// Neighbours may have come one by one.
     fn get_from_memory(&self, name: Name, offset: u64, buffer: &mut [u8]) -> bool {
         let memory = lock(&self.memory);
-        let own = memory.ranges.range((name, 0)..=(name, offset));
-        let Some(((_, start), bytes)) = own.last() else {
-            return false;
-        };
-        let from = (offset - start) as usize;
-        match bytes.get(from..from + buffer.len()) {
-            Some(found) => {
-                buffer.copy_from_slice(found);
-                true
-            }
-            None => false,
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let Some(found) = memory.from(name, offset + filled as u64) else {
+                return false;
+            };
+            let length = found.len().min(buffer.len() - filled);
+            buffer[filled..filled + length].copy_from_slice(&found[..length]);
+            filled += length;
         }
+        true
     }
 
     /// Whether [`Self::get`] would find a range in memory.
     pub(crate) fn is_in_memory(&self, name: Name, offset: u64, length: u64) -> bool {
         let memory = lock(&self.memory);
-        let own = memory.ranges.range((name, 0)..=(name, offset)).last();
-        own.is_some_and(|((_, start), bytes)| start + bytes.len() as u64 >= offset + length)
+        let mut at = offset;
+        while at < offset + length {
+            match memory.from(name, at) {
+                Some(found) => at += found.len() as u64,
+                None => return false,
+            }
+        }
+        true
     }
 
     /// Takes a range in, if it is of a kind that is kept.

@@ -89,6 +89,14 @@ impl Client {
         self.store.name()
     }
 
+    /// The same, with what the store calls itself, for those who have to judge it.
+    pub fn described(&self) -> String {
+        match self.store.software() {
+            Some(software) => format!("{} ({software})", self.name()),
+            None => self.name(),
+        }
+    }
+
     /// From now on requests are tried for so long, or for ever.
     pub fn set_patience(&self, patience: Option<Duration>) {
         *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;
@@ -122,7 +130,7 @@ impl Client {
             for (index, answer) in open.into_iter().zip(tried) {
                 let own = match &answer {
                     Err(StoreError::Transient(_)) => delay,
-                    Err(StoreError::Denied(_) | StoreError::Other(_)) => DELAY_DENIED,
+                    Err(error) if is_for_people(error) => DELAY_DENIED,
                     _ => Duration::ZERO,
                 };
                 if !own.is_zero() {
@@ -208,17 +216,16 @@ impl Client {
         let ending = match answer {
             Ok(_) | Err(StoreError::NotFound | StoreError::Precondition) => Ending::Done,
             Err(StoreError::Transient(_)) => Ending::Transient,
-            Err(StoreError::Denied(_)) => Ending::Denied,
-            Err(StoreError::Other(_) | StoreError::Closed) => Ending::Failed,
+            Err(error) if is_denial(error) => Ending::Denied,
+            Err(_) => Ending::Failed,
         };
         self.statistics
             .count(request.kind(), &ending, request.sends(), received);
         match (&ending, answer) {
             (Ending::Done, _) => self.statistics.note_success(),
             (_, Err(error)) => {
-                let is_denied = matches!(error, StoreError::Denied(_));
                 let text = format!("{}: {error}", request.key());
-                self.statistics.note_failure(now, text, is_denied);
+                self.statistics.note_failure(now, text, is_denial(error));
             }
             _ => {}
         }
@@ -289,13 +296,20 @@ impl Client {
             });
             let found = self.get_all(reads.collect())?;
             open = Vec::new();
+            let mut is_restless = false;
             for (index, found) in taken.into_iter().zip(found) {
                 match found {
                     Some(bytes) if bytes == objects[index].1 => outcomes[index] = Some(Put::Done),
                     Some(bytes) => outcomes[index] = Some(Put::Taken(bytes)),
                     // Somebody removed it meanwhile, or is about to put it.
-                    None => open.push(index),
+                    None => {
+                        open.push(index);
+                        is_restless = true;
+                    }
                 }
+            }
+            if is_restless && !self.nap(DELAY_MIN) {
+                return Err(StoreError::Closed);
             }
         }
         let outcomes = outcomes.into_iter();
@@ -411,7 +425,8 @@ impl Client {
             condition: Condition::Absent,
         };
         match self.run_one(request) {
-            Ok(_) => Ok(false),
+            // Who does not know the condition cannot keep to it.
+            Ok(_) | Err(StoreError::Unsupported(_)) => Ok(false),
             Err(StoreError::Precondition) => Ok(true),
             Err(error) => Err(error),
         }
@@ -441,6 +456,12 @@ impl Client {
                 matches!(answer, Err(StoreError::Precondition))
             };
             let lost = pair.iter().filter(is_lost).count();
+            if let [Err(StoreError::Unsupported(_)), _] | [_, Err(StoreError::Unsupported(_))] =
+                pair
+            {
+                one_wins = false;
+                continue;
+            }
             if won + lost < pair.len() {
                 let failed = pair.iter().find_map(|answer| answer.clone().err());
                 return Err(failed.unwrap_or(StoreError::Closed));
@@ -448,9 +469,23 @@ impl Client {
             // Both may have lost: to an attempt of their own whose answer was lost.
             one_wins &= won <= 1;
         }
-        self.delete(keys)?;
+        // What cannot be removed costs a few bytes, and is in nobody's way.
+        self.try_delete(keys);
         Ok(one_wins)
     }
+}
+
+/// Whether the store refused because of who asked, or when.
+fn is_denial(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Denied(_) | StoreError::Expired(_) | StoreError::Skewed { .. }
+    )
+}
+
+/// Whether somebody has to do something before it can succeed.
+fn is_for_people(error: &StoreError) -> bool {
+    is_denial(error) || matches!(error, StoreError::Other(_))
 }
 
 fn wrong_answer() -> StoreError {

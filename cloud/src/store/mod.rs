@@ -13,6 +13,7 @@
 mod client;
 mod directory;
 mod pace;
+pub mod s3;
 mod statistics;
 
 pub use client::{Client, Put, Rates};
@@ -154,6 +155,21 @@ pub enum StoreError {
     /// Credentials are missing, wrong, expired or do not suffice.
     #[error("refused: {0}")]
     Denied(String),
+    /// The credentials were good for a while, and are no longer.
+    #[error("the credentials have expired: {0}")]
+    Expired(String),
+    /// The clocks differ by so much that the store believes no signature.
+    #[error(
+        "the clock of this machine is wrong, or the store's: they differ by {} seconds",
+        .ahead.unsigned_abs()
+    )]
+    Skewed {
+        /// Seconds that the store's clock is ahead.
+        ahead: i64,
+    },
+    /// The store cannot do what is asked, now or later.
+    #[error("the store cannot do that: {0}")]
+    Unsupported(String),
     /// Something that trying again at once will not mend.
     #[error("{0}")]
     Other(String),
@@ -169,4 +185,9 @@ pub trait Store: Debug + Send + Sync {
 
     /// What it is, for people, without secrets.
     fn name(&self) -> String;
+
+    /// What the other end calls itself, if it has said so.
+    fn software(&self) -> Option<String> {
+        None
+    }
 }

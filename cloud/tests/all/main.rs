@@ -1,6 +1,10 @@
 //! The tests of the crate, in one binary.
 
+mod bucket_device;
+mod fake;
 mod model;
 mod opener;
+mod s3;
+mod server;
 mod space;
 mod stores;

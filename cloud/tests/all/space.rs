@@ -5,7 +5,7 @@ use cenote_cloud::format::key::{data, data_name};
 use cenote_cloud::format::{Class, ObjectNumber};
 use cenote_cloud::local::{DirectoryPlace, Place};
 use cenote_cloud::simulation::{Connection, Random, SimulatedEnv, SimulatedPlace, SimulatedStore};
-use cenote_cloud::store::DirectoryStore;
+use cenote_cloud::store::{DirectoryStore, RequestKind};
 use cenote_cloud::{Close, CloudDevice, CloudError, Drive, Options};
 use cenote_device::Device;
 use std::sync::Arc;
@@ -128,6 +128,38 @@ fn quiet_devices_cost_few_requests() {
         closed.expect("the store works");
         assert!(closing <= 3, "{closing} requests to close at once");
     }
+}
+
+/// Whoever looks for metadata in no order fetches each of its bytes once.
+#[test]
+fn metadata_is_fetched_once() {
+    const BYTES: u64 = 3 * MIB;
+    let world = World::new(1 << 30, Options::default());
+    let device = world.open();
+    let mut random = Random::new(1);
+    for block in 0..BYTES / (4 * KIB) {
+        let bytes = noise(&mut random, 4 * KIB);
+        let at = 8 * MIB + block * 4 * KIB;
+        device.write_as(Class::Metadata, at, &bytes).expect("room");
+    }
+    device.close(Close::Upload).expect("the store works");
+    let opened = world.try_open(&world.options, None);
+    let (device, _) = opened.expect("released");
+    let before = device.statistics().of(RequestKind::Get);
+    for _ in 0..2000 {
+        let block = random.below(BYTES / (4 * KIB));
+        let at = 8 * MIB + block * 4 * KIB;
+        device.read_vec(at, 4096).expect("readable");
+    }
+    let after = device.statistics().of(RequestKind::Get);
+    let received = after.received - before.received;
+    assert!(received < BYTES + BYTES / 8, "{received} bytes of {BYTES}");
+    let windows = BYTES / world.options.window_bytes;
+    let requests = after.requests - before.requests;
+    assert!(
+        requests <= windows + 3,
+        "{requests} requests for {windows} windows"
+    );
 }
 
 /// A hundred rounds of overwriting, an hour each: what is stored stays below twice what lives.

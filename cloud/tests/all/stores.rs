@@ -8,16 +8,16 @@ use cenote_cloud::store::{
 use std::sync::Arc;
 use std::time::Duration;
 
-fn client(store: Arc<dyn Store>, env: Arc<dyn Env>) -> Client {
+pub(crate) fn client(store: Arc<dyn Store>, env: Arc<dyn Env>) -> Client {
     Client::new(store, env, Rates::default())
 }
 
-fn body(text: &str) -> Arc<Vec<u8>> {
+pub(crate) fn body(text: &str) -> Arc<Vec<u8>> {
     Arc::new(text.as_bytes().to_vec())
 }
 
 /// The contract, on a store that is empty.
-fn keeps_the_contract(client: &Client) {
+pub(crate) fn keeps_the_contract(client: &Client) {
     let put = |key: &str, text: &str| client.put_new(vec![(key.into(), body(text))]);
     assert!(client.get("a/1").expect("answers").is_none());
     assert_eq!(put("a/1", "one"), Ok(vec![Put::Done]));

@@ -1,0 +1,55 @@
+//! `cargo xtask bench cloud [PART...] [--directory DIR] [--fast] [--idle S] [--files N]
+//! [--json FILE]`.
+
+use cenote_bench::cloud::{self, Options, PARTS, Profile};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: bench cloud [PART...] [--directory DIR] [--fast] [--idle S] [--files N] [--json FILE]
+parts: device pool rivals";
+
+fn parse() -> Result<Options, String> {
+    let mut options = Options {
+        parts: Vec::new(),
+        directory: cenote_bench::workspace_root().join("target/bench"),
+        profile: Profile::Slow,
+        idle: 60,
+        files: 14_046,
+        json: None,
+    };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(word) = arguments.next() {
+        let mut number = || -> Result<u64, String> {
+            let number = arguments.next().and_then(|text| text.parse().ok());
+            number.ok_or(USAGE.to_owned())
+        };
+        match word.as_str() {
+            "--fast" => options.profile = Profile::Fast,
+            "--idle" => options.idle = number()?,
+            "--files" => options.files = number()?,
+            "--directory" => options.directory = arguments.next().ok_or(USAGE)?.into(),
+            "--json" => options.json = Some(arguments.next().ok_or(USAGE)?.into()),
+            part if PARTS.contains(&part) => options.parts.push(word),
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    let options = match parse() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    match cloud::run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Requests of HTTP, each of which has an end.
+//!
+//! A request may take as long as it moves: a slow line is no failure. It fails once nothing was
+//! sent or came for a minute. What the kernel took for sending counts as sent, so at the end of a
+//! body it is given the time that the kernel's share of it takes on a slow line. A connection whose
+//! other end is gone is noticed by the kernel: it asks for a sign of life while nothing moves, and
+//! gives up if what was sent is not acknowledged.
+//!
+//! An answer is taken whole, up to a limit, before anybody sees it. Redirections are not followed:
+//! a signature is for one host.
+
+use super::refusal::{Fault, Refusal};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use object_store::client::{
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
+    HttpRequestBody, HttpResponse, HttpService,
+};
+use reqwest::header::{DATE, HeaderMap, SERVER};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method};
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long nothing may move.
+const QUIET: Duration = Duration::from_secs(60);
+/// What a request may take in all, so that nobody is held by one byte a minute.
+const WHOLE: Duration = Duration::from_secs(3600);
+/// The slowest line that is reckoned with, in bytes a second.
+const SLOWEST: u64 = 16 << 10;
+/// What a kernel takes for sending at most: Linux's limit for buffers that it sizes itself.
+const KERNEL_TAKES: u64 = 4 << 20;
+/// Bytes of an answer. Objects have up to 64 MiB and a table of what is in them.
+const ANSWER_MAX: usize = 80 << 20;
+/// Bytes of a refusal.
+const REFUSAL_MAX: usize = 64 << 10;
+/// Bytes that are given to the kernel at a time.
+const PIECE: usize = 64 << 10;
+/// Bytes that are set aside for an answer because it says that it has so many.
+const TRUSTED: u64 = 16 << 20;
+
+/// How a client is made.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// What is trusted.
+    pub(super) tls: rustls::ClientConfig,
+    /// Whether proxies of the environment are used.
+    pub(super) uses_proxies: bool,
+    /// How long a connection may take.
+    pub(super) connecting: Duration,
+    /// Software at the other end.
+    pub(super) seen: Arc<Seen>,
+}
+
+/// What answers told beside what was asked.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    server: Mutex<Option<String>>,
+}
+
+impl Seen {
+    /// What the server calls itself.
+    pub(super) fn server(&self) -> Option<String> {
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        server.clone()
+    }
+
+    fn note(&self, headers: &HeaderMap) {
+        let name = headers.get(SERVER).and_then(|value| value.to_str().ok());
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = name
+            && server.as_deref() != Some(name)
+        {
+            *server = Some(name.chars().take(60).collect());
+        }
+    }
+}
+
+/// When something moved last.
+#[derive(Debug)]
+struct Progress {
+    moved: Mutex<Instant>,
+    /// How long nothing may move from then on.
+    quiet: Duration,
+    end: Instant,
+}
+
+impl Progress {
+    fn new(sends: u64) -> Self {
+        let now = Instant::now();
+        let tail = Duration::from_secs(sends.min(KERNEL_TAKES) / SLOWEST);
+        Self {
+            moved: Mutex::new(now),
+            quiet: QUIET + tail,
+            end: now + WHOLE,
+        }
+    }
+
+    fn move_on(&self) {
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// When it fails if nothing moves any more, and how.
+    fn limit(&self) -> (Instant, Fault) {
+        let moved = *self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        match moved + self.quiet {
+            silent if silent < self.end => (silent, Fault::Silent(self.quiet)),
+            _ => (self.end, Fault::Slow(WHOLE)),
+        }
+    }
+
+    /// Does `work` for as long as it moves.
+    async fn watch<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        let mut work = Box::pin(work);
+        loop {
+            let (limit, fault) = self.limit();
+            let done = tokio::time::timeout_at(limit.into(), &mut work).await;
+            match done {
+                Ok(result) => return result,
+                Err(_) if self.limit().0 <= Instant::now() => return Err(fault),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// A body that says when a piece of it was taken.
+struct Counted {
+    body: HttpRequestBody,
+    rest: Bytes,
+    progress: Arc<Progress>,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        while self.rest.is_empty() {
+            match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(bytes) => self.rest = bytes,
+                    Err(_) => return Poll::Ready(None),
+                },
+                end => return end,
+            }
+        }
+        self.progress.move_on();
+        let length = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = self.rest.len() as u64;
+        match self.body.size_hint().exact() {
+            Some(length) => SizeHint::with_exact(rest + length),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+/// A client of HTTP.
+#[derive(Debug)]
+struct Http {
+    client: Client,
+    seen: Arc<Seen>,
+}
+
+impl Http {
+    async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, Fault> {
+        let (parts, body) = request.into_parts();
+        let url = parts.uri.to_string();
+        let url = url
+            .parse()
+            .map_err(|_| Fault::Wrong(format!("'{url}' is no URL")))?;
+        let sends = body.content_length() as u64;
+        let progress = Arc::new(Progress::new(sends));
+        let is_head = parts.method == Method::HEAD;
+        let mut request = reqwest::Request::new(parts.method, url);
+        *request.headers_mut() = parts.headers;
+        if sends > 0 {
+            let counted = Counted {
+                body,
+                rest: Bytes::new(),
+                progress: Arc::clone(&progress),
+            };
+            *request.body_mut() = Some(reqwest::Body::wrap(counted));
+        }
+        let work = async {
+            let response = self.client.execute(request).await;
+            let response = response.map_err(|error| broken(&error))?;
+            progress.move_on();
+            self.seen.note(response.headers());
+            take(response, is_head, &progress).await
+        };
+        progress.watch(work).await
+    }
+}
+
+/// The whole of an answer.
+async fn take(
+    mut response: reqwest::Response,
+    is_head: bool,
+    progress: &Progress,
+) -> Result<HttpResponse, Fault> {
+    let status = response.status();
+    let limit = match status.is_success() {
+        true => ANSWER_MAX,
+        false => REFUSAL_MAX,
+    };
+    let said = response.content_length().unwrap_or(0);
+    if status.is_success() && said > limit as u64 && !is_head {
+        return Err(Fault::Long(limit));
+    }
+    let room = if is_head {
+        0
+    } else {
+        said.min(TRUSTED).min(limit as u64)
+    };
+    let mut body = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
+    while let Some(piece) = response.chunk().await.map_err(|error| broken(&error))? {
+        progress.move_on();
+        if body.len() + piece.len() > limit {
+            match status.is_success() {
+                true => return Err(Fault::Long(limit)),
+                // The beginning says what there is to say.
+                false => break,
+            }
+        }
+        body.extend_from_slice(&piece);
+    }
+    let headers = std::mem::take(response.headers_mut());
+    if !status.is_success() {
+        let mut refusal = Refusal::new(status.as_u16(), &body);
+        refusal.ahead = clock_ahead(&headers);
+        let region = headers.get("x-amz-bucket-region");
+        let region = region.and_then(|value| value.to_str().ok());
+        let is_elsewhere = status.is_redirection() || refusal.region.is_some();
+        if let Some(region) = region.filter(|_| is_elsewhere) {
+            refusal.region = Some(region.to_owned());
+        }
+        return Err(Fault::Refused(refusal));
+    }
+    let mut answer = HttpResponse::new(body.into());
+    *answer.status_mut() = status;
+    *answer.headers_mut() = headers;
+    Ok(answer)
+}
+
+/// Seconds that the server's clock is ahead of ours, by what an answer says.
+fn clock_ahead(headers: &HeaderMap) -> Option<i64> {
+    let date = headers.get(DATE)?.to_str().ok()?;
+    let theirs = jiff::fmt::rfc2822::parse(date).ok()?;
+    let ours = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    Some(theirs.timestamp().as_second() - ours.as_secs().cast_signed())
+}
+
+/// A failure of the connection, with its causes and without the address, which has nothing new.
+fn broken(error: &reqwest::Error) -> Fault {
+    let what = match error {
+        error if error.is_connect() => "no connection",
+        error if error.is_timeout() => "too slow",
+        _ => "the connection broke",
+    };
+    let mut text = what.to_owned();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    Fault::Broken(text)
+}
+
+#[async_trait]
+impl HttpService for Http {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let answer = self.ask(request).await;
+        answer.map_err(|fault| HttpError::new(HttpErrorKind::Unknown, fault))
+    }
+}
+
+impl Line {
+    fn client(&self) -> reqwest::Result<Client> {
+        let builder = Client::builder()
+            .user_agent(concat!("cenote/", env!("CARGO_PKG_VERSION")))
+            .tls_backend_preconfigured(self.tls.clone())
+            .http1_only()
+            .redirect(Policy::none())
+            .referer(false)
+            .connect_timeout(self.connecting)
+            .pool_idle_timeout(Duration::from_secs(60))
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(15))
+            .tcp_keepalive_interval(Duration::from_secs(5))
+            .tcp_keepalive_retries(6)
+            .tcp_user_timeout(QUIET);
+        match self.uses_proxies {
+            true => builder.build(),
+            false => builder.no_proxy().build(),
+        }
+    }
+}
+
+impl HttpConnector for Line {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        let client = self
+            .client()
+            .map_err(|error| object_store::Error::Generic {
+                store: "S3",
+                source: Box::new(error),
+            })?;
+        Ok(HttpClient::new(Http {
+            client,
+            seen: Arc::clone(&self.seen),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(
+        quiet: u64,
+        whole: u64,
+        work: impl AsyncFnOnce(&Progress) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let progress = Progress {
+            moved: Mutex::new(Instant::now()),
+            quiet: Duration::from_millis(quiet),
+            end: Instant::now() + Duration::from_millis(whole),
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("a runtime");
+        runtime.block_on(progress.watch(work(&progress)))
+    }
+
+    async fn move_for(progress: &Progress, times: u32) -> Result<(), Fault> {
+        for _ in 0..times {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            progress.move_on();
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_moves_may_take_long() {
+        let slow = watched(200, 60_000, async |progress| move_for(progress, 20).await);
+        assert_eq!(slow, Ok(()));
+        let silent = watched(200, 60_000, async |_| std::future::pending().await);
+        assert_eq!(silent, Err(Fault::Silent(Duration::from_millis(200))));
+        let endless = watched(200, 400, async |progress| move_for(progress, 1000).await);
+        assert_eq!(endless, Err(Fault::Slow(WHOLE)));
+    }
+
+    #[test]
+    fn large_bodies_are_given_more_time_at_their_end() {
+        let quiet = |sends| Progress::new(sends).quiet.as_secs();
+        assert_eq!(quiet(0), 60);
+        assert_eq!(quiet(1 << 20), 60 + 64);
+        assert_eq!(quiet(64 << 20), 60 + 256, "the kernel takes 4 MiB of it");
+    }
+}

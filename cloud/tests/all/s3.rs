@@ -1,0 +1,281 @@
+//! A bucket as a store, and devices in it: with a real server, and with one that says what a test
+//! wants.
+
+use crate::fake::{Answered, Asked, FakeServer};
+use crate::server::{KEY, LosingLine, SECRET, SecureServer, Server, keys, store};
+use crate::stores::{body, client, keeps_the_contract};
+use cenote_base::{Env, RealEnv};
+use cenote_cloud::store::s3::{BucketName, BucketStore, Surroundings};
+use cenote_cloud::store::{Client, Put, Rates, Request, RequestKind, Store, StoreError};
+use cenote_cloud::{CloudDevice, CloudError, Options};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn real_client(store: Arc<dyn Store>) -> Client {
+    client(store, Arc::new(RealEnv::new()))
+}
+
+#[test]
+fn a_bucket_is_a_store() {
+    let Some(server) = Server::get() else { return };
+    keeps_the_contract(&real_client(store(&server.fresh())));
+    // A whole bucket, and names that have to be escaped.
+    let whole = real_client(store(&server.whole()));
+    assert!(whole.get("device").expect("answers").is_none());
+    let mut odd = server.fresh();
+    odd.prefix += "/a b+c%20=&ä";
+    keeps_the_contract(&real_client(store(&odd)));
+}
+
+#[test]
+fn what_is_refused_is_not_missing() {
+    let Some(server) = Server::get() else { return };
+    let now = |name: &BucketName, surroundings: &Surroundings| {
+        let store = BucketStore::new(name, surroundings).expect("a description");
+        let client = real_client(Arc::new(store));
+        client.set_patience(Some(Duration::ZERO));
+        let errors = [
+            client.get("device").expect_err("refused"),
+            client.head("device").expect_err("refused"),
+            client.list("", None, 10).expect_err("refused"),
+            client
+                .put_new(vec![("device".into(), body("x"))])
+                .expect_err("refused"),
+        ];
+        (errors, client.statistics().health())
+    };
+    let (errors, health) = now(&server.named("nowhere/x"), &keys());
+    for error in errors {
+        assert!(matches!(error, StoreError::Other(_)), "{error}");
+    }
+    assert!(!health.is_denied && health.failing_since.is_some());
+    let wrong = Surroundings::of_variables([
+        ("AWS_ACCESS_KEY_ID", "testaccess"),
+        ("AWS_SECRET_ACCESS_KEY", "hidden"),
+    ]);
+    let (errors, health) = now(&server.fresh(), &wrong);
+    for error in errors {
+        assert!(matches!(error, StoreError::Denied(_)), "{error}");
+        assert!(!format!("{error} {error:?}").contains("hidden"));
+    }
+    assert!(health.is_denied);
+}
+
+#[test]
+fn answers_that_are_lost_are_found_out() {
+    let Some(server) = Server::get() else { return };
+    let line = LosingLine::new(server.address, 7);
+    let mut name = server.fresh();
+    name.endpoint = Some(format!("http://{}", line.address));
+    let client = real_client(store(&name));
+    for number in 0..12 {
+        let objects = (0..4).map(|at| (format!("k/{number}-{at}"), body("bytes")));
+        let put = client.put_new(objects.collect());
+        assert_eq!(put, Ok(vec![Put::Done; 4]), "number {number}");
+    }
+    assert_eq!(client.list("k/", None, 100).expect("answers").len(), 48);
+    let other = client.put_new(vec![("k/0-0".into(), body("other"))]);
+    assert_eq!(other, Ok(vec![Put::Taken(body("bytes"))]));
+    assert!(line.lost.load(Ordering::Relaxed) > 3);
+    assert!(client.statistics().of(RequestKind::Put).transient > 3);
+}
+
+#[test]
+fn only_those_who_are_trusted_are_asked() {
+    let Some(server) = SecureServer::new() else {
+        return;
+    };
+    let mut name = BucketName::parse("pools/secure").expect("a name");
+    name.endpoint = Some(format!("https://localhost:{}", server.port));
+    let of = |bundle: Option<&str>| {
+        let variables = [
+            ("AWS_ACCESS_KEY_ID", KEY),
+            ("AWS_SECRET_ACCESS_KEY", SECRET),
+            ("AWS_CA_BUNDLE", bundle.unwrap_or("")),
+        ];
+        let surroundings = Surroundings::of_variables(variables);
+        let store = BucketStore::new(&name, &surroundings).expect("a description");
+        let client = real_client(Arc::new(store));
+        client.set_patience(Some(Duration::ZERO));
+        client.put_new(vec![("device".into(), body("x"))])
+    };
+    let certificate = server.certificate();
+    assert_eq!(of(Some(&certificate)), Ok(vec![Put::Done]));
+    let error = of(None).expect_err("unknown to the system");
+    assert!(matches!(error, StoreError::Transient(_)), "{error}");
+    assert!(error.to_string().contains("certificate"), "{error}");
+}
+
+/// A store on a made-up server.
+fn on(fake: &FakeServer) -> Arc<BucketStore> {
+    let mut name = BucketName::parse("bucket/x").expect("a name");
+    name.endpoint = Some(format!("http://{}", fake.address));
+    store(&name)
+}
+
+fn one(store: &BucketStore, request: Request) -> StoreError {
+    let answer = store.run(&[request]).pop().expect("an answer");
+    answer.expect_err("refused")
+}
+
+fn get(range: Option<std::ops::Range<u64>>) -> Request {
+    let key = "k".into();
+    Request::Get { key, range }
+}
+
+/// Keeps objects as servers do that ignore conditions.
+fn overwriting() -> impl Fn(&Asked) -> Answered + Send + Sync {
+    let objects = Mutex::new(HashMap::new());
+    move |asked| {
+        let mut objects = objects.lock().expect("no panic");
+        let found: Option<Vec<u8>> = objects.get(&asked.path).cloned();
+        match (&*asked.method, found) {
+            ("PUT", _) => {
+                objects.insert(asked.path.clone(), asked.body.clone());
+                Answered {
+                    status: 200,
+                    headers: vec![("server", "rclone/v1.75".into()), ("etag", "\"1\"".into())],
+                    body: Vec::new(),
+                }
+            }
+            ("GET", Some(body)) => Answered {
+                status: 200,
+                headers: vec![("etag", "\"1\"".into())],
+                body,
+            },
+            ("DELETE", _) => Answered {
+                status: 204,
+                ..Answered::default()
+            },
+            _ => Answered::error(404, "NoSuchKey"),
+        }
+    }
+}
+
+#[test]
+fn stores_without_conditions_are_refused_by_name() {
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let fake = FakeServer::new(overwriting());
+    let options = Options::default();
+    let refused = CloudDevice::create(on(&fake), 1 << 30, &options, &env);
+    let Err(error @ CloudError::NoConditions { .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    let expected = format!(
+        "s3://bucket/x?endpoint=http://{} (rclone/v1.75): puts",
+        fake.address
+    );
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    let asked = fake.asked.lock().expect("no panic").clone();
+    let puts = asked.iter().filter(|asked| asked.method == "PUT");
+    let conditional = puts.filter(|put| put.headers.get("if-none-match").is_some_and(|c| c == "*"));
+    assert_eq!(conditional.count(), 16, "eight pairs race");
+
+    let honest = FakeServer::new(|_| Answered::error(501, "NotImplemented"));
+    let refused = CloudDevice::create(on(&honest), 1 << 30, &options, &env);
+    assert!(
+        matches!(refused, Err(CloudError::NoConditions { .. })),
+        "{refused:?}"
+    );
+
+    // Where there is a device already, it is tried with that.
+    let client = Client::new(on(&fake), env.clone(), Rates::default());
+    assert_eq!(client.keeps_name("device", &body("x")), Ok(false));
+}
+
+#[test]
+fn refusals_are_what_they_are() {
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let cases = [
+        (403, "RequestTimeTooSkewed"),
+        (400, "ExpiredToken"),
+        (503, "SlowDown"),
+        (307, "TemporaryRedirect"),
+        (409, "ConditionalRequestConflict"),
+    ];
+    let next = Arc::new(AtomicU64::new(0));
+    let number = Arc::clone(&next);
+    let fake = FakeServer::new(move |_| {
+        let (status, code) = cases[number.load(Ordering::Relaxed) as usize];
+        Answered {
+            headers: vec![
+                ("date", date.into()),
+                ("location", "http://127.0.0.1:1/".into()),
+                ("x-amz-bucket-region", "far-1".into()),
+            ],
+            ..Answered::error(status, code)
+        }
+    });
+    let store = on(&fake);
+    let error = |index, request| {
+        next.store(index, Ordering::Relaxed);
+        one(&store, request)
+    };
+    let StoreError::Skewed { ahead } = error(0, get(None)) else {
+        panic!("not skewed");
+    };
+    assert!(ahead < -900_000_000, "thirty years behind: {ahead}");
+    assert!(matches!(error(1, get(None)), StoreError::Expired(_)));
+    assert!(matches!(error(2, get(None)), StoreError::Transient(_)));
+    let elsewhere = error(3, get(None)).to_string();
+    assert!(elsewhere.contains("region=far-1"), "{elsewhere}");
+    let put = |condition| Request::Put {
+        key: "k".into(),
+        body: body("x"),
+        condition,
+    };
+    use cenote_cloud::store::{Condition, Tag};
+    let taken = error(4, put(Condition::Absent));
+    assert_eq!(taken, StoreError::Precondition, "to be looked at");
+    let busy = error(4, put(Condition::Matches(Tag("\"1\"".into()))));
+    assert!(matches!(busy, StoreError::Transient(_)), "{busy}");
+}
+
+#[test]
+fn answers_that_cannot_be_are_refused() {
+    let fake = FakeServer::new(|asked| match asked.headers.get("range") {
+        // Less than was asked for.
+        Some(_) => Answered {
+            status: 206,
+            headers: vec![("content-range", "bytes 0-1/2".into())],
+            body: b"ab".to_vec(),
+        },
+        None => Answered {
+            status: 200,
+            headers: vec![("last-modified", "yesterday".into())],
+            body: b"ab".to_vec(),
+        },
+    });
+    let store = on(&fake);
+    assert!(matches!(one(&store, get(Some(0..9))), StoreError::Other(_)));
+    let head = Request::Head { key: "k".into() };
+    assert!(matches!(one(&store, head), StoreError::Other(_)));
+    // More than any object has, whether it comes or not.
+    let huge = FakeServer::new(|_| Answered {
+        status: 200,
+        headers: vec![("content-length", (1_u64 << 40).to_string())],
+        body: Vec::new(),
+    });
+    let error = one(&on(&huge), get(None));
+    assert!(error.to_string().contains("more than"), "{error}");
+    let cut = FakeServer::new(|_| Answered {
+        status: 200,
+        headers: vec![
+            ("content-length", "100".into()),
+            ("connection", "close".into()),
+        ],
+        body: b"ab".to_vec(),
+    });
+    let error = one(&on(&cut), get(None));
+    assert!(matches!(error, StoreError::Transient(_)), "{error}");
+    let outside = Request::Head { key: "../k".into() };
+    assert!(matches!(one(&store, outside), StoreError::Other(_)));
+    // Nobody answers at all.
+    drop(store);
+    let mut name = BucketName::parse("bucket").expect("a name");
+    name.endpoint = Some("http://127.0.0.1:1".into());
+    let gone = one(&crate::server::store(&name), get(None));
+    assert!(matches!(gone, StoreError::Transient(_)), "{gone}");
+}
