@@ -19,6 +19,9 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes that are uploaded while nobody looks.
 const LITTLE: u64 = 1 << 20;
 
+/// From this share on, in hundredths, a local log is full.
+const FULL_PERCENT: u64 = 90;
+
 /// Devices by their places.
 type Devices = [(String, Arc<CloudDevice>)];
 
@@ -139,6 +142,27 @@ pub(crate) fn give_up_with(imported: &Arc<Imported>, devices: &Devices) -> Optio
     spawned.is_ok().then_some(sender)
 }
 
+/// Why letting pools go now would lose what programs have written and not synced: a store does not
+/// answer, and the local log has hardly any room.
+pub(crate) fn stuck(clouds: &Clouds, pools: &[Arc<Imported>]) -> Option<ControlError> {
+    pools.iter().find_map(|pool| {
+        let devices = devices_of(clouds, pool);
+        let stuck = devices.iter().find(|(_, device)| {
+            let status = device.status();
+            let is_full = status
+                .log
+                .is_none_or(|(used, size)| used >= size / 100 * FULL_PERCENT);
+            status.unreachable_for.is_some() && status.pending_bytes > 0 && is_full
+        });
+        let (place, _) = stuck?;
+        let name = pool.name();
+        Some(refused(format!(
+            "{name}: {place} does not answer and the local log is full: what was not synced would \
+             be lost"
+        )))
+    })
+}
+
 /// Has whoever waits for stores give up after a while, unless what is returned is dropped before.
 ///
 /// A pool whose local log is full cannot write its last group; what is lost with that nobody was
@@ -155,6 +179,9 @@ pub(crate) fn hurry(clouds: &Clouds, pools: &[Arc<Imported>]) -> Option<Sender<(
         if receiver.recv_timeout(LEAVE_PATIENCE) != Err(RecvTimeoutError::Timeout) {
             return;
         }
+        eprintln!(
+            "cenote: a store does not answer and a local log is full: what was not synced is lost"
+        );
         for device in devices.iter().filter_map(Weak::upgrade) {
             // Whether its log could be flushed is known to nobody then.
             let _ = device.close(Close::Keep);

@@ -1,6 +1,8 @@
 //! Letting go of pools: exporting, destroying, and all of them at the end.
 
-use crate::clouds::leave::{failure_of, give_up_with, hurry, keep_rest, outcome, upload_before};
+use crate::clouds::leave::{
+    failure_of, give_up_with, hurry, keep_rest, outcome, stuck, upload_before,
+};
 use crate::clouds::status::devices_of;
 use crate::command::{By, note};
 use crate::context::Context;
@@ -135,6 +137,9 @@ pub(crate) fn shutdown(
     if let Some(imported) = waiting.next().filter(|_| !force) {
         let pool = imported.name().to_owned();
         return Err(ControlError::Suspended { pool });
+    }
+    if let Some(refusal) = stuck(&context.clouds, &pools).filter(|_| !force) {
+        return Err(refusal);
     }
     let hurry = hurry(&context.clouds, &pools);
     let mut failure = None;

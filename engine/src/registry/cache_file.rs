@@ -6,6 +6,7 @@
 
 use super::imported::Imported;
 use super::table::Registry;
+use cenote_cloud::location::is_location;
 use cenote_control::model::ControlError;
 use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::{NvList, NvValue, PoolConfig};
@@ -53,7 +54,7 @@ pub(crate) fn places(file: &Path) -> Result<Vec<PathBuf>, ControlError> {
         let leaves = tree.flat_map(|tree| tree.leaves());
         places.extend(leaves.filter_map(|leaf| leaf.path.clone()));
     }
-    places.retain(|place| place.exists());
+    places.retain(|place| is_location(place) || place.exists());
     Ok(places)
 }
 

@@ -140,7 +140,12 @@ fn a_pool_in_a_directory_goes_from_machine_to_machine() -> Result<()> {
     there.ok("zpool export tank")?;
     here.ok("zpool export tank")?;
 
-    import(&there, "", &[&url])?;
+    let file = store.path("zpool.cache").display().to_string();
+    import(&there, &format!("-o cachefile={file}"), &[&url])?;
+    ensure!(fs::read(there.path("tank").join("kept"))? == kept);
+    there.crash()?;
+    let root = there.path("").display().to_string();
+    there.ok(&format!("zpool import -R {root} -c {file} tank"))?;
     ensure!(fs::read(there.path("tank").join("kept"))? == kept);
     there.ok("zpool export tank")?;
     store.judge(&there, &["a"])
@@ -192,6 +197,9 @@ fn of_two_who_have_a_pool_one_writes() -> Result<()> {
         &old.ok("zpool status tank")?,
         "failed: taken over by host '",
     )?;
+    let health = old.fails("cenote health tank")?;
+    ensure!(health.code == Some(2), "{}", health.report());
+    has(&health.text(), "failed: taken over by host '")?;
     let writer = old.path("tank").join("late");
     thread::scope(|scope| -> Result<()> {
         let late = scope.spawn(|| put(&writer, b"too late"));

@@ -6,11 +6,13 @@
 //! is that of the worst finding, for cron and monitors.
 //!
 //! `judge` knows what is a finding, from what the daemon says alone; `smart` asks `smartctl`, where
-//! that is installed, what the disks think of themselves.
+//! that is installed, what the disks think of themselves; `stores` has what there is to say of
+//! devices in object stores.
 
 mod judge;
 mod report;
 mod smart;
+mod stores;
 
 use cenote_control::model::{
     DatasetKind, Depth, ErrorRecord, KindSet, PoolStatus, PropertySelection, Request, Response,
@@ -119,6 +121,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             now: context.now,
         };
         let mut found = findings(&status, &facts, limits);
+        found.extend(stores::findings(&status.name, &status.stores));
         if !arguments.has("no-smart") {
             found.extend(smart::findings(&status.vdevs));
         }

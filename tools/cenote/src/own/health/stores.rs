@@ -1,0 +1,90 @@
+//! Findings about devices in object stores.
+
+use super::judge::{Finding, Severity};
+use crate::format::number::{duration, nicebytes};
+use cenote_control::model::StoreStatus;
+
+/// Seconds for which a store may be away before that is told: most come back at once.
+const AWAY_MAX: u64 = 60;
+/// Seconds for which something may wait that is to be uploaded within half a minute.
+const LATE: u64 = 600;
+
+/// What is to be known of the devices of `pool`.
+pub(super) fn findings(pool: &str, stores: &[StoreStatus]) -> Vec<Finding> {
+    let found = stores.iter().flat_map(|store| of_store(pool, store));
+    found.collect()
+}
+
+fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut push = |severity, what: String, advice: String| {
+        let device = store.place.clone();
+        found.push(Finding {
+            severity,
+            device,
+            what,
+            advice,
+        });
+    };
+    if let Some(failure) = &store.failure {
+        let advice = format!(
+            "nothing more gets into the store from here: copy what matters elsewhere, then run \
+             'zpool export -f {pool}'"
+        );
+        push(Severity::Danger, format!("failed: {failure}"), advice);
+    }
+    let pending = nicebytes(store.pending_bytes);
+    let away = store
+        .unreachable_seconds
+        .filter(|seconds| *seconds >= AWAY_MAX);
+    if let Some(seconds) = away {
+        let error = store.last_error.as_deref().unwrap_or("no reason is known");
+        let what = format!(
+            "the store has not answered for {}, and {pending} wait: {error}",
+            duration(seconds)
+        );
+        let advice = match (store.log_used, store.log_size) {
+            (Some(used), Some(size)) if used >= size / 100 * 90 => {
+                "the local log is full, and what writes waits: bring the store back"
+            }
+            _ => "bring the store back; until then this machine has the only copy of what waits",
+        };
+        push(Severity::Attention, what, advice.to_owned());
+    }
+    let late = store.pending_seconds.filter(|seconds| *seconds >= LATE);
+    if let Some(seconds) = late.filter(|_| away.is_none()) {
+        let what = format!(
+            "{pending} wait to be uploaded, the oldest for {}",
+            duration(seconds)
+        );
+        let advice = "more is written than the line or cloud_upload_rate lets through".to_owned();
+        push(Severity::Attention, what, advice);
+    }
+    if let Some(name) = &store.log_aside {
+        let bytes = nicebytes(store.log_aside_bytes);
+        let what = format!(
+            "another host went on without what was here: {bytes} never came into the store"
+        );
+        let advice = format!("they are in {name} in the device's local directory, for experts");
+        push(Severity::Note, what, advice);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_is_away_wants_attention_and_a_lost_one_more() {
+        let mut store = StoreStatus::default();
+        assert!(findings("tank", std::slice::from_ref(&store)).is_empty());
+        store.unreachable_seconds = Some(AWAY_MAX);
+        let found = findings("tank", std::slice::from_ref(&store));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].severity, Severity::Attention);
+        store.failure = Some("taken over by host 'b'".to_owned());
+        let found = findings("tank", std::slice::from_ref(&store));
+        assert_eq!(found[0].severity, Severity::Danger);
+    }
+}
