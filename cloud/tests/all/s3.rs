@@ -259,7 +259,14 @@ fn answers_that_cannot_be_are_refused() {
         body: Vec::new(),
     });
     let error = one(&on(&huge), get(None));
-    assert!(error.to_string().contains("more than"), "{error}");
+    assert!(error.to_string().contains("longer than"), "{error}");
+    let more = FakeServer::new(|_| Answered {
+        status: 206,
+        headers: vec![("content-range", "bytes 0-1/1000".into())],
+        body: vec![0; 1000],
+    });
+    let error = one(&on(&more), get(Some(0..2)));
+    assert!(error.to_string().contains("longer than"), "{error}");
     let cut = FakeServer::new(|_| Answered {
         status: 200,
         headers: vec![

@@ -6,9 +6,10 @@
 //! other end is gone is noticed by the kernel: it asks for a sign of life while nothing moves, and
 //! gives up if what was sent is not acknowledged.
 //!
-//! An answer is taken whole, up to a limit, before anybody sees it. Redirections are not followed:
+//! An answer is taken whole, up to what it is allowed, before anybody sees it. Redirections are not followed:
 //! a signature is for one host.
 
+use super::allowance::Allowance;
 use super::refusal::{Fault, Refusal};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -35,8 +36,8 @@ const WHOLE: Duration = Duration::from_secs(3600);
 const SLOWEST: u64 = 16 << 10;
 /// What a kernel takes for sending at most: Linux's limit for buffers that it sizes itself.
 const KERNEL_TAKES: u64 = 4 << 20;
-/// Bytes of an answer. Objects have up to 64 MiB and a table of what is in them.
-const ANSWER_MAX: usize = 80 << 20;
+/// Bytes of an answer of which nobody said how large it may be: a list of a thousand names.
+const ANSWER_MAX: u64 = 8 << 20;
 /// Bytes of a refusal.
 const REFUSAL_MAX: usize = 64 << 10;
 /// Bytes that are given to the kernel at a time.
@@ -188,6 +189,8 @@ impl Http {
         let sends = body.content_length() as u64;
         let progress = Arc::new(Progress::new(sends));
         let is_head = parts.method == Method::HEAD;
+        let allowance = parts.extensions.get::<Allowance>().cloned();
+        let allowance = allowance.unwrap_or_else(|| Allowance::new(ANSWER_MAX));
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
         if sends > 0 {
@@ -203,7 +206,7 @@ impl Http {
             let response = response.map_err(|error| broken(&error))?;
             progress.move_on();
             self.seen.note(response.headers());
-            take(response, is_head, &progress).await
+            take(response, is_head, &allowance, &progress).await
         };
         progress.watch(work).await
     }
@@ -213,36 +216,30 @@ impl Http {
 async fn take(
     mut response: reqwest::Response,
     is_head: bool,
+    allowance: &Allowance,
     progress: &Progress,
 ) -> Result<HttpResponse, Fault> {
     let status = response.status();
-    let limit = match status.is_success() {
-        true => ANSWER_MAX,
-        false => REFUSAL_MAX,
-    };
-    let said = response.content_length().unwrap_or(0);
-    if status.is_success() && said > limit as u64 && !is_head {
-        return Err(Fault::Long(limit));
+    let is_good = status.is_success();
+    let said = response.content_length().filter(|_| !is_head).unwrap_or(0);
+    if is_good && said > allowance.left() {
+        return Err(Fault::Long);
     }
-    let room = if is_head {
-        0
-    } else {
-        said.min(TRUSTED).min(limit as u64)
-    };
+    let room = if is_good { said.min(TRUSTED) } else { 0 };
     let mut body = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
     while let Some(piece) = response.chunk().await.map_err(|error| broken(&error))? {
         progress.move_on();
-        if body.len() + piece.len() > limit {
-            match status.is_success() {
-                true => return Err(Fault::Long(limit)),
-                // The beginning says what there is to say.
-                false => break,
-            }
+        if is_good && !allowance.take(piece.len() as u64) {
+            return Err(Fault::Long);
+        }
+        if !is_good && body.len() + piece.len() > REFUSAL_MAX {
+            // The beginning says what there is to say.
+            break;
         }
         body.extend_from_slice(&piece);
     }
     let headers = std::mem::take(response.headers_mut());
-    if !status.is_success() {
+    if !is_good {
         let mut refusal = Refusal::new(status.as_u16(), &body);
         refusal.ahead = clock_ahead(&headers);
         let region = headers.get("x-amz-bucket-region");

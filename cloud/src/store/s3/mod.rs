@@ -17,6 +17,7 @@
 //!
 //! Not here: parts of uploads (objects are small), versions, storage classes, other roles.
 
+mod allowance;
 mod credentials;
 mod http;
 mod name;
@@ -32,6 +33,7 @@ pub use name::{BucketName, BucketNameError};
 pub use surroundings::Surroundings;
 
 use super::{Answer, Condition, Meta, Request, Store, StoreError, Tag};
+use allowance::Allowance;
 use bytes::Bytes;
 use credentials::{KeyRing, no_retries};
 use http::{Line, Seen};
@@ -53,6 +55,11 @@ use tokio::sync::Semaphore;
 const REQUESTS_MAX: usize = 64;
 /// How long a connection may take.
 const CONNECTING: Duration = Duration::from_secs(15);
+/// Bytes of an object. Objects of data have up to 64 MiB and a table of what is in them.
+const OBJECT_MAX: u64 = 80 << 20;
+/// Bytes of all whole objects that are asked for at once: most of them are commits, which have some
+/// hundred KiB. Who asks for ranges says how many bytes there are.
+const WHOLE_MAX: u64 = 256 << 20;
 /// Names that a server lists at once, at most.
 const PAGE: usize = 1000;
 
@@ -159,12 +166,14 @@ impl BucketStore {
 impl Store for BucketStore {
     fn run(&self, requests: &[Request]) -> Vec<Result<Answer, StoreError>> {
         let (sender, receiver) = mpsc::channel();
+        let whole = Allowance::new(WHOLE_MAX);
         for (index, request) in requests.iter().cloned().enumerate() {
             let (shared, sender) = (Arc::clone(&self.shared), sender.clone());
+            let whole = whole.clone();
             self.runtime.spawn(async move {
                 // Nobody closes it.
                 let _room = shared.room.acquire().await;
-                let answer = shared.answer(request).await;
+                let answer = shared.answer(request, whole).await;
                 // Who asked waits for all answers.
                 let _ = sender.send((index, answer));
             });
@@ -188,14 +197,14 @@ impl Store for BucketStore {
 }
 
 impl Shared {
-    async fn answer(&self, request: Request) -> Result<Answer, StoreError> {
+    async fn answer(&self, request: Request, whole: Allowance) -> Result<Answer, StoreError> {
         match request {
             Request::Put {
                 key,
                 body,
                 condition,
             } => self.put(&self.path(&key)?, body, condition).await,
-            Request::Get { key, range } => self.get(&self.path(&key)?, range).await,
+            Request::Get { key, range } => self.get(&self.path(&key)?, range, whole).await,
             Request::Head { key } => self.head(key).await.map(Answer::Head),
             Request::List {
                 prefix,
@@ -249,21 +258,29 @@ impl Shared {
         }
     }
 
-    async fn get(&self, path: &Path, range: Option<Range<u64>>) -> Result<Answer, StoreError> {
-        let options = GetOptions {
+    async fn get(
+        &self,
+        path: &Path,
+        range: Option<Range<u64>>,
+        whole: Allowance,
+    ) -> Result<Answer, StoreError> {
+        let mut options = GetOptions {
             range: range.clone().map(GetRange::Bounded),
             ..GetOptions::default()
         };
+        let of_range = |range: &Range<u64>| Allowance::new(range.end.saturating_sub(range.start));
+        let allowance = range.as_ref().map_or(whole, of_range);
+        options.extensions.insert(allowance);
         let result = self.ask(path, options).await?;
         let tag = result.meta.e_tag.clone().map(Tag);
-        let whole = result.meta.size;
+        let size = result.meta.size;
         let bytes = result.bytes().await.map_err(|error| store_error(&error))?;
         let wanted = match &range {
             Some(range) => range.end - range.start,
-            None => whole,
+            None => size,
         };
-        if bytes.len() as u64 != wanted {
-            return Err(StoreError::Other(format!("'{path}' has {whole} bytes")));
+        if bytes.len() as u64 != wanted || wanted > OBJECT_MAX {
+            return Err(StoreError::Other(format!("'{path}' has {size} bytes")));
         }
         Ok(Answer::Get(Arc::new(bytes.into()), tag))
     }

@@ -42,9 +42,9 @@ pub(super) enum Fault {
     /// The request could not be made.
     #[error("{0}")]
     Wrong(String),
-    /// The answer is longer than any object of ours.
-    #[error("the answer has more than {0} bytes, which no object of a device has")]
-    Long(usize),
+    /// The answer is longer than what was asked for can be.
+    #[error("the answer is longer than what was asked for can be")]
+    Long,
     /// There are no keys to sign with.
     #[error("{0}")]
     NoKeys(String),
@@ -121,7 +121,7 @@ impl Fault {
                 StoreError::Transient(self.to_string())
             }
             Self::NoKeys(_) => StoreError::Denied(self.to_string()),
-            Self::Wrong(_) | Self::Long(_) => StoreError::Other(self.to_string()),
+            Self::Wrong(_) | Self::Long => StoreError::Other(self.to_string()),
         }
     }
 

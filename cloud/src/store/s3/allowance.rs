@@ -1,0 +1,41 @@
+//! How many bytes answers may have, so that no server fills our memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that one answer, or several together, may still have.
+#[derive(Clone, Debug)]
+pub(super) struct Allowance(Arc<AtomicU64>);
+
+impl Allowance {
+    pub(super) fn new(bytes: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Takes bytes of it, if there are so many.
+    pub(super) fn take(&self, bytes: u64) -> bool {
+        let less = |left: u64| left.checked_sub(bytes);
+        let taken = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        taken.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn together_they_take_no_more_than_there_is() {
+        let one = Allowance::new(10);
+        let other = one.clone();
+        assert!(one.take(6) && !other.take(6) && other.take(4));
+        assert_eq!(one.left(), 0);
+        assert!(one.take(0) && !one.take(1));
+    }
+}
