@@ -101,6 +101,15 @@ pub enum StreamError {
         /// The snapshot's short name.
         snapshot: String,
     },
+    /// A dataset would have to be received before what it was cloned from, and behind it.
+    #[error(
+        "{dataset} was cloned from what can only be received behind it; 'zfs promote {dataset}' \
+         turns that around"
+    )]
+    Circle {
+        /// The dataset.
+        dataset: DatasetName,
+    },
     /// A record cannot be applied.
     #[error("{place}: {record} cannot be applied")]
     Apply {

@@ -318,9 +318,8 @@ impl Gathered {
             }
             waiting = later;
             if waiting.len() == before {
-                return Err(StreamError::Unsendable {
-                    problem: "its datasets were cloned from one another in a circle",
-                });
+                let dataset = in_circle(&waiting).head.name().clone();
+                return Err(StreamError::Circle { dataset });
             }
         }
         Ok(streams)
@@ -364,6 +363,28 @@ impl Gathered {
         }
         Ok(streams)
     }
+}
+
+/// Of members that wait for one another, one that was cloned from what waits for it.
+fn in_circle<'a>(waiting: &[&'a Member]) -> &'a Member {
+    let awaited = |member: &Member, guid: Guid| {
+        let of = waiting.iter().find(|other| other.has(guid)).copied();
+        of.filter(|_| !member.has(guid))
+    };
+    let origin = |member: &Member| {
+        let guid = member.origin.as_ref()?.phys().guid;
+        awaited(member, guid)
+    };
+    let next = |member: &'a Member| origin(member).or_else(|| awaited(member, member.parent));
+    let mut at = waiting[0];
+    // After so many steps it is in the circle, and after as many more it was all around.
+    for step in 0..2 * waiting.len() {
+        if step >= waiting.len() && origin(at).is_some() {
+            break;
+        }
+        at = next(at).unwrap_or(at);
+    }
+    at
 }
 
 impl Member {
