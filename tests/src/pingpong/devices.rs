@@ -62,6 +62,9 @@ fn tops(site: &Site) -> Result<(Vec<Top>, bool)> {
         let own = below.is_none().then_some(top);
         let leaves = below.into_iter().flat_map(|below| below.values());
         let paths = leaves.chain(own).map(|leaf| leaf["path"].as_str());
+        if kind == "replacing" || kind == "spare" {
+            continue;
+        }
         // A vdev with a replacement below it is none to choose from.
         let Some(leaves) = paths.map(|path| path.map(str::to_owned)).collect() else {
             continue;
@@ -122,6 +125,9 @@ impl Devices {
         }
         let checkpoint = site.ok("zpool get -H -o value checkpoint tank")?;
         let (tops, is_plain) = tops(site)?;
+        if tops.is_empty() {
+            return Ok(());
+        }
         let top = random.choose(&tops);
         let mut steps = steps(top);
         if is_plain && tops.iter().all(|top| top.kind == "mirror") {
