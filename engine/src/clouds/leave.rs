@@ -7,14 +7,16 @@ use crate::registry::imported::Imported;
 use cenote_cloud::{Close, CloudDevice, CloudError};
 use cenote_control::model::{ControlError, Part, Response};
 use cenote_control::protocol::Reply;
+use cenote_pool::Pool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often it is told how much is left.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a daemon that leaves waits for pools whose local logs are full.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a daemon that leaves waits for stores that do not answer: where the local logs have room
+/// nothing has to wait for them.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Bytes that are uploaded while nobody looks.
 const LITTLE: u64 = 1 << 20;
@@ -163,31 +165,57 @@ pub(crate) fn stuck(clouds: &Clouds, pools: &[Arc<Imported>]) -> Option<ControlE
     })
 }
 
-/// Has whoever waits for stores give up after a while, unless what is returned is dropped before.
+/// Closes those of some devices whose stores do not answer, and has their pools give up; says
+/// whether there were any. What they have not uploaded stays in their local logs.
+fn close_away(devices: &[Weak<CloudDevice>], pools: &[Weak<Pool>]) -> bool {
+    let open = devices.iter().filter_map(Weak::upgrade);
+    let away: Vec<Arc<CloudDevice>> = open
+        .filter(|device| device.status().unreachable_for.is_some())
+        .collect();
+    if away.is_empty() {
+        return false;
+    }
+    for device in away {
+        // Whether its log could be flushed is known to nobody then.
+        let _ = device.close(Close::Keep);
+    }
+    for pool in pools.iter().filter_map(Weak::upgrade) {
+        pool.give_up();
+    }
+    true
+}
+
+/// Has whoever waits for stores that do not answer give up, unless what is returned is dropped
+/// before: at once if `is_stuck`, and else after a while.
 ///
 /// A pool whose local log is full cannot write its last group; what is lost with that nobody was
-/// told to be durable.
-pub(crate) fn hurry(clouds: &Clouds, pools: &[Arc<Imported>]) -> Option<Sender<()>> {
+/// told to be durable. A store that answers, however slowly, is waited for.
+pub(crate) fn hurry(
+    clouds: &Clouds,
+    pools: &[Arc<Imported>],
+    is_stuck: bool,
+) -> Option<Sender<()>> {
     let devices = pools.iter().flat_map(|pool| devices_of(clouds, pool));
     let devices: Vec<Weak<CloudDevice>> = devices.map(|one| Arc::downgrade(&one.1)).collect();
     if devices.is_empty() {
         return None;
     }
-    let pools: Vec<Weak<Imported>> = pools.iter().map(Arc::downgrade).collect();
+    // Whoever waits in a mount has the pool and not the import.
+    let pools = pools.iter().map(|pool| Arc::downgrade(&pool.pool));
+    let pools: Vec<Weak<Pool>> = pools.collect();
+    if is_stuck && close_away(&devices, &pools) {
+        eprintln!("cenote: a store does not answer: what was not synced is lost");
+        return None;
+    }
     let (sender, receiver) = channel::<()>();
     let run = move || {
-        if receiver.recv_timeout(LEAVE_PATIENCE) != Err(RecvTimeoutError::Timeout) {
-            return;
-        }
-        eprintln!(
-            "cenote: a store does not answer and a local log is full: what was not synced is lost"
-        );
-        for device in devices.iter().filter_map(Weak::upgrade) {
-            // Whether its log could be flushed is known to nobody then.
-            let _ = device.close(Close::Keep);
-        }
-        for pool in pools.iter().filter_map(Weak::upgrade) {
-            pool.pool.give_up();
+        let mut patience = LEAVE_PATIENCE;
+        while receiver.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            patience = REPORT_INTERVAL;
+            if close_away(&devices, &pools) {
+                eprintln!("cenote: a store does not answer: what was not synced is lost");
+                return;
+            }
         }
     };
     // Without a thread the end takes as long as it takes.

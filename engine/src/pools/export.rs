@@ -138,10 +138,12 @@ pub(crate) fn shutdown(
         let pool = imported.name().to_owned();
         return Err(ControlError::Suspended { pool });
     }
-    if let Some(refusal) = stuck(&context.clouds, &pools).filter(|_| !force) {
+    let refusal = stuck(&context.clouds, &pools);
+    let is_stuck = refusal.is_some();
+    if let Some(refusal) = refusal.filter(|_| !force) {
         return Err(refusal);
     }
-    let hurry = hurry(&context.clouds, &pools);
+    let hurry = hurry(&context.clouds, &pools, is_stuck);
     let mut failure = None;
     let mut unmounted = Vec::new();
     for imported in &pools {

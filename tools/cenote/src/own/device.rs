@@ -3,6 +3,7 @@
 use super::arguments::{Arguments, flag};
 use super::command::Command;
 use super::device_file::DeviceFile;
+use super::engine::state_directory_of_process;
 use crate::context::{Context, Outcome, failed, usage};
 use cenote_cloud::location::is_location;
 use cenote_cloud::{Close, CloudDevice, LOG_SIZE, Opening, StoreOpener};
@@ -79,6 +80,10 @@ fn open(name: &str, is_read_only: bool, is_forced: bool) -> Result<Shown, String
     opening.options.is_read_only = is_read_only;
     opening.options.is_forced = is_forced;
     let opener = StoreOpener::new(false);
+    let opener = match state_directory_of_process() {
+        Some(state) => opener.with_state(&state.join("cloud")),
+        None => opener,
+    };
     let made = match name.contains("size=") && !is_read_only {
         true => match opener.create_device(path, &opening) {
             Ok(()) | Err(cenote_cloud::CloudError::Exists { .. }) => Ok(()),

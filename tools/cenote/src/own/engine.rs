@@ -33,13 +33,18 @@ pub fn service(memory: Option<u64>, auto: bool, alarms: AlarmSetup) -> Arc<dyn S
         memory_is_given: memory.is_some(),
         gauge: Some(Box::new(SystemMemory::new())),
         alarms,
-        state_directory: state_directory(&|name| std::env::var_os(name).map(PathBuf::from)),
+        state_directory: state_directory_of_process(),
     };
     Arc::new(Engine::new(
         Box::new(FuseMounter),
         settings,
         Arc::new(RealEnv::new()),
     ))
+}
+
+/// As [`state_directory`], by this process's environment.
+pub fn state_directory_of_process() -> Option<PathBuf> {
+    state_directory(&|name| std::env::var_os(name).map(PathBuf::from))
 }
 
 /// Where the history of errors is kept, and what devices in stores have on this side:
