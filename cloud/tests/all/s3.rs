@@ -234,6 +234,63 @@ fn refusals_are_what_they_are() {
 }
 
 #[test]
+fn roles_and_files_have_keys() {
+    let machine = FakeServer::new(|asked| {
+        let body = match (&*asked.method, &*asked.path) {
+            ("PUT", "/latest/api/token") => "a-token",
+            ("GET", "/latest/meta-data/iam/security-credentials/") => "a-role",
+            ("GET", "/latest/meta-data/iam/security-credentials/a-role") => {
+                r#"{"AccessKeyId": "OFROLE", "SecretAccessKey": "hidden", "Token": "session",
+                    "Expiration": "2099-01-01T00:00:00Z"}"#
+            }
+            _ => return Answered::error(404, "NoSuchKey"),
+        };
+        Answered {
+            status: 200,
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    });
+    let server = FakeServer::new(|_| Answered::error(404, "NoSuchKey"));
+    let mut name = BucketName::parse("bucket/x").expect("a name");
+    name.endpoint = Some(format!("http://{}", server.address));
+    let home = tempfile::tempdir().expect("a directory");
+    let variables = [
+        ("HOME".to_owned(), home.path().display().to_string()),
+        (
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT".to_owned(),
+            format!("http://{}", machine.address),
+        ),
+    ];
+    let ask = || {
+        let surroundings = Surroundings::of_variables(variables.clone());
+        let store = BucketStore::new(&name, &surroundings).expect("a description");
+        assert_eq!(one(&store, get(None)), StoreError::NotFound);
+        let asked = server
+            .asked
+            .lock()
+            .expect("no panic")
+            .pop()
+            .expect("a request");
+        let token = asked.headers.get("x-amz-security-token").cloned();
+        (asked.headers["authorization"].clone(), token)
+    };
+    let (signed, token) = ask();
+    assert!(signed.contains("Credential=OFROLE/"), "{signed}");
+    assert_eq!(token.as_deref(), Some("session"));
+
+    let aws = home.path().join(".aws");
+    std::fs::create_dir(&aws).expect("made");
+    let keys = "[default]\naws_access_key_id = OFFILE\naws_secret_access_key = hidden\n";
+    std::fs::write(aws.join("credentials"), keys).expect("room");
+    std::fs::write(aws.join("config"), "[default]\nregion = far-1\n").expect("room");
+    let (signed, token) = ask();
+    assert!(signed.contains("Credential=OFFILE/"), "{signed}");
+    assert!(signed.contains("/far-1/s3/aws4_request"), "{signed}");
+    assert_eq!(token, None);
+}
+
+#[test]
 fn answers_that_cannot_be_are_refused() {
     let fake = FakeServer::new(|asked| match asked.headers.get("range") {
         // Less than was asked for.
