@@ -313,8 +313,9 @@ impl Session<'_> {
         }
     }
 
-    /// Gives one dataset or snapshot whose new name is taken a name of our own, so that whoever
-    /// waits for its old one can go on; says whether there was one.
+    /// Gives one dataset or snapshot whose new name is taken, or is below its old one, a name of our
+    /// own, so that whoever waits for its old one can go on; or else whatever has the name. Says
+    /// whether there was one.
     fn give_way(&self, steps: &[Step], locals: &[Local<'_>]) -> Result<bool, ControlError> {
         let number = std::process::id();
         let is_taken = |name: &String| {
@@ -324,29 +325,54 @@ impl Session<'_> {
                 local.name.as_str() == name || local.snapshots.iter().any(is_snapshot)
             })
         };
-        for step in steps {
-            let (from, step): (&String, fn(String, String) -> Step) = match step {
-                Step::RenameDataset(from, to) if is_taken(to) => (from, Step::RenameDataset),
-                Step::RenameSnapshot(from, to) if is_taken(to) => (from, Step::RenameSnapshot),
-                _ => continue,
-            };
-            let at = from.rfind(['/', '@']);
-            let Some((above, own)) = at.map(|at| from.split_at(at + 1)) else {
+        for name in in_the_way(steps, is_taken) {
+            let at = name.rfind(['/', '@']);
+            let Some((above, own)) = at.map(|at| name.split_at(at + 1)) else {
                 continue;
             };
-            // A name that is one of ours already would never come to an end.
-            if own.starts_with("recv-") {
+            // A name that is one of ours already would never come to an end; the topmost stays.
+            if own.starts_with("recv-") || locals.first().is_some_and(|top| top.is_named(name)) {
                 continue;
             }
+            let step: fn(String, String) -> Step = match above.ends_with('@') {
+                true => Step::RenameSnapshot,
+                false => Step::RenameDataset,
+            };
             for count in 1..=locals.len() as u64 + 1 {
                 let to = format!("{above}recv-{number}-{count}");
                 if !is_taken(&to) {
-                    return Ok(self.take(&step(from.clone(), to)).is_ok());
+                    if self.take(&step(name.clone(), to)).is_ok() {
+                        return Ok(true);
+                    }
+                    break;
                 }
             }
         }
         Ok(false)
     }
+}
+
+/// What could get out of the way: first what waits for a name, then what has that name. The latter
+/// is to go, or waits for something else that is yet to come.
+fn in_the_way(steps: &[Step], is_taken: impl Fn(&String) -> bool) -> Vec<&String> {
+    let is_within = |to: &String, from: &String| {
+        to.strip_prefix(from.as_str())
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
+    let (mut waiting, mut taken) = (Vec::new(), Vec::new());
+    for step in steps {
+        let (Step::RenameDataset(from, to) | Step::RenameSnapshot(from, to)) = step else {
+            continue;
+        };
+        if is_taken(to) {
+            waiting.push(from);
+            taken.push(to);
+        } else if is_within(to, from) {
+            waiting.push(from);
+        }
+    }
+    waiting.extend(taken);
+    waiting
 }
 
 /// The dataset with a snapshot of this guid, among `top` and all below it.
@@ -392,6 +418,10 @@ impl<'p> Local<'p> {
             sent: sent.copied(),
             snapshots,
         })
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.name.as_str() == name
     }
 
     /// Whether the sender has what this is a clone of as a snapshot of this itself.

@@ -35,6 +35,8 @@ pub struct TreeReport {
     pub packages: u64,
     /// Changes by their kinds.
     pub changes: BTreeMap<&'static str, u64>,
+    /// Times that a copy was no clone of what its original is one of.
+    pub unshared: u64,
     /// Changes that were refused.
     pub refused: u64,
 }
@@ -183,6 +185,13 @@ impl Tree {
 
     /// Sends a package, and compares.
     fn send(&mut self, last: Option<&str>, snapshot: &str) -> Result<()> {
+        if let Some(last) = last {
+            // A clone of it that was promoted has it now.
+            let base = format!("{TOP}@{last}");
+            if self.here.cenote().run("zfs", &["list", &base])?.code != Some(0) {
+                self.here.ok(&format!("zfs promote {TOP}"))?;
+            }
+        }
         self.here.ok(&format!("zfs snapshot -r {TOP}@{snapshot}"))?;
         let has_all = last.is_none() || self.random.below(3) > 0;
         let since = match last {
@@ -216,6 +225,19 @@ impl Tree {
 
     fn compare(&mut self, snapshot: &str, has_all: bool) -> Result<()> {
         let (mut ours, theirs) = (Listed::of(&self.here, TOP)?, Listed::of(&self.there, COPY)?);
+        // A clone that was promoted before it was ever sent is sent anew, and shares nothing.
+        for (name, origin) in &theirs.datasets {
+            if origin == "-"
+                && ours
+                    .datasets
+                    .iter()
+                    .any(|(own, of)| own == name && of != "-")
+            {
+                self.report.unshared += 1;
+                ours.datasets.retain(|(own, _)| own != name);
+                ours.datasets.insert((name.clone(), origin.clone()));
+            }
+        }
         same("dataset", &ours.datasets, &theirs.datasets)?;
         if !has_all {
             let missing = ours.snapshots.difference(&theirs.snapshots);
