@@ -8,6 +8,7 @@ mod order;
 mod output;
 mod plan;
 mod properties;
+mod raw_keys;
 pub(crate) mod receive;
 pub(crate) mod send;
 mod session;
