@@ -12,6 +12,7 @@ mod raw_keys;
 pub(crate) mod receive;
 pub(crate) mod send;
 mod session;
+mod steps;
 mod substream;
 mod tree;
 mod words;

@@ -14,6 +14,7 @@
 use super::naming::name_here;
 use super::plan::snapshot_by_guid;
 use super::session::Session;
+use super::steps::{Step, in_the_way};
 use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
 use crate::errors::{of_dsl, parse_name};
@@ -40,30 +41,6 @@ struct Local<'a> {
     snapshots: Vec<(String, Guid)>,
     /// What the package tells of it.
     sent: Option<&'a PackageDataset>,
-}
-
-/// One thing to be done.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    Promote(String),
-    DestroySnapshot(String),
-    DestroyDataset(String),
-    RenameSnapshot(String, String),
-    RenameDataset(String, String),
-}
-
-impl Step {
-    fn text(&self) -> String {
-        match self {
-            Self::Promote(name) => format!("promoting {name}"),
-            Self::DestroySnapshot(name) | Self::DestroyDataset(name) => {
-                format!("attempting destroy {name}")
-            }
-            Self::RenameSnapshot(from, to) | Self::RenameDataset(from, to) => {
-                format!("attempting rename {from} to {to}")
-            }
-        }
-    }
 }
 
 /// What may be done.
@@ -313,8 +290,8 @@ impl Session<'_> {
         }
     }
 
-    /// Gives one dataset or snapshot whose new name is taken, or is below its old one, a name of our
-    /// own, so that whoever waits for its old one can go on; or else whatever has the name. Says
+    /// Gives one dataset or snapshot whose new name is taken, or is below its old one, a name of
+    /// our own, so that whoever waits for its old one can go on; or else whatever has the name. Says
     /// whether there was one.
     fn give_way(&self, steps: &[Step], locals: &[Local<'_>]) -> Result<bool, ControlError> {
         let number = std::process::id();
@@ -350,29 +327,6 @@ impl Session<'_> {
         }
         Ok(false)
     }
-}
-
-/// What could get out of the way: first what waits for a name, then what has that name. The latter
-/// is to go, or waits for something else that is yet to come.
-fn in_the_way(steps: &[Step], is_taken: impl Fn(&String) -> bool) -> Vec<&String> {
-    let is_within = |to: &String, from: &String| {
-        to.strip_prefix(from.as_str())
-            .is_some_and(|rest| rest.starts_with('/'))
-    };
-    let (mut waiting, mut taken) = (Vec::new(), Vec::new());
-    for step in steps {
-        let (Step::RenameDataset(from, to) | Step::RenameSnapshot(from, to)) = step else {
-            continue;
-        };
-        if is_taken(to) {
-            waiting.push(from);
-            taken.push(to);
-        } else if is_within(to, from) {
-            waiting.push(from);
-        }
-    }
-    waiting.extend(taken);
-    waiting
 }
 
 /// The dataset with a snapshot of this guid, among `top` and all below it.

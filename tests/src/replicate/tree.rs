@@ -207,7 +207,8 @@ impl Tree {
         self.compare(snapshot, has_all).context(said)
     }
 
-    /// The package. Clones that are above what they were cloned from are promoted, as the error says.
+    /// The package. Clones that are above what they were cloned from are promoted, as the error
+    /// says.
     fn package(&self, since: &str, snapshot: &str) -> Result<Vec<u8>> {
         for _ in 0..DATASETS_MAX {
             let sent = link::send(&self.here, &format!("-R {since} {TOP}@{snapshot}"));
