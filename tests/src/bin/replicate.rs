@@ -89,13 +89,11 @@ fn run_trees(seed: u64, packages: u64) -> Result<()> {
     let again = || format!("again: cargo xtask replicate {seed} --trees {packages}");
     let report = replicate::run_tree(&options).with_context(again)?;
     println!(
-        "seed {seed}: {} packages of trees in {:.0?}; {:?}, {} refused; {} clones were copied \
-         whole",
+        "seed {seed}: {} packages of trees in {:.0?}; {:?}, {} refused",
         report.packages,
         start.elapsed(),
         report.changes,
-        report.refused,
-        report.unshared
+        report.refused
     );
     Ok(())
 }

@@ -35,8 +35,6 @@ pub struct TreeReport {
     pub packages: u64,
     /// Changes by their kinds.
     pub changes: BTreeMap<&'static str, u64>,
-    /// Times that a copy was no clone of what its original is one of.
-    pub unshared: u64,
     /// Changes that were refused.
     pub refused: u64,
 }
@@ -226,19 +224,6 @@ impl Tree {
 
     fn compare(&mut self, snapshot: &str, has_all: bool) -> Result<()> {
         let (mut ours, theirs) = (Listed::of(&self.here, TOP)?, Listed::of(&self.there, COPY)?);
-        // A clone that was promoted before it was ever sent is sent anew, and shares nothing.
-        for (name, origin) in &theirs.datasets {
-            if origin == "-"
-                && ours
-                    .datasets
-                    .iter()
-                    .any(|(own, of)| own == name && of != "-")
-            {
-                self.report.unshared += 1;
-                ours.datasets.retain(|(own, _)| own != name);
-                ours.datasets.insert((name.clone(), origin.clone()));
-            }
-        }
         same("dataset", &ours.datasets, &theirs.datasets)?;
         if !has_all {
             let missing = ours.snapshots.difference(&theirs.snapshots);
