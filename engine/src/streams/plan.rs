@@ -1,5 +1,6 @@
 //! What is to become of one stream: where it goes, or why it does not (format/4 7.2).
 
+use super::raw_keys;
 use super::words::{TOO_OLD, Wants, modified, no_match, of_dsl, partial};
 use crate::errors::parse_name;
 use crate::registry::imported::Imported;
@@ -9,8 +10,6 @@ use cenote_control::model::{ControlError, Receive, ReceiveNote};
 use cenote_dsl::resume_token::state;
 use cenote_dsl::write::{Encryption, RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_since};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
-use cenote_ondisk::crypto_key::{EncryptionSuite, KeyFormat, VERSION};
-use cenote_ondisk::dsl_dataset::fields::IVSET_GUID;
 use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::package::{PackageDataset, PackageSnapshot};
@@ -98,41 +97,15 @@ impl Plan<'_> {
 
     /// Refuses keys that are none, and those that do not belong to the snapshot `base`.
     fn check_keys(&self, base: Option<&Dataset>) -> Result<(), ControlError> {
-        let refused = |reason: &str| Err(self.wants().refused(reason));
         let Some(keys) = self.keys()? else {
             return Ok(());
         };
         let enabled = self.imported.dsl().features();
         if enabled.get(features::ENCRYPTION).is_none() {
-            return refused(TOO_OLD);
+            return Err(self.wants().refused(TOO_OLD));
         }
-        let meta = &keys.meta_dnode;
-        let is_known = EncryptionSuite::from_number(keys.suite).is_some()
-            && KeyFormat::from_number(keys.key_format).is_some()
-            && keys.version == VERSION;
-        let is_usual = meta.block_size == 16 << 10
-            && meta.indirect_shift == 17
-            && meta.block_pointers == 3
-            && (1..12).contains(&meta.levels);
-        if !is_known || !is_usual {
-            return refused("stream uses crypto parameters not compatible with this pool");
-        }
-        let Some(base) = base else {
-            return Ok(());
-        };
-        let key = base.directory().crypto_key();
-        let Some(key) = key.map_err(|error| self.of_dsl(error))? else {
-            return refused("cannot perform raw receive on top of existing unencrypted dataset");
-        };
-        if key.stored.guid != keys.guid {
-            return refused("encryption key does not match existing key");
-        }
-        let own = base.extension_number(IVSET_GUID);
-        let own = own.map_err(|error| self.of_dsl(error))?;
-        match keys.from_ivset_guid.map(|guid| guid.0) == own {
-            true => Ok(()),
-            false => refused("IV set guid mismatch. See the 'zfs receive' man page section"),
-        }
+        let problem = raw_keys::problem(keys, base).map_err(|error| self.of_dsl(error))?;
+        problem.map_or(Ok(()), |problem| Err(self.wants().refused(problem)))
     }
 
     /// Refuses keys that are not those of what came before.
@@ -140,13 +113,10 @@ impl Plan<'_> {
         let Some(keys) = self.keys()? else {
             return Ok(());
         };
-        let key = head.directory().crypto_key();
-        let key = key.map_err(|error| self.of_dsl(error))?;
-        match key.is_some_and(|key| key.stored.guid == keys.guid) {
+        let is_own = raw_keys::are_of(keys, head).map_err(|error| self.of_dsl(error))?;
+        match is_own {
             true => Ok(()),
-            false => Err(self
-                .wants()
-                .refused("encryption key does not match existing key")),
+            false => Err(self.wants().refused(raw_keys::OTHER_KEY)),
         }
     }
 

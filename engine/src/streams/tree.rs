@@ -14,6 +14,7 @@
 use super::naming::name_here;
 use super::plan::snapshot_by_guid;
 use super::session::Session;
+use super::steps::{Step, in_the_way};
 use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
 use crate::errors::{of_dsl, parse_name};
@@ -40,30 +41,6 @@ struct Local<'a> {
     snapshots: Vec<(String, Guid)>,
     /// What the package tells of it.
     sent: Option<&'a PackageDataset>,
-}
-
-/// One thing to be done.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    Promote(String),
-    DestroySnapshot(String),
-    DestroyDataset(String),
-    RenameSnapshot(String, String),
-    RenameDataset(String, String),
-}
-
-impl Step {
-    fn text(&self) -> String {
-        match self {
-            Self::Promote(name) => format!("promoting {name}"),
-            Self::DestroySnapshot(name) | Self::DestroyDataset(name) => {
-                format!("attempting destroy {name}")
-            }
-            Self::RenameSnapshot(from, to) | Self::RenameDataset(from, to) => {
-                format!("attempting rename {from} to {to}")
-            }
-        }
-    }
 }
 
 /// What may be done.
@@ -313,8 +290,9 @@ impl Session<'_> {
         }
     }
 
-    /// Gives one dataset or snapshot whose new name is taken a name of our own, so that whoever
-    /// waits for its old one can go on; says whether there was one.
+    /// Gives one dataset or snapshot whose new name is taken, or is below its old one, a name of
+    /// our own, so that whoever waits for its old one can go on; or else whatever has the name. Says
+    /// whether there was one.
     fn give_way(&self, steps: &[Step], locals: &[Local<'_>]) -> Result<bool, ControlError> {
         let number = std::process::id();
         let is_taken = |name: &String| {
@@ -324,24 +302,26 @@ impl Session<'_> {
                 local.name.as_str() == name || local.snapshots.iter().any(is_snapshot)
             })
         };
-        for step in steps {
-            let (from, step): (&String, fn(String, String) -> Step) = match step {
-                Step::RenameDataset(from, to) if is_taken(to) => (from, Step::RenameDataset),
-                Step::RenameSnapshot(from, to) if is_taken(to) => (from, Step::RenameSnapshot),
-                _ => continue,
-            };
-            let at = from.rfind(['/', '@']);
-            let Some((above, own)) = at.map(|at| from.split_at(at + 1)) else {
+        for name in in_the_way(steps, is_taken) {
+            let at = name.rfind(['/', '@']);
+            let Some((above, own)) = at.map(|at| name.split_at(at + 1)) else {
                 continue;
             };
-            // A name that is one of ours already would never come to an end.
-            if own.starts_with("recv-") {
+            // A name that is one of ours already would never come to an end; the topmost stays.
+            if own.starts_with("recv-") || locals.first().is_some_and(|top| top.is_named(name)) {
                 continue;
             }
+            let step: fn(String, String) -> Step = match above.ends_with('@') {
+                true => Step::RenameSnapshot,
+                false => Step::RenameDataset,
+            };
             for count in 1..=locals.len() as u64 + 1 {
                 let to = format!("{above}recv-{number}-{count}");
                 if !is_taken(&to) {
-                    return Ok(self.take(&step(from.clone(), to)).is_ok());
+                    if self.take(&step(name.clone(), to)).is_ok() {
+                        return Ok(true);
+                    }
+                    break;
                 }
             }
         }
@@ -392,6 +372,10 @@ impl<'p> Local<'p> {
             sent: sent.copied(),
             snapshots,
         })
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.name.as_str() == name
     }
 
     /// Whether the sender has what this is a clone of as a snapshot of this itself.

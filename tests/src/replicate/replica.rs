@@ -75,7 +75,9 @@ impl Replica {
     fn flags(&mut self, random: &mut Random) -> Vec<&'static str> {
         let mut flags = Vec::new();
         let chances = if self.last.is_some() { 12 } else { 2 };
-        self.has_large |= random.below(chances) == 0;
+        let changes = random.below(chances) == 0;
+        // OpenZFS in user space refuses larger blocks for files that it has, its own streams, too.
+        self.has_large |= changes && (self.last.is_none() || self.receiver == Receiver::Ours);
         if self.is_raw {
             return vec!["-w"];
         }

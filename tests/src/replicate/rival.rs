@@ -38,7 +38,7 @@ impl Rival {
         self.directory.display().to_string()
     }
 
-    /// Receives a stream that is in a file beside the pool.
+    /// Receives a stream that is in a file beside the pool; one that is refused is kept.
     pub fn receive(&self, target: &str, stream: &[u8], force: bool) -> Result<()> {
         let file = self.directory.with_extension("stream");
         fs::write(&file, stream)?;
@@ -48,7 +48,12 @@ impl Rival {
             words.push("-F");
         }
         words.extend([place.as_str(), target, &shown]);
-        ask(&words).map(|_| ())
+        let Err(error) = ask(&words) else {
+            return Ok(());
+        };
+        let kept = std::env::temp_dir().join("refused-by-openzfs.stream");
+        fs::copy(&file, &kept)?;
+        Err(error.context(format!("kept as {}", kept.display())))
     }
 
     /// Sends `snapshot` since the snapshot `from`.

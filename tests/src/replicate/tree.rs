@@ -183,6 +183,13 @@ impl Tree {
 
     /// Sends a package, and compares.
     fn send(&mut self, last: Option<&str>, snapshot: &str) -> Result<()> {
+        if let Some(last) = last {
+            // A clone of it that was promoted has it now.
+            let base = format!("{TOP}@{last}");
+            if self.here.cenote().run("zfs", &["list", &base])?.code != Some(0) {
+                self.here.ok(&format!("zfs promote {TOP}"))?;
+            }
+        }
         self.here.ok(&format!("zfs snapshot -r {TOP}@{snapshot}"))?;
         let has_all = last.is_none() || self.random.below(3) > 0;
         let since = match last {
@@ -198,7 +205,8 @@ impl Tree {
         self.compare(snapshot, has_all).context(said)
     }
 
-    /// The package. Clones that are above what they were cloned from are promoted, as the error says.
+    /// The package. Clones that are above what they were cloned from are promoted, as the error
+    /// says.
     fn package(&self, since: &str, snapshot: &str) -> Result<Vec<u8>> {
         for _ in 0..DATASETS_MAX {
             let sent = link::send(&self.here, &format!("-R {since} {TOP}@{snapshot}"));

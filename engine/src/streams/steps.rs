@@ -1,0 +1,79 @@
+//! What is done to a tree before its increments are received, one thing at a time.
+
+/// One thing to be done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    Promote(String),
+    DestroySnapshot(String),
+    DestroyDataset(String),
+    RenameSnapshot(String, String),
+    RenameDataset(String, String),
+}
+
+impl Step {
+    /// What it is done to.
+    fn subject(&self) -> &String {
+        match self {
+            Self::Promote(name) | Self::DestroySnapshot(name) | Self::DestroyDataset(name) => name,
+            Self::RenameSnapshot(from, _) | Self::RenameDataset(from, _) => from,
+        }
+    }
+
+    /// What is told of it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Promote(name) => format!("promoting {name}"),
+            Self::DestroySnapshot(name) | Self::DestroyDataset(name) => {
+                format!("attempting destroy {name}")
+            }
+            Self::RenameSnapshot(from, to) | Self::RenameDataset(from, to) => {
+                format!("attempting rename {from} to {to}")
+            }
+        }
+    }
+}
+
+/// What could get out of the way: first what waits for a name, then what has that name, if it is to
+/// go, or waits for something else that is yet to come. What is to stay, stays.
+pub(super) fn in_the_way(steps: &[Step], is_taken: impl Fn(&String) -> bool) -> Vec<&String> {
+    let is_within = |to: &String, from: &String| {
+        to.strip_prefix(from.as_str())
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
+    let (mut waiting, mut taken) = (Vec::new(), Vec::new());
+    for step in steps {
+        let (Step::RenameDataset(from, to) | Step::RenameSnapshot(from, to)) = step else {
+            continue;
+        };
+        if is_taken(to) {
+            waiting.push(from);
+            taken.push(to);
+        } else if is_within(to, from) {
+            waiting.push(from);
+        }
+    }
+    let is_due = |name: &String| steps.iter().any(|step| step.subject() == name);
+    waiting.extend(taken.into_iter().filter(|name| is_due(name)));
+    waiting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_due_gets_out_of_the_way() {
+        let rename = |from: &str, to: &str| Step::RenameDataset(from.into(), to.into());
+        let steps = [
+            rename("t/a", "t/b"),
+            rename("t/c", "t/d"),
+            rename("t/e", "t/e/f"),
+            rename("t/g", "t/h"),
+            Step::DestroyDataset("t/b".into()),
+        ];
+        let is_taken = |name: &String| ["t/b", "t/d"].contains(&name.as_str());
+        let found = in_the_way(&steps, is_taken);
+        // Nobody asked for anything to be done to t/d.
+        assert_eq!(found, ["t/a", "t/c", "t/e", "t/b"]);
+    }
+}
