@@ -231,7 +231,7 @@ impl Devices {
             self.offline = Some(device.clone());
         }
         match ask(&words) {
-            Err(error) if error.to_string().contains("heckpoint") => {}
+            Err(error) if format!("{error:#}").contains("CHECKPOINT") => {}
             Err(error) => bail!("{words:?}: {error:#}"),
             Ok(_) => self.note("OpenZFS", step, is_half_done),
         }
