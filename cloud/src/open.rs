@@ -121,7 +121,7 @@ impl Core {
         };
         drop(state);
         Some(Known {
-            identity: self.identity.clone(),
+            identity: self.identity,
             bytes: Arc::clone(&self.seen.identity),
             loaded,
             fetched: self.cache.take(),
