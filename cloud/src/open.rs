@@ -140,15 +140,12 @@ pub(crate) fn open(
     let client = Arc::new(Client::new(store, Arc::clone(env), options.rates));
     client.set_patience(Some(options.opening_patience));
     let (identity, bytes, known, fetched) = match known {
-        Some(known) => {
-            let Known {
-                identity,
-                bytes,
-                loaded,
-                fetched,
-            } = known;
-            (identity, bytes, Some(loaded), fetched)
-        }
+        Some(known) => (
+            known.identity,
+            known.bytes,
+            Some(known.loaded),
+            known.fetched,
+        ),
         None => {
             let (identity, bytes) = chain::identity(&client)?;
             let fetched = Cache::new(options.fetched_bytes, options.cache_policy);
@@ -160,12 +157,7 @@ pub(crate) fn open(
     let mut aside = None;
     let (loaded, resumed, place) = if options.is_read_only {
         let loaded = chain::load(&client, &identity, options.map_bytes)?;
-        let resumed = Resumed {
-            unfinished: None,
-            log: None,
-            point: loaded.tip.log,
-            rest: Vec::new(),
-        };
+        let resumed = resumed_nothing(&loaded);
         (loaded, resumed, None)
     } else {
         let keeps = client.keeps_name(key::DEVICE, &bytes);
@@ -211,6 +203,16 @@ pub(crate) fn open(
         state: state(loaded, queue),
     });
     Ok((core, aside))
+}
+
+/// Of a device that is only read no local log is looked for.
+fn resumed_nothing(loaded: &Loaded) -> Resumed {
+    Resumed {
+        unfinished: None,
+        log: None,
+        point: loaded.tip.log,
+        rest: Vec::new(),
+    }
 }
 
 fn state(loaded: Loaded, queue: Queue) -> State {

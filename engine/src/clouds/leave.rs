@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// How often it is told how much is left.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a daemon that leaves waits for stores that do not answer: where the local logs have room
-/// nothing has to wait for them.
+/// How long a daemon that leaves waits for stores that do not answer: where the local logs have
+/// room nothing has to wait for them.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Bytes that are uploaded while nobody looks.
@@ -38,9 +38,9 @@ pub(crate) fn keep_rest(devices: &Devices) {
     }
 }
 
-/// Has everything uploaded that a pool has written, and tells how far that is. If it is let go right
-/// after that (`is_last`), so little that nobody would see it go is left to the end of all, where
-/// it costs no request of its own.
+/// Has everything uploaded that a pool has written, and tells how far that is. If it is let go
+/// right after that (`is_last`), so little that nobody would see it go is left to the end of all,
+/// where it costs no request of its own.
 ///
 /// # Errors
 /// If whoever asked has lost patience, or a device takes no more changes.

@@ -6,8 +6,8 @@
 //! other end is gone is noticed by the kernel: it asks for a sign of life while nothing moves, and
 //! gives up if what was sent is not acknowledged.
 //!
-//! An answer is taken whole, up to what it is allowed, before anybody sees it. Redirections are not
-//! followed: a signature is for one host.
+//! An answer is taken whole, up to what it is allowed, before anybody sees it. Redirections are
+//! not followed: a signature is for one host.
 
 use super::allowance::Allowance;
 use super::refusal::{Fault, Refusal};

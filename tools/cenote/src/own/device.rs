@@ -25,7 +25,7 @@ pub const COMMAND: Command = Command {
     name: "device",
     summary: "Show a device, one in an object store too, to other programs as a file",
     synopsis: "export [-r] [-f] DEVICE DIRECTORY",
-    about: "The device, a URL such as file:///srv/store or a path, is the file 'disk' in\n\
+    about: "The device, a URL such as s3://bucket/prefix or a path, is the file 'disk' in\n\
             DIRECTORY until that is unmounted, or this command ends by Ctrl-C: for losetup,\n\
             qemu, or the zpool of a kernel's ZFS. What was synced is as durable as in a pool;\n\
             a device in a store is uploaded and released at the end.",

@@ -20,7 +20,8 @@ pub const COMMAND: Command = Command {
     name: "cloud",
     summary: "Look after pools in object stores",
     synopsis: "status | sync | verify | compact | price POOL|URL\n       cenote cloud copy FROM TO",
-    about: "A device in an object store is named by a URL: file:///DIRECTORY.\n\
+    about: "A device in an object store is named by a URL: s3://BUCKET/PREFIX or\n\
+            file:///DIRECTORY.\n\
             'status' tells how it is and which requests were made since it was opened;\n\
             'sync' writes what is dirty and waits until everything is in the store;\n\
             'verify' fetches everything that is needed and compares it with its checks;\n\

@@ -71,7 +71,8 @@ pub fn open(target: &str) -> Result<Vec<(String, Arc<CloudDevice>)>, Stop> {
 fn places_of(pool: &str) -> Result<Vec<String>, Stop> {
     let Some(opened) = connect::opened(pool) else {
         return failed(format!(
-            "'{pool}' is neither an imported pool nor a store: name it as file:///DIRECTORY"
+            "'{pool}' is neither an imported pool nor a store: name it as s3://BUCKET/PREFIX or \
+             file:///DIRECTORY"
         ));
     };
     let mut places = opened.devices;
