@@ -160,11 +160,7 @@ pub(crate) fn open(
         let resumed = resumed_nothing(&loaded);
         (loaded, resumed, None)
     } else {
-        let keeps = client.keeps_name(key::DEVICE, &bytes);
-        if !keeps.map_err(|e| store_error(&client, e))? {
-            let store = client.described();
-            return Err(CloudError::NoConditions { store });
-        }
+        refuse_without_conditions(&client, &bytes)?;
         let place = find_place(&identity)?;
         let opening = Opening {
             client: &client,
@@ -203,6 +199,17 @@ pub(crate) fn open(
         state: state(loaded, queue),
     });
     Ok((core, aside))
+}
+
+/// Makes sure that the store keeps a name that is taken.
+fn refuse_without_conditions(client: &Client, identity: &Arc<Vec<u8>>) -> Result<()> {
+    let keeps = client.keeps_name(key::DEVICE, identity);
+    match keeps.map_err(|e| store_error(client, e))? {
+        true => Ok(()),
+        false => Err(CloudError::NoConditions {
+            store: client.described(),
+        }),
+    }
 }
 
 /// Of a device that is only read no local log is looked for.

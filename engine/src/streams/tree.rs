@@ -291,8 +291,8 @@ impl Session<'_> {
     }
 
     /// Gives one dataset or snapshot whose new name is taken, or is below its old one, a name of
-    /// our own, so that whoever waits for its old one can go on; or else whatever has the name. Says
-    /// whether there was one.
+    /// our own, so that whoever waits for its old one can go on; or else whatever has the name.
+    /// Says whether there was one.
     fn give_way(&self, steps: &[Step], locals: &[Local<'_>]) -> Result<bool, ControlError> {
         let number = std::process::id();
         let is_taken = |name: &String| {
