@@ -1,5 +1,7 @@
 # Runs a test suite that makes pools of its own: with our commands where programs look for those of
-# OpenZFS, and with a server for remote logins to this machine, in mounts and a network apart.
+# OpenZFS, and with a server for remote logins to this machine, in mounts and a network apart. A
+# daemon of its own starts there, so that what it mounts is seen.
+export CENOTE_SOCKET="$SCRATCH/own-socket"
 mkdir "$SCRATCH/sbin" "$SCRATCH/ssh"
 for name in zfs zpool; do ln -s "$(readlink -f "$(command -v $name)")" "$SCRATCH/sbin/$name"; done
 ssh-keygen -q -t ed25519 -N '' -f "$SCRATCH/ssh/host"
@@ -50,6 +52,7 @@ run() {
     [ "$total" -gt 0 ]
     printf '%s\n' "$1" | awk 'NF {print $1}' | sort >"$SCRATCH/known"
     if [ -n "$(comm -23 "$SCRATCH/failed" "$SCRATCH/known")" ]; then
+        head -n 400 "$SCRATCH/said"
         tail -n 200 "$SCRATCH/said"
         exit 1
     fi

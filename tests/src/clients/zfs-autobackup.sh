@@ -10,7 +10,9 @@ for i in 0 1 2; do
 done
 trap 'rm -f /dev/ram0 /dev/ram1 /dev/ram2' EXIT
 run "$(cat <<KNOWN
-KNOWN_AB
+test_initial_abortedresume a receive that OpenZFS refuses in a full pool has room here
+test_resume_encrypt_with_no_key as above
+test_colored it asks for colours in a log, and none of ZFS
 KNOWN
 )" <<TESTS
 cd "$UNPACKED/zfs_autobackup/tests"
