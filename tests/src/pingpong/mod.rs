@@ -72,30 +72,44 @@ pub fn run(options: &Options) -> Result<Option<String>> {
     let mut session = session.with_context(|| chosen.clone())?;
     session.avoid_embedded_spills();
     let chosen = format!("{chosen}, {}", session.setup());
+    let outcome = rounds(&mut session, options, chosen, &mut random);
+    if outcome.is_err() {
+        // What was interrupted is nobody's to judge, and that would hide the error.
+        session.site().judged_by(|_| ());
+    }
+    outcome
+}
+
+fn rounds(
+    session: &mut Session,
+    options: &Options,
+    chosen: String,
+    random: &mut Random,
+) -> Result<Option<String>> {
     let mut foreign = Foreign::default();
     let mut kept = Kept::default();
     let mut ours = Ours::default();
     let mut devices = Devices::default();
     for round in 0..options.rounds {
         let place = || format!("round {round} of a pool by {chosen}");
-        let turn = our_turn(&mut session, options, (&mut kept, &mut ours), &mut random);
+        let turn = our_turn(session, options, (&mut kept, &mut ours), random);
         let files = turn.with_context(place)?;
-        let turn = foreign.leave_checkpoint(session.site(), &mut random);
+        let turn = foreign.leave_checkpoint(session.site(), random);
         turn.with_context(place)?;
-        let turn = devices.ours(session.site(), &mut random);
+        let turn = devices.ours(session.site(), random);
         turn.with_context(|| format!("Cenote's devices in {}", place()))?;
         let known = devices.known(session.site())?;
         session.close()?;
         let ended = devices.end_by_theirs(session.site());
         ended.with_context(|| format!("OpenZFS ends what Cenote began in {}", place()))?;
-        let turn = foreign.turn(&session, options, &mut random, &files);
+        let turn = foreign.turn(&session, options, random, &files);
         let made = turn.with_context(|| format!("OpenZFS in {}", place()))?;
         let Some(made) = made else {
             eprintln!("ends after {round} rounds: OpenZFS cannot send an embedded spill block");
             return Ok(Some(chosen));
         };
         kept.add(&made, DATASET, &files).with_context(place)?;
-        let theirs = devices.theirs(session.site(), &known, &mut random);
+        let theirs = devices.theirs(session.site(), &known, random);
         theirs.with_context(|| format!("OpenZFS's devices in {}", place()))?;
         session.open().with_context(place)?;
         let ended = devices.end_by_ours(session.site());
