@@ -6,6 +6,8 @@ use crate::log::PayloadError;
 use crate::store::StoreError;
 use crate::store::s3::BucketError;
 use cenote_device::DeviceError;
+use std::io;
+use std::path::Path;
 
 /// The device did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +109,7 @@ pub enum CloudError {
     Payload(#[from] PayloadError),
     /// The system gives no random numbers.
     #[error("no random numbers: {0}")]
-    Random(std::io::Error),
+    Random(io::Error),
     /// A size that no device has.
     #[error("{0} bytes are no size for a device: a multiple of 512, below 2^63")]
     Size(u64),
@@ -120,6 +122,21 @@ pub enum CloudError {
     /// The device is closed.
     #[error("closed")]
     Closed,
+}
+
+impl CloudError {
+    /// The failure of an opener that was asked for the device of this name.
+    pub fn on_opening(self, path: &Path) -> DeviceError {
+        let kind = match &self {
+            Self::NoDevice { .. } => io::ErrorKind::NotFound,
+            Self::Held { .. } => io::ErrorKind::ResourceBusy,
+            _ => io::ErrorKind::Other,
+        };
+        DeviceError::Open {
+            path: path.into(),
+            source: io::Error::new(kind, self),
+        }
+    }
 }
 
 /// The outcome of what can go wrong here.

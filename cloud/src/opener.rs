@@ -97,7 +97,7 @@ impl StoreOpener {
         if !is_location(path) {
             return self.system.open_writable(path);
         }
-        let fail = |error| open_error(path, error);
+        let fail = |error: CloudError| error.on_opening(path);
         let location = location(path)?;
         if let Some(size) = location.size {
             let made = self.create(&location, size, &Options::default());
@@ -219,7 +219,7 @@ impl Opener for StoreOpener {
             return self.system.open(path);
         }
         let opened = self.open_at(&location(path)?, true);
-        opened.map_err(|error| open_error(path, error))
+        opened.map_err(|error| error.on_opening(path))
     }
 
     fn open_writable(&self, path: &Path) -> std::result::Result<Arc<dyn Device>, DeviceError> {
@@ -227,7 +227,7 @@ impl Opener for StoreOpener {
             return self.system.open_writable(path);
         }
         let opened = self.open_at(&location(path)?, false);
-        opened.map_err(|error| open_error(path, error))
+        opened.map_err(|error| error.on_opening(path))
     }
 
     fn list(&self, path: &Path) -> std::result::Result<Option<Vec<Entry>>, DeviceError> {
@@ -262,16 +262,4 @@ fn location(path: &Path) -> std::result::Result<Location, DeviceError> {
         path: path.into(),
         source: io::Error::new(io::ErrorKind::InvalidInput, error),
     })
-}
-
-fn open_error(path: &Path, error: CloudError) -> DeviceError {
-    let kind = match &error {
-        CloudError::NoDevice { .. } => io::ErrorKind::NotFound,
-        CloudError::Held { .. } => io::ErrorKind::ResourceBusy,
-        _ => io::ErrorKind::Other,
-    };
-    DeviceError::Open {
-        path: path.into(),
-        source: io::Error::new(kind, error),
-    }
 }

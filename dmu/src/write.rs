@@ -19,7 +19,7 @@ use cenote_io::{CompressedForm, StoredForm};
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE, DNODE_SLOTS_MAX, FLAG_SPILL_BLKPTR};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
-use std::sync::Arc;
+use std::sync::{Arc, RwLockWriteGuard};
 
 /// The largest spill block (format/2b 2).
 const SPILL_SIZE_MAX: usize = 128 << 10;
@@ -166,6 +166,22 @@ impl Object {
         })
     }
 
+    /// The state to write a whole block of so many bytes to.
+    fn state_for_whole(
+        &self,
+        block: BlockId,
+        size: u64,
+    ) -> Result<RwLockWriteGuard<'_, LiveState>, DmuError> {
+        self.check_way_to(block)?;
+        let (_, live) = self.writable()?;
+        let state = live.write();
+        let own = state.dnode().map(|dnode| dnode.data_block_size);
+        match own.is_none_or(|own| own == size) {
+            true => Ok(state),
+            false => Err(self.bad_change("a whole block of another size is written")),
+        }
+    }
+
     /// Writes a whole block without copying it.
     pub fn write_block(
         &self,
@@ -173,13 +189,7 @@ impl Object {
         block: BlockId,
         contents: Block,
     ) -> Result<(), DmuError> {
-        self.check_way_to(block)?;
-        let (_, live) = self.writable()?;
-        let mut state = live.write();
-        let size = state.dnode().map(|dnode| dnode.data_block_size);
-        if size.is_some_and(|size| size != contents.len() as u64) {
-            return Err(self.bad_change("a whole block of another size is written"));
-        }
+        let mut state = self.state_for_whole(block, contents.len() as u64)?;
         self.put_block(tx, &mut state, block, Dirty::Contents(contents))
     }
 
@@ -190,13 +200,7 @@ impl Object {
         block: BlockId,
         (contents, form): (Block, CompressedForm),
     ) -> Result<(), DmuError> {
-        self.check_way_to(block)?;
-        let (_, live) = self.writable()?;
-        let mut state = live.write();
-        let size = state.dnode().map(|dnode| dnode.data_block_size);
-        if size.is_some_and(|size| size != contents.len() as u64) {
-            return Err(self.bad_change("a whole block of another size is written"));
-        }
+        let mut state = self.state_for_whole(block, contents.len() as u64)?;
         let both = Box::new(Compressed { contents, form });
         self.put_block(tx, &mut state, block, Dirty::Compressed(both))
     }
@@ -209,13 +213,7 @@ impl Object {
         block: BlockId,
         (bytes, form): (Block, StoredForm),
     ) -> Result<(), DmuError> {
-        self.check_way_to(block)?;
-        let (_, live) = self.writable()?;
-        let mut state = live.write();
-        let size = state.dnode().map(|dnode| dnode.data_block_size);
-        if size.is_some_and(|size| size != form.logical_size) {
-            return Err(self.bad_change("a whole block of another size is written"));
-        }
+        let mut state = self.state_for_whole(block, form.logical_size)?;
         self.put_block(tx, &mut state, block, Dirty::Contents(bytes))?;
         self.change(tx, &mut state, |generation| {
             generation.forms.insert(block.0, form);

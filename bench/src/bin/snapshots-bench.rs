@@ -40,18 +40,5 @@ fn parse() -> Result<Options, String> {
 }
 
 fn main() -> ExitCode {
-    let options = match parse() {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
-    };
-    match snapshots::run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    cenote_bench::run(parse, |options| snapshots::run(options).map(|()| true))
 }

@@ -8,7 +8,6 @@ use cenote_cloud::location::{is_location, place};
 use cenote_cloud::{CloudDevice, CloudError};
 use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -96,19 +95,6 @@ impl AllOpener {
     }
 }
 
-/// A store's failure as a device's.
-fn open_error(path: &Path, error: CloudError) -> DeviceError {
-    let kind = match &error {
-        CloudError::NoDevice { .. } => io::ErrorKind::NotFound,
-        CloudError::Held { .. } => io::ErrorKind::ResourceBusy,
-        _ => io::ErrorKind::Other,
-    };
-    DeviceError::Open {
-        path: path.into(),
-        source: io::Error::new(kind, error),
-    }
-}
-
 impl Opener for AllOpener {
     fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
         if is_location(path) {
@@ -116,7 +102,7 @@ impl Opener for AllOpener {
                 Some(how) => self.hold(path, how),
                 None => self.look_at(path),
             };
-            return opened.map_err(|error| open_error(path, error));
+            return opened.map_err(|error| error.on_opening(path));
         }
         let device = self.system.open(path)?;
         Ok(match self.offset {
@@ -130,7 +116,7 @@ impl Opener for AllOpener {
             true => {
                 let opened = self.clouds.open_to_write(&self.name(path), self.how, None);
                 let opened = opened.map(|device| device as Arc<dyn Device>);
-                opened.map_err(|error| open_error(path, error))
+                opened.map_err(|error| error.on_opening(path))
             }
             false => self.system.open_writable(path),
         }

@@ -110,17 +110,9 @@ impl Session<'_> {
         into: ReceiveInto,
     ) -> Result<ObjectId, ControlError> {
         let begin = plan.begin;
-        let has = |feature| begin.features.has(feature);
         let token = ResumeToken {
-            from_guid: Some(begin.from_guid).filter(|guid| guid.0 != 0),
             object: ObjectId(1),
-            to_guid: begin.to_guid,
-            to_name: begin.to_name.clone(),
-            large_blocks: has(Feature::LargeBlocks),
-            embedded: has(Feature::EmbedData),
-            compressed: has(Feature::Compressed),
-            raw: has(Feature::Raw),
-            ..ResumeToken::default()
+            ..ResumeToken::of_begin(begin)
         };
         let encryption = match into {
             ReceiveInto::New => plan.encryption(),

@@ -10,6 +10,8 @@
 //! redact_snaps, book_redact_snaps   u64s
 //! ```
 
+use super::begin::Begin;
+use super::features::Feature;
 use crate::{DecodeError, NvList, NvValue};
 use cenote_base::{Guid, ObjectId};
 
@@ -45,6 +47,21 @@ pub struct ResumeToken {
 }
 
 impl ResumeToken {
+    /// What `BEGIN` says of the stream, at object 0, without what it is redacted to.
+    pub fn of_begin(begin: &Begin) -> Self {
+        let has = |feature| begin.features.has(feature);
+        Self {
+            from_guid: Some(begin.from_guid).filter(|guid| guid.0 != 0),
+            to_guid: begin.to_guid,
+            to_name: begin.to_name.clone(),
+            large_blocks: has(Feature::LargeBlocks),
+            embedded: has(Feature::EmbedData),
+            compressed: has(Feature::Compressed),
+            raw: has(Feature::Raw),
+            ..Self::default()
+        }
+    }
+
     /// Takes the token's list apart.
     ///
     /// # Errors

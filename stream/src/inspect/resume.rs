@@ -7,9 +7,7 @@
 use crate::error::Missing;
 use crate::reader::Item;
 use cenote_base::ObjectId;
-use cenote_ondisk::stream::{
-    Begin, BeginPayload, Feature, HeaderKind, RECORD_SIZE, Record, ResumeToken,
-};
+use cenote_ondisk::stream::{Begin, BeginPayload, HeaderKind, RECORD_SIZE, Record, ResumeToken};
 
 /// What a receiver would have noted.
 #[derive(Clone, Copy, Debug)]
@@ -83,20 +81,13 @@ impl Progress {
             Missing::Payload(_) => last?,
             Missing::Record | Missing::Header(_) => before?,
         };
-        let has = |feature| begin.features.has(feature);
         Some(ResumeToken {
-            from_guid: Some(begin.from_guid).filter(|guid| guid.0 != 0),
             object: noted.object,
             offset: noted.offset,
             bytes: noted.bytes,
-            to_guid: begin.to_guid,
-            to_name: begin.to_name.clone(),
-            large_blocks: has(Feature::LargeBlocks),
-            embedded: has(Feature::EmbedData),
-            compressed: has(Feature::Compressed),
-            raw: has(Feature::Raw),
             redact_snapshots: payload.redact_snapshots.clone(),
             bookmark_redact_snapshots: payload.redact_from_snapshots.clone(),
+            ..ResumeToken::of_begin(begin)
         })
     }
 }

@@ -4,7 +4,7 @@ use crate::error::StreamError;
 use crate::reader::Reader;
 use cenote_base::ObjectId;
 use cenote_codec::checksum::Fletcher4;
-use cenote_ondisk::stream::{Begin, BeginPayload, ByteOrder, Feature, Record, ResumeToken};
+use cenote_ondisk::stream::{Begin, BeginPayload, ByteOrder, Record, ResumeToken};
 use std::io::Read;
 
 /// A stream that breaks off.
@@ -77,20 +77,13 @@ pub fn cut(source: impl Read) -> Result<Found, StreamError> {
     if reader.is_packaged() {
         return Ok(Found::Beginning);
     }
-    let has = |feature| begin.features.has(feature);
     let token = ResumeToken {
-        from_guid: Some(begin.from_guid).filter(|guid| guid.0 != 0),
         object: place.0,
         offset: place.1,
         bytes: bytes.saturating_sub(start),
-        to_guid: begin.to_guid,
-        to_name: begin.to_name.clone(),
-        large_blocks: has(Feature::LargeBlocks),
-        embedded: has(Feature::EmbedData),
-        compressed: has(Feature::Compressed),
-        raw: has(Feature::Raw),
         redact_snapshots: payload.redact_snapshots,
         bookmark_redact_snapshots: payload.redact_from_snapshots,
+        ..ResumeToken::of_begin(&begin)
     };
     let order = reader.byte_order();
     Ok(Found::Cut(Box::new(Cut {

@@ -102,7 +102,7 @@ fn rounds(
         session.close()?;
         let ended = devices.end_by_theirs(session.site());
         ended.with_context(|| format!("OpenZFS ends what Cenote began in {}", place()))?;
-        let turn = foreign.turn(&session, options, random, &files);
+        let turn = foreign.turn(session, options, random, &files);
         let made = turn.with_context(|| format!("OpenZFS in {}", place()))?;
         let Some(made) = made else {
             eprintln!("ends after {round} rounds: OpenZFS cannot send an embedded spill block");
