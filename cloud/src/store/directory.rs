@@ -34,12 +34,16 @@ pub struct DirectoryStore {
 }
 
 impl DirectoryStore {
-    /// The store in `root`, which is made if it is not there.
+    /// The store in `root`, which is made if it is not there; what it lies in has to be. A path
+    /// that was mistyped, or whose file system is not mounted, is not to become a store.
     ///
     /// # Errors
     /// The system's, when it cannot be made.
     pub fn new(root: &Path) -> std::io::Result<Self> {
-        std::fs::create_dir_all(root)?;
+        match std::fs::create_dir(root) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
         let found = std::fs::metadata(root)?;
         Ok(Self {
             root: root.into(),

@@ -75,6 +75,9 @@ fn a_directory_is_a_store() {
     std::fs::remove_dir_all(&root).expect("removable");
     let error = client.get("a/2").expect_err("not mounted is not missing");
     assert!(matches!(error, StoreError::Transient(_)));
+    let mistyped = directory.path().join("no/such");
+    assert!(DirectoryStore::new(&mistyped).is_err());
+    assert!(!directory.path().join("no").exists(), "nothing was made");
 }
 
 #[test]
