@@ -5,7 +5,7 @@
 //! only read them; whoever wants to damage one takes [`Golden::copy_to`].
 
 use crate::manifest::Manifest;
-use crate::{skip, sparse};
+use crate::sparse;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::FlockOperation;
 use std::collections::BTreeSet;
@@ -39,18 +39,12 @@ pub fn build_directory() -> PathBuf {
     }
 }
 
-/// Where golden pools may be, the fullest set first.
+/// Where golden pools are: `$CENOTE_GOLDEN` for another set of the same kinds, then the repository.
 fn places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     places.extend(std::env::var_os("CENOTE_GOLDEN").map(PathBuf::from));
-    places.push(workspace_root().join("../shared/golden"));
     places.push(workspace_root().join("tests/data/pools"));
     places
-}
-
-/// Whether `place` has all golden pools, not only the few in the repository.
-fn is_full_set(place: &Path) -> bool {
-    place.is_dir() && *place != workspace_root().join("tests/data/pools")
 }
 
 /// The kinds of all pools that are here, in order of name.
@@ -70,7 +64,7 @@ pub fn kinds() -> Vec<String> {
 }
 
 impl Golden {
-    /// The pool of this kind, or `None` with a notice when it is not here.
+    /// The pool of this kind; never `None`, because the repository has all kinds.
     ///
     /// # Errors
     /// If its manifest cannot be read, and if there is no such kind.
@@ -89,13 +83,7 @@ impl Golden {
                 }));
             }
         }
-        // Where the whole set is, a kind that is not among it has the wrong name.
-        let full = places().into_iter().find(|place| is_full_set(place));
-        if let Some(full) = full {
-            bail!("no golden pool {kind} in {}", full.display());
-        }
-        skip!("the golden pool {kind} is not here");
-        Ok(None)
+        bail!("there is no golden pool {kind}")
     }
 
     /// The names of the devices' files, in the order of the manifest.

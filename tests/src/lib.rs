@@ -5,8 +5,7 @@
 //! a mount as any program would, [`compare`] says what differs, [`program`] runs `cenote` with a
 //! daemon of its own, and [`mutate`] damages pools with and without mending the checksums above.
 //!
-//! A small share of the pools lies in `tests/data/pools`; the whole set is used when it is found
-//! beside the repository. [`skip`] is for tests that cannot run where they are.
+//! The pools lie in `tests/data/pools`. [`skip`] is for tests that cannot run where they are.
 
 #![forbid(unsafe_code)]
 

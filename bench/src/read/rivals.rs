@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A tool of the referee: from `CENOTE_REFEREE`, or beside the repository.
+/// A tool of the referee: from `CENOTE_REFEREE`, or `tests/peer`.
 pub fn tool(name: &str) -> Result<PathBuf> {
-    let beside = crate::workspace_root().join("../shared/peer");
+    let beside = crate::workspace_root().join("tests/peer");
     let directory = std::env::var_os("CENOTE_REFEREE").map_or(beside, PathBuf::from);
     let tool = directory.join(name);
     ensure!(

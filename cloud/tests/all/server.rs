@@ -1,7 +1,7 @@
 //! A real server of S3 (versitygw) on loopback, and lines to it that lose answers.
 //!
-//! The server is what `s3-dev-server install` of the peers beside the workspace installs. Where it
-//! is not installed, tests that need it say so and pass.
+//! `tests/peer/s3-dev-server install` installs the server. Where it is not installed, tests that
+//! need it say so and pass.
 //!
 //! `CENOTE_S3_ENDPOINT=http://HOST:PORT` has them use another server, with the bucket
 //! `CENOTE_S3_BUCKET` and the keys of the usual variables.
@@ -42,13 +42,11 @@ fn program() -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// A tool of the peers beside the workspace.
+/// A program of `tests/peer`.
 pub(crate) fn peer(name: &str) -> Option<PathBuf> {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let mut places = here
-        .ancestors()
-        .map(|place| place.join("shared/peer").join(name));
-    places.find(|path| path.is_file())
+    let path = here.join("../tests/peer").join(name);
+    path.is_file().then_some(path)
 }
 
 /// A port that nobody has at the moment.

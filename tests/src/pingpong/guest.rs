@@ -174,7 +174,7 @@ fn history(site: &Site, share: &Path, round: u64, seed: u64) -> Result<BTreeMap<
 fn guest_path() -> Option<PathBuf> {
     let place = match std::env::var_os("CENOTE_GUEST") {
         Some(path) => path.into(),
-        None => golden::workspace_root().join("../shared/peer/openzfs-vm"),
+        None => golden::workspace_root().join("tests/peer/openzfs-vm"),
     };
     place.exists().then_some(place)
 }

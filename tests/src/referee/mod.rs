@@ -22,8 +22,7 @@ use std::sync::OnceLock;
 /// What ends `zdb` without tidying up.
 const QUICK_EXIT: &str = include_str!("quick_exit.c");
 
-/// Where the program is: `$CENOTE_REFEREE`, else beside the repository if all that it needs is
-/// installed.
+/// Where the program is: `$CENOTE_REFEREE`, else in `tests/peer` if all that it needs is installed.
 pub fn path() -> Option<&'static Path> {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || {
@@ -41,7 +40,7 @@ pub fn path() -> Option<&'static Path> {
 }
 
 fn peer() -> PathBuf {
-    workspace_root().join("../shared/peer")
+    workspace_root().join("tests/peer")
 }
 
 /// The same for a test that needs it: says so where it is not installed.

@@ -5,8 +5,7 @@
 //! spare; five file systems, two snapshots, a bookmark). [`world::Canned`] gives our commands the
 //! same pool, and every line and exit code must agree. Two things were corrected by what the
 //! programs say over the kernel module: imported pools have no `load_info`, and spares are of the
-//! class `spare`. The pools of `../shared/golden`, where they are, add real properties of real
-//! pools.
+//! class `spare`. The pools of `tests/data/pools` add real properties of real pools.
 
 mod golden;
 mod states;
