@@ -79,7 +79,14 @@ fn text_files(root: &Path) -> Result<Vec<TextFile>> {
 fn read_text(root: &Path, path: &Path) -> Result<Option<TextFile>> {
     let relative = path.strip_prefix(root).context("a file below the root")?;
     let relative = relative.to_string_lossy().replace('\\', "/");
-    let written_by_tools = ["Cargo.lock", ".json", ".zst", ".img", "/zfs-get.txt"];
+    let written_by_tools = [
+        "Cargo.lock",
+        ".json",
+        ".zst",
+        ".img",
+        "/zfs-get.txt",
+        "/zdb.txt",
+    ];
     if written_by_tools
         .iter()
         .any(|suffix| relative.ends_with(suffix))
