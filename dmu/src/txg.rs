@@ -12,6 +12,10 @@
 //!
 //! A thread must not begin a transaction while it holds another: the first could be what the
 //! quiescing waits for.
+//!
+//! A transaction that ends while its thread panics has changed objects by halves. Nothing can take
+//! that back, so the gate closes for good and its group is never frozen: the disk keeps the groups
+//! before it.
 
 use crate::error::DmuError;
 use crate::object_set::ObjectSet;
@@ -108,6 +112,10 @@ const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
 /// A group with so much data is written well with little overhead; more only waits.
 const SYNC_DATA_MAX: u64 = 64 << 20;
 
+/// What is said when a transaction ended with a panic.
+const PANICKED: &str = "a change was cut short by an internal error (a panic) and is not written; \
+    export the pool with -f and import it again: it then is as before the last transaction group";
+
 /// Why the syncing thread was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncReason {
@@ -143,6 +151,16 @@ struct State {
     suspended: Option<Arc<str>>,
     /// When the transaction that was delayed last goes on.
     last_wakeup: Option<Duration>,
+}
+
+impl State {
+    /// Ends changes for good, unless they have ended. Returns the object sets that will not be
+    /// written: they hold the gate, so keeping them here would keep the pool in memory and its
+    /// devices open. The caller drops them without the lock.
+    fn end(&mut self, cause: &str) -> Vec<Arc<ObjectSet>> {
+        self.suspended.get_or_insert_with(|| cause.into());
+        std::mem::take(&mut self.dirty_sets)
+    }
 }
 
 /// The gate of one pool.
@@ -327,7 +345,11 @@ impl TxgGate {
     ///
     /// The caller syncs the frozen group and says so with [`Self::synced`] before it calls this
     /// again.
-    pub fn quiesce(&self) -> Quiesced {
+    ///
+    /// # Errors
+    /// If the pool is suspended, at the latest when the last of the transactions has ended: what
+    /// is in the group must not reach the disk then.
+    pub fn quiesce(&self) -> Result<Quiesced, DmuError> {
         let mut state = self.lock();
         assert!(!state.quiescing, "one thread syncs");
         assert_eq!(
@@ -342,14 +364,20 @@ impl TxgGate {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        state.quiescing = false;
+        if let Some(cause) = &state.suspended {
+            let error = suspended(cause);
+            drop(state);
+            self.enter.notify_all();
+            return Err(error);
+        }
         let txg = state.open;
         state.open = Txg(txg.0 + 1);
-        state.quiescing = false;
         self.open_data.store(0, Ordering::Relaxed);
         let dirty_sets = std::mem::take(&mut state.dirty_sets);
         drop(state);
         self.enter.notify_all();
-        Quiesced { txg, dirty_sets }
+        Ok(Quiesced { txg, dirty_sets })
     }
 
     /// Notes that `txg` is on disk.
@@ -426,8 +454,9 @@ impl TxgGate {
     pub fn suspend(&self, cause: &str) -> bool {
         let mut state = self.lock();
         let is_first = state.suspended.is_none();
-        state.suspended.get_or_insert_with(|| cause.into());
+        let unwritten = state.end(cause);
         drop(state);
+        drop(unwritten);
         self.enter.notify_all();
         self.work.notify_all();
         self.done.notify_all();
@@ -440,7 +469,10 @@ impl TxgGate {
     }
 
     pub(crate) fn add_dirty_set(&self, set: &Arc<ObjectSet>) {
-        self.lock().dirty_sets.push(Arc::clone(set));
+        let mut state = self.lock();
+        if state.suspended.is_none() {
+            state.dirty_sets.push(Arc::clone(set));
+        }
     }
 
     pub(crate) fn add_dirty(&self, bytes: u64) {
@@ -502,11 +534,23 @@ impl Transaction {
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
+        let is_half_done = std::thread::panicking();
+        let mut unwritten = Vec::new();
+        if is_half_done {
+            // Before the hold is given up: whoever waits for the last one freezes the group.
+            unwritten = state.end(PANICKED);
+        }
         assert!(state.holders > 0 && state.reserved >= self.reserved);
         state.holders -= 1;
         state.reserved -= self.reserved;
         let is_last = state.holders == 0 && state.quiescing;
         drop(state);
+        drop(unwritten);
+        if is_half_done {
+            self.gate.done.notify_all();
+            self.gate.work.notify_all();
+            self.gate.enter.notify_all();
+        }
         if is_last {
             self.gate.work.notify_all();
         }

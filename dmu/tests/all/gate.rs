@@ -17,7 +17,7 @@ fn quiescing_waits_for_transactions_and_they_for_it() {
     assert_eq!(first.txg(), Txg(4));
     let quiescing = {
         let gate = Arc::clone(&gate);
-        std::thread::spawn(move || gate.quiesce().txg)
+        std::thread::spawn(move || gate.quiesce().expect("not suspended").txg)
     };
     std::thread::sleep(Duration::from_millis(20));
     assert!(!quiescing.is_finished(), "a transaction is under way");
@@ -36,6 +36,38 @@ fn quiescing_waits_for_transactions_and_they_for_it() {
     };
     gate.synced(Txg(4));
     waiting.join().expect("no panic").expect("it is on disk");
+}
+
+/// A panic in the middle of an operation was caught by the mount and answered with EIO, and the
+/// half of the operation that was done went to disk with its group.
+#[test]
+fn a_group_with_a_change_that_panicked_is_never_frozen() {
+    let gate = gate();
+    let begun = gate
+        .begin(TxCost { dirty_bytes: 1 })
+        .expect("not suspended");
+    let quiescing = {
+        let gate = Arc::clone(&gate);
+        std::thread::spawn(move || gate.quiesce().map(|quiesced| quiesced.txg))
+    };
+    let waiting = {
+        let gate = Arc::clone(&gate);
+        std::thread::spawn(move || gate.wait_synced(Txg(4)))
+    };
+    let panicked = std::thread::spawn(move || {
+        let _half_done = begun;
+        panic!("as a test wants it");
+    });
+    assert!(panicked.join().is_err());
+    let quiesced = quiescing.join().expect("no panic");
+    assert!(quiesced.is_err(), "the group was frozen: {quiesced:?}");
+    waiting
+        .join()
+        .expect("no panic")
+        .expect_err("never on disk");
+    let refusal = gate.begin(TxCost::default()).expect_err("nothing enters");
+    assert!(refusal.to_string().contains("export the pool"), "{refusal}");
+    assert_eq!(gate.synced_txg(), Txg(3));
 }
 
 #[test]
@@ -96,7 +128,7 @@ fn much_data_is_written_early_and_metadata_is_not() {
         }
         drop(tx);
         assert_eq!(gate.wait_for_work(Duration::from_millis(5)), expected);
-        gate.quiesce();
+        gate.quiesce().expect("not suspended");
         assert_eq!(
             gate.wait_for_work(Duration::from_millis(5)),
             SyncReason::Timeout,

@@ -197,7 +197,7 @@ fn changes_go_on_while_a_group_is_synced() {
             world.step(&set, &tx);
         }
         // The group is frozen, and the next one changes the same objects before it is synced.
-        let quiesced = gate.quiesce();
+        let quiesced = gate.quiesce().expect("not suspended");
         let frozen = world.model.clone();
         for _ in 0..20 {
             let tx = gate.begin(TxCost::default()).expect("not suspended");

@@ -77,6 +77,8 @@ pub(crate) struct Syncer {
     /// Groups that may still be written only to let freed space go.
     releasing: AtomicU32,
     stop: AtomicBool,
+    /// Whether the listener knows that there will be no more groups.
+    has_told_of_end: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -144,6 +146,7 @@ impl Syncer {
             left: Mutex::default(),
             releasing: AtomicU32::new(0),
             stop: AtomicBool::new(false),
+            has_told_of_end: AtomicBool::new(false),
             thread: Mutex::default(),
         })
     }
@@ -254,9 +257,18 @@ impl Syncer {
 
     /// Takes no more changes, for good; the first cause is the one that is told.
     pub fn suspend(&self, cause: &str) {
+        self.gate.suspend(cause);
+        self.end_changes();
+    }
+
+    /// Does what belongs to the end of changes, which the gate may have decided by itself.
+    fn end_changes(&self) {
         self.space.refuse_repairs();
-        if self.gate.suspend(cause) {
-            self.pipeline.suspension().tell_of_end(cause);
+        let Some(cause) = self.gate.suspended() else {
+            return;
+        };
+        if !self.has_told_of_end.swap(true, Ordering::AcqRel) {
+            self.pipeline.suspension().tell_of_end(&cause);
         }
     }
 
@@ -271,6 +283,7 @@ impl Syncer {
             let reason = self.gate.wait_for_group();
             let stops = self.stop.load(Ordering::Acquire);
             if reason == SyncReason::Suspended {
+                self.end_changes();
                 break;
             }
             if reason == SyncReason::Timeout && !stops && !self.has_work() {
@@ -331,7 +344,7 @@ impl Syncer {
 
     /// Writes the open group. Called by the thread, or by whoever has no thread running.
     pub fn sync_group(&self) -> Result<(), SyncError> {
-        let Quiesced { txg, dirty_sets } = self.gate.quiesce();
+        let Quiesced { txg, dirty_sets } = self.gate.quiesce()?;
         let mut tickets = Vec::new();
         let synced = self.write_group(txg, &dirty_sets, &mut tickets);
         match &synced {

@@ -301,7 +301,7 @@ pub fn gate_with(limits: ThrottleLimits) -> Arc<TxgGate> {
 
 /// Syncs the open group of `set` and returns the new root.
 pub fn sync(pool: &Arc<TestPool>, gate: &Arc<TxgGate>, set: &Arc<ObjectSet>) -> BlockPointer {
-    let quiesced = gate.quiesce();
+    let quiesced = gate.quiesce().expect("not suspended");
     assert!(quiesced.dirty_sets.len() <= 1);
     let root = set
         .sync(quiesced.txg, &**pool, &**pool)
