@@ -333,6 +333,8 @@ impl Pipeline {
             let (bytes, faults) = match scope {
                 MendScope::All => self.judge(vdevs, copies, dva, size),
                 MendScope::Stale => {
+                    // An address that is none is refused by the next line, too.
+                    let _ = vdevs.note_spares_out_of_reach(dva, size, copies.birth);
                     let stale = vdevs.stale_leaves(dva, size, copies.birth);
                     match stale.unwrap_or_default() {
                         stale if stale.is_empty() => continue,

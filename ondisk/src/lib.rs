@@ -41,6 +41,7 @@ pub mod object_type;
 pub mod objset;
 pub mod pool_config;
 pub mod redaction_list;
+pub mod resilver_targets;
 pub mod scan;
 pub mod space_map;
 pub mod space_map_writer;

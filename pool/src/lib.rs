@@ -19,6 +19,7 @@ mod commands;
 mod create;
 mod dedup;
 mod devices;
+mod duty;
 mod error;
 mod error_notes;
 mod errors;

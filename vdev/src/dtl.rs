@@ -9,6 +9,8 @@
 //!
 //! A removed vdev misses nothing itself; its blocks are elsewhere.
 
+use crate::leaf::Leaf;
+use crate::missed::Missed;
 use crate::shape::Shape;
 use crate::tree::Node;
 use crate::txg_set::TxgSet;
@@ -16,6 +18,7 @@ use cenote_base::{Guid, Txg};
 use cenote_ondisk::VdevKind;
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What of a vdev's txgs is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +31,28 @@ pub enum DtlKind {
     Outage,
 }
 
-/// A leaf that a resilver looks after.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A leaf that a resilver or a rebuild looks after.
+#[derive(Clone, Debug)]
 pub struct ResilverTarget {
     /// The leaf.
     pub leaf: Guid,
-    /// What it misses and is to get.
+    /// What it is to get.
     pub txgs: TxgSet,
+    /// All that it missed when that was decided.
+    pub missed: TxgSet,
+    /// Its log: a leaf that leaves and comes back under the same guid has another.
+    log: Arc<Missed>,
     /// How often it had been out of use.
     outages: u64,
+}
+
+impl ResilverTarget {
+    /// Limits what the leaf is to get.
+    fn within(mut self, txgs: Range<Txg>) -> Option<Self> {
+        let later = TxgSet::from_ranges([Txg(0)..txgs.start, txgs.end..Txg(u64::MAX)]);
+        self.txgs = self.txgs.without(&later);
+        (!self.txgs.is_empty()).then_some(self)
+    }
 }
 
 impl Shape {
@@ -135,29 +151,104 @@ impl Shape {
         let is_spare = |node: usize| self.tree.nodes[node].kind == VdevKind::DistributedSpare;
         let ready = leaves.filter(|leaf| leaf.is_writable() || is_spare(leaf.node));
         let ready = ready.filter(|leaf| !self.tree.nodes[leaf.node].is_rebuilding);
-        let targets = ready.map(|leaf| ResilverTarget {
-            leaf: self.tree.nodes[leaf.node].guid,
-            txgs: leaf.missed.missing(),
-            outages: leaf.missed.outages(),
-        });
+        let targets = ready.map(|leaf| self.target(leaf));
         targets.filter(|t| !t.txgs.is_empty()).collect()
     }
 
-    /// Begins a resilver of what was written before `below`: the leaves that it is for. Blocks
-    /// born in any of their txgs are to be brought to them, as `Pipeline::mend` does; then
-    /// [`Self::end_resilver`] is due. One that goes on after an interruption begins here too, and
-    /// so does a scrub, which is for all leaves: what it cannot repair is missing then.
-    pub fn begin_resilver(&self, below: Txg) -> Vec<ResilverTarget> {
-        let later = TxgSet::from_ranges(std::iter::once(below..Txg(u64::MAX)));
-        let mut targets = self.targets();
-        for target in &mut targets {
-            target.txgs = target.txgs.without(&later);
+    pub(crate) fn target(&self, leaf: &Leaf) -> ResilverTarget {
+        // First: what happens between the two reads is an outage.
+        let outages = leaf.missed.outages();
+        let missed = leaf.missed.missing();
+        ResilverTarget {
+            leaf: self.tree.nodes[leaf.node].guid,
+            txgs: missed.clone(),
+            missed,
+            log: Arc::clone(&leaf.missed),
+            outages,
         }
+    }
+
+    /// Begins a resilver of what was written before `below`: the leaves that it is for, decided
+    /// here once. Blocks born in any of their txgs are to be brought to them, as
+    /// `Pipeline::mend` does; then [`Self::end_resilver`] is due. A leaf that comes later is for a
+    /// later resilver. A scrub begins here too, and is for no leaf: what it cannot repair is
+    /// missing from then on.
+    pub fn begin_resilver(&self, below: Txg) -> Vec<ResilverTarget> {
         for leaf in &self.tree.leaves {
             leaf.missed.begin_resilver();
         }
-        targets.retain(|target| !target.txgs.is_empty());
-        targets
+        let targets = self.targets().into_iter();
+        let limited = targets.filter_map(|target| target.within(Txg(0)..below));
+        limited.collect()
+    }
+
+    /// Resumes a resilver of these txgs after an import, for leaves that missed exactly this
+    /// when it was noted last how far it came: those that were away since miss more.
+    pub fn resume_resilver(
+        &self,
+        known: &[(Guid, TxgSet)],
+        txgs: &Range<Txg>,
+    ) -> Vec<ResilverTarget> {
+        let is_same = |target: &ResilverTarget| {
+            let mut known = known.iter();
+            known.any(|(leaf, missed)| *leaf == target.leaf && *missed == target.missed)
+        };
+        let targets = self.targets().into_iter().filter(is_same);
+        let limited = targets.filter_map(|target| target.within(txgs.clone()));
+        limited.collect()
+    }
+
+    /// Whether a target is still the same device, and was in use all the time.
+    pub fn is_reached(&self, target: &ResilverTarget) -> bool {
+        let leaf = self.tree.leaf_of.get(&target.leaf);
+        leaf.is_some_and(|leaf| {
+            let log = &self.tree.leaves[*leaf].missed;
+            Arc::ptr_eq(log, &target.log) && log.outages() == target.outages
+        })
+    }
+
+    /// The targets that got all that was tried so far, with all that they missed.
+    pub fn served<'a>(
+        &'a self,
+        targets: &'a [ResilverTarget],
+    ) -> impl Iterator<Item = (Guid, TxgSet)> + 'a {
+        let served = targets.iter().filter(|target| {
+            self.is_reached(target)
+                && target.log.unrepaired().is_empty()
+                && target.log.missing() == target.missed
+        });
+        served.map(|target| (target.leaf, target.missed.clone()))
+    }
+
+    /// Notes that blocks born up to `last` may not have been met: no target counts as having
+    /// got any of what it misses of that time.
+    pub fn note_unwalked(&self, targets: &[ResilverTarget], last: Txg) {
+        let later = TxgSet::from_ranges([Txg(last.0.saturating_add(1))..Txg(u64::MAX)]);
+        for target in targets {
+            target.log.note_all_unrepaired(&target.txgs.without(&later));
+        }
+    }
+
+    /// What could not be repaired until now is missing, whatever becomes of the scan.
+    pub fn keep_unrepaired(&self) {
+        self.tree
+            .leaves
+            .iter()
+            .for_each(|leaf| leaf.missed.keep_unrepaired());
+    }
+
+    /// Whether a leaf misses something that a resilver for these targets did not try to bring: it
+    /// was no target, was out of use meanwhile, or missed more than was due. To be asked before
+    /// the resilver ends.
+    pub fn is_another_due(&self, targets: &[ResilverTarget]) -> bool {
+        self.targets().iter().any(|now| {
+            let target = targets.iter().find(|target| target.leaf == now.leaf);
+            let untried = match target.filter(|target| self.is_reached(target)) {
+                Some(target) => target.missed.without(&target.txgs),
+                None => now.missed.without(&now.log.unrepaired()),
+            };
+            !untried.is_empty()
+        })
     }
 
     /// Notes that a block born in `txg` could not be brought to a leaf, which still misses that
@@ -172,19 +263,16 @@ impl Shape {
     /// got. Returns those that were out of use meanwhile, and miss what they missed before. To be
     /// called when what was written has been flushed.
     pub fn end_resilver(&self, targets: &[ResilverTarget]) -> Vec<Guid> {
-        let mut interrupted = Vec::new();
+        let (reached, interrupted): (Vec<_>, Vec<_>) =
+            targets.iter().partition(|target| self.is_reached(target));
         let nothing = TxgSet::default();
         for leaf in &self.tree.leaves {
             let guid = self.tree.nodes[leaf.node].guid;
-            let target = targets.iter().find(|target| target.leaf == guid);
-            let reached = target.filter(|target| target.outages == leaf.missed.outages());
-            if target.is_some() && reached.is_none() {
-                interrupted.push(guid);
-            }
+            let target = reached.iter().find(|target| target.leaf == guid);
             leaf.missed
-                .end_resilver(reached.map_or(&nothing, |target| &target.txgs));
+                .end_resilver(target.map_or(&nothing, |target| &target.txgs));
         }
-        interrupted
+        interrupted.iter().map(|target| target.leaf).collect()
     }
 
     /// Whether data would be lost, or out of reach, if a leaf were taken away: it has no siblings,

@@ -198,7 +198,8 @@ impl Leaf {
 
     /// Makes durable what was written since the last flush.
     ///
-    /// If that fails, everything written since then counts as missed.
+    /// If that fails, everything written since then counts as missed, and no resilver that is under
+    /// way counts for the leaf.
     pub(crate) fn flush(&self) -> Result<(), LeafProblem> {
         self.flush_by(|| {
             let (device, _entered) = self.writable_device()?;
@@ -218,10 +219,12 @@ impl Leaf {
             return Ok(());
         }
         let flushed = flush();
-        if flushed.is_err()
-            && let Some((first, last)) = unflushed
-        {
-            (first..=last).for_each(|txg| self.missed.note(Txg(txg)));
+        if flushed.is_err() {
+            // What repairs wrote may be lost with it, whatever groups that was of.
+            self.missed.note_outage();
+            if let Some((first, last)) = unflushed {
+                (first..=last).for_each(|txg| self.missed.note(Txg(txg)));
+            }
         }
         flushed
     }

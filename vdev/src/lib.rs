@@ -69,7 +69,6 @@ pub use labels_write::{
 };
 pub use options::OpenOptions;
 pub use queue::{IoClass, read_class, with_read_class};
-pub use rebuild::RebuildTarget;
 pub use request::{FaultKind, LeafFault, ReadOutcome};
 pub use scan::{Member, Scan, scan};
 pub use shape::Shape;

@@ -3,7 +3,8 @@
 //! A txg is *missing* if the leaf was not given all that was written in it, or did not take it.
 //! That is what is stored with the pool. A resilver brings the leaf what it misses, and strikes it
 //! off when it has ended; what it could not bring is *unrepaired* meanwhile, and missing
-//! afterwards. A leaf that was out of use for a while, however short, may have lost part of what
+//! afterwards. What is unrepaired counts as missing from the scan's next note on, so that nothing of
+//! it is forgotten if the pool goes down. A leaf that was out of use for a while, however short, may have lost part of what
 //! it got, so *outages* are counted: a resilver counts only for leaves that had none.
 
 use crate::txg_set::TxgSet;
@@ -105,8 +106,29 @@ impl Missed {
         self.outages.load(Ordering::Acquire)
     }
 
-    /// A resilver begins: nothing is unrepaired yet.
+    /// Notes that something of any of these txgs may not have been brought to the leaf.
+    pub(crate) fn note_all_unrepaired(&self, txgs: &TxgSet) {
+        let mut logs = self.write();
+        logs.unrepaired = logs.unrepaired.with(txgs);
+    }
+
+    /// What could not be brought to the leaf since the scan began.
+    pub(crate) fn unrepaired(&self) -> TxgSet {
+        self.read().unrepaired.clone()
+    }
+
+    /// What is unrepaired is missing.
+    pub(crate) fn keep_unrepaired(&self) {
+        let unrepaired = self.unrepaired();
+        if !unrepaired.is_empty() {
+            self.add(&unrepaired);
+        }
+    }
+
+    /// A scan begins: what the one before could not repair is missing, and this one has tried
+    /// nothing yet.
     pub(crate) fn begin_resilver(&self) {
+        self.keep_unrepaired();
         self.write().unrepaired = TxgSet::default();
     }
 

@@ -7,6 +7,7 @@
 //! bytes are right: a scrub has to follow. On a raidz the parity of a sector depends on where its
 //! block begins, and there is no such way.
 
+use crate::dtl::ResilverTarget;
 use crate::error::{LeafFailures, VdevError};
 use crate::missed::Missed;
 use crate::request::FaultKind;
@@ -19,17 +20,6 @@ use std::ops::Range;
 
 /// Bytes of a vdev's space that are read at a time, about.
 const PIECE: u64 = 1 << 20;
-
-/// A leaf that is being rebuilt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RebuildTarget {
-    /// The leaf.
-    pub leaf: Guid,
-    /// What it misses and is to get.
-    pub txgs: TxgSet,
-    /// How often it had been out of use.
-    outages: u64,
-}
 
 impl Shape {
     /// Whether a vdev can be rebuilt in the order of the disk.
@@ -128,29 +118,26 @@ impl Shape {
     }
 
     /// What leaves miss of what was written before `below`, as far as they can be given it.
-    pub fn rebuild_targets(&self, leaves: &[Guid], below: Txg) -> Vec<RebuildTarget> {
+    pub fn rebuild_targets(&self, leaves: &[Guid], below: Txg) -> Vec<ResilverTarget> {
         let later = TxgSet::from_ranges(std::iter::once(below..Txg(u64::MAX)));
-        let mut targets = Vec::new();
-        for guid in leaves {
-            if let Some(missed) = self.missed_of(*guid) {
-                targets.push(RebuildTarget {
-                    leaf: *guid,
-                    txgs: missed.missing().without(&later),
-                    outages: missed.outages(),
-                });
-            }
-        }
-        targets
+        let leaves = leaves.iter().filter_map(|guid| self.tree.leaf_of.get(guid));
+        let targets = leaves.map(|leaf| self.target(&self.tree.leaves[*leaf]));
+        let limited = targets.map(|mut target| {
+            target.txgs = target.txgs.without(&later);
+            target
+        });
+        limited.collect()
     }
 
     /// The targets have all that they were to get, and it has been flushed. Returns those that
     /// were out of use meanwhile, and miss what they missed before.
-    pub fn end_rebuild(&self, targets: &[RebuildTarget]) -> Vec<Guid> {
+    pub fn end_rebuild(&self, targets: &[ResilverTarget]) -> Vec<Guid> {
         let mut interrupted = Vec::new();
         for target in targets {
-            match self.missed_of(target.leaf) {
-                Some(missed) if missed.outages() == target.outages => missed.strike(&target.txgs),
-                _ => interrupted.push(target.leaf),
+            let log = self.missed_of(target.leaf);
+            match log.filter(|_| self.is_reached(target)) {
+                Some(missed) => missed.strike(&target.txgs),
+                None => interrupted.push(target.leaf),
             }
         }
         interrupted

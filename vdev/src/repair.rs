@@ -12,7 +12,7 @@
 
 use crate::error::VdevError;
 use crate::geometry::Map;
-use crate::leaf::{Fitness, Place};
+use crate::leaf::{Fitness, Leaf, Place};
 use crate::request::Request;
 use crate::shape::Shape;
 use crate::sources::Holder;
@@ -20,7 +20,7 @@ use crate::tree::{Layout, Slot};
 use crate::write::{Bytes, Fragment, PreparedWrite, VdevWrite};
 use cenote_base::{Guid, SECTOR_SIZE, Txg, VdevId};
 use cenote_device::BlockBuffer;
-use cenote_ondisk::Dva;
+use cenote_ondisk::{Dva, VdevKind};
 use std::sync::Arc;
 
 impl Shape {
@@ -63,6 +63,33 @@ impl Shape {
             let is_stale = self.fitness_of(holder, birth) == Some(Fitness::Stale);
             is_stale && self.tree.leaves[holder.leaf].is_writable()
         })
+    }
+
+    /// Notes what a distributed spare cannot get of the block of `size` stored bytes at `dva`
+    /// because the leaf that holds its part is not in use: that leaf has missed the block too.
+    ///
+    /// # Errors
+    /// If there can be no such block.
+    pub fn note_spares_out_of_reach(
+        &self,
+        dva: Dva,
+        size: usize,
+        birth: Txg,
+    ) -> Result<(), VdevError> {
+        let is_spare = |leaf: &Leaf| self.tree.nodes[leaf.node].kind == VdevKind::DistributedSpare;
+        let stale = |leaf: &Leaf| is_spare(leaf) && leaf.missed.contains(birth);
+        if !self.tree.leaves.iter().any(stale) {
+            return Ok(());
+        }
+        let out_of_reach = self.leaves_that(dva, size, birth, |holder| {
+            let spare = holder.spare.map(|spare| &self.tree.leaves[spare]);
+            spare.is_some_and(|spare| spare.missed.contains(birth))
+                && !self.tree.leaves[holder.leaf].is_writable()
+        })?;
+        for leaf in out_of_reach {
+            self.note_unrepaired(leaf, birth);
+        }
+        Ok(())
     }
 
     /// The leaves that hold a part of the block of `size` stored bytes at `dva`, in use or not.

@@ -62,8 +62,9 @@ fn online_device(
             _ => {}
         }
     }
+    // What is faulted may be offline as well, and stays so when its faults are cleared.
     let out = [VdevState::Offline, VdevState::Removed, VdevState::CantOpen];
-    if out.contains(&vdev.state) {
+    if out.contains(&vdev.state) || pool.is_out_of_use(guid) {
         // An import opens also what is offline, and keeps others off it.
         let is_open = pool.vdevs().is_open(guid) || vdev.kind == VdevKind::DraidSpare;
         let found = match is_open {
@@ -71,7 +72,7 @@ fn online_device(
             false => pool.look_for(vec![guid]).map_err(refused)?.remove(&guid),
         };
         let is_there = is_open || found.is_some();
-        if is_there || vdev.state == VdevState::Offline {
+        if is_there || pool.is_out_of_use(guid) {
             let by = (&Actor::default(), "");
             pool.online(guid, found, by).map_err(refused)?;
         }

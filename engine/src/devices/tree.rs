@@ -72,7 +72,7 @@ fn add_stale(root: &mut Vdev, pool: &Pool) {
     let mut stack: Vec<&mut Vdev> = root.children.iter_mut().collect();
     while let Some(vdev) = stack.pop() {
         if vdev.kind.is_leaf() && shape.needs_resilver(Guid(vdev.guid)) {
-            match is_under_way {
+            match is_under_way && pool.is_being_resilvered(Guid(vdev.guid)) {
                 true => vdev.scan_processed = scanned(&shape, vdev.guid),
                 false => vdev.resilver_deferred = true,
             }

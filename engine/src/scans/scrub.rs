@@ -71,7 +71,7 @@ pub(crate) fn scan(
         ScanCommand::ErrorScrub => imported.pool.scrub_errors(noted),
         ScanCommand::Pause => imported.pool.pause_scan(noted),
         ScanCommand::Stop => imported.pool.cancel_scan(noted),
-        ScanCommand::Resilver => imported.pool.look_for_resilver().map(drop),
+        ScanCommand::Resilver => imported.pool.start_scan(ScanRequest::Resilver, noted),
     };
     done.map_err(|error| refusal(pool, error))?;
     Ok(Response::Done)

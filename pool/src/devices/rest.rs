@@ -206,6 +206,13 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether somebody took a device out of use, whatever else is wrong with it.
+    pub fn is_out_of_use(&self, device: Guid) -> bool {
+        let mut leaves = self.vdev_tree().leaves();
+        let leaf = leaves.find(|leaf| leaf.guid == device);
+        leaf.is_some_and(|leaf| leaf.state.offline || leaf.state.removed)
+    }
+
     /// Whether a device has to stay where it is: others lack what it has.
     pub fn is_needed(&self, device: Guid) -> bool {
         top(self.vdev_tree(), device).is_some() && self.vdevs().is_required(device)

@@ -1,21 +1,23 @@
 //! The threads of the rebuilds of a pool.
 
+use crate::duty::Duty;
 use cenote_base::VdevId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The rebuilds of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilds {
-    threads: Mutex<BTreeMap<VdevId, JoinHandle<()>>>,
+    duties: Mutex<BTreeMap<VdevId, Arc<Duty>>>,
     is_stopped: AtomicBool,
 }
 
 impl Rebuilds {
-    pub fn threads(&self) -> MutexGuard<'_, BTreeMap<VdevId, JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The rebuild of a top-level vdev.
+    pub fn duty(&self, vdev: VdevId) -> Arc<Duty> {
+        let mut duties = self.duties.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(duties.entry(vdev).or_default())
     }
 
     /// Whether the threads are to end.
@@ -26,13 +28,10 @@ impl Rebuilds {
     /// Has all threads stop where they are; what the disk says stays.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
-        let threads = {
-            let mut threads = self.threads();
-            std::mem::take(&mut *threads)
+        let duties = {
+            let duties = self.duties.lock().unwrap_or_else(PoisonError::into_inner);
+            duties.values().map(Arc::clone).collect::<Vec<_>>()
         };
-        for (_, thread) in threads {
-            // A thread that failed has left the pool as its last note says.
-            let _ = thread.join();
-        }
+        duties.iter().for_each(|duty| duty.stop());
     }
 }

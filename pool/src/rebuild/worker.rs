@@ -11,13 +11,16 @@ use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_io::{IoClass, with_read_class};
 use cenote_ondisk::{VdevConfig, features};
-use cenote_vdev::RebuildTarget;
+use cenote_vdev::ResilverTarget;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Pieces that are on their way at once: one is read while another is written.
 const COPIERS: usize = 4;
+/// How long a thread waits before it tries again what could not be read.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Times that a metaslab is copied, if there was no other room for what was allocated.
 const ATTEMPTS_MAX: u32 = 5;
 
@@ -60,14 +63,18 @@ struct Worker {
 }
 
 impl Worker {
+    /// Works until the pool says that no rebuild is under way.
     fn run(&self) {
-        loop {
+        while !self.rebuilds.is_stopped() {
             let Some(syncer) = self.syncer.upgrade() else {
                 return;
             };
             let Some(top) = self.top(&syncer) else { return };
             let Ok(record) = Record::read(&syncer.mos, top.zap) else {
-                return;
+                let env = Arc::clone(&syncer.env);
+                drop(syncer);
+                env.sleep(PAUSE);
+                continue;
             };
             if record.state != RebuildState::Active {
                 return;
@@ -107,7 +114,7 @@ struct Rebuild<'a> {
     syncer: &'a Arc<Syncer>,
     top: Top,
     record: Record,
-    targets: Vec<RebuildTarget>,
+    targets: Vec<ResilverTarget>,
 }
 
 impl Rebuild<'_> {
@@ -116,7 +123,10 @@ impl Rebuild<'_> {
         let figures = self.syncer.space.figures();
         let space = figures.get(&self.top.id).copied().unwrap_or_default();
         self.record.estimated = space.allocated;
-        if self.top.leaves.is_empty() {
+        // A leaf that missed more than it did when the rebuild began was away for a part of it.
+        let later = |target: &ResilverTarget| target.missed != target.txgs;
+        let is_resumed = self.record.last_offset > 0;
+        if self.top.leaves.is_empty() || is_resumed && self.targets.iter().any(later) {
             return Progress::Failed;
         }
         let metaslabs = self.syncer.space.metaslabs_of(self.top.id);
@@ -135,6 +145,11 @@ impl Rebuild<'_> {
     /// Copies one metaslab.
     fn metaslab(&mut self, index: usize) -> Progress {
         for _ in 0..ATTEMPTS_MAX {
+            // What the record says was copied is there: nobody asks again after an import.
+            let shape = self.syncer.vdevs.shape();
+            if !self.targets.iter().all(|target| shape.is_reached(target)) {
+                return Progress::Failed;
+            }
             self.syncer.space.avoid(self.top.id, Some(index));
             // When this is on disk, so is all that was being allocated here.
             let noted = self.syncer.run_task(StoreRecord {
@@ -263,7 +278,7 @@ struct End {
     syncer: Arc<Syncer>,
     top: Top,
     record: Record,
-    targets: Vec<RebuildTarget>,
+    targets: Vec<ResilverTarget>,
     is_complete: bool,
     has_begun_anew: bool,
 }
@@ -351,25 +366,20 @@ impl Pool {
     }
 
     fn start_rebuild(&self, syncer: &Arc<Syncer>, vdev: VdevId) {
-        let rebuilds = self.rebuilds();
-        let mut threads = rebuilds.threads();
-        if threads
-            .get(&vdev)
-            .is_some_and(|thread| !thread.is_finished())
-        {
-            return;
-        }
         let worker = Worker {
             syncer: Arc::downgrade(syncer),
-            rebuilds: Arc::clone(rebuilds),
+            rebuilds: Arc::clone(self.rebuilds()),
             scans: Arc::clone(self.scans()),
             buffers: Arc::clone(&self.options().buffers.scans),
             vdev,
         };
-        let thread = std::thread::Builder::new().name("vdev_rebuild".to_owned());
+        let duty = self.rebuilds().duty(vdev);
+        let asked = duty.ask("vdev_rebuild", move |shift| {
+            while shift.take_up() {
+                worker.run();
+            }
+        });
         // Without a thread it stays as it is, for the next import.
-        if let Ok(thread) = thread.spawn(move || worker.run()) {
-            threads.insert(vdev, thread);
-        }
+        drop(asked);
     }
 }

@@ -4,15 +4,18 @@ use super::model::{ScanError, ScanRequest, ScanStatus};
 use super::record::{Begin, Interrupt};
 use super::run::Worker;
 use super::state::Scans;
+use crate::mos::directory_words;
 use crate::pool::Pool;
 use crate::sync::{Actor, Syncer};
-use cenote_base::MemoryBudget;
+use cenote_base::{Guid, MemoryBudget, Txg};
 use cenote_dsl::DslError;
+use cenote_ondisk::resilver_targets::{self, RESILVER_TARGETS};
 use cenote_ondisk::scan::{Scan, ScanFunction, ScanState};
+use cenote_vdev::TxgSet;
 use std::sync::Arc;
 
-/// Begins a scan that nobody asked for by a command. A resilver is due after the one that is
-/// under way, and ends a scrub.
+/// Begins a scan that nobody asked for by a command. While a resilver is under way a scan is due
+/// afterwards; and a resilver ends a scrub.
 pub(crate) fn begin_scan(
     syncer: &Arc<Syncer>,
     scans: &Arc<Scans>,
@@ -20,21 +23,13 @@ pub(crate) fn begin_scan(
     request: ScanRequest,
 ) -> Result<(), ScanError> {
     let begin = Begin {
-        syncer: Arc::clone(syncer),
-        request,
-        outcome: Ok(()),
+        waits: true,
+        ..Begin::new(syncer, scans, request)
     };
     if request == ScanRequest::Resilver {
         scans.hurry();
     }
-    match syncer.run_task(begin)?.outcome {
-        Ok(()) => {}
-        Err(ScanError::Resilvering) if request == ScanRequest::Resilver => {
-            scans.live().again = true;
-        }
-        Err(error) => return Err(error),
-    }
-    scans.live().pause_time = 0;
+    syncer.run_task(begin)?.outcome?;
     Worker::start(syncer, scans, buffers).map_err(ScanError::Thread)
 }
 
@@ -49,13 +44,11 @@ impl Pool {
         request: ScanRequest,
         (actor, command): (&Actor, &str),
     ) -> Result<(), ScanError> {
-        let syncer = Arc::clone(self.writer()?);
-        let outcome = Ok(());
-        let begin = Begin {
-            syncer,
-            request,
-            outcome,
-        };
+        let syncer = self.writer()?;
+        if request == ScanRequest::Resilver {
+            self.scans().hurry();
+        }
+        let begin = Begin::new(syncer, self.scans(), request);
         self.run_command(begin, actor, command)?.outcome?;
         self.resume_scan()
     }
@@ -73,26 +66,52 @@ impl Pool {
     /// Goes on with what an import finds: the scan that is under way, or a resilver if some device
     /// misses what it could be given. Only the next import tries again what fails here.
     pub(crate) fn resume_scans(&self) {
-        if !self.options().scans {
+        let Some(syncer) = self.syncer().filter(|_| self.options().scans) else {
             return;
-        }
+        };
         let scan = self.dsl().scan().ok().flatten();
         let scan = scan.filter(|scan| scan.state == ScanState::Scanning);
         let needs_resilver = self.vdevs().is_resilver_needed().is_some();
-        let is_resilver = |scan: &Scan| scan.function == ScanFunction::Resilver;
         // A device gets what it misses, whatever was scrubbed or paused.
-        let _ = match scan.filter(|scan| is_resilver(scan) || !needs_resilver) {
+        let _ = match scan {
+            Some(scan) if scan.function == ScanFunction::Resilver => {
+                self.resume_resilver(syncer, &scan)
+            }
+            Some(_) | None if needs_resilver => self.look_for_resilver().map(drop),
             Some(scan) if scan.is_running() => {
-                // It may be about less than is missed by now.
-                self.scans().live().again = needs_resilver;
+                let seconds = self.env().wall_clock().as_secs();
+                self.scans().live().begin(Txg(0), seconds, Vec::new());
                 self.resume_scan()
             }
             Some(_) => {
                 self.scans().live().pause_time = self.env().wall_clock().as_secs();
                 Ok(())
             }
-            None => self.look_for_resilver().map(drop),
+            None => Ok(()),
         };
+    }
+
+    /// Goes on with a resilver for the devices that got all that it came to so far. Others are due
+    /// afterwards; and if there are none, whoever began it, it begins anew.
+    fn resume_resilver(&self, syncer: &Arc<Syncer>, scan: &Scan) -> Result<(), ScanError> {
+        let words = directory_words(self.mos(), RESILVER_TARGETS).map_err(DslError::from);
+        let words = words.map_err(ScanError::Log)?.unwrap_or_default();
+        let known = resilver_targets::decode(&words, scan).into_iter();
+        let known = known.map(|(leaf, missed)| (leaf, TxgSet::from_ranges(missed)));
+        let known: Vec<(Guid, TxgSet)> = known.collect();
+        let txgs = Txg(scan.txg_min.0.saturating_add(1))..Txg(scan.txg_max.0.saturating_add(1));
+        let targets = self.vdevs().resume_resilver(&known, &txgs);
+        if targets.is_empty() {
+            let begin = Begin {
+                is_restart: true,
+                ..Begin::new(syncer, self.scans(), ScanRequest::Resilver)
+            };
+            syncer.run_task(begin)?.outcome?;
+        } else {
+            let seconds = self.env().wall_clock().as_secs();
+            self.scans().live().begin(Txg(0), seconds, targets);
+        }
+        self.resume_scan()
     }
 
     /// Begins a resilver if some device misses what it could be given, and says whether one is
@@ -111,6 +130,11 @@ impl Pool {
         let buffers = &self.options().buffers.scans;
         begin_scan(syncer, self.scans(), buffers, ScanRequest::Resilver)?;
         Ok(true)
+    }
+
+    /// Whether the resilver that is under way is for a leaf.
+    pub fn is_being_resilvered(&self, leaf: Guid) -> bool {
+        self.scans().is_target(leaf)
     }
 
     /// Pauses the scrub that is under way; it stays paused over exports, until it is started again.
@@ -167,7 +191,7 @@ impl Pool {
             return Ok(None);
         }
         let live = self.scans().live();
-        let is_live = scan.is_running() && live.is_running;
+        let is_live = scan.is_running() && self.scans().duty.is_at_work();
         if is_live {
             scan.examined += live.fresh.examined;
             scan.processed += live.fresh.processed;

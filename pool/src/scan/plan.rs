@@ -76,16 +76,20 @@ pub(super) fn successors(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<Vec<Plann
     Ok(next.into_iter().map(planned).collect())
 }
 
-/// The datasets that come after no other.
-pub(super) fn firsts(mos: &Arc<ObjectSet>) -> Result<Vec<Planned>, DmuError> {
-    let mut firsts = Vec::new();
+/// The datasets that come after no other, and whether all of them are known.
+pub(super) fn firsts(mos: &Arc<ObjectSet>) -> Result<(Vec<Planned>, bool), DmuError> {
+    let (mut firsts, mut are_all) = (Vec::new(), true);
     for found in mos.objects(ObjectId(1)) {
         // A damaged block of dnodes is met by the walk, and counted there.
-        let Ok((id, dnode)) = found else { continue };
+        let Ok((id, dnode)) = found else {
+            are_all = false;
+            continue;
+        };
         if dnode.bonus_type != ObjectType::DSL_DATASET {
             continue;
         }
         let Ok(dataset) = DslDataset::decode(&dnode.bonus) else {
+            are_all = false;
             continue;
         };
         if dataset.previous_snapshot.is_none() {
@@ -93,7 +97,7 @@ pub(super) fn firsts(mos: &Arc<ObjectSet>) -> Result<Vec<Planned>, DmuError> {
             firsts.push(Planned { dataset, min });
         }
     }
-    Ok(firsts)
+    Ok((firsts, are_all))
 }
 
 /// The datasets in a scan's queue.
@@ -125,7 +129,12 @@ pub(super) fn plan(mos: &Arc<ObjectSet>, scan: &Scan) -> Result<Plan, DmuError> 
         let min = Txg(0);
         datasets.push(Planned { dataset: META, min });
         resume = Some([scan.position[1], scan.position[2], scan.position[3]]);
-        queue.extend(firsts(mos)?.iter().map(|first| (first.dataset, first.min)));
+        queue.extend(
+            firsts(mos)?
+                .0
+                .iter()
+                .map(|first| (first.dataset, first.min)),
+        );
     } else if current.0 != SCAN_NOWHERE[0]
         && let Some(found) = dataset(mos, current)?
     {

@@ -6,15 +6,16 @@
 use super::after::{ResilverEnd, resilver_ended};
 use super::model::{ScanError, ScanRequest};
 use super::plan::{self, META, Planned};
-use super::state::Progress;
+use super::state::{Progress, Scans};
 use crate::sync::{Actor, Syncer, log_event};
-use cenote_base::{Guid, ObjectId, Txg};
+use cenote_base::{ObjectId, Txg};
 use cenote_dmu::DmuError;
 use cenote_dmu::zap::ZapValue;
 use cenote_dsl::write::{ErrorLog, SyncContext, SyncTask};
 use cenote_dsl::{DslError, ErrorEntry};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::object_directory::{OBJECT_DIRECTORY, keys};
+use cenote_ondisk::resilver_targets::{self, RESILVER_TARGETS};
 use cenote_ondisk::scan::{
     FLAG_PAUSED, FLAG_VISIT_DATASET_AGAIN, SCAN_NOWHERE, Scan, ScanFunction, ScanState,
 };
@@ -60,12 +61,18 @@ fn queue_key(dataset: ObjectId) -> Vec<u8> {
 struct Words<'a, 'c> {
     context: &'a SyncContext<'c>,
     scan: Scan,
+    /// Some dataset could not be found that is to be visited.
+    lacks_datasets: bool,
 }
 
 impl<'a, 'c> Words<'a, 'c> {
     fn running(context: &'a SyncContext<'c>) -> Result<Option<Self>, DslError> {
         let scan = plan::running(context.mos())?;
-        Ok(scan.map(|scan| Self { context, scan }))
+        Ok(scan.map(|scan| Self {
+            context,
+            scan,
+            lacks_datasets: false,
+        }))
     }
 
     fn store(&self) -> Result<(), DslError> {
@@ -125,7 +132,11 @@ impl<'a, 'c> Words<'a, 'c> {
             self.scan.flags &= !FLAG_VISIT_DATASET_AGAIN;
         }
         let next = match dataset {
-            META => plan::firsts(self.context.mos())?,
+            META => {
+                let (firsts, are_all) = plan::firsts(self.context.mos())?;
+                self.lacks_datasets |= !are_all;
+                firsts
+            }
             dataset => plan::successors(self.context.mos(), dataset)?,
         };
         self.enqueue(&next)
@@ -154,6 +165,21 @@ impl<'a, 'c> Words<'a, 'c> {
         Ok(())
     }
 
+    /// Whether nothing of it is noted as walked.
+    fn is_young(&self) -> bool {
+        self.scan.examined == 0 && self.scan.position == [0; 4]
+    }
+
+    /// Notes which devices got all that this scan came to so far, for the next import.
+    fn store_targets(&self, shape: &Shape, targets: &[ResilverTarget]) -> Result<(), DslError> {
+        let served = shape.served(targets);
+        let served = served.map(|(leaf, missed)| (leaf, missed.ranges().collect()));
+        let words = resilver_targets::encode(&self.scan, served);
+        let directory = self.context.mos().zap(OBJECT_DIRECTORY)?;
+        let value = ZapValue::from_u64s(&words);
+        Ok(directory.update(self.context.tx, RESILVER_TARGETS.as_bytes(), &value)?)
+    }
+
     fn is_over(&self) -> Result<bool, DmuError> {
         let is_nowhere = self.scan.position[0] == SCAN_NOWHERE[0];
         Ok(is_nowhere && plan::queued(self.context.mos(), &self.scan)?.is_empty())
@@ -177,6 +203,7 @@ impl<'a, 'c> Words<'a, 'c> {
             self.context.rotate_errors()?;
         }
         self.store()?;
+        self.context.remove_directory_entry(RESILVER_TARGETS)?;
         let word = match state {
             ScanState::Finished => "scan done",
             _ => "scan aborted",
@@ -195,28 +222,135 @@ fn host(syncer: &Syncer) -> Actor {
     }
 }
 
+/// What a scan that begins looks at: the groups, each end included, and the leaves that it is for.
+struct Scope {
+    txg_min: Txg,
+    txg_max: Txg,
+    targets: Vec<ResilverTarget>,
+}
+
+impl Scope {
+    /// Decides it, for a scan that begins with the group that is being written; `None` if nothing
+    /// is to be done.
+    fn new(context: &SyncContext<'_>, shape: &Shape, request: ScanRequest) -> Option<Self> {
+        let now = context.txg();
+        match request {
+            ScanRequest::Scrub { since, until } => Some(Self {
+                txg_min: since,
+                txg_max: until.map_or(now, |until| until.min(now)),
+                // None: but what it cannot repair from now on is missing.
+                targets: shape.begin_resilver(Txg(0)),
+            }),
+            ScanRequest::Resilver => {
+                let targets = shape.begin_resilver(Txg(now.0.saturating_add(1)));
+                let bounds = targets.iter().filter_map(|target| target.txgs.bounds());
+                let bounds =
+                    bounds.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))?;
+                Some(Self {
+                    txg_min: Txg(bounds.start.0.saturating_sub(1)),
+                    txg_max: Txg(bounds.end.0.saturating_sub(1)),
+                    targets,
+                })
+            }
+        }
+    }
+}
+
+/// Begins a scan with the group that is being written. All that says what it is for is decided
+/// here, once. Whether there is something to do.
+fn begin(
+    context: &SyncContext<'_>,
+    (syncer, scans): (&Syncer, &Scans),
+    request: ScanRequest,
+) -> Result<bool, DslError> {
+    let shape = syncer.vdevs.shape();
+    let Some(scope) = Scope::new(context, &shape, request) else {
+        return Ok(false);
+    };
+    context.clear_errors(ErrorLog::Scrub)?;
+    let figures = syncer.space.figures();
+    let (function, number) = match request {
+        ScanRequest::Scrub { .. } => (ScanFunction::Scrub, 1),
+        ScanRequest::Resilver => (ScanFunction::Resilver, 2),
+    };
+    let Scope {
+        txg_min,
+        txg_max,
+        targets,
+    } = scope;
+    let words = Words {
+        context,
+        scan: Scan {
+            function,
+            state: ScanState::Scanning,
+            queue: Some(context.create_table(ObjectType::SCAN_QUEUE)?),
+            txg_min,
+            txg_max,
+            dataset_txg_min: txg_min,
+            dataset_txg_max: txg_max,
+            start_time: context.seconds(),
+            to_examine: figures.values().map(|space| space.allocated).sum(),
+            ..NEVER
+        },
+        lacks_datasets: false,
+    };
+    words.store()?;
+    if function == ScanFunction::Resilver {
+        words.store_targets(&shape, &targets)?;
+    }
+    scans
+        .live()
+        .begin(context.txg(), context.seconds(), targets);
+    let (min, max) = (txg_min.0, txg_max.0);
+    let detail = format!("func={number} mintxg={min} maxtxg={max}");
+    log_event(context, &host(syncer), "scan setup", &detail)?;
+    Ok(true)
+}
+
 /// Begins a scan, or goes on with one that is paused.
 pub(super) struct Begin {
     pub syncer: Arc<Syncer>,
+    pub scans: Arc<Scans>,
     pub request: ScanRequest,
+    /// A resilver that is under way is not to be relied on.
+    pub is_restart: bool,
+    /// A scrub that finds a resilver under way is due afterwards.
+    pub waits: bool,
     /// What came of it.
     pub outcome: Result<(), ScanError>,
 }
 
 impl Begin {
-    /// The groups to look at, each end included, if anything is to be done.
-    fn range(&self, context: &SyncContext<'_>) -> Option<(Txg, Txg)> {
-        match self.request {
-            ScanRequest::Scrub { since, until } => {
-                let now = context.txg();
-                Some((since, until.map_or(now, |until| until.min(now))))
-            }
-            ScanRequest::Resilver => {
-                let needed = self.syncer.vdevs.shape().is_resilver_needed()?;
-                let before = Txg(needed.start.0.saturating_sub(1));
-                Some((before, Txg(needed.end.0 - 1).min(context.txg())))
-            }
+    pub fn new(syncer: &Arc<Syncer>, scans: &Arc<Scans>, request: ScanRequest) -> Self {
+        Self {
+            syncer: Arc::clone(syncer),
+            scans: Arc::clone(scans),
+            request,
+            is_restart: false,
+            waits: false,
+            outcome: Ok(()),
         }
+    }
+
+    /// A resilver is to begin while a scan is under way; whether it does.
+    fn gives_way(&self, words: &mut Words<'_, '_>) -> Result<bool, DslError> {
+        let actor = host(&self.syncer);
+        let shape = self.syncer.vdevs.shape();
+        if words.scan.function != ScanFunction::Resilver {
+            // What devices miss goes first.
+            let is_needed = shape.is_resilver_needed().is_some();
+            if is_needed {
+                words.end(ScanState::Canceled, &actor)?;
+            }
+            return Ok(is_needed);
+        }
+        let is_wider = || shape.is_another_due(&self.scans.live().targets);
+        let is_restart = self.is_restart || words.is_young() && is_wider();
+        match is_restart {
+            true => words.end(ScanState::Canceled, &actor)?,
+            false => self.scans.live().again = true,
+        }
+        Ok(is_restart)
     }
 }
 
@@ -226,56 +360,39 @@ impl SyncTask for Begin {
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        let actor = host(&self.syncer);
         let is_scrub = matches!(self.request, ScanRequest::Scrub { .. });
         if let Some(mut words) = Words::running(context)? {
             let is_paused = words.scan.flags & FLAG_PAUSED != 0;
             match words.scan.function {
+                _ if !is_scrub => {
+                    if !self.gives_way(&mut words)? {
+                        return Ok(());
+                    }
+                }
+                ScanFunction::Resilver if self.waits => {
+                    self.scans.live().scrub_follows = true;
+                    return Ok(());
+                }
                 ScanFunction::Resilver => {
                     self.outcome = Err(ScanError::Resilvering);
                     return Ok(());
                 }
-                _ if is_scrub && is_paused => {
+                _ if is_paused => {
                     words.scan.flags &= !FLAG_PAUSED;
+                    let mut live = self.scans.live();
+                    if live.pass_start == 0 {
+                        live.pass_start = context.seconds();
+                    }
+                    drop(live);
                     return words.store();
                 }
-                _ if is_scrub => {
+                _ => {
                     self.outcome = Err(ScanError::Scrubbing);
                     return Ok(());
                 }
-                // What devices miss goes first.
-                _ => words.end(ScanState::Canceled, &actor)?,
             }
         }
-        let Some((txg_min, txg_max)) = self.range(context) else {
-            return Ok(());
-        };
-        context.clear_errors(ErrorLog::Scrub)?;
-        let figures = self.syncer.space.figures();
-        let function = match is_scrub {
-            true => ScanFunction::Scrub,
-            false => ScanFunction::Resilver,
-        };
-        let words = Words {
-            context,
-            scan: Scan {
-                function,
-                state: ScanState::Scanning,
-                queue: Some(context.create_table(ObjectType::SCAN_QUEUE)?),
-                txg_min,
-                txg_max,
-                dataset_txg_min: txg_min,
-                dataset_txg_max: txg_max,
-                start_time: context.seconds(),
-                to_examine: figures.values().map(|space| space.allocated).sum(),
-                ..NEVER
-            },
-        };
-        words.store()?;
-        let number = if is_scrub { 1 } else { 2 };
-        let (min, max) = (txg_min.0, txg_max.0);
-        let detail = format!("func={number} mintxg={min} maxtxg={max}");
-        log_event(context, &actor, "scan setup", &detail)
+        begin(context, (&self.syncer, &self.scans), self.request).map(drop)
     }
 }
 
@@ -317,7 +434,9 @@ impl SyncTask for Interrupt {
 /// How far a turn came.
 pub(super) struct Turn {
     pub syncer: Arc<Syncer>,
-    /// The scan that it was for.
+    pub scans: Arc<Scans>,
+    /// The scan that it was for, as counted here and as it stood on disk.
+    pub generation: u64,
     pub of: Scan,
     /// Walked to their ends, in this order.
     pub done: Vec<ObjectId>,
@@ -326,28 +445,54 @@ pub(super) struct Turn {
     pub progress: Progress,
     /// What it found lost.
     pub lost: BTreeSet<ErrorEntry>,
-    pub targets: Vec<ResilverTarget>,
-    /// The scan as it is now; `None` if it is not under way any more.
-    pub after: Option<Scan>,
-    /// Leaves that were out of use meanwhile, and miss what they missed.
-    pub missed_out: Vec<Guid>,
+    /// Blocks born up to this group may not have been met.
+    pub unwalked: Option<Txg>,
+    /// Whether a scan is to go on, this one or the next.
+    pub goes_on: bool,
 }
 
 impl Turn {
-    /// What devices were given is theirs for good.
-    fn end_resilver(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+    /// Whether the scan is still the one that this turn was for.
+    fn is_same(&self, scan: &Scan) -> bool {
+        self.scans.live().generation == self.generation
+            && scan.function == self.of.function
+            && scan.start_time == self.of.start_time
+            && scan.txg_max == self.of.txg_max
+    }
+
+    /// What devices were given is theirs for good. Whether another resilver is due.
+    fn end_resilver(
+        &self,
+        context: &SyncContext<'_>,
+        targets: &[ResilverTarget],
+    ) -> Result<bool, DslError> {
         let shape: Arc<Shape> = self.syncer.vdevs.shape();
         // Of a device that does not take its flush nothing is known: it misses what it missed.
-        if shape.flush().is_ok() {
-            self.missed_out = shape.end_resilver(&self.targets);
-        }
-        let reached = self.targets.iter().map(|target| target.leaf);
-        let end = ResilverEnd {
-            leaves: reached
-                .filter(|leaf| !self.missed_out.contains(leaf))
-                .collect(),
+        let is_flushed = shape.flush().is_ok();
+        let is_another_due = self.scans.live().again || shape.is_another_due(targets);
+        let missed_out = match is_flushed {
+            true => shape.end_resilver(targets),
+            false => targets.iter().map(|target| target.leaf).collect(),
         };
-        resilver_ended(context, &self.syncer, &end)
+        let reached = targets.iter().map(|target| target.leaf);
+        let end = ResilverEnd {
+            leaves: reached.filter(|leaf| !missed_out.contains(leaf)).collect(),
+        };
+        resilver_ended(context, &self.syncer, &end)?;
+        Ok(is_another_due)
+    }
+
+    /// Begins what is due after a resilver, in the same group: nobody sees the pool in between.
+    fn follow(&self, context: &SyncContext<'_>, is_another_due: bool) -> Result<bool, DslError> {
+        let own = (&*self.syncer, &*self.scans);
+        if is_another_due && begin(context, own, ScanRequest::Resilver)? {
+            return Ok(true);
+        }
+        if !std::mem::take(&mut self.scans.live().scrub_follows) {
+            return Ok(false);
+        }
+        let (since, until) = (Txg(0), None);
+        begin(context, own, ScanRequest::Scrub { since, until })
     }
 }
 
@@ -360,13 +505,16 @@ impl SyncTask for Turn {
         let Some(mut words) = Words::running(context)? else {
             return Ok(());
         };
-        let is_same = words.scan.function == self.of.function
-            && words.scan.start_time == self.of.start_time
-            && words.scan.txg_max == self.of.txg_max;
-        if !is_same {
-            self.after = Some(words.scan);
+        if !self.is_same(&words.scan) {
+            self.goes_on = words.scan.is_running();
             return Ok(());
         }
+        let targets = {
+            let mut live = self.scans.live();
+            live.fresh = Default::default();
+            live.stored.add(self.progress);
+            live.targets.clone()
+        };
         words.scan.examined += self.progress.examined;
         words.scan.processed += self.progress.processed;
         words.scan.errors += self.progress.errors;
@@ -378,15 +526,32 @@ impl SyncTask for Turn {
         if let Some((dataset, place)) = self.at {
             words.enter(dataset, place)?;
         }
+        let shape = self.syncer.vdevs.shape();
+        let lacking = words.lacks_datasets.then_some(words.scan.txg_max);
+        if let Some(last) = self.unwalked.max(lacking) {
+            shape.note_unwalked(&targets, last);
+        }
+        shape.keep_unrepaired();
         // One that was paused while its last turn was under way ends when it goes on.
         if !words.is_over()? || words.scan.flags & FLAG_PAUSED != 0 {
-            self.after = Some(words.scan);
+            self.goes_on = words.scan.is_running();
+            if words.scan.function == ScanFunction::Resilver {
+                words.store_targets(&shape, &targets)?;
+            }
             return words.store();
         }
-        match words.scan.function {
-            ScanFunction::Resilver => self.end_resilver(context)?,
-            _ => drop(self.syncer.vdevs.shape().end_resilver(&[])),
+        let is_another_due = match words.scan.function {
+            ScanFunction::Resilver => self.end_resilver(context, &targets)?,
+            _ => {
+                shape.end_resilver(&[]);
+                false
+            }
+        };
+        words.end(ScanState::Finished, &host(&self.syncer))?;
+        self.scans.live().targets.clear();
+        if words.scan.function == ScanFunction::Resilver {
+            self.goes_on = self.follow(context, is_another_due)?;
         }
-        words.end(ScanState::Finished, &host(&self.syncer))
+        Ok(())
     }
 }

@@ -1,21 +1,18 @@
 //! The thread that scans, turn after turn.
 
-use super::model::ScanRequest;
 use super::plan::{self, Plan};
-use super::record::{Begin, Turn};
-use super::state::{Progress, Scans};
-use super::walk::{Due, LIMITS, Mender, Round, walk};
+use super::record::Turn;
+use super::state::Scans;
+use super::walk::{Due, LIMITS, Mender, Round, Walked, walk};
 use crate::sync::{SyncError, Syncer};
 use crate::view::Hold;
 use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
-use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId, Txg};
+use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId};
 use cenote_dmu::traverse::DiskOrder;
 use cenote_dmu::{DmuError, ObjectSet};
-use cenote_dsl::ErrorEntry;
 use cenote_io::{IoClass, Workers, with_read_class};
 use cenote_ondisk::scan::{Scan, ScanFunction};
-use cenote_vdev::{Shape, TxgSet, VdevStatus};
-use std::collections::BTreeSet;
+use cenote_vdev::{ResilverTarget, Shape, TxgSet, VdevStatus};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -26,10 +23,8 @@ const TURN: Duration = Duration::from_secs(4);
 const WORKERS: usize = 8;
 /// How often the thread looks whether it may go on.
 const SUSPENDED: Duration = Duration::from_millis(50);
-/// How long the thread waits before it tries again what could not be read.
+/// How long the thread waits before it tries again what could not be read or noted.
 const PAUSE: Duration = Duration::from_secs(1);
-/// So often.
-const FAILURES_MAX: u32 = 10;
 
 /// What the thread has.
 pub(super) struct Worker {
@@ -62,166 +57,94 @@ impl From<SyncError> for Failure {
 }
 
 impl Worker {
-    /// Has the scan go on that the pool says is under way, unless a thread does already.
+    /// Has the scan go on that the pool says is under way.
     pub fn start(
         syncer: &Arc<Syncer>,
         scans: &Arc<Scans>,
         buffers: &Arc<MemoryBudget>,
     ) -> std::io::Result<()> {
-        let mut thread = scans.thread();
-        {
-            let mut live = scans.live();
-            if live.is_running || scans.is_stopped() {
-                return Ok(());
+        let syncer = Arc::downgrade(syncer);
+        let (own, buffers) = (Arc::clone(scans), Arc::clone(buffers));
+        scans.duty.ask("scan", move |shift| {
+            let worker = Self {
+                syncer,
+                scans: own,
+                buffers,
+                workers: Arc::new(Workers::new(WORKERS)),
+            };
+            while shift.take_up() {
+                with_read_class(IoClass::Scrub, || worker.run());
             }
-            live.is_running = true;
-            live.threads += 1;
-            // Not the figures of the thread before.
-            live.of = (0, 0);
-        }
-        let number = scans.live().threads;
-        let worker = Self {
-            syncer: Arc::downgrade(syncer),
-            scans: Arc::clone(scans),
-            buffers: Arc::clone(buffers),
-            workers: Arc::new(Workers::new(WORKERS)),
-        };
-        let builder = std::thread::Builder::new().name("scan".to_owned());
-        let started = builder.spawn(move || {
-            with_read_class(IoClass::Scrub, || worker.run());
-            let mut live = worker.scans.live();
-            if live.threads == number {
-                live.is_running = false;
-            }
-        });
-        if started.is_err() {
-            scans.live().is_running = false;
-        }
-        // The one before is about to end, or has.
-        *thread = Some(started?);
-        Ok(())
+        })
     }
 
+    /// Works until no scan is to go on. Only a pool that takes no more changes is left alone with
+    /// a scan under way: what fails otherwise is tried again, for nobody else would.
     fn run(&self) {
-        let mut failures = 0;
-        while !self.scans.is_stopped() {
+        while !self.scans.duty.is_over() {
             let Some(syncer) = self.syncer.upgrade() else {
                 return;
             };
-            if SCAN_SUSPEND_PROGRESS.is_on() {
-                syncer.env.sleep(SUSPENDED);
-                continue;
-            }
-            match self.turn(&syncer) {
-                Ok(true) => failures = 0,
-                Ok(false) if self.begin_again(&syncer) => failures = 0,
-                // Who asks from now on starts another thread.
-                Ok(false) => return,
-                Err(Failure::Stopped) => return,
-                Err(Failure::Read) if failures < FAILURES_MAX => {
-                    failures += 1;
-                    syncer.env.sleep(PAUSE);
-                }
-                Err(Failure::Read) => return,
-            }
+            let is_suspended = SCAN_SUSPEND_PROGRESS.is_on();
+            let turn = (!is_suspended).then(|| self.turn(&syncer));
+            let pause = match turn {
+                None => SUSPENDED,
+                Some(Ok(true)) => continue,
+                Some(Ok(false)) => return,
+                Some(Err(Failure::Stopped)) if syncer.gate.suspended().is_some() => return,
+                Some(Err(_)) => PAUSE,
+            };
+            let env = Arc::clone(&syncer.env);
+            drop(syncer);
+            env.sleep(pause);
         }
-    }
-
-    /// Begins the resilver that was asked for while another scan was under way.
-    fn begin_again(&self, syncer: &Arc<Syncer>) -> bool {
-        let mut live = self.scans.live();
-        let is_due = std::mem::take(&mut live.again);
-        if !is_due || syncer.vdevs.shape().is_resilver_needed().is_none() {
-            live.is_running = false;
-            return false;
-        }
-        drop(live);
-        let begin = Begin {
-            syncer: Arc::clone(syncer),
-            request: ScanRequest::Resilver,
-            outcome: Ok(()),
-        };
-        let begun = syncer.run_task(begin);
-        let is_begun = begun.is_ok_and(|begin| begin.outcome.is_ok());
-        self.scans.live().is_running = is_begun;
-        is_begun
     }
 
     /// One turn; whether the scan goes on.
     fn turn(&self, syncer: &Arc<Syncer>) -> Result<bool, Failure> {
         let hold = Hold::new(&syncer.space);
+        let (generation, begun_in, targets) = {
+            let live = self.scans.live();
+            (live.generation, live.begun_in, live.targets.clone())
+        };
+        let uberblock = syncer.uberblock();
+        if uberblock.txg < begun_in {
+            // Not on disk yet; who begins it asks for the work when it is.
+            return Ok(false);
+        }
         let cache = Arc::clone(syncer.mos.cache());
-        let root = syncer.uberblock().root;
-        let mos = ObjectSet::open(cache, ObjsetId::MOS, root, None)?;
+        let mos = ObjectSet::open(cache, ObjsetId::MOS, uberblock.root, None)?;
         let Some(scan) = plan::running(&mos)?.filter(Scan::is_running) else {
             return Ok(false);
         };
-        self.note_scan(syncer, &scan);
-        let due = self.due(&syncer.vdevs.shape(), &scan);
+        let due = match scan.function == ScanFunction::Resilver {
+            false => Due::All(scan.txg_min, scan.txg_max),
+            true => Due::Stale(all_txgs(&targets)),
+        };
         let plan = plan::plan(&mos, &scan)?;
         let before = repaired_bytes(&syncer.vdevs.shape());
-        let (order, mut progress, lost) = self.walk(syncer, &plan, due);
+        let (order, walked) = self.walk(syncer, &plan, due);
         let after = repaired_bytes(&syncer.vdevs.shape());
+        let mut progress = walked.done;
         progress.processed = after.saturating_sub(before);
         drop(hold);
         let (done, at) = how_far(&plan, &order);
         let turn = syncer.run_task(Turn {
             syncer: Arc::clone(syncer),
+            scans: Arc::clone(&self.scans),
+            generation,
             of: scan,
             done,
             at,
             progress,
-            lost,
-            targets: self.scans.live().targets.clone(),
-            after: None,
-            missed_out: Vec::new(),
+            lost: walked.lost,
+            unwalked: walked.unwalked,
+            goes_on: false,
         })?;
-        let mut live = self.scans.live();
-        live.fresh = Default::default();
-        live.stored.add(progress);
-        if turn.after.is_none() {
-            live.targets.clear();
-            // They are there again, or somebody looks when they are.
-            live.again |= !turn.missed_out.is_empty();
-        }
-        Ok(turn.after.is_some_and(|scan| scan.is_running()) || live.again)
+        Ok(turn.goes_on)
     }
 
-    /// Counts anew if it is another scan than in the turn before.
-    fn note_scan(&self, syncer: &Syncer, scan: &Scan) {
-        let of = (scan.start_time, scan.txg_max.0);
-        let mut live = self.scans.live();
-        if live.of != of {
-            live.of = of;
-            live.pass_start = syncer.env.wall_clock().as_secs();
-            (live.stored, live.fresh) = Default::default();
-            live.targets.clear();
-            if scan.function != ScanFunction::Resilver {
-                // What it cannot repair from now on is missing when it ends.
-                syncer.vdevs.shape().begin_resilver(Txg(0));
-            }
-        }
-    }
-
-    /// What is looked after; the targets of a resilver are those of its first turn here.
-    fn due(&self, shape: &Shape, scan: &Scan) -> Due {
-        if scan.function != ScanFunction::Resilver {
-            return Due::All(scan.txg_min, scan.txg_max);
-        }
-        let mut live = self.scans.live();
-        if live.targets.is_empty() {
-            live.targets = shape.begin_resilver(Txg(scan.txg_max.0.saturating_add(1)));
-        }
-        let txgs = live.targets.iter().map(|target| &target.txgs);
-        Due::Stale(txgs.fold(TxgSet::default(), |all, txgs| all.with(txgs)))
-    }
-
-    fn walk(
-        &self,
-        syncer: &Arc<Syncer>,
-        plan: &Plan,
-        due: Due,
-    ) -> (DiskOrder, Progress, BTreeSet<ErrorEntry>) {
+    fn walk(&self, syncer: &Arc<Syncer>, plan: &Plan, due: Due) -> (DiskOrder, Walked) {
         let workers = Arc::clone(&self.workers);
         let mut order = DiskOrder::new(plan.roots.clone(), workers, LIMITS);
         if let (Some([object, level, block]), Some(root)) = (plan.resume, plan.roots.first()) {
@@ -237,7 +160,7 @@ impl Worker {
         }
         let began = syncer.env.monotonic();
         let elapsed = || syncer.env.monotonic().saturating_sub(began);
-        let is_told = || self.scans.is_stopped() || self.scans.take_hurry();
+        let is_told = || self.scans.duty.is_over() || self.scans.take_hurry();
         let is_over = || elapsed() >= TURN || is_told() || SCAN_SUSPEND_PROGRESS.is_on();
         let mut round = Round {
             mender: Mender {
@@ -247,12 +170,17 @@ impl Worker {
             },
             scans: &self.scans,
             is_over: &is_over,
-            done: Progress::default(),
-            lost: BTreeSet::new(),
+            walked: Walked::default(),
         };
         walk(&mut order, &mut round);
-        (order, round.done, round.lost)
+        (order, round.walked)
     }
+}
+
+/// What any of these leaves is to get.
+fn all_txgs(targets: &[ResilverTarget]) -> TxgSet {
+    let txgs = targets.iter().map(|target| &target.txgs);
+    txgs.fold(TxgSet::default(), |all, txgs| all.with(txgs))
 }
 
 /// Bytes that repairs wrote to all leaves.

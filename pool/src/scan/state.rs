@@ -1,9 +1,10 @@
 //! What a pool remembers of its scan while it is open.
 
+use crate::duty::Duty;
+use cenote_base::{Guid, Txg};
 use cenote_vdev::ResilverTarget;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the running scan did since its state was stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +28,9 @@ impl Progress {
     }
 }
 
-/// What the thread that scans has in memory.
+/// What is known of the running scan beside what stands on disk.
+///
+/// Only the syncing thread changes what says which scan it is and for which leaves.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     /// Not stored yet.
@@ -38,24 +41,38 @@ pub(crate) struct Live {
     pub pass_start: u64,
     /// When the scan was paused: seconds UTC.
     pub pause_time: u64,
-    /// The leaves that the running resilver is for.
+    /// Counts the scans that began or went on here.
+    pub generation: u64,
+    /// The group that the scan began in.
+    pub begun_in: Txg,
+    /// The leaves that the running resilver is for, as decided in that group.
     pub targets: Vec<ResilverTarget>,
-    /// Another resilver is due when this scan ends.
+    /// Another resilver is due when this one ends.
     pub again: bool,
-    /// There is a thread, and it has not yet seen that nothing is left to do.
-    pub is_running: bool,
-    /// Threads that were started.
-    pub threads: u64,
-    /// The scan that the figures and targets are of: its start and its last group.
-    pub of: (u64, u64),
+    /// A scrub is due when this resilver ends.
+    pub scrub_follows: bool,
+}
+
+impl Live {
+    /// Another scan begins, or goes on here.
+    pub fn begin(&mut self, begun_in: Txg, seconds: u64, targets: Vec<ResilverTarget>) {
+        *self = Self {
+            pass_start: seconds,
+            generation: self.generation + 1,
+            begun_in,
+            targets,
+            scrub_follows: self.scrub_follows,
+            ..Self::default()
+        };
+    }
 }
 
 /// The scan of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Scans {
     live: Mutex<Live>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    stop: AtomicBool,
+    /// Working on it.
+    pub duty: Arc<Duty>,
     /// The turn that is under way is to end.
     hurry: AtomicBool,
 }
@@ -63,15 +80,6 @@ pub(crate) struct Scans {
 impl Scans {
     pub fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the thread is to end.
-    pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
     }
 
     /// Whether the turn is to end before its time; told once.
@@ -84,13 +92,14 @@ impl Scans {
         self.hurry.store(true, Ordering::Release);
     }
 
+    /// Whether the running resilver is for a leaf.
+    pub fn is_target(&self, leaf: Guid) -> bool {
+        let live = self.live();
+        live.targets.iter().any(|target| target.leaf == leaf)
+    }
+
     /// Ends the thread; what the pool says of the scan stays, and the next import goes on.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        let thread = self.thread().take();
-        if let Some(thread) = thread {
-            // A thread that panicked has left the pool as its last turn did.
-            let _ = thread.join();
-        }
+        self.duty.stop();
     }
 }

@@ -163,10 +163,19 @@ pub(super) struct Round<'a> {
     pub scans: &'a Scans,
     /// Whether the turn's time is over.
     pub is_over: &'a dyn Fn() -> bool,
-    /// What the turn did.
+    pub walked: Walked,
+}
+
+/// What a turn did.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// How much.
     pub done: Progress,
     /// What it found lost.
     pub lost: BTreeSet<ErrorEntry>,
+    /// Blocks that lead to others could not be read: blocks born up to this group may not have
+    /// been met.
+    pub unwalked: Option<Txg>,
 }
 
 /// Blocks that one turn remembers as lost; more are only counted.
@@ -174,13 +183,13 @@ const LOST_MAX: usize = 10_000;
 
 impl Round<'_> {
     fn count(&mut self, progress: Progress) {
-        self.done.add(progress);
+        self.walked.done.add(progress);
         self.scans.live().fresh.add(progress);
     }
 
     fn note_lost(&mut self, visit: &Visit) {
-        if self.lost.len() < LOST_MAX {
-            self.lost.insert(ErrorEntry {
+        if self.walked.lost.len() < LOST_MAX {
+            self.walked.lost.insert(ErrorEntry {
                 objset: visit.bookmark.objset,
                 object: visit.bookmark.object,
                 level: i64::from(visit.bookmark.level.0),
@@ -188,6 +197,14 @@ impl Round<'_> {
                 birth: Some(visit.pointer.logical_birth()),
             });
         }
+    }
+}
+
+impl Round<'_> {
+    /// What is below a block was not met.
+    fn note_unwalked(&mut self, visit: &Visit) {
+        let birth = visit.pointer.logical_birth();
+        self.walked.unwalked = self.walked.unwalked.max(Some(birth));
     }
 }
 
@@ -219,6 +236,9 @@ impl Visitor for Round<'_> {
         if found.is_lost {
             self.note_lost(visit);
         }
+        if visit.leads_on() && found.contents.is_none() {
+            self.note_unwalked(visit);
+        }
         found.contents
     }
 
@@ -228,6 +248,7 @@ impl Visitor for Round<'_> {
             errors,
             ..Progress::default()
         });
+        self.note_unwalked(visit);
         self.note_lost(visit);
     }
 

@@ -89,6 +89,9 @@ type Key = (Guid, TreatmentKind);
 #[derive(Debug, Default)]
 pub(crate) struct Treatments {
     entries: Mutex<BTreeMap<Key, Entry>>,
+    /// Held by a command from the end of the threads that it stops to the begin of its own: two
+    /// commands at once would leave a leaf with two threads, or with none.
+    commands: Mutex<()>,
     changed: Condvar,
     /// Held with a range: what another leaf's thread holds is not free to look at.
     turns: Mutex<BTreeMap<VdevId, Arc<Mutex<()>>>>,
@@ -273,6 +276,8 @@ impl Pool {
     ) -> Result<Vec<(Guid, TreatmentRefusal)>, SyncError> {
         let syncer = self.writer()?;
         let treatments = self.treatments();
+        let command_lock = treatments.commands.lock();
+        let _command = command_lock.unwrap_or_else(PoisonError::into_inner);
         let places = self.leaf_places();
         let (mut refused, mut meant) = (Vec::new(), Vec::new());
         for leaf in leaves {

@@ -12,6 +12,7 @@ mod dedup;
 mod golden_write;
 mod growth;
 mod in_use;
+mod late_targets;
 mod missed;
 mod multihost;
 mod objects;

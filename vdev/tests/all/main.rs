@@ -3,6 +3,7 @@
 mod changes;
 mod golden_pools;
 mod reflow;
+mod resilver_targets;
 mod settings;
 mod support;
 mod synthetic;

@@ -1,0 +1,234 @@
+//! Devices that come while a scan has begun and not walked anything yet.
+//!
+//! The scan's threads are held back by a setting of the whole process, so each test has a process
+//! of its own.
+
+use crate::common;
+use crate::world::World;
+use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
+use cenote_base::{Guid, RealEnv};
+use cenote_device::{Device, Opener};
+use cenote_ondisk::scan::ScanState;
+use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
+use cenote_pool::{
+    Actor, Attachment, Companion, ImportOptions, NewLeaf, NewVdev, Offline, Pool, ScanRequest,
+    VdevShape, assemble,
+};
+use cenote_tests::alone::alone;
+use cenote_vdev::{AllocationClass, scan};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn progress(&self, _: &VerifyProgress) {}
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+const LABELS: usize = 4 << 20;
+const SIZE: usize = 64 << 20;
+
+fn by() -> Actor {
+    Actor::default()
+}
+
+/// A pool on the first devices of a world, and their guids.
+fn create(world: &World, shape: VdevShape, count: usize) -> (Pool, Vec<Guid>) {
+    let vdev = NewVdev {
+        shape,
+        class: AllocationClass::Normal,
+        leaves: world.leaves().into_iter().take(count).collect(),
+    };
+    let pool = common::Bench::new("tank").create(vec![vdev]);
+    let guids = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+    (pool, guids)
+}
+
+fn import(world: &Arc<World>) -> Pool {
+    let candidates = assemble(scan(&world.paths(), world.as_ref()));
+    let options = ImportOptions {
+        opener: Arc::clone(world) as Arc<dyn Opener>,
+        ..common::options()
+    };
+    let env = Arc::new(RealEnv::new());
+    cenote_pool::import(&candidates[0], &options, env).expect("imported")
+}
+
+fn suspend(is_suspended: bool) {
+    let set = SCAN_SUSPEND_PROGRESS.set(u64::from(is_suspended));
+    set.expect("a switch");
+}
+
+fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until no scan is under way and nothing is missed.
+fn settled(pool: &Pool) {
+    await_that("it does not come to rest", || {
+        let status = pool.scan_status().expect("readable").expect("one began");
+        let is_over = status.scan.state != ScanState::Scanning;
+        is_over && pool.vdevs().is_resilver_needed().is_none()
+    });
+}
+
+fn change(pool: &Pool, rounds: std::ops::Range<u64>) {
+    rounds.for_each(|round| common::change(pool, round).expect("written"));
+}
+
+fn offline(pool: &Pool, leaf: Guid) {
+    let done = pool.offline(leaf, Offline::default(), (&by(), ""));
+    done.expect("others have it");
+}
+
+fn online(pool: &Pool, world: &World, (leaf, disk): (Guid, usize)) {
+    let device = Arc::clone(&world.leaves()[disk].device);
+    let done = pool.online(leaf, Some(device), (&by(), ""));
+    done.expect("it is there");
+}
+
+/// Whether everything can be read without these disks.
+fn is_whole_without(world: &Arc<World>, disks: &[usize]) {
+    for disk in disks {
+        let device = Arc::clone(&world.leaves()[*disk].device);
+        let noise = vec![0xa5; SIZE - 2 * LABELS];
+        device.write_at(LABELS as u64, &noise).expect("in range");
+    }
+    let pool = import(world);
+    let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+    assert!(report.damaged.is_empty(), "{report:?}");
+    pool.close().expect("written");
+}
+
+/// Two devices came back within milliseconds of each other. The resilver had taken the gap of the
+/// first for its range, found both when it began to work, and struck off the older gap of the
+/// second, too: "resilvered, 0 errors", and all was lost when the others went.
+#[test]
+fn a_device_with_an_older_gap_that_comes_before_the_first_turn() {
+    alone(|| {
+        for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 2 }] {
+            let count = if shape == VdevShape::Mirror { 3 } else { 5 };
+            let world = World::new(count, SIZE);
+            let (pool, guids) = create(&world, shape, count);
+            change(&pool, 0..3);
+            offline(&pool, guids[1]);
+            change(&pool, 3..9);
+            offline(&pool, guids[2]);
+            change(&pool, 9..11);
+            suspend(true);
+            online(&pool, &world, (guids[2], 2));
+            online(&pool, &world, (guids[1], 1));
+            suspend(false);
+            settled(&pool);
+            pool.close().expect("written");
+            drop(pool);
+            let others: Vec<usize> = match shape {
+                VdevShape::Mirror => vec![0, 2],
+                _ => vec![0, 3],
+            };
+            is_whole_without(&world, &others);
+        }
+    });
+}
+
+/// The resilver under way had been begun by an import without a device that is back at the next:
+/// what it came to so far, that device did not get.
+#[test]
+fn a_device_that_comes_back_between_two_imports() {
+    alone(|| {
+        let world = World::new(3, SIZE);
+        let (pool, guids) = create(&world, VdevShape::Mirror, 3);
+        offline(&pool, guids[1]);
+        change(&pool, 0..6);
+        offline(&pool, guids[2]);
+        change(&pool, 6..8);
+        suspend(true);
+        online(&pool, &world, (guids[2], 2));
+        let begun = pool.scan_status().expect("readable").expect("begun").scan;
+        pool.close().expect("written");
+        drop(pool);
+
+        let pool = import(&world);
+        assert!(
+            pool.is_being_resilvered(guids[2]),
+            "it goes on for that one"
+        );
+        let resumed = pool.scan_status().expect("readable").expect("begun").scan;
+        assert_eq!(resumed.txg_min, begun.txg_min);
+        online(&pool, &world, (guids[1], 1));
+        suspend(false);
+        settled(&pool);
+        pool.close().expect("written");
+        drop(pool);
+        is_whole_without(&world, &[0, 2]);
+    });
+}
+
+/// A rebuild gave way to a resilver that was under way for another device, which counted for the
+/// new one, too; and the device that it replaced was taken out, with the only copy of the rest.
+#[test]
+fn a_rebuild_that_gives_way_to_a_resilver_that_has_begun() {
+    alone(|| {
+        let world = World::new(4, SIZE);
+        let (pool, guids) = create(&world, VdevShape::Mirror, 3);
+        change(&pool, 0..6);
+        offline(&pool, guids[1]);
+        change(&pool, 6..9);
+        suspend(true);
+        online(&pool, &world, (guids[1], 1));
+        let new = world.leaves().pop().expect("a fourth");
+        attach(&pool, guids[0], new);
+        // A device that is read from lacks something: the rebuild cannot be relied on.
+        let is_rebuilding = || {
+            let mut leaves = pool.vdev_tree().leaves();
+            leaves.any(|leaf| leaf.rebuild_txg.is_some())
+        };
+        await_that("it rebuilds", || !is_rebuilding());
+        let has_old = || pool.vdev_tree().leaves().any(|leaf| leaf.guid == guids[0]);
+        assert!(has_old(), "nothing has been brought yet");
+        suspend(false);
+        settled(&pool);
+        await_that("the old one stays", || !has_old());
+        pool.close().expect("written");
+        drop(pool);
+        is_whole_without(&world, &[0, 1, 2]);
+    });
+}
+
+fn attach(pool: &Pool, old: Guid, new: NewLeaf) {
+    let request = Attachment {
+        old,
+        new,
+        companion: Companion::Replacement,
+        sequential: true,
+        ashift: None,
+    };
+    pool.attach(&request, (&by(), "")).expect("begun");
+}
+
+/// `zpool resilver` left no note in the history.
+#[test]
+fn a_resilver_that_is_asked_for_is_noted() {
+    let world = World::new(2, SIZE);
+    let (pool, _) = create(&world, VdevShape::Mirror, 2);
+    let actor = Actor {
+        user: 0,
+        host: "test".to_owned(),
+    };
+    let begun = pool.start_scan(ScanRequest::Resilver, (&actor, "zpool resilver tank"));
+    begun.expect("nothing is missed");
+    assert!(pool.scan_status().expect("readable").is_none());
+    let history = pool.dsl().history().expect("readable").expect("it has one");
+    let records: Vec<_> = history.collect::<Result<_, _>>().expect("readable");
+    let is_noted = |record| format!("{record:?}").contains("zpool resilver");
+    assert!(records.iter().any(is_noted), "{records:?}");
+    pool.close().expect("written");
+}

@@ -1,0 +1,154 @@
+//! Whom a resilver counts for: leaves that were there from its begin to its end, and got it all.
+
+use crate::support::{DEVICE, Devices, blocks, disks, memory, open_kept, pool, vdev, write_all};
+use cenote_base::{Guid, Txg};
+use cenote_device::{Device, FaultyDevice};
+use cenote_vdev::{Reshape, TxgSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+fn txgs(range: Range<u64>) -> TxgSet {
+    TxgSet::from_ranges([Txg(range.start)..Txg(range.end)])
+}
+
+/// A device with an older gap joined a resilver that had begun for another one: it was not walked
+/// for, and its whole gap was struck off.
+#[test]
+fn a_leaf_that_comes_later_keeps_its_gap() {
+    let devices = memory(10..13, DEVICE);
+    let root = pool(vdev("mirror", 2, disks(10..13)), 9, &[]);
+    let vdevs = open_kept(&root, &devices);
+    let shape = vdevs.shape();
+    shape.set_dtl(Guid(12), &[Txg(20)..Txg(22)]);
+    let targets = shape.begin_resilver(Txg(30));
+    assert!(!shape.is_another_due(&targets));
+    // What comes now is for another resilver.
+    shape.set_dtl(Guid(11), &[Txg(10)..Txg(22)]);
+    assert!(shape.is_another_due(&targets));
+    assert!(shape.end_resilver(&targets).is_empty());
+    assert!(shape.dtl(Guid(12)).is_empty());
+    assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(22)]);
+    let targets = shape.begin_resilver(Txg(30));
+    assert!(!shape.is_another_due(&targets));
+    shape.end_resilver(&targets);
+    assert!(shape.dtl(Guid(11)).is_empty());
+}
+
+/// What a leaf missed after the resilver had begun is not its affair, and no reason to begin
+/// another at once: a device that fails all the time would be resilvered all the time.
+#[test]
+fn what_was_due_and_could_not_be_brought_is_not_tried_again_at_once() {
+    let devices = memory(10..12, DEVICE);
+    let root = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let vdevs = open_kept(&root, &devices);
+    let shape = vdevs.shape();
+    shape.set_dtl(Guid(11), &[Txg(10)..Txg(33)]);
+    let targets = shape.begin_resilver(Txg(31));
+    assert!(shape.is_another_due(&targets), "two groups were too late");
+    shape.set_dtl(Guid(11), &[Txg(10)..Txg(15)]);
+    let targets = shape.begin_resilver(Txg(31));
+    shape.note_unrepaired(Guid(11), Txg(12));
+    shape.add_missed(Guid(11), &txgs(40..41));
+    assert!(!shape.is_another_due(&targets));
+    shape.end_resilver(&targets);
+    let left = [Txg(12)..Txg(13), Txg(40)..Txg(41)];
+    assert_eq!(shape.dtl(Guid(11)), left);
+}
+
+/// A block that leads to others could not be read for a moment: what is below it was not met, and
+/// the gap was struck off all the same.
+#[test]
+fn what_was_not_met_is_not_struck_off() {
+    let devices = memory(10..12, DEVICE);
+    let root = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let vdevs = open_kept(&root, &devices);
+    let shape = vdevs.shape();
+    shape.set_dtl(Guid(11), &[Txg(10)..Txg(20)]);
+    let targets = shape.begin_resilver(Txg(30));
+    shape.note_unwalked(&targets, Txg(14));
+    assert_eq!(shape.served(&targets).count(), 0);
+    shape.end_resilver(&targets);
+    assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(15)]);
+}
+
+/// A device that does not take a flush may have lost what repairs wrote to it, whichever groups
+/// that was of.
+#[test]
+fn a_leaf_that_does_not_flush_was_not_reached() {
+    let mut devices = memory(10..12, DEVICE);
+    let inner = Arc::clone(&devices[&Guid(11)]);
+    let faulty = Arc::new(FaultyDevice::new(inner));
+    devices.insert(Guid(11), Arc::clone(&faulty) as Arc<dyn Device>);
+    let root = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let vdevs = open_kept(&root, &devices);
+    let shape = vdevs.shape();
+    let writes = blocks(&shape, Txg(10), 0);
+    write_all(&shape, &writes);
+    shape.flush().expect("memory flushes");
+    shape.set_dtl(Guid(11), &[Txg(10)..Txg(11)]);
+    let targets = shape.begin_resilver(Txg(30));
+    for write in &writes {
+        let repaired = shape.repair(write.dva, &write.data, write.txg, &[Guid(11)]);
+        repaired.expect("taken");
+    }
+    faulty.fail_writes(true);
+    shape.flush().expect("the other side has it");
+    faulty.fail_writes(false);
+    assert_eq!(shape.end_resilver(&targets), [Guid(11)]);
+    assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(11)]);
+}
+
+/// A spare that went back and came again under its own guid while a resilver went on was taken
+/// for the one that had been there before.
+#[test]
+fn a_leaf_that_left_and_came_again_is_another() {
+    let devices = memory(10..12, DEVICE);
+    let both = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let alone = pool(vdev("disk", 10, vec![]), 9, &[]);
+    let vdevs = open_kept(&both, &devices);
+    vdevs.shape().set_dtl(Guid(11), &[Txg(4)..Txg(13)]);
+    let targets = vdevs.shape().begin_resilver(Txg(30));
+    let turn = |root, devices: &Devices, missed: &[(Guid, TxgSet)]| {
+        let change = Reshape {
+            root,
+            devices,
+            missed,
+        };
+        vdevs.reshape(&change).expect("sound");
+    };
+    turn(&alone, &Devices::new(), &[]);
+    let mut new = devices.clone();
+    new.remove(&Guid(10));
+    turn(&both, &new, &[(Guid(11), txgs(4..20))]);
+    let shape = vdevs.shape();
+    assert_eq!(shape.end_resilver(&targets), [Guid(11)]);
+    assert_eq!(shape.dtl(Guid(11)), [Txg(4)..Txg(20)]);
+}
+
+/// A scan that goes on after an import is for the leaves that were there all the time.
+#[test]
+fn an_interrupted_resilver_goes_on_for_those_that_missed_nothing_since() {
+    let devices = memory(10..13, DEVICE);
+    let root = pool(vdev("mirror", 2, disks(10..13)), 9, &[]);
+    let open = || {
+        let vdevs = open_kept(&root, &devices);
+        let shape = vdevs.shape();
+        shape.set_dtl(Guid(11), &[Txg(10)..Txg(22)]);
+        shape.set_dtl(Guid(12), &[Txg(20)..Txg(22)]);
+        vdevs
+    };
+    let shape = open().shape();
+    let targets = shape.begin_resilver(Txg(30));
+    let known: Vec<(Guid, TxgSet)> = shape.served(&targets).collect();
+    assert_eq!(known.len(), 2);
+    let shape = open().shape();
+    // It was away meanwhile.
+    shape.add_missed(Guid(12), &txgs(31..32));
+    let targets = shape.resume_resilver(&known, &(Txg(10)..Txg(22)));
+    let leaves: Vec<Guid> = targets.iter().map(|target| target.leaf).collect();
+    assert_eq!(leaves, [Guid(11)]);
+    assert!(shape.is_another_due(&targets));
+    shape.end_resilver(&targets);
+    assert!(shape.dtl(Guid(11)).is_empty());
+    assert_eq!(shape.dtl(Guid(12)), [Txg(20)..Txg(22), Txg(31)..Txg(32)]);
+}
