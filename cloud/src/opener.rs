@@ -230,6 +230,13 @@ impl Opener for StoreOpener {
         opened.map_err(|error| error.on_opening(path))
     }
 
+    fn identity(&self, path: &Path) -> Option<(u64, u64)> {
+        match is_location(path) {
+            true => None,
+            false => self.system.identity(path),
+        }
+    }
+
     fn list(&self, path: &Path) -> std::result::Result<Option<Vec<Entry>>, DeviceError> {
         match is_location(path) {
             true => Ok(None),

@@ -2,7 +2,7 @@
 
 use crate::{Device, DeviceError, FileDevice, FileOptions};
 use std::fmt::Debug;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,6 +43,12 @@ pub trait Opener: Debug + Send + Sync {
         Err(DeviceError::ReadOnly { path })
     }
 
+    /// Two numbers that all names of one file or block device share: links, names below
+    /// `/dev/disk`. `None` if this opener knows a device by its path only.
+    fn identity(&self, _path: &Path) -> Option<(u64, u64)> {
+        None
+    }
+
     /// The files and block devices of a directory, sorted by path; `None` if `path` is none.
     ///
     /// Symbolic links are followed, subdirectories and everything else left out.
@@ -67,6 +73,15 @@ impl Opener for SystemOpener {
             ..self.options
         };
         Ok(Arc::new(FileDevice::open(path, options)?))
+    }
+
+    fn identity(&self, path: &Path) -> Option<(u64, u64)> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(match metadata.file_type().is_block_device() {
+            // No file has this inode number.
+            true => (metadata.rdev(), u64::MAX),
+            false => (metadata.dev(), metadata.ino()),
+        })
     }
 
     fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {

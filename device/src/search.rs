@@ -5,23 +5,28 @@
 //! thousands of files needs few descriptors. A whole disk or disk image is looked at as it is
 //! and partition by partition. Nothing that fails ends the search: failures are reported beside
 //! what was found.
+//!
+//! A device is looked at once, however many names it has in the given places. The labels of a
+//! disk say nothing about partitions on it: a disk that a pool used as a whole keeps labels of
+//! that pool at its ends when it gets a partition table. So partitions are always looked at.
 
 use crate::opener::EntryKind;
 use crate::{Device, DeviceError, Opener, Partition, WindowDevice, partitions};
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The smallest device that can belong to a pool: 64 MiB (`SPA_MINDEVSIZE`).
 pub const DEVICE_SIZE_MIN: u64 = 64 << 20;
 
 /// A caller's judgement of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// Of no interest.
     None,
     /// Perhaps: taken unless one of its partitions fits at all.
     Weak,
-    /// Certainly.
+    /// Certainly, whatever is in its partitions.
     Strong,
 }
 
@@ -30,6 +35,8 @@ pub enum Fit {
 pub struct Candidate {
     /// The path that it was opened by.
     pub path: PathBuf,
+    /// Whether somebody named this path, and not a directory that it is in.
+    pub is_named: bool,
     /// The part of the path's device that it is, if not all of it.
     pub partition: Option<Partition>,
     /// The open device, or a window into it.
@@ -45,6 +52,13 @@ pub struct Search {
     pub failures: Vec<DeviceError>,
 }
 
+/// Something to look at.
+struct Place {
+    path: PathBuf,
+    is_named: bool,
+    with_partitions: bool,
+}
+
 /// Looks through `paths` for devices that `judge` finds fit.
 ///
 /// A path is a device, a file, or a directory whose files and block devices are taken (not
@@ -56,33 +70,56 @@ pub fn search(
     judge: &dyn Fn(&dyn Device) -> Fit,
 ) -> Search {
     let mut found = Search::default();
-    for path in paths {
-        match opener.list(path) {
-            Ok(None) => found.look_at(path, opener, judge, true),
-            Ok(Some(entries)) => {
-                for entry in entries {
-                    match entry.kind {
-                        EntryKind::File(size) if size < DEVICE_SIZE_MIN => {}
-                        EntryKind::File(_) => found.look_at(&entry.path, opener, judge, true),
-                        EntryKind::Block => found.look_at(&entry.path, opener, judge, false),
-                    }
-                }
-            }
-            Err(error) => found.failures.push(error),
-        }
+    for place in places(paths, opener, &mut found.failures) {
+        found.look_at(&place, opener, judge);
     }
     found
 }
 
+/// What is to be looked at: each device once, by the name that somebody gave it, or by the first.
+fn places(paths: &[PathBuf], opener: &dyn Opener, failures: &mut Vec<DeviceError>) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    let mut known: HashMap<(u64, u64), usize> = HashMap::new();
+    let mut add = |new: Place| {
+        let identity = opener.identity(&new.path);
+        let index = identity.map(|identity| *known.entry(identity).or_insert(places.len()));
+        match index.and_then(|index| places.get_mut(index)) {
+            Some(place) => {
+                if new.is_named && !place.is_named {
+                    (place.path, place.is_named) = (new.path, true);
+                }
+                place.with_partitions |= new.with_partitions;
+            }
+            None => places.push(new),
+        }
+    };
+    for path in paths {
+        match opener.list(path) {
+            Ok(None) => add(Place {
+                path: path.clone(),
+                is_named: true,
+                with_partitions: true,
+            }),
+            Ok(Some(entries)) => {
+                let is_small =
+                    |kind| matches!(kind, EntryKind::File(size) if size < DEVICE_SIZE_MIN);
+                for entry in entries.into_iter().filter(|entry| !is_small(entry.kind)) {
+                    add(Place {
+                        path: entry.path,
+                        is_named: false,
+                        with_partitions: entry.kind != EntryKind::Block,
+                    });
+                }
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    places
+}
+
 impl Search {
-    fn look_at(
-        &mut self,
-        path: &Path,
-        opener: &dyn Opener,
-        judge: &dyn Fn(&dyn Device) -> Fit,
-        with_partitions: bool,
-    ) {
-        let device = match opener.open(path) {
+    fn look_at(&mut self, place: &Place, opener: &dyn Opener, judge: &dyn Fn(&dyn Device) -> Fit) {
+        let device = match opener.open(&place.path) {
             Ok(device) => device,
             Err(error) => return self.failures.push(error),
         };
@@ -91,15 +128,19 @@ impl Search {
         }
         let fit = judge(device.as_ref());
         let before = self.candidates.len();
-        if fit != Fit::Strong && with_partitions {
+        if place.with_partitions {
             match partitions(device.as_ref()) {
-                Ok(list) => self.look_into(path, &device, list, judge),
+                Ok(list) => self.look_into(place, &device, list, judge),
+                // Where a pool has the whole disk there need be no table.
+                Err(_) if fit == Fit::Strong => {}
                 Err(error) => self.failures.push(error),
             }
         }
-        if fit != Fit::None && self.candidates.len() == before {
+        let is_partitioned = self.candidates.len() > before;
+        if fit == Fit::Strong || fit == Fit::Weak && !is_partitioned {
             self.candidates.push(Candidate {
-                path: path.into(),
+                path: place.path.clone(),
+                is_named: place.is_named,
                 partition: None,
                 device,
             });
@@ -108,7 +149,7 @@ impl Search {
 
     fn look_into(
         &mut self,
-        path: &Path,
+        place: &Place,
         device: &Arc<dyn Device>,
         list: Vec<Partition>,
         judge: &dyn Fn(&dyn Device) -> Fit,
@@ -121,7 +162,8 @@ impl Search {
             match WindowDevice::new(Arc::clone(device), start, length) {
                 Ok(window) if judge(&window) == Fit::None => {}
                 Ok(window) => self.candidates.push(Candidate {
-                    path: path.into(),
+                    path: place.path.clone(),
+                    is_named: place.is_named,
                     partition: Some(partition),
                     device: Arc::new(window),
                 }),
@@ -137,6 +179,7 @@ mod tests {
     use crate::SystemOpener;
     use std::fs::File;
     use std::os::unix::fs::FileExt;
+    use std::path::Path;
 
     fn is_marked(device: &dyn Device) -> Fit {
         match device.read_vec(0, 6) {
@@ -191,5 +234,44 @@ mod tests {
             ]
         );
         assert_eq!(found.failures.len(), 1, "{:?}", found.failures);
+    }
+
+    /// A link beside a file, or a directory named twice, made two devices of one.
+    #[test]
+    fn names_of_one_device_are_one() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let here = |name: &str| directory.path().join(name);
+        image(&here("b-whole"), 0);
+        std::os::unix::fs::symlink(here("b-whole"), here("a-link")).expect("room");
+        std::fs::hard_link(here("b-whole"), here("c-link")).expect("room");
+        let all = directory.path().to_path_buf();
+        let name = |paths: &[PathBuf]| {
+            let found = search(paths, &SystemOpener::default(), &is_marked);
+            assert_eq!(found.candidates.len(), 1, "{:?}", found.candidates);
+            let candidate = &found.candidates[0];
+            (candidate.path.clone(), candidate.is_named)
+        };
+        assert_eq!(name(&[all.clone(), all.clone()]), (here("a-link"), false));
+        assert_eq!(name(&[all, here("c-link")]), (here("c-link"), true));
+    }
+
+    /// Labels of a pool that had the whole disk hid the pools in its partitions.
+    #[test]
+    fn partitions_are_looked_at_in_any_case() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("disk");
+        image(&path, 0);
+        let disk = File::options().write(true).open(&path).expect("there");
+        disk.write_all_at(b"marked", 1 << 20).expect("writable");
+        let mut table = [0; 66];
+        table[4] = 0xbf;
+        table[8..12].copy_from_slice(&2048u32.to_le_bytes());
+        table[12..16].copy_from_slice(&((79u32 << 20) / 512).to_le_bytes());
+        table[64..].copy_from_slice(&[0x55, 0xaa]);
+        disk.write_all_at(&table, 446).expect("writable");
+        let found = search(&[path], &SystemOpener::default(), &is_marked);
+        let parts = found.candidates.iter();
+        let parts: Vec<_> = parts.map(|found| found.partition.is_some()).collect();
+        assert_eq!(parts, [true, false]);
     }
 }

@@ -11,7 +11,8 @@
 //! have it and others have not, although all had taken the group's data before. Nor do
 //! heartbeats, which go to one leaf at a time. Leaves without siblings cannot be compared.
 
-use crate::candidate::{PoolCandidate, speaking_label};
+use crate::candidate::PoolCandidate;
+use crate::label_tree::speaking_label;
 use cenote_base::{Guid, Txg};
 use cenote_ondisk::VdevConfig;
 use cenote_vdev::{DeviceLabels, TxgSet};

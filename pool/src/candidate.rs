@@ -3,22 +3,25 @@
 //! Every label holds its pool's name and guid and the tree below its own top-level vdev. Labels
 //! may be old: for each top-level vdev the newest wins, and pool-wide values come from the newest
 //! of all (format/1 1.5). What no label tells of is *missing*. The tree made here only serves to
-//! read the pool's own, trusted configuration.
+//! read the pool's own, trusted configuration. Which of several devices that do not go together
+//! are taken is decided before ([`choose`]).
 
-use cenote_base::{Guid, Txg, VdevId};
+use crate::choose::choose;
+use crate::label_tree::{assemble_tree, config_of, newest_config};
+use crate::outsider::Outsider;
+use cenote_base::Guid;
 use cenote_device::Device;
 use cenote_dsl::DatasetName;
-use cenote_ondisk::nvlist::{NvList, NvValue};
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::Uberblock;
-use cenote_ondisk::vdev_config::{VDEVS_MAX, VdevConfig, VdevKind};
-use cenote_vdev::{Label, Member, Scan};
-use std::collections::{BTreeMap, HashMap};
+use cenote_ondisk::vdev_config::VdevConfig;
+use cenote_vdev::{Member, Scan};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A pool as its devices' labels describe it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PoolCandidate {
     /// The pool's guid.
     pub guid: Guid,
@@ -28,31 +31,12 @@ pub struct PoolCandidate {
     pub config: PoolConfig,
     /// The root vdev as far as labels tell.
     pub tree: VdevConfig,
-    /// The devices that say they belong to the pool.
+    /// The devices that are opened as the pool: one for each guid, and all of one past.
     pub members: Vec<Arc<Member>>,
+    /// The devices that say they belong to the pool as well, and are not opened.
+    pub outsiders: Vec<Outsider>,
     /// Devices that say they are spares or cache devices, of this pool or others.
     pub auxiliary: Vec<Arc<Member>>,
-}
-
-/// The label that speaks for a device: the newest valid one, or the newest that can be read.
-pub(crate) fn speaking_label(member: &Member) -> Option<&Label> {
-    let readable = || {
-        member
-            .labels
-            .labels
-            .iter()
-            .filter(|label| label.config.is_some())
-    };
-    let newest = |valid: bool| {
-        readable()
-            .filter(|label| label.is_valid() || !valid)
-            .max_by_key(|label| label.txg())
-    };
-    newest(true).or_else(|| newest(false))
-}
-
-fn config_of(member: &Member) -> Option<&PoolConfig> {
-    speaking_label(member)?.config.as_ref()
 }
 
 /// Groups devices into pools, in the order in which the pools were found.
@@ -87,9 +71,8 @@ pub fn assemble(scan: Scan) -> Vec<PoolCandidate> {
 
 impl PoolCandidate {
     fn new(guid: Guid, members: Vec<Arc<Member>>, auxiliary: Vec<Arc<Member>>) -> Option<Self> {
-        let txg = |config: &PoolConfig| config.txg.unwrap_or(Txg(0));
-        let configs = members.iter().filter_map(|member| config_of(member));
-        let config = configs.max_by_key(|config| txg(config))?.clone();
+        let (members, outsiders) = choose(guid, members);
+        let config = newest_config(&members)?.clone();
         let tree = assemble_tree(guid, &config, &members)?;
         Some(Self {
             guid,
@@ -97,7 +80,31 @@ impl PoolCandidate {
             config,
             tree,
             members,
+            outsiders,
             auxiliary,
+        })
+    }
+
+    /// The same without some of its devices, which turned out not to go with the others.
+    pub(crate) fn without(&self, parted: &[Outsider]) -> Option<Self> {
+        let is_out = |member: &Member| {
+            let leaf = config_of(member).and_then(|config| config.guid);
+            parted.iter().any(|outsider| Some(outsider.leaf) == leaf)
+        };
+        let mut members = self.members.clone();
+        members.retain(|member| !is_out(member));
+        let config = newest_config(&members)?.clone();
+        let tree = assemble_tree(self.guid, &config, &members)?;
+        let mut outsiders = self.outsiders.clone();
+        outsiders.extend(parted.iter().cloned());
+        Some(Self {
+            guid: self.guid,
+            name: self.name.clone(),
+            config,
+            tree,
+            members,
+            outsiders,
+            auxiliary: self.auxiliary.clone(),
         })
     }
 
@@ -163,51 +170,10 @@ fn usable_name(config: &PoolConfig, guid: Guid) -> String {
     }
 }
 
-/// A vdev without anything but its kind and place.
-fn placeholder(kind: &VdevKind, id: u64, guid: Guid) -> Option<VdevConfig> {
-    let mut list = NvList::new();
-    list.set("type", NvValue::String(kind.name().as_bytes().to_vec()));
-    list.set_u64("id", id);
-    list.set_u64("guid", guid.0);
-    VdevConfig::decode(&list).ok()
-}
-
-/// The root vdev with a child for every top-level position, known or not.
-fn assemble_tree(guid: Guid, newest: &PoolConfig, members: &[Arc<Member>]) -> Option<VdevConfig> {
-    let mut tops: BTreeMap<u64, (Txg, &VdevConfig)> = BTreeMap::new();
-    for config in members.iter().filter_map(|member| config_of(member)) {
-        let Some(top) = &config.vdev_tree else {
-            continue;
-        };
-        let txg = config.txg.unwrap_or(Txg(0));
-        let id = top.id.unwrap_or(VdevId(0)).0;
-        let entry = tops.entry(id).or_insert((txg, top));
-        if txg > entry.0 {
-            *entry = (txg, top);
-        }
-    }
-    let known = tops.keys().next_back().map_or(0, |id| id.saturating_add(1));
-    let count = newest.vdev_children.unwrap_or(known).max(known);
-    if count > VDEVS_MAX as u64 {
-        return None;
-    }
-    let mut root = placeholder(&VdevKind::Root, 0, guid)?;
-    for id in 0..count {
-        let child = match tops.get(&id) {
-            Some((_, top)) => (*top).clone(),
-            None if newest.holes.contains(&VdevId(id)) => {
-                placeholder(&VdevKind::Hole, id, Guid(0))?
-            }
-            None => placeholder(&VdevKind::Missing, id, Guid(0))?,
-        };
-        root.children.push(child);
-    }
-    Some(root)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_ondisk::nvlist::{NvList, NvValue};
 
     /// Found by the zoo: a pool whose configuration had a NUL in its name was imported under it.
     #[test]

@@ -1,17 +1,16 @@
 //! Going on after errors: `zpool clear`.
 //!
-//! Devices that do not answer are looked for again, where they were found and beside it, and
-//! take their places if they are the same and nobody wrote to them meanwhile. Then errors are
-//! forgotten and what waited for the devices is tried again.
+//! Devices that do not answer are looked for again, and take their places if they are the same and
+//! nobody wrote to them meanwhile. Then errors are forgotten and what waited for the devices is
+//! tried again.
 
-use crate::candidate::speaking_label;
-use crate::pool::{FoundDevice, Pool};
+use crate::outsider::Outsider;
+use crate::pool::Pool;
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, DeviceError};
 use cenote_io::{Patience, with_patience};
-use cenote_vdev::{DeviceLabels, Member, VdevError, scan};
-use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use cenote_vdev::VdevError;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,18 +41,11 @@ pub enum ClearError {
         /// What failed.
         cause: String,
     },
-    /// Somebody else had the pool meanwhile.
-    #[error(
-        "{} was written to meanwhile: it is at txg {theirs}, and the pool here at {ours}",
-        path.display()
-    )]
+    /// What is there in their places is not the pool's.
+    #[error("{}", outsiders.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     WrittenElsewhere {
-        /// The device.
-        path: PathBuf,
-        /// The last group on it.
-        theirs: Txg,
-        /// The last group here.
-        ours: Txg,
+        /// The devices.
+        outsiders: Vec<Outsider>,
     },
     /// A device that is there again cannot be opened.
     #[error(transparent)]
@@ -71,13 +63,14 @@ impl Pool {
     /// Why it does not go on.
     pub fn clear(&self, vdevs: &[Guid]) -> Result<(), ClearError> {
         let is_meant = |guid: &Guid| vdevs.is_empty() || vdevs.contains(guid);
+        let mut outsiders = Vec::new();
         if let Some(syncer) = self.syncer() {
             if let Some(cause) = syncer.gave_up() {
                 return Err(ClearError::Stopped { cause });
             }
             let mut silent = self.vdevs().silent_leaves();
             silent.retain(is_meant);
-            self.reopen(silent)?;
+            outsiders = self.reopen(silent)?;
         }
         let silent = self.vdevs().silent_leaves();
         match vdevs.is_empty() && silent.is_empty() {
@@ -94,6 +87,9 @@ impl Pool {
         };
         let mut tops = self.vdev_tree().children.iter().filter_map(|top| top.id);
         if tops.any(|top| self.vdevs().has_gone(top)) {
+            if !outsiders.is_empty() {
+                return Err(ClearError::WrittenElsewhere { outsiders });
+            }
             let devices = silent.iter().map(|guid| self.name_of(*guid)).collect();
             return Err(ClearError::Silent { devices });
         }
@@ -109,7 +105,10 @@ impl Pool {
         }
         // Devices that are there again may have missed something.
         let _ = self.look_for_resilver();
-        Ok(())
+        match outsiders.is_empty() {
+            true => Ok(()),
+            false => Err(ClearError::WrittenElsewhere { outsiders }),
+        }
     }
 
     /// Waits until a group is on disk after that one, as sign that what waited goes on; or until
@@ -128,97 +127,27 @@ impl Pool {
         Ok(())
     }
 
-    /// Opens the devices of leaves that do not answer anew, as far as they are there.
-    fn reopen(&self, silent: Vec<Guid>) -> Result<(), ClearError> {
-        let devices = self.look_for(silent)?;
-        if devices.is_empty() {
-            return Ok(());
+    /// Opens the devices of leaves that do not answer anew, as far as they are there; those that
+    /// are not used.
+    fn reopen(&self, silent: Vec<Guid>) -> Result<Vec<Outsider>, ClearError> {
+        let looked = self.look_for(silent)?;
+        if looked.devices.is_empty() {
+            return Ok(looked.outsiders);
         }
+        let devices = looked.devices.iter();
+        let devices: HashMap<Guid, Arc<dyn Device>> = devices
+            .map(|(guid, returned)| (*guid, Arc::clone(&returned.device)))
+            .collect();
         let pipeline = self.cache().pipeline();
         let is_complete = || with_patience(Patience::Never, || pipeline.exchanged());
         let reopened = self
             .vdevs_kept()
             .reopen(self.vdev_tree(), &devices, is_complete);
-        Ok(reopened?)
-    }
-
-    /// Opens for writing what is there of the devices of some leaves that are not open: where they
-    /// were found, where the configuration says, and beside that.
-    ///
-    /// # Errors
-    /// If a device is there and cannot be opened, or somebody else wrote to it meanwhile.
-    pub fn look_for(
-        &self,
-        mut leaves: Vec<Guid>,
-    ) -> Result<HashMap<Guid, Arc<dyn Device>>, ClearError> {
-        let mut devices = HashMap::new();
-        if leaves.is_empty() {
-            return Ok(devices);
+        reopened?;
+        for (guid, returned) in &looked.devices {
+            self.vdevs().add_missed(*guid, &returned.missed);
         }
-        let known = self.found_devices();
-        let configs = self.vdev_tree().leaves();
-        let configs = configs.filter(|leaf| leaves.contains(&leaf.guid));
-        let remembered = configs.filter_map(|leaf| leaf.path.clone());
-        let remembered = remembered.filter(|path| path.is_absolute());
-        let places = leaves.iter().filter_map(|guid| known.get(guid));
-        let places = places.map(|found| found.path.clone()).chain(remembered);
-        let places: BTreeSet<PathBuf> = places.collect();
-        self.find_again(&leaves, places.iter().cloned().collect(), &mut devices)?;
-        leaves.retain(|guid| !devices.contains_key(guid));
-        if !leaves.is_empty() {
-            // Disks that are plugged in again may have another name.
-            let parents = places.iter().filter_map(|path| path.parent());
-            let parents: BTreeSet<&Path> = parents.filter(|path| path.is_absolute()).collect();
-            let beside = parents.into_iter().map(Path::to_owned).collect();
-            self.find_again(&leaves, beside, &mut devices)?;
-        }
-        let found = devices.iter().filter_map(|(guid, device)| {
-            let path = PathBuf::from(device.description());
-            let size = device.size();
-            path.is_absolute()
-                .then_some((*guid, FoundDevice { path, size }))
-        });
-        self.note_devices(found);
-        Ok(devices)
-    }
-
-    /// Looks for leaves among these places, and opens for writing what is found.
-    fn find_again(
-        &self,
-        leaves: &[Guid],
-        places: Vec<PathBuf>,
-        devices: &mut HashMap<Guid, Arc<dyn Device>>,
-    ) -> Result<(), ClearError> {
-        let opener = &self.options().opener;
-        let found = scan(&places, opener.as_ref());
-        for member in &found.members {
-            let Some(guid) = self.guid_of(member).filter(|guid| leaves.contains(guid)) else {
-                continue;
-            };
-            if devices.contains_key(&guid) {
-                continue;
-            }
-            let path = member.candidate.path.clone();
-            // From now on nobody else writes to it.
-            let device = opener.open_writable(&path)?;
-            let labels = DeviceLabels::read(device.as_ref());
-            let best = labels.best_uberblock(None);
-            let theirs = best.map_or(Txg(0), |best| best.uberblock.txg);
-            let ours = self.synced_txg();
-            if theirs > ours {
-                return Err(ClearError::WrittenElsewhere { path, theirs, ours });
-            }
-            devices.insert(guid, device);
-        }
-        Ok(())
-    }
-
-    /// The leaf that a device is, if it is this pool's.
-    fn guid_of(&self, member: &Member) -> Option<Guid> {
-        let config = speaking_label(member)?.config.as_ref()?;
-        config
-            .guid
-            .filter(|_| config.pool_guid == Some(self.guid()))
+        Ok(looked.outsiders)
     }
 
     /// Where a device was found, or its guid.

@@ -1,5 +1,6 @@
 //! Why a pool cannot be imported or a part of it not be read.
 
+use crate::outsider::Outsider;
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::DeviceError;
 use cenote_dmu::DmuError;
@@ -66,6 +67,12 @@ pub enum ImportError {
     MissingDevices {
         /// What is missing.
         missing: Vec<MissingVdev>,
+    },
+    /// Devices are not what the pool left them as; without them it cannot be opened.
+    #[error("{}", outsiders.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Parted {
+        /// The devices.
+        outsiders: Vec<Outsider>,
     },
     /// Only log devices are missing.
     #[error(

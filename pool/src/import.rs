@@ -4,19 +4,24 @@
 //! 2. The best uberblock that the options allow names the MOS's root.
 //! 3. The MOS holds the trusted configuration: the tree is built again from it.
 //! 4. Features, the guid sum, missing vdevs, removed vdevs and dirty time logs are looked at.
+//!    Devices that cannot be what the pool left them as are put aside, and all is done again.
 //! 5. The dataset layer opens.
 //!
 //! With a rewind the steps from 2 on are tried for one uberblock after another.
 
 use crate::behind::behind;
 use crate::candidate::PoolCandidate;
+use crate::choose::{Common, Known};
 use crate::error::{ImportError, MissingVdev};
 use crate::heartbeat::is_in_use;
 use crate::import_write::{check_available, check_features, writable_devices};
+use crate::label_tree::is_readable;
 use crate::last_known::at_last_path;
+use crate::lineage::{Moment, Past, State};
 use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
+use crate::sync::away;
 use crate::{space, verify};
 use cenote_base::{Env, Guid, ObjsetId, Txg};
 use cenote_cache::{BlockCache, CacheLimits};
@@ -29,8 +34,8 @@ use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{VdevConfig, VdevKind, features};
-use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, Vdevs};
-use std::collections::HashMap;
+use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, TxgSet, Vdevs};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -67,15 +72,46 @@ pub fn import(
         true => candidate.devices(),
         false => writable_devices(candidate, options)?,
     };
-    let devices = Devices {
+    let mut devices = Devices {
         open,
         paths: candidate.paths(),
     };
     let workers = Arc::new(Workers::new(WORKER_THREADS));
+    let mut candidate = candidate.clone();
+    let mut all = Vec::new();
+    // Each round but the last leaves out at least one device.
+    loop {
+        let opened = import_with(&candidate, &devices, options, &workers, &env);
+        let outsiders = match opened {
+            Err(ImportError::Parted { outsiders }) => outsiders,
+            // They would be there, and are not used.
+            Err(ImportError::MissingDevices { .. }) if !all.is_empty() => {
+                return Err(ImportError::Parted { outsiders: all });
+            }
+            opened => return opened,
+        };
+        all.extend(outsiders.iter().cloned());
+        for outsider in &outsiders {
+            devices.open.remove(&outsider.leaf);
+            devices.paths.remove(&outsider.leaf);
+        }
+        let rest = candidate.without(&outsiders);
+        candidate = rest.ok_or(ImportError::Parted { outsiders })?;
+    }
+}
+
+/// Opens the pool with the devices that are left.
+fn import_with(
+    candidate: &PoolCandidate,
+    devices: &Devices,
+    options: &ImportOptions,
+    workers: &Arc<Workers>,
+    env: &Arc<dyn Env>,
+) -> Result<Pool, ImportError> {
     let mut failure = None;
     for uberblock in uberblocks_to_try(candidate, options)? {
         let since = Txg(uberblock.txg.0.saturating_sub(RECENT_TXGS));
-        match open_at(candidate, &devices, uberblock, options, &workers, &env) {
+        match open_at(candidate, devices, uberblock, options, workers, env) {
             Ok(pool)
                 if options.rewind == Rewind::Never
                     || verify::recent_metadata_is_good(&pool, since)? =>
@@ -90,6 +126,7 @@ pub fn import(
                 let error = ImportError::DamagedTxg { txg: pool.txg() };
                 failure = failure.or(Some(error));
             }
+            Err(error @ ImportError::Parted { .. }) => return Err(error),
             Err(error) => failure = failure.or(Some(error)),
         }
     }
@@ -245,6 +282,7 @@ fn open_at(
         stack.mos = ObjectSet::open_writable(cache, ObjsetId::MOS, uberblock.root, None, None)?;
     }
     prepare_vdevs(&stack, &tree)?;
+    check_parted(candidate, &stack, (&tree, &uberblock), options)?;
     for (leaf, missed) in behind(candidate, &tree, uberblock.txg) {
         stack.vdevs.shape().add_missed(leaf, &missed);
     }
@@ -256,6 +294,56 @@ fn open_at(
     Pool::open(
         candidate, config, uberblock, vdevs, cache, mos, options, env,
     )
+}
+
+/// Refuses devices that have been away, and have something else than the pool had on them.
+fn check_parted(
+    candidate: &PoolCandidate,
+    stack: &Stack,
+    (tree, opened): (&VdevConfig, &Uberblock),
+    options: &ImportOptions,
+) -> Result<(), ImportError> {
+    let known: Vec<Known> = candidate.members.iter().filter_map(Known::of).collect();
+    // Whoever only reads may find this table damaged, and what it does not need.
+    let away = match (away::load(&stack.mos), options.read_only) {
+        (Err(_), true) => BTreeMap::new(),
+        (loaded, _) => loaded?,
+    };
+    let newest = known.iter().filter_map(|k| k.groups.keys().next_back());
+    let newest = newest.max().copied().unwrap_or(opened.txg);
+    let state = State::from(opened);
+    let mut outsiders = Vec::new();
+    for (index, one) in known.iter().enumerate() {
+        let leaf = tree.leaves().find(|leaf| leaf.guid == one.leaf);
+        let has_opened = one.groups.get(&opened.txg) == Some(&state);
+        let Some(leaf) = leaf.filter(|_| !has_opened) else {
+            continue;
+        };
+        let others = known
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index);
+        let common = Common::of(others.map(|(_, other)| other));
+        let past = Past {
+            groups: &common.groups,
+            complete_from: one.top.and_then(|top| common.floors.get(&top).copied()),
+            newest,
+            missed: &TxgSet::from_ranges(stack.vdevs.shape().dtl(one.leaf)),
+            joined: leaf.resilver_txg.or(leaf.rebuild_txg),
+            kept: away.get(&one.leaf),
+        };
+        if let Err(parted) = past.last_common(&one.groups) {
+            let ours = Moment {
+                txg: opened.txg,
+                seconds: opened.timestamp,
+            };
+            outsiders.push(one.outsider(parted.into(), Some(ours)));
+        }
+    }
+    match outsiders.is_empty() {
+        true => Ok(()),
+        false => Err(ImportError::Parted { outsiders }),
+    }
 }
 
 /// Puts the configuration of the pool that this one becomes in its place.
@@ -293,12 +381,7 @@ fn check_label_features(
 fn missing_vdevs(tree: &VdevConfig, devices: &Devices) -> Vec<MissingVdev> {
     let mut missing = Vec::new();
     for top in &tree.children {
-        let is_lost = match top.kind {
-            VdevKind::Hole | VdevKind::Indirect => false,
-            VdevKind::Missing => true,
-            _ => !is_readable(top, &devices.open),
-        };
-        if !is_lost {
+        if is_readable(top, |leaf| devices.open.contains_key(&leaf)) {
             continue;
         }
         let name = top_name(top);
@@ -327,29 +410,6 @@ fn top_name(top: &VdevConfig) -> String {
         VdevKind::Disk | VdevKind::File => format!("top-level vdev {id}"),
         ref kind => format!("{}-{id}", kind.name()),
     }
-}
-
-/// Whether enough leaves are open below `top` to read all of it.
-fn is_readable(top: &VdevConfig, open: &HashMap<Guid, Arc<dyn Device>>) -> bool {
-    // Bottom up over the tree, children before parents, without recursion.
-    let order: Vec<&VdevConfig> = top.walk().collect();
-    let mut readable: HashMap<*const VdevConfig, bool> = HashMap::new();
-    for vdev in order.iter().rev() {
-        let lost = vdev
-            .children
-            .iter()
-            .filter(|c| !readable[&std::ptr::from_ref(*c)])
-            .count();
-        let good = match vdev.kind {
-            _ if vdev.children.is_empty() => {
-                open.contains_key(&vdev.guid) || vdev.kind == VdevKind::DistributedSpare
-            }
-            VdevKind::Raidz | VdevKind::Draid => lost as u64 <= vdev.parity,
-            _ => lost < vdev.children.len(),
-        };
-        readable.insert(std::ptr::from_ref(*vdev), good);
-    }
-    readable[&std::ptr::from_ref(top)]
 }
 
 /// The missing devices if there are any: they explain any other error.

@@ -5,12 +5,15 @@
 
 use crate::allocation;
 use crate::candidate::PoolCandidate;
+use crate::choose::{Common, Known};
 use crate::claim::{claim_logs, discard_logs, is_readable};
 use crate::dedup::ForgetLostFigures;
 use crate::error::ImportError;
+use crate::lineage::Chronicle;
 use crate::mos::directory_words;
 use crate::options::{Becoming, ImportOptions};
 use crate::pool::Pool;
+use crate::sync::away::{self, Away};
 use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, log_event};
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::Device;
@@ -219,6 +222,10 @@ impl Pool {
             self.set_discarded_logs(log_headers.heads());
         }
         let checkpoint = directory_words(self.mos(), keys::CHECKPOINT)?;
+        let (mut chronicle, away) = self.past(candidate, newest)?;
+        if let Some(rewound) = &rewound {
+            chronicle.add(rewound);
+        }
         let config = self.config_in_use(candidate, uberblock.version);
         let syncer = Syncer::new(Parts {
             env: Arc::clone(self.env()),
@@ -231,6 +238,8 @@ impl Pool {
             recorder: Recorder::new(logs),
             config,
             uberblock: rewound.clone().unwrap_or(uberblock),
+            chronicle,
+            away,
             checkpoint_txg: checkpoint
                 .and_then(|words| words.get(2).copied())
                 .map_or(Txg(0), Txg),
@@ -256,6 +265,24 @@ impl Pool {
         self.resume_rebuilds();
         self.resume_scans();
         Ok(self)
+    }
+
+    /// What is known of the pool's past, and which leaves are behind.
+    fn past(
+        &self,
+        candidate: &PoolCandidate,
+        newest: Txg,
+    ) -> Result<(Chronicle, Away), ImportError> {
+        let known: Vec<Known> = candidate.members.iter().filter_map(Known::of).collect();
+        let common = Common::of(&known);
+        let mut chronicle = Chronicle::new(common.groups, newest, common.floors);
+        let kept = away::load(self.mos())?;
+        let shape = self.vdevs();
+        let leaves = self.vdev_tree().leaves().map(|leaf| leaf.guid);
+        let behind = leaves.filter(|leaf| kept.contains_key(leaf) || !shape.dtl(*leaf).is_empty());
+        let away = Away::new(behind.collect(), &kept);
+        *chronicle.away_mut() = kept;
+        Ok((chronicle, away))
     }
 
     /// The configuration that says who has the pool now.

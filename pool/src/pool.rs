@@ -4,6 +4,7 @@ use crate::candidate::PoolCandidate;
 use crate::error::ImportError;
 use crate::error_notes::ErrorNotes;
 use crate::options::ImportOptions;
+use crate::outsider::Outsider;
 use crate::rebuild::Rebuilds;
 use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
@@ -57,6 +58,7 @@ pub struct Pool {
     metaslabs: Vec<Metaslabs>,
     space: BTreeMap<VdevId, VdevSpace>,
     found: Mutex<BTreeMap<Guid, FoundDevice>>,
+    outsiders: Mutex<Vec<Outsider>>,
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
     scans: Arc<Scans>,
@@ -195,6 +197,7 @@ impl Pool {
             metaslabs: tables.metaslabs,
             space: tables.space,
             found: Mutex::new(found_devices(candidate)),
+            outsiders: Mutex::new(candidate.outsiders.clone()),
             syncer: None,
             treatments: OnceLock::new(),
             scans: Arc::default(),
@@ -230,6 +233,7 @@ impl Pool {
             metaslabs: tables.metaslabs,
             space: tables.space,
             found: Mutex::new(self.found_devices()),
+            outsiders: Mutex::new(self.outsiders()),
             syncer: None,
             treatments: OnceLock::new(),
             scans: Arc::default(),
@@ -263,6 +267,7 @@ impl Pool {
             metaslabs: Vec::new(),
             space: syncer.space.figures(),
             found: Mutex::default(),
+            outsiders: Mutex::default(),
             syncer: Some(syncer),
             treatments: OnceLock::new(),
             scans: Arc::default(),
@@ -437,6 +442,33 @@ impl Pool {
         let found = self.found.lock();
         let mut found = found.unwrap_or_else(PoisonError::into_inner);
         found.extend(devices);
+    }
+
+    /// Devices that bear guids of the pool and are not used.
+    pub fn outsiders(&self) -> Vec<Outsider> {
+        let outsiders = self.outsiders.lock();
+        let all = outsiders.unwrap_or_else(PoisonError::into_inner).clone();
+        let shape = self.vdevs();
+        let found = self.found_devices();
+        let is_still = |outsider: &Outsider| {
+            let is_used = found
+                .get(&outsider.leaf)
+                .is_some_and(|found| found.path == outsider.path);
+            let is_known = self
+                .vdev_tree()
+                .leaves()
+                .any(|leaf| leaf.guid == outsider.leaf);
+            is_known && (outsider.is_copy() || !(is_used && shape.is_open(outsider.leaf)))
+        };
+        all.into_iter().filter(is_still).collect()
+    }
+
+    /// Notes that a device is not used, in place of what was known of it.
+    pub(crate) fn note_outsiders(&self, new: &[Outsider]) {
+        let outsiders = self.outsiders.lock();
+        let mut outsiders = outsiders.unwrap_or_else(PoisonError::into_inner);
+        outsiders.retain(|known| new.iter().all(|new| new.path != known.path));
+        outsiders.extend(new.iter().cloned());
     }
 
     pub(crate) fn metaslabs(&self) -> &[Metaslabs] {

@@ -39,6 +39,9 @@ pub enum LabelHealth {
     Unreadable(DeviceError),
     /// The device is too small to have it.
     Absent,
+    /// It is another vdev's: one that had a smaller or a larger part of the device before, or has
+    /// it now.
+    Foreign,
 }
 
 impl LabelHealth {
@@ -52,6 +55,7 @@ impl LabelHealth {
             Self::Blank => "blank".into(),
             Self::Unreadable(error) => format!("unreadable: {error}"),
             Self::Absent => "device too small".into(),
+            Self::Foreign => "of another pool's device".into(),
         }
     }
 }
@@ -117,7 +121,7 @@ pub struct FoundUberblock {
 }
 
 /// Everything that a device's labels say.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DeviceLabels {
     /// The four labels in order.
     pub labels: Vec<Label>,
@@ -261,22 +265,59 @@ impl DeviceLabels {
             }
             labels.push(label);
         }
-        // Only a configuration with a right checksum decides the slot size.
-        let ashift = labels
-            .iter()
-            .find_map(|label| label.ashift().filter(|_| label.is_valid()));
+        // Only a configuration with a right checksum decides the slot size: the label's own, or
+        // another label's where that one has none.
+        let own = |label: &Label| label.ashift().filter(|_| label.is_valid());
+        let any = labels.iter().find_map(own);
         let mut uberblocks = Vec::new();
-        let mut read_rings = |shape| {
-            for (index, offset, raw) in &rings {
-                read_ring(raw, *index, *offset, shape, &mut uberblocks);
+        for (index, offset, raw) in &rings {
+            let mut read = |shape| read_ring(raw, *index, *offset, shape, &mut uberblocks);
+            match own(&labels[*index]).or(any) {
+                Some(ashift) => read(UberblockRing::new(ashift)),
+                None => UberblockRing::all().for_each(read),
             }
-        };
-        match ashift {
-            Some(ashift) => read_rings(UberblockRing::new(ashift)),
-            None => UberblockRing::all().for_each(read_rings),
         }
         uberblocks.sort_by_key(|found| (Reverse(found.uberblock.rank()), found.label));
         Self { labels, uberblocks }
+    }
+
+    /// What is here of each vdev that has labels here, by itself.
+    ///
+    /// A device that is larger than the one that a vdev was on before keeps that vdev's labels at
+    /// its end, and labels at two places are of two vdevs. A label that does not verify goes with
+    /// the other one at its end of the device.
+    pub fn by_owner(self) -> Vec<Self> {
+        let owner = |label: &Label| label.guid().filter(|_| label.is_valid());
+        let owners: Vec<Option<Guid>> = self.labels.iter().map(owner).collect();
+        let mut guids: Vec<Guid> = owners.iter().flatten().copied().collect();
+        guids.sort_unstable();
+        guids.dedup();
+        if guids.len() < 2 {
+            return vec![self];
+        }
+        let of_end = |index: usize| owners[index].or(owners[index ^ 1]);
+        let mut parts: Vec<Self> = guids.iter().map(|_| Self::default()).collect();
+        for label in self.labels {
+            let (index, offset) = (label.index, label.offset);
+            let place = of_end(index).and_then(|guid| guids.iter().position(|own| *own == guid));
+            let mut label = Some(label);
+            for (number, part) in parts.iter_mut().enumerate() {
+                let own = label.take_if(|_| place.unwrap_or(0) == number);
+                part.labels.push(own.unwrap_or(Label {
+                    index,
+                    offset,
+                    health: LabelHealth::Foreign,
+                    config: None,
+                    list: None,
+                }));
+            }
+        }
+        for found in self.uberblocks {
+            let place = of_end(found.label);
+            let place = place.and_then(|guid| guids.iter().position(|own| *own == guid));
+            parts[place.unwrap_or(0)].uberblocks.push(found);
+        }
+        parts
     }
 
     /// The best uberblock, of those with a txg up to `limit` if there is one

@@ -4,6 +4,10 @@
 //! what carries labels. A disk image whose *partition* holds a member shows the ends of that
 //! member's labels in odd places of the whole image; their checksums cover their position, so
 //! the whole image counts only when no partition does or its checksums are right.
+//!
+//! What a device was before it got a partition table, or before a smaller device was copied onto
+//! it, stays in labels that nobody wrote over. So one device can be a member of several pools,
+//! and each is told of: which of them is still whole shows when it is opened.
 
 use crate::DeviceLabels;
 use cenote_device::{Candidate, Device, DeviceError, Fit, Opener, search};
@@ -22,7 +26,8 @@ pub struct Member {
 /// The outcome of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Devices with labels, in order of the paths. The same device may appear twice, by two names.
+    /// Devices with labels, in order of the paths. A device with labels of two vdevs is there
+    /// once for each.
     pub members: Vec<Member>,
     /// What could not be looked at.
     pub failures: Vec<DeviceError>,
@@ -43,7 +48,7 @@ pub fn scan(paths: &[PathBuf], opener: &dyn Opener) -> Scan {
         fit
     };
     let found = search(paths, opener, &judge);
-    let mut read = read.into_inner();
+    let mut read: Vec<(String, DeviceLabels)> = read.into_inner();
     let mut members = Vec::with_capacity(found.candidates.len());
     for candidate in found.candidates {
         let description = candidate.device.description();
@@ -52,7 +57,10 @@ pub fn scan(paths: &[PathBuf], opener: &dyn Opener) -> Scan {
             Some(position) => read.swap_remove(position).1,
             None => DeviceLabels::read(candidate.device.as_ref()),
         };
-        members.push(Member { candidate, labels });
+        members.extend(labels.by_owner().into_iter().map(|labels| Member {
+            candidate: candidate.clone(),
+            labels,
+        }));
     }
     Scan {
         members,

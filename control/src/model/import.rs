@@ -164,6 +164,11 @@ pub enum ImportCondition {
     Errata(u64),
     /// The guids do not add up: a top-level vdev is missing.
     BadGuidSum,
+    /// Its devices are another pool's by now.
+    Overwritten {
+        /// That pool's name.
+        by: String,
+    },
 }
 
 /// What is wrong with one device.
@@ -188,6 +193,11 @@ pub enum Fault {
     OtherPool {
         /// That pool's name.
         pool: String,
+    },
+    /// It bears the guid of the vdev, and is not used.
+    NotUsed {
+        /// Why, and what to do.
+        reason: String,
     },
     /// It is smaller than devices of pools are.
     TooSmall {

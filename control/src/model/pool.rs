@@ -7,6 +7,7 @@ use super::activity::{
 };
 use super::bytes::RawName;
 use super::condition::Condition;
+use super::import::Diagnosis;
 use super::store::StoreStatus;
 use super::value::Property;
 use super::vdev::VdevTree;
@@ -201,4 +202,7 @@ pub struct PoolStatus {
     /// Its devices in object stores.
     #[serde(default)]
     pub stores: Vec<StoreStatus>,
+    /// Devices that bear guids of its vdevs and are not used.
+    #[serde(default)]
+    pub outsiders: Vec<Diagnosis>,
 }

@@ -122,6 +122,13 @@ impl Opener for AllOpener {
         }
     }
 
+    fn identity(&self, path: &Path) -> Option<(u64, u64)> {
+        match is_location(path) {
+            true => None,
+            false => self.system.identity(path),
+        }
+    }
+
     fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
         match is_location(path) {
             true => Ok(None),

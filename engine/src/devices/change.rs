@@ -204,11 +204,15 @@ fn reopen(context: &Context, pool: &str, by: &By<'_>) -> Result<Response, Contro
         vdev.kind.is_leaf() && is_lost && !shape.is_open(Guid(vdev.guid))
     });
     let lost: Vec<Guid> = lost.map(|vdev| Guid(vdev.guid)).collect();
-    let found = pool.look_for(lost).map_err(refused)?;
-    for (guid, device) in found {
+    let looked = pool.look_for(lost).map_err(refused)?;
+    for (guid, device) in looked.devices {
         let done = pool.online(guid, Some(device), (&by.actor, ""));
         done.map_err(refused)?;
     }
     note(&imported, by);
-    Ok(Response::Done)
+    let mut outsiders = looked.outsiders.iter();
+    match outsiders.find(|outsider| !outsider.is_copy()) {
+        Some(outsider) => Err(refused(outsider)),
+        None => Ok(Response::Done),
+    }
 }

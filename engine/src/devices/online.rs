@@ -7,7 +7,7 @@ use crate::errors::{of_sync, refused};
 use crate::registry::imported::Imported;
 use cenote_base::{Guid, VdevId};
 use cenote_control::model::{ControlError, OnlineDevices, Response, Vdev, VdevKind, VdevState};
-use cenote_pool::Actor;
+use cenote_pool::{Actor, Pool, Returned};
 use std::sync::Arc;
 
 /// Whether `vdev` or something below it is `guid`.
@@ -34,6 +34,16 @@ pub(crate) fn online(
         note(&imported, by);
     }
     Ok(Response::Online { states, failures })
+}
+
+/// The device of a leaf that is not open, if it is there.
+fn found_again(pool: &Pool, guid: Guid) -> Result<Option<Returned>, ControlError> {
+    let mut looked = pool.look_for(vec![guid]).map_err(refused)?;
+    let found = looked.devices.remove(&guid);
+    match looked.outsiders.first().filter(|_| found.is_none()) {
+        Some(outsider) => Err(refused(outsider)),
+        None => Ok(found),
+    }
 }
 
 fn online_device(
@@ -69,7 +79,7 @@ fn online_device(
         let is_open = pool.vdevs().is_open(guid) || vdev.kind == VdevKind::DraidSpare;
         let found = match is_open {
             true => None,
-            false => pool.look_for(vec![guid]).map_err(refused)?.remove(&guid),
+            false => found_again(pool, guid)?,
         };
         let is_there = is_open || found.is_some();
         if is_there || pool.is_out_of_use(guid) {

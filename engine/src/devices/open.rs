@@ -4,6 +4,7 @@ use crate::clouds::table::{Held, How, is_in_store};
 use crate::context::Context;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
+use cenote_base::Guid;
 use cenote_cloud::location::place;
 use cenote_control::model::{ControlError, NewVdev, NewVdevKind, NewVdevRole};
 use cenote_device::{Device, DeviceError, DeviceKind, Opener, SystemOpener};
@@ -215,6 +216,10 @@ fn owner_of(registry: &Registry, path: &str, device: &Arc<dyn Device>) -> Option
     let guid = label.pool_guid()?;
     let config = label.config.as_ref()?;
     let name = config.name.clone().unwrap_or_else(|| guid.to_string());
+    if let Some(text) = absent_leaf(registry, path, (guid, config.guid)) {
+        let is_active = false;
+        return Some(Owner { text, is_active });
+    }
     let what = match (registry.has_guid(guid.0), config.state) {
         (true, _) => ACTIVE,
         (false, PoolState::Exported) => "exported",
@@ -222,6 +227,26 @@ fn owner_of(registry: &Registry, path: &str, device: &Arc<dyn Device>) -> Option
         (false, _) => "potentially active",
     };
     Some(owner(what, &name))
+}
+
+/// That a device is one that an imported pool lacks: it came back, or parted from the pool.
+/// Nobody has it open, so whoever insists may have it.
+fn absent_leaf(
+    registry: &Registry,
+    path: &str,
+    (pool, leaf): (Guid, Option<Guid>),
+) -> Option<String> {
+    let pools = registry.all();
+    let own = pools.iter().find(|imported| imported.pool.guid() == pool)?;
+    let leaf = leaf?;
+    let is_absent = own.pool.vdev_tree().leaves().any(|own| own.guid == leaf)
+        && !own.pool.vdevs().is_open(leaf);
+    is_absent.then(|| {
+        let name = own.name();
+        format!(
+            "{path} is a device of pool '{name}' that is not in use there, with data of its own"
+        )
+    })
 }
 
 /// The imported pool that has the device at a path open.

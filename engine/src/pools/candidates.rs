@@ -1,6 +1,6 @@
 //! Pools that could be imported: `zpool import` without operands.
 
-use super::diagnosis::{diagnoses_in, diagnoses_of_missing, feature_name};
+use super::diagnosis::{diagnoses_in, diagnoses_of_missing, feature_name, not_used};
 use super::search::find;
 use super::trial::trial;
 use crate::context::Context;
@@ -25,10 +25,17 @@ pub(crate) fn import_search(context: &Context, search: &Search) -> Result<Respon
         .candidates
         .iter()
         .filter(|candidate| !context.registry.has_guid(candidate.guid.0));
+    let describe = |candidate: &PoolCandidate| {
+        let mut described = describe(candidate, &context.env);
+        let is_usable = matches!(described.health, PoolHealth::Online | PoolHealth::Degraded);
+        if let Some(by) = found.sharers.get(&candidate.guid).filter(|_| !is_usable) {
+            let by = by.clone();
+            described.condition = Some(ImportCondition::Overwritten { by });
+        }
+        described
+    };
     Ok(Response::Candidates {
-        candidates: fresh
-            .map(|candidate| describe(candidate, &context.env))
-            .collect(),
+        candidates: fresh.map(describe).collect(),
         unreadable: found.unreadable,
     })
 }
@@ -121,12 +128,13 @@ fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     let config = &candidate.config;
     // The pool's own configuration knows all devices, a label only those of its top-level vdev.
     let diagnoses = match &tried {
-        Ok(pool) => diagnoses_in(candidate, pool.vdev_tree()),
+        Ok(pool) => diagnoses_in(candidate, pool.vdev_tree(), &pool.outsiders()),
+        Err(ImportError::Parted { outsiders }) => not_used(&candidate.tree, outsiders),
         Err(ImportError::MissingDevices { missing }) => {
             set_last_paths(&mut vdevs.root, missing);
             diagnoses_of_missing(candidate, missing)
         }
-        Err(_) => diagnoses_in(candidate, &candidate.tree),
+        Err(_) => diagnoses_in(candidate, &candidate.tree, &candidate.outsiders),
     };
     ImportCandidate {
         name: candidate.name().to_owned(),

@@ -4,14 +4,25 @@ use cenote_base::Guid;
 use cenote_control::model::{Diagnosis, Fault, FeatureName};
 use cenote_device::DEVICE_SIZE_MIN;
 use cenote_ondisk::VdevConfig;
-use cenote_pool::{MissingVdev, PoolCandidate, Stranger, at_last_path};
+use cenote_pool::{MissingVdev, Outsider, PoolCandidate, Stranger, at_last_path};
 use std::path::PathBuf;
 
 /// What is missing or damaged, leaf by leaf, of the pool's own `tree` or of that of the labels.
-pub(crate) fn diagnoses_in(candidate: &PoolCandidate, tree: &VdevConfig) -> Vec<Diagnosis> {
+pub(crate) fn diagnoses_in(
+    candidate: &PoolCandidate,
+    tree: &VdevConfig,
+    outsiders: &[Outsider],
+) -> Vec<Diagnosis> {
     let paths = candidate.paths();
-    let mut found = Vec::new();
+    let mut found: Vec<Diagnosis> = not_used(tree, outsiders);
     for leaf in tree.leaves() {
+        // That is why it is missing.
+        let mut own = outsiders
+            .iter()
+            .filter(|outsider| outsider.leaf == leaf.guid);
+        if own.any(|outsider| !outsider.is_copy()) {
+            continue;
+        }
         let fault = match paths.get(&leaf.guid) {
             Some(_) => label_fault(candidate, leaf.guid),
             None if leaf.kind.is_device() => Some(absence(leaf)),
@@ -25,19 +36,43 @@ pub(crate) fn diagnoses_in(candidate: &PoolCandidate, tree: &VdevConfig) -> Vec<
     found
 }
 
+/// Devices that bear guids of leaves and are not used.
+pub(crate) fn not_used(tree: &VdevConfig, outsiders: &[Outsider]) -> Vec<Diagnosis> {
+    let diagnosis = |outsider: &Outsider| {
+        let leaf = tree.leaves().find(|leaf| leaf.guid == outsider.leaf)?;
+        let reason = outsider.reason();
+        let fault = Fault::NotUsed { reason };
+        Some(diagnosis(tree, leaf, fault, Some(&outsider.path)))
+    };
+    outsiders.iter().filter_map(diagnosis).collect()
+}
+
 /// The same where devices without which nothing can be read are missing: the pool's configuration
 /// may tell of them what no label does.
 pub(crate) fn diagnoses_of_missing(
     candidate: &PoolCandidate,
     missing: &[MissingVdev],
 ) -> Vec<Diagnosis> {
-    let mut diagnoses: Vec<_> = missing.iter().map(missing_diagnosis).collect();
+    let outsiders = &candidate.outsiders;
+    let is_there = |missing: &&MissingVdev| {
+        let mut own = outsiders
+            .iter()
+            .filter(|outsider| outsider.leaf == missing.guid);
+        own.any(|outsider| !outsider.is_copy())
+    };
+    let absent = missing.iter().filter(|missing| !is_there(missing));
+    let mut diagnoses: Vec<_> = absent.map(missing_diagnosis).collect();
     // What the labels do not tell of is among the missing already.
     let is_new = |known: &Diagnosis| {
         known.guid != 0 && !missing.iter().any(|missing| missing.guid.0 == known.guid)
     };
-    let others = diagnoses_in(candidate, &candidate.tree);
-    diagnoses.extend(others.into_iter().filter(is_new));
+    let others = diagnoses_in(candidate, &candidate.tree, outsiders);
+    let is_not_used = |known: &Diagnosis| matches!(known.fault, Fault::NotUsed { .. });
+    diagnoses.extend(
+        others
+            .into_iter()
+            .filter(|known| is_not_used(known) || is_new(known)),
+    );
     diagnoses
 }
 

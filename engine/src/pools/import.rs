@@ -2,7 +2,7 @@
 
 use super::diagnosis::diagnoses_in;
 use super::refusal::refusal;
-use super::search::{find, take};
+use super::search::{find, take, without_overwritten};
 use super::set::{obey_properties, set_at_import};
 use super::settings::check_at_import;
 use super::trial::rewound;
@@ -37,8 +37,12 @@ pub(crate) fn import(
     let (mut candidates, opener) = (found.candidates, found.opener);
     candidates.retain(|candidate| !context.registry.has_guid(candidate.guid.0));
     let picked: Vec<PoolCandidate> = match pick {
-        ImportPick::All => candidates,
+        ImportPick::All => without_overwritten(candidates, &found.sharers, &context.env),
         ImportPick::Name(name) => {
+            candidates.retain(|candidate| candidate.name() == name);
+            if candidates.len() > 1 {
+                candidates = without_overwritten(candidates, &found.sharers, &context.env);
+            }
             let picked = pick_by_name(context, candidates, name);
             vec![picked.map_err(|error| or_store_failure(error, found.store_failure))?]
         }
@@ -168,7 +172,7 @@ fn import_one(
     })?;
     let asked = options.rewind != Rewind::Never;
     let rewound = asked.then(|| rewound(candidate, &pool)).flatten();
-    let diagnoses = diagnoses_in(candidate, pool.vdev_tree());
+    let diagnoses = diagnoses_in(candidate, pool.vdev_tree(), &pool.outsiders());
     if options.rewind_dry_run {
         context.divide_memory();
         return Ok(Outcome {

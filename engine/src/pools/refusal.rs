@@ -1,6 +1,6 @@
 //! Why a pool could not be imported, and what can be done about it.
 
-use super::diagnosis::{diagnoses_of_missing, feature_name};
+use super::diagnosis::{diagnoses_of_missing, feature_name, not_used};
 use super::trial::{rewound, trial};
 use cenote_base::Env;
 use cenote_control::model::{ControlError, MissingLog, OlderState};
@@ -117,6 +117,10 @@ fn plain_refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError 
         },
         ImportError::MissingDevices { missing } => {
             let diagnoses = diagnoses_of_missing(candidate, &missing);
+            ControlError::DevicesUnavailable { pool, diagnoses }
+        }
+        ImportError::Parted { outsiders } => {
+            let diagnoses = not_used(&candidate.tree, &outsiders);
             ControlError::DevicesUnavailable { pool, diagnoses }
         }
         ImportError::MissingLogs { missing } => ControlError::LogMissing {

@@ -1,15 +1,18 @@
 //! The search for devices of pools.
 
+use super::trial::trial;
 use crate::clouds::opener::AllOpener;
 use crate::clouds::table::Clouds;
 use crate::errors::refused;
 use crate::registry::cache_file;
+use cenote_base::{Env, Guid};
 use cenote_cloud::location::{is_location, place};
 use cenote_control::model::{ControlError, Search};
 use cenote_device::DeviceError;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_pool::{PoolCandidate, assemble};
 use cenote_vdev::{Scan, scan};
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +27,9 @@ const NAMED_MAX: usize = 8;
 pub(crate) struct Found {
     /// The pools.
     pub candidates: Vec<PoolCandidate>,
+    /// Pools by their guid that have a device in common with another one: that one's name. A
+    /// device was a smaller one's copy, or has got partitions.
+    pub sharers: HashMap<Guid, String>,
     /// Places that could not be looked at, and why, a line each.
     pub unreadable: Vec<String>,
     /// Why one of those is a store and cannot be opened.
@@ -50,14 +56,52 @@ pub(crate) fn find(clouds: &Arc<Clouds>, search: &Search) -> Result<Found, Contr
     let unreadable = unreadable(search, &found.failures);
     let store_failure = found.failures.iter().find_map(of_store);
     let mut candidates = assemble(found);
+    let sharers = sharers(&candidates);
     let destroyed = |candidate: &PoolCandidate| candidate.config.state == PoolState::Destroyed;
     candidates.retain(|candidate| destroyed(candidate) == search.destroyed);
     Ok(Found {
         candidates,
+        sharers,
         unreadable,
         store_failure,
         opener,
     })
+}
+
+/// Pools whose devices, or parts of them, are also another pool's.
+fn sharers(candidates: &[PoolCandidate]) -> HashMap<Guid, String> {
+    let mut pools_at: HashMap<PathBuf, Vec<usize>> = HashMap::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        for path in candidate.paths().into_values() {
+            let pools = pools_at.entry(path).or_default();
+            if !pools.contains(&index) {
+                pools.push(index);
+            }
+        }
+    }
+    let mut sharers = HashMap::new();
+    for pools in pools_at.values().filter(|pools| pools.len() > 1) {
+        for index in pools {
+            let other = pools.iter().find(|other| *other != index);
+            let name = other.map(|other| candidates[*other].name().to_owned());
+            sharers.extend(name.map(|name| (candidates[*index].guid, name)));
+        }
+    }
+    sharers
+}
+
+/// Leaves out pools whose devices are another pool's by now: they share a device with one, and
+/// cannot be opened.
+pub(crate) fn without_overwritten(
+    candidates: Vec<PoolCandidate>,
+    sharers: &HashMap<Guid, String>,
+    env: &Arc<dyn Env>,
+) -> Vec<PoolCandidate> {
+    let is_whole = |candidate: &PoolCandidate| {
+        !sharers.contains_key(&candidate.guid)
+            || cenote_pool::import(candidate, &trial(), Arc::clone(env)).is_ok()
+    };
+    candidates.into_iter().filter(is_whole).collect()
 }
 
 /// Why a store cannot be opened, if that is what failed.

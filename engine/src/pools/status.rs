@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use super::activity::{checkpoint, dedup_summary, expansion, rebuilds, removal, scan_of};
 use super::compatibility::{LATER_FEATURES, compatibility};
+use super::diagnosis::not_used;
 use crate::devices::tree::{all_vdevs, display_name, vdev_tree};
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
@@ -83,6 +84,7 @@ fn status_of(
             false => None,
         },
         stores: stores_of(clouds, imported),
+        outsiders: not_used(pool.vdev_tree(), &pool.outsiders()),
     })
 }
 

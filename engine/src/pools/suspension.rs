@@ -64,12 +64,16 @@ fn use_again(imported: &Imported, meant: &[Guid]) -> Result<(), ControlError> {
         vdev.kind.is_leaf() && is_lost && !shape.is_open(Guid(vdev.guid)) && is_meant
     });
     let lost = lost.map(|vdev| Guid(vdev.guid)).collect();
-    let found = imported.pool.look_for(lost).unwrap_or_default();
+    // What is not to be had is not used, and the others are all the same.
+    let looked = imported.pool.look_for(lost).unwrap_or_default();
     let by = (&Actor::default(), "");
-    imported
-        .pool
-        .clear_faults(meant, found, by)
-        .map_err(refused)
+    let cleared = imported.pool.clear_faults(meant, looked.devices, by);
+    cleared.map_err(refused)?;
+    let mut outsiders = looked.outsiders.iter();
+    match outsiders.find(|outsider| !outsider.is_copy()) {
+        Some(outsider) => Err(refused(outsider)),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn clear_errors(

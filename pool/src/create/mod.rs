@@ -14,8 +14,10 @@ pub(crate) use layout::{
 pub(crate) use task::{VdevZaps, add_auxiliary, auxiliary, remove_auxiliary};
 
 use crate::allocation::{Metaslab, Space, TopSpace};
+use crate::lineage::Chronicle;
 use crate::options::ImportOptions;
 use crate::pool::Pool;
+use crate::sync::away::Away;
 use crate::sync::{Actor, LiveConfig, Parts, Recorder, SyncError, Syncer};
 use cenote_base::{Env, Guid, ObjsetId, Txg, VdevId};
 use cenote_cache::{BlockCache, CacheLimits};
@@ -386,6 +388,8 @@ fn bare_pool(
         recorder: Recorder::new(BTreeMap::new()),
         config,
         uberblock: first_uberblock(request.version),
+        chronicle: Chronicle::default(),
+        away: Away::default(),
         checkpoint_txg: Txg(0),
     }))
 }

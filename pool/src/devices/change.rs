@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub root: VdevConfig,
     /// Devices of leaves that come in, or come back.
     pub devices: HashMap<Guid, Arc<dyn Device>>,
+    /// What leaves that come back missed beside what their logs say.
+    pub missed: Vec<(Guid, TxgSet)>,
     /// Leaves that have nothing yet.
     pub new: Vec<Guid>,
     /// A spare that is none any more.
@@ -47,6 +49,7 @@ impl Plan {
         Self {
             root,
             devices: HashMap::new(),
+            missed: Vec::new(),
             new: Vec::new(),
             spare_used: None,
             split: None,
@@ -87,7 +90,8 @@ pub(crate) fn carry_out(
         .new
         .iter()
         .map(|leaf| (*leaf, all_before(context.txg())));
-    let missed: Vec<_> = missed.collect();
+    let mut missed: Vec<_> = missed.collect();
+    missed.append(&mut plan.missed);
     // Nothing that is on its way may find its device gone.
     syncer.pipeline.arrive();
     let left = syncer.vdevs.reshape(&Reshape {

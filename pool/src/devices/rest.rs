@@ -5,9 +5,9 @@ use super::done::DetachReplaced;
 use super::edit::{find_mut, leaf, parent, top};
 use super::error::ChangeError;
 use crate::pool::Pool;
+use crate::returning::Returned;
 use crate::sync::Actor;
 use cenote_base::{Guid, Txg};
-use cenote_device::Device;
 use cenote_ondisk::{VdevConfig, VdevKind};
 use cenote_vdev::Shape;
 use std::collections::HashMap;
@@ -125,7 +125,7 @@ impl Pool {
     pub fn online(
         &self,
         device: Guid,
-        opened: Option<Arc<dyn Device>>,
+        opened: Option<Returned>,
         by: (&Actor, &str),
     ) -> Result<(), ChangeError> {
         let syncer = Arc::clone(self.writer()?);
@@ -133,7 +133,10 @@ impl Pool {
             leaf(root, device)?;
             let is_spared = is_first_of_spare(root, device);
             let mut plan = Plan::new(root.clone());
-            plan.devices = HashMap::from_iter(opened.map(|opened| (device, opened)));
+            if let Some(opened) = opened {
+                plan.missed.push((device, opened.missed));
+                plan.devices.insert(device, opened.device);
+            }
             if let Some(leaf) = find_mut(&mut plan.root, device) {
                 leaf.state.offline = false;
                 leaf.state.removed = false;
@@ -153,7 +156,7 @@ impl Pool {
     pub fn clear_faults(
         &self,
         devices: &[Guid],
-        opened: HashMap<Guid, Arc<dyn Device>>,
+        opened: HashMap<Guid, Returned>,
         by: (&Actor, &str),
     ) -> Result<(), ChangeError> {
         let devices = devices.to_vec();
@@ -176,7 +179,10 @@ impl Pool {
                     leaf.state.unspare = is_spared;
                 }
             }
-            plan.devices = opened;
+            for (guid, returned) in opened {
+                plan.missed.push((guid, returned.missed));
+                plan.devices.insert(guid, returned.device);
+            }
             let mut config = syncer.config();
             config.temporary.retain(|leaf| !marked.contains(leaf));
             Ok(plan)

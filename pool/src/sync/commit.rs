@@ -75,6 +75,7 @@ impl Syncer {
             })?;
         }
         self.heartbeat.note_written(self.env.monotonic());
+        self.chronicle().add(&uberblock);
         *self
             .uberblock
             .write()

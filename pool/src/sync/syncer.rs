@@ -1,5 +1,6 @@
 //! The thread that writes transaction groups, and the steps of one.
 
+use super::away::Away;
 use super::config::{self, LiveConfig};
 use super::error::SyncError;
 use super::mos_sink::{MosPolicy, MosSink};
@@ -10,6 +11,7 @@ use super::tasks::{Outcome, Pending, TaskQueue, Ticket};
 use crate::allocation::Space;
 use crate::dedup::DedupTables;
 use crate::heartbeat::Heartbeat;
+use crate::lineage::Chronicle;
 use cenote_base::{Env, ObjectId, Txg};
 use cenote_dmu::txg::{Quiesced, SyncReason};
 use cenote_dmu::{ObjectSet, Transaction, TxgGate};
@@ -41,6 +43,10 @@ pub(crate) struct Parts {
     pub recorder: Recorder,
     pub config: LiveConfig,
     pub uberblock: Uberblock,
+    /// What the pool was until now.
+    pub chronicle: Chronicle,
+    /// The leaves that are behind.
+    pub away: Away,
     /// The txg of the checkpoint; 0 for none.
     pub checkpoint_txg: Txg,
 }
@@ -62,6 +68,8 @@ pub(crate) struct Syncer {
     recorder: Mutex<Recorder>,
     config: Mutex<LiveConfig>,
     pub(super) uberblock: RwLock<Uberblock>,
+    chronicle: Mutex<Chronicle>,
+    away: Mutex<Away>,
     tasks: TaskQueue,
     pass: AtomicU32,
     deferred: Mutex<Vec<BlockPointer>>,
@@ -136,6 +144,8 @@ impl Syncer {
             recorder: Mutex::new(parts.recorder),
             config: Mutex::new(parts.config),
             uberblock: RwLock::new(parts.uberblock),
+            chronicle: Mutex::new(parts.chronicle),
+            away: Mutex::new(parts.away),
             tasks: TaskQueue::default(),
             pass: AtomicU32::new(1),
             deferred: Mutex::default(),
@@ -154,6 +164,16 @@ impl Syncer {
     /// The configuration, for changes that the next txg writes.
     pub fn config(&self) -> MutexGuard<'_, LiveConfig> {
         lock(&self.config)
+    }
+
+    /// The states that the pool had.
+    pub fn chronicle(&self) -> MutexGuard<'_, Chronicle> {
+        lock(&self.chronicle)
+    }
+
+    /// The leaves that are behind. Taken before the chronicle by whoever needs both.
+    pub(super) fn away(&self) -> MutexGuard<'_, Away> {
+        lock(&self.away)
     }
 
     /// The last uberblock that was written or found.
@@ -447,6 +467,7 @@ impl Syncer {
     /// Writes the meta object set until that changes nothing more; returns its root.
     fn write_metadata(&self, context: &SyncContext<'_>) -> Result<BlockPointer, SyncError> {
         let txg = context.txg();
+        self.store_away(context)?;
         for pass in 1..=PASSES_MAX {
             self.pass.store(pass, Ordering::Relaxed);
             self.store_missed(context)?;

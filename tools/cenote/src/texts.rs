@@ -168,6 +168,7 @@ pub fn diagnosis_line(diagnosis: &Diagnosis) -> String {
             format!("damaged labels: {}", bad.join(", "))
         }
         Fault::NoLabel => "what is there has no valid label".to_owned(),
+        Fault::NotUsed { reason } => format!("not used: {reason}"),
         Fault::OtherPool { pool } => format!("what is there is of pool '{pool}'"),
         Fault::TooSmall { expected, found } => {
             format!("too small: {found} bytes, and devices of pools have {expected}")

@@ -34,6 +34,10 @@ impl Opener for OffsetOpener {
         }
     }
 
+    fn identity(&self, path: &Path) -> Option<(u64, u64)> {
+        self.system.identity(path)
+    }
+
     fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
         self.system.list(path)
     }

@@ -18,7 +18,7 @@ use crate::format::json::document;
 use crate::format::number::{nicebytes, nicenum};
 use crate::format::property::Style;
 use crate::getopt::Grammar;
-use crate::texts::{cannot_open, with_context};
+use crate::texts::{cannot_open, diagnosis_line, with_context};
 use jiff::tz::TimeZone;
 
 /// The narrowest name column.
@@ -162,6 +162,12 @@ fn pool_text(pool: &PoolStatus, options: &Options, context: &Context) -> String 
     text.push_str(&config_table(pool, options));
     text.push('\n');
     text.push_str(&errors_text(pool, options));
+    if !pool.outsiders.is_empty() {
+        text.push_str("\ndevices that are not used:\n\n");
+        for outsider in &pool.outsiders {
+            text.push_str(&format!("\t{}\n", diagnosis_line(outsider)));
+        }
+    }
     text.push_str(&status_stores::text(&pool.stores));
     if let Some(dedup) = &pool.dedup {
         text.push_str(&status_dedup::text(dedup, options.style.exact));

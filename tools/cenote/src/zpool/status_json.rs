@@ -13,6 +13,7 @@ use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
 use crate::format::number::{nicebytes, nicenum};
 use crate::format::property::Style;
+use crate::texts::diagnosis_line;
 
 /// The classes in the order that JSON has them.
 const CLASSES: [Section; 5] = [
@@ -114,6 +115,13 @@ fn json_pool(pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) -> Obj
     }
     put_activities(&mut object, pool, numbers);
     put_vdevs(&mut object, pool, options, numbers);
+    if !pool.outsiders.is_empty() {
+        let lines = pool.outsiders.iter().map(diagnosis_line);
+        object.put(
+            "devices_not_used",
+            lines.map(Json::from).collect::<Vec<Json>>(),
+        );
+    }
     if !pool.stores.is_empty() {
         object.put("stores", super::status_stores::json(&pool.stores));
     }

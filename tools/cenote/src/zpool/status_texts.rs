@@ -274,6 +274,11 @@ pub fn import(condition: &ImportCondition, usable: bool) -> (String, String, Opt
         ImportCondition::BadLog => {
             plain("An intent log record cannot be read.", Some("ZFS-8000-K4"))
         }
+        ImportCondition::Overwritten { by } => (
+            format!("The pool was destroyed or overwritten: its devices are those of '{by}'."),
+            format!("Import '{by}'. To forget this pool, its old labels have to be overwritten."),
+            None,
+        ),
         ImportCondition::Resilvering => plain("One or more devices were being resilvered.", None),
         ImportCondition::Errata(number) => {
             let (status, action) = errata(*number);

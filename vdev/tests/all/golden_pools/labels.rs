@@ -21,6 +21,7 @@ fn health(labels: &DeviceLabels) -> Vec<&'static str> {
         LabelHealth::Blank => "blank",
         LabelHealth::Unreadable(_) => "unreadable",
         LabelHealth::Absent => "absent",
+        LabelHealth::Foreign => "foreign",
         LabelHealth::BadContents(_) => "contents",
     });
     words.collect()

@@ -1,0 +1,360 @@
+//! Whether what is on a device was written by this pool, or by another that has its guids.
+//!
+//! A side of a mirror, or the copy of a whole pool, can be imported and written to somewhere else.
+//! From then on there are two pools with the same guids, and the transaction groups of both count
+//! on from the same number: numbers tell nothing. The root of a group does: the block pointer in
+//! its uberblock has a checksum over everything that the pool was at that moment. Two devices with
+//! the same root for the same group have the same past up to that group.
+//!
+//! So a device belongs to the pool if its newest root is one that the pool had. The pool's roots
+//! are known from several places, each of which reaches further back:
+//!
+//! - the labels of the other devices, whose rings hold the last 16 to 128 groups;
+//! - this list of all groups that were written since the import (`Chronicle`);
+//! - what the pool keeps of the last groups that a device had, from the moment on that the device
+//!   is not there (`sync::away`). That holds for as long as the device stays away.
+//!
+//! A pool that OpenZFS wrote to while the device was away has nothing of the third kind. Then the
+//! device's dirty time log decides: a group that the device missed cannot be on it. The import
+//! that made two pools of one wrote groups here with the same numbers, so the log names them.
+//!
+//! What is not proven is refused. Deliberately absent is a comparison of block trees: blocks of
+//! the device's newest state may have been written over on the other devices, and of a raidz no
+//! device can be read by itself.
+
+use cenote_base::{Guid, Txg};
+use cenote_ondisk::Uberblock;
+use cenote_vdev::{DeviceLabels, TxgSet};
+use std::collections::{BTreeMap, HashMap};
+
+/// Groups that are remembered: of a busy pool, an hour of them.
+const REMEMBERED_MAX: usize = 4096;
+/// Groups that the pool keeps of a device that is away. Not every group leaves its uberblock on
+/// every device: they take turns if there are many top-level vdevs.
+const KEPT: usize = 16;
+/// Groups that may be under way when a device comes in: it gets their uberblocks, and not all of
+/// their blocks.
+const UNDER_WAY: u64 = 3;
+/// Bytes of all uberblocks of one label.
+const RING_BYTES: u64 = 128 << 10;
+
+/// What a pool was after one of its groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// The checksum of the root block.
+    pub root: [u64; 4],
+    /// When, in seconds since the epoch.
+    pub seconds: u64,
+}
+
+impl From<&Uberblock> for State {
+    fn from(uberblock: &Uberblock) -> Self {
+        Self {
+            root: uberblock.root.checksum(),
+            seconds: uberblock.timestamp,
+        }
+    }
+}
+
+/// States by group.
+pub(crate) type Groups = BTreeMap<Txg, State>;
+
+/// The groups whose uberblocks a device has; heartbeats are left out.
+pub(crate) fn groups_of(labels: &DeviceLabels) -> Groups {
+    let mut groups = Groups::new();
+    for uberblock in labels.uberblocks.iter().map(|found| &found.uberblock) {
+        let sequence = uberblock.multihost.as_ref().and_then(|m| m.sequence);
+        if sequence.unwrap_or(0) == 0 && uberblock.txg.0 != 0 {
+            groups
+                .entry(uberblock.txg)
+                .or_insert_with(|| uberblock.into());
+        }
+    }
+    groups
+}
+
+/// The first group from which on a device's labels have every group that it got: slots of older
+/// ones were used again. `None` for a device without uberblocks.
+pub(crate) fn complete_from(labels: &DeviceLabels, groups: &Groups) -> Option<Txg> {
+    let slot = labels.uberblocks.first()?.slot_size.max(1);
+    let (oldest, newest) = (groups.keys().next()?, groups.keys().next_back()?);
+    let window = newest
+        .0
+        .saturating_sub((RING_BYTES / slot).saturating_sub(1));
+    Some(Txg(window.max(oldest.0)))
+}
+
+/// A moment in a pool's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The group.
+    pub txg: Txg,
+    /// Seconds since the epoch.
+    pub seconds: u64,
+}
+
+impl Moment {
+    pub(crate) fn last_of(groups: &Groups) -> Option<Self> {
+        let (txg, state) = groups.iter().next_back()?;
+        let (txg, seconds) = (*txg, state.seconds);
+        Some(Self { txg, seconds })
+    }
+}
+
+impl std::fmt::Display for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = i64::try_from(self.seconds).unwrap_or(i64::MAX);
+        match jiff::Timestamp::from_second(seconds) {
+            Ok(time) => write!(f, "txg {} of {time}", self.txg),
+            Err(_) => write!(f, "txg {}", self.txg),
+        }
+    }
+}
+
+/// Why what is on a device is not this pool's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parted {
+    /// It has a group that the pool never had.
+    At(Moment),
+    /// It has none of the last groups that the pool knows it had: a copy from an earlier time,
+    /// which may have been written to elsewhere.
+    Unknown,
+}
+
+/// What is known of a pool's past, to compare a device with.
+#[derive(Debug)]
+pub(crate) struct Past<'a> {
+    /// States that the pool had.
+    pub groups: &'a Groups,
+    /// From this group on `groups` has all that the device can have, if that is known.
+    pub complete_from: Option<Txg>,
+    /// The last group.
+    pub newest: Txg,
+    /// The groups that the device missed.
+    pub missed: &'a TxgSet,
+    /// When the device became one of the pool's, if it has not got everything since.
+    pub joined: Option<Txg>,
+    /// The last groups that the device had, if the pool kept them.
+    pub kept: Option<&'a Groups>,
+}
+
+impl Past<'_> {
+    /// The last group of the pool that is on a device: what was born later it does not have.
+    ///
+    /// # Errors
+    /// If something else is on it, or that cannot be known.
+    pub fn last_common(&self, theirs: &Groups) -> Result<Txg, Parted> {
+        let is_ours = |(txg, state): &(&Txg, &State)| {
+            let ours = self.groups.get(txg);
+            ours.is_some_and(|ours| ours.root == state.root)
+        };
+        let common = theirs.iter().rev().find(is_ours).map(|(txg, _)| *txg);
+        let after = common.map_or(Txg(0), |common| Txg(common.0 + 1));
+        let moment = |(txg, state): (&Txg, &State)| Moment {
+            txg: *txg,
+            seconds: state.seconds,
+        };
+        let rest = || theirs.range(after..);
+        let cannot_be = |(txg, _): &(&Txg, &State)| {
+            let is_gap = self.complete_from.is_some_and(|from| **txg >= from);
+            self.groups.contains_key(txg) || **txg > self.newest || is_gap
+        };
+        if let Some(parted) = rest().find(cannot_be) {
+            return Err(Parted::At(moment(parted)));
+        }
+        let Some((newest, state)) = rest().next_back() else {
+            // Without uberblocks there is nothing that anybody could open.
+            return Ok(common.unwrap_or_default());
+        };
+        if let Some(kept) = self.kept {
+            let known = kept.get(newest).is_some_and(|kept| kept.root == state.root);
+            return known.then_some(*newest).ok_or(Parted::Unknown);
+        }
+        let has_joined = |txg: Txg| {
+            let joined = self.joined.map(|joined| joined.0);
+            joined.is_some_and(|from| (from..=from.saturating_add(UNDER_WAY)).contains(&txg.0))
+        };
+        let was_missed =
+            |(txg, _): &(&Txg, &State)| self.missed.contains(**txg) && !has_joined(**txg);
+        match rest().find(was_missed) {
+            Some(parted) => Err(Parted::At(moment(parted))),
+            None => Ok(*newest),
+        }
+    }
+}
+
+/// The past of a pool that is open for writing.
+#[derive(Debug, Default)]
+pub(crate) struct Chronicle {
+    groups: Groups,
+    /// From this group on all are here.
+    complete_from: Txg,
+    /// The same of what the labels of top-level vdevs held before.
+    floors: HashMap<Guid, Txg>,
+    /// The last groups of leaves that are away.
+    away: BTreeMap<Guid, Groups>,
+}
+
+impl Chronicle {
+    /// Goes on from what was found on the devices of a pool that was opened at `opened`.
+    pub fn new(groups: Groups, opened: Txg, floors: HashMap<Guid, Txg>) -> Self {
+        Self {
+            groups,
+            complete_from: Txg(opened.0 + 1),
+            floors,
+            away: BTreeMap::new(),
+        }
+    }
+
+    /// Notes a group that is on disk.
+    pub fn add(&mut self, uberblock: &Uberblock) {
+        self.groups.insert(uberblock.txg, uberblock.into());
+        while self.groups.len() > REMEMBERED_MAX {
+            let Some((oldest, _)) = self.groups.pop_first() else {
+                return;
+            };
+            self.complete_from = self.complete_from.max(Txg(oldest.0 + 1));
+            for floor in self.floors.values_mut() {
+                *floor = (*floor).max(Txg(oldest.0 + 1));
+            }
+        }
+    }
+
+    /// What was the last groups up to the newest.
+    pub fn last(&self) -> Groups {
+        let last = self.groups.iter().rev().take(KEPT);
+        last.map(|(txg, state)| (*txg, *state)).collect()
+    }
+
+    pub fn moment(&self) -> Option<Moment> {
+        Moment::last_of(&self.groups)
+    }
+
+    pub fn away(&self) -> &BTreeMap<Guid, Groups> {
+        &self.away
+    }
+
+    pub fn away_mut(&mut self) -> &mut BTreeMap<Guid, Groups> {
+        &mut self.away
+    }
+
+    /// Judges what is on the device of a leaf, which is below the top-level vdev `top`.
+    pub fn last_common(
+        &self,
+        theirs: &Groups,
+        (leaf, top): (Guid, Guid),
+        missed: &TxgSet,
+        joined: Option<Txg>,
+    ) -> Result<Txg, Parted> {
+        let floor = self.floors.get(&top).copied();
+        let past = Past {
+            groups: &self.groups,
+            complete_from: Some(floor.map_or(self.complete_from, |f| f.min(self.complete_from))),
+            newest: self.groups.keys().next_back().copied().unwrap_or_default(),
+            missed,
+            joined,
+            kept: self.away.get(&leaf),
+        };
+        past.last_common(theirs)
+    }
+
+    /// Groups that are on disk and newer than this one.
+    pub fn count_after(&self, txg: Txg) -> usize {
+        self.groups.range(Txg(txg.0.saturating_add(1))..).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(parts: &[(std::ops::Range<u64>, u64)]) -> Groups {
+        let each = parts.iter().flat_map(|(txgs, root)| {
+            txgs.clone().map(|txg| {
+                let root = [*root, txg, 0, 0];
+                (Txg(txg), State { root, seconds: txg })
+            })
+        });
+        each.collect()
+    }
+
+    struct Known {
+        ours: Groups,
+        complete_from: Option<u64>,
+        missed: TxgSet,
+        joined: Option<Txg>,
+        kept: Option<Groups>,
+    }
+
+    impl Known {
+        fn of(ours: &[(std::ops::Range<u64>, u64)], missed: std::ops::Range<u64>) -> Self {
+            Self {
+                ours: groups(ours),
+                complete_from: None,
+                missed: TxgSet::from_ranges([Txg(missed.start)..Txg(missed.end)]),
+                joined: None,
+                kept: None,
+            }
+        }
+
+        fn ask(&self, theirs: &[(std::ops::Range<u64>, u64)]) -> Result<u64, Option<u64>> {
+            let past = Past {
+                groups: &self.ours,
+                complete_from: self.complete_from.map(Txg),
+                newest: *self.ours.keys().next_back().expect("has some"),
+                missed: &self.missed,
+                joined: self.joined,
+                kept: self.kept.as_ref(),
+            };
+            match past.last_common(&groups(theirs)) {
+                Ok(txg) => Ok(txg.0),
+                Err(Parted::At(moment)) => Err(Some(moment.txg.0)),
+                Err(Parted::Unknown) => Err(None),
+            }
+        }
+    }
+
+    #[test]
+    fn roots_decide_where_they_are_known() {
+        let known = Known::of(&[(50..90, 0)], 60..90);
+        assert_eq!(known.ask(&[(40..60, 0)]), Ok(59));
+        assert_eq!(known.ask(&[(40..60, 0), (60..61, 7)]), Err(Some(60)));
+        // A newer group than the pool's, with nothing wrong before.
+        assert_eq!(known.ask(&[(60..90, 0), (90..91, 0)]), Err(Some(90)));
+        assert_eq!(known.ask(&[]), Ok(0));
+    }
+
+    /// A pool that was idle had other numbers of groups than the one that parted from it.
+    #[test]
+    fn a_group_that_the_pool_never_had() {
+        let mut known = Known::of(&[(50..60, 0), (70..72, 0)], 70..72);
+        assert_eq!(known.ask(&[(40..60, 0), (62..65, 7)]), Ok(64));
+        known.complete_from = Some(55);
+        assert_eq!(known.ask(&[(40..60, 0), (62..65, 7)]), Err(Some(62)));
+    }
+
+    /// After a month no label knows the groups any more, and the numbers of the other pool are
+    /// below those of this one.
+    #[test]
+    fn what_was_missed_cannot_be_there() {
+        let mut known = Known::of(&[(5000..5030, 0)], 60..5030);
+        assert_eq!(known.ask(&[(30..60, 0)]), Ok(59));
+        assert_eq!(known.ask(&[(30..60, 0), (60..66, 7)]), Err(Some(60)));
+        // A device that was just attached when it went away.
+        known.missed = TxgSet::from_ranges([Txg(4)..Txg(5030)]);
+        known.joined = Some(Txg(58));
+        assert_eq!(known.ask(&[(58..61, 0)]), Ok(60));
+        assert_eq!(known.ask(&[(58..70, 0)]), Err(Some(62)));
+    }
+
+    #[test]
+    fn what_was_kept_proves_it_for_ever() {
+        let mut known = Known::of(&[(5000..5030, 0)], 59..5030);
+        known.kept = Some(groups(&[(44..60, 0)]));
+        // Its last group was half written, and so missed as well.
+        assert_eq!(known.ask(&[(30..60, 0)]), Ok(59));
+        // A copy from before, as it was or written to elsewhere.
+        assert_eq!(known.ask(&[(10..40, 0)]), Err(None));
+        assert_eq!(known.ask(&[(10..40, 0), (40..45, 7)]), Err(None));
+    }
+}
