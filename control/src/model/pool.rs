@@ -201,4 +201,7 @@ pub struct PoolStatus {
     /// Its devices in object stores.
     #[serde(default)]
     pub stores: Vec<StoreStatus>,
+    /// It was imported for writing, too.
+    #[serde(default)]
+    pub is_writable: bool,
 }

@@ -83,6 +83,7 @@ fn status_of(
             false => None,
         },
         stores: stores_of(clouds, imported),
+        is_writable: imported.pool.is_writable(),
     })
 }
 

@@ -131,6 +131,7 @@ pub fn status(row: &PoolRow, vdevs: VdevTree) -> PoolStatus {
         intent_logs: Vec::new(),
         dedup: None,
         stores: Vec::new(),
+        is_writable: false,
     }
 }
 

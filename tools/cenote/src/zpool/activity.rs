@@ -400,6 +400,7 @@ mod tests {
             intent_logs: Vec::new(),
             dedup: None,
             stores: Vec::new(),
+            is_writable: false,
         };
         Busy { status, freeing: 0 }
     }

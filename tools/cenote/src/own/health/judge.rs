@@ -423,6 +423,7 @@ mod tests {
             intent_logs: Vec::new(),
             dedup: None,
             stores: Vec::new(),
+            is_writable: true,
         }
     }
 
