@@ -61,7 +61,7 @@ pub(crate) fn change(
         } => treat(registry, &pool, &devices, (kind, command), by),
         Change::Checkpoint { pool, discard } => checkpoint_pool(registry, &pool, discard, by),
         Change::Scan { pool, command } => scan(registry, &pool, command, by),
-        Change::ClearLabels { device, force } => clear_labels(registry, &device, force),
+        Change::ClearLabels { device, force } => clear_labels(context, &device, force),
         Change::CreateDataset(new) => create_dataset(context, mounts, &new, by),
         Change::DestroyDataset {
             dataset,

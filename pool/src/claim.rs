@@ -137,7 +137,7 @@ pub(crate) fn is_readable(pool: &Pool, vdev: VdevId) -> bool {
 }
 
 /// The logs of all heads, opened without keys.
-fn logs(pool: &Pool) -> Result<Vec<(ObjectId, IntentLog)>, ImportError> {
+pub(crate) fn logs(pool: &Pool) -> Result<Vec<(ObjectId, IntentLog)>, ImportError> {
     let mut logs = Vec::new();
     for found in pool.mos().objects(ObjectId(1)) {
         let (id, dnode) = found?;

@@ -9,6 +9,7 @@
 use crate::candidate::PoolCandidate;
 use crate::sync::Syncer;
 use cenote_base::{Env, settings};
+use cenote_device::Device;
 use cenote_dsl::Stored;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::Multihost;
@@ -221,19 +222,38 @@ pub fn is_in_use(candidate: &PoolCandidate, env: &dyn Env) -> bool {
     let is_active = candidate.config.state == PoolState::Active;
     let best = candidate.uberblocks().into_iter().next();
     let promised = best.and_then(|best| best.multihost);
-    promised
-        .filter(|multihost| is_active && multihost.delay_ns > 0)
-        .is_some_and(|promised| is_beating(candidate, &promised, env))
-}
-
-/// Watches for heartbeats as promised.
-fn is_beating(candidate: &PoolCandidate, promised: &Multihost, env: &dyn Env) -> bool {
     let newest = || {
         let members = candidate.members.iter();
         let labels = members.map(|member| DeviceLabels::read(member.candidate.device.as_ref()));
         let ranks = labels.filter_map(|labels| Some(labels.best_uberblock(None)?.uberblock.rank()));
         ranks.max()
     };
+    promised
+        .filter(|multihost| is_active && multihost.delay_ns > 0)
+        .is_some_and(|promised| is_beating(newest, &promised, env))
+}
+
+/// The same of the pool that a single device belongs to by its labels.
+pub fn is_device_in_use(device: &dyn Device, env: &dyn Env) -> bool {
+    let labels = DeviceLabels::read(device);
+    let label = labels.newest_config();
+    let config = label.and_then(|label| label.config.as_ref());
+    let is_active = config.is_some_and(|config| config.state == PoolState::Active);
+    let best = labels.best_uberblock(None).filter(|_| is_active);
+    let promised = best.and_then(|best| best.uberblock.multihost);
+    let newest = || {
+        let labels = DeviceLabels::read(device);
+        labels
+            .best_uberblock(None)
+            .map(|best| best.uberblock.rank())
+    };
+    promised
+        .filter(|multihost| multihost.delay_ns > 0)
+        .is_some_and(|promised| is_beating(newest, &promised, env))
+}
+
+/// Watches for heartbeats as promised: whether the rank of the newest uberblock changes.
+fn is_beating<R: PartialEq>(newest: impl Fn() -> R, promised: &Multihost, env: &dyn Env) -> bool {
     let before = newest();
     let interval = Duration::from_millis(promised.interval_ms.unwrap_or(1000));
     let whole = watch_time(promised, interval);

@@ -58,10 +58,10 @@ pub use clear::ClearError;
 pub use create::{
     CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
 };
-pub use devices::{Attachment, ChangeError, Companion, Offline};
+pub use devices::{Attachment, Auxiliary, ChangeError, Companion, Offline};
 pub use error::{ImportError, MissingVdev};
 pub use error_notes::ErrorNotes;
-pub use heartbeat::is_in_use;
+pub use heartbeat::{is_device_in_use, is_in_use};
 pub use import::import;
 pub use last_known::{Stranger, at_last_path};
 pub use lineage::Moment;

@@ -11,7 +11,7 @@ use crate::state::VdevState;
 use crate::tree::Layout;
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_codec::checksum::sha256;
-use cenote_device::{Device, DeviceError};
+use cenote_device::{Device, DeviceError, wipe_signatures};
 use cenote_ondisk::embedded_checksum::{TRAILER_SIZE, label_verifier, prepare, seal};
 use cenote_ondisk::label::{
     self, BOOT_ENVIRONMENT_OFFSET, BOOT_ENVIRONMENT_SIZE, CONFIG_OFFSET, LABEL_SIZE, LABELS,
@@ -309,13 +309,14 @@ fn no_room(device: &dyn Device) -> DeviceError {
 
 /// Makes all four labels of a device anew: blank but for an empty boot environment block and,
 /// if given, the configuration. Whatever pool the device belonged to, it is not found any more
-/// (format/1e 4).
+/// (format/1e 4), nor is what other software had on it.
 ///
 /// # Errors
 /// As [`write_device_labels`].
 pub fn format_labels(device: &dyn Device, config: Option<&NvList>) -> Result<(), DeviceError> {
     let config = config.map(|config| label::encode_config(config).ok_or_else(|| no_room(device)));
     let config = config.transpose()?;
+    wipe_signatures(device)?;
     for index in 0..LABELS {
         let offset = label::label_offset(device.size(), index).ok_or_else(|| no_room(device))?;
         let mut bytes = vec![0; usize::try_from(LABEL_SIZE).expect("256 KiB")];

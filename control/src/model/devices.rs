@@ -70,6 +70,15 @@ pub enum DeviceChange {
         /// Its device, by any of its names.
         device: String,
     },
+    /// Take log, spare and cache devices out of the pool for good. Answer: `Failures`, by device.
+    Remove {
+        /// The pool.
+        pool: String,
+        /// Its devices or top-level vdevs, by any of their names.
+        devices: Vec<String>,
+        /// Only say whether they can be removed (`-n`).
+        dry_run: bool,
+    },
     /// Look again for devices that are not there. Answer: `Done`.
     Reopen {
         /// The pool.

@@ -205,4 +205,7 @@ pub struct PoolStatus {
     /// Devices that bear guids of its vdevs and are not used.
     #[serde(default)]
     pub outsiders: Vec<Diagnosis>,
+    /// It was imported for writing, too.
+    #[serde(default)]
+    pub is_writable: bool,
 }

@@ -1,8 +1,9 @@
-//! `zpool offline`, `attach`, `replace`, `detach` and `reopen`.
+//! `zpool offline`, `attach`, `replace`, `detach` and `reopen`; `remove` is beside this.
 
 use super::add::ashift;
 use super::emptied::let_go;
 use super::open::open_devices;
+use super::remove::remove_devices;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::clouds::rules::check_new;
 use crate::clouds::status::check_others;
@@ -39,6 +40,11 @@ pub(crate) fn change_devices(
         }
         DeviceChange::Attach(attached) => attach(context, &attached, by),
         DeviceChange::Detach { pool, device } => detach(context, &pool, &device, by),
+        DeviceChange::Remove {
+            pool,
+            devices,
+            dry_run,
+        } => remove_devices(context, (&pool, &devices), dry_run, by),
         DeviceChange::Reopen { pool } => reopen(context, &pool, by),
     }
 }
@@ -48,10 +54,26 @@ fn device_of(imported: &Imported, tree: &VdevTree, name: &str) -> Result<Vdev, C
     let found = all_vdevs(tree)
         .into_iter()
         .find(|vdev| answers_to(vdev, name) && vdev.children.is_empty());
-    found.cloned().ok_or_else(|| ControlError::NoSuchDevice {
-        device: name.to_owned(),
-        pool: imported.name().to_owned(),
+    if let Some(found) = found {
+        return Ok(found.clone());
+    }
+    let is_in = |list: &[Vdev]| list.iter().any(|vdev| answers_to(vdev, name));
+    Err(match (is_in(&tree.spares), is_in(&tree.cache)) {
+        (true, _) => refused("device is reserved as a hot spare"),
+        (_, true) => refused("device is in use as a cache"),
+        _ => ControlError::NoSuchDevice {
+            device: name.to_owned(),
+            pool: imported.name().to_owned(),
+        },
     })
+}
+
+/// What `attach`, `replace` and `detach` say where there is no such device.
+fn missing(error: ControlError) -> ControlError {
+    match error {
+        ControlError::NoSuchDevice { .. } => refused("no such device in pool"),
+        error => error,
+    }
 }
 
 fn offline(
@@ -106,7 +128,6 @@ fn attach(
     let imported = context.registry.writable_pool(&attached.pool)?;
     let shift = asked_ashift(attached)?;
     let tree = vdev_tree(&imported.pool);
-    let missing = |_| refused("no such device in pool");
     let found = all_vdevs(&tree)
         .into_iter()
         .find(|vdev| answers_to(vdev, &attached.device));
@@ -178,7 +199,7 @@ fn detach(
     let imported = context.registry.writable_pool(pool)?;
     let tree = vdev_tree(&imported.pool);
     let found = device_of(&imported, &tree, device);
-    let found = found.map_err(|_| refused("no such device in pool"))?;
+    let found = found.map_err(missing)?;
     let done = imported
         .pool
         .detach(Guid(found.guid), (&by.actor, by.command));

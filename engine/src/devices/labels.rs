@@ -1,8 +1,8 @@
 //! `zpool labelclear`: labels taken off a device that no pool needs.
 
-use super::open::auxiliary_owner;
+use super::owner::{Claim, claim_by_heartbeat, claim_of_kernel, claim_of_pool};
+use crate::context::Context;
 use crate::errors::refused;
-use crate::registry::table::Registry;
 use cenote_control::model::{ControlError, Response};
 use cenote_device::{DeviceError, Opener, SystemOpener};
 use cenote_ondisk::pool_config::PoolState;
@@ -11,13 +11,16 @@ use std::path::Path;
 
 /// Takes the labels of a pool off a device.
 pub(crate) fn clear_labels(
-    registry: &Registry,
+    context: &Context,
     path: &str,
     force: bool,
 ) -> Result<Response, ControlError> {
     if !Path::new(path).exists() {
         let path = path.to_owned();
         return Err(ControlError::NoSuchPath { path });
+    }
+    if let Some(Claim::Kernel(text)) = claim_of_kernel(path) {
+        return Err(refused(text));
     }
     let device = SystemOpener::default().open_writable(Path::new(path));
     let device = match device {
@@ -35,23 +38,24 @@ pub(crate) fn clear_labels(
     if labels.newest_config().is_none() {
         return Err(refused(format!("failed to read label from {path}")));
     }
+    if let Some(Claim::Active(text)) = claim_of_pool(&context.registry, path, &labels) {
+        return Err(refused(text));
+    }
     let (pool, state) = pool_of(&labels);
     let word = match state {
         PoolState::Active => Some("potentially active"),
         PoolState::Exported => Some("exported"),
-        PoolState::Destroyed => None,
-        PoolState::Spare | PoolState::CacheDevice => {
-            if let Some(owner) = auxiliary_owner(registry, path, &labels) {
-                return Err(refused(owner));
-            }
-            None
-        }
+        PoolState::Destroyed | PoolState::Spare | PoolState::CacheDevice => None,
     };
     if let Some(word) = word.filter(|_| !force) {
         return Err(ControlError::DevicesRefused {
             devices: vec![format!("{path} is a member of {word} pool \"{pool}\"")],
             is_forced: false,
         });
+    }
+    let env = context.env.as_ref();
+    if let Some(Claim::Active(text)) = claim_by_heartbeat(path, device.as_ref(), env) {
+        return Err(refused(text));
     }
     cenote_vdev::clear_labels(device.as_ref()).map_err(|error| refused(error.to_string()))?;
     Ok(Response::Done)

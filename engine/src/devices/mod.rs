@@ -1,7 +1,8 @@
 //! The devices of pools, and the vdevs that they form.
 //!
 //! `tree` tells a pool's vdevs in the clients' terms. New devices are opened and judged before
-//! anything on them is lost (`open`, `replication`).
+//! anything on them is lost (`open`, `owner`, `replication`). Devices that nothing depends on
+//! can be removed (`remove`).
 
 pub(crate) mod add;
 pub(crate) mod agent;
@@ -12,7 +13,9 @@ pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod online;
 pub(crate) mod open;
+mod owner;
 pub(crate) mod properties;
+pub(crate) mod remove;
 pub(crate) mod replication;
 pub(crate) mod settings;
 pub(crate) mod treat;

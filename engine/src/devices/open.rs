@@ -1,17 +1,14 @@
 //! Devices of new vdevs: opened, and judged before anything on them is lost.
 
+use super::owner::{Claim, claim_by_heartbeat, claim_of_kernel, claim_of_opener, claims, real};
 use crate::clouds::table::{Held, How, is_in_store};
 use crate::context::Context;
-use crate::registry::imported::Imported;
-use crate::registry::table::Registry;
-use cenote_base::Guid;
 use cenote_cloud::location::place;
 use cenote_control::model::{ControlError, NewVdev, NewVdevKind, NewVdevRole};
-use cenote_device::{Device, DeviceError, DeviceKind, Opener, SystemOpener};
-use cenote_dsl::directory_keys as keys;
-use cenote_ondisk::pool_config::PoolState;
+use cenote_device::device_parts;
+use cenote_device::{Device, DeviceError, DeviceKind, DevicePart, Opener, SystemOpener};
 use cenote_pool::{NewLeaf, VdevShape};
-use cenote_vdev::{AllocationClass, DeviceLabels};
+use cenote_vdev::AllocationClass;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,24 +20,14 @@ const SIZE_RANGE_MAX: u64 = 16 << 20;
 /// Data devices of a dRAID group when nobody says otherwise.
 const DRAID_DATA: u64 = 8;
 
-/// The word for a pool that is imported.
-const ACTIVE: &str = "active";
-
-/// Whose a device is, in a sentence.
-struct Owner {
-    text: String,
-    /// No force takes a device from a pool that is imported.
-    is_active: bool,
-}
-
 /// Why a device cannot be used, whatever is on it.
 enum Closed {
     /// There is no such path.
     Absent,
     /// Pools need larger ones.
     Small,
-    /// Somebody has it open.
-    Taken(String),
+    /// Somebody has it.
+    Taken(Claim),
     /// The system does not open it.
     Failed(String),
 }
@@ -71,47 +58,43 @@ pub(crate) fn open_devices(
     (force, is_trial): (bool, bool),
 ) -> Result<Devices, ControlError> {
     let mut seen = HashSet::new();
-    let mut taken = Vec::new();
+    let mut claims: Vec<Claim> = Vec::new();
     let mut small = Vec::new();
     let mut overridable = Vec::new();
     let mut devices = Devices::default();
     for vdev in new {
         let mut leaves = Vec::new();
         for path in &vdev.devices {
-            if !seen.insert(real(path)) {
+            let parts = parts(path);
+            if parts.iter().any(|part| seen.contains(part)) {
                 let reason = "one or more vdevs refer to the same device, or one of\n\
                               the devices is part of an active md or lvm device";
                 return Err(unusable(reason.to_owned()));
             }
+            seen.extend(parts);
             let opened = match is_in_store(path) {
                 // Nothing is made in order to see what would be.
                 true if is_trial => continue,
                 true => open_in_store(context, path, force, &mut devices.held),
-                false => open_device(&context.registry, path),
+                false => open_device(context, path, force),
             };
             match opened {
-                Ok((_, Some(owner))) if owner.is_active => taken.push(owner.text),
-                Ok((leaf, owner)) => {
-                    overridable.extend(owner.map(|owner| owner.text));
+                Ok((leaf, of_it)) => {
+                    claims.extend(of_it);
                     leaves.push(leaf);
                 }
                 Err(Closed::Absent) => {
                     return Err(ControlError::NoSuchPath { path: path.clone() });
                 }
                 Err(Closed::Small) => small.push(path.as_str()),
-                Err(Closed::Taken(text)) => taken.push(text),
+                Err(Closed::Taken(claim)) => claims.push(claim),
                 Err(Closed::Failed(reason)) => return Err(unusable(reason)),
             }
         }
         overridable.extend(unlike_within(&vdev.kind, &leaves));
         devices.add(vdev, leaves)?;
     }
-    if !taken.is_empty() {
-        return Err(ControlError::DevicesRefused {
-            devices: taken,
-            is_forced: force,
-        });
-    }
+    let past = refuse_taken(claims, force)?;
     if !small.is_empty() {
         return Err(unusable(format!(
             "one or more devices is less than the minimum size (64M): {}",
@@ -119,6 +102,7 @@ pub(crate) fn open_devices(
         )));
     }
     if !force {
+        overridable.splice(0..0, past);
         overridable.extend(mismatch);
         if !overridable.is_empty() {
             return Err(ControlError::DevicesRefused {
@@ -130,24 +114,69 @@ pub(crate) fn open_devices(
     Ok(devices)
 }
 
-/// Opens a device; beside it who has it.
-fn open_device(registry: &Registry, path: &str) -> Result<(NewLeaf, Option<Owner>), Closed> {
-    let place = Path::new(path);
+/// Refuses devices that somebody uses; what is left are sentences about their past.
+fn refuse_taken(claims: Vec<Claim>, force: bool) -> Result<Vec<String>, ControlError> {
+    let (mut past, mut taken) = (Vec::new(), Vec::new());
+    let mut is_forced = true;
+    for claim in claims {
+        match claim {
+            Claim::Past(text) => past.push(text),
+            Claim::Kernel(text) => taken.push(text),
+            Claim::Active(text) => {
+                // OpenZFS offers force here, too, and then refuses.
+                is_forced = force;
+                taken.push(text);
+            }
+        }
+    }
+    match taken.is_empty() {
+        true => Ok(past),
+        false => Err(ControlError::DevicesRefused {
+            devices: taken,
+            is_forced,
+        }),
+    }
+}
+
+/// Opens a device; beside it who has it or had it.
+fn open_device(
+    context: &Context,
+    path: &str,
+    force: bool,
+) -> Result<(NewLeaf, Vec<Claim>), Closed> {
+    let (place, registry) = (Path::new(path), &context.registry);
     if !place.exists() {
         return Err(Closed::Absent);
     }
-    let device = SystemOpener::default().open_writable(place);
-    let device = device.map_err(|error| why_closed(registry, path, &error))?;
+    if let Some(claim) = claim_of_kernel(path) {
+        return Err(Closed::Taken(claim));
+    }
+    let device = match SystemOpener::default().open_writable(place) {
+        Ok(device) => device,
+        Err(DeviceError::InUse { .. }) => {
+            return Err(Closed::Taken(claim_of_opener(registry, path)));
+        }
+        Err(error) => return Err(Closed::Failed(error.to_string())),
+    };
     if device.size() < SIZE_MIN {
         return Err(Closed::Small);
     }
-    let owner = owner_of(registry, path, &device);
+    let failed = |error: DeviceError| Closed::Failed(error.to_string());
+    let mut claims = claims(registry, path, &device).map_err(failed)?;
+    let is_active = |claim: &Claim| !matches!(claim, Claim::Past(_));
+    if force && !claims.iter().any(is_active) {
+        claims.extend(claim_by_heartbeat(
+            path,
+            device.as_ref(),
+            context.env.as_ref(),
+        ));
+    }
     let leaf = NewLeaf {
         path: PathBuf::from(path),
         device,
         whole_disk: false,
     };
-    Ok((leaf, owner))
+    Ok((leaf, claims))
 }
 
 /// The same of a device in a store, which is made if there is none.
@@ -156,7 +185,7 @@ fn open_in_store(
     name: &str,
     force: bool,
     held: &mut Held,
-) -> Result<(NewLeaf, Option<Owner>), Closed> {
+) -> Result<(NewLeaf, Vec<Claim>), Closed> {
     let how = How {
         is_forced: force,
         is_writethrough: false,
@@ -173,122 +202,14 @@ fn open_in_store(
     }
     let path = place.to_string_lossy().into_owned();
     let device: Arc<dyn Device> = device;
-    let owner = owner_of(&context.registry, &path, &device);
+    let claims = claims(&context.registry, &path, &device);
+    let claims = claims.map_err(|error| Closed::Failed(error.to_string()))?;
     let leaf = NewLeaf {
         path: place,
         device,
         whole_disk: false,
     };
-    Ok((leaf, owner))
-}
-
-/// Why a device cannot be opened: if it is in use, perhaps by which pool.
-fn why_closed(registry: &Registry, path: &str, error: &DeviceError) -> Closed {
-    if !matches!(error, DeviceError::InUse { .. }) {
-        return Closed::Failed(error.to_string());
-    }
-    let device = SystemOpener::default().open(Path::new(path));
-    let owner = device
-        .ok()
-        .and_then(|device| owner_of(registry, path, &device));
-    Closed::Taken(match owner {
-        Some(owner) => owner.text,
-        None => format!("{path} is in use by another process"),
-    })
-}
-
-/// Which pool has a device, by what is imported here and by its labels.
-fn owner_of(registry: &Registry, path: &str, device: &Arc<dyn Device>) -> Option<Owner> {
-    let labels = DeviceLabels::read(device.as_ref());
-    if let Some(text) = auxiliary_owner(registry, path, &labels) {
-        let is_active = true;
-        return Some(Owner { text, is_active });
-    }
-    let owner = |what: &str, name: &str| Owner {
-        text: format!("{path} is part of {what} pool '{name}'"),
-        is_active: what == ACTIVE,
-    };
-    // Its labels may be those of the time before, or damaged.
-    if let Some(pool) = pool_with(registry, path) {
-        return Some(owner(ACTIVE, &pool));
-    }
-    let label = labels.newest_config()?;
-    let guid = label.pool_guid()?;
-    let config = label.config.as_ref()?;
-    let name = config.name.clone().unwrap_or_else(|| guid.to_string());
-    if let Some(text) = absent_leaf(registry, path, (guid, config.guid)) {
-        let is_active = false;
-        return Some(Owner { text, is_active });
-    }
-    let what = match (registry.has_guid(guid.0), config.state) {
-        (true, _) => ACTIVE,
-        (false, PoolState::Exported) => "exported",
-        (false, PoolState::Destroyed) => return None,
-        (false, _) => "potentially active",
-    };
-    Some(owner(what, &name))
-}
-
-/// That a device is one that an imported pool lacks: it came back, or parted from the pool.
-/// Nobody has it open, so whoever insists may have it.
-fn absent_leaf(
-    registry: &Registry,
-    path: &str,
-    (pool, leaf): (Guid, Option<Guid>),
-) -> Option<String> {
-    let pools = registry.all();
-    let own = pools.iter().find(|imported| imported.pool.guid() == pool)?;
-    let leaf = leaf?;
-    let is_absent = own.pool.vdev_tree().leaves().any(|own| own.guid == leaf)
-        && !own.pool.vdevs().is_open(leaf);
-    is_absent.then(|| {
-        let name = own.name();
-        format!(
-            "{path} is a device of pool '{name}' that is not in use there, with data of its own"
-        )
-    })
-}
-
-/// The imported pool that has the device at a path open.
-fn pool_with(registry: &Registry, path: &str) -> Option<String> {
-    let place = real(path);
-    let pools = registry.all();
-    let has = |imported: &Arc<Imported>| {
-        let pool = &imported.pool;
-        // What is not open may be another device by now: its labels tell.
-        let shape = pool.vdevs();
-        let leaves = pool.vdev_tree().leaves().map(|leaf| leaf.guid);
-        let leaves: HashSet<_> = leaves.filter(|leaf| shape.is_open(*leaf)).collect();
-        let found = pool.found_devices();
-        let own = found.iter().filter(|(guid, _)| leaves.contains(guid));
-        let mut places = own.map(|(_, device)| device.path.to_string_lossy());
-        places.any(|path| real(&path) == place)
-    };
-    let pool = pools.iter().find(|imported| has(imported))?;
-    Some(pool.name().to_owned())
-}
-
-/// Which imported pool has a spare or cache device.
-pub(crate) fn auxiliary_owner(
-    registry: &Registry,
-    path: &str,
-    labels: &DeviceLabels,
-) -> Option<String> {
-    let guid = labels.newest_config()?.config.as_ref()?.guid?;
-    registry.all().iter().find_map(|imported| {
-        let has = |key| {
-            let vdevs = imported.dsl().auxiliary_vdevs(key).unwrap_or_default();
-            vdevs.iter().any(|vdev| vdev.guid == guid)
-        };
-        let name = imported.name();
-        match (has(keys::CACHE_DEVICES), has(keys::SPARES)) {
-            (true, _) => Some(format!("{path} is part of active pool '{name}'")),
-            (_, true) => Some(format!(
-                "{path} is reserved as a hot spare for pool '{name}'"
-            )),
-            _ => None,
-        }
-    })
+    Ok((leaf, claims))
 }
 
 /// What speaks against devices of one group: they are most likely mistaken for each other.
@@ -311,11 +232,20 @@ fn unlike_within(kind: &NewVdevKind, leaves: &[NewLeaf]) -> Option<String> {
     Some(format!("{word} contains {what}"))
 }
 
-fn real(path: &str) -> PathBuf {
+/// What a device consists of, to find the same one under two names.
+#[derive(PartialEq, Eq, Hash)]
+enum Part {
+    Path(PathBuf),
+    Own(DevicePart),
+}
+
+fn parts(path: &str) -> Vec<Part> {
     if is_in_store(path) {
-        return place(Path::new(path));
+        return vec![Part::Path(place(Path::new(path)))];
     }
-    std::fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))
+    let parts = device_parts(Path::new(path)).into_iter();
+    let path = Part::Path(real(path));
+    parts.map(Part::Own).chain([path]).collect()
 }
 
 impl Devices {

@@ -178,6 +178,16 @@ impl Space {
         tops[index] = Some(Arc::new(Mutex::new(top)));
     }
 
+    /// Takes the space of a vdev out: nothing on it is allocated any more, nor will be.
+    pub fn remove_top(&self, vdev: VdevId) {
+        let mut tops = self.tops.write().unwrap_or_else(PoisonError::into_inner);
+        let index = usize::try_from(vdev.0).expect("ids have 24 bits");
+        if let Some(place) = tops.get_mut(index) {
+            *place = None;
+        }
+        lock(&self.last_figures).remove(&vdev);
+    }
+
     /// Says which ZAP a vdev has.
     pub fn set_top_zap(&self, vdev: VdevId, zap: Option<ObjectId>) {
         if let Some(top) = self.top(vdev) {

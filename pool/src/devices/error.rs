@@ -59,6 +59,43 @@ pub enum ChangeError {
     /// The checkpoint knows the devices as they are.
     #[error("checkpoint exists")]
     Checkpoint,
+    /// The blocks of a data vdev would have to be copied elsewhere.
+    #[error(
+        "only log, spare and cache devices can be removed here so far; OpenZFS removes data \
+         vdevs: export the pool and import it there"
+    )]
+    DataVdev,
+    /// One side of a mirror goes by `detach`.
+    #[error(
+        "the device is a part of a vdev: name the whole vdev, or use 'zpool detach' for one side \
+         of a mirror"
+    )]
+    SideOnly,
+    /// What `fsync` promised is there and nowhere else.
+    #[error(
+        "it holds intent logs that were not replayed yet, of {}: mount them (and load their keys \
+         before), or export the pool and import it with OpenZFS",
+        datasets.join(", ")
+    )]
+    LogNeeded {
+        /// The datasets.
+        datasets: Vec<String>,
+    },
+    /// Nobody knows whether it is needed.
+    #[error(
+        "it has allocated space, and whether an intent log needs it cannot be found out: \
+         {reason}. Run 'zpool scrub' and repair or destroy what is damaged"
+    )]
+    LogsUnknown {
+        /// What could not be read.
+        reason: String,
+    },
+    /// It stands in for another device.
+    #[error("the spare is in use: detach it first ('zpool detach')")]
+    SpareInUse,
+    /// It is space of its draid vdev.
+    #[error("a distributed spare is a part of its draid vdev and cannot be removed")]
+    DistributedSpare,
     /// The new device cannot be made one of the pool.
     #[error(transparent)]
     Create(#[from] CreateError),

@@ -9,7 +9,9 @@
 //! A device that comes gets what it misses by a resilver (`scan`). When that has ended, what was
 //! replaced leaves by itself (`done`), and so does a spare whose place is filled again.
 //!
-//! **What is not here**: widening of raidz vdevs, removal of top-level vdevs.
+//! Log, spare and cache devices can be removed (`remove`).
+//!
+//! **What is not here**: widening of raidz vdevs, removal of data vdevs.
 
 mod change;
 mod done;
@@ -17,6 +19,7 @@ mod edit;
 mod error;
 mod join;
 mod leave;
+mod remove;
 mod rest;
 mod split;
 
@@ -24,5 +27,6 @@ pub(crate) use change::{Plan, carry_out, forget};
 pub(crate) use done::detach_replaced;
 pub use error::ChangeError;
 pub use join::{Attachment, Companion};
+pub use remove::Auxiliary;
 pub use rest::Offline;
 pub(crate) use split::without_other_sides;

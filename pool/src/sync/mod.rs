@@ -29,5 +29,5 @@ pub(crate) use config::{LiveConfig, store_packed};
 pub use error::SyncError;
 pub use history::Actor;
 pub(crate) use history::{log_command, log_event};
-pub(crate) use record::Recorder;
+pub(crate) use record::{Recorder, free_map};
 pub(crate) use syncer::{Parts, Syncer};

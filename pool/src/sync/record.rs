@@ -13,6 +13,7 @@ use crate::allocation::{Delta, Metaslab, Space, TopSpace, count_range};
 use cenote_base::{ObjectId, Txg, VdevId};
 use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{NewObject, Object};
+use cenote_dsl::DslError;
 use cenote_dsl::write::SyncContext;
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::features;
@@ -39,6 +40,8 @@ const CONDENSE_BLOCKS: u64 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     logs: BTreeMap<Txg, ObjectId>,
+    /// The next group is to leave no log of the groups before it.
+    flushes_all: bool,
 }
 
 /// A vdev got its table of metaslabs: its configuration must say so.
@@ -127,7 +130,16 @@ fn append_delta(
 impl Recorder {
     /// The recorder of a pool with these logs.
     pub fn new(logs: BTreeMap<Txg, ObjectId>) -> Self {
-        Self { logs }
+        Self {
+            logs,
+            flushes_all: false,
+        }
+    }
+
+    /// Brings all maps up to date with the group that is being written, so that no older log is
+    /// left. Logs know vdevs by their numbers: a number must not be another vdev's meanwhile.
+    pub fn flush_all(&mut self) {
+        self.flushes_all = true;
     }
 
     /// Records everything that changed since the last call.
@@ -191,7 +203,10 @@ impl Recorder {
             Ok::<(), SyncError>(())
         })?;
         waiting.sort_unstable();
-        let count = waiting.len().div_ceil(FLUSH_PERIOD);
+        let count = match std::mem::take(&mut self.flushes_all) {
+            true => waiting.len(),
+            false => waiting.len().div_ceil(FLUSH_PERIOD),
+        };
         for (since, vdev, index) in waiting.drain(..count) {
             if let Some(top) = space.top(vdev)
                 && since < context.txg()
@@ -279,7 +294,7 @@ impl Recorder {
 }
 
 /// Frees a space map's object.
-pub(super) fn free_map(context: &SyncContext<'_>, map: ObjectId) -> Result<(), SyncError> {
+pub(crate) fn free_map(context: &SyncContext<'_>, map: ObjectId) -> Result<(), DslError> {
     let has_histogram = {
         let object = context.mos().object(map)?;
         object.dnode().bonus.len() >= HEADER_SIZE_HISTOGRAM

@@ -176,6 +176,11 @@ impl Syncer {
         lock(&self.away)
     }
 
+    /// Has the group that is being written leave no log of space maps from before it.
+    pub fn flush_space_maps(&self) {
+        lock(&self.recorder).flush_all();
+    }
+
     /// The last uberblock that was written or found.
     pub fn uberblock(&self) -> Uberblock {
         let uberblock = self.uberblock.read();

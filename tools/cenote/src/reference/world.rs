@@ -132,6 +132,7 @@ pub fn status(row: &PoolRow, vdevs: VdevTree) -> PoolStatus {
         dedup: None,
         stores: Vec::new(),
         outsiders: Vec::new(),
+        is_writable: false,
     }
 }
 

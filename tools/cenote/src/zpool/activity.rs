@@ -401,6 +401,7 @@ mod tests {
             dedup: None,
             stores: Vec::new(),
             outsiders: Vec::new(),
+            is_writable: false,
         };
         Busy { status, freeing: 0 }
     }

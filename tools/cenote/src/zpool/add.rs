@@ -2,6 +2,7 @@
 
 use super::command_line::command_line;
 use super::create::{properties, refusal};
+use super::unused::note_new;
 use super::{layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
@@ -39,6 +40,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         Err(error @ ControlError::NoSuchPool { .. }) => return failed(cannot_open(&pool, &error)),
         Err(error) => return failed(refusal(&format!("cannot add to '{pool}'"), &error)),
     }
+    note_new(&vdevs, context);
     if dry_run {
         let lead = format!("would update '{pool}' to the following configuration:\n");
         context.line(&lead);

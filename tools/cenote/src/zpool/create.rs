@@ -1,6 +1,7 @@
 //! `zpool create` and `zpool destroy`.
 
 use super::command_line::command_line;
+use super::unused::note_new;
 use super::{compatibility, layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, OptionError, Parsed};
@@ -65,16 +66,19 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     let preview = pool
         .dry_run
         .then(|| layout::lines(&name, None, &pool.vdevs, VdevNaming::default()));
+    let vdevs = pool.vdevs.clone();
     let command = command_line("zpool create", arguments);
     let change = Change::CreatePool(Box::new(pool));
     match context.ask(Request::Change { change, command }) {
         Ok(Response::Failures { failures, .. }) => {
+            note_new(&vdevs, context);
             for (target, error) in &failures {
                 context.complain(&with_context(&format!("cannot mount '{target}'"), error));
             }
             Ok(u8::from(!failures.is_empty()))
         }
         Ok(_) => {
+            note_new(&vdevs, context);
             if let Some(lines) = preview {
                 let lead = format!("would create '{name}' with the following layout:\n");
                 context.line(&lead);

@@ -20,6 +20,7 @@ mod list;
 mod load_and_mount;
 mod maintain;
 mod names;
+mod remove;
 mod scrub;
 mod split;
 mod status;
@@ -30,6 +31,7 @@ mod status_stores;
 mod status_texts;
 mod status_treatment;
 mod synopsis;
+mod unused;
 mod usage;
 mod vdev_rows;
 mod vdev_spec;
@@ -84,6 +86,7 @@ fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outco
         "attach" => devices::attach(arguments, context),
         "replace" => devices::replace(arguments, context),
         "detach" => devices::detach(arguments, context),
+        "remove" => remove::run(arguments, context),
         "reopen" => devices::reopen(arguments, context),
         "online" => maintain::online(arguments, context),
         "labelclear" => maintain::labelclear(arguments, context),

@@ -10,6 +10,7 @@ use super::status_scan::{self, Clock};
 use super::status_stores;
 use super::status_texts::{article, paragraph, status};
 use super::status_treatment;
+use super::unused;
 use super::vdev_rows::{
     Row, Section, aux_words, healthy, rows, shown_in_status, spare_word, state_word,
 };
@@ -173,6 +174,9 @@ fn pool_text(pool: &PoolStatus, options: &Options, context: &Context) -> String 
         text.push_str(&status_dedup::text(dedup, options.style.exact));
     }
     text.push_str(&intent_log_text(&pool.intent_logs));
+    if pool.is_writable {
+        text.push_str(&unused::text(&pool.vdevs));
+    }
     text
 }
 

@@ -35,10 +35,8 @@ const fn write(
 }
 
 const POOL: &[&str] = &["missing pool name argument"];
-const POOL_DEVICE: &[&str] = &["missing pool name", "missing device name"];
 
 const WRITES: &[Write] = &[
-    write("remove", "npsw", POOL_DEVICE, "cannot remove DEV", 1),
     write("prefetch", "t:", POOL, "cannot prefetch for 'POOL'", 1),
     write(
         "ddtprune",

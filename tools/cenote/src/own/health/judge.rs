@@ -424,6 +424,7 @@ mod tests {
             dedup: None,
             stores: Vec::new(),
             outsiders: Vec::new(),
+            is_writable: true,
         }
     }
 

@@ -1,0 +1,224 @@
+//! Whose a device is, before anything on it is lost.
+//!
+//! Three may have it. The **kernel**: it is mounted, swap, a volume of LVM or MD, behind a loop
+//! device, or a part of it is. A **pool**: its labels say so, and what is imported knows better
+//! than labels. **Other software**: it left a signature. Who uses the device now keeps it,
+//! whoever insists; what only tells of the past yields to force.
+//!
+//! A pool has what its configuration names, by guid. Labels of a pool that is imported, with the
+//! guid of a device that it does not have any more (replaced, detached, removed while it was
+//! away), are the past. A pool that is not imported here may be in use by another host: with the
+//! property `multihost` it shows that by heartbeats, which are waited for before force is used.
+//! Without it nobody can know, and force decides.
+
+use super::tree::{all_vdevs, vdev_tree};
+use crate::host::hostid;
+use crate::registry::imported::Imported;
+use crate::registry::table::Registry;
+use cenote_base::{Env, Guid};
+use cenote_device::{Device, DeviceError, DeviceKind, Opener, SystemOpener};
+use cenote_device::{Signature, SignatureKind, kernel_use, signatures};
+use cenote_dsl::directory_keys as keys;
+use cenote_ondisk::PoolConfig;
+use cenote_ondisk::pool_config::PoolState;
+use cenote_pool::is_device_in_use;
+use cenote_vdev::DeviceLabels;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why a device is not simply taken; each is a sentence that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The kernel uses it: no force takes it.
+    Kernel(String),
+    /// A pool uses it: no force takes it.
+    Active(String),
+    /// It was somebody's: force takes it.
+    Past(String),
+}
+
+/// What the kernel uses a device for, if it does.
+pub(super) fn claim_of_kernel(path: &str) -> Option<Claim> {
+    let used = kernel_use(Path::new(path))?;
+    Some(Claim::Kernel(format!("{path} {used}")))
+}
+
+/// Who else has a device that could be opened for writing, or had it.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn claims(
+    registry: &Registry,
+    path: &str,
+    device: &Arc<dyn Device>,
+) -> Result<Vec<Claim>, DeviceError> {
+    let labels = DeviceLabels::read(device.as_ref());
+    let mut claims: Vec<Claim> = claim_of_pool(registry, path, &labels).into_iter().collect();
+    for signature in signatures(device.as_ref())? {
+        claims.push(Claim::Past(contents(path, &signature)));
+    }
+    Ok(claims)
+}
+
+/// What a signature says of a device.
+fn contents(path: &str, signature: &Signature) -> String {
+    let what = match signature.kind {
+        SignatureKind::Contents => "filesystem",
+        SignatureKind::PartitionTable => "partition table",
+    };
+    format!("{path} contains a {what} of type '{}'", signature.name)
+}
+
+/// Which pool has a device, by what is imported here and by its labels.
+pub(super) fn claim_of_pool(
+    registry: &Registry,
+    path: &str,
+    labels: &DeviceLabels,
+) -> Option<Claim> {
+    if let Some(text) = auxiliary_owner(registry, path, labels) {
+        return Some(Claim::Active(text));
+    }
+    let text = |what: &str, name: &str| format!("{path} is part of {what} pool '{name}'");
+    // Its labels may be those of the time before, or damaged.
+    if let Some(pool) = pool_with(registry, path) {
+        return Some(Claim::Active(text("active", &pool)));
+    }
+    let configs = labels
+        .labels
+        .iter()
+        .filter_map(|label| label.config.as_ref());
+    let mut members = configs.filter_map(|config| member_of(registry, config));
+    match members.next() {
+        Some((pool, true)) => return Some(Claim::Active(text("active", &pool))),
+        Some((pool, false)) => {
+            let text = format!(
+                "{path} is a device of pool '{pool}' that is not in use there, with data of its own"
+            );
+            return Some(Claim::Past(text));
+        }
+        None => {}
+    }
+    let config = labels.newest_config()?.config.as_ref()?;
+    let guid = config.pool_guid?;
+    let name = config.name.clone().unwrap_or_else(|| guid.to_string());
+    if registry.has_guid(guid.0) {
+        let text = format!("{path} is a former device of pool '{name}', which is imported");
+        return Some(Claim::Past(text));
+    }
+    let what = match config.state {
+        PoolState::Exported => "exported",
+        PoolState::Destroyed => return None,
+        _ => "potentially active",
+    };
+    let mut text = text(what, &name);
+    let is_foreign = config.hostid != 0 && config.hostid != hostid();
+    if let Some(host) = config.hostname.as_ref().filter(|_| is_foreign) {
+        text.push_str(&format!(" (last used by host '{host}')"));
+    }
+    Some(Claim::Past(text))
+}
+
+/// The imported pool whose configuration has the very device that a label is of, and whether the
+/// device is open there. One that is not came back, or parted from the pool: nobody has it open,
+/// so whoever insists may have it.
+fn member_of(registry: &Registry, config: &PoolConfig) -> Option<(String, bool)> {
+    let (pool, device) = (config.pool_guid?, config.guid?);
+    let pools = registry.all();
+    let imported = pools.iter().find(|imported| imported.pool.guid() == pool)?;
+    let tree = imported.pool.vdev_tree();
+    let is_member = tree.walk().any(|vdev| vdev.guid == device);
+    is_member.then(|| {
+        let is_open = imported.pool.vdevs().is_open(device);
+        (imported.name().to_owned(), is_open)
+    })
+}
+
+/// The imported pool that has the device at a path open.
+fn pool_with(registry: &Registry, path: &str) -> Option<String> {
+    let place = real(path);
+    let pools = registry.all();
+    let has = |imported: &Arc<Imported>| {
+        let pool = &imported.pool;
+        // What is not open may be another device by now: its labels tell.
+        let shape = pool.vdevs();
+        let leaves = pool.vdev_tree().leaves().map(|leaf| leaf.guid);
+        let leaves: HashSet<_> = leaves.filter(|leaf| shape.is_open(*leaf)).collect();
+        let found = pool.found_devices();
+        let own = found.iter().filter(|(guid, _)| leaves.contains(guid));
+        let mut places = own.map(|(_, device)| device.path.to_string_lossy());
+        places.any(|path| real(&path) == place)
+    };
+    let pool = pools.iter().find(|imported| has(imported))?;
+    Some(pool.name().to_owned())
+}
+
+/// A path without symbolic links, if it is one of this machine.
+pub(super) fn real(path: &str) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))
+}
+
+/// The imported pools that list a spare or cache device.
+pub(super) fn pools_with_auxiliary(registry: &Registry, guid: Guid) -> Vec<Arc<Imported>> {
+    let has = |imported: &Arc<Imported>| {
+        let lists = [keys::CACHE_DEVICES, keys::SPARES].into_iter();
+        let mut vdevs =
+            lists.flat_map(|key| imported.dsl().auxiliary_vdevs(key).unwrap_or_default());
+        vdevs.any(|vdev| vdev.guid == guid)
+    };
+    let mut pools = registry.all();
+    pools.retain(has);
+    pools
+}
+
+/// Which imported pool has a spare or cache device.
+pub(crate) fn auxiliary_owner(
+    registry: &Registry,
+    path: &str,
+    labels: &DeviceLabels,
+) -> Option<String> {
+    let guid = labels.newest_config()?.config.as_ref()?.guid?;
+    let imported = pools_with_auxiliary(registry, guid).into_iter().next()?;
+    let name = imported.name();
+    let tree = vdev_tree(&imported.pool);
+    let is_spare = tree.spares.iter().any(|spare| spare.guid == guid.0);
+    let is_in_tree = all_vdevs(&tree).iter().any(|vdev| vdev.guid == guid.0);
+    Some(match is_spare && !is_in_tree {
+        true => format!("{path} is reserved as a hot spare for pool '{name}'"),
+        false => format!("{path} is part of active pool '{name}'"),
+    })
+}
+
+/// Why a device that somebody has open cannot be had: perhaps for which pool.
+pub(super) fn claim_of_opener(registry: &Registry, path: &str) -> Claim {
+    let unknown = || Claim::Active(format!("{path} is in use by another process"));
+    let Ok(device) = SystemOpener::default().open(Path::new(path)) else {
+        return unknown();
+    };
+    let labels = DeviceLabels::read(device.as_ref());
+    match claim_of_pool(registry, path, &labels) {
+        Some(Claim::Active(text) | Claim::Kernel(text) | Claim::Past(text)) => Claim::Active(text),
+        None if device.nature().kind == DeviceKind::Block => {
+            let found = signatures(device.as_ref()).unwrap_or_default();
+            let name = found.first().map_or("unknown", |signature| signature.name);
+            let text = format!("{path} is in use and contains a {name} filesystem");
+            Claim::Kernel(text)
+        }
+        None => unknown(),
+    }
+}
+
+/// Before labels yield to force: which pool shows by heartbeats that it has the device, on another
+/// host or for another user of this one. This waits for as long as one may take to come.
+pub(super) fn claim_by_heartbeat(path: &str, device: &dyn Device, env: &dyn Env) -> Option<Claim> {
+    if !is_device_in_use(device, env) {
+        return None;
+    }
+    let labels = DeviceLabels::read(device);
+    let config = labels.newest_config()?.config.as_ref()?;
+    let name = config.name.clone().unwrap_or_default();
+    let host = config.hostname.clone().unwrap_or_default();
+    Some(Claim::Active(format!(
+        "{path} is part of active pool '{name}', in use by host '{host}'"
+    )))
+}

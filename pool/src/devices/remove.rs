@@ -1,0 +1,385 @@
+//! Devices that leave for good: `zpool remove` of logs, spares and cache devices.
+//!
+//! A log device holds blocks of intent logs and nothing else. What OpenZFS left there after a
+//! crash, and nobody has replayed yet, is what `fsync` promised: while any of it is there the
+//! device stays, and the refusal names the datasets whose logs these are. Once no log leads to
+//! the device, its whole space goes with it: space maps, tables, and what older software may have
+//! left allocated there. Nothing can refer to it any more.
+//!
+//! The place of a removed log stays as a hole, so that vdevs that come later keep their numbers,
+//! which stand in block pointers (format/1c). The labels change with the group that removes the
+//! device, and it is made blank once that group is on disk: a pool that goes down before has it
+//! still.
+//!
+//! Spares and cache devices are in lists of their own. A spare that another pool lists, too,
+//! keeps its label.
+//!
+//! **What is not here**: removal of data vdevs, whose blocks would have to be copied elsewhere.
+
+use super::change::{Plan, carry_out};
+use super::error::ChangeError;
+use crate::allocation::TopSpace;
+use crate::claim::logs;
+use crate::create::{VdevZaps, blank, remove_auxiliary};
+use crate::pool::Pool;
+use crate::sync::{Actor, Syncer, free_map, log_command, log_event};
+use cenote_base::{Guid, ObjectId, Txg, VdevId};
+use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_dsl::{DslError, directory_keys as keys};
+use cenote_ondisk::pool_config::PoolState;
+use cenote_ondisk::{VdevConfig, VdevKind, vdev_zap};
+use cenote_vdev::{DeviceLabels, clear_labels};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Groups that are waited for until what was replayed is freed: a log's end takes two.
+const GROUPS_WAITED_MAX: u32 = 4;
+
+/// Which of the pool's lists a device is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Auxiliary {
+    /// The hot spares.
+    Spare,
+    /// The cache devices.
+    Cache,
+}
+
+impl Auxiliary {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Spare => keys::SPARES,
+            Self::Cache => keys::CACHE_DEVICES,
+        }
+    }
+
+    fn state(self) -> PoolState {
+        match self {
+            Self::Spare => PoolState::Spare,
+            Self::Cache => PoolState::CacheDevice,
+        }
+    }
+}
+
+/// Makes a hole of a log vdev that holds nothing.
+struct RemoveLog {
+    syncer: Arc<Syncer>,
+    guid: Guid,
+    actor: Actor,
+    command: String,
+    refusal: Option<ChangeError>,
+}
+
+/// The log vdev with this guid.
+fn log_of(root: &VdevConfig, guid: Guid) -> Result<&VdevConfig, ChangeError> {
+    let top = root.children.iter().find(|top| top.guid == guid);
+    let top = top.filter(|top| top.kind.is_concrete());
+    match top {
+        Some(top) if top.is_log => Ok(top),
+        Some(_) => Err(ChangeError::DataVdev),
+        None => match root.walk().any(|vdev| vdev.guid == guid) {
+            true => Err(ChangeError::SideOnly),
+            false => Err(ChangeError::NoDevice),
+        },
+    }
+}
+
+/// What a hole says of itself (format/1a).
+fn hole(id: VdevId) -> VdevConfig {
+    let mut hole = blank(VdevKind::Hole, Guid(0), Txg(0));
+    hole.id = Some(id);
+    hole.whole_disk = Some(false);
+    hole
+}
+
+/// What the history says of a device that was removed.
+fn detail(pool: &str, what: &str, vdev: &VdevConfig) -> String {
+    let leaves = vdev.leaves().filter_map(|leaf| leaf.path.as_deref());
+    let paths: Vec<String> = leaves.map(|path| path.display().to_string()).collect();
+    format!("{pool} vdev ({what}) {}", paths.join(" "))
+}
+
+/// Frees the tables of a top-level vdev's space.
+fn free_tables(context: &SyncContext<'_>, space: &TopSpace) -> Result<(), DslError> {
+    for map in space.metaslabs.iter().filter_map(|metaslab| metaslab.map) {
+        free_map(context, map)?;
+    }
+    for object in [space.array, space.unflushed].into_iter().flatten() {
+        context.mos().free(context.tx, object)?;
+    }
+    let Some(zap) = space.top_zap else {
+        return Ok(());
+    };
+    let table = context.mos().zap(zap)?;
+    if let Some(map) = table.lookup_u64(vdev_zap::top::CHECKPOINT_SPACE_MAP)? {
+        free_map(context, ObjectId(map))?;
+    }
+    VdevZaps::open(context)?.remove(zap)
+}
+
+impl RemoveLog {
+    fn remove(&self, context: &SyncContext<'_>) -> Result<(), ChangeError> {
+        let root = self.syncer.config().config.vdev_tree.clone();
+        let mut root = root.ok_or(ChangeError::NoDevice)?;
+        let top = log_of(&root, self.guid)?.clone();
+        let id = top.id.unwrap_or_default();
+        let space = self.syncer.space.top(id);
+        if let Some(place) = root.children.iter_mut().find(|vdev| vdev.id == top.id) {
+            *place = hole(id);
+        }
+        let mut plan = Plan::new(root);
+        let pool = self.syncer.dsl.pool_name().as_str().to_owned();
+        plan.note = Some(("vdev remove", detail(&pool, "log", &top)));
+        carry_out(context, &self.syncer, plan, &self.actor)?;
+        // From here on the vdev is no more: what fails leaves the pool as the last group had it.
+        if let Some(space) = space {
+            free_tables(context, &lock(&space))?;
+        }
+        self.syncer.space.remove_top(id);
+        // Another vdev may get the number, by OpenZFS: no log is to tell of this one then.
+        self.syncer.flush_space_maps();
+        Ok(())
+    }
+}
+
+impl SyncTask for RemoveLog {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        match self.remove(context) {
+            Ok(()) if self.command.is_empty() => Ok(()),
+            Ok(()) => log_command(context, &self.actor, &self.command),
+            Err(ChangeError::Dsl(error)) => Err(error),
+            Err(refusal) => {
+                self.refusal = Some(refusal);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Takes a device from the list of spares or cache devices.
+struct RemoveAuxiliary {
+    syncer: Arc<Syncer>,
+    list: Auxiliary,
+    vdev: VdevConfig,
+    actor: Actor,
+    command: String,
+    is_refused: bool,
+}
+
+impl SyncTask for RemoveAuxiliary {
+    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+        Ok(())
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let root = self.syncer.config().config.vdev_tree.clone();
+        let mut tree = root.iter().flat_map(VdevConfig::walk);
+        if tree.any(|vdev| vdev.guid == self.vdev.guid) {
+            self.is_refused = true;
+            return Ok(());
+        }
+        remove_auxiliary(context, self.list.key(), self.vdev.guid)?;
+        let what = match self.list {
+            Auxiliary::Spare => "spare",
+            Auxiliary::Cache => "cache",
+        };
+        let pool = context.dsl.pool_name().as_str().to_owned();
+        let detail = detail(&pool, what, &self.vdev);
+        log_event(context, &self.actor, "vdev remove", &detail)?;
+        match self.command.is_empty() {
+            true => Ok(()),
+            false => log_command(context, &self.actor, &self.command),
+        }
+    }
+}
+
+fn lock(space: &Mutex<TopSpace>) -> std::sync::MutexGuard<'_, TopSpace> {
+    space.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// Whether a vdev can be removed, by its place in the tree.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_remove_log(&self, top: Guid) -> Result<(), ChangeError> {
+        log_of(self.vdev_tree(), top)?;
+        self.refuse_with_checkpoint()
+    }
+
+    /// Removes a log vdev with all its devices; their labels are taken off.
+    ///
+    /// # Errors
+    /// If it is none, or intent logs lead to it; then the pool is as it was.
+    pub fn remove_log(&self, top: Guid, by: (&Actor, &str)) -> Result<(), ChangeError> {
+        self.check_remove_log(top)?;
+        let syncer = Arc::clone(self.writer()?);
+        let config = log_of(self.vdev_tree(), top)?;
+        let id = config.id.unwrap_or_default();
+        let space = syncer.space.top(id);
+        let close = |is_closed| {
+            if let Some(space) = &space {
+                lock(space).is_closed = is_closed;
+            }
+        };
+        close(true);
+        let removed = self.remove_closed_log(&syncer, (top, id), by);
+        if removed.is_err() {
+            close(config.non_allocating);
+        }
+        removed
+    }
+
+    fn remove_closed_log(
+        &self,
+        syncer: &Arc<Syncer>,
+        (guid, id): (Guid, VdevId),
+        (actor, command): (&Actor, &str),
+    ) -> Result<(), ChangeError> {
+        let allocated = || {
+            syncer
+                .space
+                .top(id)
+                .map_or(0, |space| lock(&space).allocated())
+        };
+        for _ in 0..GROUPS_WAITED_MAX {
+            if allocated() == 0 {
+                break;
+            }
+            self.sync()?;
+        }
+        if allocated() > 0 {
+            let datasets = self.logs_on(id)?;
+            if !datasets.is_empty() {
+                return Err(ChangeError::LogNeeded { datasets });
+            }
+        }
+        self.check_tables(syncer, id)?;
+        let task = RemoveLog {
+            syncer: Arc::clone(syncer),
+            guid,
+            actor: actor.clone(),
+            command: command.to_owned(),
+            refusal: None,
+        };
+        let done = self.run_task(task)?;
+        done.refusal.map_or(Ok(()), Err)
+    }
+
+    /// What is to be freed with a vdev has to be readable: within the group it would be too late.
+    fn check_tables(&self, syncer: &Arc<Syncer>, vdev: VdevId) -> Result<(), ChangeError> {
+        let Some(space) = syncer.space.top(vdev) else {
+            return Ok(());
+        };
+        let space = lock(&space);
+        let maps = space.metaslabs.iter().filter_map(|metaslab| metaslab.map);
+        let tables = [space.array, space.unflushed, space.top_zap];
+        for object in maps.chain(tables.into_iter().flatten()) {
+            self.mos().object(object).map_err(DslError::from)?;
+        }
+        Ok(())
+    }
+
+    /// The datasets whose intent logs have blocks on a vdev, or may have.
+    fn logs_on(&self, vdev: VdevId) -> Result<Vec<String>, ChangeError> {
+        let unreadable = |error: &dyn std::fmt::Display| ChangeError::LogsUnknown {
+            reason: error.to_string(),
+        };
+        let logs = logs(self).map_err(|error| unreadable(&error))?;
+        let mut datasets = Vec::new();
+        for (head, log) in logs {
+            let owned = log.owned_blocks();
+            let is_there = owned.map(|owned| {
+                let mut dvas = owned.iter().flat_map(|pointer| pointer.dvas());
+                dvas.any(|dva| dva.vdev() == vdev)
+            });
+            // What cannot be read may lead anywhere.
+            if is_there.unwrap_or(true) {
+                let dataset = self.dsl().dataset_of(head);
+                datasets.push(match dataset {
+                    Ok(dataset) => dataset.name().as_str().to_owned(),
+                    Err(_) => format!("object {head}"),
+                });
+            }
+        }
+        Ok(datasets)
+    }
+
+    /// The configuration of a spare or cache device that can be removed.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check_remove_auxiliary(
+        &self,
+        list: Auxiliary,
+        device: Guid,
+    ) -> Result<VdevConfig, ChangeError> {
+        let vdevs = self.dsl().auxiliary_vdevs(list.key())?;
+        let vdev = vdevs.into_iter().find(|vdev| vdev.guid == device);
+        let vdev = vdev.ok_or(ChangeError::NoDevice)?;
+        if vdev.distributed_spare.is_some() {
+            return Err(ChangeError::DistributedSpare);
+        }
+        match self.vdev_tree().walk().any(|other| other.guid == device) {
+            true => Err(ChangeError::SpareInUse),
+            false => Ok(vdev),
+        }
+    }
+
+    /// Removes a spare or cache device. Its label is taken off unless it `is_shared`: another
+    /// pool has it, too.
+    ///
+    /// # Errors
+    /// If the pool has no such device or uses it.
+    pub fn remove_auxiliary(
+        &self,
+        (list, device): (Auxiliary, Guid),
+        is_shared: bool,
+        (actor, command): (&Actor, &str),
+    ) -> Result<(), ChangeError> {
+        let vdev = self.check_remove_auxiliary(list, device)?;
+        let place = self.found_devices().remove(&device).map(|found| found.path);
+        let place = place.or_else(|| vdev.path.clone());
+        let task = RemoveAuxiliary {
+            syncer: Arc::clone(self.writer()?),
+            list,
+            vdev,
+            actor: actor.clone(),
+            command: command.to_owned(),
+            is_refused: false,
+        };
+        if self.run_task(task)?.is_refused {
+            return Err(ChangeError::SpareInUse);
+        }
+        if let Some(place) = place.filter(|_| !is_shared) {
+            self.blank_auxiliary(list, device, &place)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the label off a device that was removed, if it is still what it was. One that is not
+    /// there keeps its label, which then belongs to no pool's list.
+    fn blank_auxiliary(
+        &self,
+        list: Auxiliary,
+        device: Guid,
+        place: &Path,
+    ) -> Result<(), ChangeError> {
+        let Ok(opened) = self.options().opener.open_writable(place) else {
+            return Ok(());
+        };
+        let labels = DeviceLabels::read(opened.as_ref());
+        let label = labels.newest_config();
+        let config = label.and_then(|label| label.config.as_ref());
+        let is_own = |config: &&cenote_ondisk::PoolConfig| {
+            config.guid == Some(device) && config.state == list.state()
+        };
+        match config.filter(is_own) {
+            Some(_) => Ok(clear_labels(opened.as_ref())?),
+            None => Ok(()),
+        }
+    }
+}
