@@ -145,7 +145,10 @@ impl SyncContext<'_> {
             for child in directory.children()? {
                 stack.push(directory.open_child(&child)?);
             }
-            if directory.crypto_key()?.is_some_and(|key| key.root() == root) {
+            if directory
+                .crypto_key()?
+                .is_some_and(|key| key.root() == root)
+            {
                 found.push(directory);
             }
         }

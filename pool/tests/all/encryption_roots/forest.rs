@@ -112,9 +112,10 @@ impl Forest {
 
     /// Opens all datasets and snapshots, whose keys must be loaded.
     pub fn open_all(&self, pool: &Pool) {
-        for tree in self.0.values() {
-            let name = crate::tree::named(&tree.name);
-            let head = pool.dsl().dataset(&name).expect("there");
+        for (id, tree) in &self.0 {
+            let name = &tree.name;
+            let directory = pool.dsl().directory_of(*id).expect("there");
+            let head = directory.head().expect("readable").expect("a head");
             let opened = head.object_set().map(drop);
             opened.unwrap_or_else(|error| panic!("{name}: {error}; {self:#?}"));
             for entry in head.listed_snapshots().expect("readable") {

@@ -9,7 +9,8 @@ use cenote_base::{Guid, ObjectId};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{
     BeginReceive, ChangeKey, CloneDataset, CreateSnapshots, DestroyDataset, DestroySnapshots,
-    Encryption, EndReceive, PromoteDataset, ReceiveInto, RenameDataset, RollbackDataset, SyncTask,
+    Encryption, EndReceive, PromoteDataset, RECEIVE_CHILD, ReceiveInto, RenameDataset,
+    RollbackDataset, SyncTask,
 };
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::Pool;
@@ -177,7 +178,10 @@ impl Grove {
         let found = Forest::of(self.pool());
         let expected = after.filter(|_| is_done).unwrap_or(&before);
         assert_eq!(found, *expected, "{kind} {words}: {result:?}");
-        assert!(!is_done || after.is_some(), "{kind} {words} was not refused");
+        assert!(
+            !is_done || after.is_some(),
+            "{kind} {words} was not refused"
+        );
         // With all keys loaded, and nothing else in the way, it would have been done.
         if let (Err(DslError::LeavesEncryptionRoot { .. }), Some(_)) = (&result, after) {
             panic!("{kind} {words}: {result:?} in {before:#?}");
@@ -255,7 +259,11 @@ impl Grove {
             to: named(&to),
         };
         let words = format!("{from} {to}");
-        self.tell(("rename", &words), task, Some(&after).filter(|_| is_possible))
+        self.tell(
+            ("rename", &words),
+            task,
+            Some(&after).filter(|_| is_possible),
+        )
     }
 
     fn promote(&mut self) -> Outcome {
@@ -288,7 +296,11 @@ impl Grove {
             }
         }
         let is_possible = after.stray().is_none();
-        let outcome = self.tell(("promote", &name), task, Some(&after).filter(|_| is_possible));
+        let outcome = self.tell(
+            ("promote", &name),
+            task,
+            Some(&after).filter(|_| is_possible),
+        );
         if outcome.is_done
             && let Some(secret) = self.secrets.remove(&from)
         {
@@ -414,7 +426,9 @@ impl Grove {
         let is_done = ended.is_ok();
         if let Err(error) = ended {
             assert!(matches!(error, DslError::MoreRecent { .. }), "{error:?}");
-            let name = named(&format!("{name}/%recv"));
+            let name = named(&name)
+                .child(RECEIVE_CHILD.as_bytes())
+                .expect("a name");
             run(self.pool(), DestroyDataset { name }).expect("given up");
         }
         Outcome { kind, is_done }
