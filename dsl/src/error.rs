@@ -118,11 +118,13 @@ pub enum DslError {
         /// The new name.
         name: DatasetName,
     },
-    /// The dataset gets its key from an ancestor that it would leave.
-    #[error("'{name}' cannot be moved outside of its encryption root")]
+    /// The dataset could not have its key from its encryption root any more.
+    #[error("{problem}")]
     LeavesEncryptionRoot {
         /// The dataset.
         name: DatasetName,
+        /// Why, and what to do.
+        problem: &'static str,
     },
     /// The dataset has children.
     #[error("'{name}' has children")]

@@ -155,11 +155,8 @@ pub(crate) fn of_change(error: DslError) -> ControlError {
         DslError::ParentNotFilesystem { name } => ControlError::ParentNotFilesystem {
             dataset: text(name),
         },
-        DslError::LeavesEncryptionRoot { .. } => ControlError::BadValue {
-            name: String::new(),
-            reason: "cannot move encrypted child outside of its encryption root".to_owned(),
-        },
         DslError::RootDataset { .. }
+        | DslError::LeavesEncryptionRoot { .. }
         | DslError::IntentLog(_)
         | DslError::KeyRequired { .. }
         | DslError::KeyRefused { .. }

@@ -93,6 +93,17 @@ pub enum StreamError {
         /// Why not.
         problem: &'static str,
     },
+    /// Properties of an encrypted dataset would go beside contents that are not.
+    #[error(
+        "encrypted dataset {dataset} may not be sent with properties without the raw flag\n\
+         use '-w' to send it as it is stored, or send its snapshots one by one without properties"
+    )]
+    NotRaw {
+        /// The dataset.
+        dataset: DatasetName,
+        /// The snapshot's short name.
+        snapshot: String,
+    },
     /// A dataset of a tree lacks the snapshot that is sent of it.
     #[error("snapshot {dataset}@{snapshot} does not exist")]
     NoSnapshot {

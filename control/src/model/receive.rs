@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::secret::Secret;
 use super::value::Pair;
 
 /// Which part of the sender's name becomes part of the name here.
@@ -55,6 +56,9 @@ pub struct Receive {
     /// Properties of the stream that are not to be in effect (`-x`).
     #[serde(default)]
     pub excluded: Vec<String>,
+    /// The key of a new encryption root, if the properties make the dataset one.
+    #[serde(default)]
+    pub key: Option<Secret>,
 }
 
 /// Something that happened while a stream is received.

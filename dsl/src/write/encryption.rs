@@ -27,7 +27,7 @@ use cenote_ondisk::crypto_key::{self, EncryptionSuite, KeyFormat as StoredFormat
 use cenote_ondisk::dsl_dir;
 use cenote_ondisk::features;
 use cenote_ondisk::stream::CryptKeydata;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -304,40 +304,45 @@ impl SyncContext<'_> {
         self.apply_settings(directory, &[setting])
     }
 
-    /// The key objects that `root` wraps at and below a directory. Clones share their origin's
-    /// object wherever they are, and what is below them counts too.
+    /// The key objects whose keys change with those of `top`.
     fn families(&self, top: &Arc<Directory>, root: ObjectId) -> Result<Vec<Family>, DslError> {
         let mut families = BTreeMap::new();
-        let mut seen = HashSet::new();
-        let mut stack = vec![Arc::clone(top)];
-        while let Some(directory) = stack.pop() {
-            let is_new = seen.insert(directory.id());
-            let key = directory.crypto_key()?;
-            let Some(key) = key.filter(|key| is_new && key.root() == root) else {
-                continue;
-            };
-            if !families.contains_key(&key.object) {
-                let keys = self.dsl.objset_keys(&directory)?;
-                let keys = keys.ok_or_else(|| DslError::KeyRefused {
-                    name: directory.name().clone(),
-                    problem: "Key must be loaded.",
-                })?;
-                let key = CryptoKey::clone(key);
-                families.insert(key.object, Family { key, keys });
-            }
-            for child in directory.children()? {
-                stack.push(directory.open_child(&child)?);
-            }
-            if let Some(clones) = directory.phys().clones {
-                for entry in self.mos().zap(clones)?.entries() {
-                    if let Some(head) = entry?.value.as_u64() {
-                        let head = self.dsl.dataset_of(ObjectId(head))?;
-                        stack.push(Arc::clone(head.directory()));
-                    }
-                }
+        for heir in self.heirs(top, root)? {
+            self.add_family(&heir, &mut families)?;
+        }
+        if top.id() != root {
+            return Ok(families.into_values().collect());
+        }
+        // Those that the root does not reach any more would be lost with its old key.
+        for stray in self.keyed_by(root)? {
+            match self.add_family(&stray, &mut families) {
+                // Its number was another root's before, whose key this is not.
+                Err(DslError::WrongKey { .. }) => {}
+                added => added?,
             }
         }
         Ok(families.into_values().collect())
+    }
+
+    fn add_family(
+        &self,
+        directory: &Directory,
+        families: &mut BTreeMap<ObjectId, Family>,
+    ) -> Result<(), DslError> {
+        let Some(key) = directory.crypto_key()? else {
+            return Ok(());
+        };
+        if families.contains_key(&key.object) {
+            return Ok(());
+        }
+        let keys = self.dsl.objset_keys(directory)?;
+        let keys = keys.ok_or_else(|| DslError::KeyRefused {
+            name: directory.name().clone(),
+            problem: "Key must be loaded.",
+        })?;
+        let key = CryptoKey::clone(key);
+        families.insert(key.object, Family { key, keys });
+        Ok(())
     }
 }
 
@@ -396,6 +401,10 @@ impl ChangeKey {
             None => None,
         };
         let above = above.ok_or_else(|| self.refusal("Parent must be encrypted."))?;
+        // The former origin of a promoted clone has its key from the clone, which may be below it.
+        if above.root() == directory.id() {
+            return Err(self.refusal("Parent has its key from this dataset."));
+        }
         let key = UserKey::of_loaded(above, context);
         let key = key.ok_or_else(|| self.refusal("Parent key must be loaded."))?;
         Ok((key, above.root()))

@@ -61,6 +61,7 @@ mod dead;
 mod destroy;
 mod destroy_snapshot;
 mod encryption;
+mod encryption_roots;
 mod error_log;
 mod freeing;
 mod head;

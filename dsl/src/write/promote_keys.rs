@@ -7,30 +7,41 @@
 use super::context::SyncContext;
 use super::promote::Promotion;
 use super::properties::Setting;
-use crate::directory::Directory;
 use crate::error::DslError;
 use crate::property::stored::StoredProperties;
-use cenote_base::ObjectId;
 use cenote_ondisk::crypto_key::entries;
-use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
 
 const KEY_LOCATION: &str = "keylocation";
+const OUTSIDE: &str = "cannot promote dataset outside its encryption root\n\
+                       move it next to its origin first";
+const BELOW_ORIGIN: &str = "an encrypted clone that has its key by way of its origin cannot be \
+                            promoted\nmove it next to its origin first";
 
 impl SyncContext<'_> {
-    /// Refuses to promote what would then have its key from a directory that is not above it.
+    /// Refuses to promote what could not have its key from its encryption root any more.
     pub(super) fn check_promoted_keys(&self, promotion: &Promotion) -> Result<(), DslError> {
         let clone = promotion.clone.directory();
-        let Some(key) = clone.crypto_key()? else {
+        let origin = promotion.origin_head.directory();
+        let Some(key) = clone.crypto_key()?.filter(|key| key.root() != origin.id()) else {
             return Ok(());
         };
-        let is_handed_over = key.root() == promotion.origin_head.directory().id();
-        let is_inside = clone.ancestry().any(|above| above.id() == key.root());
-        match is_handed_over || is_inside {
+        // It becomes a clone of what its origin is a clone of, and has its key from there.
+        if origin.origin().is_some() {
+            return Ok(());
+        }
+        let refused = |problem| {
+            let name = clone.name().clone();
+            Err(DslError::LeavesEncryptionRoot { name, problem })
+        };
+        // It is no clone any more, and its origin becomes one of its.
+        let parent = clone.parent().expect("the pool's root is no clone");
+        let above = parent.crypto_key()?;
+        if above.is_none_or(|above| above.root() != key.root()) {
+            return refused(OUTSIDE);
+        }
+        match self.has_key_from(parent, key.root(), origin.id())? {
             true => Ok(()),
-            false => Err(DslError::LeavesEncryptionRoot {
-                name: clone.name().clone(),
-            }),
+            false => refused(BELOW_ORIGIN),
         }
     }
 
@@ -45,8 +56,10 @@ impl SyncContext<'_> {
         if key.is_none_or(|key| key.root() != from) {
             return Ok(());
         }
-        for object in self.key_objects_of(origin, from)? {
-            self.set_number(object, entries::ROOT.as_bytes(), to.0)?;
+        for heir in self.keyed_by(from)? {
+            if let Some(key) = heir.crypto_key()? {
+                self.set_number(key.object, entries::ROOT.as_bytes(), to.0)?;
+            }
         }
         let stored = self.mos().zap(origin.phys().properties)?;
         let stored = StoredProperties::load(&stored)?;
@@ -59,38 +72,5 @@ impl SyncContext<'_> {
         self.apply_settings(from, &[setting])?;
         self.dsl.keys().move_root(from, to);
         Ok(())
-    }
-
-    /// The key objects that `root` wraps: at and below a directory and its clones. What is below
-    /// a former root that is a clone now has its keys from there, too.
-    fn key_objects_of(
-        &self,
-        top: &Arc<Directory>,
-        root: ObjectId,
-    ) -> Result<BTreeSet<ObjectId>, DslError> {
-        let mut objects = BTreeSet::new();
-        let mut seen = HashSet::new();
-        let mut stack = vec![Arc::clone(top)];
-        while let Some(directory) = stack.pop() {
-            let is_new = seen.insert(directory.id());
-            let key = directory.crypto_key()?;
-            let Some(key) = key.filter(|key| is_new && key.root() == root) else {
-                continue;
-            };
-            objects.insert(key.object);
-            for child in directory.children()? {
-                stack.push(directory.open_child(&child)?);
-            }
-            let Some(clones) = directory.phys().clones else {
-                continue;
-            };
-            for entry in self.mos().zap(clones)?.entries() {
-                if let Some(head) = entry?.value.as_u64() {
-                    let head = self.dsl.dataset_of(ObjectId(head))?;
-                    stack.push(Arc::clone(head.directory()));
-                }
-            }
-        }
-        Ok(objects)
     }
 }

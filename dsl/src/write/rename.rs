@@ -86,15 +86,7 @@ impl SyncTask for RenameDataset {
             let name = self.to.clone();
             return Err(DslError::IntoItself { name });
         }
-        if let Some(key) = directory.crypto_key()?
-            && key.root() != directory.id()
-        {
-            let inside = |above: &Directory| above.id() == key.root();
-            if !parent.ancestry().any(inside) {
-                let name = self.from.clone();
-                return Err(DslError::LeavesEncryptionRoot { name });
-            }
-        }
+        context.check_moved_key(&directory, &parent)?;
         self.check_lengths(&directory)?;
         let Some(old) = directory.parent().filter(|old| old.id() != parent.id()) else {
             return Ok(());

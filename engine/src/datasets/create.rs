@@ -1,6 +1,7 @@
 //! Datasets made.
 
 use super::contents::{set_contents, split_new, volume_reservation};
+use super::destroy::{Destruction, destroy_dataset};
 use super::format::{
     PROJECT_QUOTA, VOLUME_BLOCK_SIZE, file_system_format, volume_format, volume_size,
 };
@@ -41,14 +42,16 @@ pub(crate) fn create_dataset(
     if exists && new.parents {
         return Ok(Response::Done);
     }
-    if new.parents {
-        create_parents(context, mounts, &imported, &name, by)?;
+    let create = || {
+        let task = creation_below(context, &imported, name.clone(), new)?;
+        run(&imported, task, by)?;
+        let (_, dataset) = context.registry.dataset(&name)?;
+        set_contents(&imported, &dataset, &contents, by)
+    };
+    match new.parents {
+        true => with_parents(context, mounts, (&imported, &name), by, create)?,
+        false => create()?,
     }
-    let task = creation_below(context, &imported, name.clone(), new)?;
-    run(&imported, task, by)?;
-    let (_, dataset) = context.registry.dataset(&name)?;
-    set_contents(&imported, &dataset, &contents, by)?;
-    drop(dataset);
     if new.volume.is_some() || new.unmounted {
         return Ok(Response::Done);
     }
@@ -112,12 +115,39 @@ fn creation_below(
     creation(imported, name, parent, new, context.env.as_ref())
 }
 
-pub(crate) fn create_parents(
+/// Makes `change`, which needs the parents of a dataset; those that were missing are made first,
+/// and go again if it fails.
+pub(crate) fn with_parents<T>(
     context: &Context,
     mounts: &Mounts,
-    imported: &Arc<Imported>,
-    name: &DatasetName,
+    (imported, name): (&Arc<Imported>, &DatasetName),
     by: &By<'_>,
+    change: impl FnOnce() -> Result<T, ControlError>,
+) -> Result<T, ControlError> {
+    let mut made = Vec::new();
+    let parents = create_parents(context, mounts, (imported, name), by, &mut made);
+    let changed = parents.and_then(|()| change());
+    if changed.is_err() {
+        let how = Destruction {
+            recursive: false,
+            clones: false,
+            force: false,
+            dry_run: false,
+        };
+        for name in made.iter().rev() {
+            // What has something in it by now stays; the error that led here is the one to tell.
+            let _ = destroy_dataset(context, mounts, name.as_str(), how, &by.unnoted());
+        }
+    }
+    changed
+}
+
+fn create_parents(
+    context: &Context,
+    mounts: &Mounts,
+    (imported, name): (&Arc<Imported>, &DatasetName),
+    by: &By<'_>,
+    made: &mut Vec<DatasetName>,
 ) -> Result<(), ControlError> {
     let above = std::iter::successors(name.parent(), DatasetName::parent);
     let mut missing = Vec::new();
@@ -134,6 +164,7 @@ pub(crate) fn create_parents(
         };
         let task = creation_below(context, imported, name.clone(), &new)?;
         run(imported, task, by)?;
+        made.push(name.clone());
         mount_below(mounts, imported, Some(&name), &MountOptions::default());
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Datasets renamed, and their mounts with them.
 
-use super::create::create_parents;
+use super::create::with_parents;
 use crate::command::{By, run};
 use crate::context::Context;
 use crate::errors::parse_name;
@@ -8,8 +8,11 @@ use crate::mounts::follow::{mounted_below, unmount_for_change};
 use crate::mounts::make::mount_below;
 use crate::mounts::places::remove_places;
 use crate::mounts::table::Mounts;
+use crate::registry::imported::Imported;
 use cenote_control::model::{ControlError, MountOptions, Response};
+use cenote_dsl::DatasetName;
 use cenote_dsl::write::RenameDataset;
+use std::sync::Arc;
 
 /// How a dataset is renamed.
 #[derive(Clone, Copy, Debug)]
@@ -29,15 +32,27 @@ pub(crate) fn rename_dataset(
 ) -> Result<Response, ControlError> {
     let (from, to) = (parse_name(from)?, parse_name(to)?);
     let (imported, _) = context.registry.dataset(&from)?;
-    if how.parents {
-        create_parents(context, mounts, &imported, &to, by)?;
+    let rename = || rename_here(mounts, &imported, (&from, &to), how, by);
+    match how.parents {
+        true => with_parents(context, mounts, (&imported, &to), by, rename),
+        false => rename(),
     }
+}
+
+/// Renames below a parent that is there.
+fn rename_here(
+    mounts: &Mounts,
+    imported: &Arc<Imported>,
+    (from, to): (&DatasetName, &DatasetName),
+    how: Renaming,
+    by: &By<'_>,
+) -> Result<Response, ControlError> {
     let places = mounts.derived_places(from.as_str());
     let mounted = match how.unmounted {
         true => Vec::new(),
         false => {
-            let mounted = mounted_below(mounts, &from);
-            unmount_for_change(mounts, &imported, &from, (&mounted, how.force))?;
+            let mounted = mounted_below(mounts, from);
+            unmount_for_change(mounts, imported, from, (&mounted, how.force))?;
             mounted
         }
     };
@@ -45,7 +60,7 @@ pub(crate) fn rename_dataset(
         from: from.clone(),
         to: to.clone(),
     };
-    let renamed = run(&imported, task, by);
+    let renamed = run(imported, task, by);
     if renamed.is_ok() {
         mounts.rename(from.as_str(), to.as_str());
     }
@@ -53,9 +68,9 @@ pub(crate) fn rename_dataset(
         if renamed.is_ok() {
             remove_places(&places);
         }
-        let name = if renamed.is_ok() { &to } else { &from };
+        let name = if renamed.is_ok() { to } else { from };
         let options = MountOptions::default();
-        let (failures, _) = mount_below(mounts, &imported, Some(name), &options);
+        let (failures, _) = mount_below(mounts, imported, Some(name), &options);
         if let (Ok(_), Some((_, error))) = (&renamed, failures.into_iter().next()) {
             return Err(error);
         }

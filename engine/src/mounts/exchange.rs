@@ -54,6 +54,26 @@ pub(crate) fn exchange_contents(
     Ok(())
 }
 
+/// Lets `change` make a volume of a file system, or the other way round. Nothing of it stays
+/// mounted; what is mounted below it is mounted again.
+pub(crate) fn replace_contents(
+    mounts: &Mounts,
+    imported: &Arc<Imported>,
+    (head, id): (&DatasetName, ObjectId),
+    change: impl FnOnce() -> Result<(), ControlError>,
+) -> Result<(), ControlError> {
+    let mounted = mounted_below(mounts, head);
+    unmount_for_change(mounts, imported, head, (&mounted, true))?;
+    let changed = unmount_dataset(mounts, head.as_str(), true)
+        .and_then(|()| imported.close_head(id))
+        .and_then(|()| change());
+    let mounted_back = mount_back(mounts, imported, head, &mounted, false);
+    changed?;
+    mounted_back?;
+    mounts.forget_snapshots(imported.name());
+    Ok(())
+}
+
 /// Holds all requests to the mounts of a head back, or none.
 fn hold_back(own: &Own) -> Result<(), ControlError> {
     for (index, (dataset, mounted)) in own.iter().enumerate() {

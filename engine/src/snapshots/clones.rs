@@ -2,7 +2,7 @@
 
 use crate::command::{By, run};
 use crate::context::Context;
-use crate::datasets::create::create_parents;
+use crate::datasets::create::with_parents;
 use crate::errors::{of_dsl, parse_name};
 use crate::mounts::make::mount_below;
 use crate::mounts::table::Mounts;
@@ -31,11 +31,8 @@ pub(super) fn clone_snapshot(
         });
     }
     let (parents, unmounted) = how;
-    if parents {
-        if imported.dsl().directory(&name).map_err(of_dsl)?.is_some() {
-            return Ok(Response::Done);
-        }
-        create_parents(context, mounts, &imported, &name, by)?;
+    if parents && imported.dsl().directory(&name).map_err(of_dsl)?.is_some() {
+        return Ok(Response::Done);
     }
     let purpose = purpose_of(&snapshot)?;
     let settings = properties.iter().map(|pair| setting(pair, purpose));
@@ -48,7 +45,11 @@ pub(super) fn clone_snapshot(
         properties,
         created: None,
     };
-    run(&imported, task, by)?;
+    let clone = || run(&imported, task, by).map(drop);
+    match parents {
+        true => with_parents(context, mounts, (&imported, &name), by, clone)?,
+        false => clone()?,
+    }
     if is_volume || unmounted {
         return Ok(Response::Done);
     }

@@ -4,6 +4,7 @@ pub(crate) mod abort;
 mod correct;
 mod input;
 mod naming;
+mod nearest;
 mod order;
 mod output;
 mod plan;

@@ -1,10 +1,10 @@
 //! What is to become of one stream: where it goes, or why it does not (format/4 7.2).
 
+use super::nearest::nearest;
 use super::raw_keys;
 use super::words::{TOO_OLD, Wants, modified, no_match, of_dsl, partial};
 use crate::errors::parse_name;
 use crate::registry::imported::Imported;
-use crate::registry::walk::walk_heads;
 use cenote_base::{Guid, ObjectId};
 use cenote_control::model::{ControlError, Receive, ReceiveNote};
 use cenote_dsl::resume_token::state;
@@ -27,6 +27,9 @@ const NEEDED: [(Feature, &str); 8] = [
     (Feature::LargeMicrozap, features::LARGE_MICROZAP),
 ];
 
+/// Properties of a dataset's key, apart from its location.
+pub(super) const KEY_PROPERTIES: [&str; 3] = ["encryption", "keyformat", "pbkdf2iters"];
+
 /// Where a stream goes.
 #[derive(Debug)]
 pub(super) enum Course {
@@ -48,6 +51,8 @@ pub(super) struct Plan<'a> {
     pub is_packaged: bool,
     /// Whether it is of the dataset that was sent, and not of one below it.
     pub is_top: bool,
+    /// Whether the package that it is of begins with nothing.
+    pub is_of_beginning: bool,
     /// What the package tells of its dataset.
     pub dataset: Option<&'a PackageDataset>,
     /// The dataset.
@@ -73,16 +78,38 @@ impl Plan<'_> {
         let is_told = self
             .dataset
             .is_some_and(|dataset| dataset.properties.is_some());
-        let is_asked = self.asked.excluded.iter().any(|name| name == "encryption")
-            || self
-                .asked
-                .properties
-                .iter()
-                .any(|(name, _)| name == "encryption");
+        let is_asked = self.asked_names().any(|name| name == "encryption");
         let is_raw = self.begin.features.has(Feature::Raw);
         match is_told && !is_raw && !is_asked {
             true => Encryption::Off,
             false => Encryption::Inherit,
+        }
+    }
+
+    /// The properties that are given or left out.
+    fn asked_names(&self) -> impl Iterator<Item = &String> {
+        let given = self.asked.properties.iter().map(|(name, _)| name);
+        given.chain(&self.asked.excluded)
+    }
+
+    /// Refuses properties of keys that the stream has no use for.
+    fn check_key_properties(&self) -> Result<(), ControlError> {
+        let is_of_key = |name: &&String| KEY_PROPERTIES.contains(&name.as_str());
+        if self.begin.features.has(Feature::Raw) {
+            return match self.asked_names().find(is_of_key) {
+                None => Ok(()),
+                Some(name) => Err(self.wants().refused(format!(
+                    "encryption property '{name}' cannot be set or excluded for raw streams."
+                ))),
+            };
+        }
+        let mut given = self.asked.properties.iter().map(|(name, _)| name);
+        let makes_key = self.begin.from_guid.0 == 0 || self.is_of_beginning;
+        match given.find(is_of_key).filter(|_| self.is_top && !makes_key) {
+            None => Ok(()),
+            Some(name) => Err(self.wants().refused(format!(
+                "encryption property '{name}' cannot be set for incremental streams."
+            ))),
         }
     }
 
@@ -124,6 +151,12 @@ impl Plan<'_> {
     pub fn told(&self) -> Option<&PackageSnapshot> {
         let mut snapshots = self.dataset?.snapshots.iter();
         snapshots.find(|snapshot| snapshot.guid == self.begin.to_guid)
+    }
+
+    /// Whether the package has no more streams of this dataset.
+    pub fn is_last(&self) -> bool {
+        let last = self.dataset.and_then(|dataset| dataset.snapshots.last());
+        last.is_none_or(|last| last.guid == self.begin.to_guid)
     }
 
     /// Whether the stream goes on with what came of another.
@@ -178,6 +211,7 @@ impl Plan<'_> {
     /// Decides where the stream goes.
     pub fn course(&self) -> Result<Course, ControlError> {
         self.check_features()?;
+        self.check_key_properties()?;
         let target = self.target()?;
         if self.is_resuming() {
             return self.resume(target);
@@ -283,15 +317,16 @@ impl Plan<'_> {
         }
     }
 
-    /// A snapshot of the pool by its guid.
+    /// The snapshot of the pool with this guid that the stream builds upon.
     fn find_by_guid(&self, guid: Guid) -> Result<Option<Dataset>, ControlError> {
-        let mut found = None;
-        walk_heads(self.imported.dsl(), |head| {
-            if found.is_none() {
-                found = snapshot_by_guid(head, guid).transpose();
-            }
-        });
-        found.transpose().map_err(|error| self.of_dsl(error))
+        let dsl = self.imported.dsl();
+        let keys = self.keys()?;
+        let fits = |snapshot: &Dataset| match keys {
+            Some(keys) => Ok(raw_keys::problem(keys, Some(snapshot))?.is_none()),
+            None => Ok(true),
+        };
+        let found = nearest(dsl, guid, (&self.name, dsl.pool_name()), fits);
+        found.map_err(|error| self.of_dsl(error))
     }
 
     fn course_to_new(&self) -> Result<Course, ControlError> {
@@ -357,7 +392,12 @@ impl Plan<'_> {
                 "destination '{name}' is a clone\nmust destroy it to overwrite it"
             ));
         }
-        if target.directory().crypto_key().map_err(of_dsl)?.is_some() {
+        let is_to_be_encrypted = || {
+            let mut given = self.asked.properties.iter();
+            given.any(|(name, value)| name == "encryption" && value != "off")
+        };
+        let is_encrypted = target.directory().crypto_key().map_err(of_dsl)?.is_some();
+        if is_encrypted || self.is_top && is_to_be_encrypted() {
             return refused(
                 "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an \
                  unencrypted one with an encrypted one"

@@ -3,24 +3,25 @@
 //! What a stream says is judged as what a user would say: a value that nobody could set is not
 //! stored, and told of.
 
-use super::plan::Plan;
+use super::plan::{KEY_PROPERTIES, Plan};
 use super::session::Session;
 use crate::errors::of_dsl;
+use crate::keys::new::{KEY_LOCATION, KeyGiven, check_location, new_encryption};
 use crate::registry::imported::Imported;
 use crate::values::setting;
-use cenote_control::model::{ControlError, ReceiveNote};
+use cenote_control::model::{ControlError, Pair, ReceiveNote};
 use cenote_dsl::property::StoredProperties;
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::{Class, Format, Kinds, Property};
 use cenote_dsl::property::words::word;
-use cenote_dsl::write::{SetProperties, SetReceived, Setting};
+use cenote_dsl::write::{Encryption, SetProperties, SetReceived, Setting};
 use cenote_dsl::{DatasetName, Stored};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::{NvList, NvValue};
 use std::sync::Arc;
 
 /// What only the contents or the keys of a dataset say, or what follows from them.
-const NOT_STORED: [&str; 12] = [
+const NOT_STORED: [&str; 11] = [
     "version",
     "utf8only",
     "normalization",
@@ -32,44 +33,98 @@ const NOT_STORED: [&str; 12] = [
     "keylocation",
     "pbkdf2iters",
     "origin",
-    "refquota",
 ];
+/// What would limit the contents that are still to come.
+const REF_QUOTA: &str = "refquota";
+const KEY_FORMAT: &str = "keyformat";
 
 impl Session<'_> {
-    /// What is set locally on a new dataset, for `-o`.
-    pub fn local(&self, plan: &Plan<'_>) -> Result<Vec<Setting>, ControlError> {
+    /// Whether a new dataset is encrypted, and by whose key.
+    pub fn encryption(
+        &self,
+        imported: &Imported,
+        plan: &Plan<'_>,
+    ) -> Result<Encryption, ControlError> {
+        let of_key =
+            |(name, _): &&Pair| name == KEY_LOCATION || KEY_PROPERTIES.contains(&name.as_str());
+        let given = self.asked.properties.iter().filter(of_key);
+        let given: Vec<&Pair> = given.filter(|_| plan.is_top).collect();
+        if given.is_empty() || plan.keys()?.is_some() {
+            return Ok(plan.encryption());
+        }
         let purpose = Purpose {
             kinds: kinds(plan)?,
             at_creation: true,
         };
-        let given = self.asked.properties.iter();
+        let settings = given.into_iter().map(|pair| setting(pair, purpose));
+        let mut settings = settings.collect::<Result<Vec<_>, _>>()?;
+        let parent = match plan.name.parent() {
+            Some(parent) => imported.dsl().directory(&parent).map_err(of_dsl)?,
+            None => None,
+        };
+        let key = KeyGiven::Now(self.asked.key.as_ref());
+        let env = self.context.env.as_ref();
+        new_encryption(&plan.name, parent.as_deref(), &mut settings, key, env)
+    }
+
+    /// What is set locally on the topmost dataset, for `-o`.
+    fn local(&self, plan: &Plan<'_>) -> Result<Vec<Setting>, ControlError> {
+        let purpose = Purpose {
+            kinds: kinds(plan)?,
+            at_creation: true,
+        };
+        let given = &self.asked.properties;
+        // A new key is stored with its location.
+        let has_key = given.iter().any(|(name, _)| name == KEY_FORMAT);
+        let is_stored = |(name, _): &&Pair| {
+            !KEY_PROPERTIES.contains(&name.as_str()) && !(has_key && name == KEY_LOCATION)
+        };
+        let given = given.iter().filter(is_stored);
         given.map(|pair| setting(pair, purpose)).collect()
     }
 
-    /// Stores what came with the stream, and what was asked for beside it.
+    /// Stores what came with the stream, and what was asked for beside it, before the contents
+    /// come.
     pub fn set_properties(
         &self,
         imported: &Arc<Imported>,
         plan: &Plan<'_>,
-        list: Option<&NvList>,
     ) -> Result<(), ControlError> {
-        let is_top = plan.is_top;
-        if let Some(list) = list {
-            let settings = self.received(plan, list)?;
-            self.store_received(imported, plan, plan.name.clone(), settings)?;
-        }
-        let has_local = |name: &str| self.asked.properties.iter().any(|pair| pair.0 == name);
         let target = plan.target()?;
         let own = match &target {
             Some(target) => target.directory().properties().map_err(of_dsl)?.clone(),
             None => StoredProperties::default(),
         };
-        let mut settings = match is_top {
+        if let Some(list) = plan.dataset.and_then(|dataset| dataset.properties.as_ref()) {
+            let mut settings = self.received(plan, list)?;
+            // A limit that rises makes room for what comes; any other waits for it.
+            let before = own.all_received().find(|(name, _)| *name == REF_QUOTA);
+            let before = before.map(|(_, value)| value.clone());
+            let rises = |value: &Stored| match (value, &before) {
+                (Stored::Number(0), _) => true,
+                (Stored::Number(now), Some(Stored::Number(then))) => *then != 0 && now >= then,
+                _ => false,
+            };
+            let is_early = |setting: &Setting| {
+                setting.name != REF_QUOTA || setting.value.as_ref().is_some_and(rises)
+            };
+            let all = settings.len();
+            settings.retain(is_early);
+            if let (true, Some(value)) = (settings.len() < all, before) {
+                let name = REF_QUOTA.to_owned();
+                let value = Some(value);
+                settings.push(Setting { name, value });
+            }
+            self.store_received(imported, plan, plan.name.clone(), settings)?;
+        }
+        let has_local = |name: &str| self.asked.properties.iter().any(|pair| pair.0 == name);
+        let mut settings = match plan.is_top {
             true => self.local(plan)?,
             false => Vec::new(),
         };
+        settings.retain(|setting| setting.name != REF_QUOTA);
         let below = self.asked.properties.iter().map(|pair| &pair.0);
-        let below = below.filter(|_| !is_top);
+        let below = below.filter(|_| !plan.is_top);
         for name in self.asked.excluded.iter().chain(below) {
             let is_known = name.contains(':') || Property::by_name(name).is_some();
             if !is_known {
@@ -77,8 +132,9 @@ impl Session<'_> {
                     property: name.clone(),
                 });
             }
-            // What is set locally is not the stream's.
-            if is_top && has_local(name) || own.get(name).is_some() {
+            // What is set locally is not the stream's, and keys are none of its properties.
+            let is_of_key = name == KEY_LOCATION || KEY_PROPERTIES.contains(&name.as_str());
+            if is_of_key || plan.is_top && has_local(name) || own.get(name).is_some() {
                 continue;
             }
             settings.push(Setting {
@@ -86,6 +142,43 @@ impl Session<'_> {
                 value: None,
             });
         }
+        if let Some(target) = &target {
+            check_location(target, &settings)?;
+        }
+        drop(target);
+        self.set(imported, plan, settings)
+    }
+
+    /// Stores what would have limited the contents, when they are there.
+    pub fn settle_properties(
+        &self,
+        imported: &Arc<Imported>,
+        plan: &Plan<'_>,
+    ) -> Result<(), ControlError> {
+        if !plan.is_last() {
+            return Ok(());
+        }
+        let is_late = |setting: &Setting| setting.name == REF_QUOTA;
+        if let Some(list) = plan.dataset.and_then(|dataset| dataset.properties.as_ref()) {
+            let settings = self.received(plan, list)?;
+            if settings.iter().any(is_late) {
+                self.store_received(imported, plan, plan.name.clone(), settings)?;
+            }
+        }
+        if !plan.is_top {
+            return Ok(());
+        }
+        let mut settings = self.local(plan)?;
+        settings.retain(is_late);
+        self.set(imported, plan, settings)
+    }
+
+    fn set(
+        &self,
+        imported: &Imported,
+        plan: &Plan<'_>,
+        settings: Vec<Setting>,
+    ) -> Result<(), ControlError> {
         if settings.is_empty() {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use super::tree::Extent;
 use super::words::{NO_MAGIC, Wants, of_stream};
 use crate::command::By;
 use crate::context::Context;
-use crate::datasets::create::create_parents;
+use crate::datasets::create::with_parents;
 use crate::errors::parse_name;
 use crate::mounts::table::Mounts;
 use cenote_control::model::{ControlError, Receive, ReceiveNaming, ReceiveNote, Response};
@@ -181,8 +181,9 @@ impl Session<'_> {
         let imported = self.context.registry.writable_pool(full.pool())?;
         let told = package.and_then(|package| dataset_of(package, begin));
         let name = self.place_of(begin, told, full.dataset())?;
-        if self.asked.naming == ReceiveNaming::WithoutPool && !self.asked.dry_run {
-            create_parents(self.context, self.mounts, &imported, &name, self.by)?;
+        let is_new = begin.from_guid.0 == 0;
+        if let (Some(package), Some(told), true) = (package, told, is_new) {
+            self.adopt(package, (told, sent), &name)?;
         }
         let plan = Plan {
             asked: self.asked,
@@ -191,14 +192,23 @@ impl Session<'_> {
             payload: &payload,
             is_packaged: reader.is_packaged(),
             is_top: from.split('@').next() == Some(sent),
+            is_of_beginning: package.is_some_and(|package| package.from_snapshot.is_none()),
             dataset: told,
             name,
             snapshot: snapshot.to_owned(),
         };
         let started = self.context.env.monotonic();
-        let received = match self.asked.corrective {
-            true => self.correct(reader, &plan)?,
-            false => self.substream(reader, &imported, &plan)?,
+        let naming = self.asked.naming;
+        let needs_parents =
+            naming == ReceiveNaming::WithoutPool && plan.wants_new() && !self.asked.dry_run;
+        let (context, mounts, by) = (self.context, self.mounts, self.by);
+        let receive = || match self.asked.corrective {
+            true => self.correct(reader, &plan),
+            false => self.substream(reader, &imported, &plan),
+        };
+        let received = match needs_parents {
+            true => with_parents(context, mounts, (&imported, &plan.name), by, receive)?,
+            false => receive()?,
         };
         if self.asked.dry_run {
             return Ok(());

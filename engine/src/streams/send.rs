@@ -11,7 +11,7 @@ use crate::registry::table::Registry;
 use cenote_control::model::{ControlError, Response, Send, SendNote};
 use cenote_control::protocol::Reply;
 use cenote_dsl::write::RECEIVE_CHILD;
-use cenote_dsl::{Dataset, DslError};
+use cenote_dsl::{Dataset, DslError, KeyStatus};
 use cenote_stream::StreamError;
 use cenote_stream::send::estimate::{Known, estimate};
 use cenote_stream::send::package::{Gathered, PackageOptions, Sent, gather, write_package};
@@ -20,6 +20,7 @@ use std::io::{BufWriter, ErrorKind, Write};
 
 /// What is gathered before it is written, in bytes.
 const BUFFER: usize = 1 << 20;
+const NO_KEY: &str = "dataset key must be loaded";
 
 pub(crate) fn send(
     registry: &Registry,
@@ -49,6 +50,7 @@ pub(crate) fn send(
     if asked.dry_run {
         return Ok(Response::Done);
     }
+    sending.check_keys(&streams)?;
     let descriptor = descriptor.ok_or_else(|| ControlError::Internal {
         detail: "no place for the stream came with the request".to_owned(),
     })?;
@@ -115,6 +117,21 @@ impl Sending<'_> {
             },
             bookmark: None,
         }])
+    }
+
+    /// Refuses what could not be read, before anything is written.
+    fn check_keys(&self, streams: &[Sent]) -> Result<(), ControlError> {
+        if self.order.blocks.raw {
+            return Ok(());
+        }
+        for sent in streams {
+            let directory = sent.snapshot.directory();
+            let status = directory.dsl().key_status(directory).map_err(of_dsl)?;
+            if status == KeyStatus::Unavailable {
+                return Err(refused(&sent.snapshot.name().to_string(), NO_KEY));
+            }
+        }
+        Ok(())
     }
 
     fn tell_sizes(&self, streams: &[Sent]) -> Result<(), ControlError> {
@@ -200,8 +217,12 @@ impl Sending<'_> {
         match error {
             StreamError::Write { source, .. } => self.not_written(source),
             StreamError::Snapshot { source } => match source.as_ref() {
-                DslError::KeyRequired { .. } => refused(&self.name, "dataset key must be loaded"),
+                DslError::KeyRequired { .. } => refused(&self.name, NO_KEY),
                 source => refused(&self.name, source.to_string()),
+            },
+            StreamError::NotRaw { dataset, snapshot } => ControlError::StreamRefused {
+                what: format!("cannot send {dataset}@{snapshot}"),
+                reason: error.to_string(),
             },
             error => refused(&self.name, error.to_string()),
         }

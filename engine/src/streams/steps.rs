@@ -4,6 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Promote(String),
+    /// A snapshot, and the clone that is made of it.
+    Clone(String, String),
     DestroySnapshot(String),
     DestroyDataset(String),
     RenameSnapshot(String, String),
@@ -16,6 +18,7 @@ impl Step {
         match self {
             Self::Promote(name) | Self::DestroySnapshot(name) | Self::DestroyDataset(name) => name,
             Self::RenameSnapshot(from, _) | Self::RenameDataset(from, _) => from,
+            Self::Clone(origin, _) => origin,
         }
     }
 
@@ -23,6 +26,7 @@ impl Step {
     pub fn text(&self) -> String {
         match self {
             Self::Promote(name) => format!("promoting {name}"),
+            Self::Clone(origin, name) => format!("cloning {origin} as {name}"),
             Self::DestroySnapshot(name) | Self::DestroyDataset(name) => {
                 format!("attempting destroy {name}")
             }

@@ -6,7 +6,7 @@ use super::properties::of_snapshot;
 use super::session::Session;
 use super::words::{Wants, no_room, of_dsl, of_stream};
 use crate::errors::{of_dsl as of_metadata, of_sync};
-use crate::mounts::exchange::exchange_contents;
+use crate::mounts::exchange::{exchange_contents, replace_contents};
 use crate::mounts::make::mount_below;
 use crate::mounts::unmount::unmount_dataset;
 use crate::registry::heads;
@@ -19,7 +19,7 @@ use cenote_dsl::write::{
     RECEIVE_CHILD, ReceiveInto, ResumePoint,
 };
 use cenote_dsl::write::{Head, raw_header};
-use cenote_dsl::{Dataset, DatasetName};
+use cenote_dsl::{Dataset, DatasetName, DatasetType};
 use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::{Feature, ResumeToken, flags};
@@ -78,6 +78,7 @@ impl Session<'_> {
         let filled = fill(self, reader, imported, plan, (head, resumed));
         let ended = filled.and_then(|received| {
             let ended = self.end(imported, plan, head);
+            let ended = ended.and_then(|()| self.settle_properties(imported, plan));
             let ended = ended.and_then(|()| self.complete(imported, plan));
             ended
                 .map(|()| received)
@@ -115,7 +116,7 @@ impl Session<'_> {
             ..ResumeToken::of_begin(begin)
         };
         let encryption = match into {
-            ReceiveInto::New => plan.encryption(),
+            ReceiveInto::New => self.encryption(imported, plan)?,
             ReceiveInto::NewClone(_) | ReceiveInto::Existing(_) => Encryption::Inherit,
         };
         let task = BeginReceive {
@@ -141,8 +142,7 @@ impl Session<'_> {
         plan: &Plan<'_>,
         head: ObjectId,
     ) -> Result<(), ControlError> {
-        let list = plan.dataset.and_then(|dataset| dataset.properties.as_ref());
-        let set = self.set_properties(imported, plan, list);
+        let set = self.set_properties(imported, plan);
         set.map_err(|error| self.undo(imported, plan, head, error))
     }
 
@@ -185,13 +185,26 @@ impl Session<'_> {
             creation_time: plan.begin.creation_time,
             ivset_guid: plan.keys()?.and_then(|keys| keys.to_ivset_guid),
         };
+        let is_volume = plan.kind()? == ObjsetKind::Volume;
         if target.id() == received {
             drop(target);
             self.run(imported, plan, task, true)?;
-            self.mount(imported, plan);
-            return Ok(());
+            return match is_volume {
+                true => Ok(()),
+                false => self.mount_new(&plan.name),
+            };
         }
         let id = target.id();
+        let was_volume = target.dataset_type().map_err(of_metadata)? == DatasetType::Volume;
+        if was_volume != is_volume {
+            // What was mounted cannot go on with a volume, and a file system is to be mounted.
+            let exchange = || self.run(imported, plan, task, true).map(drop);
+            replace_contents(self.mounts, imported, (&plan.name, id), exchange)?;
+            return match is_volume {
+                true => Ok(()),
+                false => self.mount_new(&plan.name),
+            };
+        }
         // What is open there is of contents that are no more, as after a rollback.
         exchange_contents(
             self.mounts,
@@ -235,17 +248,19 @@ impl Session<'_> {
         self.run(imported, plan, task, false).map(drop)
     }
 
-    fn mount(&self, imported: &Arc<Imported>, plan: &Plan<'_>) {
-        let is_volume = plan.kind() == Ok(ObjsetKind::Volume);
-        if is_volume || self.asked.unmounted {
-            return;
+    /// Mounts a dataset that is new.
+    pub fn mount_new(&self, name: &DatasetName) -> Result<(), ControlError> {
+        if self.asked.unmounted {
+            return Ok(());
         }
+        let imported = self.context.registry.pool(name.pool())?;
         let options = MountOptions::default();
-        let (failures, _) = mount_below(self.mounts, imported, Some(&plan.name), &options);
+        let (failures, _) = mount_below(self.mounts, &imported, Some(name), &options);
         for (name, error) in failures {
             let text = format!("cannot mount '{name}': {error}");
             self.link.tell(ReceiveNote::Complaint(text));
         }
+        Ok(())
     }
 
     /// Destroys what came of a stream; says why it did.

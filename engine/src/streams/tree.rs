@@ -12,7 +12,7 @@
 //! own. What cannot be done is told, and the streams find out whether it matters.
 
 use super::naming::name_here;
-use super::plan::snapshot_by_guid;
+use super::nearest::nearest;
 use super::session::Session;
 use super::steps::{Step, in_the_way};
 use crate::datasets::destroy::{Destruction, destroy_dataset};
@@ -21,7 +21,7 @@ use crate::errors::{of_dsl, parse_name};
 use crate::registry::walk::{is_within, walk_heads};
 use crate::snapshots::change::change_snapshots;
 use cenote_base::Guid;
-use cenote_control::model::{ControlError, ReceiveNote, Response, SnapshotChange};
+use cenote_control::model::{ControlError, ReceiveNaming, ReceiveNote, Response, SnapshotChange};
 use cenote_dsl::{Dataset, DatasetName, Dsl, DslError};
 use cenote_ondisk::stream::package::{Package, PackageDataset};
 use cenote_ondisk::stream::{Begin, flags};
@@ -212,27 +212,73 @@ impl Session<'_> {
             Err(DslError::NoSuchDataset { .. }) => Ok(false),
             Err(error) => Err(of_dsl(error)),
         };
-        let Some(package) = package.filter(|_| !self.asked.dry_run) else {
-            return Ok(name);
-        };
-        if is_there(&name)? {
+        // Whoever gives the whole name means it.
+        let is_named = package.is_none() && self.asked.naming == ReceiveNaming::Below;
+        if is_named || (package.is_some() && self.asked.dry_run) || is_there(&name)? {
             return Ok(name);
         }
         let top = parse_name(&self.asked.target)?.dataset();
         let is_increment = begin.from_guid.0 != 0 && begin.flags & flags::CLONE == 0;
         if is_increment {
-            let found = owner_below(imported.dsl(), &top, begin.from_guid)?;
+            let found = owner_below(imported.dsl(), (&name, &top), begin.from_guid)?;
             return Ok(found.unwrap_or(name));
         }
-        let Some(parent) = name.parent() else {
+        let (Some(package), Some(parent)) = (package, name.parent()) else {
             return Ok(name);
         };
         if package.parent_from_snapshot.0 == 0 || is_there(&parent)? {
             return Ok(name);
         }
-        match owner_below(imported.dsl(), &top, package.parent_from_snapshot)? {
+        let guid = package.parent_from_snapshot;
+        match owner_below(imported.dsl(), (&parent, &top), guid)? {
             Some(parent) => parse_name(&format!("{parent}/{}", name.last_component())),
             None => Ok(name),
+        }
+    }
+
+    /// Makes a dataset that the sender made since, as a clone, and promoted: its snapshots are here
+    /// already, those of what it was cloned from. Without this it would come whole, and what it
+    /// was cloned from would keep its snapshots, and be no clone.
+    pub fn adopt(
+        &self,
+        package: &Package,
+        (told, sent): (&PackageDataset, &str),
+        name: &DatasetName,
+    ) -> Result<(), ControlError> {
+        if !package.recursive || package.from_snapshot.is_none() || self.asked.dry_run {
+            return Ok(());
+        }
+        let locals = self.locals(package, sent)?;
+        let is_same = |local: &Local<'_>| local.sent.is_some_and(|sent| sent.guid == told.guid);
+        if locals
+            .iter()
+            .any(|local| is_same(local) || local.name == *name)
+        {
+            return Ok(());
+        }
+        let Some(origin) = locals.iter().find_map(|local| local.handed_over(told)) else {
+            return Ok(());
+        };
+        let made = self.take(&Step::Clone(origin, name.to_string()));
+        let promoted = made.and_then(|()| {
+            let promote = Step::Promote(name.to_string());
+            let promoted = self.take(&promote);
+            if promoted.is_err() {
+                self.take(&Step::DestroyDataset(name.to_string()))?;
+            }
+            promoted
+        });
+        match promoted {
+            Ok(()) => {
+                self.mount_new(name)?;
+                // Snapshots of it may have other names.
+                self.align(package, sent, Extent::All)
+            }
+            Err(error) => {
+                let text = format!("{name} is not made as a clone, but received whole: {error}");
+                self.link.tell(ReceiveNote::Complaint(text));
+                Ok(())
+            }
         }
     }
 
@@ -243,6 +289,13 @@ impl Session<'_> {
         let change = |change| change_snapshots(context, mounts, change, by);
         let answer = match step.clone() {
             Step::Promote(dataset) => change(SnapshotChange::Promote { dataset }),
+            Step::Clone(origin, name) => change(SnapshotChange::Clone {
+                origin,
+                name,
+                properties: Vec::new(),
+                parents: false,
+                unmounted: true,
+            }),
             Step::DestroySnapshot(name) => change(SnapshotChange::Destroy {
                 names: vec![name],
                 defer: false,
@@ -329,24 +382,14 @@ impl Session<'_> {
     }
 }
 
-/// The dataset with a snapshot of this guid, among `top` and all below it.
+/// The dataset with a snapshot of this guid that is nearest to `to`, among `top` and all below it.
 fn owner_below(
     dsl: &Arc<Dsl>,
-    top: &DatasetName,
+    (to, top): (&DatasetName, &DatasetName),
     guid: Guid,
 ) -> Result<Option<DatasetName>, ControlError> {
-    let (mut found, mut failure) = (None, None);
-    walk_heads(dsl, |head| {
-        if found.is_some() || !is_within(head.name(), top) {
-            return;
-        }
-        match snapshot_by_guid(head, guid) {
-            Ok(Some(_)) => found = Some(head.name().clone()),
-            Ok(None) => {}
-            Err(error) => failure = Some(of_dsl(error)),
-        }
-    });
-    failure.map_or(Ok(found), Err)
+    let found = nearest(dsl, guid, (to, top), |_| Ok(true)).map_err(of_dsl)?;
+    Ok(found.map(|snapshot| snapshot.name().dataset()))
 }
 
 impl<'p> Local<'p> {
@@ -376,6 +419,15 @@ impl<'p> Local<'p> {
 
     fn is_named(&self, name: &str) -> bool {
         self.name.as_str() == name
+    }
+
+    /// The snapshot of this that the sender has as one of `other`'s, of which it made this a clone.
+    fn handed_over(&self, other: &PackageDataset) -> Option<String> {
+        let origin = self.sent?.origin?;
+        let is_other = |guid: Guid| other.snapshots.iter().any(|of| of.guid == guid);
+        let own = self.snapshots.iter().find(|(_, guid)| *guid == origin);
+        let (name, _) = own.filter(|_| is_other(origin))?;
+        Some(format!("{}@{name}", self.name))
     }
 
     /// Whether the sender has what this is a clone of as a snapshot of this itself.

@@ -9,6 +9,7 @@ mod checkpoint;
 mod common;
 mod create;
 mod dedup;
+mod encryption_roots;
 mod golden_write;
 mod growth;
 mod in_use;

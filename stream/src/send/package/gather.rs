@@ -221,6 +221,12 @@ impl Gathering<'_> {
         let options = self.options;
         let wants_properties = options.recursive || options.properties || options.received_only;
         let key = directory.crypto_key().map_err(unreadable)?;
+        if key.is_some() && options.has_list() && !options.blocks.raw {
+            return Err(StreamError::NotRaw {
+                dataset: directory.name().clone(),
+                snapshot: String::from_utf8_lossy(&self.to).into_owned(),
+            });
+        }
         let listed = match options.recursive {
             true => &member.snapshots[..],
             false => &member.snapshots[member.first..],

@@ -10,6 +10,7 @@ use crate::texts::{cannot_open, check_name, with_context};
 use crate::zpool::command_line;
 use cenote_control::model::properties::{self, DATASET};
 use cenote_control::model::{Change, ControlError, DatasetKind, Request, Response, Secret};
+use std::collections::HashSet;
 
 pub type Pairs = Vec<(String, String)>;
 
@@ -28,13 +29,19 @@ pub fn pairs(parsed: &Parsed) -> Result<Pairs, Stop> {
         let Some((name, value)) = word.split_once('=') else {
             return failed("missing '=' for property=value argument");
         };
-        let name = full_name(name);
-        if pairs.iter().any(|(known, _)| *known == name) {
-            return failed(format!("property '{name}' specified multiple times"));
-        }
-        pairs.push((name, value.to_owned()));
+        pairs.push((full_name(name), value.to_owned()));
     }
-    Ok(pairs)
+    match named_twice(pairs.iter().map(|(name, _)| name)) {
+        Some(problem) => failed(problem),
+        None => Ok(pairs),
+    }
+}
+
+/// What is said of properties, by their full names, of which one is given more than once.
+pub fn named_twice<'n>(names: impl IntoIterator<Item = &'n String>) -> Option<String> {
+    let mut seen = HashSet::new();
+    let twice = names.into_iter().find(|name| !seen.insert(*name))?;
+    Some(format!("property '{twice}' specified multiple times"))
 }
 
 /// A property's name where its short one was given.
@@ -201,9 +208,14 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         (full_name(name), value.to_owned())
     };
+    let properties: Pairs = words.iter().map(split).collect();
+    if let Some(problem) = named_twice(properties.iter().map(|(name, _)| name)) {
+        context.complain(&problem);
+        return Err(Stop::Code(255));
+    }
     let change = Change::SetProperties {
         datasets: datasets.to_vec(),
-        properties: words.iter().map(split).collect(),
+        properties,
         unmounted: parsed.has("u"),
     };
     let command = command_line("zfs set", arguments);

@@ -1,6 +1,6 @@
 //! `zfs create`.
 
-use super::change::{Pairs, ask, full_name, new_key, pairs, wants_key};
+use super::change::{Pairs, ask, full_name, named_twice, new_key, pairs, wants_key};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{check_name, with_context};
@@ -36,6 +36,13 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     }
     let properties = pairs(&parsed)?;
     let volume = volume(&parsed)?;
+    let sizes = [("V", "volsize"), ("b", "volblocksize")];
+    let sizes = sizes.into_iter().filter(|(letter, _)| parsed.has(letter));
+    let sizes: Vec<String> = sizes.map(|(_, name)| name.to_owned()).collect();
+    let given = properties.iter().map(|(name, _)| name);
+    if let Some(problem) = named_twice(given.chain(&sizes)) {
+        return failed(problem);
+    }
     if volume.is_none() && (parsed.has("s") || parsed.has("b")) {
         return usage("'-s' and '-b' can only be used when creating a volume");
     }

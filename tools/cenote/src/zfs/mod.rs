@@ -35,7 +35,7 @@ use crate::version;
 pub use mount::{is_legacy, mountable};
 pub use select::reason;
 
-pub use change::{full_name, new_key, wants_key};
+pub use change::{full_name, named_twice, new_key, wants_key};
 
 /// Other names of subcommands.
 const ALIASES: [(&str, &str); 3] = [

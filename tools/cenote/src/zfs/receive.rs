@@ -1,12 +1,13 @@
 //! `zfs receive`: the stream goes to the daemon by its descriptor, and notes come back.
 
-use super::change::{ask, pairs};
+use super::change::{ask, full_name, named_twice, pairs};
+use super::material;
 use crate::context::{Context, Outcome, Said, Stop, failed, usage};
 use crate::format::number::nicebytes;
 use crate::getopt::Parsed;
 use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
-    Change, ControlError, Part, Receive, ReceiveNaming, ReceiveNote, Request,
+    Change, ControlError, Part, Receive, ReceiveNaming, ReceiveNote, Request, Secret,
 };
 use std::io::IsTerminal;
 
@@ -53,6 +54,12 @@ fn receive_of(target: &str, parsed: &Parsed) -> Result<Receive, Stop> {
     let is_origin = |pair: &(String, String)| pair.0 == "origin";
     let origin = properties.iter().position(is_origin);
     let origin = origin.map(|at| properties.remove(at).1);
+    let excluded: Vec<String> = parsed.all("x").map(full_name).collect();
+    let given = properties.iter().map(|(name, _)| name);
+    if let Some(problem) = named_twice(given.chain(&excluded)) {
+        return usage(problem);
+    }
+    let key = key(target, &properties)?;
     Ok(Receive {
         target: target.to_owned(),
         naming: match (has("d"), has("e")) {
@@ -69,8 +76,38 @@ fn receive_of(target: &str, parsed: &Parsed) -> Result<Receive, Stop> {
         corrective: has("c"),
         origin,
         properties,
-        excluded: parsed.all("x").map(str::to_owned).collect(),
+        excluded,
+        key,
     })
+}
+
+/// The key of a new encryption root. The standard input has the stream, so it is in a file.
+fn key(target: &str, properties: &[(String, String)]) -> Result<Option<Secret>, Stop> {
+    let value = |wanted: &str| {
+        let mut pairs = properties.iter();
+        let found = pairs.find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.as_str())
+    };
+    let location = value("keylocation");
+    if location == Some("prompt") {
+        return failed(
+            "cannot receive: keylocation cannot be 'prompt', the standard input has the stream\n\
+             give a file, and use 'zfs set keylocation=prompt' afterwards",
+        );
+    }
+    let Some(format) = value("keyformat").filter(|format| *format != "none") else {
+        return Ok(None);
+    };
+    let Some(location) = location else {
+        return failed(
+            "cannot receive: a new encryption root needs its key from a file\n\
+             use '-o keylocation=file:///PATH'",
+        );
+    };
+    match material::read_new(target, format, location) {
+        Ok(key) => Ok(Some(key)),
+        Err(reason) => failed(format!("cannot receive: {reason}")),
+    }
 }
 
 fn said(note: ReceiveNote, is_verbose: bool, dry_run: bool) -> Said {

@@ -6,6 +6,7 @@ use super::{compatibility, layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, OptionError, Parsed};
 use crate::texts::{cannot_open, check_new_pool_name, with_context};
+use crate::zfs::named_twice;
 use cenote_control::model::properties::{DATASET, POOL, find, is_user_property};
 use cenote_control::model::{
     Change, ControlError, NewPool, NewVdev, NewVdevRole, Request, Response, SetVdevProperty,
@@ -102,12 +103,18 @@ fn vdevs(words: &[String], is_forced: bool) -> Result<Vec<NewVdev>, Stop> {
 
 /// The properties of the root dataset, by their full names.
 fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
-    let mut pairs = pairs(parsed, "O")?;
-    for (name, _) in &mut pairs {
-        *name = crate::zfs::full_name(name);
+    let mut pairs = Vec::new();
+    for word in parsed.all("O") {
+        let Some((name, value)) = word.split_once('=') else {
+            return failed("missing '=' for -O option");
+        };
+        pairs.push((crate::zfs::full_name(name), value.to_owned()));
     }
     if let Some(path) = parsed.last("m") {
         pairs.push(("mountpoint".to_owned(), path.to_owned()));
+    }
+    if let Some(problem) = named_twice(pairs.iter().map(|(name, _)| name)) {
+        return failed(problem);
     }
     for (name, value) in &pairs {
         let is_known = find(DATASET, name).is_some() || is_user_property(name);
@@ -151,6 +158,9 @@ pub fn properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
         return failed("'feature@' and 'version' properties cannot be specified together");
     }
     let root = pairs.iter().find(|(name, _)| name == "altroot");
+    if parsed.has("R") && root.is_some() {
+        return failed("property 'altroot' specified multiple times");
+    }
     let roots = parsed.last("R").into_iter();
     for root in roots.chain(root.map(|(_, root)| root.as_str())) {
         if !root.starts_with('/') {
@@ -184,16 +194,24 @@ fn invalid_vdevs(lines: &[String], is_forced: bool) -> String {
     format!("invalid vdev specification\n{lead}\n{}", lines.join("\n"))
 }
 
-/// The pairs of an option that takes `property=value`.
+/// The pairs of an option that takes `property=value`, by the full names of a pool's properties.
 pub fn pairs(parsed: &Parsed, option: &str) -> Result<Vec<(String, String)>, Stop> {
     let mut pairs = Vec::new();
     for word in parsed.all(option) {
         let Some((name, value)) = word.split_once('=') else {
             return failed(format!("missing '=' for -{option} option"));
         };
-        pairs.push((name.to_owned(), value.to_owned()));
+        pairs.push((full_name(name), value.to_owned()));
     }
-    Ok(pairs)
+    match named_twice(pairs.iter().map(|(name, _)| name)) {
+        Some(problem) => failed(problem),
+        None => Ok(pairs),
+    }
+}
+
+/// The name of a pool's property where its short one was given.
+pub fn full_name(name: &str) -> String {
+    find(POOL, name).map_or(name, |info| info.name).to_owned()
 }
 
 /// `zpool destroy [-f] POOL`
@@ -247,12 +265,13 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     if let Some(vdev) = vdev {
         return set_of_vdev((property, value), &pool, vdev, context);
     }
+    let property = full_name(property);
     if property == "compatibility" {
         compatibility::check(value, Some(&pool), context)?;
     }
     let change = Change::SetPoolProperty {
         pool: pool.clone(),
-        property: property.to_owned(),
+        property,
         value: value.to_owned(),
     };
     let command = command_line("zpool set", arguments);

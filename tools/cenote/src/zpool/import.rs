@@ -9,6 +9,7 @@ use cenote_control::model::{
     Search,
 };
 
+use super::create::full_name;
 use super::import_list::candidate_text;
 use super::load_and_mount::load_and_mount;
 use super::names;
@@ -123,6 +124,15 @@ fn options(parsed: &Parsed, search: &mut Search) -> Result<ImportOptions, Stop> 
             Err(_) => return usage("invalid txg value"),
         }
     }
+    let root = parsed.has("R").then(|| "altroot".to_owned());
+    let given = parsed.all("o").filter_map(|word| word.split_once('='));
+    let given: Vec<String> = root
+        .into_iter()
+        .chain(given.map(|(name, _)| full_name(name)))
+        .collect();
+    if let Some(problem) = crate::zfs::named_twice(&given) {
+        return failed(problem);
+    }
     for word in parsed.all("o") {
         option(word, &mut options, search)?;
     }
@@ -138,7 +148,7 @@ fn option(word: &str, options: &mut ImportOptions, search: &mut Search) -> Resul
     let bad = |name: &str, reason: &str| {
         failed(format!("cannot set property for import: '{name}' {reason}"))
     };
-    match name {
+    match full_name(name).as_str() {
         "readonly" => match value {
             "on" => options.readonly = true,
             "off" => options.readonly = false,
@@ -161,7 +171,7 @@ fn option(word: &str, options: &mut ImportOptions, search: &mut Search) -> Resul
                     "property '{name}' is not a valid pool or vdev property"
                 ));
             }
-            let pair = (name.to_owned(), value.to_owned());
+            let pair = (full_name(name), value.to_owned());
             options.properties.push(pair);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::add::{naming, tree_of};
 use super::command_line::command_line;
+use super::create::full_name;
 use super::layout;
 use super::load_and_mount::load_and_mount;
 use super::writes::require_pool;
@@ -82,14 +83,17 @@ fn options(parsed: &Parsed, imports: bool) -> Result<(Vec<Pair>, Vec<String>), S
     let (mut properties, mut mount_options) = (Vec::new(), Vec::new());
     for word in parsed.all("o") {
         match word.split_once('=') {
-            Some((name, value)) => properties.push((name.to_owned(), value.to_owned())),
+            Some((name, value)) => properties.push((full_name(name), value.to_owned())),
             None if !imports => {
                 return usage("setting mntopts is only valid when importing the pool");
             }
             None => mount_options.extend(word.split(',').map(str::to_owned)),
         }
     }
-    Ok((properties, mount_options))
+    match crate::zfs::named_twice(properties.iter().map(|(name, _)| name)) {
+        Some(problem) => usage(problem),
+        None => Ok((properties, mount_options)),
+    }
 }
 
 /// The tree with each mirror's side in its place.
