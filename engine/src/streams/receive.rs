@@ -157,6 +157,14 @@ impl Session<'_> {
         }
     }
 
+    /// Tells of file systems that are there and not mounted.
+    pub(super) fn complain_of_mounts(&self, failures: Vec<(String, ControlError)>) {
+        for (name, error) in failures {
+            let text = format!("cannot mount '{name}': {error}");
+            self.link.tell(ReceiveNote::NotMounted(text));
+        }
+    }
+
     /// One stream, whose opening was read.
     fn one(
         &self,
@@ -207,7 +215,11 @@ impl Session<'_> {
             false => self.substream(reader, &imported, &plan),
         };
         let received = match needs_parents {
-            true => with_parents(context, mounts, (&imported, &plan.name), by, receive)?,
+            true => {
+                let done = with_parents(context, mounts, (&imported, &plan.name), by, receive)?;
+                self.complain_of_mounts(done.1);
+                done.0
+            }
             false => receive()?,
         };
         if self.asked.dry_run {
