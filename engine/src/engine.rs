@@ -139,6 +139,7 @@ impl Engine {
     fn handle_own(
         &self,
         request: Request,
+        peer: Peer,
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError> {
         let (context, mounts) = (&self.context, &self.mounts);
@@ -148,7 +149,10 @@ impl Engine {
                 dataset,
                 at,
                 options,
-            } => mount(registry, mounts, &dataset, at.as_deref(), &options),
+            } => {
+                let at = (at.as_deref(), peer.pid);
+                mount(registry, mounts, &dataset, at, &options)
+            }
             Request::MountAll { below, options } => {
                 mount_all(registry, mounts, below.as_deref(), &options)
             }
@@ -233,6 +237,7 @@ impl Engine {
     fn handle_snapshots(
         &self,
         request: Request,
+        peer: Peer,
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError> {
         let registry = &self.context.registry;
@@ -246,7 +251,7 @@ impl Engine {
             }
             Request::ReclaimedBy { snapshots } => reclaimed_by(registry, &snapshots, reply),
             Request::Diff { from, to } => diff(registry, &from, to.as_deref(), reply),
-            other => self.handle_own(other, reply),
+            other => self.handle_own(other, peer, reply),
         }
     }
 }
@@ -355,7 +360,7 @@ impl Service for Engine {
             } => receive(context, mounts, &asked, &By::new(peer, &command), reply),
             Request::Send { send: asked } => send(registry, &asked, reply),
             Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
-            other => self.handle_snapshots(other, reply),
+            other => self.handle_snapshots(other, peer, reply),
         }
     }
 

@@ -31,7 +31,11 @@ pub(crate) fn exchange_contents(
     change: impl FnOnce() -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
     // What other mount namespaces have cannot follow.
-    end_elsewhere(mounts, |entry| entry.dataset == head.as_str(), Elsewhere::refuse_or(force))?;
+    end_elsewhere(
+        mounts,
+        |entry| entry.dataset == head.as_str(),
+        Elsewhere::refuse_or(force),
+    )?;
     let own = mounts.newest_first(|entry| entry.dataset == head.as_str());
     if own.iter().all(|(_, mounted)| mounted.can_exchange()) {
         // What comes first needs the mounts, so they are asked before it, too.

@@ -16,11 +16,15 @@ use crate::registry::table::Registry;
 use crate::registry::walk::{is_within, walk_heads};
 use cenote_control::model::{ControlError, MountOptions, Response};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, KeyStatus, Property};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Mounts at one time.
 const MOUNTS_MAX: usize = 65_536;
+
+/// The daemon's mount namespace.
+const OWN_NAMESPACE: &str = "/proc/self/ns/mnt";
 
 /// Failures by name, and how many succeeded.
 pub(crate) type Outcomes = (Vec<(String, ControlError)>, u64);
@@ -31,11 +35,12 @@ pub(crate) fn mount_list(mounts: &Mounts) -> Response {
     }
 }
 
+/// Mounts a dataset, at a place that a process names if it is not its own.
 pub(crate) fn mount(
     registry: &Registry,
     mounts: &Mounts,
     dataset: &str,
-    at: Option<&str>,
+    (at, process): (Option<&str>, i32),
     options: &MountOptions,
 ) -> Result<Response, ControlError> {
     let (imported, found) = registry.dataset(&parse_name(dataset)?)?;
@@ -43,7 +48,7 @@ pub(crate) fn mount(
         return mount_anew(mounts, &imported, dataset, at, options);
     }
     let place = match at {
-        Some(at) => Some(PathBuf::from(at)),
+        Some(at) => Some((PathBuf::from(at), namespace_of(process))),
         None if found.is_snapshot() => {
             return Err(ControlError::WrongKind {
                 dataset: dataset.to_owned(),
@@ -80,6 +85,17 @@ pub(crate) fn mount_all(
         }
     }
     Ok(Response::Failures { failures, done })
+}
+
+/// The mount namespace of a process, if it is known and not the daemon's: what a container names is
+/// a directory of the container.
+fn namespace_of(process: i32) -> Option<OwnedFd> {
+    let theirs = format!("/proc/{process}/ns/mnt");
+    let is_ours = std::fs::read_link(&theirs).ok()? == std::fs::read_link(OWN_NAMESPACE).ok()?;
+    if is_ours {
+        return None;
+    }
+    std::fs::File::open(theirs).ok().map(OwnedFd::from)
 }
 
 /// Mounts what is to be mounted by itself, parents first.
@@ -145,7 +161,7 @@ fn mount_dataset(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     dataset: Dataset,
-    at: Option<PathBuf>,
+    at: Option<(PathBuf, Option<OwnedFd>)>,
     options: &MountOptions,
 ) -> Result<(), ControlError> {
     let name = dataset.name().as_str().to_owned();
@@ -161,16 +177,19 @@ fn mount_dataset(
         return Err(ControlError::AlreadyMounted { dataset: name });
     }
     check_contents(&dataset, options)?;
-    let place = match at {
+    let (place, namespace) = match at {
         Some(place) => place,
-        None => own_mount_point(imported, &dataset)?,
+        None => (own_mount_point(imported, &dataset)?, None),
     };
     let overlay = options.overlay || text_of(&dataset, Property::Overlay).as_deref() == Some("on");
     if let (true, Some(root)) = (own_place, &imported.altroot) {
         check_within(root, &place)?;
     }
-    prepare(&place, own_place, overlay)?;
-    if mounts.is_at(&name, &place) {
+    // What is in a directory of another namespace cannot be seen from here.
+    if namespace.is_none() {
+        prepare(&place, own_place, overlay)?;
+    }
+    if namespace.is_none() && mounts.is_at(&name, &place) {
         return Err(ControlError::AlreadyMounted { dataset: name });
     }
     let is_derived = own_place && is_derived(&dataset)?;
@@ -185,6 +204,7 @@ fn mount_dataset(
         pool: Arc::clone(&imported.pool),
         files,
         mount_point: place,
+        namespace,
         switches,
         record_size: dataset
             .stored_number(Property::RecordSize)

@@ -11,6 +11,7 @@ use cenote_control::model::ControlError;
 use cenote_dsl::Dataset;
 use cenote_pool::Pool;
 use cenote_posix::FileSystem;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ pub struct MountJob {
     pub files: Arc<FileSystem>,
     /// An existing directory.
     pub mount_point: PathBuf,
+    /// The mount namespace that it is in, if that is not the daemon's.
+    pub namespace: Option<OwnedFd>,
     /// What is allowed.
     pub switches: MountSwitches,
     /// The property `recordsize`, in bytes.

@@ -7,7 +7,7 @@
 
 mod calls;
 
-pub(crate) use calls::unshare_user_and_mounts;
+pub(crate) use calls::{unshare_directory, unshare_user_and_mounts};
 
 use crate::lookout::Lookout;
 use rustix::fd::OwnedFd;

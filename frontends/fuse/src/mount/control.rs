@@ -11,16 +11,19 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 /// Ends the connection whose superblock has this minor device number.
 pub(super) fn abort(minor: u32) -> Result<(), Errno> {
+    let file = abort_handle(minor)?;
+    rustix::io::write(&file, b"1").map(|_| ())
+}
+
+/// The file that ends a connection when something is written to it. It means that connection for
+/// as long as it is open: later ones may have its number.
+pub fn abort_handle(minor: u32) -> Result<OwnedFd, Errno> {
     let usual = format!("/sys/fs/fuse/connections/{minor}/abort");
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(usual, flags, Mode::empty()) {
-        Ok(file) => file,
-        Err(_) => {
-            let root = detached()?;
-            rustix::fs::openat(&root, format!("{minor}/abort"), flags, Mode::empty())?
-        }
-    };
-    rustix::io::write(&file, b"1").map(|_| ())
+    rustix::fs::open(usual, flags, Mode::empty()).or_else(|_| {
+        let root = detached()?;
+        rustix::fs::openat(&root, format!("{minor}/abort"), flags, Mode::empty())
+    })
 }
 
 /// The control file system's root, mounted nowhere.

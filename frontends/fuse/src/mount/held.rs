@@ -34,6 +34,13 @@ impl HeldMount {
         Ok(found.stx_mnt_id)
     }
 
+    /// Its superblock's device.
+    pub fn device(&self) -> Result<(u32, u32), Errno> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = rustix::fs::statx(&self.0, "", flags, StatxFlags::MNT_ID)?;
+        Ok((found.stx_dev_major, found.stx_dev_minor))
+    }
+
     /// Whether its server is gone, which is for good. May wait for a server that is stuck.
     fn is_dead(&self) -> bool {
         // A plain `stat` may be answered from the kernel's cache; this is asked always.

@@ -18,6 +18,7 @@ mod namespace;
 mod stale;
 mod table;
 
+pub use control::abort_handle;
 pub use holders::Holder;
 pub use namespace::{NamespaceError, enter_namespace};
 pub use stale::{ClearedMounts, clear_stale_mounts, is_stale};
@@ -30,7 +31,7 @@ use crate::protocol::init::{Negotiated, Wishes};
 use crate::session::{HandshakeError, Session, SessionConfig};
 use crate::transport::Device;
 use held::HeldMount;
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags};
 use std::ffi::{CString, OsString};
@@ -289,9 +290,11 @@ pub enum UnmountMode {
 pub struct Mount {
     session: Arc<Session>,
     mount_point: PathBuf,
-    /// The mount's number in the table and its superblock's device.
-    identity: Option<(u64, (u32, u32))>,
+    identity: Option<Identity>,
 }
+
+/// A mount's number in the table and its superblock's device.
+type Identity = (u64, (u32, u32));
 
 impl std::fmt::Debug for Mount {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -315,6 +318,43 @@ impl Mount {
         let mount_point = resolve(mount_point)?;
         let dead = stale::clear_at(&mount_point)?;
         let device = connect(&mount_point, dead, options)?;
+        let identity = find_identity(&mount_point);
+        Self::serve(file_system, device, (&mount_point, identity), options)
+    }
+
+    /// As [`Self::new`], at an existing directory of another mount namespace. Only who is there
+    /// can unmount it by its place; [`Self::end`] ends it.
+    pub fn new_within(
+        namespace: BorrowedFd<'_>,
+        file_system: Arc<dyn FileSystem>,
+        mount_point: &Path,
+        options: &MountOptions,
+    ) -> Result<Mount, MountError> {
+        let device = Device::open(&options.device).map_err(|source| MountError::Device {
+            device: options.device.clone(),
+            source,
+        })?;
+        let mounted = namespace::within(namespace, || {
+            mount_on(&device, mount_point, options)?;
+            let held = HeldMount::at(mount_point)?;
+            Ok((held.id()?, held.device()?))
+        });
+        let identity = mounted
+            .and_then(|mounted| mounted)
+            .map_err(|source| MountError::Mount {
+                mount_point: mount_point.to_owned(),
+                source,
+            })?;
+        Self::serve(file_system, device, (mount_point, Some(identity)), options)
+    }
+
+    /// Serves what was mounted with `device`, as soon as that has come up.
+    fn serve(
+        file_system: Arc<dyn FileSystem>,
+        device: Device,
+        (mount_point, identity): (&Path, Option<Identity>),
+        options: &MountOptions,
+    ) -> Result<Mount, MountError> {
         let config = options.session_config(&*file_system);
         let started = Session::negotiate(file_system, device, config)
             .map_err(MountError::from)
@@ -326,11 +366,14 @@ impl Mount {
             Ok(session) => session,
             Err(error) => {
                 // The first error is the one to tell; the connection has ended with its device.
-                let _ = unmount_path(&mount_point, UnmountMode::Lazy);
+                if let (Ok(held), Some((id, _))) = (HeldMount::at(mount_point), identity)
+                    && held.id() == Ok(id)
+                {
+                    let _ = stale::detach(held, mount_point);
+                }
                 return Err(error);
             }
         };
-        let identity = find_identity(&mount_point);
         let notifier = Notifier::new(&session, identity.map(|(id, _)| id));
         session.file_system.attach(notifier);
         if let (Some(size), Some((_, device))) = (options.read_ahead_kib, identity) {
@@ -338,9 +381,14 @@ impl Mount {
         }
         Ok(Mount {
             session,
-            mount_point,
+            mount_point: mount_point.to_owned(),
             identity,
         })
+    }
+
+    /// The number by which the kernel knows its connection, if that is known.
+    pub fn connection(&self) -> Option<u32> {
+        self.identity.map(|(_, (_, minor))| minor)
     }
 
     /// Where it was mounted.
@@ -658,22 +706,7 @@ fn mount_directly(
             });
         }
     };
-    let parameters = options.parameters(device.descriptor().as_raw_fd());
-    let words = parameters.iter().map(|(name, value)| match value.as_str() {
-        "" => (*name).to_owned(),
-        value => format!("{name}={value}"),
-    });
-    let data = words.collect::<Vec<_>>().join(",");
-    let data = CString::new(data).expect("numbers and words hold no NUL");
-    let source = options.source.as_os_str();
-    let flags = options.flags();
-    match rustix::mount::mount(
-        source,
-        mount_point,
-        FILE_SYSTEM_TYPE,
-        flags,
-        data.as_c_str(),
-    ) {
+    match mount_on(&device, mount_point, options) {
         Ok(()) => Ok(Some(device)),
         // ACCES is what security modules of containers answer.
         Err(Errno::PERM | Errno::ACCESS) => Ok(None),
@@ -682,6 +715,24 @@ fn mount_directly(
             source,
         }),
     }
+}
+
+fn mount_on(device: &Device, mount_point: &Path, options: &MountOptions) -> Result<(), Errno> {
+    let parameters = options.parameters(device.descriptor().as_raw_fd());
+    let words = parameters.iter().map(|(name, value)| match value.as_str() {
+        "" => (*name).to_owned(),
+        value => format!("{name}={value}"),
+    });
+    let data = words.collect::<Vec<_>>().join(",");
+    let data = CString::new(data).expect("numbers and words hold no NUL");
+    let source = options.source.as_os_str();
+    rustix::mount::mount(
+        source,
+        mount_point,
+        FILE_SYSTEM_TYPE,
+        options.flags(),
+        data.as_c_str(),
+    )
 }
 
 fn unmount_path(mount_point: &Path, mode: UnmountMode) -> Result<(), MountError> {
@@ -712,7 +763,7 @@ fn unmount_path(mount_point: &Path, mode: UnmountMode) -> Result<(), MountError>
 }
 
 /// The newest mount of ours at `mount_point`. Without `/proc` nothing is known.
-fn find_identity(mount_point: &Path) -> Option<(u64, (u32, u32))> {
+fn find_identity(mount_point: &Path) -> Option<Identity> {
     let entries = own_mounts().ok()?;
     let newest = entries
         .iter()

@@ -3,10 +3,15 @@
 //! Inside it the process may call `mount(2)` itself; the mounts are visible to the process and its
 //! children, and to others only by entering the namespace (`nsenter --user --mount --target PID`).
 //! The kernel gives namespaces only to single-threaded processes, so this comes first in `main`.
+//!
+//! A namespace of others, such as a container's, is entered by a thread, for one call: who stays
+//! there keeps it from going away.
 
-use crate::transport::unshare_user_and_mounts;
+use crate::transport::{unshare_directory, unshare_user_and_mounts};
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Why a namespace could not be entered.
 #[derive(Debug, thiserror::Error)]
@@ -48,4 +53,23 @@ pub fn enter_namespace() -> Result<(), NamespaceError> {
     // New mounts of the outer namespace still appear inside, ours stay inside.
     let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", flags).map_err(NamespaceError::Refused)
+}
+
+/// Does something in another mount namespace, on a thread that ends with it.
+pub(super) fn within<T: Send>(
+    namespace: BorrowedFd<'_>,
+    act: impl FnOnce() -> T + Send,
+) -> Result<T, Errno> {
+    std::thread::scope(|scope| {
+        let body = move || {
+            unshare_directory()?;
+            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Mount))?;
+            Ok(act())
+        };
+        let thread = std::thread::Builder::new().spawn_scoped(scope, body);
+        let outcome = thread.map(std::thread::ScopedJoinHandle::join);
+        outcome.map_or(Err(Errno::AGAIN), |joined| {
+            joined.unwrap_or(Err(Errno::CANCELED))
+        })
+    })
 }

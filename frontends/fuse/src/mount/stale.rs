@@ -37,8 +37,7 @@ pub fn clear_stale_mounts(prefix: &Path) -> Result<ClearedMounts, MountError> {
             continue;
         }
         if let Probed::Dead(held) = probe(entry) {
-            let detached =
-                check_alone(entry).and_then(|()| detach(held, &entry.mount_point));
+            let detached = check_alone(entry).and_then(|()| detach(held, &entry.mount_point));
             match detached {
                 Ok(()) => outcome.cleared.push(entry.mount_point.clone()),
                 Err(error) => outcome.failed.push((entry.mount_point.clone(), error)),
@@ -65,9 +64,8 @@ pub(super) fn clear_at(mount_point: &Path) -> Result<Option<HeldMount>, MountErr
         .filter(|entry| entry.mount_point == mount_point)
     {
         // What lies below can be looked at only once what covers it is gone.
-        let is_below = |other: &MountEntry| {
-            other.parent == entry.id && other.mount_point == entry.mount_point
-        };
+        let is_below =
+            |other: &MountEntry| other.parent == entry.id && other.mount_point == entry.mount_point;
         if let Some(above) = last.take_if(|_| entries.iter().any(is_below)) {
             detach(above, mount_point)?;
         }

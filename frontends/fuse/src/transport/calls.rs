@@ -1,4 +1,4 @@
-//! The two system calls that have no safe wrapper: this crate's only `unsafe`.
+//! The three system calls that have no safe wrapper: this crate's only `unsafe`.
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -24,4 +24,11 @@ pub(crate) fn unshare_user_and_mounts() -> Result<(), Errno> {
     // SAFETY: the call is unsafe only for `UnshareFlags::FILES`, which would split the table of
     // descriptors between threads; it is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
+}
+
+/// Gives the calling thread a root and a working directory of its own, so that it alone can enter
+/// another mount namespace.
+pub(crate) fn unshare_directory() -> Result<(), Errno> {
+    // SAFETY: as above, `UnshareFlags::FILES` is not among the flags.
+    unsafe { unshare_unsafe(UnshareFlags::FS) }
 }

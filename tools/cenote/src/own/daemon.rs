@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Command;
 use super::arguments::{Arguments, flag, option};
-use super::{engine, settings_files};
+use super::{engine, guard, settings_files};
 use crate::alarms::AlarmFile;
 use crate::context::{Context, Outcome, failed, usage};
 use crate::format::json::{Json, Object};
@@ -62,6 +62,11 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         .collect();
     match words.as_slice() {
         ["run"] | [] => serve(arguments),
+        // Not for people: the daemon's own helper.
+        [guard::OPERAND, thread] => match guard::run(thread) {
+            Ok(()) => Ok(0),
+            Err(error) => failed(error.to_string()),
+        },
         ["status"] => status(arguments, context),
         ["stop"] => stop(arguments, context),
         _ => usage(""),
@@ -69,7 +74,18 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
 }
 
 fn socket() -> PathBuf {
-    socket_path(|name| std::env::var_os(name))
+    absolute(socket_path(|name| std::env::var_os(name)))
+}
+
+/// A path that means the same wherever the process goes.
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// Leaves the directory that the daemon was started in: on a file system of its own it would keep
+/// that busy, and keep it from ever being unmounted.
+fn leave_directory() -> std::io::Result<()> {
+    std::env::set_current_dir("/")
 }
 
 fn serve(arguments: &Arguments) -> Outcome {
@@ -81,7 +97,8 @@ fn serve(arguments: &Arguments) -> Outcome {
         Ok(notes) => notes.iter().for_each(|note| eprintln!("cenote: {note}")),
         Err(message) => return failed(message),
     }
-    let alarms = AlarmFile::find(arguments.last("alarms").map(PathBuf::from));
+    let alarms = arguments.last("alarms").map(PathBuf::from);
+    let alarms = AlarmFile::find(alarms.map(absolute));
     let plan = match alarms.load() {
         Ok(plan) => plan,
         Err(error) => return failed(format!("alarms: {error}")),
@@ -90,6 +107,9 @@ fn serve(arguments: &Arguments) -> Outcome {
         Ok(server) => server,
         Err(error) => return failed(error.to_string()),
     };
+    if let Err(error) = leave_directory() {
+        return failed(format!("cannot change to the directory '/': {error}"));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {

@@ -28,7 +28,7 @@ pub fn service(memory: Option<u64>, auto: bool, alarms: AlarmSetup) -> Arc<dyn S
         state_directory: state_directory_of_process(),
     };
     Arc::new(Engine::new(
-        Box::new(FuseMounter),
+        Box::new(FuseMounter::guarded()),
         settings,
         Arc::new(RealEnv::new()),
     ))

@@ -14,6 +14,7 @@ mod device_file;
 mod direct_help;
 mod engine;
 mod gauge;
+mod guard;
 mod health;
 mod install_links;
 mod mount;

@@ -1,5 +1,6 @@
 //! How the daemon mounts file systems: through FUSE.
 
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,23 +11,48 @@ use cenote_files::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitch
 use cenote_fuse::{Errno, FileSystem, Mount, MountError, MountOptions, UnmountMode};
 use cenote_posix::{DatasetSpace, FileSystem as PosixFiles};
 
+use super::guard::{Guard, Guarded};
+
 /// Mounts through FUSE.
-pub struct FuseMounter;
+#[derive(Default)]
+pub struct FuseMounter {
+    /// Ends the connections of a daemon that was killed; without it they end as far as they can.
+    guard: Option<Arc<Guard>>,
+}
+
+impl FuseMounter {
+    /// With a process beside that looks after the connections.
+    pub fn guarded() -> Self {
+        let guard = Guard::start().map(Arc::new);
+        if let Err(error) = &guard {
+            eprintln!("cenote: no process guards the mounts if this one is killed: {error}");
+        }
+        Self { guard: guard.ok() }
+    }
+}
 
 impl Mounter for FuseMounter {
-    fn mount(&self, job: MountJob) -> Result<Box<dyn Mounted>, ControlError> {
+    fn mount(&self, mut job: MountJob) -> Result<Box<dyn Mounted>, ControlError> {
         let name = job.dataset.name().to_string();
         let failed = |error: MountError| ControlError::MountFailed {
             dataset: name.clone(),
             reason: with_hint(&error.to_string()),
         };
         let options = mount_options(&name, &job.switches);
+        let namespace = job.namespace.take();
         let place = job.mount_point.clone();
         let switches = Mutex::new(job.switches);
         let files = Arc::new(dataset_files(&name, job));
         let served: Arc<dyn FileSystem> = Arc::clone(&files) as _;
-        let mount = Mount::new(served, &place, &options).map_err(failed)?;
+        let mount = match &namespace {
+            Some(namespace) => Mount::new_within(namespace.as_fd(), served, &place, &options),
+            None => Mount::new(served, &place, &options),
+        };
+        let mount = mount.map_err(failed)?;
+        let connection = mount.connection();
+        let guarded = self.guard.as_ref().zip(connection);
         Ok(Box::new(FuseMount {
+            _guarded: guarded.map(|(guard, number)| guard.watch(number)),
             mount,
             files,
             name,
@@ -97,6 +123,7 @@ fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
 
 /// A FUSE mount; dropping it unmounts lazily.
 struct FuseMount {
+    _guarded: Option<Guarded>,
     mount: Mount,
     files: Arc<DatasetFiles>,
     name: String,

@@ -1,0 +1,200 @@
+//! The process beside a daemon that lets it die.
+//!
+//! A thread that asks a FUSE server for something cannot be killed while the server has the request:
+//! the kernel waits for the answer. A daemon asks its own mounts now and then, for a directory to
+//! mount at, or a pool's device that is a file on another pool. If it is killed at that moment, the
+//! thread waits for workers that are gone, and keeps the connection open that it waits for: the
+//! process never ends, and holds its devices.
+//!
+//! So a small process of the same program holds the kernel's switches of all connections, and turns
+//! them when the daemon's threads go: it is signalled when the thread that started it ends, which
+//! does nothing else and can always be killed. It serves no pool and touches no mount.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use signal_hook::consts::SIGTERM;
+
+/// The operand of `cenote daemon` that is this process.
+pub const OPERAND: &str = "guard";
+
+/// So long a daemon may take to end by itself, once one of its threads has.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The daemon's side.
+#[derive(Debug)]
+pub struct Guard(Mutex<ChildStdin>);
+
+/// That a connection is looked after.
+#[derive(Debug)]
+pub struct Guarded {
+    guard: Arc<Guard>,
+    connection: u32,
+}
+
+impl Guard {
+    /// Starts the process.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start() -> io::Result<Self> {
+        let program = std::env::current_exe()?;
+        let (sender, receiver) = mpsc::sync_channel(1);
+        std::thread::Builder::new()
+            .name("guard-parent".to_owned())
+            .spawn(move || {
+                let mut command = Command::new(program);
+                let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+                command.args(["daemon", OPERAND, &thread]).current_dir("/");
+                // Signals of a terminal are the daemon's.
+                command.process_group(0).stdin(Stdio::piped());
+                command.stdout(Stdio::null()).stderr(Stdio::null());
+                let child = command.spawn().and_then(|mut child| {
+                    let pipe = child.stdin.take();
+                    pipe.ok_or_else(|| io::Error::other("there is no pipe to it"))
+                });
+                // The receiver waits for exactly this.
+                let _ = sender.send(child);
+                loop {
+                    std::thread::park();
+                }
+            })?;
+        let pipe = receiver.recv().map_err(io::Error::other)??;
+        Ok(Self(Mutex::new(pipe)))
+    }
+
+    /// Has a connection looked after until what this returns goes.
+    pub fn watch(self: &Arc<Self>, connection: u32) -> Guarded {
+        self.tell('+', connection);
+        Guarded {
+            guard: Arc::clone(self),
+            connection,
+        }
+    }
+
+    fn tell(&self, sign: char, connection: u32) {
+        let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A guard that was killed guards nothing; the daemon works without.
+        let _ = writeln!(pipe, "{sign}{connection}");
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.guard.tell('-', self.connection);
+    }
+}
+
+/// The process: until the daemon closes the pipe, or dies. `thread` is the daemon's that started it.
+///
+/// # Errors
+/// If it cannot be told of that.
+pub fn run(thread: &str) -> io::Result<()> {
+    let (mut signalled, signals) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(SIGTERM, signals)?;
+    let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // With fewer descriptors fewer connections are looked after.
+    let _ = setrlimit(Resource::Nofile, raised);
+    let starter = PathBuf::from(format!("/proc/{parent}/task/{thread}"));
+    let mut connections = Connections::default();
+    let mut is_suspicious = !starter.exists();
+    loop {
+        let wait = is_suspicious.then_some(GRACE);
+        match wait_for(&signalled, wait)? {
+            Event::News if connections.take_news()? => {}
+            Event::News => return Ok(()),
+            Event::Signal => {
+                // Anybody may send one; whether the thread is gone is seen after the grace.
+                signalled.read(&mut [0; 16]).map(drop)?;
+                is_suspicious = true;
+            }
+            Event::TimeIsUp if starter.exists() => is_suspicious = false,
+            Event::TimeIsUp => {
+                connections.end();
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What the process waits for.
+enum Event {
+    /// The daemon tells of connections, or closed the pipe.
+    News,
+    Signal,
+    TimeIsUp,
+}
+
+fn wait_for(signalled: &UnixStream, wait: Option<Duration>) -> io::Result<Event> {
+    let stdin = rustix::stdio::stdin();
+    let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+    loop {
+        let mut polled = [
+            PollFd::new(signalled, PollFlags::IN),
+            PollFd::new(&stdin, PollFlags::IN),
+        ];
+        match poll(&mut polled, wait.as_ref()) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Ok(Event::TimeIsUp),
+            Ok(_) if polled[0].revents().is_empty() => return Ok(Event::News),
+            Ok(_) => return Ok(Event::Signal),
+        }
+    }
+}
+
+/// The switches of the daemon's connections.
+#[derive(Default)]
+struct Connections {
+    switches: BTreeMap<u32, OwnedFd>,
+    /// The beginning of a line whose end has not come.
+    unread: Vec<u8>,
+}
+
+impl Connections {
+    /// Takes what the daemon tells; false if that was all.
+    fn take_news(&mut self) -> io::Result<bool> {
+        let mut piece = [0; 4096];
+        let length = rustix::io::read(rustix::stdio::stdin(), &mut piece)?;
+        self.unread.extend_from_slice(&piece[..length]);
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.unread.drain(..=end).collect();
+            let text = String::from_utf8_lossy(&line);
+            let text = text.trim_end();
+            match (text.split_at_checked(1), text.get(1..).map(str::parse)) {
+                (Some(("+", _)), Some(Ok(number))) => {
+                    // Not everybody may have it.
+                    if let Ok(switch) = cenote_fuse::abort_handle(number) {
+                        self.switches.insert(number, switch);
+                    }
+                }
+                (Some(("-", _)), Some(Ok(number))) => drop(self.switches.remove(&number)),
+                _ => {}
+            }
+        }
+        Ok(length > 0)
+    }
+
+    /// Ends all connections.
+    fn end(self) {
+        for switch in self.switches.values() {
+            // One that has ended already needs nothing.
+            let _ = rustix::io::write(switch, b"1");
+        }
+    }
+}
