@@ -518,6 +518,14 @@ impl TxgGate {
         is_first
     }
 
+    /// Lets go of changes that will never be written, once nobody writes groups any more. They hold
+    /// the gate, which holds them: of a pool that was let go of, they kept all memory and devices.
+    pub fn drop_changes(&self) {
+        let dirty_sets = std::mem::take(&mut self.lock().dirty_sets);
+        // Not under the lock, which they may take when they go.
+        drop(dirty_sets);
+    }
+
     /// What the pool was suspended for, if it is.
     pub fn suspended(&self) -> Option<Arc<str>> {
         self.lock().suspended.clone()

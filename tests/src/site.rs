@@ -313,6 +313,9 @@ impl Drop for Site {
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
+        // Dead mounts stay until somebody takes them away; mostly there are none.
+        let root = self.root.display().to_string();
+        let _ = self.cenote.run("cenote", &["unmount", &root]);
         if let Some(Err(error)) = judged {
             panic!("what the test left is not sound: {error:#}");
         }

@@ -3,6 +3,7 @@
 use crate::errors::of_dsl;
 use cenote_control::model::ControlError;
 use cenote_dsl::{Dataset, DatasetName, Property, PropertySource};
+use rustix::io::Errno;
 use std::path::{Component, Path, PathBuf};
 
 use super::options::text_of;
@@ -73,10 +74,20 @@ pub(crate) fn check_within(root: &Path, place: &Path) -> Result<(), ControlError
     Ok(())
 }
 
+/// Whether a mount is there whose server is gone: a directory that nobody can look at, and that
+/// the new mount takes the place of.
+fn is_dead_mount(place: &Path) -> bool {
+    let found = place.symlink_metadata();
+    found.is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
+}
+
 /// Makes the directory, and refuses one with files unless they may be covered.
 pub(crate) fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), ControlError> {
     let path = place.to_string_lossy().into_owned();
-    if make && let Err(error) = std::fs::create_dir_all(place) {
+    if make
+        && let Err(error) = std::fs::create_dir_all(place)
+        && !is_dead_mount(place)
+    {
         let reason = error.to_string();
         return Err(ControlError::MountpointFailed { path, reason });
     }

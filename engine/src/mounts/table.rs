@@ -253,6 +253,11 @@ impl Mounts {
             .collect()
     }
 
+    /// Forgets mounts that have ended wherever they were, so that their files are closed.
+    pub fn forget_ended(&self) {
+        drop(self.lock_elsewhere());
+    }
+
     /// Forgets a mount, so that its files are closed, unless it lives on elsewhere.
     fn forget(&self, mounted: &Arc<dyn Mounted>) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);

@@ -166,6 +166,8 @@ pub(crate) fn end_elsewhere(
             None => return Err(ControlError::DatasetBusy { dataset }),
         }
     }
+    // Their files are closed only then.
+    mounts.forget_ended();
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The engine over golden pools, asked as a client asks it.
 
 mod encryption;
+mod heads;
 mod import;
 mod share;
 

@@ -251,6 +251,7 @@ impl Syncer {
         self.pipeline.arrive();
         self.space.end_repairs();
         self.space.close();
+        self.gate.drop_changes();
         if ended.is_err() {
             let cause = "the syncing thread ended with a panic".to_owned();
             return Err(SyncError::Stopped { cause });

@@ -30,6 +30,7 @@ mod mount_helper;
 mod mount_rules;
 mod multihost;
 mod mutate;
+mod namespaces;
 mod old_file_systems;
 mod own_commands;
 mod posix;

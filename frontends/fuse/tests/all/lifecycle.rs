@@ -256,6 +256,62 @@ fn somebody_elses_unmount_is_noticed() {
     unmount(&mounted.mount);
 }
 
+/// A container's copy of a mount was waited for in vain, and then forgotten while it was served.
+#[test]
+fn what_another_namespace_keeps_is_named_and_can_be_ended() {
+    let Some(mounted) = mount(small_tree()) else {
+        return;
+    };
+    let script = "exec 9<\"$0\" && echo ready && exec sleep 600";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
+    let (mut child, _) = start(command.arg(mounted.path("file")));
+    unmount(&mounted.mount);
+    assert!(mounted.mount.is_serving() && !is_listed(mounted.root()));
+    let holders = mounted.mount.holders();
+    let [holder] = holders.as_slice() else {
+        panic!("{holders:?}");
+    };
+    assert!(holder.pid == child.id() && holder.is_used, "{holder:?}");
+    assert_eq!(holder.mount_point, mounted.root());
+    assert!(mounted.mount.end());
+    assert!(!mounted.mount.is_serving());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Between the removal of a dead mount and the next one at the same place, what programs wrote
+/// came to lie in the directory below.
+#[test]
+fn a_dead_mount_is_replaced_in_one_step() {
+    if !can_mount() {
+        return;
+    }
+    let parent = directory();
+    let place = parent.path().join("place");
+    fs::create_dir(&place).unwrap();
+    for _ in 0..5 {
+        let (mut child, _) = start(Command::new(SERVER).arg(&place));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let is_over = AtomicBool::new(false);
+        let mount = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let made = File::create(place.join("new"));
+                    assert!(made.is_err(), "it was made below");
+                }
+            });
+            let mount = Mount::new(Arc::new(small_tree()), &place, &MountOptions::new("x"));
+            is_over.store(true, Ordering::Relaxed);
+            mount
+        });
+        unmount(&mount.unwrap());
+        assert!(!is_listed(&place));
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+    }
+}
+
 #[test]
 fn a_moved_mount_is_found_and_a_covered_one_spared() {
     let Some(mounted) = mount(small_tree()) else {

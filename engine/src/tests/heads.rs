@@ -1,0 +1,76 @@
+//! Heads that somebody still has when they are to be closed.
+
+use super::{ask, engine};
+use crate::Engine;
+use cenote_control::model::{
+    Change, ControlError, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, Request,
+};
+use cenote_dsl::DatasetName;
+use cenote_posix::write::NewFile;
+use cenote_posix::{FileKind, FileSystem, PosixError};
+
+/// What is asked of an engine that can mount nothing: mounts fail, and all else is done.
+fn change(engine: &Engine, change: Change) {
+    let command = "a test".to_owned();
+    let done = ask(engine, Request::Change { change, command });
+    done.expect("done");
+}
+
+fn pool(directory: &std::path::Path) -> Engine {
+    let device = directory.join("device");
+    let file = std::fs::File::create(&device).expect("a file");
+    file.set_len(128 << 20).expect("sparse");
+    let engine = engine();
+    let pool = NewPool {
+        name: "heads".to_owned(),
+        vdevs: vec![NewVdev {
+            role: NewVdevRole::Normal,
+            kind: NewVdevKind::Disk,
+            devices: vec![device.to_string_lossy().into_owned()],
+        }],
+        dataset_properties: vec![("mountpoint".to_owned(), "none".to_owned())],
+        ..NewPool::default()
+    };
+    change(&engine, Change::CreatePool(Box::new(pool)));
+    let dataset = NewDataset {
+        name: "heads/one".to_owned(),
+        unmounted: true,
+        ..NewDataset::default()
+    };
+    change(&engine, Change::CreateDataset(Box::new(dataset)));
+    engine
+}
+
+fn make(files: &FileSystem, name: &[u8]) -> Result<(), PosixError> {
+    let new = NewFile::new(FileKind::Regular, 0o644);
+    files.create(files.root(), name, &new).map(drop)
+}
+
+/// A head was closed although a session had it: the next change could not be written down, and
+/// stopped the pool.
+#[test]
+fn a_head_in_use_stays_open_and_a_held_one_takes_no_changes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let engine = pool(directory.path());
+    let name = DatasetName::parse("heads/one").expect("a name");
+    let (imported, dataset) = engine.context.registry.dataset(&name).expect("it is there");
+    let files = imported.open_head(&dataset).expect("open");
+    make(&files, b"before").expect("made");
+    let refused = imported.close_head(dataset.id());
+    assert!(
+        matches!(refused, Err(ControlError::DatasetBusy { .. })),
+        "{refused:?}"
+    );
+    make(&files, b"meanwhile").expect("it stayed open");
+    imported.close_held_head(dataset.id()).expect("written");
+    let late = make(&files, b"late");
+    assert!(matches!(late, Err(PosixError::Closed)), "{late:?}");
+    files.sync().expect("all that was made is on disk");
+    imported.pool.sync().expect("the pool goes on");
+    let again = imported.open_head(&dataset).expect("open");
+    make(&again, b"after").expect("made");
+    drop(again);
+    imported.close_head(dataset.id()).expect("nobody uses it");
+    imported.pool.sync().expect("the pool goes on");
+    assert!(imported.pool.suspended().is_none());
+}
