@@ -203,7 +203,7 @@ fn destroy_one(
     if how.recursive {
         destroy_snapshots_of(context, mounts, name, noted)?;
     }
-    imported.close_head(dataset.id())?;
+    imported.end_head(dataset.id(), how.force)?;
     drop(dataset);
     let task = DestroyDataset { name: name.clone() };
     noted.change(name.as_str(), |by| run(&imported, task, by))?;

@@ -70,7 +70,7 @@ pub(crate) fn export(
         keep_rest(&devices);
         imported.pool.abandon();
     } else {
-        imported.close_all_heads()?;
+        imported.close_all_heads(how.force)?;
         if let Some(by) = by {
             note(&imported, by);
         }
@@ -113,7 +113,7 @@ pub(crate) fn destroy_pool(
     }
     let imported = context.registry.writable_pool(pool)?;
     unmount_pool(&context.registry, mounts, &imported, force)?;
-    imported.close_all_heads()?;
+    imported.close_all_heads(force)?;
     let destroyed = imported.pool.destroy();
     destroyed.map_err(|error| of_sync(pool, error))?;
     context.registry.remove(pool);

@@ -82,12 +82,21 @@ impl Imported {
     /// Closes all heads.
     ///
     /// # Errors
-    /// If one of them is used.
-    pub fn close_all_heads(&self) -> Result<(), ControlError> {
+    /// If one of them is used. With `force` it is closed all the same, as [`Self::end_head`] does.
+    pub fn close_all_heads(&self, force: bool) -> Result<(), ControlError> {
         for id in self.heads.ids() {
-            self.close_head(id)?;
+            self.end_head(id, force)?;
         }
         Ok(())
+    }
+
+    /// Closes a head whose mounts are gone. With `force` also one that somebody still has: where
+    /// a mount was cut off, its session keeps the files, and no request reaches them.
+    pub fn end_head(&self, id: ObjectId, force: bool) -> Result<(), ControlError> {
+        match self.close_head(id) {
+            Err(ControlError::DatasetBusy { .. }) if force => self.close_held_head(id),
+            closed => closed,
+        }
     }
 
     /// Closes a head that is open for writing and not used any more, so that it can be destroyed.

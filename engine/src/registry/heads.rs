@@ -107,7 +107,7 @@ impl OpenHeads {
     /// Writes a head's changes to disk and closes it; nobody can open it meanwhile.
     ///
     /// # Errors
-    /// If somebody uses it and goes on doing so; then it is as it was.
+    /// If somebody uses it and goes on doing so for a while; then it is as it was.
     pub fn close(&self, pool: &Pool, id: ObjectId) -> Result<(), StaysOpen> {
         let env = pool.env();
         let until = env.monotonic() + LETTING_GO;
