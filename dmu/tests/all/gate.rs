@@ -105,8 +105,8 @@ fn reasons_to_sync() {
     );
 }
 
-/// The kernel does not pass sync(2) to a FUSE server, so whatever it is called for has to be on disk
-/// soon by itself: changes used to wait for five seconds.
+/// The kernel does not pass sync(2) to a FUSE server, so whatever it is called for has to be on
+/// disk soon by itself: changes used to wait for five seconds.
 #[test]
 fn old_changes_are_written_before_the_time_of_their_group() {
     let (pool, gate) = (TestPool::new(16), gate());
