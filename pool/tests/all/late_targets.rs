@@ -7,7 +7,7 @@ use crate::common;
 use crate::world::World;
 use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
 use cenote_base::{Guid, RealEnv};
-use cenote_device::{Device, Opener};
+use cenote_device::Opener;
 use cenote_ondisk::scan::ScanState;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{
