@@ -11,6 +11,7 @@ mod create;
 mod dedup;
 mod golden_write;
 mod growth;
+mod identity;
 mod in_use;
 mod missed;
 mod multihost;
