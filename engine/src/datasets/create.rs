@@ -41,18 +41,21 @@ pub(crate) fn create_dataset(
     if exists && new.parents {
         return Ok(Response::Done);
     }
-    if new.parents {
-        create_parents(context, mounts, &imported, &name, by)?;
-    }
+    let mut failures = match new.parents {
+        true => create_parents(context, mounts, &imported, &name, by)?,
+        false => Vec::new(),
+    };
     let task = creation_below(context, &imported, name.clone(), new)?;
     run(&imported, task, by)?;
     let (_, dataset) = context.registry.dataset(&name)?;
     set_contents(&imported, &dataset, &contents, by)?;
     drop(dataset);
-    if new.volume.is_some() || new.unmounted {
-        return Ok(Response::Done);
+    let mut done = 0;
+    if new.volume.is_none() && !new.unmounted {
+        let outcomes = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
+        failures.extend(outcomes.0);
+        done = outcomes.1;
     }
-    let (failures, done) = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
     match failures.is_empty() {
         true => Ok(Response::Done),
         false => Ok(Response::Failures { failures, done }),
@@ -112,13 +115,14 @@ fn creation_below(
     creation(imported, name, parent, new, context.env.as_ref())
 }
 
+/// Makes the datasets above one that are missing; which of them cannot be mounted, and why.
 pub(crate) fn create_parents(
     context: &Context,
     mounts: &Mounts,
     imported: &Arc<Imported>,
     name: &DatasetName,
     by: &By<'_>,
-) -> Result<(), ControlError> {
+) -> Result<Vec<(String, ControlError)>, ControlError> {
     let above = std::iter::successors(name.parent(), DatasetName::parent);
     let mut missing = Vec::new();
     for name in above {
@@ -127,6 +131,7 @@ pub(crate) fn create_parents(
         }
         missing.push(name);
     }
+    let mut failures = Vec::new();
     while let Some(name) = missing.pop() {
         let new = NewDataset {
             name: name.as_str().to_owned(),
@@ -134,9 +139,9 @@ pub(crate) fn create_parents(
         };
         let task = creation_below(context, imported, name.clone(), &new)?;
         run(imported, task, by)?;
-        mount_below(mounts, imported, Some(&name), &MountOptions::default());
+        failures.extend(mount_below(mounts, imported, Some(&name), &MountOptions::default()).0);
     }
-    Ok(())
+    Ok(failures)
 }
 
 /// The task that makes a dataset.

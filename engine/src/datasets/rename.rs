@@ -29,9 +29,10 @@ pub(crate) fn rename_dataset(
 ) -> Result<Response, ControlError> {
     let (from, to) = (parse_name(from)?, parse_name(to)?);
     let (imported, _) = context.registry.dataset(&from)?;
-    if how.parents {
-        create_parents(context, mounts, &imported, &to, by)?;
-    }
+    let mut failures = match how.parents {
+        true => create_parents(context, mounts, &imported, &to, by)?,
+        false => Vec::new(),
+    };
     let places = mounts.derived_places(from.as_str());
     let mounted = match how.unmounted {
         true => Vec::new(),
@@ -55,10 +56,11 @@ pub(crate) fn rename_dataset(
         }
         let name = if renamed.is_ok() { &to } else { &from };
         let options = MountOptions::default();
-        let (failures, _) = mount_below(mounts, &imported, Some(name), &options);
-        if let (Ok(_), Some((_, error))) = (&renamed, failures.into_iter().next()) {
-            return Err(error);
-        }
+        failures.extend(mount_below(mounts, &imported, Some(name), &options).0);
     }
-    renamed.map(|_| Response::Done)
+    renamed?;
+    match failures.is_empty() {
+        true => Ok(Response::Done),
+        false => Ok(Response::Failures { failures, done: 1 }),
+    }
 }

@@ -31,11 +31,12 @@ pub(super) fn clone_snapshot(
         });
     }
     let (parents, unmounted) = how;
+    let mut failures = Vec::new();
     if parents {
         if imported.dsl().directory(&name).map_err(of_dsl)?.is_some() {
             return Ok(Response::Done);
         }
-        create_parents(context, mounts, &imported, &name, by)?;
+        failures = create_parents(context, mounts, &imported, &name, by)?;
     }
     let purpose = purpose_of(&snapshot)?;
     let settings = properties.iter().map(|pair| setting(pair, purpose));
@@ -49,10 +50,12 @@ pub(super) fn clone_snapshot(
         created: None,
     };
     run(&imported, task, by)?;
-    if is_volume || unmounted {
-        return Ok(Response::Done);
+    let mut done = 0;
+    if !is_volume && !unmounted {
+        let outcomes = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
+        failures.extend(outcomes.0);
+        done = outcomes.1;
     }
-    let (failures, done) = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
     match failures.is_empty() {
         true => Ok(Response::Done),
         false => Ok(Response::Failures { failures, done }),

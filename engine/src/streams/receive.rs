@@ -157,6 +157,14 @@ impl Session<'_> {
         }
     }
 
+    /// Tells of file systems that are there and not mounted.
+    pub(super) fn complain_of_mounts(&self, failures: Vec<(String, ControlError)>) {
+        for (name, error) in failures {
+            let text = format!("cannot mount '{name}': {error}");
+            self.link.tell(ReceiveNote::NotMounted(text));
+        }
+    }
+
     /// One stream, whose opening was read.
     fn one(
         &self,
@@ -182,7 +190,8 @@ impl Session<'_> {
         let told = package.and_then(|package| dataset_of(package, begin));
         let name = self.place_of(begin, told, full.dataset())?;
         if self.asked.naming == ReceiveNaming::WithoutPool && !self.asked.dry_run {
-            create_parents(self.context, self.mounts, &imported, &name, self.by)?;
+            let made = create_parents(self.context, self.mounts, &imported, &name, self.by)?;
+            self.complain_of_mounts(made);
         }
         let plan = Plan {
             asked: self.asked,
