@@ -116,6 +116,19 @@ const SYNC_DATA_MAX: u64 = 64 << 20;
 const PANICKED: &str = "a change was cut short by an internal error (a panic) and is not written; \
     export the pool with -f and import it again: it then is as before the last transaction group";
 
+/// A group with no more than this is written when its changes are old, whether or not more come.
+const SMALL_GROUP: u64 = 8 << 20;
+
+/// Nobody writes if nothing became dirty for so long.
+const WRITER_PAUSE: Duration = Duration::from_millis(100);
+
+/// `cenote_dirty_age_max`; `None` if it is off, or whoever set `zfs_txg_timeout` wants few groups.
+fn dirty_age_max() -> Option<Duration> {
+    let is_patient = settings::TXG_TIMEOUT.get() > settings::TXG_TIMEOUT.default;
+    let age = settings::DIRTY_AGE_MAX.get();
+    (age > 0 && !is_patient).then_some(Duration::from_millis(age))
+}
+
 /// Why the syncing thread was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncReason {
@@ -125,6 +138,8 @@ pub enum SyncReason {
     Requested,
     /// Enough is dirty.
     Dirty,
+    /// Changes have waited for as long as they may, and no more are coming.
+    Aged,
     /// The pool is suspended.
     Suspended,
 }
@@ -148,6 +163,8 @@ struct State {
     wanted: Txg,
     reserved: u64,
     dirty_sets: Vec<Arc<ObjectSet>>,
+    /// When the open group got its first change.
+    dirty_since: Option<Duration>,
     suspended: Option<Arc<str>>,
     /// When the transaction that was delayed last goes on.
     last_wakeup: Option<Duration>,
@@ -200,6 +217,7 @@ impl TxgGate {
             wanted: last_synced,
             reserved: 0,
             dirty_sets: Vec::new(),
+            dirty_since: None,
             suspended: None,
             last_wakeup: None,
         };
@@ -375,6 +393,7 @@ impl TxgGate {
         state.open = Txg(txg.0 + 1);
         self.open_data.store(0, Ordering::Relaxed);
         let dirty_sets = std::mem::take(&mut state.dirty_sets);
+        state.dirty_since = None;
         drop(state);
         self.enter.notify_all();
         Ok(Quiesced { txg, dirty_sets })
@@ -422,21 +441,37 @@ impl TxgGate {
 
     /// The syncing thread's wait: until `timeout` is over or a sync is due before.
     pub fn wait_for_work(&self, timeout: Duration) -> SyncReason {
-        self.wait_until(|| timeout)
+        self.wait_until(|| timeout, || None)
     }
 
-    /// As [`Self::wait_for_work`], for as long as `zfs_txg_timeout` says.
+    /// As [`Self::wait_for_work`], for as long as `zfs_txg_timeout` and `cenote_dirty_age_max` say.
     pub fn wait_for_group(&self) -> SyncReason {
-        self.wait_until(|| Duration::from_secs(settings::TXG_TIMEOUT.get()))
+        self.wait_until(
+            || Duration::from_secs(settings::TXG_TIMEOUT.get()),
+            dirty_age_max,
+        )
     }
 
-    fn wait_until(&self, timeout: impl Fn() -> Duration) -> SyncReason {
+    fn wait_until(
+        &self,
+        timeout: impl Fn() -> Duration,
+        age_max: impl Fn() -> Option<Duration>,
+    ) -> SyncReason {
         let started = self.env.monotonic();
+        let mut last_look = (started, self.dirty_bytes());
         let mut state = self.lock();
         loop {
             let limits = self.limits();
             let data = self.open_data.load(Ordering::Relaxed);
-            let left = timeout().saturating_sub(self.env.monotonic().saturating_sub(started));
+            let now = self.env.monotonic();
+            let mut left = timeout().saturating_sub(now.saturating_sub(started));
+            if let (Some(since), Some(age_max)) = (state.dirty_since, age_max()) {
+                let until_aged = self.until_aged((since + age_max, now), &mut last_look);
+                if until_aged.is_zero() && state.suspended.is_none() {
+                    return SyncReason::Aged;
+                }
+                left = left.min(until_aged);
+            }
             match () {
                 () if state.suspended.is_some() => return SyncReason::Suspended,
                 () if state.wanted >= state.open => return SyncReason::Requested,
@@ -447,6 +482,26 @@ impl TxgGate {
             let woken = self.work.wait_timeout(state, left.min(SETTINGS_INTERVAL));
             (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// How long the open group's changes may still wait, if they may until `due`; nothing if it is
+    /// time to write them.
+    ///
+    /// A large group is left to grow while somebody writes: more and smaller groups would make
+    /// bulk writes slower, and such a group is soon written for its size.
+    fn until_aged(&self, (due, now): (Duration, Duration), last: &mut (Duration, u64)) -> Duration {
+        let left = due.saturating_sub(now);
+        let dirty = self.dirty_bytes();
+        if !left.is_zero() || dirty <= SMALL_GROUP {
+            return left;
+        }
+        let pause = now.saturating_sub(last.0);
+        if pause < WRITER_PAUSE {
+            return WRITER_PAUSE - pause;
+        }
+        let grew = last.1 != dirty;
+        *last = (now, dirty);
+        if grew { WRITER_PAUSE } else { Duration::ZERO }
     }
 
     /// Stops the pool's changes: whoever waits or begins from now on gets an error. `false` if
@@ -469,9 +524,11 @@ impl TxgGate {
     }
 
     pub(crate) fn add_dirty_set(&self, set: &Arc<ObjectSet>) {
+        let now = self.env.monotonic();
         let mut state = self.lock();
         if state.suspended.is_none() {
             state.dirty_sets.push(Arc::clone(set));
+            state.dirty_since.get_or_insert(now);
         }
     }
 

@@ -55,7 +55,7 @@ pub use alarms::way::{
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
-pub use mounts::mounter::{MountJob, MountSwitches, Mounted, Mounter, NoMounter};
+pub use mounts::mounter::{Holder, MountJob, MountSwitches, Mounted, Mounter, NoMounter};
 pub use mounts::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
 pub use pools::compatibility::{Compatibility, CompatibilityError, compatibility};
 pub use registry::damage::DamageLog;

@@ -161,6 +161,9 @@ pub enum PosixError {
     /// The file system is open for reading only.
     #[error("the file system is open for reading only")]
     ReadOnly,
+    /// It was unmounted for good, and takes no changes any more.
+    #[error("the file system is closed")]
+    Closed,
     /// The pool is full.
     #[error("there is no space left")]
     NoSpace,
@@ -297,7 +300,7 @@ impl PosixError {
             Self::FileTooLarge { .. } => errno::EFBIG,
             Self::AttributesTooLarge => errno::E2BIG,
             Self::NotSupported => errno::ENOTSUP,
-            Self::SpaceUnknown => errno::EIO,
+            Self::SpaceUnknown | Self::Closed => errno::EIO,
             Self::Dmu(_) | Self::IntentLog(_) | Self::Malformed { .. } => errno::EIO,
             Self::Inconsistent { .. } | Self::NoPath { .. } | Self::Replay { .. } => errno::EIO,
             Self::NotFileSystem { .. } => errno::EINVAL,
@@ -321,6 +324,7 @@ impl PosixError {
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Dmu(error) => error.is_damage(),
+            Self::Closed => false,
             _ => self.errno() == errno::EIO,
         }
     }

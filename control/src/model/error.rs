@@ -177,6 +177,14 @@ pub enum ControlError {
         /// The mount point.
         path: String,
     },
+    /// It is gone here, and another mount namespace still has it.
+    #[error("{}", elsewhere(process.as_ref()))]
+    MountedElsewhere {
+        /// The dataset.
+        dataset: String,
+        /// A process there, its program, and where it has it; `None` if that cannot be seen.
+        process: Option<(u32, String, String)>,
+    },
     /// It is mounted already.
     #[error("filesystem already mounted")]
     AlreadyMounted {
@@ -527,4 +535,17 @@ pub enum ControlError {
         /// Which.
         detail: String,
     },
+}
+
+/// Where else something is mounted, and what to do about it.
+fn elsewhere(process: Option<&(u32, String, String)>) -> String {
+    let Some((pid, program, path)) = process else {
+        return "it is still mounted in another mount namespace, a container or a service; \
+                unmount it there, or use '-f'"
+            .to_owned();
+    };
+    format!(
+        "it is still mounted in the mount namespace of process {pid} ({program}); \
+         'nsenter -t {pid} -m umount {path}' unmounts it there, '-f' ends it"
+    )
 }

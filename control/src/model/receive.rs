@@ -85,4 +85,6 @@ pub enum ReceiveNote {
     Detail(String),
     /// What went wrong beside the stream itself.
     Complaint(String),
+    /// What was received is there and not mounted: for people, and a failure of the command.
+    NotMounted(String),
 }

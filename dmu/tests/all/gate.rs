@@ -105,6 +105,23 @@ fn reasons_to_sync() {
     );
 }
 
+/// The kernel does not pass sync(2) to a FUSE server, so whatever it is called for has to be on disk
+/// soon by itself: changes used to wait for five seconds.
+#[test]
+fn old_changes_are_written_before_the_time_of_their_group() {
+    let (pool, gate) = (TestPool::new(16), gate());
+    let set = pool.create(&gate, ObjsetKind::Zfs, 0);
+    sync(&pool, &gate, &set);
+    let tx = gate.begin(TxCost::default()).expect("not suspended");
+    let begun = Instant::now();
+    let object = set.allocate(&tx, NewObject::new(ObjectType::PLAIN_FILE, 4096));
+    object.expect("there is room");
+    drop(tx);
+    assert_eq!(gate.wait_for_group(), SyncReason::Aged);
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(900), "{took:?}");
+}
+
 /// A large directory's blocks, all of which are dirty after changes here and there, wait for the
 /// group's time: written early they would be written more often.
 #[test]

@@ -48,14 +48,16 @@ pub(crate) fn create_dataset(
         let (_, dataset) = context.registry.dataset(&name)?;
         set_contents(&imported, &dataset, &contents, by)
     };
-    match new.parents {
+    let ((), mut failures) = match new.parents {
         true => with_parents(context, mounts, (&imported, &name), by, create)?,
-        false => create()?,
+        false => (create()?, Vec::new()),
+    };
+    let mut done = 0;
+    if new.volume.is_none() && !new.unmounted {
+        let outcomes = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
+        failures.extend(outcomes.0);
+        done = outcomes.1;
     }
-    if new.volume.is_some() || new.unmounted {
-        return Ok(Response::Done);
-    }
-    let (failures, done) = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
     match failures.is_empty() {
         true => Ok(Response::Done),
         false => Ok(Response::Failures { failures, done }),
@@ -116,17 +118,17 @@ fn creation_below(
 }
 
 /// Makes `change`, which needs the parents of a dataset; those that were missing are made first,
-/// and go again if it fails.
+/// and go again if it fails. Returns which of them cannot be mounted, and why.
 pub(crate) fn with_parents<T>(
     context: &Context,
     mounts: &Mounts,
     (imported, name): (&Arc<Imported>, &DatasetName),
     by: &By<'_>,
     change: impl FnOnce() -> Result<T, ControlError>,
-) -> Result<T, ControlError> {
+) -> Result<(T, Vec<(String, ControlError)>), ControlError> {
     let mut made = Vec::new();
     let parents = create_parents(context, mounts, (imported, name), by, &mut made);
-    let changed = parents.and_then(|()| change());
+    let changed = parents.and_then(|failures| Ok((change()?, failures)));
     if changed.is_err() {
         let how = Destruction {
             recursive: false,
@@ -142,13 +144,14 @@ pub(crate) fn with_parents<T>(
     changed
 }
 
+/// Makes the datasets above one that are missing; which of them cannot be mounted, and why.
 fn create_parents(
     context: &Context,
     mounts: &Mounts,
     (imported, name): (&Arc<Imported>, &DatasetName),
     by: &By<'_>,
     made: &mut Vec<DatasetName>,
-) -> Result<(), ControlError> {
+) -> Result<Vec<(String, ControlError)>, ControlError> {
     let above = std::iter::successors(name.parent(), DatasetName::parent);
     let mut missing = Vec::new();
     for name in above {
@@ -157,6 +160,7 @@ fn create_parents(
         }
         missing.push(name);
     }
+    let mut failures = Vec::new();
     while let Some(name) = missing.pop() {
         let new = NewDataset {
             name: name.as_str().to_owned(),
@@ -165,9 +169,9 @@ fn create_parents(
         let task = creation_below(context, imported, name.clone(), &new)?;
         run(imported, task, by)?;
         made.push(name.clone());
-        mount_below(mounts, imported, Some(&name), &MountOptions::default());
+        failures.extend(mount_below(mounts, imported, Some(&name), &MountOptions::default()).0);
     }
-    Ok(())
+    Ok(failures)
 }
 
 /// The task that makes a dataset.

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::errors::{of_dsl, parse_name};
 use crate::mounts::places::remove_places;
 use crate::mounts::table::Mounts;
-use crate::mounts::unmount::unmount_dataset;
+use crate::mounts::unmount::{Elsewhere, unmount_dataset};
 use crate::registry::walk::is_within;
 use cenote_control::model::{ControlError, Response};
 use cenote_dsl::DatasetName;
@@ -198,7 +198,8 @@ fn destroy_one(
     let (imported, dataset) = context.registry.dataset(name)?;
     let places = mounts.derived_places(name.as_str());
     // What is in use is refused before its snapshots are gone.
-    unmount_dataset(mounts, name.as_str(), how.force)?;
+    let elsewhere = Elsewhere::unused_or(how.force);
+    unmount_dataset(mounts, name.as_str(), (how.force, elsewhere))?;
     if how.recursive {
         destroy_snapshots_of(context, mounts, name, noted)?;
     }
@@ -223,7 +224,7 @@ fn destroy_snapshots_of(
     let mut names = Vec::new();
     for snapshot in head.listed_snapshots().map_err(of_dsl)? {
         let snapshot = parse_name(&format!("{name}@{}", text(&snapshot.name)))?;
-        unmount_dataset(mounts, snapshot.as_str(), false)?;
+        unmount_dataset(mounts, snapshot.as_str(), (false, Elsewhere::EndUnused))?;
         names.push(snapshot);
     }
     if names.is_empty() {

@@ -33,20 +33,26 @@ pub(crate) fn rename_dataset(
     let (from, to) = (parse_name(from)?, parse_name(to)?);
     let (imported, _) = context.registry.dataset(&from)?;
     let rename = || rename_here(mounts, &imported, (&from, &to), how, by);
-    match how.parents {
-        true => with_parents(context, mounts, (&imported, &to), by, rename),
-        false => rename(),
+    let (mut failures, above) = match how.parents {
+        true => with_parents(context, mounts, (&imported, &to), by, rename)?,
+        false => (rename()?, Vec::new()),
+    };
+    failures.extend(above);
+    match failures.is_empty() {
+        true => Ok(Response::Done),
+        false => Ok(Response::Failures { failures, done: 1 }),
     }
 }
 
-/// Renames below a parent that is there.
+/// Renames below a parent that is there; what cannot be mounted under its new name, and why.
 fn rename_here(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     (from, to): (&DatasetName, &DatasetName),
     how: Renaming,
     by: &By<'_>,
-) -> Result<Response, ControlError> {
+) -> Result<Vec<(String, ControlError)>, ControlError> {
+    let mut failures = Vec::new();
     let places = mounts.derived_places(from.as_str());
     let mounted = match how.unmounted {
         true => Vec::new(),
@@ -70,10 +76,7 @@ fn rename_here(
         }
         let name = if renamed.is_ok() { to } else { from };
         let options = MountOptions::default();
-        let (failures, _) = mount_below(mounts, imported, Some(name), &options);
-        if let (Ok(_), Some((_, error))) = (&renamed, failures.into_iter().next()) {
-            return Err(error);
-        }
+        failures = mount_below(mounts, imported, Some(name), &options).0;
     }
-    renamed.map(|_| Response::Done)
+    renamed.map(|_| failures)
 }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::errors::parse_name;
 use crate::mounts::exchange::exchange_contents;
 use crate::mounts::table::Mounts;
-use crate::mounts::unmount::unmount_dataset;
+use crate::mounts::unmount::{Elsewhere, unmount_dataset};
 use crate::registry::imported::Imported;
 use cenote_control::model::{ControlError, Response, RollBack};
 use cenote_dsl::write::{DestroyBookmarks, DestroySnapshots, RollbackDataset};
@@ -73,7 +73,7 @@ fn destroy_newer(
         }
     }
     for snapshot in &snapshots {
-        unmount_dataset(mounts, snapshot.as_str(), false)?;
+        unmount_dataset(mounts, snapshot.as_str(), (false, Elsewhere::EndUnused))?;
     }
     if !snapshots.is_empty() {
         let task = DestroySnapshots {

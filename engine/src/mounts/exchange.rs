@@ -6,7 +6,7 @@
 use super::follow::{mount_back, mounted_below, unmount_for_change};
 use super::mounter::Mounted;
 use super::table::{Entry, Mounts};
-use super::unmount::unmount_dataset;
+use super::unmount::{Elsewhere, end_elsewhere, unmount_dataset};
 use crate::errors::of_dsl;
 use crate::registry::imported::Imported;
 use cenote_base::ObjectId;
@@ -30,6 +30,12 @@ pub(crate) fn exchange_contents(
     prepare: impl FnOnce() -> Result<(), ControlError>,
     change: impl FnOnce() -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
+    // What other mount namespaces have cannot follow.
+    end_elsewhere(
+        mounts,
+        |entry| entry.dataset == head.as_str(),
+        Elsewhere::refuse_or(force),
+    )?;
     let own = mounts.newest_first(|entry| entry.dataset == head.as_str());
     if own.iter().all(|(_, mounted)| mounted.can_exchange()) {
         // What comes first needs the mounts, so they are asked before it, too.
@@ -42,7 +48,8 @@ pub(crate) fn exchange_contents(
     } else {
         let mounted = mounted_below(mounts, head);
         unmount_for_change(mounts, imported, head, (&mounted, force))?;
-        let changed = unmount_dataset(mounts, head.as_str(), force)
+        let elsewhere = Elsewhere::refuse_or(force);
+        let changed = unmount_dataset(mounts, head.as_str(), (force, elsewhere))
             .and_then(|()| prepare())
             .and_then(|()| imported.close_head(id))
             .and_then(|()| change());
@@ -64,7 +71,7 @@ pub(crate) fn replace_contents(
 ) -> Result<(), ControlError> {
     let mounted = mounted_below(mounts, head);
     unmount_for_change(mounts, imported, head, (&mounted, true))?;
-    let changed = unmount_dataset(mounts, head.as_str(), true)
+    let changed = unmount_dataset(mounts, head.as_str(), (true, Elsewhere::End))
         .and_then(|()| imported.close_head(id))
         .and_then(|()| change());
     let mounted_back = mount_back(mounts, imported, head, &mounted, false);
@@ -95,7 +102,7 @@ fn exchange(
 ) -> Result<(), ControlError> {
     hold_back(own)?;
     let held = imported.heads.held(id);
-    let changed = imported.close_head(id).and_then(|()| change());
+    let changed = imported.close_held_head(id).and_then(|()| change());
     let opened = open_again(imported, id, (own, may_write), &held);
     changed.and(opened)
 }

@@ -64,6 +64,19 @@ pub struct MountJob {
     pub damage: Arc<DamageLog>,
 }
 
+/// A process of another mount namespace that has a mount of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The process.
+    pub pid: u32,
+    /// Its program.
+    pub command: String,
+    /// Where the mount is there.
+    pub mount_point: PathBuf,
+    /// Whether a process of that namespace has something on it open.
+    pub is_used: bool,
+}
+
 /// A mount that was made.
 pub trait Mounted: Send + Sync {
     /// Where it is.
@@ -98,11 +111,20 @@ pub trait Mounted: Send + Sync {
     /// Goes on with what there was.
     fn go_on(&self);
 
-    /// Takes it away; with `force` although files are open.
+    /// Takes it away; with `force` although files are open. It is there after that only if another
+    /// mount namespace has it.
     ///
     /// # Errors
     /// [`ControlError::MountBusy`] if something uses it; the mount then stays.
     fn unmount(&self, force: bool) -> Result<(), ControlError>;
+
+    /// Who has it in other mount namespaces, one process of each, as far as that can be seen.
+    fn holders(&self) -> Vec<Holder> {
+        Vec::new()
+    }
+
+    /// Ends it for good, wherever it is: who uses it gets errors. Whether it has ended.
+    fn end(&self) -> bool;
 }
 
 /// Makes mounts.

@@ -1,7 +1,8 @@
 //! What is mounted where.
 //!
 //! The table has the mounts in the order in which they were made: parents come before children,
-//! and unmounting goes the other way.
+//! and unmounting goes the other way. What was unmounted here and lives on in another mount
+//! namespace is remembered, too: its files are in use until it ends.
 
 use super::mounter::{Mounted, Mounter};
 use cenote_control::model::{ControlError, MountEntry, MountOptions};
@@ -35,6 +36,8 @@ pub(crate) struct Place {
 pub(crate) struct Mounts {
     itself: Weak<Self>,
     entries: Mutex<Vec<Entry>>,
+    /// Those that only other mount namespaces have.
+    elsewhere: Mutex<Vec<Entry>>,
     /// Makes mounts.
     pub mounter: Box<dyn Mounter>,
 }
@@ -45,6 +48,7 @@ impl Mounts {
         Arc::new_cyclic(|itself| Self {
             itself: Weak::clone(itself),
             entries: Mutex::default(),
+            elsewhere: Mutex::default(),
             mounter,
         })
     }
@@ -208,7 +212,8 @@ impl Mounts {
 
     /// A dataset has a new name, and so has all below it.
     pub fn rename(&self, from: &str, to: &str) {
-        for entry in self.lock().iter_mut() {
+        let mut elsewhere = self.lock_elsewhere();
+        for entry in self.lock().iter_mut().chain(elsewhere.iter_mut()) {
             let rest = entry.dataset.strip_prefix(from).unwrap_or("none of these");
             if rest.is_empty() || rest.starts_with(['/', '@']) {
                 entry.dataset = format!("{to}{rest}");
@@ -232,10 +237,30 @@ impl Mounts {
         }
     }
 
-    /// Forgets a mount, so that its files are closed.
+    fn lock_elsewhere(&self) -> MutexGuard<'_, Vec<Entry>> {
+        let elsewhere = self.elsewhere.lock();
+        let mut elsewhere = elsewhere.unwrap_or_else(PoisonError::into_inner);
+        elsewhere.retain(|entry| entry.mounted.is_there());
+        elsewhere
+    }
+
+    /// Mounts for which `wanted` holds and that only other mount namespaces have.
+    pub fn elsewhere(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<(String, Arc<dyn Mounted>)> {
+        let elsewhere = self.lock_elsewhere();
+        let found = elsewhere.iter().filter(|entry| wanted(entry));
+        found
+            .map(|entry| (entry.dataset.clone(), Arc::clone(&entry.mounted)))
+            .collect()
+    }
+
+    /// Forgets a mount, so that its files are closed, unless it lives on elsewhere.
     fn forget(&self, mounted: &Arc<dyn Mounted>) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain(|entry| !Arc::ptr_eq(&entry.mounted, mounted));
+        let mut gone = entries.iter();
+        let gone = gone.position(|entry| Arc::ptr_eq(&entry.mounted, mounted));
+        let gone = gone.map(|index| entries.remove(index));
+        drop(entries);
+        self.lock_elsewhere().extend(gone);
     }
 
     /// Unmounts and lets go of the mount, so that its files and keys are closed.

@@ -2,9 +2,10 @@
 //! when it is gone.
 
 use super::follow::mount_these;
+use super::mounter::Holder;
 use super::options::text_of;
 use super::places::remove_places;
-use super::table::Mounts;
+use super::table::{Entry, Mounts};
 use crate::errors::parse_name;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
@@ -116,16 +117,82 @@ pub(crate) fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> 
     }
 }
 
-/// Unmounts a dataset wherever it is mounted.
+/// What becomes of mounts that are gone here and that other mount namespaces still have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    /// They are in the way.
+    Refuse,
+    /// They end, unless something uses them: what they show is destroyed.
+    EndUnused,
+    /// They end.
+    End,
+}
+
+impl Elsewhere {
+    /// With `force` they end.
+    pub fn refuse_or(force: bool) -> Self {
+        if force { Self::End } else { Self::Refuse }
+    }
+
+    /// With `force` they end although they are used.
+    pub fn unused_or(force: bool) -> Self {
+        if force { Self::End } else { Self::EndUnused }
+    }
+}
+
+/// Ends mounts that only other mount namespaces have, for good.
+///
+/// # Errors
+/// If one of them is in the way, or does not end.
+pub(crate) fn end_elsewhere(
+    mounts: &Mounts,
+    wanted: impl Fn(&Entry) -> bool,
+    elsewhere: Elsewhere,
+) -> Result<(), ControlError> {
+    for (dataset, mounted) in mounts.elsewhere(wanted) {
+        let mut holders = match elsewhere {
+            Elsewhere::End => Vec::new(),
+            Elsewhere::Refuse | Elsewhere::EndUnused => mounted.holders(),
+        };
+        let in_the_way = match elsewhere {
+            Elsewhere::End => None,
+            Elsewhere::Refuse => Some(holders.pop()),
+            Elsewhere::EndUnused => holders.into_iter().find(|holder| holder.is_used).map(Some),
+        };
+        match in_the_way {
+            Some(_) if !mounted.is_there() => {}
+            Some(holder) => return Err(mounted_elsewhere(dataset, holder)),
+            None if mounted.end() => {}
+            None => return Err(ControlError::DatasetBusy { dataset }),
+        }
+    }
+    Ok(())
+}
+
+fn mounted_elsewhere(dataset: String, holder: Option<Holder>) -> ControlError {
+    let Some(holder) = holder else {
+        return ControlError::MountedElsewhere {
+            dataset,
+            process: None,
+        };
+    };
+    let path = holder.mount_point.to_string_lossy().into_owned();
+    ControlError::MountedElsewhere {
+        dataset,
+        process: Some((holder.pid, holder.command, path)),
+    }
+}
+
+/// Unmounts a dataset wherever it is mounted; nothing uses it then.
 pub(crate) fn unmount_dataset(
     mounts: &Mounts,
     dataset: &str,
-    force: bool,
+    (force, elsewhere): (bool, Elsewhere),
 ) -> Result<(), ControlError> {
     for (_, mounted) in mounts.newest_first(|entry| entry.dataset == dataset) {
         mounts.unmount_one(mounted, force)?;
     }
-    Ok(())
+    end_elsewhere(mounts, |entry| entry.dataset == dataset, elsewhere)
 }
 
 /// Unmounts everything of a pool, or nothing, and says what is busy; which datasets.
@@ -138,12 +205,19 @@ pub(crate) fn unmount_pool(
     let pool = imported.name().to_owned();
     let places = mounts.derived_places(&pool);
     let mut unmounted = Vec::new();
-    for (dataset, mounted) in mounts.newest_first(|entry| entry.pool == pool) {
-        if let Err(error) = mounts.unmount_one(mounted, force) {
-            mount_these(registry, mounts, &unmounted);
-            return Err(error);
+    let of_pool = |entry: &Entry| entry.pool == pool;
+    let mut gone = Ok(());
+    for (dataset, mounted) in mounts.newest_first(of_pool) {
+        gone = mounts.unmount_one(mounted, force);
+        if gone.is_err() {
+            break;
         }
         unmounted.push(dataset);
+    }
+    let gone = gone.and_then(|()| end_elsewhere(mounts, of_pool, Elsewhere::refuse_or(force)));
+    if let Err(error) = gone {
+        mount_these(registry, mounts, &unmounted);
+        return Err(error);
     }
     remove_places(&places);
     Ok(unmounted)

@@ -66,7 +66,7 @@ pub(crate) fn export(
     let unmounted = unmount_pool(&context.registry, mounts, &imported, how.force)?;
     if is_suspended {
         // It takes no more changes, those of its open file systems included.
-        let _ = imported.close_all_heads();
+        imported.heads.seal();
         keep_rest(&devices);
         imported.pool.abandon();
     } else {

@@ -1,6 +1,6 @@
 //! The files of datasets, opened by who needs them first, and closed.
 
-use super::heads::settings_of;
+use super::heads::{StaysOpen, settings_of};
 use super::imported::Imported;
 use crate::errors::{of_dsl, of_files, of_sync};
 use cenote_base::ObjectId;
@@ -80,17 +80,36 @@ impl Imported {
     }
 
     /// Closes all heads.
+    ///
+    /// # Errors
+    /// If one of them is used.
     pub fn close_all_heads(&self) -> Result<(), ControlError> {
         for id in self.heads.ids() {
-            let closed = self.heads.close(&self.pool, id);
-            closed.map_err(|error| of_sync(self.name(), error))?;
+            self.close_head(id)?;
         }
         Ok(())
     }
 
-    /// Closes a head that is open for writing, so that it can be destroyed.
+    /// Closes a head that is open for writing and not used any more, so that it can be destroyed.
+    ///
+    /// # Errors
+    /// If it is used.
     pub fn close_head(&self, id: ObjectId) -> Result<(), ControlError> {
         let closed = self.heads.close(&self.pool, id);
+        closed.map_err(|error| match error {
+            StaysOpen::Sync(error) => of_sync(self.name(), error),
+            StaysOpen::InUse => ControlError::DatasetBusy {
+                dataset: self.dsl().dataset_of(id).map_or_else(
+                    |_| self.name().to_owned(),
+                    |dataset| dataset.name().as_str().to_owned(),
+                ),
+            },
+        })
+    }
+
+    /// Closes a head whose mounts are held back, and go on with another state of it.
+    pub fn close_held_head(&self, id: ObjectId) -> Result<(), ControlError> {
+        let closed = self.heads.close_held(&self.pool, id);
         closed.map_err(|error| of_sync(self.name(), error))
     }
 }

@@ -1,7 +1,10 @@
 //! Heads that are open for writing, and the file systems in them.
 //!
 //! A head is opened for writing when it is mounted, once for all its mounts, and closed when the
-//! last of them is gone: everything is then on disk.
+//! last of them is gone: everything is then on disk. What is written to a closed head could never
+//! be written down, and would stop the pool. So closing takes the file system from everybody: it
+//! is owned here alone when it goes, or, where its mounts are to get another state of it, takes no
+//! more changes from those who still have it.
 
 use super::damage::DamageLog;
 use crate::errors::{of_dsl, of_files};
@@ -30,6 +33,20 @@ const SPACE_SHARE: u64 = 64;
 /// Groups that somebody waits for before a lack of space is believed: what was freed can be used
 /// again three groups later.
 const SPACE_WAITS_MAX: u32 = 4;
+
+/// So long a head that nobody should have any more is waited for: threads that served a mount
+/// which is gone may still be letting go of its files.
+const LETTING_GO: Duration = Duration::from_secs(5);
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Why a head stays open.
+#[derive(Debug)]
+pub(crate) enum StaysOpen {
+    /// Somebody uses it.
+    InUse,
+    /// Its changes cannot be written.
+    Sync(SyncError),
+}
 
 /// Open file systems by their dataset.
 #[derive(Debug, Default)]
@@ -87,14 +104,46 @@ impl OpenHeads {
         self.lock().contains_key(&id)
     }
 
-    /// Writes a head's changes to disk and closes it.
-    pub fn close(&self, pool: &Pool, id: ObjectId) -> Result<(), SyncError> {
-        if self.lock().remove(&id).is_none() {
-            return Ok(());
+    /// Writes a head's changes to disk and closes it; nobody can open it meanwhile.
+    ///
+    /// # Errors
+    /// If somebody uses it and goes on doing so; then it is as it was.
+    pub fn close(&self, pool: &Pool, id: ObjectId) -> Result<(), StaysOpen> {
+        let env = pool.env();
+        let until = env.monotonic() + LETTING_GO;
+        loop {
+            let mut open = self.lock();
+            let Some(files) = open.remove(&id) else {
+                return Ok(());
+            };
+            match Arc::try_unwrap(files) {
+                Ok(files) => return end(pool, id, &files).map_err(StaysOpen::Sync),
+                Err(files) => open.insert(id, files),
+            };
+            drop(open);
+            if env.monotonic() > until {
+                return Err(StaysOpen::InUse);
+            }
+            env.sleep(LOOK_INTERVAL);
         }
-        pool.sync()?;
-        pool.dsl().close_head(id);
-        Ok(())
+    }
+
+    /// As [`Self::close`], of a head whose users are held back and get another one: what they have
+    /// takes no changes any more.
+    pub fn close_held(&self, pool: &Pool, id: ObjectId) -> Result<(), SyncError> {
+        let mut open = self.lock();
+        match open.remove(&id) {
+            Some(files) => end(pool, id, &files),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets nobody change anything any more, in a pool that takes no changes for good.
+    pub fn seal(&self) {
+        for (_, files) in self.lock().drain() {
+            // What cannot be stored any more is lost with the pool's last changes.
+            let _ = files.close();
+        }
     }
 
     /// Writes the changes of heads to disk, and closes those that nobody uses any more; nobody can
@@ -106,10 +155,10 @@ impl OpenHeads {
         }
         pool.sync()?;
         for id in ids {
-            let is_idle = |files: &Arc<FileSystem>| Arc::strong_count(files) == 1;
-            if open.get(id).is_some_and(is_idle) {
-                open.remove(id);
-                pool.dsl().close_head(*id);
+            match open.remove(id).map(Arc::try_unwrap) {
+                Some(Ok(files)) => end(pool, *id, &files)?,
+                Some(Err(files)) => drop(open.insert(*id, files)),
+                None => {}
             }
         }
         Ok(())
@@ -126,6 +175,15 @@ impl OpenHeads {
     pub fn ids(&self) -> Vec<ObjectId> {
         self.lock().keys().copied().collect()
     }
+}
+
+/// Ends a head that takes no changes from now on.
+fn end(pool: &Pool, id: ObjectId, files: &FileSystem) -> Result<(), SyncError> {
+    // Where last reads cannot be stored, nothing can: that is the error to tell.
+    let _ = files.close();
+    pool.sync()?;
+    pool.dsl().close_head(id);
+    Ok(())
 }
 
 /// The properties that writing goes by.

@@ -11,7 +11,7 @@ use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
 use crate::errors::parse_name;
 use crate::mounts::table::Mounts;
-use crate::mounts::unmount::unmount_dataset;
+use crate::mounts::unmount::{Elsewhere, unmount_dataset};
 use crate::registry::table::Registry;
 use crate::values::setting;
 use cenote_control::model::{ControlError, NameFault, Pair, Response, SnapshotChange};
@@ -109,7 +109,7 @@ fn destroy_snapshots(
         imported.check_not_sent(names)?;
         for name in names {
             // Nobody is to read it any more.
-            unmount_dataset(mounts, name.as_str(), false)?;
+            unmount_dataset(mounts, name.as_str(), (false, Elsewhere::EndUnused))?;
         }
         let task = DestroySnapshots {
             names: names.to_vec(),
@@ -153,7 +153,11 @@ fn rename_snapshots(
     let datasets = registry.names_below(head.as_str(), recursive)?;
     let component = name.after_delimiter().unwrap_or_default();
     for head in &datasets {
-        unmount_dataset(mounts, &format!("{head}@{component}"), false)?;
+        unmount_dataset(
+            mounts,
+            &format!("{head}@{component}"),
+            (false, Elsewhere::Refuse),
+        )?;
     }
     let task = RenameSnapshots {
         datasets,

@@ -46,14 +46,16 @@ pub(super) fn clone_snapshot(
         created: None,
     };
     let clone = || run(&imported, task, by).map(drop);
-    match parents {
+    let ((), mut failures) = match parents {
         true => with_parents(context, mounts, (&imported, &name), by, clone)?,
-        false => clone()?,
+        false => (clone()?, Vec::new()),
+    };
+    let mut done = 0;
+    if !is_volume && !unmounted {
+        let outcomes = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
+        failures.extend(outcomes.0);
+        done = outcomes.1;
     }
-    if is_volume || unmounted {
-        return Ok(Response::Done);
-    }
-    let (failures, done) = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
     match failures.is_empty() {
         true => Ok(Response::Done),
         false => Ok(Response::Failures { failures, done }),

@@ -157,6 +157,14 @@ impl Session<'_> {
         }
     }
 
+    /// Tells of file systems that are there and not mounted.
+    pub(super) fn complain_of_mounts(&self, failures: Vec<(String, ControlError)>) {
+        for (name, error) in failures {
+            let text = format!("cannot mount '{name}': {error}");
+            self.link.tell(ReceiveNote::NotMounted(text));
+        }
+    }
+
     /// One stream, whose opening was read.
     fn one(
         &self,
@@ -202,14 +210,15 @@ impl Session<'_> {
         let needs_parents =
             naming == ReceiveNaming::WithoutPool && plan.wants_new() && !self.asked.dry_run;
         let (context, mounts, by) = (self.context, self.mounts, self.by);
-        let receive = || match self.asked.corrective {
+        let mut receive = || match self.asked.corrective {
             true => self.correct(reader, &plan),
             false => self.substream(reader, &imported, &plan),
         };
-        let received = match needs_parents {
+        let (received, unmounted) = match needs_parents {
             true => with_parents(context, mounts, (&imported, &plan.name), by, receive)?,
-            false => receive()?,
+            false => (receive()?, Vec::new()),
         };
+        self.complain_of_mounts(unmounted);
         if self.asked.dry_run {
             return Ok(());
         }

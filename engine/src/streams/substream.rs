@@ -8,7 +8,7 @@ use super::words::{Wants, no_room, of_dsl, of_stream};
 use crate::errors::{of_dsl as of_metadata, of_sync};
 use crate::mounts::exchange::{exchange_contents, replace_contents};
 use crate::mounts::make::mount_below;
-use crate::mounts::unmount::unmount_dataset;
+use crate::mounts::unmount::{Elsewhere, unmount_dataset};
 use crate::registry::heads;
 use crate::registry::imported::Imported;
 use cenote_base::ObjectId;
@@ -239,7 +239,7 @@ impl Session<'_> {
             .collect();
         let names = names.map_err(|error| plan.wants().refused(error.to_string()))?;
         for name in &names {
-            unmount_dataset(self.mounts, name.as_str(), true)?;
+            unmount_dataset(self.mounts, name.as_str(), (true, Elsewhere::End))?;
         }
         let task = DestroySnapshots {
             names,
@@ -256,10 +256,7 @@ impl Session<'_> {
         let imported = self.context.registry.pool(name.pool())?;
         let options = MountOptions::default();
         let (failures, _) = mount_below(self.mounts, &imported, Some(name), &options);
-        for (name, error) in failures {
-            let text = format!("cannot mount '{name}': {error}");
-            self.link.tell(ReceiveNote::Complaint(text));
-        }
+        self.complain_of_mounts(failures);
         Ok(())
     }
 

@@ -84,6 +84,16 @@ impl Drop for Within<'_> {
     }
 }
 
+/// What a request to a session gets that was cut.
+fn cut_off(operation: &Operation<'_>) -> Outcome {
+    match operation {
+        Operation::Forget { .. } | Operation::BatchForget { .. } | Operation::Interrupt { .. } => {
+            Ok(Answer::Nothing)
+        }
+        _ => Err(Errno::NOTCONN),
+    }
+}
+
 /// One thread's buffers and its view of the session.
 pub(crate) struct Worker<'a> {
     session: &'a Arc<Session>,
@@ -136,8 +146,10 @@ impl<'a> Worker<'a> {
         self.found = None;
         let outcome = {
             let _working = Session::working_on(self.slot, header.unique, is_open);
-            let _within = Within::enter(&*session.file_system, &operation);
+            let within = || Within::enter(&*session.file_system, &operation);
+            let _within = (!session.is_cut()).then(within);
             catch_unwind(AssertUnwindSafe(|| match request {
+                _ if session.is_cut() => cut_off(&operation),
                 Request::Whole(_) => self.dispatch(&header, operation, arguments),
                 Request::Write { blocks, length, .. } => {
                     let (answer, size) = self.write_blocks(&header, arguments, blocks, length)?;

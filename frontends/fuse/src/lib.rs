@@ -43,8 +43,8 @@ pub use filesystem::{
 pub use memory_tree::MemoryTree;
 pub use metrics::SessionMetrics;
 pub use mount::{
-    ClearedMounts, FILE_SYSTEM_TYPE, Mount, MountEntry, MountError, MountOptions, NamespaceError,
-    UnmountMode, clear_stale_mounts, enter_namespace, is_stale, mounts, own_mounts,
+    ClearedMounts, FILE_SYSTEM_TYPE, Holder, Mount, MountEntry, MountError, MountOptions,
+    NamespaceError, UnmountMode, clear_stale_mounts, enter_namespace, is_stale, mounts, own_mounts,
 };
 pub use notify::Notifier;
 pub use null::{DATA_SIZE as NULL_DATA_SIZE, NullFileSystem};

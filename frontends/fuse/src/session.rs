@@ -34,6 +34,10 @@ use std::time::{Duration, Instant};
 /// After so many requests in a row with waiting workers to spare, one worker leaves.
 const SURPLUS_MAX: usize = 2000;
 
+/// How often a session that was cut is looked at, and how often any other.
+const CUT_POLL: Duration = Duration::from_millis(5);
+const WAIT_POLL: Duration = Duration::from_secs(3600);
+
 /// Whether the caller of a request was signalled and no longer wants the answer.
 #[derive(Debug, Default)]
 pub struct Interrupt {
@@ -55,7 +59,8 @@ impl Interrupt {
     fn begin(&self, unique: u64, is_open: bool) {
         let open = if is_open { unique } else { 0 };
         self.open.store(open, Ordering::Release);
-        self.current.store(unique, Ordering::Release);
+        // Before the look at whether the session was cut: whoever cuts it looks the other way.
+        self.current.store(unique, Ordering::SeqCst);
     }
 
     /// Takes the right to answer a request that began as open; false if somebody else has it.
@@ -139,6 +144,10 @@ pub(crate) struct Session {
     running: Mutex<usize>,
     all_ended: Condvar,
     overdue: Mutex<Overdue>,
+    /// No request gets through to the file system any more.
+    is_cut: AtomicBool,
+    /// The file system knows that it has ended.
+    is_told: AtomicBool,
 }
 
 /// A worker that waits for others.
@@ -187,6 +196,8 @@ impl Session {
             running: Mutex::new(0),
             all_ended: Condvar::new(),
             overdue: Mutex::default(),
+            is_cut: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
         }))
     }
 
@@ -203,23 +214,51 @@ impl Session {
         *lock(&self.running)
     }
 
-    /// Waits until the kernel has ended the connection, or until `limit` has passed.
-    /// Returns whether it has ended.
+    /// Waits until the kernel has ended the connection or, if it was cut, until no request is under
+    /// way; or until `limit` has passed. Returns whether it has ended.
     pub fn wait_ended(&self, limit: Option<Duration>) -> bool {
-        let running = lock(&self.running);
-        match limit {
-            Some(limit) => {
-                let waited = self
-                    .all_ended
-                    .wait_timeout_while(running, limit, |count| *count > 0);
-                let (running, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                *running == 0
+        let until = limit.map(|limit| Instant::now() + limit);
+        let mut running = lock(&self.running);
+        loop {
+            if *running == 0 || self.is_cut() && self.is_idle() {
+                drop(running);
+                self.tell_end();
+                return true;
             }
-            None => {
-                let waited = self.all_ended.wait_while(running, |count| *count > 0);
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
-                true
+            // Nobody tells when a cut session is idle.
+            let pause = if self.is_cut() { CUT_POLL } else { WAIT_POLL };
+            let left = until.map_or(pause, |until| {
+                until.saturating_duration_since(Instant::now()).min(pause)
+            });
+            if left.is_zero() {
+                return false;
             }
+            let waited = self.all_ended.wait_timeout(running, left);
+            (running, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets no request through to the file system any more; each gets ENOTCONN.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+        self.turns.end();
+    }
+
+    /// Whether it was cut.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::SeqCst)
+    }
+
+    /// Whether no request is with the file system.
+    fn is_idle(&self) -> bool {
+        let mut slots = self.slots.iter();
+        slots.all(|slot| slot.current.load(Ordering::SeqCst) == 0)
+    }
+
+    /// Lets the file system know, once, that it has ended.
+    fn tell_end(&self) {
+        if !self.is_told.swap(true, Ordering::AcqRel) {
+            self.file_system.destroy();
         }
     }
 
@@ -385,6 +424,9 @@ impl Session {
             let block_size = worker.serve(request, under_way);
             drop(at_work);
             receiver.served(length, block_size);
+            if self.is_cut() {
+                return self.turns.end();
+            }
             if self.is_surplus() {
                 return;
             }
@@ -439,7 +481,7 @@ impl Drop for Leaving {
         assert!(*running > 0, "a worker left that had not been counted");
         *running -= 1;
         if *running == 0 {
-            self.session.file_system.destroy();
+            self.session.tell_end();
             self.session.all_ended.notify_all();
         }
     }

@@ -164,7 +164,9 @@ impl FileSystem {
     /// Puts all noted reads to disk with the open transaction group.
     pub fn store_access_times(&self) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
-        if writer.reads.count.load(Ordering::Relaxed) == 0 {
+        // A closed file system has stored its marks; what was read since is nobody's to know.
+        let is_closed = writer.is_closed.load(Ordering::SeqCst);
+        if is_closed || writer.reads.count.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
         let _storing = lock(&writer.reads.storing);

@@ -53,6 +53,7 @@ use cenote_dmu::{Object, ObjectSet, Transaction, TxCost, TxgGate};
 use locks::{Held, Locks};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// What an operation on names and attributes keeps in memory until it is on disk: some blocks of
@@ -211,6 +212,8 @@ pub(crate) struct Writer {
     holds: Mutex<HashMap<ObjectId, u64>>,
     quotas: RwLock<[QuotaObjects; 3]>,
     reads: Reads,
+    /// It takes no changes any more, from whoever still has it.
+    is_closed: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -243,6 +246,7 @@ impl FileSystem {
             holds: Mutex::default(),
             quotas,
             reads: Reads::default(),
+            is_closed: AtomicBool::new(false),
         };
         Ok(file_system.with_writer(writer))
     }
@@ -274,6 +278,18 @@ impl FileSystem {
             .write()
             .unwrap_or_else(PoisonError::into_inner) = settings;
         Ok(())
+    }
+
+    /// Takes no changes from now on. Those that were made before, last reads included, are in the
+    /// open group or in one before it.
+    ///
+    /// # Errors
+    /// If last reads cannot be stored; it is closed all the same.
+    pub fn close(&self) -> Result<(), PosixError> {
+        let writer = self.require_writer()?;
+        let stored = self.store_access_times();
+        writer.is_closed.store(true, Ordering::SeqCst);
+        stored
     }
 
     /// Waits until everything that was changed before is on disk.
@@ -360,6 +376,12 @@ impl Writer {
     /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.
     fn begin_freeing(&self, bytes: u64) -> Result<Transaction, PosixError> {
         let dirty_bytes = NAMES_COST + bytes;
-        Ok(self.gate.begin(TxCost { dirty_bytes })?)
+        let tx = self.gate.begin(TxCost { dirty_bytes })?;
+        // Only now: the group cannot close before this transaction ends. So whoever closes the
+        // file system, and then waits for the open group, waits for all changes there will be.
+        match self.is_closed.load(Ordering::SeqCst) {
+            true => Err(PosixError::Closed),
+            false => Ok(tx),
+        }
     }
 }

@@ -6,15 +6,19 @@
 //! whichever way was taken.
 //!
 //! A mount ends when the kernel says so: after our own unmount, somebody else's `umount`, or an
-//! abort. The workers then leave by themselves. If the process dies instead, the mount stays
-//! behind dead, and the next mount at that place, or [`clear_stale_mounts`], removes it.
+//! abort. The workers then leave by themselves. Other mount namespaces may keep what was unmounted
+//! in ours; [`Mount::end`] ends it there, too. If the process dies instead, the mount stays behind
+//! dead, and the next mount at that place replaces it.
 
 mod control;
+mod held;
 mod helper;
+mod holders;
 mod namespace;
 mod stale;
 mod table;
 
+pub use holders::Holder;
 pub use namespace::{NamespaceError, enter_namespace};
 pub use stale::{ClearedMounts, clear_stale_mounts, is_stale};
 pub use table::{FILE_SYSTEM_TYPE, MountEntry, mounts, own_mounts};
@@ -25,9 +29,10 @@ use crate::notify::Notifier;
 use crate::protocol::init::{Negotiated, Wishes};
 use crate::session::{HandshakeError, Session, SessionConfig};
 use crate::transport::Device;
+use held::HeldMount;
 use rustix::fd::AsRawFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags};
 use std::ffi::{CString, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +41,9 @@ use std::time::Duration;
 
 /// How long an unmount waits for the workers before it reports success all the same.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Between two looks at who else has a mount that does not end.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long a forced unmount may take to end the connection by itself.
 const FORCE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -102,6 +110,17 @@ pub enum MountError {
     /// The table of mounts could not be read.
     #[error("reading the table of mounts: {0}")]
     Table(#[source] io::Error),
+    /// A dead mount stays, since what is mounted on it would go along.
+    #[error(
+        "a dead mount is at {mount_point} and {above}, which is in use, is mounted on it; \
+         unmount that first"
+    )]
+    InTheWay {
+        /// Where the dead mount is.
+        mount_point: PathBuf,
+        /// What is mounted on it.
+        above: PathBuf,
+    },
     /// Files on the mount are open, or something is mounted on it.
     #[error("the mount is busy")]
     Busy,
@@ -196,6 +215,41 @@ impl MountOptions {
         chosen.fold(MountFlags::empty(), |flags, (_, flag)| flags | *flag)
     }
 
+    /// As [`Self::flags`], in the terms of `fsmount(2)`.
+    fn attributes(&self) -> MountAttrFlags {
+        let switches = [
+            (self.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
+            (!self.set_user_id, MountAttrFlags::MOUNT_ATTR_NOSUID),
+            (!self.devices, MountAttrFlags::MOUNT_ATTR_NODEV),
+            (!self.executables, MountAttrFlags::MOUNT_ATTR_NOEXEC),
+            (!self.access_times, MountAttrFlags::MOUNT_ATTR_NOATIME),
+        ];
+        let chosen = switches.iter().filter(|(on, _)| *on);
+        chosen.fold(MountAttrFlags::empty(), |flags, (_, flag)| flags | *flag)
+    }
+
+    /// What the kernel's driver is told of a connection, with its descriptor; words without a
+    /// value are switches.
+    fn parameters(&self, descriptor: i32) -> Vec<(&'static str, String)> {
+        let mut parameters = vec![
+            ("fd", descriptor.to_string()),
+            ("rootmode", "40000".to_owned()),
+            ("user_id", rustix::process::geteuid().as_raw().to_string()),
+            ("group_id", rustix::process::getegid().as_raw().to_string()),
+            (
+                "max_read",
+                self.request_size_max.max(WRITE_SIZE_MIN).to_string(),
+            ),
+        ];
+        let switches = [
+            (self.default_permissions(), "default_permissions"),
+            (self.allow_other, "allow_other"),
+        ];
+        let chosen = switches.into_iter().filter(|(on, _)| *on);
+        parameters.extend(chosen.map(|(_, name)| (name, String::new())));
+        parameters
+    }
+
     fn session_config(&self, file_system: &dyn FileSystem) -> SessionConfig {
         let threads_max = self.threads_max.max(1);
         let mut features = file_system.features();
@@ -259,12 +313,8 @@ impl Mount {
         options: &MountOptions,
     ) -> Result<Mount, MountError> {
         let mount_point = resolve(mount_point)?;
-        stale::clear_at(&mount_point)?;
-        check_directory(&mount_point)?;
-        let device = match mount_directly(&mount_point, options)? {
-            Some(device) => device,
-            None => helper::mount(&mount_point, options)?.ok_or(MountError::NotPermitted)?,
-        };
+        let dead = stale::clear_at(&mount_point)?;
+        let device = connect(&mount_point, dead, options)?;
         let config = options.session_config(&*file_system);
         let started = Session::negotiate(file_system, device, config)
             .map_err(MountError::from)
@@ -318,7 +368,7 @@ impl Mount {
         Notifier::new(&self.session, self.identity.map(|(id, _)| id))
     }
 
-    /// Whether the kernel may still send requests.
+    /// Whether requests may still reach the file system.
     pub fn is_serving(&self) -> bool {
         !self.session.wait_ended(Some(Duration::ZERO))
     }
@@ -334,28 +384,82 @@ impl Mount {
             return Ok(());
         }
         match self.current_place()? {
-            Some(place) => unmount_path(&place, mode)?,
-            None if mode == UnmountMode::Force => self.abort()?,
+            Some(place) => self.unmount_at(&place, mode)?,
+            None if mode == UnmountMode::Force => {}
             // Taken away from outside: it is about to end, unless something still holds it open.
-            None if mode == UnmountMode::Normal && !self.wait(Some(END_TIMEOUT)) => {
+            None if mode == UnmountMode::Normal && !self.ends_here() => {
                 return Err(MountError::Busy);
             }
             None => {}
         }
         match mode {
-            UnmountMode::Lazy => {}
+            UnmountMode::Lazy => Ok(()),
             UnmountMode::Normal => {
-                // It may live on in another mount namespace, which is not ours to end.
-                self.session.wait_ended(Some(END_TIMEOUT));
+                self.ends_here();
+                Ok(())
             }
+            UnmountMode::Force if self.wait(Some(FORCE_TIMEOUT)) => Ok(()),
             UnmountMode::Force => {
-                if !self.session.wait_ended(Some(FORCE_TIMEOUT)) {
-                    self.abort()?;
-                    self.session.wait_ended(Some(END_TIMEOUT));
-                }
+                // Requests that wait for devices may be under way for longer.
+                self.end();
+                Ok(())
             }
         }
-        Ok(())
+    }
+
+    /// Waits until it has ended, or only other mount namespaces have it.
+    fn ends_here(&self) -> bool {
+        let mut waited = Duration::ZERO;
+        while !self.wait(Some(LOOK_INTERVAL)) {
+            waited += LOOK_INTERVAL;
+            if !self.holders().is_empty() {
+                return true;
+            }
+            if waited >= END_TIMEOUT {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Who has it in other mount namespaces, one process of each, as far as this user can see.
+    pub fn holders(&self) -> Vec<Holder> {
+        let device = self.identity.map(|(_, device)| device);
+        device.map_or_else(Vec::new, holders::holders)
+    }
+
+    /// Ends the connection for good, whoever has the mount: what is open fails with ENOTCONN.
+    /// Whether no request is under way any more, nor will be.
+    pub fn end(&self) -> bool {
+        if self.is_serving() && self.abort().is_err() {
+            // Not everybody has the kernel's means. Then nothing gets through any more.
+            self.session.cut();
+        }
+        self.wait(Some(END_TIMEOUT))
+    }
+
+    fn unmount_at(&self, place: &Path, mode: UnmountMode) -> Result<(), MountError> {
+        // Who holds a mount by its root keeps it busy; what goes for good is held.
+        let held = match (mode, self.identity) {
+            (UnmountMode::Normal, _) | (_, None) => None,
+            (_, Some((id, _))) => {
+                let held = HeldMount::at(place).ok();
+                held.filter(|held| held.id() == Ok(id))
+            }
+        };
+        let flags = match mode {
+            UnmountMode::Force => UnmountFlags::FORCE,
+            UnmountMode::Normal | UnmountMode::Lazy => UnmountFlags::empty(),
+        };
+        let detached = held.map(|held| {
+            // In a user namespace one may detach, and not always force.
+            held.detach(flags)
+                .or_else(|_| held.detach(UnmountFlags::empty()))
+        });
+        match detached {
+            Some(Ok(())) => Ok(()),
+            _ => unmount_path(place, mode),
+        }
     }
 
     /// Changes what the kernel allows on it to what `options` say, in its place.
@@ -491,6 +595,54 @@ fn check_directory(mount_point: &Path) -> Result<(), MountError> {
     }
 }
 
+/// Mounts in whichever way there is, in the place of a `dead` mount if there is one.
+fn connect(
+    mount_point: &Path,
+    dead: Option<HeldMount>,
+    options: &MountOptions,
+) -> Result<Device, MountError> {
+    if let Some(dead) = dead {
+        match replace(mount_point, dead, options) {
+            Ok(device) => return Ok(device),
+            Err(dead) => stale::detach(dead, mount_point)?,
+        }
+    }
+    check_directory(mount_point)?;
+    match mount_directly(mount_point, options)? {
+        Some(device) => Ok(device),
+        None => helper::mount(mount_point, options)?.ok_or(MountError::NotPermitted),
+    }
+}
+
+/// Mounts where a dead mount is, which goes in the same instant: what programs write there fails
+/// before and arrives after, and never lands in the directory below. Gives it back where the
+/// kernel cannot do that, or does not let this user.
+fn replace(
+    mount_point: &Path,
+    dead: HeldMount,
+    options: &MountOptions,
+) -> Result<Device, HeldMount> {
+    let Ok(device) = Device::open(&options.device) else {
+        return Err(dead);
+    };
+    let mut parameters = options.parameters(device.descriptor().as_raw_fd());
+    let Some(source) = options.source.to_str() else {
+        return Err(dead);
+    };
+    let subtype = FILE_SYSTEM_TYPE.trim_start_matches("fuse.");
+    parameters.push(("source", source.to_owned()));
+    parameters.push(("subtype", subtype.to_owned()));
+    if options.read_only {
+        parameters.push(("ro", String::new()));
+    }
+    let mounted = held::mount_beneath(mount_point, &parameters, options.attributes());
+    // What was mounted and cannot come up goes with its device.
+    match mounted.and_then(|()| dead.detach(UnmountFlags::empty())) {
+        Ok(()) => Ok(device),
+        Err(_) => Err(dead),
+    }
+}
+
 /// Calls `mount(2)`; `None` when that is not permitted, so that the helper should try.
 fn mount_directly(
     mount_point: &Path,
@@ -506,16 +658,12 @@ fn mount_directly(
             });
         }
     };
-    let switch = |on: bool, text: &'static str| if on { text } else { "" };
-    let data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},max_read={}{}{}",
-        device.descriptor().as_raw_fd(),
-        rustix::process::geteuid().as_raw(),
-        rustix::process::getegid().as_raw(),
-        options.request_size_max.max(WRITE_SIZE_MIN),
-        switch(options.default_permissions(), ",default_permissions"),
-        switch(options.allow_other, ",allow_other"),
-    );
+    let parameters = options.parameters(device.descriptor().as_raw_fd());
+    let words = parameters.iter().map(|(name, value)| match value.as_str() {
+        "" => (*name).to_owned(),
+        value => format!("{name}={value}"),
+    });
+    let data = words.collect::<Vec<_>>().join(",");
     let data = CString::new(data).expect("numbers and words hold no NUL");
     let source = options.source.as_os_str();
     let flags = options.flags();

@@ -1,33 +1,21 @@
 //! Mounts whose server died: finding them and clearing them away.
 //!
 //! When a server is killed the kernel keeps its mount, and every access fails with ENOTCONN
-//! ("Transport endpoint is not connected"). A plain `stat` may still be answered from the kernel's
-//! cache, so the question has to be one that always reaches the server: `statfs`.
+//! ("Transport endpoint is not connected"). That is good: what programs write there would else come
+//! to lie in the directory below, and be hidden by the next mount. So nobody takes a dead mount
+//! away but who mounts at the same place, in one step where the kernel can, or was asked to by
+//! name. A daemon that starts leaves all as it is.
 
-use super::table::{MountEntry, own_mounts};
+use super::held::{HeldMount, Probed, probe};
+use super::table::{MountEntry, mounts, own_mounts};
 use super::{MountError, helper};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
-
-/// A server that takes longer than this to answer `statfs` is alive, only slow.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the mount's server is gone. `false` when in doubt.
 pub fn is_stale(entry: &MountEntry) -> bool {
-    let path = entry.mount_point.clone();
-    let (sender, receiver) = mpsc::sync_channel(1);
-    // A thread of its own, because a stuck server would block the caller for ever.
-    let probe = std::thread::Builder::new()
-        .name("fuse-probe".into())
-        .spawn(move || {
-            let outcome = rustix::fs::statfs(&path).map(|_| ());
-            // The receiver may have given up; then nobody needs the outcome.
-            let _ = sender.send(outcome);
-        });
-    probe.is_ok() && receiver.recv_timeout(PROBE_TIMEOUT) == Ok(Err(Errno::NOTCONN))
+    matches!(probe(entry), Probed::Dead(_))
 }
 
 /// What became of dead mounts.
@@ -45,8 +33,12 @@ pub fn clear_stale_mounts(prefix: &Path) -> Result<ClearedMounts, MountError> {
     let entries = own_mounts().map_err(MountError::Table)?;
     // Later mounts may hide or lie below earlier ones, so the last goes first.
     for entry in entries.iter().rev() {
-        if entry.mount_point.starts_with(prefix) && is_stale(entry) {
-            match detach(&entry.mount_point) {
+        if !entry.mount_point.starts_with(prefix) {
+            continue;
+        }
+        if let Probed::Dead(held) = probe(entry) {
+            let detached = check_alone(entry).and_then(|()| detach(held, &entry.mount_point));
+            match detached {
                 Ok(()) => outcome.cleared.push(entry.mount_point.clone()),
                 Err(error) => outcome.failed.push((entry.mount_point.clone(), error)),
             }
@@ -61,28 +53,62 @@ pub fn clear_stale_mounts(prefix: &Path) -> Result<ClearedMounts, MountError> {
     Ok(outcome)
 }
 
-/// Clears dead mounts exactly at `mount_point`, which may lie on top of each other.
-pub(super) fn clear_at(mount_point: &Path) -> Result<(), MountError> {
+/// Clears dead mounts exactly at `mount_point`, which may lie on top of each other, but for the
+/// last of them: it is returned, to be taken away when something else is there.
+pub(super) fn clear_at(mount_point: &Path) -> Result<Option<HeldMount>, MountError> {
     let entries = own_mounts().map_err(MountError::Table)?;
+    let mut last: Option<HeldMount> = None;
     for entry in entries
         .iter()
         .rev()
         .filter(|entry| entry.mount_point == mount_point)
     {
-        if !is_stale(entry) {
-            break;
+        // What lies below can be looked at only once what covers it is gone.
+        let is_below =
+            |other: &MountEntry| other.parent == entry.id && other.mount_point == entry.mount_point;
+        if let Some(above) = last.take_if(|_| entries.iter().any(is_below)) {
+            detach(above, mount_point)?;
         }
-        detach(mount_point)?;
+        match probe(entry) {
+            Probed::Dead(held) => {
+                check_alone(entry)?;
+                last = Some(held);
+            }
+            // Live, or of somebody else, or below something that is.
+            Probed::Live | Probed::Unreachable => break,
+        }
+    }
+    Ok(last)
+}
+
+/// Refuses to take a dead mount away while something is mounted on it that can be used: it would
+/// go along.
+fn check_alone(dead: &MountEntry) -> Result<(), MountError> {
+    let mut within = vec![dead.id];
+    // In the table parents come before what is mounted on them.
+    for entry in mounts().map_err(MountError::Table)? {
+        if !within.contains(&entry.parent) {
+            continue;
+        }
+        within.push(entry.id);
+        if matches!(probe(&entry), Probed::Live) {
+            return Err(MountError::InTheWay {
+                mount_point: dead.mount_point.clone(),
+                above: entry.mount_point,
+            });
+        }
     }
     Ok(())
 }
 
-/// Takes a mount out of the tree whether or not files on it are open.
-fn detach(mount_point: &Path) -> Result<(), MountError> {
-    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-    match rustix::mount::unmount(mount_point, flags) {
+/// Takes a dead mount out of the tree whether or not files on it are open.
+pub(super) fn detach(held: HeldMount, mount_point: &Path) -> Result<(), MountError> {
+    match held.detach(UnmountFlags::empty()) {
         Ok(()) => Ok(()),
+        // Somebody else was faster.
+        Err(Errno::INVAL) => Ok(()),
         Err(Errno::PERM) => {
+            drop(held);
             helper::unmount(mount_point, true).unwrap_or(Err(MountError::NotPermitted))
         }
         Err(error) => Err(MountError::Unmount {

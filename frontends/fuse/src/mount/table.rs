@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The file system type of all our mounts as the kernel shows it.
 pub const FILE_SYSTEM_TYPE: &str = "fuse.cenote";
@@ -33,7 +33,12 @@ pub struct MountEntry {
 
 /// All mounts this process can see, in the order they were made visible.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    mounts_in(Path::new("/proc/self/mountinfo"))
+}
+
+/// All mounts in a table, such as another process's.
+pub(super) fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
+    let table = std::fs::read(table)?;
     Ok(table
         .split(|byte| *byte == b'\n')
         .filter_map(parse_line)
@@ -103,7 +108,6 @@ fn octal(digits: &[u8]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn a_line_with_escapes_and_optional_fields() {

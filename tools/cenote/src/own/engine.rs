@@ -1,6 +1,6 @@
 //! The daemon's engine: pools served over the socket, file systems mounted through FUSE.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_base::{RealEnv, settings};
@@ -16,14 +16,6 @@ const MEMORY_FALLBACK: u64 = 1 << 30;
 /// What the daemon serves; `memory` bytes are for caches and buffers of all
 /// pools.
 pub fn service(memory: Option<u64>, auto: bool, alarms: AlarmSetup) -> Arc<dyn Service> {
-    match cenote_fuse::clear_stale_mounts(Path::new("/")) {
-        Ok(cleared) => {
-            for (place, error) in cleared.failed {
-                eprintln!("cenote: a dead mount stays at {}: {error}", place.display());
-            }
-        }
-        Err(error) => eprintln!("cenote: dead mounts were not looked for: {error}"),
-    }
     let version = env!("CARGO_PKG_VERSION").to_owned();
     settings::set_memory_bytes(memory.or_else(memory_total).unwrap_or(MEMORY_FALLBACK));
     let settings = EngineSettings {

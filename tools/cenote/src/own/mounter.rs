@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
-use cenote_engine::{MountJob, MountSwitches, Mounted, Mounter, SnapshotNameChange};
+use cenote_engine::{Holder, MountJob, MountSwitches, Mounted, Mounter, SnapshotNameChange};
 use cenote_files::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches, NameChange};
 use cenote_fuse::{Errno, FileSystem, Mount, MountError, MountOptions, UnmountMode};
 use cenote_posix::{DatasetSpace, FileSystem as PosixFiles};
@@ -186,6 +186,14 @@ impl Mounted for FuseMount {
         Ok(true)
     }
 
+    fn holders(&self) -> Vec<Holder> {
+        self.mount.holders().into_iter().map(holder_of).collect()
+    }
+
+    fn end(&self) -> bool {
+        self.mount.end()
+    }
+
     fn unmount(&self, force: bool) -> Result<(), ControlError> {
         let mode = if force {
             UnmountMode::Force
@@ -202,6 +210,16 @@ impl Mounted for FuseMount {
                 reason: with_hint(&error.to_string()),
             }),
         }
+    }
+}
+
+/// A process that has a mount, as clients know it.
+fn holder_of(holder: cenote_fuse::Holder) -> Holder {
+    Holder {
+        pid: holder.pid,
+        command: holder.command,
+        mount_point: holder.mount_point,
+        is_used: holder.is_used,
     }
 }
 

@@ -177,6 +177,13 @@ pub fn rename(parsed: &Parsed, command: String, context: &mut Context) -> Outcom
         unmounted: parsed.has("u"),
     };
     match ask(change, command, context) {
+        Ok(Response::Failures { failures, .. }) => {
+            for (name, error) in &failures {
+                context.complain(&with_context(&format!("cannot mount '{name}'"), error));
+            }
+            context.complain("filesystem successfully renamed, but not mounted");
+            Ok(u8::from(!failures.is_empty()))
+        }
         Ok(_) => Ok(0),
         Err(error @ ControlError::NoSuchDataset { .. }) => failed(cannot_open(from, &error)),
         Err(error @ (ControlError::NoParent { .. } | ControlError::ParentNotFilesystem { .. })) => {

@@ -78,11 +78,11 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     new.key = new_key(&name, &new.properties, context)?;
     match ask(Change::CreateDataset(Box::new(new)), command, context) {
         Ok(Response::Failures { failures, .. }) => {
-            for (_, error) in failures {
-                context.complain(&with_context(&format!("cannot mount '{name}'"), &error));
-                context.complain("filesystem successfully created, but not mounted");
+            for (name, error) in &failures {
+                context.complain(&with_context(&format!("cannot mount '{name}'"), error));
             }
-            Ok(0)
+            context.complain("filesystem successfully created, but not mounted");
+            Ok(1)
         }
         Ok(_) => Ok(0),
         Err(error) => refused(&what, &error),

@@ -31,12 +31,16 @@ pub fn run(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
         receive: Box::new(receive),
         command,
     };
+    let mut code = 0;
     let answer = context.ask_aloud(request, &mut |part| match part {
-        Part::Receive(note) => said(note, is_verbose, dry_run),
+        Part::Receive(note) => {
+            code |= u8::from(matches!(note, ReceiveNote::NotMounted(_)));
+            said(note, is_verbose, dry_run)
+        }
         _ => Said::default(),
     });
     match answer {
-        Ok(_) => Ok(0),
+        Ok(_) => Ok(code),
         Err(error @ ControlError::StreamRefused { .. }) => failed(error.to_string()),
         Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::NoSuchPool { .. })) => {
             failed(cannot_open(target, &error))
@@ -116,7 +120,7 @@ fn said(note: ReceiveNote, is_verbose: bool, dry_run: bool) -> Said {
         ..Said::default()
     };
     match note {
-        ReceiveNote::Complaint(text) => Said {
+        ReceiveNote::Complaint(text) | ReceiveNote::NotMounted(text) => Said {
             err: text,
             ..Said::default()
         },
