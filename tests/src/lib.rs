@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alone;
+pub mod chaos;
 pub mod clients;
 pub mod cloud;
 pub mod compare;

@@ -50,6 +50,11 @@ pub fn repair(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "repair", arguments)
 }
 
+/// Has devices come, go and be replaced, many at once.
+pub fn chaos(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "chaos", arguments)
+}
+
 /// Lets a pool in a store suffer random misfortune.
 pub fn cloud(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "cloud", arguments)

@@ -31,6 +31,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   repair [LAYOUT|MISHAP...] [--sets N|--all] [--seed N]
                               devices are spoiled, exchanged or come back stale under writes;
                               scrubs and resilvers mend them, crashes included
+  chaos [SEED] [--count N] [--storms N] [--judge N]
+                              devices come, go, are replaced and spared, many at once, under a
+                              writer, with kills; then others are taken away and all is compared
   replicate [SEED] [--seeds N] [--steps N] [--operations N] [--sources N]
             [--trees N|--cuts N|--mutants N]
                               random histories sent and received, by Cenote and by OpenZFS;
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         "history" => delegate::history(rest),
         "pingpong" => delegate::pingpong(rest),
         "repair" => delegate::repair(rest),
+        "chaos" => delegate::chaos(rest),
         "replicate" => delegate::replicate(rest),
         "cloud" => delegate::cloud(rest),
         "arm" => arm::run(rest),

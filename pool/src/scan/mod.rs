@@ -12,6 +12,15 @@
 //! lets go, and notes in a transaction group how far it came. That group lets the space go that
 //! was held. Within a turn nothing vanishes, so what cannot be read is lost indeed.
 //!
+//! **For whom.** A resilver's range of groups and its devices are decided together, in the group
+//! that begins it (`record::begin`). When it has ended, what it walked is struck off for those of
+//! them that were in use all the time, but for what could not be read, repaired or met. A device
+//! that comes later is for another resilver, which the group begins that ends the first. So that
+//! an import can continue, the pool keeps which devices got all that was walked so far
+//! (`ondisk::resilver_targets`); where that is not known, as after OpenZFS, a resilver begins anew.
+//!
+//! **Who works.** Whoever begins a scan asks for the work once that is on disk (`crate::duty`).
+//!
 //! **The order of datasets** is that of OpenZFS, so that each can go on with the other's scans:
 //! first the meta object set, then each snapshot after the one before it, clones after their
 //! origins, each for the blocks born since its predecessor. What is next stands in a table in the
@@ -19,7 +28,7 @@
 //! a turn did to a dataset that somebody changed meanwhile is forgotten, and done again.
 //!
 //! **What is not looked at**: blocks born after the scan began, blocks of intent logs, and blocks
-//! that only a checkpoint still refers to. A block that is shared by deduplication or cloning is
+//! that only a checkpoint still refers to: a rewind brings back the logs of that time, too. A block that is shared by deduplication or cloning is
 //! read as often as it is referred to.
 
 mod after;

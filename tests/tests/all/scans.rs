@@ -20,6 +20,36 @@ fn devices_are_mended() -> Result<()> {
     repair::case("draid1", Mishap::with_crash(Loss::Noise), 3)
 }
 
+/// A share of `cargo xtask chaos`. Devices that came back within milliseconds of each other counted
+/// as complete when the scan of the first had ended, and a resilver was under way that nobody
+/// worked on.
+#[test]
+fn devices_that_come_and_go_at_once_are_mended() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let is_judged = false;
+    cenote_tests::chaos::session(4, 1, is_judged).map(drop)
+}
+
+/// `zpool offline -f`, then `offline`: the device was faulted, `online` took no notice that it was
+/// offline as well, and after `clear` it was OFFLINE.
+#[test]
+fn a_device_that_is_faulted_and_offline_comes_back() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("mirror", 128, "")?;
+    let device = site.devices().join("d0.img").display().to_string();
+    for command in ["offline -f", "offline", "online"] {
+        site.ok(&format!("zpool {command} tank {device}"))?;
+    }
+    site.ok("zpool clear tank")?;
+    let status = site.ok("zpool status tank")?;
+    ensure!(status.contains("state: ONLINE"), "{status}");
+    site.finish()
+}
+
 /// OpenZFS's tests of repair found these: a resilver and a scrub of damaged blocks began in pools
 /// without the features for them, `zpool clear` changed nothing in a pool that is only read and
 /// said so to nobody, such a pool failed `zpool sync` of all pools and could not be destroyed.
