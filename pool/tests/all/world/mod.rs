@@ -3,9 +3,10 @@
 
 mod image;
 
+pub use image::Image;
+
 use cenote_device::{Device, DeviceError, DeviceKind, Entry, Nature, Opener};
 use cenote_pool::NewLeaf;
-use image::Image;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
