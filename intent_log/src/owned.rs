@@ -43,8 +43,8 @@ impl IntentLog {
         }
     }
 
-    /// The same as far as the chain can be read, and why it cannot be read further. The block
-    /// that cannot be read is among them: its pointer is in the one before.
+    /// The same as far as the chain can be read, and why it cannot be read further. What the last
+    /// pointer leads to is left out then: it may be no block of a log at all.
     pub fn known_blocks(&self) -> (OwnedBlocks, Option<IntentLogError>) {
         let header = self.header();
         let last = match self.is_claimed() {
@@ -80,7 +80,7 @@ impl IntentLog {
             owned.clones.extend(block.cloned_blocks(claimed));
         }
         let end = *chain.end();
-        if !end.is_hole() && sequence(&end) <= last {
+        if failure.is_none() && !end.is_hole() && sequence(&end) <= last {
             owned.chain.push(end);
         }
         (owned, failure)
