@@ -1,6 +1,6 @@
 //! Signatures that take more than a few bytes at one place to be believed.
 
-use super::{Probe, Signature};
+use super::probe::{Probe, Signature};
 use crate::DeviceError;
 
 type Found = Result<Option<Signature>, DeviceError>;

@@ -20,6 +20,30 @@ fn has(text: &str, part: &str) -> Result<()> {
     Ok(())
 }
 
+/// Nothing happens with -n, and what is no such device is refused by a reason.
+fn what_cannot_be_removed_says_why(
+    site: &Site,
+    (data, side, log): (&str, &str, &str),
+    (cache, spare): (&str, &str),
+) -> Result<()> {
+    let trial = site.ok(&format!(
+        "zpool remove -n tank mirror-1 {log} {cache} {spare}"
+    ))?;
+    ensure!(trial.lines().count() == 4, "{trial}");
+    let other = "only log, spare and cache devices";
+    for (command, text) in [
+        ("remove tank mirror-0".to_owned(), other),
+        (format!("remove tank {data}"), "'zpool detach'"),
+        (format!("remove tank {side}"), "'zpool detach'"),
+        (format!("offline tank {spare}"), "reserved as a hot spare"),
+        (format!("offline tank {cache}"), "in use as a cache"),
+        ("remove -s tank".to_owned(), "no removal is in progress"),
+    ] {
+        refusal(site, &format!("zpool {command}"), 1, text)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn logs_spares_and_caches_leave_for_good() -> Result<()> {
     let (site, d) = pool("mirror", 2)?;
@@ -34,45 +58,7 @@ fn logs_spares_and_caches_leave_for_good() -> Result<()> {
         &site.ok("zpool status tank")?,
         "does not use log and cache devices yet",
     )?;
-    // Nothing happens with -n, and what is no such device is refused by a reason.
-    let trial = site.ok(&format!("zpool remove -n tank mirror-1 {l3} {c} {s}"))?;
-    ensure!(trial.lines().count() == 4, "{trial}");
-    refusal(
-        &site,
-        "zpool remove tank mirror-0",
-        1,
-        "only log, spare and cache devices",
-    )?;
-    refusal(
-        &site,
-        &format!("zpool remove tank {}", d[0]),
-        1,
-        "'zpool detach'",
-    )?;
-    refusal(
-        &site,
-        &format!("zpool remove tank {l1}"),
-        1,
-        "'zpool detach'",
-    )?;
-    refusal(
-        &site,
-        &format!("zpool offline tank {s}"),
-        1,
-        "reserved as a hot spare",
-    )?;
-    refusal(
-        &site,
-        &format!("zpool offline tank {c}"),
-        1,
-        "in use as a cache",
-    )?;
-    refusal(
-        &site,
-        "zpool remove -s tank",
-        1,
-        "no removal is in progress",
-    )?;
+    what_cannot_be_removed_says_why(&site, (&d[0], &l1, &l3), (&c, &s))?;
     // A mirrored log's side goes by detach, the rest by remove; the places become holes.
     site.ok(&format!("zpool detach tank {l2}"))?;
     site.ok(&format!("zpool remove tank {l1} {c}"))?;
