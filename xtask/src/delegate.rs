@@ -3,7 +3,7 @@
 //! `xtask` itself stays small this way, so that `cargo xtask tidy` needs no engine to compile.
 
 use crate::workspace;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 /// Compares golden pools with what Cenote reads from them, and prints a table.
 pub fn golden(arguments: &[String]) -> Result<bool> {
@@ -63,6 +63,24 @@ pub fn cloud(arguments: &[String]) -> Result<bool> {
 /// Sends and receives random histories, by Cenote and by OpenZFS.
 pub fn replicate(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "replicate", arguments)
+}
+
+/// Makes random trees of encryption roots: a test of the pool's crate, for more of them.
+pub fn keys(arguments: &[String]) -> Result<bool> {
+    let number = |text: &String| text.parse::<u64>().with_context(|| format!("'{text}'?"));
+    let (seed, count) = match arguments {
+        [] => (1, 100),
+        [seed] => (number(seed)?, 100),
+        [option, count] if option == "--count" => (1, number(count)?),
+        [seed, option, count] if option == "--count" => (number(seed)?, number(count)?),
+        _ => bail!("usage: cargo xtask keys [SEED] [--count N]"),
+    };
+    let mut command = workspace::cargo();
+    command.args(["test", "--release", "--quiet", "--package", "cenote-pool"]);
+    command.args(["--test", "all", "--", "--nocapture", "random_trees_of"]);
+    command.env("CENOTE_SEED", seed.to_string());
+    command.env("CENOTE_TREES", count.to_string());
+    workspace::succeeds(&mut command)
 }
 
 /// Runs a measurement: the program `NAME-bench` of the bench package.

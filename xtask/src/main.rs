@@ -39,6 +39,8 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               random histories sent and received, by Cenote and by OpenZFS;
                               N packages of trees; streams cut at each record and at N bytes;
                               N changed streams, which are to be refused
+  keys [SEED] [--count N]     random trees of encryption roots: after each change every key opens
+                              what it opened before, or the change was refused
   cloud [SEED] [--steps N] [--seeds N]
                               a pool in a directory as its store, beside a model: daemons killed,
                               local sides lost, take-overs by a second machine, outages
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         "repair" => delegate::repair(rest),
         "chaos" => delegate::chaos(rest),
         "replicate" => delegate::replicate(rest),
+        "keys" => delegate::keys(rest),
         "cloud" => delegate::cloud(rest),
         "arm" => arm::run(rest),
         "clients" => delegate::clients(rest),

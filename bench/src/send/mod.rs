@@ -264,6 +264,9 @@ fn rival_send(source: &Path, case: Case) -> Result<Figures> {
     Ok(figures)
 }
 
+/// The accounting of owners is at most such a part of what is received.
+const ACCOUNTING_SHARE: u64 = 500;
+
 fn receive_all(options: &Options, source: &Path) -> Result<bool> {
     let target = options.directory.join("send-target");
     let _ = fs::remove_dir_all(&target);
@@ -328,19 +331,31 @@ fn rival_receive(target: &Path, source: &Path, case: Case) -> Result<Figures> {
 }
 
 /// Compares what both sides received, and makes room for the next.
+///
+/// OpenZFS's kernel module notes in each dnode that its owner was charged for it, and so do we. The
+/// library that the rival is made of knows nothing of files and does not, so its dnodes compress
+/// a little better: 8,192 of 604,355,072 bytes in the smaller files.
 fn compare(target: &Path, pair: &[Case]) -> Result<()> {
     let daemon = Mounted::start(MEMORY)?;
     pools::import(&daemon, target, "dst")?;
     let dataset = pair.first().context("a case")?.dataset;
-    let of = |side: &str| -> Result<String> {
+    let of = |side: &str| -> Result<(u64, u64)> {
         let name = format!("dst/{side}-{dataset}@b");
         let line = format!("zfs get -Hp -o value guid,logicalreferenced {name}");
-        daemon.run(&words(&line))
+        let said = daemon.run(&words(&line))?;
+        let mut numbers = said.split_whitespace().map(str::parse);
+        let mut next = || Ok::<u64, anyhow::Error>(numbers.next().context("two values")??);
+        Ok((next()?, next()?))
     };
-    let (ours, theirs) = (of("ours")?, of("theirs")?);
+    let ((ours, our_bytes), (theirs, their_bytes)) = (of("ours")?, of("theirs")?);
     ensure!(
         ours == theirs,
         "{ours} was received, and {theirs} by OpenZFS"
+    );
+    let difference = our_bytes.abs_diff(their_bytes);
+    ensure!(
+        difference <= our_bytes / ACCOUNTING_SHARE,
+        "{our_bytes} bytes were received, and {their_bytes} by OpenZFS"
     );
     for side in ["ours", "theirs"] {
         daemon.run(&words(&format!("zfs destroy -r dst/{side}-{dataset}")))?;

@@ -4,7 +4,7 @@ use super::contents::{automatic_reservation, set_contents, split};
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
 use crate::errors::parse_name;
-use crate::keys::new::check_location;
+use crate::keys::new::{check_location, check_location_stays};
 use crate::mounts::change::refresh_mounts;
 use crate::mounts::follow::{
     mount_back, mounted_below, mounted_by_place_of, remount_below, unmount_for_change,
@@ -218,7 +218,9 @@ fn revert(
     property: &str,
     by: &By<'_>,
 ) -> Result<(), ControlError> {
-    let (imported, _) = context.registry.dataset(name)?;
+    let (imported, dataset) = context.registry.dataset(name)?;
+    check_location_stays(&dataset, property)?;
+    drop(dataset);
     let task = RevertProperty {
         name: name.clone(),
         property: property.to_owned(),

@@ -165,6 +165,25 @@ pub(crate) fn new_encryption(
     Ok(Encryption::On { suite, key })
 }
 
+/// Refuses to take the place of its key away from an encryption root, which came with no other.
+pub(crate) fn check_location_stays(dataset: &Dataset, property: &str) -> Result<(), ControlError> {
+    if property != KEY_LOCATION {
+        return Ok(());
+    }
+    let directory = dataset.directory();
+    let key = directory.crypto_key().map_err(of_dsl)?;
+    let is_root = key.is_some_and(|key| key.root() == directory.id());
+    let own = directory.properties().map_err(of_dsl)?;
+    let is_received = own.all_received().any(|(name, _)| name == KEY_LOCATION);
+    match is_root && !is_received {
+        true => Err(bad(
+            KEY_LOCATION,
+            "keylocation must not be 'none' for encrypted datasets",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Refuses a place for the key of a dataset that has no key of its own.
 pub(crate) fn check_location(dataset: &Dataset, settings: &[Setting]) -> Result<(), ControlError> {
     let place = settings.iter().find(|s| s.name == KEY_LOCATION);

@@ -5,7 +5,6 @@
 //! on the first, and be destroyed with it. So the nearest one is taken: that which has most of its
 //! name in common with what is received, and of those the one with the shortest name.
 
-use super::plan::snapshot_by_guid;
 use crate::registry::walk::{is_within, walk_heads};
 use cenote_base::Guid;
 use cenote_dsl::{Dataset, DatasetName, Dsl, DslError};
@@ -56,6 +55,17 @@ pub(super) fn nearest(
         Some(error) => Err(error),
         None => Ok(best.map(|(_, found)| found)),
     }
+}
+
+/// A snapshot of a dataset by its guid, the newest first.
+pub(super) fn snapshot_by_guid(head: &Dataset, guid: Guid) -> Result<Option<Dataset>, DslError> {
+    for entry in head.snapshots()?.iter().rev() {
+        let snapshot = head.open_snapshot(entry)?;
+        if snapshot.phys().guid == guid {
+            return Ok(Some(snapshot));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

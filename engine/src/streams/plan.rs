@@ -1,6 +1,6 @@
 //! What is to become of one stream: where it goes, or why it does not (format/4 7.2).
 
-use super::nearest::nearest;
+use super::nearest::{nearest, snapshot_by_guid};
 use super::raw_keys;
 use super::words::{TOO_OLD, Wants, modified, no_match, of_dsl, partial};
 use crate::errors::parse_name;
@@ -451,15 +451,4 @@ impl Plan<'_> {
         let newest = target.previous().unwrap_or(base.id());
         Ok(Course::Begin(ReceiveInto::Existing(Some(newest))))
     }
-}
-
-/// A snapshot of a dataset by its guid, the newest first.
-pub(super) fn snapshot_by_guid(head: &Dataset, guid: Guid) -> Result<Option<Dataset>, DslError> {
-    for entry in head.snapshots()?.iter().rev() {
-        let snapshot = head.open_snapshot(entry)?;
-        if snapshot.phys().guid == guid {
-            return Ok(Some(snapshot));
-        }
-    }
-    Ok(None)
 }

@@ -46,6 +46,55 @@ fn trees_follow_what_was_done_to_them() -> Result<()> {
     Ok(())
 }
 
+/// A clone of an old snapshot was promoted between two packages. Its snapshots were here, those of
+/// what it was cloned from; it arrived whole nevertheless, and the other stayed no clone of it.
+#[test]
+fn a_clone_promoted_between_packages_is_no_new_dataset() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 256, "")?;
+    let all = |lines: &[&str]| lines.iter().try_for_each(|line| site.ok(line).map(drop));
+    let send = |arguments: &str| {
+        let words: Vec<&str> = ["send"].into_iter().chain(arguments.split(' ')).collect();
+        let sent = site.cenote().run("zfs", &words)?.success()?;
+        let words = ["receive", "-F", "tank/copy"];
+        let received = site.cenote().run_with_input("zfs", &words, &sent.stdout)?;
+        received.success()
+    };
+    all(&["zfs create tank/tree", "zfs create tank/tree/a"])?;
+    fs::write(site.path("tank/tree").join("file"), contents())?;
+    all(&["zfs snapshot tank/tree@old", "zfs snapshot -r tank/tree@p0"])?;
+    send("-R tank/tree@p0")?;
+    all(&[
+        "zfs clone tank/tree@old tank/tree/a/c",
+        "zfs promote tank/tree/a/c",
+        "zfs rename tank/tree/a/c@old tank/tree/a/c@renamed",
+        "zfs snapshot -r tank/tree@p1",
+    ])?;
+    send("-R -I @p0 tank/tree@p1")?;
+    let list = |top: &str| -> Result<String> {
+        let line = format!("zfs list -Hp -r -t all -o name,guid,origin,mounted {top}");
+        let mut lines = Vec::new();
+        for line in site.ok(&line)?.lines() {
+            let line = line.replace(top, "TOP");
+            let fields: Vec<&str> = line.split('\t').collect();
+            let guid = if fields[0].contains('@') {
+                fields[1]
+            } else {
+                "-"
+            };
+            lines.push(format!("{} {guid} {} {}", fields[0], fields[2], fields[3]));
+        }
+        Ok(lines.join("\n"))
+    };
+    let (ours, theirs) = (list("tank/tree")?, list("tank/copy")?);
+    ensure!(ours == theirs, "{ours}\n{theirs}");
+    let file = site.path("tank/copy/a/c").join("file");
+    ensure!(fs::read(file)? == contents());
+    site.finish()
+}
+
 #[test]
 fn streams_are_gone_on_with_wherever_they_are_cut() -> Result<()> {
     if !pool::can_mount() {

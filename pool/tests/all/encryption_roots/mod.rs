@@ -6,7 +6,8 @@
 //! the dataset any more, whose own keys stayed wrapped by a key that nobody had kept.
 //!
 //! `CENOTE_SEED` chooses the first tree and `CENOTE_TREES` how many there are; `cargo xtask keys`
-//! sets both. With `CENOTE_TRACE` the changes are printed, for others to repeat.
+//! sets both. With `CENOTE_TRACE` the changes are printed, and only those made that can be repeated
+//! on OpenZFS: it refuses the same ones.
 
 mod forest;
 mod steps;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use steps::Grove;
 
 const POOL: &str = "grove";
+const TRACE: &str = "CENOTE_TRACE";
 const DISK: usize = 64 << 20;
 /// Changes of one tree; after half of them the pool is exported and imported.
 const STEPS: u64 = 40;
@@ -123,7 +125,8 @@ fn random_trees_of_encryption_roots_keep_their_keys() {
     println!("seeds {first} to {}: {counts:?}", first + trees - 1);
     for kind in ["rename", "promote", "key", "inherit", "receive"] {
         let done = counts.get(kind).map_or(0, |(done, _)| *done);
-        assert!(trees < 6 || done > 0, "no {kind} was done: {counts:?}");
+        let is_few = trees < 6 || std::env::var_os(TRACE).is_some();
+        assert!(is_few || done > 0, "no {kind} was done: {counts:?}");
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Grove {
     /// The key of each encryption root.
     secrets: BTreeMap<ObjectId, u8>,
     counts: Counts,
+    /// Whether changes are printed, and only those made that others can repeat.
+    is_traced: bool,
 }
 
 /// What became of a change.
@@ -47,7 +49,9 @@ impl Grove {
             made: 0,
             secrets: BTreeMap::new(),
             counts: Counts::new(),
+            is_traced: std::env::var_os(super::TRACE).is_some(),
         };
+        grove.trace(&format!("tree {seed}"), true);
         grove.create(true);
         grove.create(true);
         grove
@@ -108,7 +112,7 @@ impl Grove {
         forest.open_all(pool);
         // Some changes need a key that is not there.
         for root in roots {
-            if self.random.below(8) == 0 {
+            if self.random.below(8) == 0 && !self.is_traced {
                 let dsl = self.pool().dsl();
                 let directory = dsl.directory_of(root).expect("there");
                 dsl.unload_key(&directory).expect("unloaded");
@@ -126,10 +130,17 @@ impl Grove {
             10 | 11 => self.promote(),
             12 | 13 => self.change_key(true),
             14 => self.change_key(false),
-            15 => self.receive(),
-            16 => self.destroy(),
-            17 => self.roll_back(),
+            15 if !self.is_traced => self.receive(),
+            16 if !self.is_traced => self.destroy(),
+            17 if !self.is_traced => self.roll_back(),
             _ => self.rename(),
+        }
+    }
+
+    /// Prints a change for others to repeat.
+    fn trace(&self, words: &str, is_done: bool) {
+        if self.is_traced {
+            println!("{} {words}", if is_done { "done" } else { "refused" });
         }
     }
 
@@ -172,9 +183,7 @@ impl Grove {
         let before = Forest::of(self.pool());
         let result = run(self.pool(), task).map(drop);
         let is_done = result.is_ok();
-        if std::env::var_os("CENOTE_TRACE").is_some() {
-            println!("{kind} {words}: {result:?}");
-        }
+        self.trace(&format!("{kind} {words}"), is_done);
         let found = Forest::of(self.pool());
         let expected = after.filter(|_| is_done).unwrap_or(&before);
         assert_eq!(found, *expected, "{kind} {words}: {result:?}");
@@ -191,10 +200,10 @@ impl Grove {
 
     fn create(&mut self, is_root: bool) -> Outcome {
         let (name, secret) = (self.new_name(), self.number() as u8);
-        let encryption = match is_root {
-            true => with_key(&name, secret),
-            false if self.random.below(6) == 0 => Encryption::Off,
-            false => Encryption::Inherit,
+        let (kind, encryption) = match is_root {
+            true => ("root", with_key(&name, secret)),
+            false if self.random.below(6) == 0 => ("plain", Encryption::Off),
+            false => ("create", Encryption::Inherit),
         };
         let made = run(self.pool(), new_dataset(&name, encryption));
         if is_root {
@@ -202,6 +211,7 @@ impl Grove {
             self.secrets.insert(id, secret);
         }
         let is_done = made.is_ok();
+        self.trace(&format!("{kind} {name} {}", u64::from(secret)), is_done);
         assert!(is_done || matches!(made, Err(DslError::KeyRequired { .. })));
         let kind = "create";
         Outcome { kind, is_done }
@@ -228,6 +238,7 @@ impl Grove {
             created: None,
         };
         let is_done = run(self.pool(), task).is_ok();
+        self.trace(&format!("{kind} {origin} {name}"), is_done);
         Outcome { kind, is_done }
     }
 
@@ -333,7 +344,8 @@ impl Grove {
         let task = ChangeKey::new(named(&name), key);
         let kind = if is_new { "key" } else { "inherit" };
         let after = Some(&after).filter(|_| is_possible);
-        let outcome = self.tell((kind, &name), task, after);
+        let words = format!("{name} {}", u64::from(secret));
+        let outcome = self.tell((kind, &words), task, after);
         if outcome.is_done && is_new {
             self.secrets.insert(id, secret);
         }

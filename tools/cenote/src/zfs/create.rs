@@ -34,15 +34,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     if !name.contains('/') && !parsed.has("p") {
         return failed(format!("{what}: missing dataset name"));
     }
-    let properties = pairs(&parsed)?;
-    let volume = volume(&parsed)?;
-    let sizes = [("V", "volsize"), ("b", "volblocksize")];
-    let sizes = sizes.into_iter().filter(|(letter, _)| parsed.has(letter));
-    let sizes: Vec<String> = sizes.map(|(_, name)| name.to_owned()).collect();
-    let given = properties.iter().map(|(name, _)| name);
-    if let Some(problem) = named_twice(given.chain(&sizes)) {
-        return failed(problem);
-    }
+    let (properties, volume) = given(&parsed)?;
     if volume.is_none() && (parsed.has("s") || parsed.has("b")) {
         return usage("'-s' and '-b' can only be used when creating a volume");
     }
@@ -86,6 +78,20 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         }
         Ok(_) => Ok(0),
         Err(error) => refused(&what, &error),
+    }
+}
+
+/// The properties, and with `-V` the volume, whose sizes are properties, too.
+fn given(parsed: &Parsed) -> Result<(Pairs, Option<NewVolume>), Stop> {
+    let properties = pairs(parsed)?;
+    let volume = volume(parsed)?;
+    let sizes = [("V", "volsize"), ("b", "volblocksize")];
+    let sizes = sizes.into_iter().filter(|(letter, _)| parsed.has(letter));
+    let sizes: Vec<String> = sizes.map(|(_, name)| name.to_owned()).collect();
+    let given = properties.iter().map(|(name, _)| name);
+    match named_twice(given.chain(&sizes)) {
+        Some(problem) => failed(problem),
+        None => Ok((properties, volume)),
     }
 }
 
