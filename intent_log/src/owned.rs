@@ -37,6 +37,15 @@ impl IntentLog {
     /// # Errors
     /// If a block of the chain cannot be read for another reason than that it was never written.
     pub fn owned_blocks(&self) -> Result<OwnedBlocks, IntentLogError> {
+        match self.known_blocks() {
+            (owned, None) => Ok(owned),
+            (_, Some(error)) => Err(error),
+        }
+    }
+
+    /// The same as far as the chain can be read, and why it cannot be read further. What the last
+    /// pointer leads to is left out then: it may be no block of a log at all.
+    pub fn known_blocks(&self) -> (OwnedBlocks, Option<IntentLogError>) {
         let header = self.header();
         let last = match self.is_claimed() {
             true => header.claim_block_sequence,
@@ -44,12 +53,19 @@ impl IntentLog {
         };
         let mut owned = OwnedBlocks::default();
         let mut seen = HashSet::new();
+        let mut failure = None;
         let mut chain = self.chain();
         while sequence(chain.end()) <= last {
             let Some(block) = chain.next() else {
                 break;
             };
-            let block = block?;
+            let block = match block {
+                Ok(block) => block,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            };
             owned.chain.push(block.pointer);
             if !self.is_claimed() {
                 continue;
@@ -64,9 +80,9 @@ impl IntentLog {
             owned.clones.extend(block.cloned_blocks(claimed));
         }
         let end = *chain.end();
-        if !end.is_hole() && sequence(&end) <= last {
+        if failure.is_none() && !end.is_hole() && sequence(&end) <= last {
             owned.chain.push(end);
         }
-        Ok(owned)
+        (owned, failure)
     }
 }

@@ -10,14 +10,14 @@ use crate::manifest::Entries;
 use crate::mounted;
 use crate::program::{Cenote, Outcome};
 use crate::referee;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,8 @@ pub struct Site {
     daemon: Mutex<Option<Child>>,
     /// Whether the pool was written to since OpenZFS judged it.
     is_unjudged: AtomicBool,
+    /// The first command that did not do what the test wanted: perhaps why the test ended.
+    first_failure: OnceLock<String>,
     pool: String,
     devices: PathBuf,
     root: PathBuf,
@@ -75,6 +77,7 @@ impl Site {
             cenote,
             daemon: Mutex::new(None),
             is_unjudged: AtomicBool::new(false),
+            first_failure: OnceLock::new(),
             pool: pool.into(),
             devices,
             root,
@@ -121,7 +124,14 @@ impl Site {
 
     /// Runs a command line of words without spaces; it has to succeed.
     pub fn ok(&self, line: &str) -> Result<String> {
-        self.cenote.ok(line)
+        self.noted(self.cenote.ok(line))
+    }
+
+    /// Remembers the first error: if the judge finds fault, too, neither is to hide the other.
+    fn noted<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            let _ = self.first_failure.set(format!("{error:#}"));
+        })
     }
 
     /// Runs a command line that is to fail; returns how it did.
@@ -130,8 +140,10 @@ impl Site {
         let (program, arguments) = words.split_first().context("a command")?;
         let outcome = self.cenote.run(program, arguments)?;
         let is_refused = outcome.code.is_some_and(|code| code != 0) && !outcome.has_crashed();
-        ensure!(is_refused, "not refused: {}", outcome.report());
-        Ok(outcome)
+        if is_refused {
+            return Ok(outcome);
+        }
+        self.noted(Err(anyhow!("not refused: {}", outcome.report())))
     }
 
     /// Starts a daemon.
@@ -199,12 +211,11 @@ impl Site {
         for _ in 0..BUSY_TRIES {
             let outcome = self.cenote.run("zpool", &["export", &self.pool])?;
             if outcome.code == Some(0) || !outcome.stderr.contains("busy") {
-                outcome.success()?;
-                return Ok(());
+                return self.noted(outcome.success().map(|_| ()));
             }
             thread::sleep(Duration::from_millis(50));
         }
-        bail!("{} stays busy", self.pool)
+        self.noted(Err(anyhow!("{} stays busy", self.pool)))
     }
 
     /// Imports the pool with these options, and mounts its file systems.
@@ -317,7 +328,11 @@ impl Drop for Site {
         let root = self.root.display().to_string();
         let _ = self.cenote.run("cenote", &["unmount", &root]);
         if let Some(Err(error)) = judged {
-            panic!("what the test left is not sound: {error:#}");
+            // A test that ended with an error of its own loses it to this panic, unless a command
+            // was the cause. What `ensure!` said in the test itself, nobody can know here.
+            let before = self.first_failure.get();
+            let before = before.map_or("no command failed before", String::as_str);
+            panic!("what the test left is not sound: {error:#}\nthe first failure: {before}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Signatures that take more than a few bytes at one place to be believed.
 
-use super::{Probe, Signature};
+use super::probe::{Probe, Signature};
 use crate::DeviceError;
 
 type Found = Result<Option<Signature>, DeviceError>;
@@ -42,7 +42,9 @@ pub(super) fn settle(found: &mut Vec<Signature>) {
 /// ext2, ext3, ext4, and their journals on devices of their own.
 fn ext(probe: &Probe<'_>) -> Found {
     let field = |offset| probe.le32(SUPERBLOCK + offset);
-    let is_sane = field(0)? > 0 && field(4)? > 0 && field(0x18)? <= 6 && field(0x4c)? <= 1;
+    // A journal on a device of its own has no inodes.
+    let has_inodes = field(0)? > 0 || field(0x60)? & 0x8 != 0;
+    let is_sane = has_inodes && field(4)? > 0 && field(0x18)? <= 6 && field(0x4c)? <= 1;
     if probe.le16(SUPERBLOCK + 0x38)? != 0xef53 || !is_sane {
         return Ok(None);
     }

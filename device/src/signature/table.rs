@@ -1,10 +1,7 @@
 //! Signatures of four and more bytes at fixed places.
 
-use super::{Probe, Signature, SignatureKind};
+use super::probe::{MAGIC_MAX, Probe, Signature, SignatureKind};
 use crate::DeviceError;
-
-/// The longest magic.
-pub(super) const MAGIC_MAX: usize = 32;
 
 /// Where a magic is.
 #[derive(Clone, Copy)]

@@ -99,15 +99,16 @@ impl SyncContext<'_> {
         owned.iter().try_for_each(|pointer| self.release(pointer))
     }
 
-    /// Frees the log of a head that is about to be destroyed. Of what cannot be read nothing is
-    /// known to be freed; to give up a dataset costs the blocks of its log then.
+    /// Frees the log of a head that is about to be destroyed, as far as it can be read: only a
+    /// block says where the next one is, and only the object set where the first is. To give up a
+    /// damaged dataset costs the blocks behind the damage.
     pub(super) fn free_log_of(&self, head: &Dataset) -> Result<(), DslError> {
         if head.phys().block_pointer.is_hole() {
             return Ok(());
         }
         let owned = || {
             let log = IntentLog::open(&head.object_set().ok()?).ok()??;
-            log.owned_blocks().ok()
+            Some(log.known_blocks().0)
         };
         match owned() {
             Some(owned) => self.free_log(&owned),

@@ -8,6 +8,7 @@
 //! device that an administrator took offline.
 
 use super::limits::{Limits, Record, Verdict};
+use super::owner::is_nobodys;
 use super::tree::vdev_tree;
 use crate::events::Events;
 use crate::registry::imported::Imported;
@@ -162,8 +163,10 @@ fn step_for(imported: &Imported, tree: &VdevTree, leaf: &Vdev) -> Option<Step> {
     if replaces && leaf.state == VdevState::CantOpen {
         let mut configs = pool.vdev_tree().leaves();
         let config = configs.find(|config| config.guid == lost)?;
-        let is_blank = at_last_path(config) == Some(Stranger::Unlabelled);
-        if let Some(place) = config.path.clone().filter(|_| is_blank) {
+        let is_unlabelled = at_last_path(config) == Some(Stranger::Unlabelled);
+        // Nobody is there to say that what it holds can go.
+        let is_blank = |place: &PathBuf| is_unlabelled && is_nobodys(place);
+        if let Some(place) = config.path.clone().filter(is_blank) {
             return Some(Step::Replace { lost, place });
         }
     }

@@ -61,6 +61,16 @@ pub(super) fn claims(
     Ok(claims)
 }
 
+/// Whether a device without labels holds nothing and is not in use, as far as can be known.
+pub(super) fn is_nobodys(place: &Path) -> bool {
+    if kernel_use(place).is_some() {
+        return false;
+    }
+    let opened = SystemOpener::default().open(place);
+    let found = opened.and_then(|device| signatures(device.as_ref()));
+    found.is_ok_and(|found| found.is_empty())
+}
+
 /// What a signature says of a device.
 fn contents(path: &str, signature: &Signature) -> String {
     let what = match signature.kind {

@@ -305,6 +305,7 @@ impl Pool {
                 });
             }
         }
+        datasets.sort();
         Ok(datasets)
     }
 

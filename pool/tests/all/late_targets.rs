@@ -89,9 +89,10 @@ fn offline(pool: &Pool, leaf: Guid) {
     done.expect("others have it");
 }
 
-fn online(pool: &Pool, world: &World, (leaf, disk): (Guid, usize)) {
-    let device = Arc::clone(&world.leaves()[disk].device);
-    let done = pool.online(leaf, Some(device), (&by(), ""));
+fn online(pool: &Pool, leaf: Guid) {
+    let mut looked = pool.look_for(vec![leaf]).expect("it can be looked for");
+    let device = looked.devices.remove(&leaf);
+    let done = pool.online(leaf, Some(device.expect("it is there")), (&by(), ""));
     done.expect("it is there");
 }
 
@@ -124,8 +125,8 @@ fn a_device_with_an_older_gap_that_comes_before_the_first_turn() {
             offline(&pool, guids[2]);
             change(&pool, 9..11);
             suspend(true);
-            online(&pool, &world, (guids[2], 2));
-            online(&pool, &world, (guids[1], 1));
+            online(&pool, guids[2]);
+            online(&pool, guids[1]);
             suspend(false);
             settled(&pool);
             pool.close().expect("written");
@@ -151,7 +152,7 @@ fn a_device_that_comes_back_between_two_imports() {
         offline(&pool, guids[2]);
         change(&pool, 6..8);
         suspend(true);
-        online(&pool, &world, (guids[2], 2));
+        online(&pool, guids[2]);
         let begun = pool.scan_status().expect("readable").expect("begun").scan;
         pool.close().expect("written");
         drop(pool);
@@ -163,7 +164,7 @@ fn a_device_that_comes_back_between_two_imports() {
         );
         let resumed = pool.scan_status().expect("readable").expect("begun").scan;
         assert_eq!(resumed.txg_min, begun.txg_min);
-        online(&pool, &world, (guids[1], 1));
+        online(&pool, guids[1]);
         suspend(false);
         settled(&pool);
         pool.close().expect("written");
@@ -183,7 +184,7 @@ fn a_rebuild_that_gives_way_to_a_resilver_that_has_begun() {
         offline(&pool, guids[1]);
         change(&pool, 6..9);
         suspend(true);
-        online(&pool, &world, (guids[1], 1));
+        online(&pool, guids[1]);
         let new = world.leaves().pop().expect("a fourth");
         attach(&pool, guids[0], new);
         // A device that is read from lacks something: the rebuild cannot be relied on.

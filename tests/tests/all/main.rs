@@ -39,6 +39,7 @@ mod rebuilding;
 mod receiving;
 mod refusals;
 mod remounts;
+mod removing;
 mod replicating;
 mod rescues;
 mod scans;

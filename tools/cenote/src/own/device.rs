@@ -7,7 +7,7 @@ use super::engine::state_directory_of_process;
 use crate::context::{Context, Outcome, failed, usage};
 use cenote_cloud::location::is_location;
 use cenote_cloud::{Close, CloudDevice, LOG_SIZE, Opening, StoreOpener};
-use cenote_device::{Device, FileDevice, FileOptions};
+use cenote_device::{Device, FileDevice, FileOptions, kernel_use};
 use cenote_fuse::{FileSystem, Mount, MountOptions, UnmountMode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
@@ -63,6 +63,11 @@ struct Shown {
 fn open(name: &str, is_read_only: bool, is_forced: bool) -> Result<Shown, String> {
     let path = Path::new(name);
     if !is_location(path) {
+        if let Some(used) = kernel_use(path).filter(|_| !is_read_only) {
+            return Err(format!(
+                "cannot show {name} for writing: it {used}. Free it first, or use -r"
+            ));
+        }
         let options = FileOptions {
             writable: !is_read_only,
             ..FileOptions::default()
