@@ -9,6 +9,7 @@ mod cloning;
 mod cloud;
 mod commands_zfs;
 mod commands_zpool;
+mod daemon;
 mod damage;
 mod degraded;
 mod devices;
