@@ -77,7 +77,7 @@ impl Session<'_> {
         // A new key is stored with its location.
         let has_key = given.iter().any(|(name, _)| name == KEY_FORMAT);
         let is_stored = |(name, _): &&Pair| {
-            !KEY_PROPERTIES.contains(&name.as_str()) && !(has_key && name == KEY_LOCATION)
+            !(KEY_PROPERTIES.contains(&name.as_str()) || has_key && name == KEY_LOCATION)
         };
         let given = given.iter().filter(is_stored);
         given.map(|pair| setting(pair, purpose)).collect()
