@@ -3,7 +3,8 @@
 //! `model` is the vocabulary: requests, answers, pools, vdevs, datasets and their properties as
 //! plain data. `protocol` carries it over a unix socket, with file descriptors beside it. A daemon
 //! implements [`protocol::Service`]; a client uses [`protocol::Client`]. Commands, dashboards and
-//! tests see pools only through this crate.
+//! tests see pools only through this crate. `record` is what a daemon keeps on disk, for whoever
+//! comes after it has died.
 //!
 //! Deliberately absent: pools. Nothing here knows the crates that open them, so whoever speaks to
 //! a daemon links none of them.
@@ -12,3 +13,4 @@
 
 pub mod model;
 pub mod protocol;
+pub mod record;

@@ -93,7 +93,10 @@ pub(crate) fn note(imported: &Imported, by: &By<'_>) {
     }
     let noted = imported.pool.run_command(Nothing, &by.actor, by.command);
     if let Err(error) = noted {
-        eprintln!("cenote: {}: the history: {error}", imported.name());
+        log::warn!(
+            "pool '{}': the command is not in its history: {error}",
+            imported.name()
+        );
     }
 }
 

@@ -1,44 +1,29 @@
-//! The engine: requests handed to whose they are.
+//! The engine: what a daemon has, and what it does by itself; `dispatch` has what it is asked.
 
+use crate::alarms::death::daemon_died;
 use crate::alarms::desk::Alarms;
 use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
-use crate::clouds::act::act_on_stores;
 use crate::clouds::table::Clouds;
 use crate::command::{By, note};
 use crate::context::Context;
-use crate::daemon::settings::{settings_list, settings_set};
-use crate::daemon::status::{About, daemon_status};
-use crate::datasets::accounts::user_space;
-use crate::datasets::list::dataset_list;
+use crate::daemon::recorder::{RecordPlace, Recorder};
+use crate::daemon::status::About;
+use crate::daemon::veil::{WithoutKeys, veiled};
 use crate::devices::agent::Agent;
-use crate::devices::properties::vdev_get;
 use crate::events::Events;
-use crate::keys::load::{load_key, unload_if_root, unload_key};
+use crate::keys::load::unload_if_root;
 use crate::memory::{AmpleMemory, Memory, MemoryGauge};
-use crate::mounts::make::{mount, mount_all, mount_list};
 use crate::mounts::mounter::Mounter;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount;
-use crate::pools::candidates::import_search;
 use crate::pools::changes::Changes;
-use crate::pools::events::{clear, events};
 use crate::pools::export::{export, shutdown};
-use crate::pools::history::history;
-use crate::pools::import::import;
-use crate::pools::opened::pool_opened;
-use crate::pools::properties::pool_list;
-use crate::pools::status::pool_status;
+use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
-use crate::scans::verify::verify;
-use crate::snapshots::diff::diff;
-use crate::snapshots::holds::holds;
-use crate::snapshots::space::{reclaimed_by, snapshot_space};
-use crate::streams::receive::receive;
-use crate::streams::send::send;
 use cenote_base::Env;
-use cenote_control::model::{Change, ControlError, ExportHow, Request, Response};
+use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
 use cenote_pool::{Patience, set_patience};
 use std::path::PathBuf;
@@ -65,16 +50,27 @@ pub struct EngineSettings {
     pub alarms: AlarmSetup,
     /// Where the daemon keeps what outlives it; not set, nothing does.
     pub state_directory: Option<PathBuf>,
+    /// The record of what it has imported, in case it dies; not set, there is none.
+    pub record: Option<RecordPlace>,
+    /// The cache file of pools whose property `cachefile` names none; not set, they are in none.
+    pub cache_file: Option<PathBuf>,
+    /// Whether those who may only look see where keys are.
+    pub shows_keys: bool,
 }
+
+/// The user of requests by those who may only look.
+const NOBODY: u32 = 65_534;
 
 /// The service over imported pools.
 pub struct Engine {
     pub(crate) context: Context,
-    mounts: Arc<Mounts>,
-    about: About,
+    pub(crate) mounts: Arc<Mounts>,
+    pub(crate) about: About,
     changes: Changes,
     agent: Agent,
-    alarms: Alarms,
+    pub(crate) alarms: Alarms,
+    pub(crate) recorder: Recorder,
+    shows_keys: bool,
     /// When pools were last looked at.
     looked: Mutex<Option<Duration>>,
 }
@@ -84,9 +80,19 @@ impl Engine {
     pub fn new(mounter: Box<dyn Mounter>, settings: EngineSettings, env: Arc<dyn Env>) -> Self {
         let gauge = settings.gauge.unwrap_or_else(|| Box::new(AmpleMemory));
         let started = env.monotonic();
+        let recorder = Recorder::new(settings.record.clone(), env.as_ref());
+        let alarms = Alarms::new(settings.alarms, settings.state_directory.clone());
+        if let Some(lost) = recorder.lost() {
+            alarms.tell(daemon_died(&lost, env.as_ref()));
+        }
+        let owner = settings.record.map(|place| place.socket);
+        let cache_files = CacheFiles {
+            default: settings.cache_file,
+            owner: owner.unwrap_or_default().to_string_lossy().into_owned(),
+        };
         Self {
             context: Context {
-                registry: Registry::default(),
+                registry: Registry::new(cache_files),
                 clouds: Arc::new(Clouds::new(settings.state_directory.as_deref())),
                 events: Arc::new(Events::new(Arc::clone(&env))),
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
@@ -100,13 +106,15 @@ impl Engine {
             },
             changes: Changes::default(),
             agent: Agent::default(),
-            alarms: Alarms::new(settings.alarms, settings.state_directory),
+            alarms,
+            recorder,
+            shows_keys: settings.shows_keys,
             looked: Mutex::default(),
         }
     }
 
     /// Unmounts, and with `unload_key` unloads the keys that this leaves unused.
-    fn unmount(
+    pub(crate) fn unmount(
         &self,
         target: &str,
         force: bool,
@@ -121,7 +129,7 @@ impl Engine {
     }
 
     /// The same for all file systems.
-    fn unmount_all(&self, force: bool, unload_keys: bool) -> Response {
+    pub(crate) fn unmount_all(&self, force: bool, unload_keys: bool) -> Response {
         let (registry, env) = (&self.context.registry, self.context.env.as_ref());
         let gone = unmount::unmount_all(registry, &self.mounts, force);
         let (mut failures, done) = (gone.failures, gone.datasets.len() as u64);
@@ -135,64 +143,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Requests about what the daemon itself does: mounts, events, its own state.
-    fn handle_own(
-        &self,
-        request: Request,
-        peer: Peer,
-        reply: &mut dyn Reply,
-    ) -> Result<Response, ControlError> {
-        let (context, mounts) = (&self.context, &self.mounts);
-        let registry = &context.registry;
-        match request {
-            Request::Mount {
-                dataset,
-                at,
-                options,
-            } => {
-                let at = (at.as_deref(), peer.pid);
-                mount(registry, mounts, &dataset, at, &options)
-            }
-            Request::MountAll { below, options } => {
-                mount_all(registry, mounts, below.as_deref(), &options)
-            }
-            Request::Unmount {
-                target,
-                force,
-                unload_key,
-            } => self.unmount(&target, force, unload_key),
-            Request::UnmountAll { force, unload_keys } => Ok(self.unmount_all(force, unload_keys)),
-            Request::MountList => Ok(mount_list(mounts)),
-            Request::Events { pool, follow } => events(context, pool.as_deref(), follow, reply),
-            Request::Alarms { act } => self.alarms.act(act, context.env.as_ref()),
-            Request::ErrorHistory { pool } => {
-                let imported = registry.pool(&pool)?;
-                Ok(self.alarms.history(&imported))
-            }
-            Request::EventsClear => Ok(clear(context)),
-            Request::SettingsList { names } => {
-                let settings = settings_list(&names)?;
-                Ok(Response::Settings { settings })
-            }
-            Request::SettingsSet { values } => settings_set(context, &values),
-            Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
-            Request::DaemonStatus => Ok(Response::Status {
-                status: daemon_status(context, mounts, &self.about),
-            }),
-            Request::DaemonStop { force } => {
-                self.shutdown(force)?;
-                Ok(Response::Done)
-            }
-            other => Err(ControlError::Unsupported {
-                what: format!("{other:?}"),
-            }),
-        }
-    }
-}
-
-impl Engine {
     /// Carries out a request that is no change, and notes its command where it succeeded.
-    fn noted(
+    pub(crate) fn noted(
         &self,
         request: Request,
         command: &str,
@@ -218,7 +170,7 @@ impl Engine {
             }
             _ => None,
         };
-        let response = self.handle(request, peer, reply)?;
+        let response = self.carry_out(request, peer, reply)?;
         let imported = match &response {
             Response::Imported { pools, .. } => pools.as_slice(),
             _ => &[],
@@ -233,31 +185,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Requests about snapshots that change nothing.
-    fn handle_snapshots(
-        &self,
-        request: Request,
-        peer: Peer,
-        reply: &mut dyn Reply,
-    ) -> Result<Response, ControlError> {
-        let registry = &self.context.registry;
-        match request {
-            Request::Holds {
-                snapshot,
-                recursive,
-            } => holds(registry, &snapshot, recursive),
-            Request::SnapshotSpace { dataset, recursive } => {
-                snapshot_space(registry, &dataset, recursive, reply)
-            }
-            Request::ReclaimedBy { snapshots } => reclaimed_by(registry, &snapshots, reply),
-            Request::Diff { from, to } => diff(registry, &from, to.as_deref(), reply),
-            other => self.handle_own(other, peer, reply),
-        }
-    }
-}
-
-impl Engine {
-    fn export(
+    pub(crate) fn export(
         &self,
         pool: &str,
         how: ExportHow,
@@ -276,7 +204,7 @@ impl Engine {
     }
 
     /// Looks at pools that have just come, so that what changes from now on is seen.
-    fn look_at_new(
+    pub(crate) fn look_at_new(
         &self,
         outcome: Result<Response, ControlError>,
     ) -> Result<Response, ControlError> {
@@ -286,7 +214,7 @@ impl Engine {
         outcome
     }
 
-    fn change(&self, change: Change, by: &By<'_>) -> Result<Response, ControlError> {
+    pub(crate) fn change(&self, change: Change, by: &By<'_>) -> Result<Response, ControlError> {
         let is_new = matches!(change, Change::CreatePool(_));
         if matches!(change, Change::ClearErrors { .. }) {
             // Before the counters begin anew, what they say is written down.
@@ -301,7 +229,6 @@ impl Engine {
 }
 
 impl Service for Engine {
-    // tidy: allow(long-function, one arm for each request, so that none is forgotten)
     fn handle(
         &self,
         request: Request,
@@ -310,57 +237,26 @@ impl Service for Engine {
     ) -> Result<Response, ControlError> {
         // Who asks about a pool whose devices are gone is not to wait for them.
         set_patience(Patience::Never);
-        let (context, mounts) = (&self.context, &self.mounts);
-        let registry = &context.registry;
-        match request {
-            Request::ImportSearch { search } => import_search(context, &search),
-            Request::Import {
-                search,
-                pick,
-                options,
-            } => self.look_at_new(import(context, mounts, &search, &pick, &options)),
-            Request::Export { pool, how } => self.export(&pool, how, (None, Some(reply))),
-            Request::PoolList {
-                pools,
-                properties,
-                vdevs,
-            } => pool_list(registry, &pools, &properties, vdevs),
-            Request::VdevGet {
-                pool,
-                vdevs,
-                properties,
-            } => vdev_get(registry, &pool, &vdevs, &properties),
-            Request::PoolOpened { pool } => pool_opened(registry, &pool),
-            Request::PoolStatus {
-                pools,
-                errors,
-                dedup,
-            } => pool_status(context, mounts, &pools, errors, dedup),
-            Request::History { pool } => history(registry, &pool, reply),
-            Request::DatasetList {
-                roots,
-                depth,
-                kinds,
-                properties,
-            } => dataset_list(context, mounts, &roots, depth, kinds, properties, reply),
-            Request::LoadKey {
-                dataset,
-                key,
-                dry_run,
-            } => load_key(registry, &dataset, &key, dry_run),
-            Request::UnloadKey { dataset } => {
-                unload_key(registry, mounts, context.env.as_ref(), &dataset)
-            }
-            Request::UserSpace { dataset, kind } => user_space(registry, &dataset, kind, reply),
-            Request::Verify { pool, options } => verify(registry, &pool, &options, reply),
-            Request::Change { change, command } => self.change(change, &By::new(peer, &command)),
-            Request::Receive {
-                receive: asked,
-                command,
-            } => receive(context, mounts, &asked, &By::new(peer, &command), reply),
-            Request::Send { send: asked } => send(registry, &asked, reply),
-            Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
-            other => self.handle_snapshots(other, peer, reply),
+        let is_change = request.access() == Access::Change;
+        let outcome = self.carry_out(request, peer, reply);
+        if is_change {
+            // Whoever learns that a pool is imported may rely on it being written down.
+            let (registry, env) = (&self.context.registry, self.context.env.as_ref());
+            self.recorder.note_pools(registry, env);
+        }
+        outcome
+    }
+
+    fn look(&self, request: Request, reply: &mut dyn Reply) -> Result<Response, ControlError> {
+        set_patience(Patience::Never);
+        let request = veiled(request)?;
+        let peer = Peer {
+            uid: NOBODY,
+            pid: 0,
+        };
+        match self.shows_keys {
+            true => self.carry_out(request, peer, reply),
+            false => self.carry_out(request, peer, &mut WithoutKeys(reply)),
         }
     }
 
@@ -379,6 +275,8 @@ impl Service for Engine {
         *looked = Some(now);
         self.look_at_pools(&pools);
         self.agent.look(&self.context.events, now, &pools);
+        let (registry, env) = (&self.context.registry, self.context.env.as_ref());
+        self.recorder.look(registry, &self.mounts, env);
     }
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {
@@ -388,6 +286,7 @@ impl Service for Engine {
         set_patience(Patience::Usual);
         let outcome = shutdown(&self.context, &self.mounts, force);
         if force || outcome.is_ok() {
+            self.recorder.finish();
             self.alarms.finish();
         }
         outcome

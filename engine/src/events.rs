@@ -65,6 +65,11 @@ impl Events {
             nanoseconds: now.subsec_nanos(),
             details,
         };
+        if let Some(what) = class.strip_prefix("sysevent.fs.zfs.")
+            && what != "history_event"
+        {
+            log::info!("pool '{name}': {what}");
+        }
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if log.kept.len() >= EVENTS_MAX {
             log.kept.pop_front();

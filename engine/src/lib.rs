@@ -1,6 +1,6 @@
 //! The daemon's engine: requests carried out on the pools that are imported.
 //!
-//! [`Engine`] hands each request to the folder that it is about. From the bottom up, and none
+//! [`Engine`] hands each request to the folder that it is about (`dispatch`). From the bottom up, and none
 //! knows those after it:
 //!
 //! * `registry`: the imported pools, with what goes with an import;
@@ -30,6 +30,7 @@ mod context;
 mod daemon;
 mod datasets;
 mod devices;
+mod dispatch;
 mod engine;
 mod errors;
 mod events;
@@ -52,10 +53,12 @@ pub use alarms::way::{
     AlarmLimits, AlarmPlan, AlarmPlanError, AlarmSendError, AlarmSetup, AlarmSource, AlarmWay,
     AlarmWayPlan,
 };
+pub use daemon::recorder::RecordPlace;
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounts::mounter::{Holder, MountJob, MountSwitches, Mounted, Mounter, NoMounter};
 pub use mounts::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
 pub use pools::compatibility::{Compatibility, CompatibilityError, compatibility};
+pub use registry::cache_file::{CachedPool, cached_pools};
 pub use registry::damage::DamageLog;

@@ -526,6 +526,12 @@ pub enum ControlError {
         /// Why not.
         reason: String,
     },
+    /// The daemon died with pools imported. Made by clients, never sent.
+    #[error("{text}")]
+    DaemonDied {
+        /// What is known of it, and what to do: some lines.
+        text: String,
+    },
     /// The client gave up.
     #[error("interrupted")]
     Interrupted,

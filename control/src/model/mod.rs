@@ -63,7 +63,7 @@ pub use pool::{
     DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
 };
 pub use receive::{Receive, ReceiveNaming, ReceiveNote};
-pub use request::{Depth, ExportHow, MountOptions, PropertySelection, Request};
+pub use request::{Access, Depth, ExportHow, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;
 pub use send::{Send, SendNote};

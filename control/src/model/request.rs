@@ -302,9 +302,76 @@ pub enum Request {
     },
     /// The daemon about itself. Answer: `Status`.
     DaemonStatus,
+    /// Forget the pools of a daemon that died. Answer: `Done`.
+    DaemonForget,
     /// Export everything and leave. Answer: `Done`.
     DaemonStop {
         /// Although something is busy.
         force: bool,
     },
+}
+
+/// Who may make a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody: it reads what is in memory or in the pool's metadata, and its cost is bounded.
+    Look,
+    /// The daemon's user and root: it opens devices, reads contents, or shows what is private.
+    Read,
+    /// The daemon's user and root: it changes something.
+    Change,
+}
+
+impl Request {
+    /// Who may make it.
+    ///
+    /// One arm for each request, without a wildcard: a new one does not compile without its class.
+    pub fn access(&self) -> Access {
+        match self {
+            Request::PoolList { .. }
+            | Request::PoolStatus { .. }
+            | Request::VdevGet { .. }
+            | Request::ErrorHistory { .. }
+            | Request::DatasetList { .. }
+            | Request::MountList
+            | Request::SettingsList { .. }
+            | Request::DaemonStatus => Access::Look,
+            // Keys, contents of directories, command lines, addresses; or an answer that is not sent in
+            // parts, or the cost of a long walk.
+            Request::ImportSearch { .. }
+            | Request::Holds { .. }
+            | Request::PoolOpened { .. }
+            | Request::History { .. }
+            | Request::Events { .. }
+            | Request::UserSpace { .. }
+            | Request::SnapshotSpace { .. }
+            | Request::ReclaimedBy { .. }
+            | Request::Diff { .. }
+            | Request::Verify { .. }
+            | Request::Send { .. } => Access::Read,
+            Request::Alarms { act } => match act {
+                AlarmAct::List => Access::Read,
+                AlarmAct::Reload | AlarmAct::Test => Access::Change,
+            },
+            Request::Stores { act, .. } => match act {
+                StoreAct::Status => Access::Read,
+                StoreAct::Sync | StoreAct::Compact => Access::Change,
+            },
+            Request::Import { .. }
+            | Request::Export { .. }
+            | Request::EventsClear
+            | Request::Mount { .. }
+            | Request::MountAll { .. }
+            | Request::Unmount { .. }
+            | Request::UnmountAll { .. }
+            | Request::LoadKey { .. }
+            | Request::UnloadKey { .. }
+            | Request::Change { .. }
+            | Request::Receive { .. }
+            | Request::Noted { .. }
+            | Request::SettingsSet { .. }
+            | Request::DaemonForget
+            | Request::DaemonStop { .. } => Access::Change,
+        }
+    }
 }

@@ -113,6 +113,14 @@ fn unread_or_failed(error: std::io::Error) -> FrameError {
 pub(super) fn receive<T: DeserializeOwned>(
     stream: &UnixStream,
 ) -> Result<(T, Vec<OwnedFd>), FrameError> {
+    receive_up_to(stream, FRAME_SIZE_MAX)
+}
+
+/// The same of a frame of at most `size_max` bytes.
+pub(super) fn receive_up_to<T: DeserializeOwned>(
+    stream: &UnixStream,
+    size_max: usize,
+) -> Result<(T, Vec<OwnedFd>), FrameError> {
     let mut header = [0u8; 4];
     let (mut filled, descriptors) = receive_first(stream, &mut header)?;
     if filled == 0 {
@@ -128,7 +136,7 @@ pub(super) fn receive<T: DeserializeOwned>(
         }
     }
     let length = usize::try_from(u32::from_le_bytes(header)).unwrap_or(usize::MAX);
-    if length > FRAME_SIZE_MAX {
+    if length > size_max {
         return Err(FrameError::TooLong(length));
     }
     // Grown by what arrives, so that a length alone cannot make us allocate.

@@ -6,15 +6,19 @@
 //! to write into, files to read from) travel beside the first byte of the request's frame as
 //! `SCM_RIGHTS`; stream data never crosses the socket as messages.
 //!
-//! Only the user that runs the daemon and root are served (`SO_PEERCRED`). Frames, descriptors and
-//! connections are bounded, so that a client cannot make the daemon run out of anything.
+//! There are two sockets. On the first the user that runs the daemon and root are served
+//! (`SO_PEERCRED`), whatever they ask. On the second, which is made if the daemon's user wants it,
+//! anybody is served what [`Access::Look`](crate::model::Access) allows. Frames, descriptors and
+//! connections are bounded, so that a client cannot make the daemon run out of anything; a client
+//! for whom there is no room waits until there is.
 
 mod client;
 mod frame;
 mod path;
 mod server;
+mod viewers;
 
 pub use client::{CallError, Client, Interrupt};
 pub use frame::{DESCRIPTORS_MAX, FRAME_SIZE_MAX, FrameError, PROTOCOL_VERSION};
-pub use path::socket_path;
+pub use path::{MACHINE_SOCKET, lock_path, socket_of_process, socket_path, view_path};
 pub use server::{Peer, Reply, ServeError, ServeOptions, Server, Service};

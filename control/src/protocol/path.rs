@@ -1,43 +1,71 @@
-//! Where the daemon's socket is.
+//! Where the daemon's sockets are.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// The socket: `CENOTE_SOCKET`, else `$XDG_RUNTIME_DIR/cenote.sock`, else `/run/cenote.sock`.
+/// The socket of the machine's daemon.
+pub const MACHINE_SOCKET: &str = "/run/cenote.sock";
+
+/// The socket: `CENOTE_SOCKET`, else for root `/run/cenote.sock`, else
+/// `$XDG_RUNTIME_DIR/cenote.sock`, else `/run/cenote.sock`.
 ///
-/// `variable` looks an environment variable up; empty ones count as unset.
-pub fn socket_path(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+/// Root has one place, whether it logged in or a service does its work: only a login has
+/// `XDG_RUNTIME_DIR`. `variable` looks an environment variable up; empty ones count as unset.
+pub fn socket_path(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     if let Some(path) = set("CENOTE_SOCKET") {
         return PathBuf::from(path);
     }
-    let directory = set("XDG_RUNTIME_DIR").unwrap_or_else(|| OsString::from("/run"));
-    PathBuf::from(directory).join("cenote.sock")
+    match set("XDG_RUNTIME_DIR").filter(|_| !is_root) {
+        Some(directory) => PathBuf::from(directory).join("cenote.sock"),
+        None => PathBuf::from(MACHINE_SOCKET),
+    }
+}
+
+/// The socket of this process's user.
+pub fn socket_of_process() -> PathBuf {
+    let is_root = rustix::process::geteuid().is_root();
+    socket_path(is_root, |name| std::env::var_os(name))
+}
+
+/// The socket beside it on which anybody may look.
+pub fn view_path(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".view");
+    PathBuf::from(path)
+}
+
+/// The file beside it that a daemon holds locked, and in which it says where its files are.
+pub fn lock_path(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".lock");
+    PathBuf::from(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn path(variables: &[(&str, &str)]) -> PathBuf {
+    fn path(is_root: bool, variables: &[(&str, &str)]) -> PathBuf {
         let variables = variables.to_vec();
-        socket_path(move |name| {
+        socket_path(is_root, move |name| {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| OsString::from(value))
         })
     }
 
+    /// Root's login used to look for a daemon elsewhere than where a service starts it.
     #[test]
-    fn the_first_variable_set_decides() {
+    fn the_first_variable_set_decides_and_root_has_one_place() {
         let runtime = ("XDG_RUNTIME_DIR", "/run/user/7");
-        assert_eq!(
-            path(&[("CENOTE_SOCKET", "/tmp/s"), runtime]),
-            PathBuf::from("/tmp/s")
-        );
-        assert_eq!(path(&[runtime]), PathBuf::from("/run/user/7/cenote.sock"));
-        assert_eq!(
-            path(&[("CENOTE_SOCKET", "")]),
-            PathBuf::from("/run/cenote.sock")
-        );
+        let given = [("CENOTE_SOCKET", "/tmp/s"), runtime];
+        let machine = PathBuf::from(MACHINE_SOCKET);
+        for is_root in [false, true] {
+            assert_eq!(path(is_root, &given), PathBuf::from("/tmp/s"));
+            assert_eq!(path(is_root, &[("CENOTE_SOCKET", "")]), machine);
+        }
+        let own = PathBuf::from("/run/user/7/cenote.sock");
+        assert_eq!(path(false, &[runtime]), own);
+        assert_eq!(path(true, &[runtime]), machine);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,11 +12,16 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
-use super::frame::{Envelope, Frame, FrameError, PROTOCOL_VERSION, receive, send};
-use crate::model::{ControlError, Part, Request, Response};
+use super::frame::{Envelope, Frame, FrameError, PROTOCOL_VERSION, receive, receive_up_to, send};
+use super::path::{lock_path, view_path};
+use super::viewers::{IDLE_MAX, REQUEST_SIZE_MAX, TIME_MAX, Viewers};
+use crate::model::{Access, ControlError, Part, Request, Response};
 
 /// How often waiting threads look whether the daemon is to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How often a server without room looks whether there is room again.
+const FULL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long an auto-started daemon waits for its first client.
 const FIRST_CLIENT_WAIT: Duration = Duration::from_secs(20);
@@ -57,6 +62,15 @@ pub trait Service: Send + Sync {
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError>;
 
+    /// Answers one request of [`Access::Look`] to somebody who may only look.
+    ///
+    /// # Errors
+    /// Without an implementation nobody may.
+    fn look(&self, request: Request, reply: &mut dyn Reply) -> Result<Response, ControlError> {
+        let _ = (request, reply);
+        Err(ControlError::PermissionDenied)
+    }
+
     /// Whether no pool is imported: an auto-started daemon then leaves.
     fn idle(&self) -> bool;
 
@@ -74,15 +88,18 @@ pub trait Service: Send + Sync {
 pub struct ServeOptions {
     /// Leave after the last pool is exported.
     pub auto: bool,
-    /// Connections served at once; more are turned away.
+    /// Connections served at once; more wait until one ends.
     pub connections_max: usize,
+    /// Connections of those who may only look, served at once; more wait.
+    pub viewers_max: usize,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
         ServeOptions {
             auto: false,
-            connections_max: 64,
+            connections_max: 512,
+            viewers_max: 512,
         }
     }
 }
@@ -113,13 +130,28 @@ fn hint(source: &std::io::Error) -> &'static str {
     }
 }
 
-/// A listening socket. Dropping it removes the socket's name.
+/// Listening sockets. Dropping it removes their names.
 #[derive(Debug)]
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
-    /// Held for as long as we serve: whoever holds it may replace the socket.
-    _lock: File,
+    /// For those who may only look, with its path.
+    view: Option<(UnixListener, PathBuf)>,
+    /// Held for as long as we serve: whoever holds it may replace the sockets.
+    lock: File,
+}
+
+/// A socket at `path`, in the place of one that nobody serves any more; `mode` says who may use it.
+fn listen(path: &Path, mode: u32) -> std::io::Result<UnixListener> {
+    // We hold the lock, so a socket here belongs to nobody; anything else is somebody's file.
+    match path.symlink_metadata() {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 impl Server {
@@ -129,11 +161,9 @@ impl Server {
             path: path.to_owned(),
             source,
         };
-        let mut lock_path = path.as_os_str().to_owned();
-        lock_path.push(".lock");
         let mut options = File::options();
         options.create(true).truncate(false).write(true);
-        let lock = options.open(&lock_path).map_err(failed)?;
+        let lock = options.open(lock_path(path)).map_err(failed)?;
         let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
         match rustix::fs::flock(&lock, operation) {
             Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -141,22 +171,35 @@ impl Server {
             }
             result => result.map_err(|errno| failed(errno.into()))?,
         }
-        // We hold the lock, so a socket here belongs to nobody; anything else is somebody's file.
-        match path.symlink_metadata() {
-            Ok(found) if found.file_type().is_socket() => {
-                std::fs::remove_file(path).map_err(failed)?;
-            }
-            _ => {}
-        }
-        let listener = UnixListener::bind(path).map_err(failed)?;
-        let private = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(path, private).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
         Ok(Server {
-            listener,
+            listener: listen(path, 0o600).map_err(failed)?,
             path: path.to_owned(),
-            _lock: lock,
+            view: None,
+            lock,
         })
+    }
+
+    /// Has it listen on a second socket, on which anybody may look.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn with_view(mut self) -> Result<Self, ServeError> {
+        let path = view_path(&self.path);
+        let listener = match listen(&path, 0o666) {
+            Ok(listener) => listener,
+            Err(source) => return Err(ServeError::Listen { path, source }),
+        };
+        self.view = Some((listener, path));
+        Ok(self)
+    }
+
+    /// Leaves a text in the locked file beside the socket, for clients that come later.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn leave_note(&self, text: &str) -> std::io::Result<()> {
+        self.lock.set_len(0)?;
+        self.lock.write_all_at(text.as_bytes(), 0)
     }
 
     /// Serves until `stop` is set, a client asks to stop, or (`auto`) the last pool is gone.
@@ -168,16 +211,14 @@ impl Server {
             stop,
             stopped: AtomicBool::new(false),
             active: AtomicUsize::new(0),
+            viewing: AtomicUsize::new(0),
+            viewers: Viewers::default(),
             had_pool: AtomicBool::new(false),
             last_left: Mutex::new(None),
         });
         let start = Instant::now();
         while !shared.stop.load(Ordering::Acquire) {
-            if readable(&self.listener, LOOK_INTERVAL)
-                && let Ok((stream, _)) = self.listener.accept()
-            {
-                admit(stream, &shared, options);
-            }
+            self.take_next(&shared, options);
             shared.service.tick();
             if options.auto && shared.may_leave(start.elapsed()) {
                 break;
@@ -189,12 +230,44 @@ impl Server {
             let _ = shared.service.shutdown(true);
         }
     }
+
+    /// Waits a moment for a client, and has it served.
+    ///
+    /// While there is no room, clients wait in the socket's queue.
+    fn take_next(&self, shared: &Arc<Shared>, options: ServeOptions) {
+        let has_room = shared.active.load(Ordering::Acquire) < options.connections_max;
+        let view = self.view.as_ref().map(|(listener, _)| listener);
+        let view = view.filter(|_| shared.viewing.load(Ordering::Acquire) < options.viewers_max);
+        let mut polled: Vec<PollFd<'_>> = Vec::new();
+        let own = has_room.then_some(&self.listener);
+        polled.extend(own.map(|own| PollFd::new(own, PollFlags::IN)));
+        polled.extend(view.map(|view| PollFd::new(view, PollFlags::IN)));
+        // Without any room the next end of a connection is looked for.
+        let wait = if polled.len() < 1 + usize::from(self.view.is_some()) {
+            FULL_INTERVAL
+        } else {
+            LOOK_INTERVAL
+        };
+        // An interrupted or failed wait counts as no client; the caller comes again.
+        if !matches!(poll(&mut polled, Some(&timespec(wait))), Ok(count) if count > 0) {
+            return;
+        }
+        if let Some(Ok((stream, _))) = own.map(UnixListener::accept) {
+            admit(stream, shared);
+        }
+        if let Some(Ok((stream, _))) = view.map(UnixListener::accept) {
+            admit_viewer(stream, shared);
+        }
+    }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The name may be gone already; the lock file stays, as removing it would race.
+        // The names may be gone already; the lock file stays, as removing it would race.
         let _ = std::fs::remove_file(&self.path);
+        if let Some((_, path)) = &self.view {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -205,6 +278,9 @@ struct Shared {
     stopped: AtomicBool,
     /// Connections open.
     active: AtomicUsize,
+    /// Those of clients that may only look.
+    viewing: AtomicUsize,
+    viewers: Viewers,
     had_pool: AtomicBool,
     /// When the last client went.
     last_left: Mutex<Option<Instant>>,
@@ -231,51 +307,138 @@ impl Shared {
     }
 }
 
-fn readable(descriptor: impl AsFd, wait: Duration) -> bool {
-    let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
-    let timeout = Timespec {
+fn timespec(wait: Duration) -> Timespec {
+    Timespec {
         tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(wait.subsec_nanos()),
-    };
-    // An interrupted or failed wait counts as nothing to read; the caller comes again.
-    matches!(poll(&mut polled, Some(&timeout)), Ok(count) if count > 0)
+    }
 }
 
-/// Starts a thread for the connection, if there may be one more and its owner may ask.
-fn admit(stream: UnixStream, shared: &Arc<Shared>, options: ServeOptions) {
+fn readable(descriptor: impl AsFd, wait: Duration) -> bool {
+    let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+    // An interrupted or failed wait counts as nothing to read; the caller comes again.
+    matches!(poll(&mut polled, Some(&timespec(wait))), Ok(count) if count > 0)
+}
+
+/// Who is at the other end.
+fn peer_of(stream: &UnixStream) -> Option<Peer> {
+    let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    Some(Peer {
+        uid: credentials.uid.as_raw(),
+        pid: credentials.pid.as_raw_nonzero().get(),
+    })
+}
+
+fn refuse(stream: &UnixStream, refusal: ControlError) {
+    // The client may have gone; there is nobody else to tell.
+    let _ = send(stream, &Frame::Refused(refusal), &[]);
+}
+
+/// Starts a thread for the connection, if its owner may ask.
+fn admit(stream: UnixStream, shared: &Arc<Shared>) {
     if stream.set_nonblocking(false).is_err() {
         return;
     }
-    let Ok(credentials) = rustix::net::sockopt::socket_peercred(&stream) else {
+    let Some(peer) = peer_of(&stream) else {
         return;
-    };
-    let peer = Peer {
-        uid: credentials.uid.as_raw(),
-        pid: credentials.pid.as_raw_nonzero().get(),
     };
     let ours = rustix::process::geteuid().as_raw();
-    let full = shared.active.load(Ordering::Acquire) >= options.connections_max;
-    if full || (peer.uid != ours && peer.uid != 0) {
-        let refusal = if full {
-            ControlError::TooManyClients
-        } else {
-            ControlError::PermissionDenied
-        };
-        // The client may have gone; there is nobody else to tell.
-        let _ = send(&stream, &Frame::Refused(refusal), &[]);
-        return;
+    if peer.uid != ours && peer.uid != 0 {
+        return refuse(&stream, ControlError::PermissionDenied);
     }
     shared.active.fetch_add(1, Ordering::AcqRel);
-    let shared = Arc::clone(shared);
-    let counted = Counted(Arc::clone(&shared));
+    let counted = Counted(Arc::clone(shared));
     let spawned = std::thread::Builder::new()
         .name("cenote-client".to_owned())
-        .spawn(move || {
-            let _counted = counted;
-            converse(stream, &shared, peer);
-        });
+        .spawn(move || converse(stream, &counted.0, peer));
     // Without a thread the connection is dropped, and with it the count.
     drop(spawned);
+}
+
+/// The same for somebody who may only look.
+fn admit_viewer(stream: UnixStream, shared: &Arc<Shared>) {
+    let is_set = stream.set_nonblocking(false).is_ok()
+        && stream.set_write_timeout(Some(IDLE_MAX)).is_ok()
+        && stream.set_read_timeout(Some(IDLE_MAX)).is_ok();
+    let Some(peer) = peer_of(&stream).filter(|_| is_set) else {
+        return;
+    };
+    if !shared.viewers.enter(peer.uid) {
+        return refuse(&stream, ControlError::TooManyClients);
+    }
+    shared.viewing.fetch_add(1, Ordering::AcqRel);
+    let counted = Viewing(Arc::clone(shared), peer);
+    let spawned = std::thread::Builder::new()
+        .name("cenote-viewer".to_owned())
+        .spawn(move || show(stream, &counted.0, peer));
+    drop(spawned);
+}
+
+/// One open connection in `Shared::viewing`.
+struct Viewing(Arc<Shared>, Peer);
+
+impl Drop for Viewing {
+    fn drop(&mut self) {
+        self.0.viewers.leave(self.1.uid);
+        self.0.viewing.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Answers somebody who may only look.
+fn show(stream: UnixStream, shared: &Shared, peer: Peer) {
+    let mut idle_since = Instant::now();
+    while !shared.stop.load(Ordering::Acquire) && idle_since.elapsed() < IDLE_MAX {
+        if !readable(&stream, LOOK_INTERVAL) {
+            continue;
+        }
+        // Descriptors beside a request are closed unseen.
+        let envelope = match receive_up_to::<Envelope>(&stream, REQUEST_SIZE_MAX) {
+            Ok((envelope, _)) => envelope,
+            Err(FrameError::Malformed(error)) => {
+                let what = error.to_string();
+                return refuse(&stream, ControlError::Unsupported { what });
+            }
+            Err(_) => return,
+        };
+        let frame = match shown(envelope, &stream, shared, peer) {
+            Ok(response) => Frame::Done(Box::new(response)),
+            Err(error) => Frame::Refused(error),
+        };
+        if send(&stream, &frame, &[]).is_err() {
+            return;
+        }
+        idle_since = Instant::now();
+    }
+}
+
+fn shown(
+    envelope: Envelope,
+    stream: &UnixStream,
+    shared: &Shared,
+    peer: Peer,
+) -> Result<Response, ControlError> {
+    check_version(&envelope)?;
+    if envelope.body.access() != Access::Look {
+        return Err(ControlError::PermissionDenied);
+    }
+    let deadline = Instant::now() + TIME_MAX;
+    let turn = shared.viewers.begin(peer.uid, deadline);
+    let _turn = turn.ok_or(ControlError::TooManyClients)?;
+    let mut reply = SocketReply {
+        stream,
+        descriptors: Vec::new(),
+        deadline: Some(deadline),
+    };
+    shared.service.look(envelope.body, &mut reply)
+}
+
+fn check_version(envelope: &Envelope) -> Result<(), ControlError> {
+    match envelope.protocol {
+        PROTOCOL_VERSION => Ok(()),
+        other => Err(ControlError::Unsupported {
+            what: format!("protocol {other}"),
+        }),
+    }
 }
 
 /// One open connection in `Shared::active`.
@@ -329,11 +492,7 @@ fn answer(
     shared: &Shared,
     peer: Peer,
 ) -> Result<Response, ControlError> {
-    if envelope.protocol != PROTOCOL_VERSION {
-        return Err(ControlError::Unsupported {
-            what: format!("protocol {}", envelope.protocol),
-        });
-    }
+    check_version(&envelope)?;
     if let Request::DaemonStop { force } = envelope.body {
         shared.service.shutdown(force)?;
         shared.stopped.store(true, Ordering::Release);
@@ -343,6 +502,7 @@ fn answer(
     let mut reply = SocketReply {
         stream,
         descriptors: descriptors.into_iter().map(Some).collect(),
+        deadline: None,
     };
     shared.service.handle(envelope.body, peer, &mut reply)
 }
@@ -350,10 +510,22 @@ fn answer(
 struct SocketReply<'a> {
     stream: &'a UnixStream,
     descriptors: Vec<Option<OwnedFd>>,
+    /// When the answer must be done, if it must.
+    deadline: Option<Instant>,
+}
+
+impl SocketReply<'_> {
+    fn is_late(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| Instant::now() > deadline)
+    }
 }
 
 impl Reply for SocketReply<'_> {
     fn part(&mut self, part: Part) -> Result<(), ControlError> {
+        if self.is_late() {
+            return Err(ControlError::Interrupted);
+        }
         match send(self.stream, &Frame::Part(part), &[]) {
             Ok(()) => Ok(()),
             Err(FrameError::TooLong(length)) => Err(ControlError::Internal {
@@ -364,6 +536,9 @@ impl Reply for SocketReply<'_> {
     }
 
     fn cancelled(&self) -> bool {
+        if self.is_late() {
+            return true;
+        }
         let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let mut polled = [PollFd::new(self.stream, gone)];
         let now = Timespec::default();

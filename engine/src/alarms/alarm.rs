@@ -19,13 +19,15 @@ pub enum AlarmKind {
     Full,
     /// The pool was not scrubbed for too long.
     Scrub,
+    /// A daemon died with pools imported.
+    Daemon,
     /// Somebody tries whether alarms arrive.
     Test,
 }
 
 impl AlarmKind {
-    /// Those that pools give reason for.
-    pub const ALL: [AlarmKind; 7] = [
+    /// Those that pools and daemons give reason for.
+    pub const ALL: [AlarmKind; 8] = [
         AlarmKind::Device,
         AlarmKind::Errors,
         AlarmKind::Data,
@@ -33,6 +35,7 @@ impl AlarmKind {
         AlarmKind::Scan,
         AlarmKind::Full,
         AlarmKind::Scrub,
+        AlarmKind::Daemon,
     ];
 
     /// The word in configurations and messages.
@@ -45,6 +48,7 @@ impl AlarmKind {
             AlarmKind::Scan => "scan",
             AlarmKind::Full => "full",
             AlarmKind::Scrub => "scrub",
+            AlarmKind::Daemon => "daemon",
             AlarmKind::Test => "test",
         }
     }
@@ -79,7 +83,7 @@ pub struct Alarm {
     pub kind: AlarmKind,
     /// How bad it is.
     pub severity: AlarmSeverity,
-    /// The pool; empty for a test.
+    /// The pool; empty for a test and for a daemon.
     pub pool: String,
     /// The device, where it is about one.
     pub device: Option<String>,

@@ -64,7 +64,7 @@ impl Courier {
             }
         });
         if let Err(error) = spawned {
-            eprintln!("cenote: alarms '{}': no thread: {error}", plan.name);
+            log::warn!("alarms '{}': no thread: {error}", plan.name);
             shared.lock().last_error = Some(error.to_string());
         }
         Self { plan, shared }
@@ -88,7 +88,7 @@ impl Courier {
         // A storm is not to fill the log, too.
         if state.dropped.is_power_of_two() {
             let (name, dropped) = (&self.shared.name, state.dropped);
-            eprintln!("cenote: alarms '{name}': {dropped} dropped, {QUEUE_MAX} are waiting");
+            log::warn!("alarms '{name}': {dropped} dropped, {QUEUE_MAX} are waiting");
         }
     }
 
@@ -175,7 +175,7 @@ impl Shared {
             let mut state = self.lock();
             let text = error.to_string();
             if state.last_error.as_ref() != Some(&text) {
-                eprintln!("cenote: alarms '{}': {text}", self.name);
+                log::warn!("alarms '{}': {text}", self.name);
             }
             state.last_error = Some(text);
             let end = Instant::now() + *time;
@@ -202,7 +202,7 @@ impl Shared {
                 state.last_error = None;
             }
             Err(error) => {
-                eprintln!("cenote: alarms '{}': given up: {error}", self.name);
+                log::warn!("alarms '{}': given up: {error}", self.name);
                 state.failed += 1;
                 state.untold += 1;
                 state.last_error = Some(error.to_string());

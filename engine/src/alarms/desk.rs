@@ -1,5 +1,6 @@
 //! The alarms of a daemon: who looks for them, and the ways that they are handed to.
 
+use super::alarm::{Alarm, AlarmSeverity};
 use super::courier::Courier;
 use super::journal::Journal;
 use super::judge::Judge;
@@ -65,10 +66,13 @@ impl Alarms {
         let alarms = judge.look(events, env, pools, journal, (limits, &hostname()));
         journal.write_in_time(env.monotonic());
         for alarm in alarms {
-            for courier in couriers.iter().filter(|courier| courier.takes(&alarm)) {
-                courier.put(alarm.clone());
-            }
+            hand_on(couriers, alarm);
         }
+    }
+
+    /// Hands an alarm on that is not about a pool which is here.
+    pub fn tell(&self, alarm: Alarm) {
+        hand_on(&self.lock().couriers, alarm);
     }
 
     /// What a client asks for.
@@ -125,8 +129,21 @@ impl Alarms {
         let left = state.couriers.iter().filter(|courier| !courier.finish(end));
         for courier in left {
             let name = &courier.plan.name;
-            eprintln!("cenote: alarms '{name}': not all were sent before the daemon ended");
+            log::warn!("alarms '{name}': not all were sent before the daemon ended");
         }
+    }
+}
+
+/// Writes an alarm into the log, and gives it to the ways that take it.
+fn hand_on(couriers: &[Courier], alarm: Alarm) {
+    let level = match alarm.severity {
+        AlarmSeverity::Note => log::Level::Info,
+        AlarmSeverity::Attention => log::Level::Warn,
+        AlarmSeverity::Danger => log::Level::Error,
+    };
+    log::log!(level, "{}", alarm.subject);
+    for courier in couriers.iter().filter(|courier| courier.takes(&alarm)) {
+        courier.put(alarm.clone());
     }
 }
 

@@ -135,7 +135,7 @@ impl Journal {
             is_busy.store(false, Ordering::Release);
         });
         if let Err(error) = spawned {
-            eprintln!("cenote: the history of errors is not written: {error}");
+            log::warn!("the history of errors is not written: {error}");
             self.is_busy.store(false, Ordering::Release);
         }
     }
@@ -165,13 +165,13 @@ fn load(file: &Path) -> VecDeque<ErrorRecord> {
         Ok(opened) => opened,
         Err(error) if error.kind() == IoErrorKind::NotFound => return VecDeque::new(),
         Err(error) => {
-            eprintln!("cenote: {}: {error}", file.display());
+            log::warn!("{}: {error}", file.display());
             return VecDeque::new();
         }
     };
     let mut bytes = Vec::new();
     if let Err(error) = opened.take(SIZE_MAX).read_to_end(&mut bytes) {
-        eprintln!("cenote: {}: {error}", file.display());
+        log::warn!("{}: {error}", file.display());
     }
     let text = String::from_utf8_lossy(&bytes);
     let records = text.lines().map(serde_json::from_str::<ErrorRecord>);
@@ -184,7 +184,7 @@ fn load(file: &Path) -> VecDeque<ErrorRecord> {
 fn store_all(work: Vec<(PathBuf, Vec<ErrorRecord>)>) {
     for (file, records) in work {
         if let Err(error) = store(&file, &records) {
-            eprintln!("cenote: {}: {error}", file.display());
+            log::warn!("{}: {error}", file.display());
         }
     }
 }

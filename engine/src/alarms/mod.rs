@@ -18,6 +18,7 @@
 
 pub(crate) mod alarm;
 mod courier;
+pub(crate) mod death;
 pub(crate) mod desk;
 mod errors;
 mod journal;

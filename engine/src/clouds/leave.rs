@@ -204,7 +204,7 @@ pub(crate) fn hurry(
     let pools = pools.iter().map(|pool| Arc::downgrade(&pool.pool));
     let pools: Vec<Weak<Pool>> = pools.collect();
     if is_stuck && close_away(&devices, &pools) {
-        eprintln!("cenote: a store does not answer: what was not synced is lost");
+        log::error!("a store does not answer: what was not synced is lost");
         return None;
     }
     let (sender, receiver) = channel::<()>();
@@ -213,7 +213,7 @@ pub(crate) fn hurry(
         while receiver.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
             patience = REPORT_INTERVAL;
             if close_away(&devices, &pools) {
-                eprintln!("cenote: a store does not answer: what was not synced is lost");
+                log::error!("a store does not answer: what was not synced is lost");
                 return;
             }
         }

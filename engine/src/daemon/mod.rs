@@ -1,4 +1,6 @@
 //! The daemon itself: its state and its settings.
 
+pub(crate) mod recorder;
 pub mod settings;
 pub(crate) mod status;
+pub(crate) mod veil;

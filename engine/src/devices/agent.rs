@@ -184,10 +184,17 @@ fn take(imported: &Arc<Imported>, events: &Events, step: Step) {
     let (pool, name) = (&imported.pool, imported.name());
     let actor = Actor::default();
     let by = (&actor, "");
+    // People know devices by their paths.
+    let called = |guid: Guid| {
+        let tree = pool.vdev_tree();
+        let path = tree.leaves().find(|leaf| leaf.guid == guid);
+        let path = path.and_then(|leaf| leaf.path.clone());
+        path.map_or(guid.to_string(), |path| path.display().to_string())
+    };
     match step {
         Step::Resilver => {
             if let Err(error) = pool.look_for_resilver() {
-                eprintln!("cenote: pool '{name}': no resilver: {error}");
+                log::warn!("pool '{name}': no resilver: {error}");
             }
         }
         Step::Judge(leaf, verdict) => {
@@ -196,21 +203,27 @@ fn take(imported: &Arc<Imported>, events: &Events, step: Step) {
             let is_due = move || has_errors(&own, leaf);
             match pool.blame(leaf, verdict == Verdict::Faulted, is_due) {
                 Ok(true) => {
-                    eprintln!("cenote: pool '{name}': device {leaf} made too many errors");
+                    log::warn!(
+                        "pool '{name}': device {} made too many errors",
+                        called(leaf)
+                    );
                 }
                 Ok(false) => {}
-                Err(error) => eprintln!("cenote: pool '{name}': device {leaf}: {error}"),
+                Err(error) => log::warn!("pool '{name}': device {}: {error}", called(leaf)),
             }
         }
         Step::Spare { lost, spares } => {
             for spare in spares {
                 match pool.attach_spare(lost, spare, false, by) {
                     Ok(()) => {
-                        eprintln!("cenote: pool '{name}': a spare stands in for device {lost}");
+                        log::info!(
+                            "pool '{name}': a spare stands in for device {}",
+                            called(lost)
+                        );
                         events.post("sysevent.fs.zfs.vdev_spare", pool);
                         return;
                     }
-                    Err(error) => eprintln!("cenote: pool '{name}': spare {spare}: {error}"),
+                    Err(error) => log::warn!("pool '{name}': spare {}: {error}", called(spare)),
                 }
             }
         }
@@ -236,7 +249,7 @@ fn take(imported: &Arc<Imported>, events: &Events, step: Step) {
             match replaced {
                 Ok(()) => events.post("sysevent.fs.zfs.vdev_autoreplace", pool),
                 Err(error) => {
-                    eprintln!("cenote: pool '{name}': {}: {error}", place.display());
+                    log::warn!("pool '{name}': {}: {error}", place.display());
                 }
             }
         }
@@ -280,7 +293,7 @@ impl Agent {
             is_busy.store(false, Ordering::Release);
         });
         if let Err(error) = spawned {
-            eprintln!("cenote: devices are not looked after: {error}");
+            log::warn!("devices are not looked after: {error}");
             self.is_busy.store(false, Ordering::Release);
         }
     }

@@ -6,6 +6,7 @@
 
 use super::mounter::{Mounted, Mounter};
 use cenote_control::model::{ControlError, MountEntry, MountOptions};
+use cenote_control::record::RecordedMount;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -158,6 +159,19 @@ impl Mounts {
             dataset: entry.dataset.clone(),
             mountpoint: entry.mounted.mount_point().to_string_lossy().into_owned(),
             own_place: entry.own_place,
+        });
+        each.collect()
+    }
+
+    /// All mounts of a pool, for the record.
+    pub fn recorded(&self, pool: &str) -> Vec<RecordedMount> {
+        let entries = self.lock();
+        let own = entries.iter().filter(|entry| entry.pool == pool);
+        let each = own.map(|entry| RecordedMount {
+            dataset: entry.dataset.clone(),
+            place: entry.mounted.mount_point().to_string_lossy().into_owned(),
+            own_place: entry.own_place,
+            options: entry.options.clone(),
         });
         each.collect()
     }

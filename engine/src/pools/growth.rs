@@ -24,7 +24,7 @@ fn watch(pool: &Weak<Imported>, events: &Events) {
             }
             if let Err(error) = expand_all(&imported, events) {
                 let name = imported.name();
-                eprintln!("cenote: pool '{name}' does not expand any more: {error}");
+                log::warn!("pool '{name}' does not expand any more: {error}");
                 imported.growth.give_up();
                 return;
             }
@@ -55,7 +55,7 @@ pub(crate) fn obey_autoexpand(events: &Arc<Events>, imported: &Arc<Imported>) {
     let thread = std::thread::Builder::new().name("vdev_autoexpand".to_owned());
     if let Err(error) = thread.spawn(move || watch(&pool, &events)) {
         let name = imported.name();
-        eprintln!("cenote: the devices of pool '{name}' are not watched: {error}");
+        log::warn!("the devices of pool '{name}' are not watched: {error}");
         imported.growth.give_up();
     }
 }

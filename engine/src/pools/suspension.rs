@@ -41,9 +41,10 @@ pub(crate) fn obey_fail_mode(events: &Arc<Events>, imported: &Arc<Imported>) {
             return;
         };
         let name = imported.name();
-        eprintln!("cenote: pool '{name}' is suspended: {cause}");
+        log::error!("pool '{name}' is suspended: {cause}");
         if imported.panics.load(Ordering::Relaxed) {
-            eprintln!("cenote: the daemon ends, as failmode=panic of '{name}' demands");
+            log::error!("the daemon ends, as failmode=panic of '{name}' demands");
+            log::logger().flush();
             std::process::abort();
         }
         events.post("ereport.fs.zfs.io_failure", &imported.pool);

@@ -1,22 +1,43 @@
 //! Cache files: which pools were imported, and where their devices were (`zpool.cache`).
 //!
 //! A file is a packed list of configurations by the names of their pools, as OpenZFS's. A pool
-//! is in the file that its property `cachefile` names, and in none if nobody set that: nothing
-//! is imported when a machine starts, so there is no file that all pools are in.
+//! is in the file that its property `cachefile` names, and otherwise in the daemon's default one,
+//! unless it is only read. What is in the default file when a machine starts is imported by
+//! `cenote daemon resume`; a pool stays in it until it is exported or destroyed.
+//!
+//! OpenZFS and other daemons may have pools in the same file. So a file is read before it is
+//! written, what is not ours stays, and ours carry a mark ([`OWNER`]) that OpenZFS passes over.
+//! *Invariant: an entry without our mark is only replaced by the same pool, by guid.*
 
+use super::cache_places::CacheFiles;
 use super::imported::Imported;
 use super::table::Registry;
 use cenote_cloud::location::is_location;
 use cenote_control::model::ControlError;
 use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::{NvList, NvValue, PoolConfig};
+use rustix::fs::FlockOperation;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of a cache file: thousands of devices.
 const SIZE_MAX: u64 = 16 << 20;
+
+/// The name of the mark in a configuration: the socket of the daemon that imported the pool.
+const OWNER: &str = "cenote:socket";
+
+/// A pool in a cache file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachedPool {
+    /// Its name.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// Where its devices were.
+    pub devices: Vec<String>,
+}
 
 fn io(place: &Path, error: impl std::fmt::Display) -> ControlError {
     ControlError::Io {
@@ -35,42 +56,112 @@ pub(crate) fn check(value: &str) -> Result<(), ControlError> {
     }
 }
 
-/// The places where a cache file says that devices of pools are.
-pub(crate) fn places(file: &Path) -> Result<Vec<PathBuf>, ControlError> {
+/// The list in a cache file; an empty one if there is no file.
+fn read(file: &Path) -> Result<NvList, ControlError> {
     let fail = |error: &dyn std::fmt::Display| io(file, error);
-    let size = fs::metadata(file).map_err(|error| fail(&error))?.len();
+    let size = match fs::metadata(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(NvList::new()),
+        metadata => metadata.map_err(|error| fail(&error))?.len(),
+    };
     if size > SIZE_MAX {
         return Err(fail(&"too large for a cache file"));
     }
     let bytes = fs::read(file).map_err(|error| fail(&error))?;
-    let list = NvList::decode(&bytes).map_err(|error| fail(&error))?;
+    NvList::decode(&bytes).map_err(|error| fail(&error))
+}
+
+/// The paths of a pool's devices.
+fn devices(file: &Path, config: &NvList) -> Result<Vec<PathBuf>, ControlError> {
+    let config = PoolConfig::decode(config).map_err(|error| io(file, error))?;
+    let tree = config.vdev_tree.iter();
+    let leaves = tree.flat_map(|tree| tree.leaves());
+    Ok(leaves.filter_map(|leaf| leaf.path.clone()).collect())
+}
+
+/// The places where a cache file says that devices of pools are.
+pub(crate) fn places(file: &Path) -> Result<Vec<PathBuf>, ControlError> {
+    fs::metadata(file).map_err(|error| io(file, error))?;
     let mut places = Vec::new();
-    for (_, value) in list.iter() {
-        let NvValue::List(config) = value else {
-            continue;
-        };
-        let config = PoolConfig::decode(config).map_err(|error| fail(&error))?;
-        let tree = config.vdev_tree.iter();
-        let leaves = tree.flat_map(|tree| tree.leaves());
-        places.extend(leaves.filter_map(|leaf| leaf.path.clone()));
+    for (_, value) in read(file)?.iter() {
+        if let NvValue::List(config) = value {
+            places.extend(devices(file, config)?);
+        }
     }
     places.retain(|place| is_location(place) || place.exists());
     Ok(places)
 }
 
+/// The pools in a cache file that the daemon of a socket imported.
+///
+/// # Errors
+/// The file cannot be read, or is none.
+pub fn cached_pools(file: &Path, socket: &Path) -> Result<Vec<CachedPool>, ControlError> {
+    let mut pools = Vec::new();
+    for (name, value) in read(file)?.iter() {
+        let NvValue::List(config) = value else {
+            continue;
+        };
+        let owner = config.get_bytes(OWNER);
+        if owner != Some(socket.as_os_str().as_encoded_bytes()) {
+            continue;
+        }
+        let places = devices(file, config)?.into_iter();
+        pools.push(CachedPool {
+            name: String::from_utf8_lossy(name).into_owned(),
+            guid: config.get_u64("pool_guid").unwrap_or_default(),
+            devices: places
+                .map(|place| place.to_string_lossy().into_owned())
+                .collect(),
+        });
+    }
+    Ok(pools)
+}
+
+/// Holds the directory of a cache file, so that two daemons do not change the file at once.
+fn hold_directory(file: &Path) -> std::io::Result<File> {
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory)?;
+    let held = File::open(directory)?;
+    rustix::fs::flock(&held, FlockOperation::LockExclusive)?;
+    Ok(held)
+}
+
+/// Writes a file so that it is there as a whole or as it was.
+fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut new = file.as_os_str().to_owned();
+    new.push(".tmp");
+    let new = PathBuf::from(new);
+    // What a daemon that was killed left; whoever writes has the directory locked.
+    let _ = fs::remove_file(&new);
+    let mut target = File::options().write(true).create_new(true).open(&new)?;
+    target.write_all(bytes)?;
+    target.sync_all()?;
+    fs::rename(&new, file)
+}
+
 impl Imported {
     /// The cache file that the pool is in.
-    fn own_cache_file(&self) -> Option<PathBuf> {
-        let file = self.cache_file()?;
-        file.starts_with('/').then(|| PathBuf::from(file))
+    fn own_cache_file(&self, files: &CacheFiles) -> Option<PathBuf> {
+        match self.cache_file() {
+            // As in OpenZFS: it may not come up at the next start.
+            None if !self.pool.is_writable() => None,
+            None => files.default.clone(),
+            Some(file) => file.starts_with('/').then(|| PathBuf::from(file)),
+        }
+    }
+
+    /// Whether it is to be imported when the machine starts.
+    pub fn is_lasting(&self, files: &CacheFiles) -> bool {
+        let own = self.own_cache_file(files);
+        own.is_some() && own == files.default
     }
 }
 
 impl Registry {
     /// Writes the cache file of a pool anew: it was imported, exported or changed its devices.
     pub fn renew_cache_file(&self, imported: &Arc<Imported>) -> Result<(), ControlError> {
-        match imported.own_cache_file() {
-            Some(file) => self.write_cache_file(&file),
+        match imported.own_cache_file(&self.cache_files) {
+            Some(file) => self.write_cache_file(&file, imported),
             None => Ok(()),
         }
     }
@@ -78,7 +169,11 @@ impl Registry {
     /// The same where the change itself is done already: a failure is only reported.
     pub fn note_in_cache_file(&self, imported: &Arc<Imported>) {
         if let Err(error) = self.renew_cache_file(imported) {
-            eprintln!("cenote: {}: the cache file: {error}", imported.name());
+            log::warn!(
+                "pool '{}' is not in its cache file, and will not be imported when the machine \
+                 starts: {error}",
+                imported.name()
+            );
         }
     }
 
@@ -89,38 +184,142 @@ impl Registry {
         value: &str,
     ) -> Result<(), ControlError> {
         check(value)?;
-        let before = imported.own_cache_file();
+        let before = imported.own_cache_file(&self.cache_files);
         imported.set_cache_file(Some(value.to_owned()).filter(|value| !value.is_empty()));
         self.renew_cache_file(imported)?;
-        match before.filter(|before| Some(before) != imported.own_cache_file().as_ref()) {
-            Some(before) => self.write_cache_file(&before),
+        let after = imported.own_cache_file(&self.cache_files);
+        match before.filter(|before| Some(before) != after.as_ref()) {
+            Some(before) => self.write_cache_file(&before, imported),
             None => Ok(()),
         }
     }
 
-    /// Writes the configurations of all pools that are in a file; an empty one goes away.
-    fn write_cache_file(&self, file: &Path) -> Result<(), ControlError> {
-        let mut list = NvList::new();
-        for imported in self.all() {
-            if imported.own_cache_file().as_deref() == Some(file) {
-                let config = imported.pool.config().encode(Place::Mos);
-                list.set(imported.name(), NvValue::List(config));
-            }
-        }
-        if list.iter().len() == 0 {
-            return match fs::remove_file(file) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(file, error)),
-                _ => Ok(()),
-            };
-        }
-        let mut new = file.as_os_str().to_owned();
-        new.push(".tmp");
-        let new = PathBuf::from(new);
-        let written = File::create(&new).and_then(|mut target| {
-            target.write_all(&list.encode_xdr())?;
-            target.sync_all()?;
-            fs::rename(&new, file)
+    /// Writes the configurations of our pools that are in a file beside those that others have in
+    /// it; `changed` is one that may not be in it any more. An empty file goes away.
+    fn write_cache_file(&self, file: &Path, changed: &Imported) -> Result<(), ControlError> {
+        let fail = |error| io(file, error);
+        let _held = hold_directory(file).map_err(fail)?;
+        let mut list = read(file)?;
+        let pools = self.all();
+        let mut ours: Vec<u64> = pools.iter().map(|pool| pool.pool.guid().0).collect();
+        ours.push(changed.pool.guid().0);
+        let is_in = |imported: &&Arc<Imported>| {
+            imported.own_cache_file(&self.cache_files).as_deref() == Some(file)
+        };
+        let new = pools.iter().filter(is_in).map(|imported| {
+            let mut config = imported.pool.config().encode(Place::Mos);
+            config.set_str(OWNER, &self.cache_files.owner);
+            (imported.name().to_owned(), config)
         });
-        written.map_err(|error| io(file, error))
+        let refused = merge(&mut list, &ours, new.collect());
+        let written = match list.is_empty() {
+            true => match fs::remove_file(file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+            false => replace(file, &list.encode_xdr()),
+        };
+        written.map_err(fail)?;
+        refused.map_or(Ok(()), |refused| Err(io(file, refused)))
+    }
+}
+
+/// Has a list hold these pools of ours, and none of the other pools that are ours by guid. Why one
+/// of them is not in it, if somebody else's pool has its name there.
+fn merge(list: &mut NvList, ours: &[u64], new: Vec<(String, NvList)>) -> Option<String> {
+    let is_ours = |config: &NvList| {
+        let guid = config.get_u64("pool_guid");
+        guid.is_some_and(|guid| ours.contains(&guid))
+    };
+    let old: Vec<Vec<u8>> = list
+        .iter()
+        .filter(|(_, value)| matches!(value, NvValue::List(config) if is_ours(config)))
+        .map(|(name, _)| name.to_vec())
+        .collect();
+    for name in old {
+        list.remove(name);
+    }
+    let mut refused = None;
+    for (name, config) in new {
+        match list.get_list(&name) {
+            Some(there) if !there.contains(OWNER) => {
+                let guid = there.get_u64("pool_guid").unwrap_or_default();
+                refused = Some(format!(
+                    "it has another pool '{name}', with guid {guid}, that Cenote did not put \
+                     there; export that pool where it is used, or give ours another 'cachefile'"
+                ));
+            }
+            _ => list.set(&name, NvValue::List(config)),
+        }
+    }
+    refused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(guid: u64, is_ours: bool) -> NvList {
+        let mut config = NvList::new();
+        config.set_u64("pool_guid", guid);
+        if is_ours {
+            config.set_str(OWNER, "/run/s");
+        }
+        config
+    }
+
+    fn guids(list: &NvList) -> Vec<(String, u64)> {
+        let each = list.iter().filter_map(|(name, value)| match value {
+            NvValue::List(config) => {
+                let name = String::from_utf8_lossy(name).into_owned();
+                Some((name, config.get_u64("pool_guid")?))
+            }
+            _ => None,
+        });
+        each.collect()
+    }
+
+    /// A file used to be written with our pools alone: those that OpenZFS had in it were lost.
+    #[test]
+    fn pools_of_others_stay_in_a_cache_file() {
+        let mut list = NvList::new();
+        list.set("kernel", NvValue::List(config(1, false)));
+        list.set("theirs", NvValue::List(config(2, false)));
+        list.set("left", NvValue::List(config(3, true)));
+        list.set("old", NvValue::List(config(4, true)));
+        let entry = |name: &str, guid| (name.to_owned(), config(guid, true));
+        // 4 has a new name now; 5 is new, and 6 has the name of another's.
+        let new = vec![entry("new", 4), entry("own", 5), entry("theirs", 6)];
+        let refused = merge(&mut list, &[4, 5, 6], new).expect("a name is taken");
+        assert!(
+            refused.contains("another pool 'theirs', with guid 2"),
+            "{refused}"
+        );
+        let mut found = guids(&list);
+        found.sort();
+        let expected = [
+            ("kernel", 1),
+            ("left", 3),
+            ("new", 4),
+            ("own", 5),
+            ("theirs", 2),
+        ];
+        assert_eq!(found, expected.map(|(name, guid)| (name.to_owned(), guid)));
+        // Exported: those that this daemon has not imported stay for the next start.
+        assert_eq!(merge(&mut list, &[4, 5], Vec::new()), None);
+        let mut found = guids(&list);
+        found.sort();
+        let expected = [("kernel", 1), ("left", 3), ("theirs", 2)];
+        assert_eq!(found, expected.map(|(name, guid)| (name.to_owned(), guid)));
+    }
+
+    #[test]
+    fn what_is_no_cache_file_is_not_written_over() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("zpool.cache");
+        assert!(read(&file).expect("none yet").is_empty());
+        fs::write(&file, "precious").expect("a file");
+        assert!(read(&file).is_err());
+        assert!(cached_pools(&file, Path::new("/run/s")).is_err());
     }
 }

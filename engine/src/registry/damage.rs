@@ -36,7 +36,7 @@ impl DamageLog {
 
 impl DamageSink for DamageLog {
     fn report(&self, error: &PosixError) {
-        eprintln!("cenote: {error}");
+        log::error!("{error}");
         Self::report(self, error);
     }
 }

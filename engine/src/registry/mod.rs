@@ -6,6 +6,7 @@
 //! that it is noted in.
 
 pub(crate) mod cache_file;
+pub(crate) mod cache_places;
 pub(crate) mod damage;
 pub(crate) mod files;
 pub(crate) mod heads;

@@ -1,5 +1,6 @@
 //! The imported pools.
 
+use super::cache_places::CacheFiles;
 use super::imported::Imported;
 use super::walk::{is_within, walk_heads};
 use crate::errors::{of_dsl, parse_name};
@@ -12,9 +13,19 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pools: RwLock<BTreeMap<String, Arc<Imported>>>,
+    /// The files that say what is imported.
+    pub cache_files: CacheFiles,
 }
 
 impl Registry {
+    /// No pools yet; those to come are in these files.
+    pub fn new(cache_files: CacheFiles) -> Self {
+        Self {
+            pools: RwLock::default(),
+            cache_files,
+        }
+    }
+
     /// All pools in order of name.
     pub fn all(&self) -> Vec<Arc<Imported>> {
         let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);

@@ -60,7 +60,7 @@ pub(crate) fn destroy_leftovers(imported: &Arc<Imported>) {
     for name in left {
         let task = DestroyDataset { name: name.clone() };
         if let Err(error) = imported.pool.run_task(task) {
-            eprintln!("cenote: {name}: what was received stays: {error}");
+            log::warn!("{name}: what was received stays: {error}");
         }
     }
 }

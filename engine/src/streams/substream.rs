@@ -277,7 +277,7 @@ impl Session<'_> {
         };
         // What is left is told by `zfs list`, and destroyed with the next attempt.
         if let Err(left) = self.run(imported, plan, DestroyDataset { name }, false) {
-            eprintln!("cenote: {}: what was received stays: {left}", plan.name);
+            log::warn!("{}: what was received stays: {left}", plan.name);
         }
         error
     }

@@ -10,6 +10,7 @@ mod cloud;
 mod commands_zfs;
 mod commands_zpool;
 mod copies;
+mod daemon;
 mod damage;
 mod degraded;
 mod devices;

@@ -2,18 +2,25 @@
 //!
 //! Only an import or a new pool needs a daemon that is not running. Everything else asks about
 //! pools that are imported; without a daemon there are none, which can be said without starting
+//! one. Unless a daemon died: then whoever only looks is told so, and a command that works on pools
+//! first has them imported and mounted again (`cenote daemon resume`), and says so.
+//!
+//! Whoever may not use the daemon's socket, or has no daemon of their own, looks through the second
 //! one.
 
 use std::io::Read;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cenote_control::model::{Change, ControlError, OpenedPool, Part, Request, Response};
-use cenote_control::protocol::{CallError, Client, FrameError, Interrupt, socket_path};
+use cenote_control::protocol::{
+    CallError, Client, FrameError, Interrupt, MACHINE_SOCKET, socket_of_process, view_path,
+};
 
 use crate::context::Daemon;
+use crate::death;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long a daemon may take to listen.
@@ -32,7 +39,7 @@ const LEAVE_WAIT: Duration = Duration::from_secs(10);
 pub fn opened(pool: &str) -> Option<OpenedPool> {
     let pool = pool.to_owned();
     let request = Request::PoolOpened { pool };
-    match Connection::new().call(request, &mut |_| Interrupt::Continue(())) {
+    match Connection::new(false).call(request, &mut |_| Interrupt::Continue(())) {
         Ok(Response::Opened { opened }) => Some(*opened),
         _ => None,
     }
@@ -42,14 +49,17 @@ pub fn opened(pool: &str) -> Option<OpenedPool> {
 pub struct Connection {
     path: PathBuf,
     client: Option<Client>,
+    /// Whether the command works on pools, so that those of a daemon that died are to come back.
+    resumes: bool,
 }
 
 impl Connection {
     /// To the user's daemon.
-    pub fn new() -> Self {
+    pub fn new(resumes: bool) -> Self {
         Connection {
-            path: socket_path(|name| std::env::var_os(name)),
+            path: socket_of_process(),
             client: None,
+            resumes,
         }
     }
 
@@ -58,11 +68,58 @@ impl Connection {
             self.client = match Client::connect(&self.path) {
                 Ok(client) => Some(client),
                 Err(CallError::NotRunning) if start => Some(self.start()?),
-                Err(CallError::NotRunning) => None,
+                Err(CallError::NotRunning) => match self.resume() {
+                    true => Some(Client::connect(&self.path)?),
+                    false => self.machine_view(),
+                },
+                Err(CallError::Socket(error)) if is_denied(&error) => {
+                    match Client::connect(&view_path(&self.path)) {
+                        // The daemon does not let others look, or runs no more.
+                        Err(CallError::NotRunning) if self.is_dead() => None,
+                        Err(CallError::NotRunning) => return Err(CallError::Socket(error)),
+                        client => Some(client?),
+                    }
+                }
                 Err(error) => return Err(error),
             };
         }
         Ok(self.client.as_mut())
+    }
+
+    /// For who has no daemon of their own: the second socket of the machine's.
+    fn machine_view(&mut self) -> Option<Client> {
+        let is_given = std::env::var_os("CENOTE_SOCKET").is_some_and(|path| !path.is_empty());
+        let machine = Path::new(MACHINE_SOCKET);
+        if is_given || self.is_dead() || self.path == machine {
+            return None;
+        }
+        let client = Client::connect(&view_path(machine)).ok()?;
+        self.path = machine.to_owned();
+        Some(client)
+    }
+
+    fn is_dead(&self) -> bool {
+        death::of_socket(&self.path).is_some()
+    }
+
+    /// Has the pools of a daemon that died imported and mounted again, if the command needs them
+    /// and nothing speaks against it. Whether there is a daemon then.
+    fn resume(&self) -> bool {
+        let death = death::of_socket(&self.path).filter(|_| self.resumes);
+        let Some(death) = death.filter(death::Death::may_resume) else {
+            return false;
+        };
+        let pid = death.loss.pid;
+        eprintln!("cenote: the daemon (process {pid}) died; its pools are imported again");
+        let Ok(program) = std::env::current_exe() else {
+            return false;
+        };
+        let mut command = Command::new(program);
+        // Its report is about another matter than the output of this command.
+        command.args(["daemon", "resume"]).stdin(Stdio::null());
+        command.stdout(std::io::stderr());
+        let ended = command.status();
+        ended.is_ok() && Client::connect(&self.path).is_ok()
     }
 
     /// Starts a daemon that leaves after its last pool is exported.
@@ -156,7 +213,11 @@ impl Daemon for Connection {
         loop {
             let fresh = self.client.is_none();
             let Some(client) = self.connect(start)? else {
-                return without_daemon(request).map_err(CallError::Refused);
+                let death = death::of_socket(&self.path).filter(|_| is_about_pools(&request));
+                return match death {
+                    Some(death) => Err(died(&death)),
+                    None => without_daemon(request).map_err(CallError::Refused),
+                };
             };
             let answer = client.call(request.clone(), &beside(&request), on_part);
             match answer {
@@ -165,13 +226,54 @@ impl Daemon for Connection {
                     self.client = None;
                     std::thread::sleep(Duration::from_millis(10));
                 }
-                Err(CallError::Frame(_) | CallError::Interrupted) => {
+                Err(CallError::Interrupted) => {
                     self.client = None;
                     return answer;
+                }
+                Err(CallError::Frame(_)) => {
+                    self.client = None;
+                    let death = death::just_now(&self.path);
+                    return death.map_or(answer, |death| Err(died(&death)));
+                }
+                Err(CallError::Refused(
+                    ControlError::NoSuchPool { pool: ref name }
+                    | ControlError::NoSuchDataset { dataset: ref name },
+                )) => {
+                    let death = death::before_this(&self.path);
+                    let death = death.filter(|death| death.concerns(name));
+                    return death.map_or(answer, |death| Err(died(&death)));
                 }
                 _ => return answer,
             }
         }
+    }
+
+    fn lost(&mut self) -> Option<String> {
+        let death = death::before_this(&self.path).filter(|_| self.client.is_some());
+        death.map(|death| death.text())
+    }
+}
+
+fn is_denied(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::PermissionDenied
+}
+
+fn died(death: &death::Death) -> CallError {
+    let text = death.text();
+    CallError::Refused(ControlError::DaemonDied { text })
+}
+
+/// Whether a request cannot be answered by whoever has lost the pools of a daemon.
+fn is_about_pools(request: &Request) -> bool {
+    match request {
+        Request::Alarms { .. }
+        | Request::SettingsList { .. }
+        | Request::SettingsSet { .. }
+        | Request::EventsClear
+        | Request::DaemonForget
+        | Request::DaemonStop { .. } => false,
+        Request::Noted { asked, .. } => is_about_pools(asked),
+        other => !needs_daemon(other),
     }
 }
 
@@ -274,6 +376,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::SettingsList { .. }
         | Request::SettingsSet { .. }
         | Request::DaemonStatus
+        | Request::DaemonForget
         | Request::Change { .. }
         | Request::DaemonStop { .. }
         | Request::ImportSearch { .. }

@@ -22,7 +22,15 @@ pub trait Daemon {
         request: Request,
         on_part: &mut dyn FnMut(Part) -> Interrupt,
     ) -> Result<Response, CallError>;
+
+    /// What is to be said of an earlier daemon that died, whose pools this one has not imported.
+    fn lost(&mut self) -> Option<String> {
+        None
+    }
 }
+
+/// The exit code of whoever could not ask because the daemon died.
+pub const DIED: u8 = 3;
 
 /// Why a command ends early.
 #[derive(Debug)]
@@ -60,6 +68,8 @@ pub struct Context {
     err: Box<dyn Write>,
     write_error: Option<io::Error>,
     daemon: Box<dyn Daemon>,
+    /// Whether something could not be asked because the daemon died.
+    has_died: bool,
     /// The user's time zone.
     pub zone: TimeZone,
     /// The time, in seconds since the epoch.
@@ -82,6 +92,7 @@ impl Context {
             err,
             write_error: None,
             daemon,
+            has_died: false,
             zone: TimeZone::UTC,
             now: 0,
             variable: |_| None,
@@ -147,9 +158,11 @@ impl Context {
 
     /// The exit code of a command that ended with `code`, once its output is written.
     ///
-    /// A reader that left early (`| head`) is not an error.
+    /// A reader that left early (`| head`) is not an error. Where the daemon died, all commands end
+    /// with the same code.
     pub fn finish(&mut self, code: u8) -> u8 {
         self.flush();
+        let code = if self.has_died { DIED } else { code };
         match self.write_error.take() {
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 self.complain(&format!("write error: {error}"));
@@ -162,6 +175,26 @@ impl Context {
     /// Whether nobody reads the output any more.
     pub fn output_gone(&self) -> bool {
         self.write_error.is_some()
+    }
+
+    /// Says that the pools of an earlier daemon are lost, if they are.
+    pub fn complain_of_lost(&mut self) {
+        if let Some(text) = self.daemon.lost() {
+            self.has_died = true;
+            self.complain(&text);
+        }
+    }
+
+    /// The daemon's death has been dealt with.
+    pub fn forget_death(&mut self) {
+        self.has_died = false;
+    }
+
+    /// The answer of a call, or why there is none.
+    fn answer_of(&mut self, called: Result<Response, CallError>) -> Result<Response, ControlError> {
+        let answer = answer_of(called);
+        self.has_died |= matches!(answer, Err(ControlError::DaemonDied { .. }));
+        answer
     }
 
     /// Asks the daemon something whose answer has no parts.
@@ -199,7 +232,8 @@ impl Context {
             on_part(part);
             ControlFlow::Continue(())
         };
-        answer_of(self.daemon.call(request, &mut forward))
+        let called = self.daemon.call(request, &mut forward);
+        self.answer_of(called)
     }
 
     /// Asks the daemon, and prints what is to be said of each part as it comes.
@@ -224,7 +258,8 @@ impl Context {
             }
             ControlFlow::Continue(())
         };
-        answer_of(self.daemon.call(request, &mut forward))
+        let called = self.daemon.call(request, &mut forward);
+        self.answer_of(called)
     }
 
     /// Asks for datasets: the rows, and the roots that could not be listed.

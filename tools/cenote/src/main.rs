@@ -12,11 +12,13 @@ mod accounts;
 mod alarms;
 mod connect;
 mod context;
+mod death;
 mod direct;
 mod format;
 mod getopt;
 mod mount_helper;
 mod own;
+mod places;
 mod program;
 mod prompt;
 #[cfg(test)]
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
     if called == zstream::NAME {
         return zstream::run(&rest);
     }
-    let mut context = context();
+    let mut context = context(resumes(&called, rest.first()));
     if called == "cenote" && own::help_wanted(&rest, &mut context) {
         return ExitCode::from(context.finish(0));
     }
@@ -83,9 +85,51 @@ fn words(arguments: Vec<OsString>) -> Vec<String> {
     arguments.into_iter().map(lossy).collect()
 }
 
-fn context() -> Context {
+/// Commands that only look, or bring pools of their own: with them the pools of a daemon that died
+/// do not come back.
+const LOOKERS: [(&str, &[&str]); 3] = [
+    (
+        "zpool",
+        &[
+            "create",
+            "events",
+            "get",
+            "history",
+            "import",
+            "iostat",
+            "labelclear",
+            "list",
+            "status",
+            "wait",
+        ],
+    ),
+    ("zfs", &["get", "list", "version"]),
+    (
+        "cenote",
+        &[
+            "alarm",
+            "cloud",
+            "daemon",
+            "device",
+            "health",
+            "install-links",
+            "settings",
+            "space",
+            "version",
+        ],
+    ),
+];
+
+/// Whether a command works on pools that are imported.
+fn resumes(called: &str, word: Option<&OsString>) -> bool {
+    let mut lookers = LOOKERS.iter().filter(|(program, _)| *program == called);
+    let looks = |words: &[&str]| word.is_none_or(|word| words.iter().any(|known| word == known));
+    !lookers.any(|(_, words)| looks(words))
+}
+
+fn context(resumes: bool) -> Context {
     let out = Box::new(BufWriter::new(stdout()));
-    let daemon = Box::new(connect::Connection::new());
+    let daemon = Box::new(connect::Connection::new(resumes));
     let mut context = Context::new(out, Box::new(stderr()), daemon);
     context.is_terminal = stdout().is_terminal();
     context.zone = jiff::tz::TimeZone::try_system().unwrap_or(jiff::tz::TimeZone::UTC);

@@ -22,7 +22,7 @@ pub fn cannot_open(name: &str, error: &ControlError) -> String {
 pub fn with_context(context: &str, error: &ControlError) -> String {
     match error {
         ControlError::Internal { detail } => format!("internal error: {context}: {detail}"),
-        ControlError::Unreachable { .. } => error.to_string(),
+        ControlError::Unreachable { .. } | ControlError::DaemonDied { .. } => error.to_string(),
         // Whatever it was for: nothing was changed.
         ControlError::MountBusy { path } => format!("cannot unmount '{path}': {error}"),
         ControlError::LegacyMountpoint { .. } if context.starts_with("cannot mount") => {

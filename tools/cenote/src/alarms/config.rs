@@ -122,6 +122,7 @@ enum Kind {
     Scan,
     Full,
     Scrub,
+    Daemon,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -150,6 +151,7 @@ impl From<Kind> for AlarmKind {
             Kind::Scan => AlarmKind::Scan,
             Kind::Full => AlarmKind::Full,
             Kind::Scrub => AlarmKind::Scrub,
+            Kind::Daemon => AlarmKind::Daemon,
         }
     }
 }

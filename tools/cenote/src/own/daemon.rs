@@ -1,30 +1,37 @@
 //! `cenote daemon`.
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use cenote_control::model::{ControlError, Request, Response};
-use cenote_control::protocol::{ServeOptions, Server, socket_path};
+use cenote_control::protocol::{ServeOptions, Server, socket_of_process};
 use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Command;
 use super::arguments::{Arguments, flag, option};
-use super::{engine, guard, settings_files};
+use super::{engine, guard, resume, settings_files};
 use crate::alarms::AlarmFile;
-use crate::context::{Context, Outcome, failed, usage};
+use crate::context::{Context, DIED, Outcome, Stop, failed, usage};
+use crate::death;
 use crate::format::json::{Json, Object};
 use crate::format::number::{duration, nicebytes};
+use crate::places::Places;
 
 /// The command.
 pub const COMMAND: Command = Command {
     name: "daemon",
     summary: "Run, look at or stop the process that keeps pools open",
-    synopsis: "run | status | stop",
+    synopsis: "run | status | stop | resume | forget | log",
     about: "'run' stays in the foreground until it is stopped; 'zpool import' starts one by\n\
             itself, which leaves after its last pool is exported. The socket is $CENOTE_SOCKET,\n\
-            else $XDG_RUNTIME_DIR/cenote.sock, else /run/cenote.sock.",
+            else /run/cenote.sock for root and $XDG_RUNTIME_DIR/cenote.sock for others.\n\
+            'resume' imports and mounts again what a daemon had that died, and the pools\n\
+            in the cache file after a start of the machine; 'forget' forgets the former.\n\
+            'log' prints the daemon's messages.",
     flags: &[
         flag(None, "auto", "run: leave after the last pool is exported"),
         option(
@@ -48,7 +55,26 @@ pub const COMMAND: Command = Command {
             "FILE",
             "run: send alarms as this file says; 'cenote help alarm'",
         ),
-        flag(Some('f'), "force", "stop: although file systems are busy"),
+        option(
+            None,
+            "others",
+            "WHAT",
+            "run: what other users may look at: 'none', 'pools' (the default:\n\
+             status, lists, properties, health) or 'keys' (also where keys\n\
+             are); $CENOTE_OTHERS",
+        ),
+        flag(
+            Some('f'),
+            "force",
+            "stop: although file systems are busy; log: the same as --follow",
+        ),
+        flag(None, "follow", "log: go on with new messages (also -f)"),
+        option(
+            Some('n'),
+            "lines",
+            "NUMBER",
+            "log: only so many of the last lines",
+        ),
     ],
     opens_pools: false,
     run,
@@ -69,12 +95,15 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         },
         ["status"] => status(arguments, context),
         ["stop"] => stop(arguments, context),
+        ["resume"] => resume::run(context),
+        ["forget"] => forget(context),
+        ["log"] => print_log(arguments, context),
         _ => usage(""),
     }
 }
 
 fn socket() -> PathBuf {
-    absolute(socket_path(|name| std::env::var_os(name)))
+    absolute(socket_of_process())
 }
 
 /// A path that means the same wherever the process goes.
@@ -88,27 +117,81 @@ fn leave_directory() -> std::io::Result<()> {
     std::env::set_current_dir("/")
 }
 
+/// What other users may look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    None,
+    Pools,
+    Keys,
+}
+
+/// The variable that says so to daemons that start by themselves.
+const OTHERS: &str = "CENOTE_OTHERS";
+
+fn others(arguments: &Arguments) -> Result<Others, Stop> {
+    let given = arguments.last("others").map(|word| word.to_owned());
+    let word = given.or_else(|| std::env::var_os(OTHERS).filter(|word| !word.is_empty()));
+    match word.as_ref().map(|word| word.to_str()) {
+        None | Some(Some("pools")) => Ok(Others::Pools),
+        Some(Some("none")) => Ok(Others::None),
+        Some(Some("keys")) => Ok(Others::Keys),
+        Some(_) => failed(format!(
+            "--others, {OTHERS}: must be 'none', 'pools' or 'keys'"
+        )),
+    }
+}
+
+/// Tells systemd something, if it wants to know (sd_notify(3)).
+fn notify_service(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let bytes = path.as_encoded_bytes();
+    let address = match bytes.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let sent = address.and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.send_to_addr(state.as_bytes(), &address)
+    });
+    if let Err(error) = sent {
+        log::warn!("systemd was not told '{state}': {error}");
+    }
+}
+
 fn serve(arguments: &Arguments) -> Outcome {
     if arguments.memory.is_some_and(|memory| memory < MEMORY_MIN) {
         let least = nicebytes(MEMORY_MIN);
         return failed(format!("--memory: {least} is the least that can work"));
     }
-    match settings_files::load(arguments.all("settings")) {
-        Ok(notes) => notes.iter().for_each(|note| eprintln!("cenote: {note}")),
-        Err(message) => return failed(message),
-    }
+    let others = others(arguments)?;
+    let notes = settings_files::load(arguments.all("settings")).map_err(Stop::Failed)?;
     let alarms = arguments.last("alarms").map(PathBuf::from);
     let alarms = AlarmFile::find(alarms.map(absolute));
     let plan = match alarms.load() {
         Ok(plan) => plan,
         Err(error) => return failed(format!("alarms: {error}")),
     };
-    let server = match Server::bind(&socket()) {
-        Ok(server) => server,
-        Err(error) => return failed(error.to_string()),
-    };
+    let socket = socket();
+    let bound = Server::bind(&socket).and_then(|server| match others {
+        Others::None => Ok(server),
+        Others::Pools | Others::Keys => server.with_view(),
+    });
+    let server = bound.map_err(|error| Stop::Failed(error.to_string()))?;
+    let places = Places::of_process(&socket);
     if let Err(error) = leave_directory() {
         return failed(format!("cannot change to the directory '/': {error}"));
+    }
+    super::log::begin(places.log.clone());
+    log::info!(
+        "cenote {} starts on {}",
+        env!("CARGO_PKG_VERSION"),
+        socket.display()
+    );
+    notes.iter().for_each(|note| log::warn!("{note}"));
+    if let Err(error) = server.leave_note(&places.note()) {
+        log::warn!("{}.lock is not written: {error}", socket.display());
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -117,26 +200,79 @@ fn serve(arguments: &Arguments) -> Outcome {
         }
     }
     let auto = arguments.has("auto");
-    let alarms = AlarmSetup {
-        plan,
-        source: Some(Box::new(alarms)),
-    };
-    let service = engine::service(arguments.memory, auto, alarms);
+    let service = engine::service(engine::Wanted {
+        memory: arguments.memory,
+        auto,
+        alarms: AlarmSetup {
+            plan,
+            source: Some(Box::new(alarms)),
+        },
+        shows_keys: others == Others::Keys,
+        socket,
+        places,
+    });
     if auto {
-        // Whoever started us stops reading once we listen; a closed pipe must not end us.
-        let null = std::fs::File::options().write(true).open("/dev/null");
-        if let Ok(null) = null
-            && let Err(error) = rustix::stdio::dup2_stderr(null)
-        {
-            return failed(format!("cannot leave the terminal: {error}"));
-        }
+        leave_terminal()?;
     }
+    notify_service("READY=1");
     let options = ServeOptions {
         auto,
         ..ServeOptions::default()
     };
     server.run(service, options, stop);
+    notify_service("STOPPING=1");
+    log::info!("the daemon ends");
+    log::logger().flush();
     Ok(0)
+}
+
+/// Whoever started us stops reading once we listen; a closed pipe must not end us.
+fn leave_terminal() -> Result<(), Stop> {
+    super::log::leave_console();
+    let null = std::fs::File::options().write(true).open("/dev/null");
+    if let Ok(null) = null
+        && let Err(error) = rustix::stdio::dup2_stderr(null)
+    {
+        return failed(format!("cannot leave the terminal: {error}"));
+    }
+    Ok(())
+}
+
+/// Forgets what a daemon had that died.
+fn forget(context: &mut Context) -> Outcome {
+    let socket = socket();
+    match context.ask(Request::DaemonForget) {
+        Ok(_) => return Ok(0),
+        Err(ControlError::Unreachable { .. }) => {}
+        Err(error) => return failed(error.to_string()),
+    }
+    // Nobody runs. Whoever starts one now reads the record after taking the socket's lock.
+    let places = Places::of_socket(&socket);
+    let Some(file) = places
+        .record
+        .filter(|_| death::of_socket(&socket).is_some())
+    else {
+        return Ok(0);
+    };
+    match cenote_control::record::remove(&file) {
+        Ok(()) => Ok(0),
+        Err(error) => failed(format!("{}: {error}", file.display())),
+    }
+}
+
+fn print_log(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let count = match arguments.last("lines") {
+        None => usize::MAX,
+        Some(word) => match word.to_str().and_then(|word| word.parse().ok()) {
+            Some(count) => count,
+            None => return usage("--lines: not a number"),
+        },
+    };
+    let follow = arguments.has("follow") || arguments.has("force");
+    match Places::of_socket(&socket()).log {
+        Some(file) => super::log::show(&file, count, follow, context),
+        None => failed("there is no log: $CENOTE_STATE is empty or $HOME is not set"),
+    }
 }
 
 fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
@@ -147,8 +283,13 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
             context.line(&format!("{reason} ({})", socket().display()));
             return Ok(3);
         }
+        Err(error @ ControlError::DaemonDied { .. }) => {
+            context.complain(&error.to_string());
+            return Ok(DIED);
+        }
         Err(error) => return failed(error.to_string()),
     };
+    context.complain_of_lost();
     if arguments.has("json") {
         let mut object = Object::new();
         object.put("version", status.version.as_str());

@@ -3,8 +3,8 @@
 use super::arguments::{Arguments, flag};
 use super::command::Command;
 use super::device_file::DeviceFile;
-use super::engine::state_directory_of_process;
 use crate::context::{Context, Outcome, failed, usage};
+use crate::places::state_directory_of_process;
 use cenote_cloud::location::is_location;
 use cenote_cloud::{Close, CloudDevice, LOG_SIZE, Opening, StoreOpener};
 use cenote_device::{Device, FileDevice, FileOptions, kernel_use};

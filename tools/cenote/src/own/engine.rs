@@ -5,17 +5,34 @@ use std::sync::Arc;
 
 use cenote_base::{RealEnv, settings};
 use cenote_control::protocol::Service;
-use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN};
+use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace};
 
 use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
+use crate::places::{Places, state_directory_of_process};
 
 /// Memory taken for granted when nothing tells how much there is.
 const MEMORY_FALLBACK: u64 = 1 << 30;
 
-/// What the daemon serves; `memory` bytes are for caches and buffers of all
-/// pools.
-pub fn service(memory: Option<u64>, auto: bool, alarms: AlarmSetup) -> Arc<dyn Service> {
+/// How a daemon is to be.
+pub struct Wanted {
+    /// Bytes for caches and buffers of all pools.
+    pub memory: Option<u64>,
+    /// It leaves after its last pool is exported.
+    pub auto: bool,
+    /// Who is told when something is wrong.
+    pub alarms: AlarmSetup,
+    /// Whether those who may only look see where keys are.
+    pub shows_keys: bool,
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Its files.
+    pub places: Places,
+}
+
+/// What the daemon serves.
+pub fn service(wanted: Wanted) -> Arc<dyn Service> {
+    let Wanted { memory, auto, .. } = wanted;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     settings::set_memory_bytes(memory.or_else(memory_total).unwrap_or(MEMORY_FALLBACK));
     let settings = EngineSettings {
@@ -24,31 +41,20 @@ pub fn service(memory: Option<u64>, auto: bool, alarms: AlarmSetup) -> Arc<dyn S
         memory: Some(memory.unwrap_or_else(default_memory)),
         memory_is_given: memory.is_some(),
         gauge: Some(Box::new(SystemMemory::new())),
-        alarms,
+        alarms: wanted.alarms,
         state_directory: state_directory_of_process(),
+        record: wanted.places.record.map(|file| RecordPlace {
+            file,
+            socket: wanted.socket,
+        }),
+        cache_file: wanted.places.cache_file,
+        shows_keys: wanted.shows_keys,
     };
     Arc::new(Engine::new(
         Box::new(FuseMounter::guarded()),
         settings,
         Arc::new(RealEnv::new()),
     ))
-}
-
-/// As [`state_directory`], by this process's environment.
-pub fn state_directory_of_process() -> Option<PathBuf> {
-    state_directory(&|name| std::env::var_os(name).map(PathBuf::from))
-}
-
-/// Where the history of errors is kept, and what devices in stores have on this side:
-/// `$CENOTE_STATE`, which may be empty for nowhere, else the user's place or that of root.
-fn state_directory(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    let given = match (variable("CENOTE_STATE"), variable("XDG_STATE_HOME")) {
-        (Some(given), _) => given,
-        (None, Some(home)) => home.join("cenote"),
-        (None, None) if rustix::process::geteuid().is_root() => PathBuf::from("/var/lib/cenote"),
-        (None, None) => variable("HOME")?.join(".local/state/cenote"),
-    };
-    given.is_absolute().then_some(given)
 }
 
 /// Three eighths of what there is: with what the program itself and its heap take, at least half

@@ -98,7 +98,7 @@ fn dataset_files(name: &str, job: MountJob) -> DatasetFiles {
     let name = name.to_owned();
     let damage = Arc::clone(&job.damage);
     let report = move |error: &cenote_posix::PosixError| {
-        eprintln!("cenote: {name}: {error}");
+        log::error!("{name}: {error}");
         damage.report(error);
     };
     let names = job.snapshots;

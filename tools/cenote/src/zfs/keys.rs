@@ -205,6 +205,28 @@ pub fn load_below(pool: &str, context: &mut Context) -> u8 {
     load_many(&[pool.to_owned()], None, false, context)
 }
 
+/// Loads every key in a pool that is in a file; the encryption roots whose keys are not, and the
+/// exit code.
+pub fn load_from_files(pool: &str, context: &mut Context) -> (Vec<String>, u8) {
+    let rows = match encrypted(&[pool.to_owned()], true, context) {
+        Ok(rows) => rows,
+        Err(code) => return (Vec::new(), code),
+    };
+    let (mut left, mut code) = (Vec::new(), 0);
+    for row in rows.iter().filter(|row| is_root(row) && !is_loaded(row)) {
+        let is_in_file = text(row, "keylocation").is_some_and(|at| at.starts_with("file://"));
+        match is_in_file.then(|| load_one(row, None, false, context)) {
+            Some(Ok(())) => {}
+            Some(Err(message)) => {
+                context.complain(&error_line("load", &format!("{}: {message}", row.name)));
+                code = 1;
+            }
+            None => left.push(row.name.clone()),
+        }
+    }
+    (left, code)
+}
+
 /// Loads the key that `dataset` needs, unless it is there or none is needed.
 pub fn load_for(dataset: &str, context: &mut Context) -> u8 {
     let rows = match encrypted(&[dataset.to_owned()], false, context) {

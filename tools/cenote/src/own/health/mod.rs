@@ -15,8 +15,8 @@ mod smart;
 mod stores;
 
 use cenote_control::model::{
-    DatasetKind, Depth, ErrorRecord, KindSet, PoolStatus, PropertySelection, Request, Response,
-    Value,
+    ControlError, DatasetKind, Depth, ErrorRecord, KindSet, PoolStatus, PropertySelection, Request,
+    Response, Value,
 };
 use judge::{Facts, Finding, Limits, Severity, findings};
 
@@ -33,7 +33,8 @@ pub const COMMAND: Command = Command {
             of the last scrub, and asks smartctl about disks where it is installed; the last\n\
             errors of each device are listed, those before a restart too. The exit\n\
             code is 0 when all is well, 1 when something wants attention, 2 when data is\n\
-            damaged or one more failure would lose some, 3 when nobody could be asked.",
+            damaged or one more failure would lose some, 3 when nobody could be asked or the
+            daemon died.",
     flags: &[
         option(
             None,
@@ -109,7 +110,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let (pools, unknown) = match ask(&names, context) {
         Ok(answer) => answer,
         Err(message) => {
-            context.complain(&format!("cenote health: {message}"));
+            context.complain(&message);
             return Ok(UNKNOWN);
         }
     };
@@ -140,6 +141,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         let text = report::text(&healths, quiet, history_max, context);
         context.print(&text);
     }
+    context.complain_of_lost();
     if !unknown.is_empty() {
         for message in unknown {
             context.complain(&format!("cenote health: {message}"));
@@ -162,8 +164,10 @@ fn ask(names: &[String], context: &mut Context) -> Result<(Vec<PoolStatus>, Vec<
             let said = |(name, error)| format!("{name}: {error}");
             Ok((pools, failures.into_iter().map(said).collect()))
         }
-        Ok(_) => Err(mismatch().to_string()),
-        Err(error) => Err(error.to_string()),
+        Ok(_) => Err(format!("cenote health: {}", mismatch())),
+        // All commands say the same of this.
+        Err(error @ ControlError::DaemonDied { .. }) => Err(error.to_string()),
+        Err(error) => Err(format!("cenote health: {error}")),
     }
 }
 

@@ -1,0 +1,342 @@
+//! What a daemon has imported and mounted, kept on disk in case it dies.
+//!
+//! A daemon that is killed cannot say so. Its pools are then imported nowhere, its mounts answer
+//! "Transport endpoint is not connected", and "no pools are imported" would be true and wrong. So
+//! each daemon keeps a record: a file of its own in the state directory, which lists its pools with
+//! all that an import needs, and its mounts. The file goes away with the last pool that is exported
+//! and when the daemon ends in order. Whoever finds a record of a process that does not run any
+//! more knows that its daemon died, what it had, and since when: the file is touched every
+//! [`TOUCH_PERIOD`].
+//!
+//! A daemon that starts reads the record of the one before. What that had and this one has not
+//! imported yet is kept in the new record as a [`Loss`] until it is imported or forgotten.
+//!
+//! *Invariant: the file is replaced as a whole (`rename`), so a reader sees one state or another.*
+//!
+//! Deliberately absent: keys.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ImportOptions, MountOptions};
+
+/// How often a daemon that lives touches its record.
+pub const TOUCH_PERIOD: Duration = Duration::from_secs(10);
+
+/// The longest record: a hundred thousand mounts.
+const SIZE_MAX: u64 = 64 << 20;
+
+/// A daemon that lived less long than this may have died of its pools.
+const SHORT_LIFE: u64 = 600;
+
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedMount {
+    /// The dataset or snapshot.
+    pub dataset: String,
+    /// Where it is.
+    pub place: String,
+    /// Whether that is the place that its properties name.
+    pub own_place: bool,
+    /// How it was mounted.
+    #[serde(default)]
+    pub options: MountOptions,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedPool {
+    /// Its name.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// The paths and addresses of its devices.
+    pub devices: Vec<String>,
+    /// Where in each device the pool begins, in bytes.
+    #[serde(default)]
+    pub offset: u64,
+    /// How to import it so that it is as it was; without mounts.
+    pub options: ImportOptions,
+    /// Whether it is to be imported when the machine starts.
+    pub lasting: bool,
+    /// Its mounts, parents first.
+    pub mounts: Vec<RecordedMount>,
+}
+
+/// What a daemon that died had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// The daemon's process.
+    pub pid: u32,
+    /// Which start of the machine it belonged to.
+    pub boot: String,
+    /// When it was last seen alive, in seconds since 1970.
+    pub seen: u64,
+    /// How many daemons in a row died within minutes of their start.
+    #[serde(default)]
+    pub short_lives: u32,
+    /// Its pools that nobody has imported since.
+    pub pools: Vec<RecordedPool>,
+}
+
+/// What a daemon has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonRecord {
+    /// The socket that it listens on.
+    pub socket: String,
+    /// Its process.
+    pub pid: u32,
+    /// When that process started, in ticks since the machine did.
+    pub start_ticks: u64,
+    /// Which start of the machine that was.
+    pub boot: String,
+    /// When it started, in seconds since 1970.
+    pub started: u64,
+    /// When this was written, in seconds since 1970.
+    pub seen: u64,
+    /// Its pools.
+    pub pools: Vec<RecordedPool>,
+    /// What a daemon before it had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Loss>,
+}
+
+/// The record of the daemon that listens on `socket`.
+pub fn record_path(state_directory: &Path, socket: &Path) -> PathBuf {
+    let bytes = socket.as_os_str().as_encoded_bytes();
+    let mut name = String::new();
+    for byte in bytes {
+        match byte {
+            b'/' => name.push('-'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' => name.push(char::from(*byte)),
+            byte => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    // A socket's path has at most 107 bytes, of which this keeps 80 even where all are escaped.
+    name.truncate(240);
+    state_directory.join("daemons").join(format!("{name}.json"))
+}
+
+/// Which start of the machine this is; empty if the system does not say.
+pub fn boot_id() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    text.unwrap_or_default().trim().to_owned()
+}
+
+/// When a process started, in ticks since the machine did; `None` if it has ended.
+///
+/// A process that was killed and not yet waited for has ended, too.
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, which may hold anything.
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    let is_dead = matches!(state, "Z" | "X");
+    fields.nth(18)?.parse().ok().filter(|_| !is_dead)
+}
+
+/// Seconds since 1970.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
+}
+
+impl DaemonRecord {
+    /// An empty record of this process, which starts `now`.
+    pub fn of_this_process(socket: &Path, now: u64) -> Self {
+        let pid = std::process::id();
+        Self {
+            socket: socket.to_string_lossy().into_owned(),
+            pid,
+            start_ticks: start_ticks(pid).unwrap_or_default(),
+            boot: boot_id(),
+            started: now,
+            seen: now,
+            pools: Vec::new(),
+            lost: None,
+        }
+    }
+
+    /// Whether its daemon runs.
+    pub fn is_alive(&self) -> bool {
+        self.boot == boot_id() && start_ticks(self.pid) == Some(self.start_ticks)
+    }
+
+    /// Whether there is nothing to keep on disk.
+    pub fn is_empty(&self) -> bool {
+        self.pools.is_empty() && self.lost.is_none()
+    }
+
+    /// What its daemon had, which runs no more; `None` if it had nothing.
+    pub fn into_loss(self) -> Option<Loss> {
+        let before = self.lost.as_ref().map_or(0, |lost| lost.short_lives);
+        let is_short = self.seen.saturating_sub(self.started) < SHORT_LIFE;
+        let short_lives = if is_short { before + 1 } else { 0 };
+        let mut pools = self.pools;
+        for pool in self.lost.into_iter().flat_map(|lost| lost.pools) {
+            if pools.iter().all(|own| own.guid != pool.guid) {
+                pools.push(pool);
+            }
+        }
+        let loss = Loss {
+            pid: self.pid,
+            boot: self.boot,
+            seen: self.seen,
+            short_lives,
+            pools,
+        };
+        Some(loss).filter(|loss| !loss.pools.is_empty())
+    }
+
+    /// Reads a record; `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not one, or belongs to another user than ourselves, root and the
+    /// one that `may_own` names.
+    pub fn load(path: &Path, may_own: Option<u32>) -> std::io::Result<Option<Self>> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let metadata = file.metadata()?;
+        let ours = rustix::process::geteuid().as_raw();
+        if ![0, ours].contains(&metadata.uid()) && Some(metadata.uid()) != may_own {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
+        let mut bytes = Vec::new();
+        file.take(SIZE_MAX).read_to_end(&mut bytes)?;
+        let mut record: Self = serde_json::from_slice(&bytes)?;
+        record.seen = record.seen.max(metadata.modified().map_or(0, seconds));
+        Ok(Some(record))
+    }
+
+    /// Writes it so that it outlives a crash of the machine.
+    ///
+    /// # Errors
+    /// The system's; what was there stays then.
+    pub fn store(&self, path: &Path) -> std::io::Result<()> {
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(directory)?;
+        let new = path.with_extension("new");
+        // What another process left there half written; it never holds this name open for long.
+        let _ = fs::remove_file(&new);
+        let mut options = File::options();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(&new)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        File::open(directory)?.sync_all()
+    }
+}
+
+/// Takes a record away.
+///
+/// # Errors
+/// The system's, unless there is none.
+pub fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Says that the daemon of a record lives.
+///
+/// # Errors
+/// The system's.
+pub fn touch(path: &Path) -> std::io::Result<()> {
+    File::options()
+        .append(true)
+        .open(path)?
+        .set_modified(SystemTime::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(name: &str, guid: u64) -> RecordedPool {
+        RecordedPool {
+            name: name.to_owned(),
+            guid,
+            devices: vec![format!("/d/{name}.img")],
+            offset: 0,
+            options: ImportOptions::default(),
+            lasting: true,
+            mounts: Vec::new(),
+        }
+    }
+
+    /// A daemon that was killed used to be the same as none.
+    #[test]
+    fn a_record_outlives_its_daemon_and_says_what_it_had() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = record_path(directory.path(), Path::new("/run/a-b/s"));
+        assert_eq!(DaemonRecord::load(&path, None).expect("none"), None);
+        let mut record = DaemonRecord::of_this_process(Path::new("/run/a-b/s"), 1_000_000);
+        record.pools.push(pool("tank", 7));
+        record.store(&path).expect("stored");
+        let found = DaemonRecord::load(&path, None)
+            .expect("readable")
+            .expect("there");
+        assert!(found.is_alive(), "it is ours");
+        assert!(found.seen > 1_700_000_000, "the file's time counts");
+        let dead = DaemonRecord {
+            start_ticks: 1,
+            ..found.clone()
+        };
+        assert!(!dead.is_alive(), "another process with this number");
+        let dead = DaemonRecord {
+            boot: "before".to_owned(),
+            ..found
+        };
+        assert!(!dead.is_alive(), "the machine was restarted");
+        assert_eq!(dead.into_loss().expect("a loss").pools, [pool("tank", 7)]);
+        remove(&path).expect("removed");
+        remove(&path).expect("not there");
+    }
+
+    #[test]
+    fn what_was_lost_before_stays_lost_and_deaths_in_a_row_are_counted() {
+        let mut first = DaemonRecord::of_this_process(Path::new("/s"), 100);
+        assert_eq!(first.clone().into_loss(), None, "it had nothing");
+        first.pools.push(pool("tank", 7));
+        let mut second = DaemonRecord::of_this_process(Path::new("/s"), 200);
+        second.lost = first.into_loss();
+        second.pools = vec![pool("renamed", 7), pool("other", 8)];
+        let loss = second.clone().into_loss().expect("a loss");
+        assert_eq!(loss.pools, [pool("renamed", 7), pool("other", 8)]);
+        assert_eq!(loss.short_lives, 2);
+        second.seen = second.started + SHORT_LIFE;
+        assert_eq!(second.into_loss().map(|loss| loss.short_lives), Some(0));
+    }
+
+    #[test]
+    fn sockets_have_records_of_their_own() {
+        let state = Path::new("/s");
+        let of = |socket: &str| record_path(state, Path::new(socket));
+        assert_eq!(
+            of("/run/cenote.sock"),
+            Path::new("/s/daemons/-run-cenote.sock.json")
+        );
+        assert_ne!(of("/a/b"), of("/a-b"));
+    }
+
+    #[test]
+    fn half_a_record_is_an_error_and_no_panic() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("r.json");
+        fs::write(&path, "{\"socket\": \"/s\"").expect("a file");
+        assert!(DaemonRecord::load(&path, None).is_err());
+    }
+}

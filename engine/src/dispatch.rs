@@ -1,0 +1,141 @@
+//! Which function carries out which request.
+//!
+//! One function with an arm for each request and no wildcard: a new request does not compile until
+//! somebody says who carries it out.
+
+use crate::clouds::act::act_on_stores;
+use crate::command::By;
+use crate::daemon::settings::{settings_list, settings_set};
+use crate::daemon::status::daemon_status;
+use crate::datasets::accounts::user_space;
+use crate::datasets::list::dataset_list;
+use crate::devices::properties::vdev_get;
+use crate::engine::Engine;
+use crate::keys::load::{load_key, unload_key};
+use crate::mounts::make::{mount, mount_all, mount_list};
+use crate::pools::candidates::import_search;
+use crate::pools::events::{clear, events};
+use crate::pools::history::history;
+use crate::pools::import::import;
+use crate::pools::opened::pool_opened;
+use crate::pools::properties::pool_list;
+use crate::pools::status::pool_status;
+use crate::scans::verify::verify;
+use crate::snapshots::diff::diff;
+use crate::snapshots::holds::holds;
+use crate::snapshots::space::{reclaimed_by, snapshot_space};
+use crate::streams::receive::receive;
+use crate::streams::send::send;
+use cenote_control::model::{ControlError, Request, Response};
+use cenote_control::protocol::{Peer, Reply, Service};
+
+impl Engine {
+    // tidy: allow(long-function, one arm for each request, so that none is forgotten)
+    pub(crate) fn carry_out(
+        &self,
+        request: Request,
+        peer: Peer,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        let (context, mounts) = (&self.context, &self.mounts);
+        let (registry, env) = (&context.registry, context.env.as_ref());
+        match request {
+            Request::ImportSearch { search } => import_search(context, &search),
+            Request::Import {
+                search,
+                pick,
+                options,
+            } => self.look_at_new(import(context, mounts, &search, &pick, &options)),
+            Request::Export { pool, how } => self.export(&pool, how, (None, Some(reply))),
+            Request::PoolList {
+                pools,
+                properties,
+                vdevs,
+            } => pool_list(registry, &pools, &properties, vdevs),
+            Request::VdevGet {
+                pool,
+                vdevs,
+                properties,
+            } => vdev_get(registry, &pool, &vdevs, &properties),
+            Request::PoolOpened { pool } => pool_opened(registry, &pool),
+            Request::PoolStatus {
+                pools,
+                errors,
+                dedup,
+            } => pool_status(context, mounts, &pools, errors, dedup),
+            Request::History { pool } => history(registry, &pool, reply),
+            Request::DatasetList {
+                roots,
+                depth,
+                kinds,
+                properties,
+            } => dataset_list(context, mounts, &roots, depth, kinds, properties, reply),
+            Request::LoadKey {
+                dataset,
+                key,
+                dry_run,
+            } => load_key(registry, &dataset, &key, dry_run),
+            Request::UnloadKey { dataset } => unload_key(registry, mounts, env, &dataset),
+            Request::UserSpace { dataset, kind } => user_space(registry, &dataset, kind, reply),
+            Request::Verify { pool, options } => verify(registry, &pool, &options, reply),
+            Request::Change { change, command } => self.change(change, &By::new(peer, &command)),
+            Request::Receive {
+                receive: asked,
+                command,
+            } => receive(context, mounts, &asked, &By::new(peer, &command), reply),
+            Request::Send { send: asked } => send(registry, &asked, reply),
+            Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
+            Request::Holds {
+                snapshot,
+                recursive,
+            } => holds(registry, &snapshot, recursive),
+            Request::SnapshotSpace { dataset, recursive } => {
+                snapshot_space(registry, &dataset, recursive, reply)
+            }
+            Request::ReclaimedBy { snapshots } => reclaimed_by(registry, &snapshots, reply),
+            Request::Diff { from, to } => diff(registry, &from, to.as_deref(), reply),
+            Request::Mount {
+                dataset,
+                at,
+                options,
+            } => {
+                let at = (at.as_deref(), peer.pid);
+                mount(registry, mounts, &dataset, at, &options)
+            }
+            Request::MountAll { below, options } => {
+                mount_all(registry, mounts, below.as_deref(), &options)
+            }
+            Request::Unmount {
+                target,
+                force,
+                unload_key,
+            } => self.unmount(&target, force, unload_key),
+            Request::UnmountAll { force, unload_keys } => Ok(self.unmount_all(force, unload_keys)),
+            Request::MountList => Ok(mount_list(mounts)),
+            Request::Events { pool, follow } => events(context, pool.as_deref(), follow, reply),
+            Request::Alarms { act } => self.alarms.act(act, env),
+            Request::ErrorHistory { pool } => {
+                let imported = registry.pool(&pool)?;
+                Ok(self.alarms.history(&imported))
+            }
+            Request::EventsClear => Ok(clear(context)),
+            Request::SettingsList { names } => {
+                let settings = settings_list(&names)?;
+                Ok(Response::Settings { settings })
+            }
+            Request::SettingsSet { values } => settings_set(context, &values),
+            Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
+            Request::DaemonStatus => Ok(Response::Status {
+                status: daemon_status(context, mounts, &self.about),
+            }),
+            Request::DaemonForget => {
+                self.recorder.forget();
+                Ok(Response::Done)
+            }
+            Request::DaemonStop { force } => {
+                self.shutdown(force)?;
+                Ok(Response::Done)
+            }
+        }
+    }
+}

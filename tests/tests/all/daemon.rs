@@ -1,0 +1,213 @@
+//! The life of a daemon: those who only look, a death, what comes after it, its log.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::program::{Limits, Outcome, run};
+use cenote_tests::site::Site;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A user without rights.
+const NOBODY: u32 = 65_534;
+
+fn as_nobody(site: &Site, line: &str) -> Result<Outcome> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (program, arguments) = words.split_first().context("a command")?;
+    let mut command = site.cenote().command(program, arguments);
+    command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    run(command, b"", Limits::default())
+}
+
+/// Kills the daemon that runs, whoever started it, and waits until it is gone.
+fn kill_daemon(site: &Site) -> Result<()> {
+    let status = site.ok("cenote daemon status -j")?;
+    let status: serde_json::Value = serde_json::from_str(&status)?;
+    let pid = status["pid"].as_i64().context("a process")?;
+    let process = Pid::from_raw(i32::try_from(pid)?).context("a process")?;
+    kill_process(process, Signal::KILL)?;
+    let end = Instant::now() + Duration::from_secs(30);
+    while std::os::unix::net::UnixStream::connect(site.cenote().socket()).is_ok() {
+        ensure!(Instant::now() < end, "the daemon does not die");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Ordinary users used to be refused whatever they asked; now they see what OpenZFS shows them, and
+/// nothing else is done for them.
+#[test]
+fn others_may_look_and_do_nothing() -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let site = Site::create("single", 128, "-O mountpoint=none")?;
+    let key = site.cenote().directory().join("key");
+    fs::write(&key, "a passphrase")?;
+    let location = format!("keylocation=file://{}", key.display());
+    site.ok(&format!(
+        "zfs create -o encryption=on -o keyformat=passphrase -o {location} tank/secret"
+    ))?;
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(site.cenote().directory(), open)?;
+    for (line, expected) in [
+        ("zpool list -H -o name,health", "tank\tONLINE\n"),
+        ("zpool get -H -o value readonly tank", "off\n"),
+        ("zfs list -H -o name -r tank", "tank\ntank/secret\n"),
+        ("zfs get -H -o value keystatus tank/secret", "available\n"),
+        ("zfs get -H -o value keylocation tank/secret", "-\n"),
+    ] {
+        let seen = as_nobody(&site, line)?.success()?.text();
+        ensure!(seen == expected, "{line}: {seen}");
+    }
+    let status = as_nobody(&site, "zpool status -v")?.success()?.text();
+    ensure!(status.contains("state: ONLINE"), "{status}");
+    let health = as_nobody(&site, "cenote health --no-smart")?;
+    ensure!(health.code != Some(3), "{}", health.report());
+    for line in [
+        "zfs snapshot tank@a",
+        "zpool export tank",
+        "zpool history tank",
+        "zfs set atime=off tank",
+        "zfs send tank/secret",
+        "cenote daemon stop",
+        "cenote daemon forget",
+        "zfs unload-key tank/secret",
+    ] {
+        let refused = as_nobody(&site, line)?;
+        ensure!(refused.code.is_some_and(|code| code != 0), "{line}");
+        ensure!(
+            refused.stderr.contains("ermission denied"),
+            "{}",
+            refused.report()
+        );
+    }
+    ensure!(site.ok("zfs list -H -t snapshot")?.is_empty());
+    site.finish()
+}
+
+/// A daemon that was killed used to be the same as none: status and health said that there were no
+/// pools, with exit code 0, while its mounts did not answer.
+#[test]
+fn a_dead_daemon_is_told_and_what_it_had_comes_back() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("mirror", 128, "")?;
+    let key = site.cenote().directory().join("key");
+    fs::write(&key, "a passphrase")?;
+    let location = format!("keylocation=file://{}", key.display());
+    let encryption = "-o encryption=on -o keyformat=passphrase";
+    site.ok(&format!(
+        "zfs create {encryption} -o {location} tank/secret"
+    ))?;
+    site.ok("zfs create -o canmount=noauto tank/quiet")?;
+    for dataset in ["tank", "tank/secret"] {
+        fs::write(site.path(dataset).join("file"), dataset)?;
+    }
+    site.ok("zfs snapshot tank@kept")?;
+    let aside = site.cenote().subdirectory("aside")?;
+    site.ok(&format!("cenote mount tank@kept {}", aside.display()))?;
+    let record = site.cenote().directory().join("state/daemons");
+    wait_for(&record, "aside")?;
+    site.kill()?;
+
+    let mut said = Vec::new();
+    for line in [
+        "zpool status -x",
+        "zpool status",
+        "zpool list",
+        "zpool get all",
+        "zfs list",
+        "cenote health",
+        "cenote health -q",
+        "cenote daemon status",
+    ] {
+        let outcome = site.fails(line)?;
+        ensure!(outcome.code == Some(3), "{}", outcome.report());
+        said.push(outcome.stderr.clone());
+    }
+    let first = &said[0];
+    ensure!(said.iter().all(|other| other == first), "{said:#?}");
+    for word in ["died", "tank", "last seen", "cenote daemon resume", "aside"] {
+        ensure!(first.contains(word), "no '{word}' in {first}");
+    }
+    // Settings and help are nobody's pools.
+    site.ok("zpool help status")?;
+
+    let resumed = site.ok("cenote daemon resume")?;
+    ensure!(
+        resumed.contains("tank: imported, 3 file systems"),
+        "{resumed}"
+    );
+    for dataset in ["tank", "tank/secret"] {
+        let file = site.path(dataset).join("file");
+        ensure!(fs::read_to_string(file)? == dataset);
+    }
+    ensure!(fs::read_to_string(aside.join("file"))? == "tank");
+    site.ok("zpool status -x")?;
+
+    // Whoever works on a pool next need not know of a death.
+    kill_daemon(&site)?;
+    let snapshot = site.cenote().run("zfs", &["snapshot", "tank@after"])?;
+    ensure!(snapshot.stderr.contains("its pools are imported again"));
+    snapshot.success()?;
+    ensure!(site.ok("zfs list -H -o name tank@after")? == "tank@after\n");
+
+    let log = site.ok("cenote daemon log")?;
+    ensure!(log.contains("INFO  pool 'tank': pool_import"), "{log}");
+    ensure!(log.contains("ERROR the daemon on"), "no alarm in {log}");
+    ensure!(site.ok("cenote daemon log -n 1")?.lines().count() == 1);
+    site.export()?;
+    ensure!(site.ok("cenote health")?.contains("no pools are imported"));
+    ensure!(
+        site.ok("cenote daemon resume")?
+            .contains("nothing to resume")
+    );
+    site.ok("cenote daemon stop")?;
+    site.start()?;
+    site.import("")?;
+    site.finish()
+}
+
+/// After an orderly stop nothing died; what was not exported comes back from the cache file.
+#[test]
+fn what_was_not_exported_comes_back_after_a_stop() -> Result<()> {
+    let site = Site::create("single", 128, "-O mountpoint=none")?;
+    // An alternate root keeps a pool out of the cache file.
+    site.export()?;
+    let devices = site.devices().display().to_string();
+    site.ok(&format!("zpool import -N -d {devices} tank"))?;
+    site.ok("cenote daemon stop")?;
+    site.cenote().run("zpool", &["status"])?.success()?;
+    ensure!(site.ok("cenote health")?.contains("no pools are imported"));
+    let resumed = site.ok("cenote daemon resume")?;
+    ensure!(resumed.contains("tank: imported"), "{resumed}");
+    // What is not wanted any more can be forgotten.
+    kill_daemon(&site)?;
+    ensure!(site.fails("zpool list")?.code == Some(3));
+    site.ok("cenote daemon forget")?;
+    site.ok("zpool list")?;
+    site.ok("cenote daemon resume")?;
+    site.finish()
+}
+
+/// Waits until a word is in a file of a directory.
+fn wait_for(directory: &Path, word: &str) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        for file in fs::read_dir(directory)? {
+            if fs::read_to_string(file?.path()).is_ok_and(|text| text.contains(word)) {
+                return Ok(());
+            }
+        }
+        ensure!(
+            Instant::now() < end,
+            "no '{word}' in {}",
+            directory.display()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
