@@ -96,6 +96,21 @@ fn dirty_bytes_follow_the_memory_unless_they_are_set() {
     set_memory_short(true);
     assert_eq!(dirty_bytes_max(), 2 << 30);
     set_memory_short(false);
+    // A number for a larger machine was believed, and the kernel killed the process.
+    DIRTY_DATA_MAX.set(200 << 30).expect("in range");
+    let most = (10 << 30) / 8 * 7;
+    assert_eq!(dirty_bytes_max(), most);
+    assert_eq!(taken("zfs_dirty_data_max"), Some(most));
+    assert_eq!((arc_bytes_max(), taken("zfs_arc_max")), (None, None));
+    ARC_MAX.set(200 << 30).expect("in range");
+    assert_eq!(arc_bytes_max(), Some(most));
+    assert_eq!(taken("zfs_arc_max"), Some(most));
+    ARC_MAX.set(4 << 30).expect("in range");
+    assert_eq!(
+        (arc_bytes_max(), taken("zfs_arc_max")),
+        (Some(4 << 30), None)
+    );
+    ARC_MAX.reset();
     DIRTY_DATA_MAX.set(1).expect("in range");
     assert_eq!(dirty_bytes_max(), 16 << 20, "enough for the largest block");
     DIRTY_DATA_MAX.reset();

@@ -109,6 +109,9 @@ pub enum Response {
         /// Intent logs of which the replay in memory stopped early.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         cut_short: Vec<IntentLogReport>,
+        /// By pool: metadata that cannot be read, and that reading files does not need.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unread: Vec<(String, String)>,
     },
     /// Pools.
     Pools {

@@ -57,6 +57,7 @@ pub(crate) fn import(
     let mut rewound = None;
     let mut diagnosed = Vec::new();
     let mut cut_short = Vec::new();
+    let mut unread = Vec::new();
     let single = !matches!(pick, ImportPick::All);
     for candidate in picked {
         let name = candidate.name().to_owned();
@@ -70,6 +71,8 @@ pub(crate) fn import(
                     failures.extend(mount_after_import(mounts, &imported, options));
                     cut_short.extend(imported.logs_cut_short());
                     cut_short.extend(imported.discarded_logs());
+                    let tables = imported.pool.unread().iter();
+                    unread.extend(tables.map(|table| (name.clone(), table.to_string())));
                     pools.push(imported.name().to_owned());
                 }
             }
@@ -83,6 +86,7 @@ pub(crate) fn import(
         rewound,
         diagnoses: diagnosed,
         cut_short,
+        unread,
     })
 }
 

@@ -26,6 +26,14 @@ pub fn service(memory: Option<u64>, auto: bool, alarms: AlarmSetup) -> Arc<dyn S
     }
     let version = env!("CARGO_PKG_VERSION").to_owned();
     settings::set_memory_bytes(memory.or_else(memory_total).unwrap_or(MEMORY_FALLBACK));
+    for setting in settings::list() {
+        if let Some(taken) = settings::taken(setting.name) {
+            eprintln!(
+                "cenote: {}={} is more than the memory allows: {taken} bytes are used",
+                setting.name, setting.value
+            );
+        }
+    }
     let settings = EngineSettings {
         version,
         auto,
