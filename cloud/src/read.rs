@@ -401,8 +401,13 @@ impl Core {
     /// Fails for good if the next commit is somebody else's.
     pub(crate) fn look_for_others(&self) -> Result<()> {
         let next = self.state().tip.number.next();
-        let found = self.client.get(&key::commit(next));
-        let Some((bytes, _)) = found.map_err(|e| store_error(&self.client, e))? else {
+        let found = match self.client.get(&key::commit(next)) {
+            // Without the right to list names, Amazon refuses those that are free. Whoever is there
+            // is met at the next commit.
+            Err(StoreError::Damaged { .. }) => None,
+            found => found.map_err(|e| store_error(&self.client, e))?,
+        };
+        let Some((bytes, _)) = found else {
             return Ok(());
         };
         let commit = crate::format::commit::Commit::decode(self.identity.uuid, next, &bytes);

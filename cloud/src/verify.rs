@@ -219,9 +219,10 @@ impl Core {
                 verified.add(key, suspect.what, ranges(lost));
                 continue;
             }
-            let note = match unknown.is_empty() {
-                true => "nothing in it that is needed is damaged",
-                false => {
+            let note = match (living.is_empty(), unknown.is_empty()) {
+                (true, _) => "nothing in it is needed any more",
+                (false, true) => "what is needed of it is intact",
+                (false, false) => {
                     "what is needed of the damaged pieces may be intact: only 'zpool scrub' can tell"
                 }
             };

@@ -32,11 +32,11 @@ pub fn set_memory_short(is_short: bool) {
     IS_SHORT.store(is_short, Ordering::Relaxed);
 }
 
-/// The most that any setting may have of the memory: an eighth is left to everything else, so that a
+/// The most that any setting may have of the memory: a quarter is left to everything else, so that a
 /// number meant for a larger machine does not end in the kernel killing the process.
 fn believable(bytes: u64) -> u64 {
     let memory = memory_bytes();
-    bytes.min(memory - memory / 8)
+    bytes.min(memory - memory / 4)
 }
 
 /// Bytes that `zfs_arc_max` allows; `None` if it is not set.

@@ -28,7 +28,7 @@ const QUEUE: u64 = 1 << 16;
 settings! {
     ARC_MAX = "zfs_arc_max", Bytes, [0, 0, BYTES],
         "Bytes that the caches of all pools have at most; 0 is what the daemon's memory limit \
-         leaves to them, and seven eighths of the memory are the most. Holds at once; a limit given \
+         leaves to them, and three quarters of the memory are the most. Holds at once; a limit given \
          to the daemon is never exceeded.";
     ARC_MIN = "zfs_arc_min", Bytes, [0, 0, BYTES],
         "Bytes that the caches keep when memory runs short; 0 is a sixteenth of their most.";
@@ -52,8 +52,8 @@ settings! {
         "Changes wait for company for so long before they are written.";
     DIRTY_DATA_MAX = "zfs_dirty_data_max", Bytes, [0, 0, BYTES],
         "Bytes of changes that a pool has in memory at most; beyond them writers wait. 0 is \
-         zfs_dirty_data_max_percent of the memory. Never less than 16 MiB, nor more than seven \
-         eighths of the memory.";
+         zfs_dirty_data_max_percent of the memory. Never less than 16 MiB, nor more than three \
+         quarters of the memory.";
     DIRTY_DATA_MAX_PERCENT = "zfs_dirty_data_max_percent", Percent, [10, 1, 100],
         "Share of the memory that zfs_dirty_data_max is unless it is set.";
     DIRTY_DATA_MAX_MAX = "zfs_dirty_data_max_max", Bytes, [0, 0, BYTES],

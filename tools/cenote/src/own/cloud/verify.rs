@@ -64,7 +64,7 @@ fn print(place: &str, verified: &Verified, context: &mut Context) {
             "  'zpool scrub' repairs what has another copy, and lists the files that are lost",
         );
     } else if !verified.remarks.is_empty() {
-        context.line("  'cenote cloud compact' removes damaged objects that nothing needs");
+        context.line("  nothing has to be done: compaction removes such objects in time");
     }
 }
 
