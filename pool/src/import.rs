@@ -282,12 +282,7 @@ fn open_at(
         let cache = Arc::clone(&stack.cache);
         stack.mos = ObjectSet::open_writable(cache, ObjsetId::MOS, uberblock.root, None, None)?;
     }
-    let mut unread = Unread::new(options.read_only && !options.dry_run);
-    prepare_vdevs(&stack, &tree, &mut unread)?;
-    check_parted(candidate, &stack, (&tree, &uberblock), options)?;
-    for (leaf, missed) in behind(candidate, &tree, uberblock.txg) {
-        stack.vdevs.shape().add_missed(leaf, &missed);
-    }
+    let unread = prepare(candidate, &stack, (&tree, &uberblock), options)?;
     if let Some(salt) = space::checksum_salt(&stack.mos)? {
         stack.cache.pipeline().set_salt(salt);
     }
@@ -296,6 +291,22 @@ fn open_at(
     Pool::open(
         candidate, config, uberblock, vdevs, cache, mos, options, env, unread,
     )
+}
+
+/// Gives the vdevs what the MOS and the labels know of them. Says what could not be read.
+fn prepare(
+    candidate: &PoolCandidate,
+    stack: &Stack,
+    (tree, opened): (&VdevConfig, &Uberblock),
+    options: &ImportOptions,
+) -> Result<Unread, ImportError> {
+    let mut unread = Unread::new(options.read_only && !options.dry_run);
+    prepare_vdevs(stack, tree, &mut unread)?;
+    check_parted(candidate, stack, (tree, opened), options)?;
+    for (leaf, missed) in behind(candidate, tree, opened.txg) {
+        stack.vdevs.shape().add_missed(leaf, &missed);
+    }
+    Ok(unread)
 }
 
 /// Refuses devices that have been away, and have something else than the pool had on them.

@@ -44,7 +44,7 @@ pub(crate) fn import(
                 candidates = without_overwritten(candidates, &found.sharers, &context.env);
             }
             let picked = pick_by_name(context, candidates, name);
-            vec![picked.map_err(|error| or_store_failure(error, found.store_failure))?]
+            vec![picked.map_err(|error| or_store_failure(error, found.store_failure.clone()))?]
         }
         ImportPick::Guid(guid) => {
             let found = candidates.into_iter().find(|found| found.guid.0 == *guid);
@@ -73,6 +73,9 @@ pub(crate) fn import(
                     cut_short.extend(imported.discarded_logs());
                     let tables = imported.pool.unread().iter();
                     unread.extend(tables.map(|table| (name.clone(), table.to_string())));
+                    // It may be one of the devices that the pool lacks.
+                    let store = found.store_failure.clone();
+                    unread.extend(store.map(|failure| (name.clone(), failure)));
                     pools.push(imported.name().to_owned());
                 }
             }

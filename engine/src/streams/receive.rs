@@ -202,7 +202,7 @@ impl Session<'_> {
         let needs_parents =
             naming == ReceiveNaming::WithoutPool && plan.wants_new() && !self.asked.dry_run;
         let (context, mounts, by) = (self.context, self.mounts, self.by);
-        let receive = || match self.asked.corrective {
+        let mut receive = || match self.asked.corrective {
             true => self.correct(reader, &plan),
             false => self.substream(reader, &imported, &plan),
         };

@@ -121,7 +121,7 @@ fn blocks(mos: &Arc<ObjectSet>, id: ObjectId) -> Vec<(u64, usize)> {
     for event in walk {
         if let Event::Block(visit) = event {
             let dvas = visit.pointer.dvas();
-            let length = visit.pointer.physical_size();
+            let length = usize::try_from(visit.pointer.physical_size()).expect("a block");
             places.extend(dvas.map(|dva| (DATA_OFFSET + dva.offset(), length)));
         }
     }
