@@ -469,7 +469,8 @@ fn a_short_object_is_damage_and_no_outage() -> Result<()> {
     let name = object.file_name().context("a name")?;
     let name = name.to_string_lossy().into_owned();
     let verify = format!("cenote cloud verify -q {url}");
-    has(&site.fails(&verify)?.stdout, &name)?;
+    let told = |outcome: &[u8]| String::from_utf8_lossy(outcome).into_owned();
+    has(&told(&site.fails(&verify)?.stdout), &name)?;
 
     // Another machine, which has nothing of it in its cache.
     let there = Site::new("tank")?;
@@ -480,7 +481,7 @@ fn a_short_object_is_damage_and_no_outage() -> Result<()> {
     }
     there.ok("zpool scrub -w tank")?;
     has(&there.ok("zpool status tank")?, &name)?;
-    let health = there.fails("cenote health tank")?.stdout;
+    let health = told(&there.fails("cenote health tank")?.stdout);
     has(&health, &name)?;
     ensure!(!health.contains("0B were repaired"), "{health}");
     // What was repaired lies elsewhere: nothing that is needed is damaged.
