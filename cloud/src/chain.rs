@@ -55,6 +55,11 @@ pub(crate) struct Loaded {
 pub(crate) fn store_error(client: &Client, source: StoreError) -> CloudError {
     match source {
         StoreError::Closed => CloudError::Closed,
+        StoreError::Damaged { key, what } => CloudError::Damaged {
+            store: client.name(),
+            key,
+            what,
+        },
         source => CloudError::Store {
             store: client.name(),
             source,

@@ -87,10 +87,32 @@ impl Core {
                 }
                 made?;
                 work.has_moved = false;
+                self.forget_damage();
             }
         }
         self.counters.checkpoints.add(1);
         Ok(())
+    }
+
+    /// Forgets damaged objects that nothing points to any more, as of a full checkpoint.
+    fn forget_damage(&self) {
+        if self.client.damaged().1 == 0 {
+            return;
+        }
+        let state = self.state();
+        let living = state.map.objects().filter(|object| object.live > 0);
+        let data = living.map(|object| key::data(object.writer, object.number));
+        let pages = state.map.pages();
+        let pages = pages.iter().map(|page| page.part);
+        let pages = pages.map(|part| key::pages(part.checkpoint, part.part));
+        let root = state.checkpoints.full.map(|full| key::root(full.0));
+        let needed: BTreeSet<String> = data
+            .chain(pages)
+            .chain(root)
+            .chain([key::DEVICE.to_owned()])
+            .collect();
+        drop(state);
+        self.client.retain_damaged(|key| needed.contains(key));
     }
 
     /// Finds out how far the store's clock is ahead, by when it says that the newest commit came.

@@ -5,9 +5,12 @@
 //! half as much again as what lives. A request costs as much as keeping some hundred KiB for a
 //! month, so objects with less to gain stay.
 //!
+//! Damaged objects are chosen whatever lives of them, so that they go once what is damaged was
+//! repaired, which puts it elsewhere.
+//!
 //! *How*: an object's own table says where on the device its pieces were written; those that the
 //! map still looks for there are live. They are fetched whole and compared with their checks, so
-//! that rot is never copied under a new name; an object that fails stays as it is. A commit then
+//! that rot is never copied under a new name; a piece that fails stays where it is. A commit then
 //! moves the addresses. The uploader makes it between two others, so nothing changes meanwhile, and
 //! what was written since goes on hiding it. Survivors are never mixed with fresh data.
 //!
@@ -67,7 +70,9 @@ impl Core {
         for object in &objects {
             let gain = object.length - live_bytes(object);
             let is_worth_it = gain >= gain_min;
-            if is_worth_it && (share(object) < sparse || u128::from(stored) > enough) {
+            let is_sparse = share(object) < sparse || u128::from(stored) > enough;
+            let key = || key::data(object.writer, object.number);
+            if is_worth_it && is_sparse || self.client.is_damaged(&key()) {
                 work.compaction.push_back(object.number);
                 stored -= gain;
             }
@@ -94,8 +99,14 @@ impl Core {
         let mut chunks = Vec::new();
         for (object, table) in chosen.iter().zip(tables) {
             let Some(table) = table else { continue };
-            let survivors = self.survivors(object.number, table)?;
-            chunks.extend(self.rescue(object, &survivors)?.unwrap_or_default());
+            let survivors = self.survivors(object.number, table);
+            let rescued = survivors.and_then(|survivors| self.rescue(object, &survivors));
+            match rescued {
+                Ok(rescued) => chunks.extend(rescued),
+                // What is damaged beside it, such as a page of the map, keeps it where it is.
+                Err(error) if error.damaged_object().is_some() => {}
+                Err(error) => return Err(error),
+            }
         }
         if chunks.is_empty() {
             return Ok(());
@@ -140,7 +151,7 @@ impl Core {
         Ok(tables.collect())
     }
 
-    /// Ranges of objects; `None` for those that are not there.
+    /// Ranges of objects; `None` for those that are not there or damaged.
     fn pieces_of(&self, wanted: &[(ObjectEntry, Range<u64>)]) -> Result<Vec<Option<Arc<Vec<u8>>>>> {
         let gets = wanted.iter().map(|(object, range)| Request::Get {
             key: key::data(object.writer, object.number),
@@ -152,6 +163,7 @@ impl Core {
                 Ok(Answer::Get(bytes, _)) => {
                     Some(bytes).filter(|bytes| bytes.len() as u64 == range.end - range.start)
                 }
+                Err(StoreError::Damaged { .. }) => None,
                 Ok(_) | Err(StoreError::NotFound) => {
                     // Somebody who took the device over may have removed it.
                     self.look_for_others()?;
@@ -215,12 +227,8 @@ impl Core {
         Ok(live.map(|own| own.start..own.end()).collect())
     }
 
-    /// The bytes that live of an object; `None` if some of them have rotted.
-    fn rescue(&self, object: &ObjectEntry, survivors: &[Survivor]) -> Result<Option<Vec<Chunk>>> {
-        let bytes_of = |piece: &Piece| {
-            let from = piece.sector * SECTOR;
-            from..from + piece.sectors * SECTOR
-        };
+    /// The bytes that live of an object, as far as they are what was put.
+    fn rescue(&self, object: &ObjectEntry, survivors: &[Survivor]) -> Result<Vec<Chunk>> {
         let mut sorted: Vec<&Survivor> = survivors.iter().collect();
         sorted.sort_unstable_by_key(|survivor| survivor.piece.sector);
         let mut gets: Vec<(ObjectEntry, Range<u64>)> = Vec::new();
@@ -236,7 +244,13 @@ impl Core {
                 _ => gets.push((*object, range)),
             }
         }
-        let found = self.pieces_of(&gets)?;
+        let mut found = self.pieces_of(&gets)?;
+        if found.iter().any(Option::is_none) {
+            // Each piece alone: what is damaged may be beside it.
+            let alone = sorted.iter().map(|own| (*object, bytes_of(&own.piece)));
+            gets = alone.collect();
+            found = self.pieces_of(&gets)?;
+        }
         let mut chunks = Vec::new();
         for survivor in sorted {
             let wanted = bytes_of(&survivor.piece);
@@ -246,24 +260,43 @@ impl Core {
                 .zip(&found)
                 .filter(|((_, range), _)| holds(range));
             let Some(((_, range), Some(bytes))) = got.next() else {
-                return Ok(None);
+                if let Some(bytes) = self.rest_of(object, survivor)? {
+                    let bytes = Arc::new(bytes);
+                    chunks.extend(living_chunks(object, survivor, &bytes, 0));
+                }
+                continue;
             };
             let base = (wanted.start - range.start) as usize;
             let whole = base..base + (wanted.end - wanted.start) as usize;
-            if Hash::of(&bytes[whole]).short() != survivor.piece.check {
-                return Ok(None);
+            let (piece, first) = (&survivor.piece, range.start / SECTOR);
+            if Hash::of(&bytes[whole]).short() != piece.check
+                && !self.is_piece_whole(object.number, piece, bytes, first)?
+            {
+                continue;
             }
-            for live in &survivor.live {
-                let from = base + ((live.start - survivor.piece.start) * SECTOR) as usize;
-                chunks.push(Chunk {
-                    start: live.start,
-                    class: object.class,
-                    bytes: Arc::clone(bytes),
-                    range: from..from + ((live.end - live.start) * SECTOR) as usize,
-                });
-            }
+            chunks.extend(living_chunks(object, survivor, bytes, base));
         }
-        Ok(Some(chunks))
+        Ok(chunks)
+    }
+
+    /// A piece that is not there as a whole, zeros where nothing of it lives; `None` if it cannot
+    /// be shown that what lives of it is what was put.
+    fn rest_of(&self, object: &ObjectEntry, survivor: &Survivor) -> Result<Option<Vec<u8>>> {
+        let piece = &survivor.piece;
+        let within = |sector: u64| (sector - piece.start) * SECTOR;
+        let wanted = survivor.live.iter().map(|live| {
+            let from = piece.sector * SECTOR + within(live.start);
+            (*object, from..from + (live.end - live.start) * SECTOR)
+        });
+        let found = self.pieces_of(&wanted.collect::<Vec<_>>())?;
+        let mut bytes = vec![0; (piece.sectors * SECTOR) as usize];
+        for (live, found) in survivor.live.iter().zip(found) {
+            let Some(found) = found else { return Ok(None) };
+            let from = within(live.start) as usize;
+            bytes[from..from + found.len()].copy_from_slice(&found);
+        }
+        let is_whole = self.is_piece_whole(object.number, piece, &bytes, piece.sector)?;
+        Ok(is_whole.then_some(bytes))
     }
 
     /// Fails if the device has failed for good.
@@ -274,4 +307,28 @@ impl Core {
             false => Ok(()),
         }
     }
+}
+
+/// What lives of a piece that begins at `base` of `bytes`.
+fn living_chunks<'a>(
+    object: &'a ObjectEntry,
+    survivor: &'a Survivor,
+    bytes: &'a Arc<Vec<u8>>,
+    base: usize,
+) -> impl Iterator<Item = Chunk> + 'a {
+    survivor.live.iter().map(move |live| {
+        let from = base + ((live.start - survivor.piece.start) * SECTOR) as usize;
+        Chunk {
+            start: live.start,
+            class: object.class,
+            bytes: Arc::clone(bytes),
+            range: from..from + ((live.end - live.start) * SECTOR) as usize,
+        }
+    })
+}
+
+/// The bytes of an object that a piece has.
+fn bytes_of(piece: &Piece) -> Range<u64> {
+    let from = piece.sector * SECTOR;
+    from..from + piece.sectors * SECTOR
 }

@@ -170,6 +170,11 @@ impl CloudDevice {
         self.keeps_rest.store(how == Close::Keep, Ordering::Relaxed);
     }
 
+    /// Bytes that went to the store so far, those of requests under way too.
+    pub fn sent_bytes(&self) -> u64 {
+        self.core.client.sent_bytes()
+    }
+
     /// What was asked of the store.
     pub fn statistics(&self) -> &Statistics {
         self.core.client.statistics()
@@ -416,6 +421,7 @@ fn io_error(error: &Arc<CloudError>) -> io::Error {
         CloudError::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
         CloudError::Closed => io::ErrorKind::NotConnected,
         CloudError::Fenced { .. } | CloudError::Held { .. } => io::ErrorKind::ResourceBusy,
+        error if error.damaged_object().is_some() => io::ErrorKind::InvalidData,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, Arc::clone(error))

@@ -55,6 +55,16 @@ pub enum CloudError {
         /// What is wrong with it.
         source: FormatError,
     },
+    /// An object is damaged: it has another length than it should, or cannot be read.
+    #[error("{store}: object {key} is damaged: {what}")]
+    Damaged {
+        /// The store.
+        store: String,
+        /// The object's name.
+        key: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// An object that is needed is not there.
     #[error("{key} is missing")]
     Missing {
@@ -125,6 +135,16 @@ pub enum CloudError {
 }
 
 impl CloudError {
+    /// The object that is damaged or missing, if that is what is wrong.
+    pub fn damaged_object(&self) -> Option<(&str, String)> {
+        match self {
+            Self::Damaged { key, what, .. } => Some((key, what.clone())),
+            Self::Format { key, source } => Some((key, source.to_string())),
+            Self::Missing { key } => Some((key, "it is missing".to_owned())),
+            _ => None,
+        }
+    }
+
     /// The failure of an opener that was asked for the device of this name.
     pub fn on_opening(self, path: &Path) -> DeviceError {
         let kind = match &self {

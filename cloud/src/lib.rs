@@ -18,6 +18,7 @@ mod device;
 mod error;
 mod extent_map;
 pub mod format;
+mod living;
 pub mod local;
 pub mod location;
 mod locks;

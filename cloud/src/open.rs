@@ -152,6 +152,7 @@ pub(crate) fn open(
             (identity, bytes, None, fetched)
         }
     };
+    client.set_witness(identity.uuid, Arc::clone(&bytes));
     let writer = WriterId(u64::from_le_bytes(random(&**env)?));
     let memory = MemoryUse::default();
     let mut aside = None;

@@ -4,6 +4,9 @@
 //! fetched in windows: what was written together is wanted together, and a request that is
 //! ten times as long takes hardly longer than a short one.
 //!
+//! *Damage*: a request takes more than is wanted, so where an object is damaged the wanted parts are
+//! asked for alone: those that are there are given.
+//!
 //! An object may be removed between the lookup and the request, once compaction has moved what
 //! lives of it: then the lookup is done again. If it says the same, somebody else may have removed
 //! it: the next commit's name tells.
@@ -17,7 +20,7 @@ use crate::format::checkpoint::{ObjectEntry, PageRef};
 use crate::format::{Class, ObjectNumber, SECTOR, key, page};
 use crate::log::Payload;
 use crate::map::{Fetched, Lookup, PageKey, Place};
-use crate::store::{Request, StoreError};
+use crate::store::{Answer, Request, StoreError};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,17 +74,29 @@ impl Core {
         let first = offset / SECTOR;
         let last = end.div_ceil(SECTOR);
         if offset.is_multiple_of(SECTOR) && end.is_multiple_of(SECTOR) {
-            return self.read_sectors(first, buffer).map_err(Arc::new);
+            let read = self.read_sectors(first, buffer);
+            return read.map_err(|error| self.noted(error));
         }
         let length = usize::try_from((last - first) * SECTOR).expect("a buffer and its borders");
         let mut whole = vec![0; length];
-        self.read_sectors(first, &mut whole).map_err(Arc::new)?;
+        let read = self.read_sectors(first, &mut whole);
+        read.map_err(|error| self.noted(error))?;
         let from = (offset - first * SECTOR) as usize;
         buffer.copy_from_slice(&whole[from..from + buffer.len()]);
         Ok(())
     }
 
-    fn read_sectors(&self, start: u64, buffer: &mut [u8]) -> Result<()> {
+    /// Lists the object that a read failed for, if it is one that is damaged.
+    fn noted(&self, error: CloudError) -> Arc<CloudError> {
+        if let Some((key, what)) = error.damaged_object()
+            && !self.client.is_damaged(key)
+        {
+            self.client.note_damage(key, what);
+        }
+        Arc::new(error)
+    }
+
+    pub(crate) fn read_sectors(&self, start: u64, buffer: &mut [u8]) -> Result<()> {
         let sectors = buffer.len() as u64 / SECTOR;
         let mut tries = 0;
         loop {
@@ -273,7 +288,10 @@ impl Core {
                 open.push(part.clone());
             }
         }
-        let fetched = self.fetch_ranges(&self.plan(&open))?;
+        let fetched = match self.fetch_ranges(&self.plan(&open)) {
+            Err(CloudError::Damaged { .. }) => self.fetch_ranges(&exactly(&open))?,
+            fetched => fetched?,
+        };
         for part in open {
             let length = (part.range.end - part.range.start) as usize;
             let target = &mut buffer[part.at..part.at + length];
@@ -327,31 +345,69 @@ impl Core {
         });
         let answers = self.client.run(gets.collect());
         let mut fetched = BTreeMap::new();
+        let mut failed = None;
         for ((object, range), answer) in plan.iter().zip(answers) {
-            let key = || key::data(object.writer, object.number);
-            let bytes = match answer {
-                Ok(crate::store::Answer::Get(bytes, _)) => bytes,
-                Ok(_) | Err(StoreError::NotFound) => {
-                    return Err(CloudError::Missing { key: key() });
+            match self.taken(object, range, answer) {
+                Ok(bytes) => {
+                    self.cache
+                        .insert(name(object), object.class, range.start, &bytes);
+                    fetched.insert((object.number, range.start), bytes);
                 }
-                Err(error) => return Err(store_error(&self.client, error)),
-            };
-            if bytes.len() as u64 != range.end - range.start {
-                let source = crate::format::FormatError::Truncated;
-                return Err(CloudError::Format { key: key(), source });
+                // What came beside it is kept for others.
+                Err(error) => failed = failed.or(Some(error)),
             }
-            self.cache
-                .insert(name(object), object.class, range.start, &bytes);
-            fetched.insert((object.number, range.start), bytes);
         }
-        Ok(fetched)
+        match failed {
+            None => Ok(fetched),
+            Some(error) => Err(error),
+        }
+    }
+
+    fn taken(
+        &self,
+        object: &ObjectEntry,
+        range: &Range<u64>,
+        answer: std::result::Result<Answer, StoreError>,
+    ) -> Result<Arc<Vec<u8>>> {
+        let key = key::data(object.writer, object.number);
+        match answer {
+            Ok(Answer::Get(bytes, _)) if bytes.len() as u64 == range.end - range.start => Ok(bytes),
+            Ok(Answer::Get(bytes, _)) => {
+                let error = StoreError::of_length(&key, bytes.len() as u64);
+                Err(store_error(&self.client, error))
+            }
+            Ok(_) | Err(StoreError::NotFound) => Err(CloudError::Missing { key }),
+            Err(error) => Err(store_error(&self.client, error)),
+        }
+    }
+
+    /// The parts of a range, in sectors, that lie in data objects: where on the device they begin,
+    /// how long they are, in which object, and where in it.
+    pub(crate) fn in_objects(
+        &self,
+        start: u64,
+        sectors: u64,
+    ) -> Result<Vec<(u64, u64, ObjectNumber, u64)>> {
+        let pieces = self.resolve(start, sectors)?.into_iter();
+        let found = pieces.filter_map(|piece| match piece.value {
+            Source::Object(object, sector) => {
+                Some((piece.start, piece.sectors, object.number, sector))
+            }
+            _ => None,
+        });
+        Ok(found.collect())
     }
 
     /// Fails for good if the next commit is somebody else's.
     pub(crate) fn look_for_others(&self) -> Result<()> {
         let next = self.state().tip.number.next();
-        let found = self.client.get(&key::commit(next));
-        let Some((bytes, _)) = found.map_err(|e| store_error(&self.client, e))? else {
+        let found = match self.client.get(&key::commit(next)) {
+            // Without the right to list names, Amazon refuses those that are free. Whoever is there
+            // is met at the next commit.
+            Err(StoreError::Damaged { .. }) => None,
+            found => found.map_err(|e| store_error(&self.client, e))?,
+        };
+        let Some((bytes, _)) = found else {
             return Ok(());
         };
         let commit = crate::format::commit::Commit::decode(self.identity.uuid, next, &bytes);
@@ -414,6 +470,17 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// The requests that fetch parts of objects and nothing beside them.
+fn exactly(open: &[Wanted]) -> Vec<Fetch> {
+    let mut plan: Vec<Fetch> = open
+        .iter()
+        .map(|part| (part.object, part.range.clone()))
+        .collect();
+    plan.sort_unstable_by_key(|(object, range)| (object.number, range.start, !range.end));
+    plan.dedup_by_key(|(object, range)| (object.number, range.start));
+    plan
 }
 
 fn page_name(page: &PageRef) -> Name {

@@ -5,8 +5,10 @@ use crate::core::Core;
 /// Bytes of a device in its store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes in data objects that addresses of the device point to, as of the last full checkpoint.
+    /// Bytes in data objects that addresses of the device point to, at most.
     pub live: u64,
+    /// Whether it is exactly so much; if not, the next full checkpoint finds out.
+    pub is_live_exact: bool,
     /// Bytes of all data objects that are not removed yet.
     pub stored: u64,
     /// Bytes that the map takes in memory, about.
@@ -16,8 +18,10 @@ pub struct Space {
 impl Core {
     pub(crate) fn space(&self) -> Space {
         let state = self.state();
+        let (live, is_live_exact) = state.map.needed_bytes();
         Space {
-            live: state.map.live_bytes(),
+            live,
+            is_live_exact,
             stored: state.map.stored_bytes(),
             map_memory: state.map.memory(),
         }

@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::format::{CommitNumber, Uuid};
 use crate::locks::lock;
-use crate::store::StoreHealth;
+use crate::store::{DamagedObject, StoreHealth};
 use std::time::Duration;
 
 /// How a device is.
@@ -39,6 +39,10 @@ pub struct Status {
     pub unreachable_for: Option<Duration>,
     /// Why the device cannot be changed any more.
     pub failure: Option<String>,
+    /// The first objects that were found damaged since the device was opened.
+    pub damaged: Vec<DamagedObject>,
+    /// How many there are.
+    pub damaged_count: u64,
 }
 
 impl Core {
@@ -49,6 +53,7 @@ impl Core {
             .map(|log| (log.used(), log.capacity()));
         let now = self.now();
         let store = self.client.statistics().health();
+        let (damaged, damaged_count) = self.client.damaged();
         let state = self.state();
         Status {
             uuid: self.identity.uuid,
@@ -69,6 +74,8 @@ impl Core {
             unreachable_for: store.failing_since.map(|since| now.saturating_sub(since)),
             store,
             failure: state.failure.as_ref().map(ToString::to_string),
+            damaged,
+            damaged_count,
         }
     }
 }

@@ -3,15 +3,22 @@
 //! Every object of which something lives is fetched whole, and each of its pieces is compared with
 //! its check; every page of the map is fetched and decoded. Commits were followed at the opening.
 //! One object is in memory at a time, of at most 64 MiB.
+//!
+//! *A fault* is damage of bytes that are needed. An object may be damaged where nobody looks any
+//! more: a mirror writes what it repairs elsewhere. That is a *remark*; compaction takes such an
+//! object away. Where a piece holds something else than was put and only a part of it is needed,
+//! its check tells nothing about that part, unless the rest was repaired (module `living`).
 
 use crate::chain::store_error;
 use crate::core::Core;
 use crate::error::{CloudError, Result};
 use crate::format::checkpoint::ObjectEntry;
-use crate::format::data::DataTable;
+use crate::format::data::{DataTable, Piece};
 use crate::format::{Hash, SECTOR, key};
+use crate::living::Living;
 use crate::store::{Answer, Request, StoreError};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Pages of the map that are fetched at once.
 const PAGES_AT_ONCE: usize = 64;
@@ -23,7 +30,7 @@ const FAULTS_MAX: usize = 1000;
 pub struct ObjectFault {
     /// Its name.
     pub key: String,
-    /// What is wrong: `is missing`.
+    /// What is wrong: `it is missing`.
     pub what: String,
     /// The bytes of the device that are not to be had, as far as that is known.
     pub ranges: Vec<Range<u64>>,
@@ -42,6 +49,9 @@ pub struct Verified {
     pub faulty: u64,
     /// What is wrong with them, the first thousand.
     pub faults: Vec<ObjectFault>,
+    /// Damage that nobody needs to care about, and pieces of which the check tells nothing; the
+    /// first thousand.
+    pub remarks: Vec<ObjectFault>,
     /// Whether all of it was looked at.
     pub is_complete: bool,
 }
@@ -54,6 +64,24 @@ impl Verified {
             self.faults.push(ObjectFault { key, what, ranges });
         }
     }
+
+    fn remark(&mut self, key: &str, what: String, ranges: Vec<Range<u64>>) {
+        if self.remarks.len() < FAULTS_MAX {
+            let key = key.to_owned();
+            self.remarks.push(ObjectFault { key, what, ranges });
+        }
+    }
+}
+
+/// An object that is not as it was put.
+#[derive(Debug)]
+struct Suspect {
+    object: ObjectEntry,
+    what: String,
+    /// Its sectors that are damaged.
+    damaged: Vec<Range<u64>>,
+    /// Pieces whose check is wrong though all of their bytes are there.
+    rotten: Vec<Piece>,
 }
 
 impl Core {
@@ -70,13 +98,10 @@ impl Core {
             for page in group {
                 match self.fetch_pages(std::slice::from_ref(page)) {
                     Ok(_) => {}
-                    Err(CloudError::Missing { key }) => {
-                        verified.add(key, "is missing", Vec::new());
-                    }
-                    Err(CloudError::Format { key, source }) => {
-                        verified.add(key, source, Vec::new());
-                    }
-                    Err(error) => return Err(error),
+                    Err(error) => match error.damaged_object() {
+                        Some((key, what)) => verified.add(key.to_owned(), what, Vec::new()),
+                        None => return Err(error),
+                    },
                 }
             }
         }
@@ -84,59 +109,140 @@ impl Core {
         let objects = objects.into_iter().filter(|object| object.dead_since == 0);
         let objects: Vec<ObjectEntry> = objects.collect();
         let total: u64 = objects.iter().map(|object| object.length).sum();
+        let mut suspects = Vec::new();
         for object in &objects {
             if !goes_on(verified.bytes, total) {
                 return Ok(verified);
             }
-            self.verify_object(object, &mut verified)?;
+            suspects.extend(self.verify_object(object)?);
             verified.objects += 1;
             verified.bytes += object.length;
         }
         goes_on(verified.bytes, total);
+        self.judge(suspects, &mut verified)?;
         verified.is_complete = true;
         Ok(verified)
     }
 
-    fn verify_object(&self, object: &ObjectEntry, verified: &mut Verified) -> Result<()> {
+    /// What is wrong with an object, if anything is.
+    fn verify_object(&self, object: &ObjectEntry) -> Result<Option<Suspect>> {
+        let all = Range {
+            start: 0,
+            end: object.length.div_ceil(SECTOR),
+        };
+        let unreadable = |what: String| {
+            Ok(Some(Suspect {
+                object: *object,
+                what,
+                damaged: vec![all.clone()],
+                rotten: Vec::new(),
+            }))
+        };
+        let bytes = match self.whole(object) {
+            Ok(bytes) => bytes,
+            Err(error) => match error.damaged_object() {
+                Some((_, what)) => return unreadable(what),
+                None => return Err(error),
+            },
+        };
+        let table = match DataTable::decode(self.identity.uuid, object.number, &bytes) {
+            Ok(table) => table,
+            Err(error) => return unreadable(error.to_string()),
+        };
+        let length = bytes.len() as u64;
+        let mut what = "it holds something else than what was put";
+        let mut damaged = Vec::new();
+        if length != object.length || table.length != object.length {
+            what = "it has another length than it should";
+            damaged.push(length / SECTOR..all.end.max(length / SECTOR));
+        }
+        let is_rotten = |piece: &Piece| {
+            let from = (piece.sector * SECTOR) as usize;
+            let to = from + (piece.sectors * SECTOR) as usize;
+            // Of one that is cut off nothing can be said but that a part is missing.
+            let stored = bytes.get(from..to);
+            stored.is_some_and(|stored| Hash::of(stored).short() != piece.check)
+        };
+        let mut rotten = Vec::new();
+        for piece in table.pieces.into_iter().filter(is_rotten) {
+            match self.is_piece_whole(object.number, &piece, &bytes, 0)? {
+                // It was repaired: damaged is what nobody looks for here any more.
+                true => damaged.push(piece.sector..piece.sector),
+                false => rotten.push(piece),
+            }
+        }
+        let is_good = damaged.is_empty() && rotten.is_empty();
+        Ok((!is_good).then(|| Suspect {
+            object: *object,
+            what: what.to_owned(),
+            damaged,
+            rotten,
+        }))
+    }
+
+    fn whole(&self, object: &ObjectEntry) -> Result<Arc<Vec<u8>>> {
         let key = key::data(object.writer, object.number);
         let request = Request::Get {
             key: key.clone(),
             range: None,
         };
-        let bytes = match self.client.run(vec![request]).pop() {
-            Some(Ok(Answer::Get(bytes, _))) => bytes,
-            Some(Ok(_) | Err(StoreError::NotFound)) | None => {
-                verified.add(key, "is missing", Vec::new());
-                return Ok(());
-            }
-            Some(Err(error)) => return Err(store_error(&self.client, error)),
-        };
-        let table = match DataTable::decode(self.identity.uuid, object.number, &bytes) {
-            Ok(table) => table,
-            Err(error) => {
-                verified.add(key, error, Vec::new());
-                return Ok(());
-            }
-        };
-        if bytes.len() as u64 != table.length || table.length != object.length {
-            verified.add(key, "has another length than it should", Vec::new());
-            return Ok(());
+        match self.client.run(vec![request]).pop() {
+            Some(Ok(Answer::Get(bytes, _))) => Ok(bytes),
+            Some(Ok(_) | Err(StoreError::NotFound)) | None => Err(CloudError::Missing { key }),
+            Some(Err(error)) => Err(store_error(&self.client, error)),
         }
-        let is_rotten = |piece: &&crate::format::data::Piece| {
-            let from = (piece.sector * SECTOR) as usize;
-            let to = from + (piece.sectors * SECTOR) as usize;
-            let stored = bytes.get(from..to);
-            stored.is_none_or(|stored| Hash::of(stored).short() != piece.check)
-        };
-        let rotten = table.pieces.iter().filter(is_rotten);
-        let ranges = rotten.map(|piece| {
-            let end = piece.start.saturating_add(piece.sectors);
-            piece.start.saturating_mul(SECTOR)..end.saturating_mul(SECTOR)
-        });
-        let ranges: Vec<Range<u64>> = ranges.collect();
-        if !ranges.is_empty() {
-            verified.add(key, "holds something else than what was put", ranges);
+    }
+
+    /// Says of damaged objects whether anybody needs what is damaged.
+    fn judge(&self, suspects: Vec<Suspect>, verified: &mut Verified) -> Result<()> {
+        let numbers = suspects.iter().map(|suspect| suspect.object.number);
+        let needed = self.needed_of(&numbers.collect())?;
+        for suspect in suspects {
+            let key = key::data(suspect.object.writer, suspect.object.number);
+            let living = needed.of(suspect.object.number);
+            let within = |range: &Range<u64>| -> Vec<Living> {
+                let parts = living.iter().filter_map(|part| part.within(range));
+                parts.collect()
+            };
+            let mut lost: Vec<Living> = suspect.damaged.iter().flat_map(within).collect();
+            let mut unknown = Vec::new();
+            for piece in &suspect.rotten {
+                let parts = within(&(piece.sector..piece.sector + piece.sectors));
+                // Copies of metadata share bytes, so more may be needed than the piece has.
+                let sectors: u64 = parts.iter().map(|part| part.sectors).sum();
+                match sectors >= piece.sectors {
+                    true => lost.extend(parts),
+                    false => unknown.extend(parts),
+                }
+            }
+            if !lost.is_empty() || !needed.is_complete {
+                verified.add(key, suspect.what, ranges(lost));
+                continue;
+            }
+            let note = match (living.is_empty(), unknown.is_empty()) {
+                (true, _) => "nothing in it is needed any more",
+                (false, true) => "what is needed of it is intact",
+                (false, false) => {
+                    "what is needed of the damaged pieces may be intact: only 'zpool scrub' can tell"
+                }
+            };
+            let what = format!("{}; {note}", suspect.what);
+            verified.remark(&key, what, ranges(unknown));
         }
         Ok(())
     }
+}
+
+/// Parts of the device in bytes, in order, neighbours as one.
+fn ranges(mut parts: Vec<Living>) -> Vec<Range<u64>> {
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for part in parts {
+        let (start, end) = (part.start * SECTOR, (part.start + part.sectors) * SECTOR);
+        match ranges.last_mut() {
+            Some(last) if start <= last.end => last.end = last.end.max(end),
+            _ => ranges.push(start..end),
+        }
+    }
+    ranges
 }

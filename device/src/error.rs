@@ -120,6 +120,11 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
+    /// Whether the device answers, and says itself that it does not have what was written.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::InvalidData)
+    }
+
     /// The system's error behind this one, for callers that map it to an errno.
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {

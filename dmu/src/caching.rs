@@ -137,7 +137,7 @@ impl Object {
     }
 
     /// Whether data is read before it is asked for.
-    pub(crate) fn is_read_ahead(&self) -> bool {
+    pub fn is_read_ahead(&self) -> bool {
         let is_metadata = is_metadata(self.dnode().object_type, 0);
         self.set().caching().prefetch.covers(is_metadata)
     }

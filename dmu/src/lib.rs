@@ -41,5 +41,6 @@ pub use live::RawHeader;
 pub use object::{Object, Segment};
 pub use object_set::{ObjectSet, Objects, SpecialObject};
 pub use policy::{BlockKind, PolicySource};
+pub use prefetch::fetch_whole;
 pub use txg::{Transaction, TxCost, TxgGate};
 pub use zap::Zap;

@@ -12,7 +12,8 @@
 //! up behind the reader, and the memory that they were in, still warm, takes the next ones.
 
 use crate::object::Object;
-use cenote_base::{BlockId, ObjectId, settings};
+use cenote_base::{BlockId, Bookmark, ObjectId, settings};
+use cenote_cache::Retention;
 use cenote_io::{IoClass, with_read_class};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -139,6 +140,33 @@ impl Streams {
         stream.kept = behind.end;
         streams.push(stream);
         Advance { ahead, behind }
+    }
+}
+
+/// Reads small objects of one object set into the cache, all at once and neighbours in one request.
+///
+/// What cannot be read is left to whoever asks for it, who is told why.
+pub fn fetch_whole(objects: &[Object]) {
+    let Some(set) = objects.first().map(Object::set) else {
+        return;
+    };
+    for retention in [Retention::Keep, Retention::Pass] {
+        let own = objects.iter().filter(|own| own.retention(0) == retention);
+        let blocks = own.filter_map(|object| {
+            let last = object.dnode().block_id_max;
+            let pointers = object.data_pointers(BlockId(0), last).ok()?;
+            let place = |id| Bookmark::data(set.id(), object.id(), BlockId(id));
+            let blocks = pointers.into_iter().zip(0..);
+            Some(
+                blocks
+                    .map(move |(pointer, id)| (pointer, place(id)))
+                    .collect::<Vec<_>>(),
+            )
+        });
+        let blocks: Vec<_> = blocks.flatten().collect();
+        let keys = set.keys().map(AsRef::as_ref);
+        let fetch = || set.cache().fetch(&blocks, keys, retention);
+        with_read_class(IoClass::AsyncRead, fetch);
     }
 }
 

@@ -74,8 +74,21 @@ impl Dsl {
     /// # Errors
     /// If the object directory, the feature tables or the root directory cannot be read.
     pub fn open(mos: Arc<ObjectSet>, facts: PoolFacts) -> Result<Arc<Self>, DslError> {
+        Self::open_with(mos, facts, &mut |_, error| Err(error))
+    }
+
+    /// The same where `unread` is told the name of a table that files can be read without and that
+    /// cannot be read itself, and why; it says whether to do without it.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and what `unread` gives.
+    pub fn open_with(
+        mos: Arc<ObjectSet>,
+        facts: PoolFacts,
+        unread: &mut dyn FnMut(&'static str, DslError) -> Result<(), DslError>,
+    ) -> Result<Arc<Self>, DslError> {
         let object_directory = ObjectDirectory::open(&mos)?;
-        let features = Features::load(&mos, &object_directory)?;
+        let features = Features::load_with(&mos, &object_directory, unread)?;
         let name = DatasetName::of_pool(&facts.name).map_err(|source| DslError::BadName {
             text: facts.name.clone(),
             source,
@@ -102,7 +115,10 @@ impl Dsl {
             freeing_is_stalled: AtomicBool::new(false),
             names: Mutex::default(),
         };
-        dsl.origin_snapshot = dsl.find_origin_snapshot()?;
+        dsl.origin_snapshot = match dsl.find_origin_snapshot() {
+            Ok(found) => found,
+            Err(error) => unread("$ORIGIN", error).map(|()| None)?,
+        };
         Ok(Arc::new(dsl))
     }
 

@@ -55,13 +55,27 @@ impl Features {
         mos: &Arc<ObjectSet>,
         directory: &ObjectDirectory,
     ) -> Result<Self, DslError> {
+        Self::load_with(mos, directory, &mut |_, error| Err(error))
+    }
+
+    /// The same where `unread` is told the name of a table that cannot be read, and why, and says
+    /// whether to do without it.
+    pub(crate) fn load_with(
+        mos: &Arc<ObjectSet>,
+        directory: &ObjectDirectory,
+        unread: Unread<'_>,
+    ) -> Result<Self, DslError> {
         let mut features = Self::default();
+        let mut read = |key| match entries(mos, directory, key) {
+            Ok(entries) => Ok(entries),
+            Err(error) => unread(key, error).map(|()| Entries::new()),
+        };
         let tables = [
             (keys::FEATURES_FOR_READ, FeatureTable::ForRead),
             (keys::FEATURES_FOR_WRITE, FeatureTable::ForWrite),
         ];
         for (key, table) in tables {
-            for (guid, value) in entries(mos, directory, key)? {
+            for (guid, value) in read(key)? {
                 if let Some(count) = value.as_u64() {
                     let feature = EnabledFeature {
                         table,
@@ -73,12 +87,12 @@ impl Features {
                 }
             }
         }
-        for (guid, value) in entries(mos, directory, keys::FEATURE_DESCRIPTIONS)? {
+        for (guid, value) in read(keys::FEATURE_DESCRIPTIONS)? {
             if let Some(feature) = features.enabled.get_mut(&guid) {
                 feature.description = value.as_str().map(str::to_owned);
             }
         }
-        for (guid, value) in entries(mos, directory, keys::FEATURE_ENABLED_TXG)? {
+        for (guid, value) in read(keys::FEATURE_ENABLED_TXG)? {
             if let Some(feature) = features.enabled.get_mut(&guid) {
                 feature.enabled_txg = value.as_u64().map(Txg);
             }
@@ -109,6 +123,9 @@ impl Features {
         pairs.map(|(guid, feature)| (guid.as_str(), feature))
     }
 }
+
+/// Told which table cannot be read, and why; says whether to do without it.
+pub(crate) type Unread<'a> = &'a mut dyn FnMut(&'static str, DslError) -> Result<(), DslError>;
 
 type Entries = Vec<(String, cenote_dmu::zap::ZapValue)>;
 

@@ -136,10 +136,10 @@ impl Memory {
     ///
     /// A limit that was given holds for those too, so that the caches make room for them.
     fn caches_max(&self, dirty: u64) -> u64 {
-        let most = match (settings::ARC_MAX.get(), self.is_given) {
-            (0, _) => self.caches,
-            (bytes, true) => bytes.min(self.caches),
-            (bytes, false) => bytes,
+        let most = match (settings::arc_bytes_max(), self.is_given) {
+            (None, _) => self.caches,
+            (Some(bytes), true) => bytes.min(self.caches),
+            (Some(bytes), false) => bytes,
         };
         let left = match self.is_given {
             true => most.min(self.caches.saturating_sub(dirty)),

@@ -143,6 +143,17 @@ pub enum ImportError {
     /// The pool's own metadata cannot be read.
     #[error("the pool's metadata is damaged: {0}")]
     Metadata(#[from] DmuError),
+    /// A table that only writing needs cannot be read.
+    #[error(
+        "{what} cannot be read, and writing needs it: {source}; its files can be copied from an \
+         import with '-o readonly=on'"
+    )]
+    NeededForWriting {
+        /// Which.
+        what: String,
+        /// Why.
+        source: Box<ImportError>,
+    },
     /// The pool's configuration does not decode.
     #[error("the pool's configuration is damaged: {0}")]
     Config(#[from] DecodeError),

@@ -22,6 +22,7 @@ use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
 use crate::sync::away;
+use crate::unread::Unread;
 use crate::{space, verify};
 use cenote_base::{Env, Guid, ObjsetId, Txg};
 use cenote_cache::{BlockCache, CacheLimits};
@@ -281,19 +282,31 @@ fn open_at(
         let cache = Arc::clone(&stack.cache);
         stack.mos = ObjectSet::open_writable(cache, ObjsetId::MOS, uberblock.root, None, None)?;
     }
-    prepare_vdevs(&stack, &tree)?;
-    check_parted(candidate, &stack, (&tree, &uberblock), options)?;
-    for (leaf, missed) in behind(candidate, &tree, uberblock.txg) {
-        stack.vdevs.shape().add_missed(leaf, &missed);
-    }
+    let unread = prepare(candidate, &stack, (&tree, &uberblock), options)?;
     if let Some(salt) = space::checksum_salt(&stack.mos)? {
         stack.cache.pipeline().set_salt(salt);
     }
     config.vdev_tree = Some(tree);
     let Stack { vdevs, cache, mos } = stack;
     Pool::open(
-        candidate, config, uberblock, vdevs, cache, mos, options, env,
+        candidate, config, uberblock, vdevs, cache, mos, options, env, unread,
     )
+}
+
+/// Gives the vdevs what the MOS and the labels know of them. Says what could not be read.
+fn prepare(
+    candidate: &PoolCandidate,
+    stack: &Stack,
+    (tree, opened): (&VdevConfig, &Uberblock),
+    options: &ImportOptions,
+) -> Result<Unread, ImportError> {
+    let mut unread = Unread::new(options.read_only && !options.dry_run);
+    prepare_vdevs(stack, tree, &mut unread)?;
+    check_parted(candidate, stack, (tree, opened), options)?;
+    for (leaf, missed) in behind(candidate, tree, opened.txg) {
+        stack.vdevs.shape().add_missed(leaf, &missed);
+    }
+    Ok(unread)
 }
 
 /// Refuses devices that have been away, and have something else than the pool had on them.
@@ -461,16 +474,25 @@ fn checkpoint(mos: &Arc<ObjectSet>, current: &Uberblock) -> Result<Uberblock, Im
 }
 
 /// Gives the vdevs what only the MOS knows: where removed ones went, and what leaves missed.
-fn prepare_vdevs(stack: &Stack, tree: &VdevConfig) -> Result<(), ImportError> {
+fn prepare_vdevs(stack: &Stack, tree: &VdevConfig, unread: &mut Unread) -> Result<(), ImportError> {
     for top in &tree.children {
+        let id = top.id.unwrap_or_default();
         if top.kind == VdevKind::Indirect {
-            set_indirect_mapping(stack, top)?;
+            let what = format!(
+                "the mapping of removed vdev {id} (blocks that were moved from there are lost)"
+            );
+            unread.or_default(what, set_indirect_mapping(stack, top))?;
         }
-        set_class(stack, top)?;
+        let what = format!("the properties of top-level vdev {id} (its class is unknown)");
+        unread.or_default(what, set_class(stack, top))?;
     }
     for leaf in tree.leaves() {
         if let Some(object) = leaf.dtl {
-            let ranges = space::dirty_time_log(&stack.mos, object)?;
+            let name = leaf.path.as_ref().map(|path| path.display().to_string());
+            let name = name.unwrap_or_else(|| leaf.guid.to_string());
+            let what = format!("the dirty time log of {name} (what it missed is unknown)");
+            let ranges = space::dirty_time_log(&stack.mos, object);
+            let ranges = unread.or_default(what, ranges)?;
             stack.vdevs.shape().set_dtl(leaf.guid, &ranges);
         }
     }

@@ -46,6 +46,7 @@ mod split;
 mod split_off;
 mod sync;
 mod treatment;
+mod unread;
 mod vdev_properties;
 pub mod verify;
 mod view;
@@ -76,4 +77,5 @@ pub use sync::{Actor, SyncError};
 pub use treatment::{
     TreatmentCommand, TreatmentKind, TreatmentRefusal, TreatmentState, TreatmentStatus,
 };
+pub use unread::UnreadTable;
 pub use vdev_properties::{VdevSetting, VdevSettingError};

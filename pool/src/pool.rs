@@ -10,10 +10,11 @@ use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
 use crate::sync::Syncer;
 use crate::treatment::Treatments;
+use crate::unread::{Unread, UnreadTable};
 use crate::view::Hold;
 use cenote_base::{Env, Guid, ObjectId, Txg, VdevId};
 use cenote_cache::BlockCache;
-use cenote_dmu::{DmuError, ObjectSet};
+use cenote_dmu::ObjectSet;
 use cenote_dsl::{Dsl, EnabledFeature, FeatureTable, PoolFacts, SpaceFacts};
 use cenote_io::FaultSink;
 use cenote_ondisk::pool_config::PoolConfig;
@@ -65,6 +66,7 @@ pub struct Pool {
     rebuilds: Arc<Rebuilds>,
     notes: Arc<ErrorNotes>,
     discarded_logs: Vec<ObjectId>,
+    unread: Vec<UnreadTable>,
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
     hold: Option<Hold>,
@@ -115,14 +117,20 @@ impl Tables {
         uberblock: &Uberblock,
         vdevs: &Shape,
         mos: &Arc<ObjectSet>,
+        unread: &mut Unread,
     ) -> Result<Self, ImportError> {
-        let tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
-        let found = tops.map(|top| space::metaslabs(mos, vdevs, top));
-        let metaslabs: Vec<Metaslabs> = found
-            .filter_map(Result::transpose)
-            .collect::<Result<_, DmuError>>()?;
-        let allocated = space::allocated(mos, &metaslabs)?;
-        let checkpoint = space::checkpoint_bytes(mos, config.vdev_tree.as_ref())?;
+        let mut metaslabs: Vec<Metaslabs> = Vec::new();
+        for top in config.vdev_tree.iter().flat_map(|tree| &tree.children) {
+            let id = top.id.unwrap_or_default();
+            let what = format!("the list of space maps of top-level vdev {id} (space is unknown)");
+            let found = unread.or_default(what, space::metaslabs(mos, vdevs, top))?;
+            metaslabs.extend(found);
+        }
+        let allocated = space::allocated(mos, &metaslabs);
+        let allocated = unread.or_default("a space map (space in use is unknown)", allocated)?;
+        let checkpoint = space::checkpoint_bytes(mos, config.vdev_tree.as_ref());
+        let what = "the space map of the checkpoint (the space that it needs is unknown)";
+        let checkpoint = unread.or_default(what, checkpoint)?;
         let is_closed = |id: VdevId| {
             let mut tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
             let top = tops.find(|top| top.id == Some(id));
@@ -144,7 +152,22 @@ impl Tables {
             space: space_facts(vdevs, &space),
             deflate_ratios: ratios.collect(),
         };
-        let dsl = Dsl::open(Arc::clone(mos), facts)?;
+        let mut needed = None;
+        let dsl = Dsl::open_with(Arc::clone(mos), facts, &mut |table, error| {
+            if !unread.is_allowed() {
+                needed = Some(format!("the table {table}"));
+                return Err(error);
+            }
+            unread.note(format!("the table {table}"), &error);
+            Ok(())
+        });
+        let dsl = dsl.map_err(|error| match needed {
+            Some(what) => ImportError::NeededForWriting {
+                what,
+                source: Box::new(error.into()),
+            },
+            None => error.into(),
+        })?;
         check_features(&dsl)?;
         Ok(Self {
             metaslabs,
@@ -177,11 +200,13 @@ impl Pool {
         mos: Arc<ObjectSet>,
         options: &ImportOptions,
         env: &Arc<dyn Env>,
+        mut unread: Unread,
     ) -> Result<Self, ImportError> {
         // The label's, not the configuration's: that is the name that the user saw.
         let own = || candidate.name().to_owned();
         let name = options.new_name.clone().unwrap_or_else(own);
-        let tables = Tables::read(&name, &config, &uberblock, &vdevs.shape(), &mos)?;
+        let shape = vdevs.shape();
+        let tables = Tables::read(&name, &config, &uberblock, &shape, &mos, &mut unread)?;
         Ok(Self {
             name,
             config: config.into(),
@@ -204,6 +229,7 @@ impl Pool {
             rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
+            unread: unread.into_tables(),
             hold: None,
         })
     }
@@ -217,7 +243,9 @@ impl Pool {
         hold: Option<Hold>,
     ) -> Result<Self, ImportError> {
         let name = self.name.clone();
-        let tables = Tables::read(&name, &config, &uberblock, &self.vdevs(), &mos)?;
+        let mut unread = Unread::new(self.options.read_only);
+        let shape = self.vdevs();
+        let tables = Tables::read(&name, &config, &uberblock, &shape, &mos, &mut unread)?;
         Ok(Self {
             name,
             config: config.into(),
@@ -240,6 +268,7 @@ impl Pool {
             rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
+            unread: unread.into_tables(),
             hold,
         })
     }
@@ -274,6 +303,7 @@ impl Pool {
             rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
+            unread: Vec::new(),
             hold: None,
         }
     }
@@ -356,6 +386,12 @@ impl Pool {
 
     pub(crate) fn set_discarded_logs(&mut self, heads: Vec<ObjectId>) {
         self.discarded_logs = heads;
+    }
+
+    /// Tables that could not be read when the pool was imported read-only, and that files can be
+    /// read without.
+    pub fn unread(&self) -> &[UnreadTable] {
+        &self.unread
     }
 
     /// The state that was opened, whatever was written since.

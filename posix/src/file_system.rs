@@ -1,6 +1,7 @@
 //! An open file system.
 
 use crate::attributes::{AttributeTables, Attributes};
+use crate::beside::Beside;
 use crate::cache::ZnodeCache;
 use crate::error::PosixError;
 use crate::fuid::FuidTable;
@@ -35,6 +36,8 @@ pub struct FileSystem {
     name_index: NameIndex,
     writer: Option<Box<Writer>>,
     viewers: Viewers,
+    /// Directories whose files are read one after the other.
+    pub(crate) beside: Beside,
 }
 
 impl FileSystem {
@@ -71,6 +74,7 @@ impl FileSystem {
             name_index: NameIndex::default(),
             writer: None,
             viewers: Viewers::default(),
+            beside: Beside::default(),
         };
         let root = file_system.znode(file_system.master.root)?;
         if root.kind() != FileKind::Directory {

@@ -70,6 +70,12 @@ impl Extent {
 }
 
 impl Shape {
+    /// Whether a device is in an object store: there each request takes long, and many at once
+    /// take no longer.
+    pub fn is_in_store(&self) -> bool {
+        self.tree.leaves.iter().any(crate::leaf::Leaf::is_in_store)
+    }
+
     /// Reads the blocks without verifying them; `None` where a healthy leaf did not give one.
     pub fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<BlockBuffer>> {
         self.read_batch_telling(reads, &mut |_| {})

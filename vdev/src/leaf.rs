@@ -233,6 +233,11 @@ impl Leaf {
                 self.failures_in_a_row.store(0, Ordering::Relaxed);
                 Ok(value)
             }
+            // The device works, and knows that it does not have what was written.
+            Err(error) if error.is_damage() => {
+                self.counters.checksum_errors.add(1);
+                Err(LeafProblem::Device(error))
+            }
             Err(error) => {
                 self.counters.read_errors.add(1);
                 self.failures_in_a_row.fetch_add(1, Ordering::Relaxed);

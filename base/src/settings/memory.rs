@@ -32,6 +32,32 @@ pub fn set_memory_short(is_short: bool) {
     IS_SHORT.store(is_short, Ordering::Relaxed);
 }
 
+/// The most that any setting may have of the memory: a quarter is left to everything else, so that a
+/// number meant for a larger machine does not end in the kernel killing the process.
+fn believable(bytes: u64) -> u64 {
+    let memory = memory_bytes();
+    bytes.min(memory - memory / 4)
+}
+
+/// Bytes that `zfs_arc_max` allows; `None` if it is not set.
+pub fn arc_bytes_max() -> Option<u64> {
+    let bytes = table::ARC_MAX.get();
+    (bytes != 0).then(|| believable(bytes))
+}
+
+/// What is used in place of the value of the setting `name`, because there is not so much memory;
+/// `None` where the value is used.
+pub fn taken(name: &str) -> Option<u64> {
+    let of_memory = [
+        &table::ARC_MAX,
+        &table::DIRTY_DATA_MAX,
+        &table::DIRTY_DATA_MAX_MAX,
+    ];
+    let setting = of_memory.into_iter().find(|setting| setting.name == name)?;
+    let bytes = setting.get();
+    Some(believable(bytes)).filter(|taken| *taken < bytes)
+}
+
 /// Bytes that may be dirty in a pool: `zfs_dirty_data_max`, or if that is 0 the share of memory
 /// of `zfs_dirty_data_max_percent`, at most `zfs_dirty_data_max_max`.
 pub fn dirty_bytes_max() -> u64 {
@@ -45,6 +71,7 @@ pub fn dirty_bytes_max() -> u64 {
         0 => share(table::DIRTY_DATA_MAX_PERCENT.get()).min(most),
         bytes => bytes,
     };
+    let bytes = believable(bytes);
     let bytes = match is_memory_short() {
         true => bytes / 4,
         false => bytes,

@@ -23,7 +23,8 @@ mod unused;
 
 pub use file::{FileError, parse_file};
 pub use memory::{
-    dirty_bytes_max, is_memory_short, memory_bytes, set_memory_bytes, set_memory_short,
+    arc_bytes_max, dirty_bytes_max, is_memory_short, memory_bytes, set_memory_bytes,
+    set_memory_short, taken,
 };
 pub use table::*;
 

@@ -28,7 +28,8 @@ const QUEUE: u64 = 1 << 16;
 settings! {
     ARC_MAX = "zfs_arc_max", Bytes, [0, 0, BYTES],
         "Bytes that the caches of all pools have at most; 0 is what the daemon's memory limit \
-         leaves to them. Holds at once; a limit given to the daemon is never exceeded.";
+         leaves to them, and three quarters of the memory are the most. Holds at once; a limit given \
+         to the daemon is never exceeded.";
     ARC_MIN = "zfs_arc_min", Bytes, [0, 0, BYTES],
         "Bytes that the caches keep when memory runs short; 0 is a sixteenth of their most.";
     ARC_SYS_FREE = "zfs_arc_sys_free", Bytes, [0, 0, BYTES],
@@ -54,7 +55,8 @@ settings! {
          kernel does not pass sync(2) on. 0 turns it off; so does a zfs_txg_timeout above 5.";
     DIRTY_DATA_MAX = "zfs_dirty_data_max", Bytes, [0, 0, BYTES],
         "Bytes of changes that a pool has in memory at most; beyond them writers wait. 0 is \
-         zfs_dirty_data_max_percent of the memory. Never less than 16 MiB.";
+         zfs_dirty_data_max_percent of the memory. Never less than 16 MiB, nor more than three \
+         quarters of the memory.";
     DIRTY_DATA_MAX_PERCENT = "zfs_dirty_data_max_percent", Percent, [10, 1, 100],
         "Share of the memory that zfs_dirty_data_max is unless it is set.";
     DIRTY_DATA_MAX_MAX = "zfs_dirty_data_max_max", Bytes, [0, 0, BYTES],

@@ -91,11 +91,26 @@ fn dirty_bytes_follow_the_memory_unless_they_are_set() {
     assert_eq!(dirty_bytes_max(), (10 << 30) / 100 * 15);
     DIRTY_DATA_MAX_MAX_PERCENT.reset();
     DIRTY_DATA_MAX_PERCENT.reset();
-    DIRTY_DATA_MAX.set(8 << 30).expect("in range");
-    assert_eq!(dirty_bytes_max(), 8 << 30);
+    DIRTY_DATA_MAX.set(6 << 30).expect("in range");
+    assert_eq!(dirty_bytes_max(), 6 << 30);
     set_memory_short(true);
-    assert_eq!(dirty_bytes_max(), 2 << 30);
+    assert_eq!(dirty_bytes_max(), (6 << 30) / 4);
     set_memory_short(false);
+    // A number for a larger machine was believed, and the kernel killed the process.
+    DIRTY_DATA_MAX.set(200 << 30).expect("in range");
+    let most = (10 << 30) / 4 * 3;
+    assert_eq!(dirty_bytes_max(), most);
+    assert_eq!(taken("zfs_dirty_data_max"), Some(most));
+    assert_eq!((arc_bytes_max(), taken("zfs_arc_max")), (None, None));
+    ARC_MAX.set(200 << 30).expect("in range");
+    assert_eq!(arc_bytes_max(), Some(most));
+    assert_eq!(taken("zfs_arc_max"), Some(most));
+    ARC_MAX.set(4 << 30).expect("in range");
+    assert_eq!(
+        (arc_bytes_max(), taken("zfs_arc_max")),
+        (Some(4 << 30), None)
+    );
+    ARC_MAX.reset();
     DIRTY_DATA_MAX.set(1).expect("in range");
     assert_eq!(dirty_bytes_max(), 16 << 20, "enough for the largest block");
     DIRTY_DATA_MAX.reset();

@@ -332,6 +332,32 @@ impl Map {
         live.sum::<u64>() * SECTOR
     }
 
+    /// Bytes of objects that are needed, at most, and whether that is exact: what changes have
+    /// overwritten since the last full checkpoint is found out by the next one.
+    ///
+    /// Addresses may share bytes, so of no object more is needed than it has.
+    pub(crate) fn needed_bytes(&self) -> (u64, bool) {
+        let mut newer: HashMap<ObjectNumber, u64> = HashMap::new();
+        let frozen = self.frozen.iter().flat_map(|frozen| frozen.iter());
+        let mut overwrites = false;
+        for piece in frozen.chain(self.tail.iter()) {
+            match piece.value {
+                Place::Data { object, .. } => {
+                    *newer.entry(object).or_default() += piece.sectors;
+                    overwrites = true;
+                }
+                Place::Hole => overwrites = true,
+                Place::Inline { .. } => {}
+            }
+        }
+        let needed = self.objects.values().map(|object| {
+            let newer = newer.get(&object.number).copied().unwrap_or(0);
+            let sectors = object.live.saturating_add(newer);
+            sectors.saturating_mul(SECTOR).min(object.length)
+        });
+        (needed.sum(), self.pages.is_empty() || !overwrites)
+    }
+
     /// Bytes of all objects that are not removed.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.objects.values().map(|object| object.length).sum()

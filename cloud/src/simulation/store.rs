@@ -145,7 +145,8 @@ impl State {
                     return Ok(Answer::Get(Arc::clone(&object.bytes), tag));
                 };
                 let piece = object.bytes.get(range.start as usize..range.end as usize);
-                let piece = piece.ok_or_else(|| StoreError::Other("beyond the end".into()))?;
+                let piece =
+                    piece.ok_or_else(|| StoreError::of_length(key, object.bytes.len() as u64))?;
                 Ok(Answer::Get(Arc::new(piece.to_vec()), tag))
             }
             Request::Head { key } => {
@@ -300,6 +301,10 @@ impl Store for Connection {
         drop(state);
         self.store.env.sleep(Duration::from_millis(latency));
         answers
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        0
     }
 
     fn name(&self) -> String {

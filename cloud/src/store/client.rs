@@ -2,20 +2,23 @@
 //!
 //! *Trying again*: what fails in passing is tried for ever (or as long as patience was given),
 //! after a delay that doubles from 200 ms to 30 s and has a random part; a refusal is tried each
-//! minute, because credentials are mended by people.
+//! minute, because credentials are mended by people. What does not pass is not tried again: which
+//! failure is which is said in the module `damage`.
 //!
 //! *Lost answers*: a put that timed out may have been done, now or later. So a put of a free name
 //! that finds the name taken reads it: the same bytes mean success, whoever put them.
 //!
 //! *Ending*: [`Client::close`] makes whoever waits give up within a quarter of a second.
 
+use super::damage::{DamageList, DamagedObject, PROOFS, Verdict, verdict};
 use super::pace::Pace;
 use super::statistics::Ending;
 use super::{Answer, Condition, Meta, Request, Statistics, Store, StoreError, Tag};
-use crate::format::key;
+use crate::format::current::Current;
+use crate::format::{Uuid, key};
 use cenote_base::Env;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 const DELAY_MIN: Duration = Duration::from_millis(200);
@@ -56,6 +59,24 @@ pub struct Client {
     is_closed: AtomicBool,
     /// How long to try; for ever if there is none.
     patience: Mutex<Option<Duration>>,
+    damage: DamageList,
+    witness: OnceLock<Witness>,
+}
+
+/// What is known of objects that tell whether the store answers.
+#[derive(Debug)]
+struct Witness {
+    uuid: Uuid,
+    identity: Arc<Vec<u8>>,
+}
+
+/// A request that has no certain end yet.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    index: usize,
+    tries: u32,
+    /// How often the witness answered beside it.
+    proofs: u32,
 }
 
 type Answers = Vec<Result<Answer, StoreError>>;
@@ -71,6 +92,8 @@ impl Client {
             download: Pace::new(rates.download),
             is_closed: AtomicBool::new(false),
             patience: Mutex::new(None),
+            damage: DamageList::default(),
+            witness: OnceLock::new(),
         }
     }
 
@@ -82,6 +105,11 @@ impl Client {
     /// The world that it lives in.
     pub fn env(&self) -> &dyn Env {
         &*self.env
+    }
+
+    /// Bytes of bodies that went out so far, those of requests under way too.
+    pub fn sent_bytes(&self) -> u64 {
+        self.store.sent_bytes()
     }
 
     /// What the store is, for people.
@@ -120,26 +148,24 @@ impl Client {
         let begun = self.env.monotonic();
         let mut answers: Vec<Option<Result<Answer, StoreError>>> = Vec::new();
         answers.resize_with(requests.len(), || None);
-        let mut open: Vec<usize> = (0..requests.len()).collect();
+        let fresh = |index| Open {
+            index,
+            tries: 0,
+            proofs: 0,
+        };
+        let mut open: Vec<Open> = (0..requests.len()).map(fresh).collect();
         let mut delay = DELAY_MIN;
         loop {
-            let batch: Vec<Request> = open.iter().map(|index| requests[*index].clone()).collect();
-            let tried = self.try_once(&batch);
-            let mut again = Vec::new();
-            let mut wait = Duration::ZERO;
-            for (index, answer) in open.into_iter().zip(tried) {
-                let own = match &answer {
-                    Err(StoreError::Transient(_)) => delay,
-                    Err(error) if is_for_people(error) => DELAY_DENIED,
-                    _ => Duration::ZERO,
-                };
-                if !own.is_zero() {
-                    again.push(index);
-                    wait = wait.max(own);
-                }
-                answers[index] = Some(answer);
+            let batch = open.iter().map(|open| requests[open.index].clone());
+            let batch: Vec<Request> = batch.collect();
+            let mut tried = self.try_once(&batch);
+            let waits = self.judge(&batch, &mut open, &mut tried, delay);
+            let wait = waits.iter().flatten().max().copied().unwrap_or_default();
+            for (open, answer) in open.iter().zip(tried) {
+                answers[open.index] = Some(answer);
             }
-            open = again;
+            let mut waits = waits.iter();
+            open.retain(|_| waits.next().is_some_and(Option::is_some));
             let wait = wait.mul_f64(0.5 + self.random_part());
             // Somebody may have lost patience meanwhile.
             let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,8 +175,8 @@ impl Client {
                 break;
             }
             if !self.nap(wait) {
-                for index in &open {
-                    answers[*index] = Some(Err(StoreError::Closed));
+                for open in &open {
+                    answers[open.index] = Some(Err(StoreError::Closed));
                 }
                 break;
             }
@@ -160,6 +186,109 @@ impl Client {
         answers
             .map(|answer| answer.expect("all were tried"))
             .collect()
+    }
+
+    /// How long to wait before each request is tried again; `None` for those that have their end.
+    fn judge(
+        &self,
+        batch: &[Request],
+        open: &mut [Open],
+        tried: &mut [Result<Answer, StoreError>],
+        delay: Duration,
+    ) -> Vec<Option<Duration>> {
+        let mut is_proven = None;
+        let mut waits = Vec::with_capacity(batch.len());
+        for ((request, open), answer) in batch.iter().zip(open).zip(tried) {
+            let Err(error) = answer else {
+                self.damage.note_success(request);
+                waits.push(None);
+                continue;
+            };
+            open.tries += 1;
+            let is_known = self.damage.is_known(request.key());
+            let passes = matches!(error, StoreError::Transient(_));
+            waits.push(match verdict(request, error, open.tries, is_known) {
+                Verdict::Final => None,
+                Verdict::Outage => Some(delay),
+                Verdict::ForPeople => Some(DELAY_DENIED),
+                Verdict::Suspect => {
+                    let answers = *is_proven.get_or_insert_with(|| self.ask_witness(request.key()));
+                    open.proofs = if answers == Some(true) {
+                        open.proofs + 1
+                    } else {
+                        0
+                    };
+                    let needed = if passes && !is_known { PROOFS } else { 1 };
+                    let is_damage = match (&error, answers) {
+                        (StoreError::Damaged { .. }, None) => true,
+                        _ => open.proofs >= needed,
+                    };
+                    match error {
+                        _ if is_damage => {
+                            *error = self.found_damaged(request, error);
+                            None
+                        }
+                        StoreError::Transient(_) | StoreError::Damaged { .. } => Some(delay),
+                        _ => Some(DELAY_DENIED),
+                    }
+                }
+            });
+        }
+        waits
+    }
+
+    /// Whether the store answers for another object than `suspect`; `None` if none is known yet.
+    fn ask_witness(&self, suspect: &str) -> Option<bool> {
+        let witness = self.witness.get()?;
+        let keys = [key::DEVICE, key::CURRENT];
+        let others = keys.into_iter().filter(|key| *key != suspect);
+        Some(others.into_iter().any(|key| {
+            let get = Request::Get {
+                key: key.into(),
+                range: None,
+            };
+            match self.try_once(&[get]).pop() {
+                Some(Ok(Answer::Get(bytes, _))) if key == key::DEVICE => bytes == witness.identity,
+                Some(Ok(Answer::Get(bytes, _))) => Current::decode(witness.uuid, &bytes).is_ok(),
+                _ => false,
+            }
+        }))
+    }
+
+    fn found_damaged(&self, request: &Request, error: &StoreError) -> StoreError {
+        let (what, is_partial) = match error {
+            StoreError::Damaged { what, .. } => (what.clone(), true),
+            error => (format!("it cannot be read: {error}"), false),
+        };
+        self.damage.note(request.key(), what.clone(), is_partial);
+        StoreError::damaged(request.key(), what)
+    }
+
+    /// From now on `identity`, which is what the object of that name holds, is what tells damage of
+    /// other objects from an outage.
+    pub(crate) fn set_witness(&self, uuid: Uuid, identity: Arc<Vec<u8>>) {
+        // The device stays what it is.
+        let _ = self.witness.set(Witness { uuid, identity });
+    }
+
+    /// Lists an object whose bytes are not what was put.
+    pub(crate) fn note_damage(&self, key: &str, what: impl ToString) {
+        self.damage.note(key, what.to_string(), true);
+    }
+
+    /// Whether an object is known to be damaged.
+    pub(crate) fn is_damaged(&self, key: &str) -> bool {
+        self.damage.is_known(key)
+    }
+
+    /// Forgets damaged objects that are not needed any more.
+    pub(crate) fn retain_damaged(&self, is_needed: impl FnMut(&str) -> bool) {
+        self.damage.retain(is_needed);
+    }
+
+    /// The first objects that are known to be damaged, and how many there are.
+    pub fn damaged(&self) -> (Vec<DamagedObject>, u64) {
+        self.damage.list()
     }
 
     /// A number from 0 to 1, so that many who wait do not come back at once.
@@ -215,7 +344,7 @@ impl Client {
         };
         let ending = match answer {
             Ok(_) | Err(StoreError::NotFound | StoreError::Precondition) => Ending::Done,
-            Err(StoreError::Transient(_)) => Ending::Transient,
+            Err(StoreError::Transient(_) | StoreError::Busy(_)) => Ending::Transient,
             Err(error) if is_denial(error) => Ending::Denied,
             Err(_) => Ending::Failed,
         };
@@ -223,6 +352,8 @@ impl Client {
             .count(request.kind(), &ending, request.sends(), received);
         match (&ending, answer) {
             (Ending::Done, _) => self.statistics.note_success(),
+            // It is the object that is wrong, not the way to it.
+            (_, Err(StoreError::Damaged { .. } | StoreError::Closed)) => {}
             (_, Err(error)) => {
                 let text = format!("{}: {error}", request.key());
                 self.statistics.note_failure(now, text, is_denial(error));
@@ -481,11 +612,6 @@ fn is_denial(error: &StoreError) -> bool {
         error,
         StoreError::Denied(_) | StoreError::Expired(_) | StoreError::Skewed { .. }
     )
-}
-
-/// Whether somebody has to do something before it can succeed.
-fn is_for_people(error: &StoreError) -> bool {
-    is_denial(error) || matches!(error, StoreError::Other(_))
 }
 
 fn wrong_answer() -> StoreError {

@@ -9,13 +9,14 @@
 //! empty one that stands in its place, such as a mount point, is not it: it is known by its number,
 //! or by the device's object in it.
 
-use super::{Answer, Condition, Meta, Request, Store, StoreError, Tag};
+use super::{Answer, Condition, Meta, OBJECT_MAX, Request, Store, StoreError, Tag};
 use crate::format::{Hash, key};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,7 @@ pub struct DirectoryStore {
     next: AtomicU64,
     /// File system and number of the directory.
     identity: (u64, u64),
+    sent: AtomicU64,
 }
 
 impl DirectoryStore {
@@ -49,6 +51,7 @@ impl DirectoryStore {
             root: root.into(),
             next: AtomicU64::new(0),
             identity: (found.dev(), found.ino()),
+            sent: AtomicU64::new(0),
         })
     }
 
@@ -87,31 +90,43 @@ impl DirectoryStore {
         result?;
         let directory = File::open(parent).map_err(io)?;
         directory.sync_all().map_err(io)?;
+        self.sent.fetch_add(body.len() as u64, Ordering::Relaxed);
         Ok(Answer::Put(Some(tag(body))))
     }
 
     fn get(&self, key: &str, range: Option<&Range<u64>>) -> Result<Answer, StoreError> {
+        let (file, length) = self.open(key)?;
+        let wanted = range.cloned().unwrap_or(0..length);
+        let count = wanted.end.checked_sub(wanted.start);
+        let count = count.filter(|count| *count <= OBJECT_MAX && wanted.end <= length);
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        let count = count.ok_or_else(|| StoreError::of_length(key, length))?;
+        let mut bytes = vec![0; count];
+        let read = file.read_exact_at(&mut bytes, wanted.start);
+        read.map_err(|error| reading(key, error))?;
+        let tag = range.is_none().then(|| tag(&bytes));
+        Ok(Answer::Get(Arc::new(bytes), tag))
+    }
+
+    /// An object's file, which is nothing but a file, and its length.
+    fn open(&self, key: &str) -> Result<(File, u64), StoreError> {
         let path = self.path(key)?;
-        let Some(range) = range else {
-            let bytes = std::fs::read(path).map_err(io)?;
-            let tag = tag(&bytes);
-            return Ok(Answer::Get(Arc::new(bytes), Some(tag)));
-        };
-        let file = File::open(path).map_err(io)?;
-        let length = file.metadata().map_err(io)?.len();
-        if range.end > length || range.start > range.end {
-            return Err(StoreError::Other(format!("'{key}' has {length} bytes")));
+        // Nobody waits for the other end of a pipe.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = File::options().read(true).custom_flags(flags).open(path);
+        let file = file.map_err(|error| reading(key, error))?;
+        let metadata = file.metadata().map_err(|error| reading(key, error))?;
+        match metadata.is_file() {
+            true => Ok((file, metadata.len())),
+            false => Err(StoreError::damaged(key, "what is in its place is no file")),
         }
-        let wanted = usize::try_from(range.end - range.start);
-        let mut bytes = vec![0; wanted.map_err(|_| StoreError::Other("too long".into()))?];
-        file.read_exact_at(&mut bytes, range.start).map_err(io)?;
-        Ok(Answer::Get(Arc::new(bytes), None))
     }
 
     fn head(&self, key: &str) -> Result<Meta, StoreError> {
-        let metadata = std::fs::metadata(self.path(key)?).map_err(io)?;
+        let metadata = std::fs::metadata(self.path(key)?);
+        let metadata = metadata.map_err(|error| reading(key, error))?;
         if !metadata.is_file() {
-            return Err(StoreError::NotFound);
+            return Err(StoreError::damaged(key, "what is in its place is no file"));
         }
         let modified = metadata.modified().ok();
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -223,16 +238,39 @@ fn put_file(
     let locked = rustix::fs::flock(&directory, FlockOperation::LockExclusive);
     locked.map_err(|errno| io(errno.into()))?;
     if let Condition::Matches(wanted) = condition {
-        let now = std::fs::read(path).map_err(io)?;
+        let now = std::fs::read(path).map_err(|error| putting(path, error))?;
         if tag(&now) != *wanted {
             return Err(StoreError::Precondition);
         }
     }
-    std::fs::rename(temporary, path).map_err(io)
+    std::fs::rename(temporary, path).map_err(|error| putting(path, error))
 }
 
 fn tag(bytes: &[u8]) -> Tag {
     Tag(format!("{:016x}", Hash::of(bytes).short()))
+}
+
+/// A failure of reading an object: what is no file is damage.
+fn reading(key: &str, error: std::io::Error) -> StoreError {
+    let is_wrong = matches!(
+        error.kind(),
+        ErrorKind::IsADirectory | ErrorKind::UnexpectedEof
+    );
+    // What `open` says of links that go round in a circle, and of sockets.
+    let no_files = [Errno::LOOP, Errno::NXIO].map(Errno::raw_os_error);
+    let number = error.raw_os_error();
+    match is_wrong || number.is_some_and(|number| no_files.contains(&number)) {
+        true => StoreError::damaged(key, error),
+        false => io(error),
+    }
+}
+
+/// A failure of putting an object: a directory in its place is not replaced.
+fn putting(path: &Path, error: std::io::Error) -> StoreError {
+    match path.is_dir() {
+        true => StoreError::damaged(&path.display().to_string(), error),
+        false => io(error),
+    }
 }
 
 fn io(error: std::io::Error) -> StoreError {
@@ -252,6 +290,10 @@ impl Store for DirectoryStore {
     fn run(&self, requests: &[Request]) -> Vec<Result<Answer, StoreError>> {
         let answers = requests.iter().map(|request| self.answer(request));
         answers.collect()
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     fn name(&self) -> String {

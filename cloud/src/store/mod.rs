@@ -4,19 +4,21 @@
 //! back when all of them have an answer; how many of them are under way at once is its own matter.
 //! It tries each request once. [`Client`] is what the rest of the crate talks to: it tries again
 //! for as long as there is hope, finds out what became of requests whose answers were lost, keeps
-//! to rates and counts.
+//! to rates and counts. What passes and what does not is said in the module `damage`.
 //!
 //! Two promises are asked of a store: that a put on the condition that the name is free is done for
 //! one of many who try, and that a name reads as what was put under it last. S3 has made both since
 //! 2024; a store that does not is found out by [`Client::probe`].
 
 mod client;
+mod damage;
 mod directory;
 mod pace;
 pub mod s3;
 mod statistics;
 
 pub use client::{Client, Put, Rates};
+pub use damage::DamagedObject;
 pub use directory::DirectoryStore;
 pub use statistics::{Histogram, RequestCounts, RequestKind, Statistics, StoreHealth};
 
@@ -111,6 +113,9 @@ impl Request {
     }
 }
 
+/// Bytes of an object, at most. Those of data have up to 64 MiB and a table of what is in them.
+pub(crate) const OBJECT_MAX: u64 = 80 << 20;
+
 /// An object without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
@@ -152,6 +157,18 @@ pub enum StoreError {
     /// It may succeed if it is tried again, and may have succeeded already.
     #[error("{0}")]
     Transient(String),
+    /// The store asks for patience: too much was asked of it, whatever it was.
+    #[error("{0}")]
+    Busy(String),
+    /// The object is there, and is not what was put or cannot be read. Trying again would not
+    /// change it.
+    #[error("{key} is damaged: {what}")]
+    Damaged {
+        /// The object's name.
+        key: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// Credentials are missing, wrong, expired or do not suffice.
     #[error("refused: {0}")]
     Denied(String),
@@ -178,6 +195,24 @@ pub enum StoreError {
     Closed,
 }
 
+impl StoreError {
+    /// An object of the name `key` that is not as it was put.
+    pub(crate) fn damaged(key: &str, what: impl ToString) -> Self {
+        Self::Damaged {
+            key: key.to_owned(),
+            what: what.to_string(),
+        }
+    }
+
+    /// The length of an object that has another one than it should.
+    pub(crate) fn of_length(key: &str, length: u64) -> Self {
+        Self::damaged(
+            key,
+            format!("it has {length} bytes, which is not its length"),
+        )
+    }
+}
+
 /// A set of objects.
 pub trait Store: Debug + Send + Sync {
     /// Does the requests, in any order and at best at once; answers in their order.
@@ -185,6 +220,9 @@ pub trait Store: Debug + Send + Sync {
 
     /// What it is, for people, without secrets.
     fn name(&self) -> String;
+
+    /// Bytes of bodies that went out so far, those of requests under way too.
+    fn sent_bytes(&self) -> u64;
 
     /// What the other end calls itself, if it has said so.
     fn software(&self) -> Option<String> {

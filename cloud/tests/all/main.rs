@@ -1,6 +1,7 @@
 //! The tests of the crate, in one binary.
 
 mod bucket_device;
+mod damage;
 mod fake;
 mod model;
 mod opener;

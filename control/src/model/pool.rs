@@ -208,4 +208,7 @@ pub struct PoolStatus {
     /// It was imported for writing, too.
     #[serde(default)]
     pub is_writable: bool,
+    /// Metadata that cannot be read, and that reading files does not need, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
 }

@@ -109,6 +109,10 @@ pub enum Response {
         /// Intent logs of which the replay in memory stopped early.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         cut_short: Vec<IntentLogReport>,
+        /// By pool: what could not be read and was done without: metadata that reading files does
+        /// not need, and stores.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        unread: Vec<(String, String)>,
     },
     /// Pools.
     Pools {

@@ -42,6 +42,12 @@ pub struct StoreStatus {
     /// What was said when a request failed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// The first objects that were found damaged, each with what is wrong with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<(String, String)>,
+    /// How many there are.
+    #[serde(default)]
+    pub damaged_count: u64,
     /// Why nothing can be written to it any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -93,8 +99,11 @@ pub struct StoreRequests {
 pub struct StoreReport {
     /// How it is.
     pub status: StoreStatus,
-    /// Bytes of data objects that addresses point to.
+    /// Bytes of data objects that addresses point to, at most.
     pub live_bytes: u64,
+    /// Whether it is exactly so much.
+    #[serde(default)]
+    pub live_exact: bool,
     /// Bytes of data objects that are not removed.
     pub stored_bytes: u64,
     /// Bytes of memory that the map takes.

@@ -189,8 +189,11 @@ pub struct Counters {
     pub slow_ios: u64,
     /// Direct reads and writes that failed verification.
     pub direct_errors: u64,
-    /// Bytes rewritten from a good copy.
+    /// Bytes rewritten from a good copy because a reader found them wrong.
     pub self_healed: u64,
+    /// Bytes rewritten by scrubs and resilvers.
+    #[serde(default)]
+    pub scan_repaired: u64,
     /// Reads.
     #[serde(default)]
     pub read_operations: u64,

@@ -79,6 +79,7 @@ fn report(place: &str, device: &CloudDevice) -> StoreReport {
     StoreReport {
         status: status(place.to_owned(), device),
         live_bytes: space.live,
+        live_exact: space.is_live_exact,
         stored_bytes: space.stored,
         map_memory: space.map_memory,
         commits: counts.commits,

@@ -56,15 +56,17 @@ pub(crate) fn upload_before(
     for (_, device) in devices {
         device.set_close(Close::Upload);
     }
-    let synced = imported.pool.sync();
+    let mut upload = Upload::new(devices);
+    let synced = match &mut reply {
+        Some(reply) => upload.watch_sync(imported, *reply),
+        None => imported.pool.sync(),
+    };
     synced.map_err(|error| of_sync(imported.name(), error))?;
-    let mut total = 0;
     for (place, device) in devices {
         let status = device.status();
         if is_last && status.pending_bytes <= LITTLE && status.unreachable_for.is_none() {
             continue;
         }
-        total += status.pending_bytes;
         let point = device
             .begin_upload()
             .map_err(|error| failed(place, &error))?;
@@ -73,14 +75,7 @@ pub(crate) fn upload_before(
             if is_done.map_err(|error| failed(place, &error))? {
                 break;
             }
-            let status = device.status();
-            let pending: u64 = devices.iter().map(|one| one.1.status().pending_bytes).sum();
-            total = total.max(pending);
-            let what = match (status.unreachable_for, status.store.last_error) {
-                (Some(_), Some(error)) => format!("{place} does not answer: {error}"),
-                _ => format!("uploading to {place}"),
-            };
-            let part = Part::Progress(what, total - pending, total);
+            let part = upload.part(place, device);
             let has_gone =
                 |reply: &mut &mut dyn Reply| reply.cancelled() || reply.part(part).is_err();
             if reply.as_mut().is_some_and(has_gone) {
@@ -90,6 +85,81 @@ pub(crate) fn upload_before(
         }
     }
     Ok(())
+}
+
+/// How far an upload is. What is under way counts: a batch may take minutes, and leaves the local
+/// log at its end only.
+struct Upload<'a> {
+    devices: &'a Devices,
+    sent_before: u64,
+    done: u64,
+    total: u64,
+}
+
+impl<'a> Upload<'a> {
+    fn new(devices: &'a Devices) -> Self {
+        Self {
+            devices,
+            sent_before: sent(devices),
+            done: 0,
+            total: 0,
+        }
+    }
+
+    fn part(&mut self, place: &str, device: &CloudDevice) -> Part {
+        let status = device.status();
+        let devices = self.devices.iter();
+        let pending: u64 = devices.map(|one| one.1.status().pending_bytes).sum();
+        let went = sent(self.devices).saturating_sub(self.sent_before);
+        self.advance(pending, went);
+        let what = match (status.unreachable_for, status.store.last_error) {
+            (Some(_), Some(error)) => format!("{place} does not answer: {error}"),
+            _ => format!("uploading to {place}"),
+        };
+        Part::Progress(what, self.done, self.total)
+    }
+
+    /// Takes note of `pending` bytes that are not in the store for good, after `went` were sent,
+    /// with what is around them and what was sent again.
+    fn advance(&mut self, pending: u64, went: u64) {
+        self.total = self.total.max(pending);
+        // Until the commit is there, something is always left.
+        let left = u64::from(pending > 0);
+        let most = self.total.saturating_sub(left);
+        let gone = self.total - pending;
+        self.done = self.done.max(gone).max(went.min(most));
+    }
+
+    /// Has the pool written, which takes as long as the upload where flushes wait for the store.
+    fn watch_sync(
+        &mut self,
+        imported: &Imported,
+        reply: &mut dyn Reply,
+    ) -> Result<(), cenote_pool::SyncError> {
+        std::thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            scope.spawn(move || sender.send(imported.pool.sync()));
+            loop {
+                match receiver.recv_timeout(REPORT_INTERVAL) {
+                    Ok(synced) => return synced,
+                    // The thread is gone without an answer only if it panicked, which the scope
+                    // passes on.
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+                let Some((place, device)) = self.devices.first() else {
+                    continue;
+                };
+                let part = self.part(place, device);
+                // Whoever has lost patience is told so once the pool has written.
+                let _ = reply.part(part);
+            }
+        })
+    }
+}
+
+fn sent(devices: &Devices) -> u64 {
+    devices.iter().map(|one| one.1.sent_bytes()).sum()
 }
 
 /// What is to be said of devices that were to be released.
@@ -223,4 +293,24 @@ pub(crate) fn hurry(
         .name("leave".to_owned())
         .spawn(run);
     spawned.is_ok().then_some(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An export showed 0 B through a whole upload: a batch leaves the log at its end only.
+    #[test]
+    fn what_is_under_way_counts() {
+        let mut upload = Upload::new(&[]);
+        let mut at = |pending, went| {
+            upload.advance(pending, went);
+            (upload.done, upload.total)
+        };
+        assert_eq!(at(1000, 0), (0, 1000));
+        assert_eq!(at(1000, 400), (400, 1000));
+        assert_eq!(at(1000, 1200), (999, 1000), "not before it is there");
+        assert_eq!(at(300, 1300), (999, 1000), "never back");
+        assert_eq!(at(0, 1300), (1000, 1000));
+    }
 }

@@ -10,6 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Damaged objects that are named.
+const DAMAGED_MAX: usize = 20;
+
 /// The devices in stores that a pool has open for writing, by their places.
 pub(crate) fn devices_of(clouds: &Clouds, imported: &Imported) -> Vec<(String, Arc<CloudDevice>)> {
     let leaves = imported.pool.vdev_tree().leaves();
@@ -50,6 +53,8 @@ pub(crate) fn stores_of(clouds: &Clouds, imported: &Imported) -> Vec<StoreStatus
 pub(crate) fn status(place: String, device: &CloudDevice) -> StoreStatus {
     let status = device.status();
     let seconds = |time: Duration| time.as_secs();
+    let damaged = status.damaged.into_iter().take(DAMAGED_MAX);
+    let damaged = damaged.map(|object| (object.key, object.what));
     StoreStatus {
         place,
         uuid: status.uuid.to_string(),
@@ -66,6 +71,8 @@ pub(crate) fn status(place: String, device: &CloudDevice) -> StoreStatus {
         log_size: status.log.map(|(_, size)| size),
         unreachable_seconds: status.unreachable_for.map(seconds),
         last_error: status.store.last_error,
+        damaged: damaged.collect(),
+        damaged_count: status.damaged_count,
         failure: status.failure,
         log_aside: device.log_aside().map(|log| log.name.clone()),
         log_aside_bytes: device.log_aside().map_or(0, |log| log.bytes),

@@ -15,6 +15,7 @@ fn row(state: SettingState) -> SettingRow {
         unit: state.unit.name().to_owned(),
         range: state.range,
         effect: state.effect.to_owned(),
+        taken: settings::taken(state.name),
     }
 }
 

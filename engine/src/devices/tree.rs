@@ -230,6 +230,8 @@ fn join(
         write_errors: status.figures.write_errors,
         checksum_errors: status.figures.checksum_errors,
         slow_ios: status.figures.slow_operations,
+        self_healed: status.figures.self_healed_bytes,
+        scan_repaired: status.figures.scan_repaired_bytes,
         read_operations: status.figures.read_operations,
         read_bytes: status.figures.read_bytes,
         write_operations: status.figures.write_operations,

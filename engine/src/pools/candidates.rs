@@ -172,7 +172,10 @@ fn other_hosts(
 /// What keeps a pool from being opened although its devices are there.
 fn obstacle(error: &ImportError) -> Option<(PoolHealth, ImportCondition)> {
     match error {
-        ImportError::Metadata(_) | ImportError::Config(_) | ImportError::Dsl(_) => {
+        ImportError::Metadata(_)
+        | ImportError::Config(_)
+        | ImportError::Dsl(_)
+        | ImportError::NeededForWriting { .. } => {
             Some((PoolHealth::Faulted, ImportCondition::CorruptPool))
         }
         ImportError::UnsupportedFeatures { features } => {

@@ -44,7 +44,7 @@ pub(crate) fn import(
                 candidates = without_overwritten(candidates, &found.sharers, &context.env);
             }
             let picked = pick_by_name(context, candidates, name);
-            vec![picked.map_err(|error| or_store_failure(error, found.store_failure))?]
+            vec![picked.map_err(|error| or_store_failure(error, found.store_failure.clone()))?]
         }
         ImportPick::Guid(guid) => {
             let found = candidates.into_iter().find(|found| found.guid.0 == *guid);
@@ -57,6 +57,7 @@ pub(crate) fn import(
     let mut rewound = None;
     let mut diagnosed = Vec::new();
     let mut cut_short = Vec::new();
+    let mut unread = Vec::new();
     let single = !matches!(pick, ImportPick::All);
     for candidate in picked {
         let name = candidate.name().to_owned();
@@ -70,6 +71,11 @@ pub(crate) fn import(
                     failures.extend(mount_after_import(mounts, &imported, options));
                     cut_short.extend(imported.logs_cut_short());
                     cut_short.extend(imported.discarded_logs());
+                    let tables = imported.pool.unread().iter();
+                    unread.extend(tables.map(|table| (name.clone(), table.to_string())));
+                    // It may be one of the devices that the pool lacks.
+                    let store = found.store_failure.clone();
+                    unread.extend(store.map(|failure| (name.clone(), failure)));
                     pools.push(imported.name().to_owned());
                 }
             }
@@ -83,6 +89,7 @@ pub(crate) fn import(
         rewound,
         diagnoses: diagnosed,
         cut_short,
+        unread,
     })
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn refusal(
         ImportError::Metadata(_)
         | ImportError::Config(_)
         | ImportError::Dsl(_)
+        | ImportError::NeededForWriting { .. }
         | ImportError::DamagedTxg { .. } => {
             let reason = error.to_string();
             if !options.read_only && is_readable(env, candidate, options) {

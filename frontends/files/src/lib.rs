@@ -446,6 +446,9 @@ impl FileSystem for DatasetFiles {
                 None => data.push_zeros(segment.length),
             }
         }
+        if offset == 0 {
+            files.read_beside(&file);
+        }
         self.note_read(tree, &files, &file);
         Ok(())
     }

@@ -25,6 +25,7 @@ mod settings;
 mod snapshots;
 mod spares;
 mod tree;
+mod unread;
 mod verify_state;
 mod waiting;
 mod world;

@@ -1,26 +1,43 @@
 //! How many bytes answers may have, so that no server fills our memory.
 
+use super::refusal::Fault;
+use crate::store::OBJECT_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that one answer, or several together, may still have.
 #[derive(Clone, Debug)]
-pub(super) struct Allowance(Arc<AtomicU64>);
+pub(super) struct Allowance {
+    left: Arc<AtomicU64>,
+    whole: u64,
+}
 
 impl Allowance {
     pub(super) fn new(bytes: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(bytes)))
+        Self {
+            left: Arc::new(AtomicU64::new(bytes)),
+            whole: bytes,
+        }
     }
 
     pub(super) fn left(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// What is wrong with an answer of so many bytes, for which there is no room: it would be too
+    /// long alone, or others take the room now.
+    pub(super) fn fault(&self, bytes: u64) -> Fault {
+        match bytes > self.whole.min(OBJECT_MAX) {
+            true => Fault::Long,
+            false => Fault::Crowded,
+        }
     }
 
     /// Takes bytes of it, if there are so many.
     pub(super) fn take(&self, bytes: u64) -> bool {
         let less = |left: u64| left.checked_sub(bytes);
         let taken = self
-            .0
+            .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         taken.is_ok()
     }

@@ -24,6 +24,7 @@ use reqwest::{Client, Method};
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -58,10 +59,11 @@ pub(super) struct Line {
     pub(super) seen: Arc<Seen>,
 }
 
-/// What answers told beside what was asked.
+/// What answers told beside what was asked, and how much was sent.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     server: Mutex<Option<String>>,
+    sent: AtomicU64,
 }
 
 impl Seen {
@@ -69,6 +71,11 @@ impl Seen {
     pub(super) fn server(&self) -> Option<String> {
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         server.clone()
+    }
+
+    /// Bytes of bodies that the kernel took.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     fn note(&self, headers: &HeaderMap) {
@@ -135,6 +142,7 @@ struct Counted {
     body: HttpRequestBody,
     rest: Bytes,
     progress: Arc<Progress>,
+    seen: Arc<Seen>,
 }
 
 impl Body for Counted {
@@ -156,6 +164,7 @@ impl Body for Counted {
         }
         self.progress.move_on();
         let length = self.rest.len().min(PIECE);
+        self.seen.sent.fetch_add(length as u64, Ordering::Relaxed);
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
     }
 
@@ -198,6 +207,7 @@ impl Http {
                 body,
                 rest: Bytes::new(),
                 progress: Arc::clone(&progress),
+                seen: Arc::clone(&self.seen),
             };
             *request.body_mut() = Some(reqwest::Body::wrap(counted));
         }
@@ -223,14 +233,14 @@ async fn take(
     let is_good = status.is_success();
     let said = response.content_length().filter(|_| !is_head).unwrap_or(0);
     if is_good && said > allowance.left() {
-        return Err(Fault::Long);
+        return Err(allowance.fault(said));
     }
     let room = if is_good { said.min(TRUSTED) } else { 0 };
     let mut body = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
     while let Some(piece) = response.chunk().await.map_err(|error| broken(&error))? {
         progress.move_on();
         if is_good && !allowance.take(piece.len() as u64) {
-            return Err(Fault::Long);
+            return Err(allowance.fault((body.len() + piece.len()) as u64));
         }
         if !is_good && body.len() + piece.len() > REFUSAL_MAX {
             // The beginning says what there is to say.

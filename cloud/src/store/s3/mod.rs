@@ -32,7 +32,7 @@ mod tls;
 pub use name::{BucketName, BucketNameError};
 pub use surroundings::Surroundings;
 
-use super::{Answer, Condition, Meta, Request, Store, StoreError, Tag};
+use super::{Answer, Condition, Meta, OBJECT_MAX, Request, Store, StoreError, Tag};
 use allowance::Allowance;
 use bytes::Bytes;
 use credentials::{KeyRing, no_retries};
@@ -43,7 +43,7 @@ use object_store::path::Path;
 use object_store::{
     GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, PutMode, PutOptions, UpdateVersion,
 };
-use refusal::{Fault, store_error};
+use refusal::{Fault, reading, store_error};
 use runtime::Runtime;
 use settings::Sources;
 use std::ops::Range;
@@ -55,8 +55,6 @@ use tokio::sync::Semaphore;
 const REQUESTS_MAX: usize = 64;
 /// How long a connection may take.
 const CONNECTING: Duration = Duration::from_secs(15);
-/// Bytes of an object. Objects of data have up to 64 MiB and a table of what is in them.
-const OBJECT_MAX: u64 = 80 << 20;
 /// Bytes of all whole objects that are asked for at once: most of them are commits, which have some
 /// hundred KiB. Who asks for ranges says how many bytes there are.
 const WHOLE_MAX: u64 = 256 << 20;
@@ -187,6 +185,10 @@ impl Store for BucketStore {
         answers
     }
 
+    fn sent_bytes(&self) -> u64 {
+        self.shared.seen.sent_bytes()
+    }
+
     fn name(&self) -> String {
         self.shared.name.to_string()
     }
@@ -204,7 +206,7 @@ impl Shared {
                 body,
                 condition,
             } => self.put(&self.path(&key)?, body, condition).await,
-            Request::Get { key, range } => self.get(&self.path(&key)?, range, whole).await,
+            Request::Get { key, range } => self.get(&key, range, whole).await,
             Request::Head { key } => self.head(key).await.map(Answer::Head),
             Request::List {
                 prefix,
@@ -260,10 +262,11 @@ impl Shared {
 
     async fn get(
         &self,
-        path: &Path,
+        key: &str,
         range: Option<Range<u64>>,
         whole: Allowance,
     ) -> Result<Answer, StoreError> {
+        let path = self.path(key)?;
         let mut options = GetOptions {
             range: range.clone().map(GetRange::Bounded),
             ..GetOptions::default()
@@ -271,16 +274,18 @@ impl Shared {
         let of_range = |range: &Range<u64>| Allowance::new(range.end.saturating_sub(range.start));
         let allowance = range.as_ref().map_or(whole, of_range);
         options.extensions.insert(allowance);
-        let result = self.ask(path, options).await?;
+        let result = self.s3.get_opts(&path, options).await;
+        let result = result.map_err(|error| reading(key, &error))?;
         let tag = result.meta.e_tag.clone().map(Tag);
         let size = result.meta.size;
-        let bytes = result.bytes().await.map_err(|error| store_error(&error))?;
+        let bytes = result.bytes().await;
+        let bytes = bytes.map_err(|error| reading(key, &error))?;
         let wanted = match &range {
             Some(range) => range.end - range.start,
             None => size,
         };
         if bytes.len() as u64 != wanted || wanted > OBJECT_MAX {
-            return Err(StoreError::Other(format!("'{path}' has {size} bytes")));
+            return Err(StoreError::of_length(key, size));
         }
         Ok(Answer::Get(Arc::new(bytes.into()), tag))
     }

@@ -45,6 +45,9 @@ pub(super) enum Fault {
     /// The answer is longer than what was asked for can be.
     #[error("the answer is longer than what was asked for can be")]
     Long,
+    /// Several answers together are longer than what is allowed at once.
+    #[error("the answers together are too long")]
+    Crowded,
     /// There are no keys to sign with.
     #[error("{0}")]
     NoKeys(String),
@@ -98,10 +101,12 @@ impl Refusal {
             (_, "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired") => {
                 StoreError::Expired(text)
             }
-            (_, "RequestTimeout" | "SlowDown" | "ServiceUnavailable" | "InternalError")
+            (_, "SlowDown" | "ServiceUnavailable" | "TooManyRequests" | "ThrottlingException")
+            | (429 | 503, _) => StoreError::Busy(text),
+            (_, "RequestTimeout" | "InternalError")
             // What was sent arrived as something else.
             | (_, "BadDigest" | "InvalidDigest" | "XAmzContentSHA256Mismatch" | "IncompleteBody")
-            | (408 | 409 | 425 | 429 | 500 | 502 | 503 | 504, _) => StoreError::Transient(text),
+            | (408 | 409 | 425 | 500 | 502 | 504, _) => StoreError::Transient(text),
             // The last is versitygw's word for keys of nobody.
             (_, "AuthorizationHeaderMalformed" | "InvalidToken" | "InvalidAccessKeyId")
             | (_, "SignatureDoesNotMatch" | "XAdminUserNotFound")
@@ -117,7 +122,8 @@ impl Fault {
     pub(super) fn error(&self) -> StoreError {
         match self {
             Self::Refused(refusal) => refusal.error(),
-            Self::Silent(_) | Self::Slow(_) | Self::Broken(_) => {
+            // Those that came make room for it.
+            Self::Silent(_) | Self::Slow(_) | Self::Broken(_) | Self::Crowded => {
                 StoreError::Transient(self.to_string())
             }
             Self::NoKeys(_) => StoreError::Denied(self.to_string()),
@@ -143,6 +149,19 @@ pub(super) fn store_error(error: &object_store::Error) -> StoreError {
     match Fault::below(error) {
         Some(fault) => fault.error(),
         None => StoreError::Other(error.to_string()),
+    }
+}
+
+/// The same where an object was to be read: an answer that is not what was asked for is damage, and
+/// so is a range that the object does not have.
+pub(super) fn reading(key: &str, error: &object_store::Error) -> StoreError {
+    match Fault::below(error) {
+        Some(Fault::Long) => StoreError::damaged(key, Fault::Long),
+        Some(Fault::Refused(refusal)) if refusal.status == 416 => {
+            StoreError::damaged(key, "it is shorter than it was")
+        }
+        Some(fault) => fault.error(),
+        None => StoreError::damaged(key, error),
     }
 }
 
@@ -177,7 +196,9 @@ mod tests {
         assert_eq!(error(400, "ExpiredToken"), StoreError::Expired(text));
         let skewed = error(403, "RequestTimeTooSkewed");
         assert_eq!(skewed, StoreError::Skewed { ahead: 0 });
-        for (status, code) in [(503, "SlowDown"), (500, ""), (409, "OperationAborted")] {
+        assert!(matches!(error(503, "SlowDown"), StoreError::Busy(_)));
+        assert!(matches!(error(429, ""), StoreError::Busy(_)));
+        for (status, code) in [(500, ""), (409, "OperationAborted")] {
             assert!(
                 matches!(error(status, code), StoreError::Transient(_)),
                 "{code}"

@@ -100,7 +100,10 @@ pub fn import(candidate: &PoolCandidate, error: &ImportError, failures: &[String
         ImportError::MissingLogs { .. } => {
             "-m opens the pool without them; writes that only they hold are lost"
         }
-        ImportError::Metadata(_) | ImportError::Config(_) | ImportError::Dsl(_) => {
+        ImportError::Metadata(_)
+        | ImportError::Config(_)
+        | ImportError::Dsl(_)
+        | ImportError::NeededForWriting { .. } => {
             "an older state may still be whole: try -F (the last few txgs), then -X (any); \
              'cenote inspect uberblocks' lists them"
         }

@@ -118,6 +118,9 @@ impl Session {
             diagnosis: diagnosis::import(&candidate, &source, &failures),
             source: Box::new(source),
         })?;
+        for table in pool.unread() {
+            eprintln!("cenote: warning: {}: {table}", pool.name());
+        }
         let keys = Keys::new(options.keys.clone());
         for key in opened.iter().flat_map(|opened| &opened.keys) {
             keys.load(pool.dsl(), key)?;

@@ -35,6 +35,14 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
     let Wanted { memory, auto, .. } = wanted;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     settings::set_memory_bytes(memory.or_else(memory_total).unwrap_or(MEMORY_FALLBACK));
+    for setting in settings::list() {
+        if let Some(taken) = settings::taken(setting.name) {
+            eprintln!(
+                "cenote: {}={} is more than the memory allows: {taken} bytes are used",
+                setting.name, setting.value
+            );
+        }
+    }
     let settings = EngineSettings {
         version,
         auto,

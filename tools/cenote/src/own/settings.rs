@@ -122,6 +122,9 @@ fn get(names: &[String], arguments: &Arguments, context: &mut Context) -> Outcom
                 context.line(&format!("{} = {}", row.name, row.value));
                 context.line(&format!("  {unit}, {least} to {most}, default {default}"));
                 context.line(&format!("  {}", row.effect));
+                if let Some(taken) = row.taken {
+                    context.line(&format!("  {}", too_much(taken)));
+                }
             }
             None => {
                 context.line(&format!("{} = {}", row.name, row.value));
@@ -149,10 +152,24 @@ fn set(words: &[String], arguments: &Arguments, context: &mut Context) -> Outcom
         let note = format!("{} has no effect: {}", row.name, row.effect);
         context.complain(&format!("cenote settings: {note}"));
     }
+    for row in &rows {
+        if let Some(taken) = row.taken {
+            let note = format!("{}={}: {}", row.name, row.value, too_much(taken));
+            context.complain(&format!("cenote settings: {note}"));
+        }
+    }
     match arguments.has("json") {
         true => print_json(rows, context),
         false => Ok(0),
     }
+}
+
+/// What is said of a value for which there is not enough memory.
+fn too_much(taken: u64) -> String {
+    format!(
+        "this is more than the memory of the machine or control group allows: {taken} bytes are \
+         used"
+    )
 }
 
 fn print_json(rows: Vec<SettingRow>, context: &mut Context) -> Outcome {
@@ -168,6 +185,9 @@ fn print_json(rows: Vec<SettingRow>, context: &mut Context) -> Outcome {
         }
         object.put("has_effect", row.range.is_some());
         object.put("effect", row.effect);
+        if let Some(taken) = row.taken {
+            object.put("taken", taken);
+        }
         all.put(&row.name, object);
     }
     context.line(&Json::from(all).to_string());

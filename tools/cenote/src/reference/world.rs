@@ -133,6 +133,7 @@ pub fn status(row: &PoolRow, vdevs: VdevTree) -> PoolStatus {
         stores: Vec::new(),
         outsiders: Vec::new(),
         is_writable: false,
+        unread: Vec::new(),
     }
 }
 

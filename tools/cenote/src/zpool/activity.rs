@@ -402,6 +402,7 @@ mod tests {
             stores: Vec::new(),
             outsiders: Vec::new(),
             is_writable: false,
+            unread: Vec::new(),
         };
         Busy { status, freeing: 0 }
     }

@@ -232,14 +232,20 @@ fn import(
         pick,
         options,
     };
-    let (pools, failures, rewound, diagnoses, cut_short) = match context.ask_noted(request) {
+    let (pools, failures, rewound, diagnoses, warnings) = match context.ask_noted(request) {
         Ok(Response::Imported {
             pools,
             failures,
             rewound,
             diagnoses,
             cut_short,
-        }) => (pools, failures, rewound, diagnoses, cut_short),
+            unread,
+        }) => {
+            let cut_short = cut_short.iter().map(cut_short_line);
+            let unread = unread.iter().map(|(pool, text)| format!("{pool}: {text}"));
+            let warnings: Vec<String> = cut_short.chain(unread).collect();
+            (pools, failures, rewound, diagnoses, warnings)
+        }
         Ok(_) => return failed(with_context("cannot import", &mismatch())),
         Err(error) => {
             let name = named.unwrap_or_else(|| "all".to_owned());
@@ -254,8 +260,8 @@ fn import(
     for diagnosis in &diagnoses {
         context.complain(&format!("warning: {}", diagnosis_line(diagnosis)));
     }
-    for log in &cut_short {
-        context.complain(&format!("warning: {}", cut_short_line(log)));
+    for warning in &warnings {
+        context.complain(&format!("warning: {warning}"));
     }
     if pools.is_empty() && failures.is_empty() && !dry_run {
         return match named {

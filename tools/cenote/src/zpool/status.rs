@@ -121,6 +121,18 @@ fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
     code
 }
 
+/// Metadata that an import did without.
+fn unread(tables: &[String]) -> String {
+    if tables.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\ndamaged metadata (files can be read without it):\n\n");
+    for table in tables {
+        text.push_str(&format!("\t{table}\n"));
+    }
+    text
+}
+
 fn print_pools(pools: &[PoolStatus], all: bool, options: &Options, context: &mut Context) {
     let mut printed = false;
     for pool in pools {
@@ -171,6 +183,7 @@ fn pool_text(pool: &PoolStatus, options: &Options, context: &Context) -> String 
             text.push_str(&format!("\t{}\n", diagnosis_line(outsider)));
         }
     }
+    text.push_str(&unread(&pool.unread));
     text.push_str(&status_stores::text(&pool.stores));
     if let Some(dedup) = &pool.dedup {
         text.push_str(&status_dedup::text(dedup, options.style.exact));

@@ -122,6 +122,10 @@ fn json_pool(pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) -> Obj
             lines.map(Json::from).collect::<Vec<Json>>(),
         );
     }
+    if !pool.unread.is_empty() {
+        let tables = pool.unread.iter().map(|table| Json::from(table.as_str()));
+        object.put("damaged_metadata", tables.collect::<Vec<Json>>());
+    }
     if !pool.stores.is_empty() {
         object.put("stores", super::status_stores::json(&pool.stores));
     }

@@ -1,6 +1,6 @@
 //! What `zpool status` says of devices in object stores.
 
-use crate::format::json::Object;
+use crate::format::json::{Json, Object};
 use crate::format::number::{duration, nicebytes};
 use cenote_control::model::StoreStatus;
 
@@ -46,6 +46,7 @@ pub fn lines(store: &StoreStatus) -> Vec<String> {
             error.as_deref().unwrap_or("no reason is known")
         ),
     });
+    lines.extend(damage(store));
     lines.push(pending(store));
     let cache = match store.writethrough {
         true => "writethrough",
@@ -61,6 +62,19 @@ pub fn lines(store: &StoreStatus) -> Vec<String> {
              are in {name}",
             nicebytes(store.log_aside_bytes)
         ));
+    }
+    lines
+}
+
+/// Which objects are damaged.
+fn damage(store: &StoreStatus) -> Vec<String> {
+    let named = store.damaged.iter();
+    let mut lines: Vec<String> = named
+        .map(|(key, what)| format!("damaged object {key}: {what}"))
+        .collect();
+    let more = store.damaged_count.saturating_sub(lines.len() as u64);
+    if more > 0 {
+        lines.push(format!("damaged objects beside these: {more}"));
     }
     lines
 }
@@ -116,6 +130,14 @@ pub fn json_of(store: &StoreStatus) -> Object {
             object.put(name, value);
         }
     }
+    object.put("damaged_count", store.damaged_count);
+    let damaged = store.damaged.iter().map(|(key, what)| {
+        let mut entry = Object::new();
+        entry.put("key", key.as_str());
+        entry.put("what", what.as_str());
+        Json::from(entry)
+    });
+    object.put("damaged", damaged.collect::<Vec<Json>>());
     let texts = [
         ("last_error", &store.last_error),
         ("failure", &store.failure),
@@ -132,6 +154,21 @@ pub fn json_of(store: &StoreStatus) -> Object {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A short object was tried again for ever, and the store was said to be well.
+    #[test]
+    fn damaged_objects_are_named() {
+        let store = StoreStatus {
+            damaged: vec![("data/1-2".to_owned(), "it is missing".to_owned())],
+            damaged_count: 3,
+            ..StoreStatus::default()
+        };
+        let lines = lines(&store);
+        let named = "damaged object data/1-2: it is missing".to_owned();
+        assert!(lines.contains(&named), "{lines:?}");
+        let more = "damaged objects beside these: 2".to_owned();
+        assert!(lines.contains(&more), "{lines:?}");
+    }
 
     #[test]
     fn it_says_what_waits_and_why() {

@@ -48,6 +48,7 @@ pub fn reports(target: &str, context: &mut Context) -> Result<Vec<StoreReport>, 
                 ..StoreStatus::default()
             },
             live_bytes: space.live,
+            live_exact: space.is_live_exact,
             stored_bytes: space.stored,
             map_memory: space.map_memory,
             ..StoreReport::default()
@@ -57,8 +58,9 @@ pub fn reports(target: &str, context: &mut Context) -> Result<Vec<StoreReport>, 
 }
 
 fn lines(report: &StoreReport) -> Vec<String> {
+    let most = if report.live_exact { "" } else { "at most " };
     let mut lines = vec![format!(
-        "  {} of {} are stored, of which {} are needed",
+        "  {} of {} are stored, of which {most}{} are needed",
         nicebytes(report.stored_bytes),
         nicebytes(report.status.size),
         nicebytes(report.live_bytes)
@@ -118,6 +120,7 @@ pub fn print_json(reports: &[StoreReport], context: &mut Context) {
         let mut object = store_json(&report.status);
         object.put("stored_bytes", report.stored_bytes);
         object.put("live_bytes", report.live_bytes);
+        object.put("live_exact", report.live_exact);
         object.put("map_memory", report.map_memory);
         object.put("commits", report.commits);
         object.put("checkpoints", report.checkpoints);

@@ -6,7 +6,7 @@ use crate::direct::progress::Progress;
 use crate::format::json::{Json, Object};
 use crate::format::number::nicebytes;
 use crate::own::arguments::Arguments;
-use cenote_cloud::Verified;
+use cenote_cloud::{ObjectFault, Verified};
 
 pub fn run(target: &str, arguments: &Arguments, context: &mut Context) -> Outcome {
     let mut code = 0;
@@ -37,9 +37,10 @@ pub fn run(target: &str, arguments: &Arguments, context: &mut Context) -> Outcom
 }
 
 fn print(place: &str, verified: &Verified, context: &mut Context) {
-    let what = match verified.faulty {
-        0 => "all are as they were put".to_owned(),
-        faulty => format!("{faulty} are NOT as they were put"),
+    let what = match (verified.faulty, verified.remarks.len()) {
+        (0, 0) => "all are as they were put".to_owned(),
+        (0, _) => "none that is needed is known to be damaged".to_owned(),
+        (faulty, _) => format!("{faulty} are NOT as they were put"),
     };
     context.line(&format!(
         "{place}: {} objects with {} and {} pages of the map: {what}",
@@ -47,7 +48,7 @@ fn print(place: &str, verified: &Verified, context: &mut Context) {
         nicebytes(verified.bytes),
         verified.pages
     ));
-    for fault in &verified.faults {
+    for fault in verified.faults.iter().chain(&verified.remarks) {
         let ranges = fault.ranges.iter();
         let ranges: Vec<String> = ranges
             .map(|range| format!("{}-{}", range.start, range.end))
@@ -56,17 +57,19 @@ fn print(place: &str, verified: &Verified, context: &mut Context) {
             true => String::new(),
             false => format!(": bytes {} of the device", ranges.join(", ")),
         };
-        context.line(&format!("  {} {}{of}", fault.key, fault.what));
+        context.line(&format!("  {}: {}{of}", fault.key, fault.what));
+    }
+    if verified.faulty > 0 {
+        context.line(
+            "  'zpool scrub' repairs what has another copy, and lists the files that are lost",
+        );
+    } else if !verified.remarks.is_empty() {
+        context.line("  nothing has to be done: compaction removes such objects in time");
     }
 }
 
-fn json(verified: &Verified) -> Object {
-    let mut object = Object::new();
-    object.put("objects", verified.objects);
-    object.put("bytes", verified.bytes);
-    object.put("pages", verified.pages);
-    object.put("faulty", verified.faulty);
-    let faults = verified.faults.iter().map(|fault| {
+fn entries(faults: &[ObjectFault]) -> Vec<Json> {
+    let entries = faults.iter().map(|fault| {
         let mut entry = Object::new();
         entry.put("key", fault.key.as_str());
         entry.put("what", fault.what.as_str());
@@ -76,6 +79,16 @@ fn json(verified: &Verified) -> Object {
         entry.put("ranges", ranges.collect::<Vec<Json>>());
         Json::from(entry)
     });
-    object.put("faults", faults.collect::<Vec<Json>>());
+    entries.collect()
+}
+
+fn json(verified: &Verified) -> Object {
+    let mut object = Object::new();
+    object.put("objects", verified.objects);
+    object.put("bytes", verified.bytes);
+    object.put("pages", verified.pages);
+    object.put("faulty", verified.faulty);
+    object.put("faults", entries(&verified.faults));
+    object.put("remarks", entries(&verified.remarks));
     object
 }

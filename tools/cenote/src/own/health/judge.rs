@@ -98,6 +98,7 @@ pub fn findings(status: &PoolStatus, facts: &Facts, limits: Limits) -> Vec<Findi
     }
     of_redundancy(status, &mut found);
     of_spares(status, &mut found);
+    of_unread(status, &mut found);
     of_scans(status, limits, facts, &mut found);
     of_space(status, facts.capacity, limits, &mut found);
     found
@@ -227,7 +228,7 @@ fn of_leaf(vdev: &Vdev, place: &Place<'_>, found: &mut Vec<Finding>) {
             counters.read_errors,
             counters.write_errors,
             counters.checksum_errors,
-            nicebytes(counters.self_healed)
+            nicebytes(counters.self_healed + counters.scan_repaired)
         );
         let advice = format!(
             "check its cables and SMART values; 'zpool scrub {pool}' finds what else is wrong, \
@@ -308,6 +309,15 @@ fn of_spares(status: &PoolStatus, found: &mut Vec<Finding>) {
         let advice = format!("run 'zpool remove {} {name}' and add another", status.name);
         let what = "is a spare that cannot be used".to_owned();
         found.push(finding(Severity::Attention, &name, what, advice));
+    }
+}
+
+/// What an import that only reads did without.
+fn of_unread(status: &PoolStatus, found: &mut Vec<Finding>) {
+    for table in &status.unread {
+        let what = format!("its metadata is damaged: {table}");
+        let advice = "files can be read: copy them elsewhere, and make the pool anew".to_owned();
+        found.push(finding(Severity::Danger, "", what, advice));
     }
 }
 
@@ -425,6 +435,7 @@ mod tests {
             stores: Vec::new(),
             outsiders: Vec::new(),
             is_writable: true,
+            unread: Vec::new(),
         }
     }
 

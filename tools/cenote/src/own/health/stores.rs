@@ -33,6 +33,19 @@ fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
         );
         push(Severity::Danger, format!("failed: {failure}"), advice);
     }
+    if let Some((key, what)) = store.damaged.first() {
+        let others = match store.damaged_count {
+            0 | 1 => String::new(),
+            count => format!(" (and {} more)", count - 1),
+        };
+        let advice = format!(
+            "run 'zpool scrub {pool}', which repairs what has another copy and lists lost files; \
+             then 'cenote cloud compact {pool}' removes damaged objects that nothing needs, and \
+             'cenote cloud verify {pool}' checks all objects"
+        );
+        let what = format!("object {key} in the store is damaged: {what}{others}");
+        push(Severity::Danger, what, advice);
+    }
     let pending = nicebytes(store.pending_bytes);
     let away = store
         .unreachable_seconds
@@ -83,6 +96,13 @@ mod tests {
         let found = findings("tank", std::slice::from_ref(&store));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].severity, Severity::Attention);
+        store.damaged = vec![("data/1-2".to_owned(), "it is missing".to_owned())];
+        store.damaged_count = 2;
+        let damaged = &findings("tank", std::slice::from_ref(&store))[0];
+        assert_eq!(damaged.severity, Severity::Danger);
+        let named = "object data/1-2 in the store is damaged: it is missing (and 1 more)";
+        assert_eq!(damaged.what, named);
+        store.damaged.clear();
         store.failure = Some("taken over by host 'b'".to_owned());
         let found = findings("tank", std::slice::from_ref(&store));
         assert_eq!(found[0].severity, Severity::Danger);
