@@ -2,6 +2,7 @@
 
 mod encryption;
 mod import;
+mod properties;
 mod share;
 
 use crate::{Engine, EngineSettings, NoMounter};
