@@ -11,6 +11,7 @@ mod env;
 mod ids;
 mod memory;
 pub mod metrics;
+mod nearest;
 pub mod settings;
 mod size;
 
@@ -18,6 +19,7 @@ pub use bookmark::Bookmark;
 pub use env::{Env, RealEnv};
 pub use ids::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg, VdevId};
 pub use memory::{MemoryBudget, MemoryExceeded, MemoryLease};
+pub use nearest::{did_you_mean, nearest, question};
 pub use size::{SizeError, parse_size};
 
 /// The unit of sizes and offsets in block pointers: 512 bytes, whatever the device's sector is.

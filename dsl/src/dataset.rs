@@ -222,9 +222,13 @@ impl Dataset {
 
     /// The snapshots in the order in which they were made, hidden ones included.
     pub fn snapshots(&self) -> Result<Vec<SnapshotEntry>, DslError> {
-        let Some(names) = self.phys.snapshot_names else {
-            return Ok(Vec::new());
-        };
+        match self.phys.snapshot_names {
+            Some(names) => self.dsl().of_one_moment(|| self.snapshots_in(names)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn snapshots_in(&self, names: ObjectId) -> Result<Vec<SnapshotEntry>, DslError> {
         let zap = self.dsl().mos().zap(names)?;
         let mut snapshots = Vec::new();
         for entry in zap.entries() {
@@ -270,9 +274,13 @@ impl Dataset {
 
     /// Opens the snapshot with this name; case counts unless the file system ignores it.
     pub fn snapshot(&self, name: &[u8]) -> Result<Option<Dataset>, DslError> {
-        let Some(names) = self.phys.snapshot_names else {
-            return Ok(None);
-        };
+        match self.phys.snapshot_names {
+            Some(names) => self.dsl().unless_changing(|| self.snapshot_in(names, name)),
+            None => Ok(None),
+        }
+    }
+
+    fn snapshot_in(&self, names: ObjectId, name: &[u8]) -> Result<Option<Dataset>, DslError> {
         let zap = self.dsl().mos().zap(names)?;
         let found = match self.phys.flags & FLAG_CASE_INSENSITIVE != 0 {
             true => zap.lookup_normalized(name)?,
@@ -305,6 +313,10 @@ impl Dsl {
     /// # Errors
     /// [`DslError::NoSuchDataset`] if there is none, also for bookmarks.
     pub fn dataset(self: &Arc<Self>, name: &DatasetName) -> Result<Dataset, DslError> {
+        self.unless_changing(|| self.dataset_now(name))
+    }
+
+    fn dataset_now(self: &Arc<Self>, name: &DatasetName) -> Result<Dataset, DslError> {
         let missing = || DslError::NoSuchDataset { name: name.clone() };
         let directory = self.directory(name)?.ok_or_else(missing)?;
         let head = directory.head()?.ok_or_else(missing)?;
@@ -319,6 +331,10 @@ impl Dsl {
 
     /// Opens a dataset or snapshot by its object number.
     pub fn dataset_of(self: &Arc<Self>, id: ObjectId) -> Result<Dataset, DslError> {
+        self.unless_changing(|| self.dataset_of_now(id))
+    }
+
+    fn dataset_of_now(self: &Arc<Self>, id: ObjectId) -> Result<Dataset, DslError> {
         let (_, phys) = self.read_dataset(id)?;
         let directory = self.directory_of(phys.directory)?;
         let not_there = || DslError::NotADataset { object: id };

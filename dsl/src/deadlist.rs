@@ -7,6 +7,7 @@
 
 use crate::dsl::Dsl;
 use crate::error::DslError;
+use crate::object_directory::keys;
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::{Object, Zap};
 use cenote_ondisk::bpobj::BpobjHeader;
@@ -170,15 +171,20 @@ impl Deadlist {
     /// The space of blocks born after `after` and not after `last`, both of which are keys or
     /// the ends; `None` where there are no keys.
     pub fn space_range(&self, after: Txg, last: Txg) -> Option<SpaceTriple> {
-        let within = |entry: &&DeadlistEntry| after <= entry.key && entry.key < last;
-        let entries = self.entries()?.iter().filter(within);
-        Some(entries.fold(SpaceTriple::default(), |sum, entry| sum.plus(entry.space)))
+        Some(space_within(self.entries()?, after, last))
     }
 
     /// The space of blocks born after `after`.
     pub fn space_after(&self, after: Txg) -> Option<SpaceTriple> {
         self.space_range(after, Txg(u64::MAX))
     }
+}
+
+/// The space of blocks born after `after` and not after `last`, in the entries of a deadlist.
+pub(crate) fn space_within(entries: &[DeadlistEntry], after: Txg, last: Txg) -> SpaceTriple {
+    let within = |entry: &&DeadlistEntry| after <= entry.key && entry.key < last;
+    let entries = entries.iter().filter(within);
+    entries.fold(SpaceTriple::default(), |sum, entry| sum.plus(entry.space))
 }
 
 fn bpobj_space(object: &Object) -> Result<SpaceTriple, DslError> {
@@ -189,6 +195,8 @@ fn bpobj_space(object: &Object) -> Result<SpaceTriple, DslError> {
 
 fn read_entries(dsl: &Dsl, object: &Object) -> Result<Vec<DeadlistEntry>, DslError> {
     let zap = Zap::open(object.clone())?;
+    // Most entries of a long chain of snapshots are the shared list that is always empty.
+    let empty = dsl.object_directory().object(keys::EMPTY_BPOBJ)?;
     let mut entries = Vec::new();
     for entry in zap.entries() {
         let entry = entry?;
@@ -199,11 +207,15 @@ fn read_entries(dsl: &Dsl, object: &Object) -> Result<Vec<DeadlistEntry>, DslErr
             let source = DecodeError::Inconsistent { structure, problem };
             return Err(DslError::decode(object.id(), source));
         };
-        let bpobj = dsl.mos().object(ObjectId(bpobj))?;
+        let bpobj = ObjectId(bpobj);
+        let space = match Some(bpobj) == empty {
+            true => SpaceTriple::default(),
+            false => bpobj_space(&dsl.mos().object(bpobj)?)?,
+        };
         entries.push(DeadlistEntry {
             key: Txg(key),
-            bpobj: bpobj.id(),
-            space: bpobj_space(&bpobj)?,
+            bpobj,
+            space,
         });
     }
     entries.sort_by_key(|entry| entry.key);

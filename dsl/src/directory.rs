@@ -171,6 +171,10 @@ impl Directory {
 
     /// The children in order of their names, hidden ones included; each once.
     pub fn children(&self) -> Result<Vec<ChildEntry>, DslError> {
+        self.dsl.of_one_moment(|| self.children_now())
+    }
+
+    fn children_now(&self) -> Result<Vec<ChildEntry>, DslError> {
         let zap = self.dsl.mos().zap(self.phys.child_map)?;
         let mut children = Vec::new();
         for entry in zap.entries() {
@@ -248,6 +252,13 @@ impl Dsl {
         if name.pool() != self.pool_name().as_str() {
             return Ok(None);
         }
+        self.unless_changing(|| self.directory_now(name))
+    }
+
+    fn directory_now(
+        self: &Arc<Self>,
+        name: &DatasetName,
+    ) -> Result<Option<Arc<Directory>>, DslError> {
         let mut directory = self.root()?;
         for component in name.components() {
             match directory.child(component.as_bytes())? {
@@ -260,6 +271,10 @@ impl Dsl {
 
     /// Opens a directory by its number: names are found by looking through the child maps above.
     pub fn directory_of(self: &Arc<Self>, id: ObjectId) -> Result<Arc<Directory>, DslError> {
+        self.unless_changing(|| self.directory_of_now(id))
+    }
+
+    fn directory_of_now(self: &Arc<Self>, id: ObjectId) -> Result<Arc<Directory>, DslError> {
         if let Some(name) = self.remembered_name(id)
             && let Some(directory) = self.directory(&name)?
             && directory.id() == id

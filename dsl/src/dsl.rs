@@ -6,6 +6,7 @@ use crate::error::DslError;
 use crate::facts::{DeflateRatios, PoolFacts, SpaceFacts};
 use crate::features::Features;
 use crate::keys::KeyStore;
+use crate::moment::Changes;
 use crate::name::DatasetName;
 use crate::object_directory::{ObjectDirectory, keys};
 use crate::objset_cache::ObjsetCache;
@@ -32,7 +33,7 @@ const NAMES_MAX: usize = 16 << 10;
 ///
 /// Handles to directories and datasets hold the layer, and each is a view of the moment at which
 /// it was opened: who needs the state after a change opens them anew. Changes are made in
-/// syncing context ([`crate::write`]).
+/// syncing context ([`crate::write`]); `moment` says how to read beside them.
 #[derive(Debug)]
 pub struct Dsl {
     mos: Arc<ObjectSet>,
@@ -47,6 +48,7 @@ pub struct Dsl {
     origin_snapshot: Option<ObjectId>,
     pub(crate) objsets: ObjsetCache,
     pub(crate) heads: Heads,
+    pub(crate) changes: Changes,
     keys: KeyStore,
     sharing: Mutex<Sharing>,
     /// Whether blocks were cloned since the pool was opened.
@@ -109,6 +111,7 @@ impl Dsl {
             origin_snapshot: None,
             objsets: ObjsetCache::default(),
             heads: Heads::default(),
+            changes: Changes::default(),
             keys: KeyStore::default(),
             sharing: Mutex::default(),
             has_cloned: AtomicBool::new(false),

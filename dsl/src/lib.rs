@@ -30,6 +30,7 @@ mod history;
 mod holds;
 mod key_material;
 mod keys;
+mod moment;
 mod name;
 mod object_directory;
 mod objset_cache;
@@ -42,6 +43,7 @@ pub mod resume_token;
 mod space;
 #[cfg(test)]
 mod testing;
+mod walk;
 pub mod write;
 
 pub use bookmarks::Bookmark;
@@ -63,6 +65,7 @@ pub use history::{History, HistoryBody, HistoryRecord};
 pub use holds::Hold;
 pub use key_material::{KeyFormat, KeyMaterialError};
 pub use keys::{CryptoKey, KeyStatus, KeyStore};
+pub use moment::Change;
 pub use name::{DatasetName, NAME_LENGTH_MAX, NESTING_MAX, NameError, NameKind, check_pool_name};
 pub use object_directory::{ObjectDirectory, keys as directory_keys};
 pub use permissions::{Grantee, Permissions, Scope};

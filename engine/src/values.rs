@@ -1,7 +1,7 @@
 //! Values of datasets' properties, from a command's words to what is stored.
 
 use crate::errors::of_dsl;
-use cenote_control::model::properties::{DATASET, find};
+use cenote_control::model::properties::{DATASET, Effect, dataset_effect, find};
 use cenote_control::model::{ControlError, Pair};
 use cenote_dsl::property::parse::{Purpose, SettingError, parse_setting};
 use cenote_dsl::property::table::Kinds;
@@ -10,6 +10,19 @@ use cenote_dsl::{Dataset, DatasetType, Stored};
 
 /// A value that a user gave, in the clients' terms if it is none.
 pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
+    if let Effect::Refused(reason) = dataset_effect(&pair.0)
+        && pair.1 != "off"
+    {
+        return Err(ControlError::BadValue {
+            name: pair.0.clone(),
+            reason: format!("'{}': {reason}", pair.0),
+        });
+    }
+    received_setting(pair, purpose)
+}
+
+/// A value that came with a stream: what is not obeyed is kept all the same.
+pub(crate) fn received_setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
     parse_setting(&pair.0, &pair.1, purpose).map_err(|error| bad_setting(&pair.0, &error))
 }
 

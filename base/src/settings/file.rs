@@ -40,6 +40,19 @@ pub enum FileError {
     TooLong,
 }
 
+impl FileError {
+    /// Whether all that is wrong is a name that is not known.
+    pub fn is_unknown_name(&self) -> bool {
+        matches!(
+            self,
+            Self::Setting {
+                source: SettingError::Unknown { .. },
+                ..
+            }
+        )
+    }
+}
+
 /// What a file says, in its order: each value as one to set, or why it is none.
 pub fn parse_file(text: &str) -> Vec<Result<Assignment, FileError>> {
     if text.len() > FILE_LENGTH_MAX {
@@ -143,7 +156,7 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "line 2: there is no setting 'zfs_txg_timout'; near it are zfs_txg_timeout",
+                "line 2: there is no setting 'zfs_txg_timout'; did you mean 'zfs_txg_timeout'?",
                 "line 3: 'zfs_arc_max' is not NAME=VALUE",
                 "line 5: zfs_txg_timeout: 0 is not between 1 and 4294967295",
             ]

@@ -190,10 +190,7 @@ pub enum SettingError {
 }
 
 fn hint(near: &[&'static str]) -> String {
-    match near {
-        [] => String::new(),
-        names => format!("; near it are {}", names.join(", ")),
-    }
+    crate::question(near).map_or(String::new(), |question| format!("; {question}"))
 }
 
 /// The longest value that is kept of a setting without meaning.
@@ -280,7 +277,7 @@ fn find(name: &str) -> Result<Found, SettingError> {
     let found = all().find(|found| name_of(found) == name);
     found.ok_or_else(|| SettingError::Unknown {
         name: name.chars().take(VALUE_LENGTH_MAX).collect(),
-        near: near(name),
+        near: crate::nearest(name, all().map(|found| name_of(&found))),
     })
 }
 
@@ -371,45 +368,4 @@ impl Assignment {
         }
         self.found.state()
     }
-}
-
-/// How many near names an error lists at most.
-const NEAR_MAX: usize = 3;
-
-/// Names that `name` may have been meant as, the nearest first.
-fn near(name: &str) -> Vec<&'static str> {
-    // The longest name has fewer than 64 bytes; of more, no name is near.
-    if name.len() > 2 * 64 {
-        return Vec::new();
-    }
-    let allowed = (name.len() / 4).clamp(1, 6);
-    let mut found: Vec<(usize, &'static str)> = all()
-        .map(|found| name_of(&found))
-        .filter_map(|known| {
-            // A word that is part of a name may be all that somebody remembers.
-            if name.len() >= 4 && known.contains(name) {
-                return Some((1, known));
-            }
-            let distance = distance(name.as_bytes(), known.as_bytes());
-            (distance <= allowed).then_some((distance, known))
-        })
-        .collect();
-    found.sort_unstable();
-    found.truncate(NEAR_MAX);
-    found.into_iter().map(|(_, known)| known).collect()
-}
-
-/// How many bytes must be changed, added or left out to make one of the other (Levenshtein).
-fn distance(one: &[u8], other: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, byte) in one.iter().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, known) in other.iter().enumerate() {
-            let change = corner + usize::from(byte != known);
-            corner = row[j + 1];
-            row[j + 1] = change.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row[other.len()]
 }

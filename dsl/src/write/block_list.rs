@@ -152,8 +152,16 @@ impl SyncContext<'_> {
 
     /// Gives back a reference to the shared empty list.
     pub(crate) fn drop_empty_list(&self) -> Result<(), DslError> {
+        self.drop_empty_lists(1)
+    }
+
+    /// Gives back so many references to the shared empty list.
+    pub(crate) fn drop_empty_lists(&self, count: i64) -> Result<(), DslError> {
+        if count == 0 {
+            return Ok(());
+        }
         let list = self.empty_list()?;
-        if self.feature_changed(features::EMPTY_BPOBJ, -1)? == 0
+        if self.feature_changed(features::EMPTY_BPOBJ, -count)? == 0
             && let Some(list) = list
         {
             self.remove_directory_entry(keys::EMPTY_BPOBJ)?;

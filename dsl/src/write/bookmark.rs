@@ -5,7 +5,7 @@
 //! itself is gone. Then its txg also stays a key of deadlists, as if the snapshot were there.
 
 use super::context::SyncContext;
-use crate::deadlist::{Deadlist, SpaceTriple};
+use crate::deadlist::{DeadlistEntry, SpaceTriple, space_within};
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
@@ -203,7 +203,7 @@ impl SyncContext<'_> {
         &self,
         head: ObjectId,
         snapshot: &DslDataset,
-        next: &Deadlist,
+        next: &[DeadlistEntry],
     ) -> Result<bool, DslError> {
         let mut is_counted = false;
         for mut bookmark in self.stored_bookmarks(head)? {
@@ -215,9 +215,7 @@ impl SyncContext<'_> {
                 is_counted = true;
                 bookmark.phys.flags &= !FLAG_SNAPSHOT_EXISTS;
             } else if txg < snapshot.creation_txg {
-                let problem = "a deadlist of a pool before version 26 cannot be written";
-                let freed = next.space_range(Txg(0), txg);
-                let freed = freed.ok_or(DslError::structure(snapshot.deadlist, problem))?;
+                let freed = space_within(next, Txg(0), txg);
                 add(&mut bookmark.phys.freed_before_next, freed);
             } else {
                 continue;

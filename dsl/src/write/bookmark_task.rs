@@ -192,8 +192,10 @@ impl SyncContext<'_> {
         {
             return Ok(());
         }
-        self.remove_deadlist_key(phys.deadlist, txg)?;
-        self.forget_key_of_clones(head.directory().id(), txg)
+        let mut lists = self.open_deadlists()?;
+        self.remove_deadlist_key(&mut lists, phys.deadlist, txg)?;
+        self.forget_key_of_clones(&mut lists, head.directory().id(), txg)?;
+        self.close_deadlists(lists)
     }
 
     /// Whether the chain of snapshots that ends with `last` has one of `txg`.

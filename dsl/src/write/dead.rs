@@ -3,6 +3,10 @@
 //! Blocks that die while a snapshot still holds them are sorted into the deadlist's entries by
 //! their birth. Making and destroying snapshots moves whole entries, and no block is read for it:
 //! the module above ([`super`]) has the drawing.
+//!
+//! A deadlist has as many entries as there are older snapshots. A task that destroys many
+//! snapshots of one dataset would read the same few deadlists again for each of them, so it keeps
+//! their entries in memory ([`OpenDeadlists`]); what it changes it also writes at once.
 
 use super::accounting::{SpaceChange, changed};
 use super::context::SyncContext;
@@ -15,6 +19,56 @@ use cenote_dmu::{NewObject, Zap};
 use cenote_ondisk::deadlist::DeadlistHeader;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use std::collections::BTreeMap;
+
+/// Deadlists whose entries are kept: of a snapshot, the one after it and the head.
+const OPEN_MAX: usize = 4;
+
+/// The deadlists that one task works with. Nothing else may change them meanwhile.
+#[derive(Debug)]
+pub(crate) struct OpenDeadlists {
+    /// The list used last comes last.
+    open: Vec<(ObjectId, Vec<DeadlistEntry>)>,
+    /// The shared list that is always empty.
+    empty: Option<ObjectId>,
+    /// References to it that were given back and are still counted.
+    dropped: i64,
+}
+
+impl OpenDeadlists {
+    /// Takes a deadlist's entries out: they are changed elsewhere, or the deadlist is destroyed.
+    fn take(
+        &mut self,
+        context: &SyncContext<'_>,
+        deadlist: ObjectId,
+    ) -> Result<Vec<DeadlistEntry>, DslError> {
+        match self.open.iter().position(|(id, _)| *id == deadlist) {
+            Some(index) => Ok(self.open.remove(index).1),
+            None => context.deadlist_entries(deadlist),
+        }
+    }
+
+    fn put(&mut self, deadlist: ObjectId, entries: Vec<DeadlistEntry>) {
+        if self.open.len() >= OPEN_MAX {
+            self.open.remove(0);
+        }
+        self.open.push((deadlist, entries));
+    }
+
+    /// A deadlist's entries, in order of key.
+    pub fn entries(
+        &mut self,
+        context: &SyncContext<'_>,
+        deadlist: ObjectId,
+    ) -> Result<&[DeadlistEntry], DslError> {
+        let entries = self.take(context, deadlist)?;
+        self.put(deadlist, entries);
+        Ok(self.open.last().map_or(&[], |(_, entries)| entries))
+    }
+
+    fn is_empty_list(&self, list: ObjectId) -> bool {
+        Some(list) == self.empty
+    }
+}
 
 impl SyncContext<'_> {
     /// Makes a deadlist with these keys, each with an empty list.
@@ -116,56 +170,84 @@ impl SyncContext<'_> {
         Ok(list)
     }
 
+    /// No deadlists yet, for a task that will open some.
+    pub(crate) fn open_deadlists(&self) -> Result<OpenDeadlists, DslError> {
+        Ok(OpenDeadlists {
+            open: Vec::new(),
+            empty: self.empty_list()?,
+            dropped: 0,
+        })
+    }
+
+    /// Ends a task's work with deadlists.
+    pub(crate) fn close_deadlists(&self, lists: OpenDeadlists) -> Result<(), DslError> {
+        self.drop_empty_lists(lists.dropped)
+    }
+
     /// Divides a deadlist no longer at a txg, if it did: what stood there joins the entry before.
-    pub(crate) fn remove_deadlist_key(&self, deadlist: ObjectId, txg: Txg) -> Result<(), DslError> {
-        let mut entries = self.deadlist_entries(deadlist)?;
-        let Some(index) = entries.iter().position(|entry| entry.key == txg) else {
-            return Ok(());
-        };
-        let problem = "a deadlist loses its first entry";
-        let before = index.checked_sub(1);
-        let before = before.ok_or(DslError::structure(deadlist, problem))?;
-        self.remove_entry(deadlist, &number_key(txg.0))?;
-        let list = entries[index].bpobj;
-        self.join_entry(deadlist, &mut entries[before], list)?;
+    pub(crate) fn remove_deadlist_key(
+        &self,
+        lists: &mut OpenDeadlists,
+        deadlist: ObjectId,
+        txg: Txg,
+    ) -> Result<(), DslError> {
+        let mut entries = lists.take(self, deadlist)?;
+        if let Ok(index) = entries.binary_search_by_key(&txg, |entry| entry.key) {
+            let problem = "a deadlist loses its first entry";
+            let before = index.checked_sub(1);
+            let before = before.ok_or(DslError::structure(deadlist, problem))?;
+            self.remove_entry(deadlist, &number_key(txg.0))?;
+            let moved = entries.remove(index);
+            self.join_entry(lists, deadlist, &mut entries[before], &moved)?;
+        }
+        lists.put(deadlist, entries);
         Ok(())
     }
 
-    /// Puts a list into an entry of a deadlist; the totals are the caller's matter.
+    /// Puts the list of an entry into another one, of this deadlist; the totals are the caller's
+    /// matter.
     fn join_entry(
         &self,
+        lists: &mut OpenDeadlists,
         deadlist: ObjectId,
         entry: &mut DeadlistEntry,
-        list: ObjectId,
+        moved: &DeadlistEntry,
     ) -> Result<SpaceTriple, DslError> {
-        if Some(entry.bpobj) != self.empty_list()? {
-            return self.append_list(entry.bpobj, list);
+        if lists.is_empty_list(moved.bpobj) {
+            lists.dropped += 1;
+            return Ok(SpaceTriple::default());
         }
-        // The list takes the empty one's place; it may be the empty one itself.
-        let space = Deadlist::totals_of(self.dsl, list)?;
-        if list != entry.bpobj {
-            self.set_number(deadlist, &number_key(entry.key.0), list.0)?;
-            entry.bpobj = list;
-        }
-        self.drop_empty_list()?;
+        let space = match lists.is_empty_list(entry.bpobj) {
+            // The list takes the empty one's place.
+            true => {
+                self.set_number(deadlist, &number_key(entry.key.0), moved.bpobj.0)?;
+                entry.bpobj = moved.bpobj;
+                lists.dropped += 1;
+                moved.space
+            }
+            false => self.append_list(entry.bpobj, moved.bpobj)?,
+        };
+        entry.space = entry.space.plus(space);
         Ok(space)
     }
 
     /// Moves all that is in `from` into `deadlist`, by its birth, and frees `from`.
     pub(crate) fn merge_deadlist(
         &self,
+        lists: &mut OpenDeadlists,
         deadlist: ObjectId,
         from: ObjectId,
     ) -> Result<(), DslError> {
         let mut sum = SpaceTriple::default();
-        let mut entries = self.deadlist_entries(deadlist)?;
-        for moved in self.deadlist_entries(from)? {
+        let mut entries = lists.take(self, deadlist)?;
+        for moved in lists.take(self, from)? {
             let above = entries.partition_point(|entry| entry.key <= moved.key);
             let problem = "a deadlist is merged into one that is younger";
             let index = above.checked_sub(1);
             let index = index.ok_or(DslError::structure(deadlist, problem))?;
-            sum = sum.plus(self.join_entry(deadlist, &mut entries[index], moved.bpobj)?);
+            sum = sum.plus(self.join_entry(lists, deadlist, &mut entries[index], &moved)?);
         }
+        lists.put(deadlist, entries);
         self.change_totals(deadlist, SpaceChange::from(sum))?;
         self.destroy_object(from)
     }
@@ -173,26 +255,37 @@ impl SyncContext<'_> {
     /// Moves the blocks of a deadlist that were born after a txg, one of its keys, into a list.
     pub(crate) fn move_dead_after(
         &self,
+        lists: &mut OpenDeadlists,
         deadlist: ObjectId,
         after: Txg,
         list: ObjectId,
     ) -> Result<SpaceTriple, DslError> {
         let mut sum = SpaceTriple::default();
-        for entry in self.deadlist_entries(deadlist)? {
-            if entry.key >= after {
-                self.remove_entry(deadlist, &number_key(entry.key.0))?;
-                sum = sum.plus(self.append_list(list, entry.bpobj)?);
+        let mut entries = lists.take(self, deadlist)?;
+        let first = entries.partition_point(|entry| entry.key < after);
+        for entry in entries.split_off(first) {
+            self.remove_entry(deadlist, &number_key(entry.key.0))?;
+            match lists.is_empty_list(entry.bpobj) {
+                true => lists.dropped += 1,
+                false => sum = sum.plus(self.append_list(list, entry.bpobj)?),
             }
         }
+        lists.put(deadlist, entries);
         self.change_totals(deadlist, SpaceChange::from(sum).negated())?;
         Ok(sum)
     }
 
     /// Frees a deadlist and its lists; the blocks in them are somebody else's.
     pub(crate) fn destroy_deadlist(&self, deadlist: ObjectId) -> Result<(), DslError> {
-        for entry in self.deadlist_entries(deadlist)? {
+        let empty = self.empty_list()?;
+        let entries = self.deadlist_entries(deadlist)?;
+        let (shared, own): (Vec<_>, Vec<_>) = entries
+            .into_iter()
+            .partition(|entry| Some(entry.bpobj) == empty);
+        for entry in own {
             self.destroy_list(entry.bpobj)?;
         }
+        self.drop_empty_lists(i64::try_from(shared.len()).unwrap_or(i64::MAX))?;
         self.destroy_object(deadlist)
     }
 }

@@ -9,8 +9,9 @@
 
 use super::accounting::{Part, SpaceChange, changed, signed};
 use super::context::{SyncContext, SyncTask};
+use super::dead::OpenDeadlists;
 use crate::dataset::Dataset;
-use crate::deadlist::{Deadlist, SpaceTriple};
+use crate::deadlist::{Deadlist, DeadlistEntry, SpaceTriple, space_within};
 use crate::error::DslError;
 use crate::name::{DatasetName, is_hidden_component};
 use crate::object_directory::keys;
@@ -18,6 +19,7 @@ use crate::property::table::Property;
 use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::dsl_dataset::fields;
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_DEFER_DESTROY};
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 /// Directories of clones of clones that are followed.
@@ -43,18 +45,40 @@ impl SyncTask for DestroySnapshots {
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        for name in &self.names {
-            let Some(snapshot) = context.find_snapshot(name)? else {
+        let mut lists = context.open_deadlists()?;
+        for name in self.youngest_first(context)? {
+            let Some(snapshot) = context.find_snapshot(&name)? else {
                 continue;
             };
             match snapshot.hold_count()? > 0 || snapshot.phys().children > 1 {
                 true => context.change_dataset(snapshot.id(), |phys| {
                     phys.flags |= FLAG_DEFER_DESTROY;
                 })?,
-                false => context.destroy_snapshot(&snapshot)?,
+                false => context.destroy_snapshot(&mut lists, &snapshot)?,
             }
         }
-        Ok(())
+        context.close_deadlists(lists)
+    }
+}
+
+impl DestroySnapshots {
+    /// The snapshots that there are, each dataset's from the youngest to the oldest.
+    ///
+    /// In this order the deadlist of each moves whole into that of the first one that stays.
+    /// From the oldest on, each would first be divided, entry by entry.
+    fn youngest_first(&self, context: &SyncContext<'_>) -> Result<Vec<DatasetName>, DslError> {
+        let mut found = Vec::with_capacity(self.names.len());
+        for name in &self.names {
+            if let Some(snapshot) = context.find_snapshot(name)? {
+                let key = (
+                    snapshot.directory().id(),
+                    Reverse(snapshot.phys().creation_txg),
+                );
+                found.push((key, name.clone()));
+            }
+        }
+        found.sort_by_key(|(key, _)| *key);
+        Ok(found.into_iter().map(|(_, name)| name).collect())
     }
 }
 
@@ -108,13 +132,21 @@ impl SyncContext<'_> {
         let phys = snapshot.phys();
         let waits = phys.flags & FLAG_DEFER_DESTROY != 0;
         match waits && phys.children == 1 && snapshot.hold_count()? == 0 {
-            true => self.destroy_snapshot(&snapshot),
+            true => {
+                let mut lists = self.open_deadlists()?;
+                self.destroy_snapshot(&mut lists, &snapshot)?;
+                self.close_deadlists(lists)
+            }
             false => Ok(()),
         }
     }
 
     /// Destroys a snapshot that nothing holds or is a clone of.
-    pub(super) fn destroy_snapshot(&self, snapshot: &Dataset) -> Result<(), DslError> {
+    pub(super) fn destroy_snapshot(
+        &self,
+        lists: &mut OpenDeadlists,
+        snapshot: &Dataset,
+    ) -> Result<(), DslError> {
         let (id, phys) = (snapshot.id(), snapshot.phys());
         let directory = snapshot.directory();
         let head = directory.phys().head_dataset;
@@ -122,26 +154,26 @@ impl SyncContext<'_> {
         let next = phys.next_snapshot;
         let next = next.ok_or(DslError::structure(id, "a snapshot has no successor"))?;
         let (_, mut after) = self.dsl.read_dataset(next)?;
-        let dead = Deadlist::open(self.dsl, after.deadlist)?;
-        let is_counted = self.note_lost_snapshot(head, phys, &dead)?;
+        let dead = lists.entries(self, after.deadlist)?;
+        let is_counted = self.note_lost_snapshot(head, phys, dead)?;
+        self.close_gap(snapshot, next, dead)?;
         self.forget_dataset_features(id)?;
-        self.close_gap(snapshot, next, &dead)?;
-        let free = self.move_to_free(directory.id(), phys, after.deadlist)?;
-        self.merge_deadlist(after.deadlist, phys.deadlist)?;
+        let free = self.move_to_free(lists, directory.id(), phys, after.deadlist)?;
+        self.merge_deadlist(lists, after.deadlist, phys.deadlist)?;
         after.previous_snapshot = phys.previous_snapshot;
         after.previous_snapshot_txg = phys.previous_snapshot_txg;
         self.store_dataset(next, &after)?;
         if !is_counted {
-            self.forget_key_of_clones(directory.id(), phys.creation_txg)?;
+            self.forget_key_of_clones(lists, directory.id(), phys.creation_txg)?;
         }
         if next == head {
             self.recount_unique(snapshot, head)?;
         } else {
             let (first, last) = (phys.previous_snapshot_txg, phys.creation_txg);
-            self.gain_unique(next, &mut after, first, last)?;
+            self.gain_unique(lists, next, &mut after, (first, last))?;
             if !is_counted {
                 let (_, head) = self.dsl.read_dataset(head)?;
-                self.remove_deadlist_key(head.deadlist, phys.creation_txg)?;
+                self.remove_deadlist_key(lists, head.deadlist, phys.creation_txg)?;
             }
         }
         self.scan_without(id, Some(next))?;
@@ -156,7 +188,7 @@ impl SyncContext<'_> {
         &self,
         snapshot: &Dataset,
         next: ObjectId,
-        dead: &Deadlist,
+        dead: &[DeadlistEntry],
     ) -> Result<(), DslError> {
         let phys = snapshot.phys();
         let Some(previous) = phys.previous_snapshot else {
@@ -169,7 +201,7 @@ impl SyncContext<'_> {
         }
         before.next_snapshot = Some(next);
         let (first, last) = (before.previous_snapshot_txg, phys.previous_snapshot_txg);
-        let gained = dead.space_range(first, last).unwrap_or_default();
+        let gained = space_within(dead, first, last);
         before.unique_bytes = changed(before.unique_bytes, signed(gained.used));
         self.store_dataset(previous, &before)
     }
@@ -178,6 +210,7 @@ impl SyncContext<'_> {
     /// blocks that are to be freed.
     fn move_to_free(
         &self,
+        lists: &mut OpenDeadlists,
         directory: ObjectId,
         phys: &DslDataset,
         deadlist: ObjectId,
@@ -185,7 +218,7 @@ impl SyncContext<'_> {
         let key = keys::FREE_BPOBJ;
         let list = self.dsl.object_directory().object(key)?;
         let list = list.ok_or(DslError::MissingEntry { key })?;
-        let freed = self.move_dead_after(deadlist, phys.previous_snapshot_txg, list)?;
+        let freed = self.move_dead_after(lists, deadlist, phys.previous_snapshot_txg, list)?;
         let change = SpaceChange::from(freed).negated();
         self.use_space(directory, Part::Snapshots, change)?;
         Ok(freed)
@@ -195,16 +228,15 @@ impl SyncContext<'_> {
     /// that time that its successor does not have.
     fn gain_unique(
         &self,
+        lists: &mut OpenDeadlists,
         id: ObjectId,
         phys: &mut DslDataset,
-        after: Txg,
-        last: Txg,
+        (after, last): (Txg, Txg),
     ) -> Result<(), DslError> {
         let next = phys.next_snapshot;
         let next = next.ok_or(DslError::structure(id, "a snapshot has no successor"))?;
         let (_, next) = self.dsl.read_dataset(next)?;
-        let dead = Deadlist::open(self.dsl, next.deadlist)?;
-        let gained = dead.space_range(after, last).unwrap_or_default();
+        let gained = space_within(lists.entries(self, next.deadlist)?, after, last);
         phys.unique_bytes = changed(phys.unique_bytes, signed(gained.used));
         self.store_dataset(id, phys)
     }
@@ -236,6 +268,7 @@ impl SyncContext<'_> {
     /// a head with a bookmark of it that counts.
     pub(super) fn forget_key_of_clones(
         &self,
+        lists: &mut OpenDeadlists,
         directory: ObjectId,
         txg: Txg,
     ) -> Result<(), DslError> {
@@ -255,7 +288,7 @@ impl SyncContext<'_> {
                 let (_, phys) = self.dsl.read_dataset(head)?;
                 if self.origin_txg(phys.directory)? > txg {
                     if !self.counts_since(head, txg)? {
-                        self.remove_deadlist_key(phys.deadlist, txg)?;
+                        self.remove_deadlist_key(lists, phys.deadlist, txg)?;
                     }
                     stack.push(phys.directory);
                 }

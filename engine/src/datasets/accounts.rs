@@ -60,15 +60,17 @@ pub(crate) fn user_space(
     kind: Kind,
     reply: &mut dyn Reply,
 ) -> Result<Response, ControlError> {
-    let (imported, found) = registry.dataset(&parse_name(dataset)?)?;
-    let files = imported.files(&found)?;
+    let name = parse_name(dataset)?;
+    let (imported, found) = registry.dataset(&name)?;
+    let files = registry.unless_gone(&name, imported.files(&found))?;
     let kind = match kind {
         Kind::User => AccountKind::User,
         Kind::Group => AccountKind::Group,
         Kind::Project => AccountKind::Project,
     };
     let accounts = files.accounts(kind);
-    let accounts = accounts.map_err(|error| of_files(dataset, &error))?;
+    let accounts = accounts.map_err(|error| of_files(dataset, &error));
+    let accounts = registry.unless_gone(&name, accounts)?;
     for batch in accounts.chunks(BATCH) {
         let rows = batch.iter().map(row_of).collect();
         reply.part(Part::Accounts(rows))?;

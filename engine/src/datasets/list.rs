@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::errors::{of_dsl, parse_name};
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
+use crate::registry::walk::read_or_gone;
 
 /// Rows sent at once.
 const BATCH: usize = 256;
@@ -152,12 +153,19 @@ impl Listing<'_> {
             if self.reply.cancelled() {
                 return Err(ControlError::Interrupted);
             }
-            match directory.head() {
+            match directory.head_now() {
                 Ok(Some(head)) => {
                     self.row(imported, &head)?;
                     if self.depth.reaches(level + 1) {
                         self.list_past(imported, &head)?;
                     }
+                }
+                Ok(None) if level == 0 => {
+                    let dataset = directory.name().as_str().to_owned();
+                    self.fail(
+                        directory.name().as_str(),
+                        ControlError::NoSuchDataset { dataset },
+                    );
                 }
                 Ok(None) => {}
                 Err(error) => self.fail(directory.name().as_str(), of_dsl(error)),
@@ -165,16 +173,16 @@ impl Listing<'_> {
             if !self.depth.reaches(level + 1) {
                 continue;
             }
-            let children = match directory.listed_children() {
-                Ok(children) => children,
+            let children = match directory.children_listed_now() {
+                Ok(children) => children.unwrap_or_default(),
                 Err(error) => {
                     self.fail(directory.name().as_str(), of_dsl(error));
                     continue;
                 }
             };
             for child in children.iter().rev() {
-                match directory.open_child(child) {
-                    Ok(child) => stack.push((child, level + 1)),
+                match directory.child_now(child) {
+                    Ok(child) => stack.extend(child.map(|child| (child, level + 1))),
                     Err(error) => self.fail(directory.name().as_str(), of_dsl(error)),
                 }
             }
@@ -185,11 +193,12 @@ impl Listing<'_> {
     /// Lists the snapshots and bookmarks of a head.
     fn list_past(&mut self, imported: &Arc<Imported>, head: &Dataset) -> Result<(), ControlError> {
         if self.kinds.has(DatasetKind::Snapshot) {
-            match head.listed_snapshots() {
+            match head.snapshots_listed_now() {
                 Ok(snapshots) => {
-                    for entry in snapshots {
-                        match head.open_snapshot(&entry) {
-                            Ok(snapshot) => self.row(imported, &snapshot)?,
+                    for entry in snapshots.unwrap_or_default() {
+                        match head.snapshot_now(&entry) {
+                            Ok(Some(snapshot)) => self.row(imported, &snapshot)?,
+                            Ok(None) => {}
                             Err(error) => self.fail(head.name().as_str(), of_dsl(error)),
                         }
                     }
@@ -198,38 +207,52 @@ impl Listing<'_> {
             }
         }
         if self.kinds.has(DatasetKind::Bookmark) {
-            match head.bookmarks() {
+            let by_name = || imported.dsl().dataset(head.name())?.bookmarks();
+            let by_handle = || head.bookmarks().map_err(of_dsl);
+            let found = read_or_gone(imported.dsl(), by_handle, || by_name().map_err(of_dsl));
+            match found {
                 Ok(bookmarks) => {
-                    for bookmark in &bookmarks {
+                    for bookmark in &bookmarks.unwrap_or_default() {
                         self.bookmark_row(imported, bookmark)?;
                     }
                 }
-                Err(error) => self.fail(head.name().as_str(), of_dsl(error)),
+                Err(error) => self.fail(head.name().as_str(), error),
             }
         }
         Ok(())
     }
 
     fn row(&mut self, imported: &Arc<Imported>, dataset: &Dataset) -> Result<(), ControlError> {
-        let name = dataset.name().as_str();
-        let made = kind_of(dataset).and_then(|kind| {
-            if !self.kinds.has(kind) {
-                return Ok(None);
-            }
-            let properties = dataset_properties(self.mounts, imported, dataset, &self.selection)?;
-            Ok(Some((kind, properties)))
-        });
-        match made {
-            Ok(Some((kind, properties))) => {
-                let create_txg = dataset.phys().creation_txg.0;
-                self.push(make_row(name, kind, create_txg, properties))
-            }
+        let name = dataset.name();
+        let by_name = || {
+            let again = imported.dsl().dataset(name).map_err(of_dsl)?;
+            self.made(imported, &again)
+        };
+        let made = read_or_gone(imported.dsl(), || self.made(imported, dataset), by_name);
+        match made.map(Option::flatten) {
+            Ok(Some(row)) => self.push(row),
             Ok(None) => Ok(()),
             Err(error) => {
-                self.fail(name, error);
+                self.fail(name.as_str(), error);
                 Ok(())
             }
         }
+    }
+
+    /// The row of a dataset, if its kind is asked for.
+    fn made(
+        &self,
+        imported: &Arc<Imported>,
+        dataset: &Dataset,
+    ) -> Result<Option<Row>, ControlError> {
+        let kind = kind_of(dataset)?;
+        if !self.kinds.has(kind) {
+            return Ok(None);
+        }
+        let properties = dataset_properties(self.mounts, imported, dataset, &self.selection)?;
+        let create_txg = dataset.phys().creation_txg.0;
+        let name = dataset.name().as_str();
+        Ok(Some(make_row(name, kind, create_txg, properties)))
     }
 
     fn bookmark_row(

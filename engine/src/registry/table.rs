@@ -107,6 +107,20 @@ impl Registry {
         Ok((imported, dataset))
     }
 
+    /// What was read of a dataset; a failure because it was destroyed meanwhile says so.
+    pub fn unless_gone<T>(
+        &self,
+        name: &DatasetName,
+        read: Result<T, ControlError>,
+    ) -> Result<T, ControlError> {
+        match (&read, self.dataset(name)) {
+            (Err(ControlError::Io { .. }), Err(gone @ ControlError::NoSuchDataset { .. })) => {
+                Err(gone)
+            }
+            _ => read,
+        }
+    }
+
     /// The named pools, or all; and those that are not here.
     pub fn named(&self, names: &[String]) -> (Vec<Arc<Imported>>, Vec<(String, ControlError)>) {
         if names.is_empty() {

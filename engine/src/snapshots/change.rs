@@ -20,6 +20,9 @@ use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{CreateSnapshots, DestroySnapshots, RenameSnapshots, Setting};
 
+/// How often a recursive command lists the datasets again that come and go meanwhile.
+const LISTED_MAX: usize = 20;
+
 pub(crate) fn change_snapshots(
     context: &Context,
     mounts: &Mounts,
@@ -77,21 +80,27 @@ fn create_snapshots(
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
     let settings = snapshot_settings(properties)?;
-    let mut wanted = snapshots_by_pool(names)?;
-    if recursive {
-        for names in wanted.values_mut() {
-            *names = with_those_below(registry, names)?;
-        }
-    }
     let mut noted = NotedOnce::new(by);
-    in_each_pool(wanted, |names| {
+    in_each_pool(snapshots_by_pool(names)?, |names| {
         let (imported, _) = registry.dataset(&names[0].dataset())?;
-        let task = CreateSnapshots {
-            names: names.to_vec(),
-            properties: settings.clone(),
-        };
-        noted.change(names[0].as_str(), |by| run(&imported, task, by))?;
-        Ok(())
+        let mut attempts = 0;
+        loop {
+            let all = match recursive {
+                true => with_those_below(registry, names)?,
+                false => names.to_vec(),
+            };
+            let task = CreateSnapshots {
+                names: all,
+                properties: settings.clone(),
+            };
+            attempts += 1;
+            match noted.change(names[0].as_str(), |by| run(&imported, task, by)) {
+                Ok(_) => return Ok(()),
+                // One of those below was destroyed since they were listed.
+                Err(ControlError::NoSuchDataset { .. }) if recursive && attempts < LISTED_MAX => {}
+                Err(error) => return Err(error),
+            }
+        }
     })
 }
 

@@ -4,7 +4,7 @@ use crate::errors::{of_dsl, of_files, parse_name};
 use crate::registry::table::Registry;
 use cenote_control::model::{ControlError, DiffChange, DiffRecord, Part, RawName, Response};
 use cenote_control::protocol::Reply;
-use cenote_dsl::{DatasetType, NameKind};
+use cenote_dsl::{DatasetName, DatasetType, NameKind};
 use cenote_posix::FileSystem;
 
 /// Differences sent at once.
@@ -26,9 +26,20 @@ pub(crate) fn diff(
         Some(to) => parse_name(to)?,
         None => from_name.dataset(),
     };
-    let (imported, older) = registry.dataset(&from_name)?;
-    let (_, newer) = registry.dataset(&to_name)?;
-    for (name, dataset) in [(&from_name, &older), (&to_name, &newer)] {
+    let told = compare(registry, (from, &from_name), &to_name, reply);
+    let told = registry.unless_gone(&from_name, told);
+    registry.unless_gone(&to_name, told)
+}
+
+fn compare(
+    registry: &Registry,
+    (from, from_name): (&str, &DatasetName),
+    to_name: &DatasetName,
+    reply: &mut dyn Reply,
+) -> Result<Response, ControlError> {
+    let (imported, older) = registry.dataset(from_name)?;
+    let (_, newer) = registry.dataset(to_name)?;
+    for (name, dataset) in [(from_name, &older), (to_name, &newer)] {
         if dataset.dataset_type().map_err(of_dsl)? != DatasetType::Filesystem {
             let dataset = name.as_str().to_owned();
             return Err(ControlError::WrongKind { dataset });

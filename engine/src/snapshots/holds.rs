@@ -5,7 +5,7 @@ use crate::command::{By, NotedOnce, run};
 use crate::errors::{of_dsl, parse_name};
 use crate::mounts::table::Mounts;
 use crate::registry::table::Registry;
-use crate::registry::walk::{is_within, walk_heads};
+use crate::registry::walk::{is_within, read_or_gone, walk_heads};
 use cenote_control::model::{ControlError, Hold, Response};
 use cenote_dsl::write::{HoldSnapshots, ReleaseSnapshots};
 use cenote_dsl::{Dataset, DatasetName, NameKind};
@@ -24,8 +24,9 @@ pub(crate) fn holds(
     let imported = registry.pool_of(&name)?;
     let mut holds = Vec::new();
     if !recursive {
-        let (_, found) = registry.dataset(&name)?;
-        add_holds(&found, &mut holds)?;
+        holds = imported
+            .dsl()
+            .of_one_moment(|| holds_of(&registry.dataset(&name)?.1))?;
         return Ok(Response::Holds { holds });
     }
     let top = name.dataset();
@@ -35,13 +36,18 @@ pub(crate) fn holds(
         if failure.is_some() || !is_within(head.name(), &top) {
             return;
         }
-        match head.snapshot(last.as_bytes()) {
-            Ok(Some(snapshot)) => {
+        let read = || match head.snapshot(last.as_bytes()) {
+            Ok(Some(snapshot)) => holds_of(&snapshot).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(of_dsl(error)),
+        };
+        match read_or_gone(imported.dsl(), read, read).map(Option::flatten) {
+            Ok(Some(more)) => {
                 found = true;
-                failure = add_holds(&snapshot, &mut holds).err();
+                holds.extend(more);
             }
             Ok(None) => {}
-            Err(error) => failure = Some(of_dsl(error)),
+            Err(error) => failure = Some(error),
         }
     });
     match failure {
@@ -56,15 +62,14 @@ pub(crate) fn holds(
     }
 }
 
-fn add_holds(snapshot: &Dataset, holds: &mut Vec<Hold>) -> Result<(), ControlError> {
-    for hold in snapshot.holds().map_err(of_dsl)? {
-        holds.push(Hold {
-            snapshot: snapshot.name().as_str().to_owned(),
-            tag: hold.tag,
-            time: hold.time,
-        });
-    }
-    Ok(())
+fn holds_of(snapshot: &Dataset) -> Result<Vec<Hold>, ControlError> {
+    let holds = snapshot.holds().map_err(of_dsl)?.into_iter();
+    let hold = |hold: cenote_dsl::Hold| Hold {
+        snapshot: snapshot.name().as_str().to_owned(),
+        tag: hold.tag,
+        time: hold.time,
+    };
+    Ok(holds.map(hold).collect())
 }
 
 /// Holds snapshots under a tag, and with `recursive` the same of all datasets below.

@@ -7,6 +7,7 @@
 use super::names::snapshots_by_pool;
 use crate::errors::of_dsl;
 use crate::registry::table::Registry;
+use crate::registry::walk::read_or_gone;
 use cenote_control::model::{ControlError, KeptBy, Part, Response, SnapshotSpace};
 use cenote_control::protocol::Reply;
 use cenote_dsl::{Dataset, DatasetName, Reclaimed};
@@ -23,8 +24,20 @@ pub(crate) fn snapshot_space(
     reply: &mut dyn Reply,
 ) -> Result<Response, ControlError> {
     for name in registry.names_below(dataset, recursive)? {
-        let (_, head) = registry.dataset(&name)?;
-        send(&head, |_| true, reply)?;
+        let imported = registry.pool_of(&name)?;
+        let read = || {
+            let (_, head) = registry.dataset(&name)?;
+            reclaimed(&head, |_| true)
+        };
+        match read_or_gone(imported.dsl(), read, read)? {
+            Some(all) => send(&name, &all, reply)?,
+            None if name.as_str() == dataset => {
+                let dataset = dataset.to_owned();
+                return Err(ControlError::NoSuchDataset { dataset });
+            }
+            // It was destroyed since the names were listed.
+            None => {}
+        }
     }
     Ok(Response::Done)
 }
@@ -44,26 +57,31 @@ pub(crate) fn reclaimed_by(
         of_head.insert(component.as_bytes().to_vec());
     }
     for (name, chosen) in by_head {
-        let (_, head) = registry.dataset(&name)?;
-        send(&head, |name| chosen.contains(name), reply)?;
+        let all = registry.pool_of(&name)?.dsl().of_one_moment(|| {
+            let (_, head) = registry.dataset(&name)?;
+            reclaimed(&head, |name| chosen.contains(name))
+        })?;
+        send(&name, &all, reply)?;
     }
     Ok(Response::Done)
 }
 
-fn send(
+fn reclaimed(
     head: &Dataset,
     chosen: impl FnMut(&[u8]) -> bool,
-    reply: &mut dyn Reply,
-) -> Result<(), ControlError> {
+) -> Result<Vec<Reclaimed>, ControlError> {
     let all = head.reclaimed_by(chosen).map_err(of_dsl)?;
-    let all = all.ok_or_else(|| ControlError::Unsupported {
+    all.ok_or_else(|| ControlError::Unsupported {
         what: "telling the space of snapshots in a pool of a version before 26".to_owned(),
-    })?;
+    })
+}
+
+fn send(head: &DatasetName, all: &[Reclaimed], reply: &mut dyn Reply) -> Result<(), ControlError> {
     for some in all.chunks(BATCH) {
         if reply.cancelled() {
             return Err(ControlError::Interrupted);
         }
-        let rows = some.iter().map(|one| row(head.name(), one));
+        let rows = some.iter().map(|one| row(head, one));
         reply.part(Part::SnapshotSpace(rows.collect()))?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use super::session::Session;
 use crate::errors::of_dsl;
 use crate::keys::new::{KEY_LOCATION, KeyGiven, check_location, new_encryption};
 use crate::registry::imported::Imported;
-use crate::values::setting;
+use crate::values::{received_setting, setting};
 use cenote_control::model::{ControlError, Pair, ReceiveNote};
 use cenote_dsl::property::StoredProperties;
 use cenote_dsl::property::parse::Purpose;
@@ -245,7 +245,7 @@ pub(super) fn of_snapshot(list: &NvList) -> Vec<Setting> {
             kinds: Kinds::SNAPSHOT,
             at_creation: true,
         };
-        setting(&(name, text), purpose).ok()
+        received_setting(&(name, text), purpose).ok()
     };
     list.iter().filter_map(text).collect()
 }
@@ -282,5 +282,5 @@ fn judged(name: &str, value: &NvValue, purpose: Purpose) -> Result<Setting, Stri
     if info.is_some_and(|info| info.class == Class::ReadOnly) {
         return Err(format!("'{name}' is readonly"));
     }
-    setting(&(name.to_owned(), text), purpose).map_err(|error| error.to_string())
+    received_setting(&(name.to_owned(), text), purpose).map_err(|error| error.to_string())
 }

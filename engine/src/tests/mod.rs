@@ -3,6 +3,7 @@
 mod encryption;
 mod heads;
 mod import;
+mod properties;
 mod share;
 
 use crate::{Engine, EngineSettings, NoMounter};

@@ -118,9 +118,18 @@ impl Trees {
         ) {
             return Ok(Some(index + 1));
         }
-        let set = snapshot.object_set().map_err(|_| Errno::IO)?;
-        let files = FileSystem::open(set);
-        let files = files.map_err(|error| Errno::from_raw_os_error(error.errno()))?;
+        let set = snapshot.object_set().map_err(|_| Errno::IO);
+        let files = set.and_then(|set| {
+            FileSystem::open(set).map_err(|error| Errno::from_raw_os_error(error.errno()))
+        });
+        let files = match files {
+            Ok(files) => files,
+            // It was destroyed meanwhile, perhaps.
+            Err(error) => match self.dataset.snapshot(name).map_err(|_| Errno::IO)? {
+                Some(_) => return Err(error),
+                None => return Ok(None),
+            },
+        };
         let mut snapshots = self
             .snapshots
             .write()

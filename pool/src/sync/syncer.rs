@@ -448,6 +448,7 @@ impl Syncer {
                 }
             }
             tickets.push(Arc::clone(&queued.ticket));
+            let _change = self.dsl.begin_change();
             queued.task.sync(context)?;
         }
         if !early.is_empty() {

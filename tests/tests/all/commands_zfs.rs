@@ -83,8 +83,6 @@ const INHERITED: &[Row] = &[
     ("relatime", "on", "off", "off", "2"),
     ("secondarycache", "all", "metadata", "metadata", "on"),
     ("setuid", "on", "off", "off", "2"),
-    ("sharenfs", "off", "on", "on", ""),
-    ("sharesmb", "off", "on", "on", ""),
     ("snapdev", "hidden", "visible", "visible", "on"),
     ("snapdir", "hidden", "disabled", "disabled", "on"),
     ("special_small_blocks", "0", "64K", "65536", "32M"),

@@ -102,7 +102,7 @@ fn values_are_shown_and_set_and_faults_are_named() -> Result<()> {
     ensure!(shown == expected, "{shown}");
     // One that cannot be set: none is.
     let refused = site.fails("cenote settings set zfs_arc_min=0 zfs_txg_timout=7")?;
-    let nearest = "there is no setting 'zfs_txg_timout'; near it are zfs_txg_timeout";
+    let nearest = "there is no setting 'zfs_txg_timout'; did you mean 'zfs_txg_timeout'?";
     ensure!(refused.stderr.contains(nearest), "{}", refused.stderr);
     ensure!(
         site.ok("cenote settings get -H zfs_arc_min")?

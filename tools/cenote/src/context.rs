@@ -82,6 +82,8 @@ pub struct Context {
     pub is_terminal: bool,
     /// The command line as the history of a pool keeps it.
     pub command: String,
+    /// The first name that the daemon did not find.
+    pub missing: Option<String>,
 }
 
 impl Context {
@@ -99,6 +101,7 @@ impl Context {
             directory: PathBuf::from("/"),
             is_terminal: false,
             command: String::new(),
+            missing: None,
         }
     }
 
@@ -233,7 +236,11 @@ impl Context {
             ControlFlow::Continue(())
         };
         let called = self.daemon.call(request, &mut forward);
-        self.answer_of(called)
+        let answer = self.answer_of(called);
+        if self.missing.is_none() {
+            self.missing = missing_name(&answer);
+        }
+        answer
     }
 
     /// Asks the daemon, and prints what is to be said of each part as it comes.
@@ -278,6 +285,24 @@ impl Context {
             }),
             _ => Err(mismatch()),
         }
+    }
+}
+
+/// The name of a pool or dataset that an answer says does not exist.
+fn missing_name(answer: &Result<Response, ControlError>) -> Option<String> {
+    let of_error = |error: &ControlError| match error {
+        ControlError::NoSuchDataset { dataset } => Some(dataset.clone()),
+        ControlError::NoSuchPool { pool } => Some(pool.clone()),
+        _ => None,
+    };
+    match answer {
+        Err(error) => of_error(error),
+        Ok(
+            Response::Failures { failures, .. }
+            | Response::Pools { failures, .. }
+            | Response::Statuses { failures, .. },
+        ) => failures.iter().find_map(|(_, error)| of_error(error)),
+        Ok(_) => None,
     }
 }
 

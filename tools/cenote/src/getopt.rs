@@ -11,6 +11,9 @@ pub enum OptionError {
     /// No such option.
     #[error("invalid option '{0}'")]
     Invalid(String),
+    /// No such option, but one that is spelled nearly so.
+    #[error("invalid option '{0}'\n{1}")]
+    InvalidNear(String, String),
     /// The option needs an argument.
     #[error("missing argument for '{0}' option")]
     MissingArgument(String),
@@ -121,7 +124,18 @@ impl Grammar {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (word, None),
         };
-        let invalid = || OptionError::Invalid(name.to_owned());
+        let invalid = || {
+            let known: Vec<String> = self
+                .long
+                .iter()
+                .map(|(long, ..)| format!("--{long}"))
+                .collect();
+            let known = known.iter().map(String::as_str);
+            match cenote_base::did_you_mean(&format!("--{name}"), known) {
+                Some(question) => OptionError::InvalidNear(name.to_owned(), question),
+                None => OptionError::Invalid(name.to_owned()),
+            }
+        };
         let exact = self.long.iter().find(|(long, ..)| *long == name);
         let mut like = self.long.iter().filter(|(long, ..)| long.starts_with(name));
         let (found, reported, takes) = match (exact, like.next(), like.next()) {

@@ -46,6 +46,11 @@ pub fn run(arguments: &[String], context: &mut Context) -> u8 {
 }
 
 fn mount(arguments: &[String], context: &mut Context) -> Outcome {
+    let mut options = arguments.iter().take_while(|word| *word != "--");
+    if options.any(|word| word == "--help" || word == "-?") {
+        context.line(SYNOPSIS);
+        return Ok(0);
+    }
     // `-t` repeats the type, where that has a dot in it.
     let parsed = match Grammar::letters("sfnvho:t:").parse(arguments) {
         Ok(parsed) => parsed,
@@ -55,7 +60,8 @@ fn mount(arguments: &[String], context: &mut Context) -> Outcome {
         Err(error) => return failed(format!("{error}\n{SYNOPSIS}")),
     };
     if parsed.has("h") {
-        return failed(SYNOPSIS);
+        context.line(SYNOPSIS);
+        return Ok(0);
     }
     let (name, directory) = match parsed.operands.as_slice() {
         [] => return failed(format!("missing dataset argument\n{OPERANDS}")),

@@ -2,9 +2,55 @@
 
 use crate::context::{Context, Outcome, Stop};
 use crate::version;
+use cenote_control::model::{DatasetKind, Depth, KindSet, PropertySelection, Request};
 
 /// A subcommand's name and the lines of its synopsis.
 pub type Synopsis = (&'static str, &'static [&'static str]);
+
+/// Names that are looked through for a near one.
+const NAMES_MAX: usize = 10_000;
+
+/// Asks whether a pool, dataset or snapshot was meant whose name is near the one that was missing.
+fn suggest_name(context: &mut Context) {
+    let Some(wrong) = context.missing.take() else {
+        return;
+    };
+    let heads = KindSet::of(DatasetKind::Filesystem).union(KindSet::of(DatasetKind::Volume));
+    let (roots, depth, kinds) = match wrong.split_once('@') {
+        Some((dataset, _)) => {
+            let snapshots = KindSet::of(DatasetKind::Snapshot);
+            (vec![dataset.to_owned()], Depth::Levels(1), snapshots)
+        }
+        None => (Vec::new(), Depth::All, heads),
+    };
+    let listed = context.ask_datasets(Request::DatasetList {
+        roots,
+        depth,
+        kinds,
+        properties: PropertySelection::Named(Vec::new()),
+    });
+    let rows = listed.map(|listing| listing.rows).unwrap_or_default();
+    let names = rows.iter().take(NAMES_MAX).map(|row| row.name.as_str());
+    if let Some(question) = cenote_base::did_you_mean(&wrong, names) {
+        context.complain(&question);
+    }
+}
+
+/// Whether the words behind a subcommand ask for its help. `-h` does unless the synopsis gives it
+/// another meaning.
+fn asks_for_help(words: &[String], lines: &[&str]) -> bool {
+    let options = words.iter().take_while(|word| *word != "--");
+    let is_taken = || {
+        let words = lines
+            .iter()
+            .flat_map(|line| line.split(['[', ']', ' ', '|']));
+        words
+            .filter(|word| word.starts_with('-') && !word.starts_with("--"))
+            .any(|word| word.contains('h'))
+    };
+    let mut asking = options.filter(|word| matches!(word.as_str(), "--help" | "-?" | "-h"));
+    asking.any(|word| word != "-h" || !is_taken())
+}
 
 /// What help says of a subcommand that is only refused.
 const NOT_THERE: &str = "not available in this version";
@@ -45,16 +91,29 @@ impl Program {
         let mut aliases = self.aliases.iter();
         let alias = aliases.find(|(alias, _)| alias == command);
         let command = alias.map_or(command.as_str(), |(_, name)| name);
-        if self.lines_of(command).is_none() {
+        let Some(lines) = self.lines_of(command) else {
             context.complain(&format!("unrecognized command '{command}'"));
+            if let Some(question) = self.question(command) {
+                context.complain(&question);
+            }
             context.complain(&self.overview());
             return 2;
+        };
+        if asks_for_help(rest, lines) {
+            context.line(&self.usage(command, lines));
+            return 0;
         }
         context.command = crate::zpool::command_line(&format!("{} {command}", self.name), rest);
-        match (self.dispatch)(command, rest, context) {
+        let ended = (self.dispatch)(command, rest, context);
+        if let Ok(code @ 1..) | Err(Stop::Code(code @ 1..)) = ended {
+            suggest_name(context);
+            return code;
+        }
+        match ended {
             Ok(code) | Err(Stop::Code(code)) => code,
             Err(Stop::Failed(message)) => {
                 context.complain(&message);
+                suggest_name(context);
                 1
             }
             Err(Stop::Usage(message)) => {
@@ -102,12 +161,25 @@ impl Program {
             context.line(&self.overview());
             return 0;
         };
-        let Some(lines) = self.lines_of(topic) else {
+        let alias = self.aliases.iter().find(|(alias, _)| alias == topic);
+        let name = alias.map_or(topic.as_str(), |(_, name)| name);
+        let Some(lines) = self.lines_of(name) else {
             context.complain(&format!("no help on '{topic}'"));
+            if let Some(question) = self.question(topic) {
+                context.complain(&question);
+            }
             return 1;
         };
-        context.line(&self.usage(topic, lines));
+        context.line(&self.usage(name, lines));
         0
+    }
+
+    /// The subcommand that a wrong word may have been meant as.
+    fn question(&self, word: &str) -> Option<String> {
+        let names = self.groups.iter().flat_map(|group| group.iter());
+        let names = names.map(|(name, _)| *name);
+        let aliases = self.aliases.iter().map(|(alias, _)| *alias);
+        cenote_base::did_you_mean(word, names.chain(aliases).chain(["help"]))
     }
 
     fn usage(&self, name: &str, lines: &[&str]) -> String {
@@ -120,5 +192,90 @@ impl Program {
         }
         text.push_str(&(self.below_one)(name));
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::context::Daemon;
+    use crate::context::testing::run;
+    use cenote_control::model::{Part, Request, Response};
+    use cenote_control::protocol::{CallError, Interrupt};
+
+    /// Neither help nor a wrong word needs a daemon.
+    struct Nobody;
+
+    impl Daemon for Nobody {
+        fn call(
+            &mut self,
+            request: Request,
+            _on_part: &mut dyn FnMut(Part) -> Interrupt,
+        ) -> Result<Response, CallError> {
+            panic!("{request:?} is asked for")
+        }
+    }
+
+    /// `zfs list --help` was an invalid option, and ended with 2.
+    #[test]
+    fn every_subcommand_explains_itself() {
+        for (program, overview) in [
+            ("zpool", run("zpool help", Nobody)),
+            ("zfs", run("zfs --help", Nobody)),
+        ] {
+            assert_eq!((overview.code, overview.err.as_str()), (0, ""));
+            let lines = overview
+                .out
+                .lines()
+                .filter_map(|line| line.strip_prefix('\t'));
+            let names = lines.filter_map(|line| line.split(' ').next());
+            let mut names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+            names.dedup();
+            assert!(names.len() > 30, "{names:?}");
+            for name in names {
+                for asked in ["--help", "-?"] {
+                    let helped = run(&format!("{program} {name} {asked}"), Nobody);
+                    assert_eq!((helped.code, helped.err.as_str()), (0, ""), "{name}");
+                    let begin = format!("usage:\n\t{name}");
+                    assert!(helped.out.starts_with(&begin), "{}", helped.out);
+                }
+            }
+        }
+        assert_eq!(run("zfs list -h", Nobody).code, 0);
+        assert_eq!(run("zfs snap --help", Nobody).code, 0);
+        assert_eq!(run("zfs help snap", Nobody).code, 0);
+    }
+
+    #[test]
+    fn wrong_words_get_the_nearest_right_one() {
+        for (line, question) in [
+            ("zpool statsu", "did you mean 'status'?"),
+            ("zpool scurb tank", "did you mean 'scrub'?"),
+            ("zfs snapshots", "did you mean 'snapshot'?"),
+            ("zfs lsit", "did you mean 'list'?"),
+        ] {
+            let refused = run(line, Nobody);
+            assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{line}");
+            assert_eq!(refused.err.lines().nth(1), Some(question), "{line}");
+        }
+        let far = run("zfs frobnicate", Nobody);
+        assert!(!far.err.contains("did you mean"), "{}", far.err);
+        let property = run("zfs get compresion tank", Nobody);
+        assert!(
+            property.err.contains("did you mean 'compression'?"),
+            "{}",
+            property.err
+        );
+        let property = run("zpool list -o helth", Nobody);
+        assert!(
+            property.err.contains("did you mean 'health'?"),
+            "{}",
+            property.err
+        );
+        let option = run("zpool status --jsn", Nobody);
+        assert!(
+            option.err.contains("did you mean '--json'?"),
+            "{}",
+            option.err
+        );
     }
 }

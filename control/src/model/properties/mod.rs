@@ -5,11 +5,13 @@
 //! table is the order of `get all` (cli/contract-zfs.md 3, cli/contract-zpool.md 4).
 
 mod dataset;
+mod effect;
 mod info;
 mod pool;
 mod vdev;
 
 pub use dataset::DATASET;
+pub use effect::{Effect, dataset_effect, pool_effect, vdev_effect};
 pub use info::{Layout, PropertyInfo, Unit};
 pub use pool::POOL;
 pub use vdev::VDEV;

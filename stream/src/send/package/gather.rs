@@ -5,7 +5,7 @@ use crate::error::StreamError;
 use crate::send::unreadable;
 use cenote_base::{Guid, ObjectId};
 use cenote_dsl::property::{Class, Format, Stored, StoredProperties, TABLE};
-use cenote_dsl::{Bookmark, Dataset, Directory, SnapshotEntry};
+use cenote_dsl::{Bookmark, ChildEntry, Dataset, Directory, SnapshotEntry};
 use cenote_ondisk::stream::package::{Package, PackageDataset, PackageSnapshot};
 use cenote_ondisk::{NvList, NvValue};
 use std::collections::BTreeSet;
@@ -105,16 +105,23 @@ struct Gathering<'a> {
 impl Gathering<'_> {
     /// The datasets below a directory that is in the package.
     fn add_below(&mut self, top: &Arc<Directory>) -> Result<(), StreamError> {
-        let mut stack = vec![(Arc::clone(top), 0, self.parent_snapshot())];
-        // Children are visited in the order of their names, each with all below it.
-        while let Some((directory, next, parent)) = stack.pop() {
-            let mut children = directory.listed_children().map_err(unreadable)?;
+        let mut stack = vec![(Arc::clone(top), None, self.parent_snapshot())];
+        // Children are visited in the order of their names, each with all below it. Some come and
+        // go meanwhile, so that the last one visited is known by its name.
+        while let Some((directory, last, parent)) = stack.pop() {
+            let children = directory.children_listed_now().map_err(unreadable)?;
+            // What is destroyed while the package is put together is not in it.
+            let mut children = children.unwrap_or_default();
             children.sort_by(|a, b| a.component.cmp(&b.component));
-            let Some(child) = children.get(next) else {
+            let next = |child: &&ChildEntry| last.as_ref().is_none_or(|l| child.component > *l);
+            let Some(child) = children.iter().find(next) else {
                 continue;
             };
-            stack.push((Arc::clone(&directory), next + 1, parent));
-            let child = directory.open_child(child).map_err(unreadable)?;
+            let visited = Some(child.component.clone());
+            stack.push((Arc::clone(&directory), visited, parent));
+            let Some(child) = directory.child_now(child).map_err(unreadable)? else {
+                continue;
+            };
             let name = child.name().as_str();
             if self
                 .options
@@ -126,7 +133,7 @@ impl Gathering<'_> {
             }
             if self.add(&child, parent, None)? && stack.len() < DEPTH_MAX {
                 let parent = self.parent_snapshot();
-                stack.push((child, 0, parent));
+                stack.push((child, None, parent));
             }
         }
         Ok(())
@@ -152,10 +159,23 @@ impl Gathering<'_> {
         parent: Guid,
         base: Option<&Dataset>,
     ) -> Result<bool, StreamError> {
-        let Some(head) = directory.head().map_err(unreadable)? else {
+        let Some(head) = directory.head_now().map_err(unreadable)? else {
             return Ok(false);
         };
-        let mut entries = head.listed_snapshots().map_err(unreadable)?;
+        let Some(mut entries) = head.snapshots_listed_now().map_err(unreadable)? else {
+            return Ok(false);
+        };
+        let end = entries.iter().position(|entry| entry.name == self.to);
+        entries.truncate(end.map_or(0, |end| end + 1));
+        let mut snapshots = Vec::with_capacity(entries.len());
+        let mut there = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if let Some(snapshot) = head.snapshot_now(&entry).map_err(unreadable)? {
+                snapshots.push(snapshot);
+                there.push(entry);
+            }
+        }
+        let entries = there;
         let Some(end) = entries.iter().position(|entry| entry.name == self.to) else {
             let is_newer = head.phys().creation_txg > self.target_txg;
             if is_newer || self.options.skips_missing {
@@ -165,11 +185,6 @@ impl Gathering<'_> {
             let snapshot = String::from_utf8_lossy(&self.to).into_owned();
             return Err(StreamError::NoSnapshot { dataset, snapshot });
         };
-        entries.truncate(end + 1);
-        let mut snapshots = Vec::with_capacity(entries.len());
-        for entry in &entries {
-            snapshots.push(head.open_snapshot(entry).map_err(unreadable)?);
-        }
         let origin = match directory.origin() {
             Some(origin) => Some(head.dsl().dataset_of(origin).map_err(unreadable)?),
             None => None,

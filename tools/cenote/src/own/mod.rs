@@ -120,7 +120,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
         _ => {}
     }
     let Some(command) = find_command(&first) else {
-        context.complain(&format!("cenote: there is no command '{first}'"));
+        complain_of_command(&first, context);
         context.complain("Run 'cenote help' for a list.");
         return 2;
     };
@@ -152,6 +152,18 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
     }
 }
 
+/// Says that there is no such command, and which one may have been meant.
+fn complain_of_command(name: &str, context: &mut Context) {
+    let own = commands().map(|command| command.name);
+    let direct = direct_help::SUMMARIES.map(|(name, _)| name);
+    let others = ["help", "zpool", "zfs", "zstream"];
+    let question = cenote_base::did_you_mean(name, own.chain(direct).chain(others));
+    context.complain(&format!("cenote: there is no command '{name}'"));
+    if let Some(question) = question {
+        context.complain(&question);
+    }
+}
+
 fn help(topics: &[OsString], context: &mut Context) -> u8 {
     let Some(topic) = topics.first() else {
         context.line(&overview());
@@ -164,7 +176,7 @@ fn help(topics: &[OsString], context: &mut Context) -> u8 {
             0
         }
         None => {
-            context.complain(&format!("cenote: there is no command '{topic}'"));
+            complain_of_command(&topic, context);
             2
         }
     }

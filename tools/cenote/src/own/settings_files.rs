@@ -1,8 +1,8 @@
 //! The files that settings are read from when the daemon starts.
 //!
 //! Without being told, the daemon reads what an administrator of OpenZFS has, and after that its
-//! own file. The first belongs to another program: what is wrong in it is told and left out. What
-//! is wrong in a file that is meant for us ends the start.
+//! own file. The first belongs to another program: what is wrong in it is told and left out. A
+//! wrong value in a file that is meant for us ends the start; an unknown name is told.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -78,7 +78,10 @@ fn apply(source: &Source, text: &str) -> Result<Vec<String>, String> {
     for parsed in settings::parse_file(text) {
         match parsed {
             Ok(assignment) => assignments.push(assignment),
-            Err(error) if source.is_ours => return Err(format!("{place}: {error}")),
+            // A name of a newer OpenZFS, or a slip: neither is worth a machine without its pools.
+            Err(error) if source.is_ours && !error.is_unknown_name() => {
+                return Err(format!("{place}: {error}"));
+            }
             Err(error) => notes.push(format!("{place}: {error}")),
         }
     }
@@ -127,10 +130,10 @@ mod tests {
 
     #[test]
     fn faults_end_the_start_only_in_our_own_files() {
-        let text = "options zfs nosuch=1 l2arc_headroom=8";
+        let text = "options zfs zfs_txg_timeout=0 l2arc_headroom=8";
         let refused = apply(&source(true), text).expect_err("it is ours");
         assert!(
-            refused.starts_with("/f: line 1: there is no setting 'nosuch'"),
+            refused.starts_with("/f: line 1: zfs_txg_timeout: 0 is not between"),
             "{refused}"
         );
         let notes = apply(&source(false), text).expect("it is another's");
@@ -139,5 +142,19 @@ mod tests {
             notes[1].starts_with("/f: l2arc_headroom has no effect: "),
             "{notes:?}"
         );
+    }
+
+    /// One name that was not known kept the daemon from starting, and with it all pools.
+    #[test]
+    fn an_unknown_name_is_told_and_left_out_everywhere() {
+        let text = "options zfs zfs_of_tomorrow=1 zfs_dmu_offset_next_sync=0 l2arc_headroom=8";
+        for is_ours in [true, false] {
+            let notes = apply(&source(is_ours), text).expect("the daemon starts");
+            assert_eq!(notes.len(), 3, "{notes:?}");
+            let unknown = "/f: line 1: there is no setting 'zfs_of_tomorrow'";
+            assert!(notes[0].starts_with(unknown), "{notes:?}");
+            let known = "/f: zfs_dmu_offset_next_sync has no effect: ";
+            assert!(notes[1].starts_with(known), "{notes:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_name, with_context};
 use crate::zpool::command_line;
-use cenote_control::model::properties::{self, DATASET};
+use cenote_control::model::properties::{self, DATASET, Effect, dataset_effect};
 use cenote_control::model::{Change, ControlError, DatasetKind, Request, Response, Secret};
 use std::collections::HashSet;
 
@@ -222,12 +222,27 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     }
     let change = Change::SetProperties {
         datasets: datasets.to_vec(),
-        properties,
+        properties: properties.clone(),
         unmounted: parsed.has("u"),
     };
     let command = command_line("zfs set", arguments);
     let what = |name: &str| format!("cannot set property for '{name}'");
-    finish(ask(change, command, context), what, datasets, 255, context)
+    let ended = finish(ask(change, command, context), what, datasets, 255, context);
+    if matches!(ended, Ok(0)) {
+        tell_of_kept(&properties, context);
+    }
+    ended
+}
+
+/// Says which properties were stored and change nothing here.
+pub fn tell_of_kept(properties: &[(String, String)], context: &mut Context) {
+    for (name, _) in properties {
+        if let Effect::Kept(reason) = dataset_effect(name) {
+            context.complain(&format!(
+                "'{name}' is stored, and has no effect here: {reason}"
+            ));
+        }
+    }
 }
 
 /// `zfs inherit [-rS] P DATASET…`
@@ -254,7 +269,10 @@ fn check_inheritance(property: &str, received: bool) -> Result<(), Stop> {
     let Some(info) = properties::find(DATASET, property) else {
         return match properties::is_user_property(property) {
             true => Ok(()),
-            false => usage(format!("invalid property '{property}'")),
+            false => {
+                let question = super::properties::question(property, DATASET);
+                usage(format!("invalid property '{property}'{question}"))
+            }
         };
     };
     let name = info.name;

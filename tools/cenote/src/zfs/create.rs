@@ -1,6 +1,6 @@
 //! `zfs create`.
 
-use super::change::{Pairs, ask, full_name, named_twice, new_key, pairs, wants_key};
+use super::change::{Pairs, ask, full_name, named_twice, new_key, pairs, tell_of_kept, wants_key};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{check_name, with_context};
@@ -68,6 +68,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         return Ok(0);
     }
     new.key = new_key(&name, &new.properties, context)?;
+    let properties = new.properties.clone();
     match ask(Change::CreateDataset(Box::new(new)), command, context) {
         Ok(Response::Failures { failures, .. }) => {
             for (name, error) in &failures {
@@ -76,7 +77,10 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
             context.complain("filesystem successfully created, but not mounted");
             Ok(1)
         }
-        Ok(_) => Ok(0),
+        Ok(_) => {
+            tell_of_kept(&properties, context);
+            Ok(0)
+        }
         Err(error) => refused(&what, &error),
     }
 }

@@ -112,7 +112,8 @@ fn sort_keys(parsed: &Parsed) -> Result<Vec<SortKey>, Stop> {
             continue;
         }
         let Some(wanted) = property(name) else {
-            return usage(format!("invalid property '{name}'"));
+            let question = super::properties::question(name, DATASET);
+            return usage(format!("invalid property '{name}'{question}"));
         };
         keys.push(SortKey {
             wanted,

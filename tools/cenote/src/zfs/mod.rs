@@ -33,7 +33,9 @@ use crate::program::Program;
 use crate::version;
 
 pub use mount::{is_legacy, mountable};
+pub use properties::question as property_question;
 pub use select::reason;
+pub use writes::tell_of_unshared;
 
 pub use change::{full_name, named_twice, new_key, wants_key};
 

@@ -1,6 +1,6 @@
 //! Lists of dataset properties on the command line.
 
-use cenote_control::model::properties::{self, DATASET, parametric_unit};
+use cenote_control::model::properties::{self, DATASET, PropertyInfo, parametric_unit};
 use cenote_control::model::{Dataset, DatasetKind, Property, Source, Value};
 
 use crate::context::{Stop, usage};
@@ -15,6 +15,14 @@ pub fn property(name: &str) -> Option<Wanted> {
     known.then(|| Wanted::named(name))
 }
 
+/// A line that asks for the property that a wrong name may have been meant as, or nothing.
+pub fn question(name: &str, table: &'static [PropertyInfo]) -> String {
+    let known = table.iter().flat_map(|info| [info.name, info.alias]);
+    let known = known.filter(|known| !known.is_empty());
+    let question = cenote_base::did_you_mean(name, known);
+    question.map_or(String::new(), |question| format!("\n{question}"))
+}
+
 /// Reads a list of properties.
 pub fn properties(list: &str) -> Result<Vec<Wanted>, Stop> {
     if list.is_empty() {
@@ -24,7 +32,12 @@ pub fn properties(list: &str) -> Result<Vec<Wanted>, Stop> {
     for name in list.split(',') {
         match property(name) {
             Some(property) => wanted.push(property),
-            None => return usage(format!("bad property list: invalid property '{name}'")),
+            None => {
+                let question = question(name, DATASET);
+                return usage(format!(
+                    "bad property list: invalid property '{name}'{question}"
+                ));
+            }
         }
     }
     Ok(wanted)

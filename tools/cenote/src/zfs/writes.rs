@@ -1,6 +1,9 @@
 //! The subcommands that change datasets: recognised, their operands looked up, and refused.
 
-use cenote_control::model::{Depth, KindSet, PropertySelection};
+use cenote_control::model::properties::{Effect, dataset_effect};
+use cenote_control::model::{
+    DatasetKind, Depth, KindSet, Property, PropertySelection, Request, Source,
+};
 
 use super::change;
 use super::select::{self, Selection};
@@ -80,7 +83,7 @@ const WRITES: &[Write] = &[
     ),
     write(
         "bookmark",
-        "r",
+        "",
         &["missing source argument", "missing bookmark argument"],
     ),
     write(
@@ -115,8 +118,8 @@ const WRITES: &[Write] = &[
 ];
 
 /// Subcommands that are refused.
-const MISSING: [&str; 7] = [
-    "program", "project", "allow", "unallow", "redact", "zone", "unzone",
+const MISSING: [&str; 8] = [
+    "program", "project", "allow", "unallow", "redact", "wait", "zone", "unzone",
 ];
 
 /// Whether a subcommand is refused, whatever its operands are.
@@ -187,7 +190,8 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
             let command = command_line("zfs upgrade", arguments);
             super::upgrade::upgrade(&parsed, command, context)
         }
-        "share" | "unshare" | "wait" => quiet(command, &parsed, context),
+        "share" => share(&parsed, context),
+        "unshare" => unshare(&parsed, context),
         "change-key" => {
             let command = command_line("zfs change-key", arguments);
             change::change_key(&parsed, command, context)
@@ -267,13 +271,75 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
     change::destroy(name, parsed, command, context)
 }
 
-/// Nothing is shared, nothing is pending: there is nothing to do.
-fn quiet(command: &str, parsed: &Parsed, context: &mut Context) -> Outcome {
-    if command == "share" && !parsed.has("a") && parsed.operands.is_empty() {
-        return usage("missing dataset argument");
+/// The properties by which OpenZFS shares a file system, and how that is called.
+const SHARING: [&str; 2] = ["sharenfs", "sharesmb"];
+
+/// `zfs share [-l] -a | [nfs | smb] DATASET`: refused, for nothing would be shared.
+fn share(parsed: &Parsed, context: &mut Context) -> Outcome {
+    let names: Vec<String> = match (parsed.has("a"), parsed.operands.last()) {
+        (true, _) => Vec::new(),
+        (false, Some(name)) => vec![name.clone()],
+        (false, None) => return usage("missing dataset argument"),
+    };
+    require(&names, context)?;
+    let protocol = match parsed.operands.first().map(String::as_str) {
+        Some("smb") => "sharesmb",
+        _ => "sharenfs",
+    };
+    if let Some(name) = names.first() {
+        return failed(format!(
+            "cannot share '{name}': {}",
+            why_not_shared(protocol)
+        ));
     }
-    if command != "share" || !parsed.has("a") {
-        require(&parsed.operands, context)?;
+    match tell_of_unshared(&[], "cannot share", context) {
+        0 => Ok(0),
+        _ => Ok(1),
     }
-    Ok(0)
+}
+
+/// `zfs unshare [nfs | smb] -a | DATASET`.
+fn unshare(parsed: &Parsed, context: &mut Context) -> Outcome {
+    let Some(name) = parsed.operands.last().filter(|_| !parsed.has("a")) else {
+        // Nothing is shared.
+        return Ok(0);
+    };
+    if !name.starts_with('/') {
+        require(std::slice::from_ref(name), context)?;
+    }
+    failed(format!("cannot unshare '{name}': not currently shared"))
+}
+
+fn why_not_shared(property: &str) -> &'static str {
+    match dataset_effect(property) {
+        Effect::Refused(reason) => reason,
+        Effect::Kept(_) | Effect::Obeyed => "not available in this version",
+    }
+}
+
+/// Complains about each file system of these pools, or all, that OpenZFS would share; returns how
+/// many there are. What only inherits is not named again.
+pub fn tell_of_unshared(pools: &[String], what: &str, context: &mut Context) -> usize {
+    let request = Request::DatasetList {
+        roots: pools.to_vec(),
+        depth: Depth::All,
+        kinds: KindSet::of(DatasetKind::Filesystem),
+        properties: PropertySelection::Named(SHARING.map(str::to_owned).to_vec()),
+    };
+    let rows = context.ask_datasets(request).map(|listing| listing.rows);
+    let mut count = 0;
+    for row in rows.unwrap_or_default() {
+        for name in SHARING {
+            let own = |property: &&Property| {
+                let is_own = matches!(property.source, Source::Local | Source::Received);
+                is_own && property.value.text().is_some_and(|value| value != "off")
+            };
+            if row.property(name).filter(own).is_some() {
+                count += 1;
+                let reason = why_not_shared(name);
+                context.complain(&format!("{what} '{}' ({name} is set): {reason}", row.name));
+            }
+        }
+    }
+    count
 }

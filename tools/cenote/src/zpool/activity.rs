@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(250);
 /// `zpool trim [-dw] [-r RATE] [-c | -s] POOL [DEVICE…]`
 pub fn trim(arguments: &[String], context: &mut Context) -> Outcome {
     let grammar = Grammar {
-        letters: "dr:cswa",
+        letters: "dr:csw",
         long: &[
             ("cancel", "c", false),
             ("secure", "d", false),

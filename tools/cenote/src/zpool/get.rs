@@ -256,7 +256,12 @@ fn vdev_property(name: &str) -> Result<Wanted, Stop> {
     match properties::find(VDEV, name) {
         Some(info) => Ok(Wanted::of(info)),
         None if properties::is_user_property(name) => Ok(Wanted::named(name)),
-        None => usage(format!("bad property list: invalid property '{name}'")),
+        None => {
+            let question = crate::zfs::property_question(name, VDEV);
+            usage(format!(
+                "bad property list: invalid property '{name}'{question}"
+            ))
+        }
     }
 }
 

@@ -279,6 +279,9 @@ fn import(
     if let Some(rewound) = rewound {
         report_rewind(&pools, named.as_deref(), &rewound, dry_run, context);
     }
+    if !pools.is_empty() && !dry_run {
+        crate::zfs::tell_of_unshared(&pools, "warning: not shared:", context);
+    }
     let mut code = u8::from(!failures.is_empty());
     if parsed.has("l") {
         for pool in &pools {

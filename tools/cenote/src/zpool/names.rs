@@ -78,7 +78,10 @@ fn pool_property(name: &str) -> Result<Wanted, Stop> {
     if special || properties::is_user_property(name) {
         return Ok(Wanted::named(name));
     }
-    usage(format!("bad property list: invalid property '{name}'"))
+    let question = crate::zfs::property_question(name, POOL);
+    usage(format!(
+        "bad property list: invalid property '{name}'{question}"
+    ))
 }
 
 /// When to repeat a report.

@@ -36,6 +36,9 @@ Available commands are:
 \tzstream redup [-v] FILE | ...
 ";
 
+/// The commands, as a wrong word may mean them.
+const COMMANDS: [&str; 6] = ["dump", "token", "redup", "recompress", "decompress", "help"];
+
 /// Why a command ends without having done what it should.
 #[derive(Debug)]
 enum Stop {
@@ -55,6 +58,12 @@ pub fn run(words: &[OsString]) -> ExitCode {
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
+    let mut options = words.iter().take_while(|word| *word != "--");
+    let is_asked = options.any(|word| matches!(word.as_str(), "--help" | "-h" | "-?"));
+    if is_asked || words.first().is_some_and(|word| word == "help") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let result = match words.split_first() {
         None => Err(Stop::Usage(String::new())),
         Some((command, rest)) => match command.as_str() {
@@ -63,7 +72,9 @@ pub fn run(words: &[OsString]) -> ExitCode {
             "redup" => change::redup(rest),
             "recompress" => change::recompress(rest),
             "decompress" => change::decompress(rest),
-            _ => Err(Stop::Usage(String::new())),
+            wrong => Err(Stop::Usage(
+                cenote_base::did_you_mean(wrong, COMMANDS).unwrap_or_default(),
+            )),
         },
     };
     let (text, code) = match result {

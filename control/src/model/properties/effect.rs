@@ -1,0 +1,98 @@
+//! What setting a property does here.
+//!
+//! OpenZFS has properties for things that Cenote does not have, or does in another way. Each that
+//! can be set is one of three: it is obeyed; it is kept, for other systems that open the pool, and
+//! whoever sets it is told so; or it is refused, because a user who sets it relies on something
+//! that would not happen. Tests in the engine look for the code that obeys those of the first
+//! kind, and for none that obeys the others.
+
+/// What setting a property does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// What OpenZFS says that it does.
+    Obeyed,
+    /// It is stored and changes nothing here, for this reason.
+    Kept(&'static str),
+    /// Values other than `off` are refused, with this reason and advice.
+    Refused(&'static str),
+}
+
+const NOT_SHARED_BY_NFS: &str = "Cenote does not share file systems by NFS; export the mounted \
+    directory with 'exportfs -o fsid=NUMBER CLIENT:DIRECTORY' or a line with fsid=NUMBER in \
+    /etc/exports";
+const NOT_SHARED_BY_SMB: &str = "Cenote does not share file systems by SMB; share the mounted \
+    directory with 'net usershare add NAME DIRECTORY' or a section of smb.conf";
+const NO_CONTEXT: &str = "mounts by FUSE have the label that the system's policy gives them";
+const NO_VOLUMES: &str = "volumes are no block devices of this system yet";
+
+/// The properties of datasets that are not obeyed.
+const DATASET: &[(&str, Effect)] = &[
+    ("sharenfs", Effect::Refused(NOT_SHARED_BY_NFS)),
+    ("sharesmb", Effect::Refused(NOT_SHARED_BY_SMB)),
+    ("context", Effect::Kept(NO_CONTEXT)),
+    ("fscontext", Effect::Kept(NO_CONTEXT)),
+    ("defcontext", Effect::Kept(NO_CONTEXT)),
+    ("rootcontext", Effect::Kept(NO_CONTEXT)),
+    (
+        "logbias",
+        Effect::Kept("there is no intent log of Cenote's own yet"),
+    ),
+    (
+        "mlslabel",
+        Effect::Kept("no system that Cenote runs on has such labels"),
+    ),
+    ("nbmand", Effect::Kept("Linux has no mandatory locks")),
+    (
+        "secondarycache",
+        Effect::Kept("cache devices are not used yet"),
+    ),
+    ("snapdev", Effect::Kept(NO_VOLUMES)),
+    ("volmode", Effect::Kept(NO_VOLUMES)),
+    ("volthreading", Effect::Kept(NO_VOLUMES)),
+    (
+        "vscan",
+        Effect::Kept("no system that Cenote runs on scans for viruses so"),
+    ),
+    (
+        "zoned",
+        Effect::Kept("datasets cannot be given to containers yet; it is mounted as before"),
+    ),
+];
+
+/// The properties of pools that are not obeyed.
+const POOL: &[(&str, Effect)] = &[
+    ("bootfs", Effect::Kept("boot loaders read it")),
+    (
+        "delegation",
+        Effect::Kept("permissions cannot be delegated yet ('zfs allow')"),
+    ),
+];
+
+/// The properties of vdevs that are not obeyed.
+const VDEV: &[(&str, Effect)] = &[
+    ("comment", Effect::Kept("it is a remark")),
+    (
+        "failfast",
+        Effect::Kept("the system decides how often a request is retried"),
+    ),
+];
+
+fn of(table: &[(&str, Effect)], name: &str) -> Effect {
+    let found = table.iter().find(|(known, _)| *known == name);
+    found.map_or(Effect::Obeyed, |(_, effect)| *effect)
+}
+
+/// What setting a property of a dataset does.
+pub fn dataset_effect(name: &str) -> Effect {
+    of(DATASET, name)
+}
+
+/// What setting a property of a pool does.
+pub fn pool_effect(name: &str) -> Effect {
+    of(POOL, name)
+}
+
+/// What setting a property of a vdev does.
+pub fn vdev_effect(name: &str) -> Effect {
+    of(VDEV, name)
+}

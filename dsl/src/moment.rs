@@ -1,0 +1,225 @@
+//! Reading the tree of datasets while others change it.
+//!
+//! A change of the tree ([`crate::write::SyncTask`]) touches many structures one after the other:
+//! a new dataset has a name before it has contents, a destroyed one loses its object before its
+//! handle is dropped. Whoever reads in between finds what no moment ever had. Readers take no
+//! lock, because the thread that writes would have to wait for their devices. They read, and if the
+//! tree changed meanwhile, read again: a counter tells, odd while a change is under way.
+//!
+//! What is read again must start from a name or number; a handle that was opened before keeps
+//! what it saw. Neither the number of attempts nor the time of waiting is unbounded: a pool whose
+//! devices are gone may stand still in the middle of a change.
+//!
+//! Deliberately absent: a view of one moment over a walk of many datasets. Such a walk leaves out
+//! what is gone when it gets there ([`Dsl::by_handle_or_name`]).
+
+use crate::dsl::Dsl;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+/// Attempts to read something while the tree changes.
+const ATTEMPTS: usize = 10;
+
+/// How long one attempt waits for a change to end.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The changes of one pool's tree.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Twice the number of changes, and one more while one is under way.
+    count: AtomicU64,
+    /// The thread that changes the tree: it sees its own work.
+    changer: Mutex<Option<ThreadId>>,
+    ended: Condvar,
+}
+
+impl Changes {
+    fn changer(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.changer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    fn is_own(&self) -> bool {
+        !self.now().is_multiple_of(2) && *self.changer() == Some(std::thread::current().id())
+    }
+
+    fn begin(&self) -> Change<'_> {
+        *self.changer() = Some(std::thread::current().id());
+        self.count.fetch_add(1, Ordering::AcqRel);
+        Change(self)
+    }
+
+    /// Waits for the end of a change that is under way, for a while.
+    fn wait(&self) {
+        let changer = self.changer();
+        let ended = self
+            .ended
+            .wait_timeout_while(changer, PATIENCE, |_| !self.now().is_multiple_of(2));
+        drop(ended);
+    }
+
+    fn read_again<T, E>(
+        &self,
+        mut read: impl FnMut() -> Result<T, E>,
+        is_enough: impl Fn(&Result<T, E>) -> bool,
+    ) -> Result<T, E> {
+        let Some(_outermost) = Reading::begin().filter(|_| !self.is_own()) else {
+            return read();
+        };
+        for _ in 1..ATTEMPTS {
+            let before = self.now();
+            let result = read();
+            let is_calm = before.is_multiple_of(2) && self.now() == before;
+            if is_calm || is_enough(&result) {
+                return result;
+            }
+            self.wait();
+        }
+        read()
+    }
+}
+
+thread_local! {
+    /// Whether this thread is reading something of one moment already: what it reads within that
+    /// is read again with all of it, and must not multiply the attempts.
+    static IS_READING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The outermost of a thread's readings.
+struct Reading;
+
+impl Reading {
+    fn begin() -> Option<Self> {
+        (!IS_READING.replace(true)).then_some(Self)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        IS_READING.set(false);
+    }
+}
+
+/// A change under way; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Change<'a>(&'a Changes);
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        *self.0.changer() = None;
+        self.0.count.fetch_add(1, Ordering::AcqRel);
+        self.0.ended.notify_all();
+    }
+}
+
+impl Dsl {
+    /// Begins a change of the tree by this thread. Changes come one after the other.
+    pub fn begin_change(&self) -> Change<'_> {
+        self.changes.begin()
+    }
+
+    /// Reads something from its name or number on; again where the tree changed meanwhile.
+    pub fn of_one_moment<T, E>(&self, read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        self.changes.read_again(read, |_| false)
+    }
+
+    /// Reads something, again where that failed and the tree changed meanwhile.
+    ///
+    /// For what is whole whenever it can be read.
+    pub(crate) fn unless_changing<T, E>(&self, read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        self.changes.read_again(read, Result::is_ok)
+    }
+
+    /// Reads by a handle that was opened a while ago; if that fails or the tree changed meanwhile,
+    /// by name.
+    ///
+    /// # Errors
+    /// What `by_name` says.
+    pub fn by_handle_or_name<T, E>(
+        &self,
+        by_handle: impl FnOnce() -> Result<T, E>,
+        by_name: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let before = self.changes.now();
+        match by_handle() {
+            Ok(read) if before.is_multiple_of(2) && self.changes.now() == before => Ok(read),
+            _ => self.of_one_moment(by_name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    fn strictly<T>(
+        changes: &Changes,
+        read: impl FnMut() -> Result<T, &'static str>,
+    ) -> Result<T, &'static str> {
+        changes.read_again(read, |_| false)
+    }
+
+    /// A listing beside `zfs create` reported "the object set is a hole" for a dataset that was
+    /// half made.
+    #[test]
+    fn what_is_read_in_the_middle_of_a_change_is_read_again() {
+        let changes = Changes::default();
+        let attempts = AtomicUsize::new(0);
+        let change = changes.begin();
+        let read = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                strictly(&changes, || match attempts.fetch_add(1, Ordering::SeqCst) {
+                    0 => Err("half made"),
+                    _ => Ok("made"),
+                })
+            });
+            while attempts.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            drop(change);
+            reader.join().expect("the reader ends")
+        });
+        assert_eq!(read, Ok("made"));
+        assert!(attempts.load(Ordering::SeqCst) >= 2);
+    }
+
+    #[test]
+    fn an_error_of_a_calm_tree_is_final() {
+        let mut attempts = 0;
+        let read: Result<(), _> = strictly(&Changes::default(), || {
+            attempts += 1;
+            Err("damaged")
+        });
+        assert_eq!((read, attempts), (Err("damaged"), 1));
+    }
+
+    #[test]
+    fn a_change_does_not_wait_for_itself() {
+        let changes = Changes::default();
+        let _change = changes.begin();
+        let mut attempts = 0;
+        let read: Result<(), _> = strictly(&changes, || {
+            attempts += 1;
+            Err("not yet")
+        });
+        assert_eq!((read, attempts), (Err("not yet"), 1));
+    }
+
+    #[test]
+    fn a_change_that_does_not_end_is_waited_for_a_while_only() {
+        let changes = Changes::default();
+        let _change = changes.begin();
+        let read = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| strictly(&changes, || Err::<(), _>("half made")));
+            reader.join().expect("the reader ends")
+        });
+        assert_eq!(read, Err("half made"));
+    }
+}
