@@ -229,6 +229,15 @@ impl Shape {
         }
     }
 
+    /// Notes that a block that is there already, born in `birth`, got one more reference. A walk
+    /// that is past that place does not come again, and the reference that it would have followed
+    /// may go before: so a resilver under way does not count for what was born then.
+    pub fn note_shared(&self, birth: Txg) {
+        let leaves = self.tree.leaves.iter();
+        let missing = leaves.filter(|leaf| leaf.missed.contains(birth));
+        missing.for_each(|leaf| leaf.missed.note_unrepaired(birth));
+    }
+
     /// What could not be repaired until now is missing, whatever becomes of the scan.
     pub fn keep_unrepaired(&self) {
         self.tree

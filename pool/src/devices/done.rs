@@ -26,16 +26,31 @@ fn pair(vdev: &VdevConfig) -> Option<(Guid, Guid)> {
     }
 }
 
-/// The next device that may leave. Only leaves do: what is below another pair is decided there.
+/// The leaf that leaves for a pair's old vdev. What is below another pair is decided there, but for
+/// a spare that came while its device was being replaced: with the replacement both are done, the
+/// spare first.
+fn leaving(root: &VdevConfig, old: Guid) -> Option<Guid> {
+    let above = parent(root, old)?;
+    let old = above.children.iter().find(|vdev| vdev.guid == old)?;
+    let is_spared = old.kind == VdevKind::Spare && above.kind == VdevKind::Replacing;
+    let is_single = old.children.is_empty() || is_spared;
+    old.leaves()
+        .last()
+        .filter(|_| is_single)
+        .map(|leaf| leaf.guid)
+}
+
+/// The next device that may leave, and what it leaves for.
 fn next(root: &VdevConfig, shape: &Shape) -> Option<(Guid, Guid)> {
     let lacks_nothing = |vdev: Guid| {
         let is_empty = |kind| shape.dtl_of(vdev, kind).is_some_and(|txgs| txgs.is_empty());
         is_empty(DtlKind::Missing) && is_empty(DtlKind::Outage)
     };
     let pairs = root.walk().filter_map(pair);
-    let mut ready = pairs.filter(|(old, new)| {
-        let is_leaf = root.leaves().any(|leaf| leaf.guid == *old);
-        is_leaf && lacks_nothing(*new) && !shape.is_required(*old)
+    let mut ready = pairs.filter_map(|(old, new)| {
+        let leaf = leaving(root, old)?;
+        let is_ready = lacks_nothing(new) && !shape.is_required(leaf);
+        is_ready.then_some((leaf, new))
     });
     ready.next()
 }

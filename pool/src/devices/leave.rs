@@ -1,13 +1,14 @@
 //! Devices that leave: `zpool detach`.
 
 use super::change::Plan;
-use super::done::take_out;
+use super::done::{DetachReplaced, take_out};
 use super::edit::{find_mut, leaf, parent};
 use super::error::ChangeError;
 use crate::pool::Pool;
 use crate::sync::Actor;
 use cenote_base::Guid;
 use cenote_ondisk::VdevKind;
+use std::sync::Arc;
 
 impl Pool {
     /// Takes a device out of the tree. Its labels are taken off, or are those of a spare again.
@@ -45,6 +46,10 @@ impl Pool {
             }
             plan.note = Some(("detach", detail));
             Ok(plan)
-        })
+        })?;
+        // It may have been all that a replacement waited for.
+        let syncer = Arc::clone(self.writer()?);
+        self.run_task(DetachReplaced { syncer })?;
+        Ok(())
     }
 }

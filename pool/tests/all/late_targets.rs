@@ -204,6 +204,56 @@ fn a_rebuild_that_gives_way_to_a_resilver_that_has_begun() {
     });
 }
 
+/// A spare came for a device that was being replaced: neither ever went, and the replacement never
+/// ended.
+#[test]
+fn a_spare_that_comes_during_a_replacement_goes_with_the_old_device() {
+    alone(|| {
+        let world = World::new(4, SIZE);
+        let mut leaves = world.leaves();
+        let (new, spare) = (leaves.pop().expect("4"), leaves.pop().expect("4"));
+        let vdev = NewVdev {
+            shape: VdevShape::Mirror,
+            class: AllocationClass::Normal,
+            leaves,
+        };
+        let mut request = common::Bench::new("tank").request(vec![vdev]);
+        request.spares.push(spare);
+        let options = ImportOptions {
+            opener: Arc::clone(&world) as Arc<dyn Opener>,
+            ..common::options()
+        };
+        let pool = cenote_pool::create(request, &options, Arc::new(RealEnv::new()));
+        let pool = pool.expect("created");
+        change(&pool, 0..4);
+        let old = pool.vdev_tree().leaves().next().expect("a side").guid;
+        let spares = pool
+            .dsl()
+            .auxiliary_vdevs(cenote_dsl::directory_keys::SPARES);
+        let spare = spares.expect("readable")[0].guid;
+        suspend(true);
+        let request = Attachment {
+            old,
+            new,
+            companion: Companion::Replacement,
+            sequential: false,
+            ashift: None,
+        };
+        pool.attach(&request, (&by(), "")).expect("begun");
+        let taken = pool.attach_spare(old, spare, false, (&by(), ""));
+        taken.expect("begun");
+        suspend(false);
+        settled(&pool);
+        await_that("they stay", || pool.vdev_tree().leaves().count() == 2);
+        let leaves: Vec<Guid> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+        assert!(
+            !leaves.contains(&old) && !leaves.contains(&spare),
+            "{leaves:?}"
+        );
+        pool.close().expect("written");
+    });
+}
+
 fn attach(pool: &Pool, old: Guid, new: NewLeaf) {
     let request = Attachment {
         old,

@@ -71,6 +71,23 @@ fn what_was_not_met_is_not_struck_off() {
     assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(15)]);
 }
 
+/// A block that was cloned to a place that the walk had passed, and then removed where it would have
+/// been met, was not brought to the device, and counted as if it had been.
+#[test]
+fn what_is_shared_meanwhile_is_not_struck_off() {
+    let devices = memory(10..12, DEVICE);
+    let root = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let vdevs = open_kept(&root, &devices);
+    let shape = vdevs.shape();
+    shape.set_dtl(Guid(11), &[Txg(10)..Txg(20)]);
+    let targets = shape.begin_resilver(Txg(30));
+    shape.note_shared(Txg(12));
+    shape.note_shared(Txg(25));
+    assert!(shape.end_resilver(&targets).is_empty());
+    assert_eq!(shape.dtl(Guid(11)), [Txg(12)..Txg(13)]);
+    assert!(shape.dtl(Guid(10)).is_empty());
+}
+
 /// A device that does not take a flush may have lost what repairs wrote to it, whichever groups
 /// that was of.
 #[test]
