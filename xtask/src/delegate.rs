@@ -55,6 +55,28 @@ pub fn chaos(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "chaos", arguments)
 }
 
+/// Makes random histories of devices that go and come back.
+pub fn identity(arguments: &[String]) -> Result<bool> {
+    let (mut seed, mut count) = ("1", "2000");
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match (word.as_str(), words.as_slice().first()) {
+            ("--count", Some(number)) => {
+                count = number;
+                words.next();
+            }
+            (number, _) if number.parse::<u64>().is_ok() => seed = number,
+            (other, _) => bail!("'{other}' is not understood"),
+        }
+    }
+    let mut command = workspace::cargo();
+    command.args(["test", "--package", "cenote-pool", "--test", "all", "--"]);
+    command.args(["devices_that_go_and_come_back", "--nocapture"]);
+    command.env("CENOTE_IDENTITY_SEED", seed);
+    command.env("CENOTE_IDENTITY_COUNT", count);
+    workspace::succeeds(&mut command)
+}
+
 /// Lets a pool in a store suffer random misfortune.
 pub fn cloud(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "cloud", arguments)

@@ -34,6 +34,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   chaos [SEED] [--count N] [--storms N] [--judge N]
                               devices come, go, are replaced and spared, many at once, under a
                               writer, with kills; then others are taken away and all is compared
+  identity [SEED] [--count N]
+                              random histories of devices that go, are written to apart, are
+                              copied, and come back, beside a model
   replicate [SEED] [--seeds N] [--steps N] [--operations N] [--sources N]
             [--trees N|--cuts N|--mutants N]
                               random histories sent and received, by Cenote and by OpenZFS;
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         "pingpong" => delegate::pingpong(rest),
         "repair" => delegate::repair(rest),
         "chaos" => delegate::chaos(rest),
+        "identity" => delegate::identity(rest),
         "replicate" => delegate::replicate(rest),
         "keys" => delegate::keys(rest),
         "cloud" => delegate::cloud(rest),
