@@ -31,6 +31,9 @@ pub struct Wanted {
 }
 
 /// What the daemon serves.
+///
+/// Dead mounts stay until something is mounted in their place: while they answer with errors, no
+/// program writes into the directories below them.
 pub fn service(wanted: Wanted) -> Arc<dyn Service> {
     let Wanted { memory, auto, .. } = wanted;
     let version = env!("CARGO_PKG_VERSION").to_owned();
