@@ -177,12 +177,12 @@ impl Model {
 
     /// Takes note of what was written since the last time.
     fn settle(&mut self) {
-        for site in 0..SITES.len() {
+        for (site, place) in SITES.iter().enumerate() {
             if let Some(pool) = &self.sites[site].pool {
                 pool.sync()
                     .unwrap_or_else(|error| panic!("{:?}: {error}", self.done));
             }
-            for (path, disk) in self.shelf.at(SITES[site]) {
+            for (path, disk) in self.shelf.at(place) {
                 if !disk.take_written() {
                     continue;
                 }
