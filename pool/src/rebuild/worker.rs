@@ -11,7 +11,7 @@ use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_io::{IoClass, with_read_class};
 use cenote_ondisk::{VdevConfig, features};
-use cenote_vdev::ResilverTarget;
+use cenote_vdev::{ResilverTarget, Shape, TxgSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -179,6 +179,16 @@ impl Rebuild<'_> {
         Progress::Failed
     }
 
+    /// A source turned out to lack something while it was read from: whatever was written until
+    /// now, the targets may have got old bytes for it.
+    fn note_spoilt(&self, shape: &Shape) {
+        let last = self.syncer.gate.open_txg();
+        let all = TxgSet::from_ranges([Txg(0)..Txg(last.0.saturating_add(1))]);
+        for leaf in &self.top.leaves {
+            shape.add_missed(*leaf, &all);
+        }
+    }
+
     fn copy(&mut self, ranges: &[Range<u64>]) -> Progress {
         let shape = self.syncer.vdevs.shape();
         let (vdev, leaves) = (self.top.id, &self.top.leaves);
@@ -198,10 +208,20 @@ impl Rebuild<'_> {
                 if has_failed.load(Ordering::Acquire) || self.worker.rebuilds.is_stopped() {
                     return;
                 }
-                let is_doubtful = shape.has_doubtful_source(vdev, leaves);
-                match shape.rebuild(vdev, piece.clone(), missed, leaves) {
-                    Ok(read) if !is_doubtful => drop(bytes.fetch_add(read, Ordering::Relaxed)),
-                    _ => has_failed.store(true, Ordering::Release),
+                // Old bytes would be written over what the targets got since they came.
+                let is_doubtful = || shape.has_doubtful_source(vdev, leaves);
+                if is_doubtful() {
+                    has_failed.store(true, Ordering::Release);
+                    return;
+                }
+                let copied = shape.rebuild(vdev, piece.clone(), missed, leaves);
+                if is_doubtful() {
+                    self.note_spoilt(&shape);
+                    has_failed.store(true, Ordering::Release);
+                }
+                match copied {
+                    Ok(read) => drop(bytes.fetch_add(read, Ordering::Relaxed)),
+                    Err(_) => has_failed.store(true, Ordering::Release),
                 }
             }
         };

@@ -28,7 +28,8 @@
 //! a turn did to a dataset that somebody changed meanwhile is forgotten, and done again.
 //!
 //! **What is not looked at**: blocks born after the scan began, blocks of intent logs, and blocks
-//! that only a checkpoint still refers to: a rewind brings back the logs of that time, too. A block that is shared by deduplication or cloning is
+//! that only a checkpoint still refers to: a rewind brings back the logs of that time, too. A block
+//! that is shared by deduplication or cloning is
 //! read as often as it is referred to.
 
 mod after;

@@ -71,8 +71,8 @@ fn what_was_not_met_is_not_struck_off() {
     assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(15)]);
 }
 
-/// A block that was cloned to a place that the walk had passed, and then removed where it would have
-/// been met, was not brought to the device, and counted as if it had been.
+/// A block that was cloned to a place that the walk had passed, and then removed where it would
+/// have been met, was not brought to the device, and counted as if it had been.
 #[test]
 fn what_is_shared_meanwhile_is_not_struck_off() {
     let devices = memory(10..12, DEVICE);
