@@ -1,6 +1,6 @@
 //! Signatures that take more than a few bytes at one place to be believed.
 
-use super::probe::{Probe, Signature};
+use super::probe::{Place, Probe, Signature};
 use crate::DeviceError;
 
 type Found = Result<Option<Signature>, DeviceError>;
@@ -23,10 +23,14 @@ pub(super) fn find(probe: &Probe<'_>) -> Result<Vec<Signature>, DeviceError> {
 
 /// Leaves out what another signature explains better.
 pub(super) fn settle(found: &mut Vec<Signature>) {
-    let has = |name: &str| found.iter().any(|signature| signature.name == name);
-    // The table in a boot sector of a file system is a part of its program.
-    let is_boot_sector = ["vfat", "ntfs", "exfat", "BitLocker"].into_iter().any(has);
-    if is_boot_sector {
+    // The table in a boot sector of a file system is a part of its program, and its mark goes with
+    // the file system: without it that would look like a table without partitions.
+    let names = ["vfat", "ntfs", "exfat", "BitLocker"];
+    let boot = found
+        .iter()
+        .position(|signature| names.contains(&signature.name));
+    if let Some(boot) = boot {
+        found[boot].places.push(Place { at: 510, length: 2 });
         found.retain(|signature| signature.name != "dos");
     }
     // A GPT has a table of the older kind before it that says that the disk is full.
