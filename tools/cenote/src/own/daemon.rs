@@ -2,7 +2,7 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -238,26 +238,39 @@ fn leave_terminal() -> Result<(), Stop> {
     Ok(())
 }
 
-/// Forgets what a daemon had that died.
+/// Forgets what a daemon had that died, and takes its dead mounts away.
 fn forget(context: &mut Context) -> Outcome {
     let socket = socket();
+    let death = death::of_socket(&socket).or_else(|| death::before_this(&socket));
     match context.ask(Request::DaemonForget) {
-        Ok(_) => return Ok(0),
-        Err(ControlError::Unreachable { .. }) => {}
+        Ok(_) => {}
+        // Nobody runs. Whoever starts one now reads the record after taking the socket's lock.
+        Err(ControlError::Unreachable { .. }) => {
+            let file = Places::of_socket(&socket).record;
+            if let Some(file) = file.filter(|_| death.is_some())
+                && let Err(error) = cenote_control::record::remove(&file)
+            {
+                return failed(format!("{}: {error}", file.display()));
+            }
+        }
         Err(error) => return failed(error.to_string()),
     }
-    // Nobody runs. Whoever starts one now reads the record after taking the socket's lock.
-    let places = Places::of_socket(&socket);
-    let Some(file) = places
-        .record
-        .filter(|_| death::of_socket(&socket).is_some())
-    else {
-        return Ok(0);
-    };
-    match cenote_control::record::remove(&file) {
-        Ok(()) => Ok(0),
-        Err(error) => failed(format!("{}: {error}", file.display())),
+    let mut code = 0;
+    for pool in death.into_iter().flat_map(|death| death.loss.pools) {
+        for mount in pool.mounts.iter().rev() {
+            let cleared = cenote_fuse::clear_stale_mounts(Path::new(&mount.place));
+            let failed = match cleared {
+                Ok(cleared) => cleared.failed,
+                Err(error) => vec![(PathBuf::from(&mount.place), error)],
+            };
+            for (place, error) in failed {
+                let place = place.display();
+                context.complain(&format!("a dead mount stays at {place}: {error}"));
+                code = 1;
+            }
+        }
     }
+    Ok(code)
 }
 
 fn print_log(arguments: &Arguments, context: &mut Context) -> Outcome {

@@ -31,15 +31,19 @@ pub struct Wanted {
 }
 
 /// What the daemon serves.
+///
+/// Dead mounts stay until something is mounted in their place: while they answer with errors, no
+/// program writes into the directories below them.
 pub fn service(wanted: Wanted) -> Arc<dyn Service> {
     let Wanted { memory, auto, .. } = wanted;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     settings::set_memory_bytes(memory.or_else(memory_total).unwrap_or(MEMORY_FALLBACK));
     for setting in settings::list() {
         if let Some(taken) = settings::taken(setting.name) {
-            eprintln!(
-                "cenote: {}={} is more than the memory allows: {taken} bytes are used",
-                setting.name, setting.value
+            log::warn!(
+                "{}={} is more than the memory allows: {taken} bytes are used",
+                setting.name,
+                setting.value
             );
         }
     }

@@ -373,6 +373,10 @@ fn errors_text(pool: &PoolStatus, options: &Options) -> String {
         let count = pool.error_count;
         return format!("errors: {count} data errors, use '-v' for a list\n");
     }
+    if pool.errors.is_empty() {
+        let count = pool.error_count;
+        return format!("errors: {count} data errors; the daemon's user and root can list them\n");
+    }
     let mut text =
         "errors: Permanent errors have been detected in the following files:\n\n".to_owned();
     for error in &pool.errors {
