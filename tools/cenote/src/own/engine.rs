@@ -40,9 +40,10 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
     settings::set_memory_bytes(memory.or_else(memory_total).unwrap_or(MEMORY_FALLBACK));
     for setting in settings::list() {
         if let Some(taken) = settings::taken(setting.name) {
-            eprintln!(
-                "cenote: {}={} is more than the memory allows: {taken} bytes are used",
-                setting.name, setting.value
+            log::warn!(
+                "{}={} is more than the memory allows: {taken} bytes are used",
+                setting.name,
+                setting.value
             );
         }
     }
