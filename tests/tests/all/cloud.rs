@@ -450,7 +450,9 @@ fn a_short_object_is_damage_and_no_outage() -> Result<()> {
     let store = Store::new()?;
     let url = store.url("a");
     let site = Site::new("tank")?;
-    let disk = store.path("disk.img");
+    // Beside the image that is made to be judged.
+    fs::create_dir(store.path("images"))?;
+    let disk = store.path("images").join("disk.img");
     File::create(&disk)?.set_len(256 << 20)?;
     let (root, disk) = (site.path("").display().to_string(), disk.display());
     let through = "size=256M&log=16M&cache=writethrough";
