@@ -281,7 +281,9 @@ fn share(parsed: &Parsed, context: &mut Context) -> Outcome {
         (false, Some(name)) => vec![name.clone()],
         (false, None) => return usage("missing dataset argument"),
     };
-    require(&names, context)?;
+    if !names.is_empty() {
+        require(&names, context)?;
+    }
     let protocol = match parsed.operands.first().map(String::as_str) {
         Some("smb") => "sharesmb",
         _ => "sharenfs",
