@@ -9,6 +9,7 @@
 //!
 //! With a rewind the steps from 2 on are tried for one uberblock after another.
 
+use crate::away;
 use crate::behind::behind;
 use crate::candidate::PoolCandidate;
 use crate::choose::{Common, Known};
@@ -21,7 +22,6 @@ use crate::lineage::{Moment, Past, State};
 use crate::mos::{self, directory_object, directory_words};
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
-use crate::sync::away;
 use crate::unread::Unread;
 use crate::{space, verify};
 use cenote_base::{Env, Guid, ObjsetId, Txg};

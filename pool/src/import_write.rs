@@ -4,6 +4,7 @@
 //! writes the labels, so that they say who has the pool now.
 
 use crate::allocation;
+use crate::away::{self, Away};
 use crate::candidate::PoolCandidate;
 use crate::choose::{Common, Known};
 use crate::claim::{claim_logs, discard_logs, is_readable};
@@ -13,7 +14,6 @@ use crate::lineage::Chronicle;
 use crate::mos::directory_words;
 use crate::options::{Becoming, ImportOptions};
 use crate::pool::Pool;
-use crate::sync::away::{self, Away};
 use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, log_event};
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::Device;

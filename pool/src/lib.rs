@@ -9,6 +9,7 @@
 mod add;
 mod allocation;
 mod auxiliary_label;
+mod away;
 mod behind;
 mod candidate;
 mod checkpoint;

@@ -12,7 +12,7 @@
 //! - the labels of the other devices, whose rings hold the last 16 to 128 groups;
 //! - this list of all groups that were written since the import (`Chronicle`);
 //! - what the pool keeps of the last groups that a device had, from the moment on that the device
-//!   is not there (`sync::away`). That holds for as long as the device stays away.
+//!   is not there (`away`). That holds for as long as the device stays away.
 //!
 //! A pool that OpenZFS wrote to while the device was away has nothing of the third kind. Then the
 //! device's dirty time log decides: a group that the device missed cannot be on it. The import

@@ -9,7 +9,7 @@
 //! If anything fails the pool is suspended: whoever waits gets the reason, and the disk keeps
 //! the group before.
 
-pub(crate) mod away;
+mod away;
 mod checkpoint;
 mod commit;
 mod config;

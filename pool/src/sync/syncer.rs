@@ -1,6 +1,5 @@
 //! The thread that writes transaction groups, and the steps of one.
 
-use super::away::Away;
 use super::config::{self, LiveConfig};
 use super::error::SyncError;
 use super::mos_sink::{MosPolicy, MosSink};
@@ -9,6 +8,7 @@ use super::record::Recorder;
 use super::shared::Shared;
 use super::tasks::{Outcome, Pending, TaskQueue, Ticket};
 use crate::allocation::Space;
+use crate::away::Away;
 use crate::dedup::DedupTables;
 use crate::heartbeat::Heartbeat;
 use crate::lineage::Chronicle;
