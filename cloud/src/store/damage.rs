@@ -4,16 +4,18 @@
 //! *Damage* is of one object, and it stays: the request fails, so that the layers above count it,
 //! read another side of a mirror and write the block again.
 //!
-//! | what a request to read an object met | what it is |
-//! | --- | --- |
-//! | no answer, a broken connection, a body that ends early, 5xx, `ESTALE` | outage; damage once the witness answered beside the last [`PROOFS`] of at least [`TRIES`] tries |
-//! | 429, 503: the store is busy | outage, whatever the witness says |
-//! | expired credentials, a wrong clock | outage, until people act |
-//! | 401, 403, `EACCES`, `EPERM` | damage if the witness answers, else an outage until people act |
-//! | `EIO`, refusals that nobody expects | damage if the witness answers, else an outage until people act |
-//! | another length, a range behind the end, a directory in its place | damage if the witness answers or there is none yet, else an outage: a portal answers everything |
-//! | no such key | missing: damage where the map names it, which the reader knows |
-//! | the right length and wrong bytes | damage: whoever has the checksum finds it |
+//! What a request to read an object met, and what it is:
+//!
+//! * no answer, a broken connection, a body that ends early, 5xx, `ESTALE`: outage; damage once the
+//!   witness answered beside the last [`PROOFS`] of at least [`TRIES`] tries;
+//! * 429, 503, the store is busy: outage, whatever the witness says;
+//! * expired credentials, a wrong clock: outage, until people act;
+//! * 401, 403, `EACCES`, `EPERM`: damage if the witness answers, else an outage until people act;
+//! * `EIO`, refusals that nobody expects: the same;
+//! * another length, a range behind the end, a directory in its place: damage if the witness
+//!   answers or there is none yet, else an outage: a portal answers everything;
+//! * no such key: missing; damage where the map names it, which the reader knows;
+//! * the right length and wrong bytes: damage; whoever has the checksum finds it.
 //!
 //! *The witness* is another object of the same device, whose bytes are known: `device`, or
 //! `current` if that one is damaged. It is asked only when something went wrong.
