@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::condition::FeatureName;
-use super::import::{Diagnosis, OlderState};
+use super::diagnosis::Diagnosis;
+use super::import::OlderState;
 
 /// What is wrong with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]

@@ -14,6 +14,7 @@ mod change;
 mod condition;
 mod dataset;
 mod devices;
+mod diagnosis;
 mod diff;
 mod error;
 mod error_record;
@@ -49,13 +50,14 @@ pub use change::{
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
 pub use devices::{AttachedDevice, DeviceChange, SplitPool};
+pub use diagnosis::{Diagnosis, Fault};
 pub use diff::{DiffChange, DiffRecord};
 pub use error::{ControlError, MissingLog, NameFault};
 pub use error_record::{ErrorKind, ErrorRecord};
 pub use history::{Event, HistoryBody, HistoryRecord};
 pub use import::{
-    Diagnosis, Fault, ImportCandidate, ImportCondition, ImportOptions, ImportPick, OlderState,
-    Rewind, Rewound, Search,
+    ImportCandidate, ImportCondition, ImportOptions, ImportPick, OlderState, Rewind, Rewound,
+    Search,
 };
 pub use inspect::{DaemonStatus, PoolActivity};
 pub use opened::{LoadedKey, OpenedPool};

@@ -7,7 +7,7 @@ use super::activity::{
 };
 use super::bytes::RawName;
 use super::condition::Condition;
-use super::import::Diagnosis;
+use super::diagnosis::Diagnosis;
 use super::store::StoreStatus;
 use super::value::Property;
 use super::vdev::VdevTree;
