@@ -6,7 +6,7 @@ use crate::error::DslError;
 use crate::facts::{DeflateRatios, PoolFacts, SpaceFacts};
 use crate::features::Features;
 use crate::keys::KeyStore;
-use crate::moment::Changes;
+use crate::moment::{Change, Changes};
 use crate::name::DatasetName;
 use crate::object_directory::{ObjectDirectory, keys};
 use crate::objset_cache::ObjsetCache;
@@ -353,5 +353,39 @@ impl Dsl {
     pub fn forget_names(&self) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.clear();
+    }
+
+    /// Begins a change of the tree by this thread. Changes come one after the other.
+    pub fn begin_change(&self) -> Change<'_> {
+        self.changes.begin()
+    }
+
+    /// Reads something from its name or number on; again where the tree changed meanwhile.
+    pub fn of_one_moment<T, E>(&self, read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        self.changes.read_again(read, |_| false)
+    }
+
+    /// Reads something, again where that failed and the tree changed meanwhile.
+    ///
+    /// For what is whole whenever it can be read.
+    pub(crate) fn unless_changing<T, E>(&self, read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        self.changes.read_again(read, Result::is_ok)
+    }
+
+    /// Reads by a handle that was opened a while ago; if that fails or the tree changed meanwhile,
+    /// by name.
+    ///
+    /// # Errors
+    /// What `by_name` says.
+    pub fn by_handle_or_name<T, E>(
+        &self,
+        by_handle: impl FnOnce() -> Result<T, E>,
+        by_name: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let before = self.changes.now();
+        match by_handle() {
+            Ok(read) if before.is_multiple_of(2) && self.changes.now() == before => Ok(read),
+            _ => self.of_one_moment(by_name),
+        }
     }
 }

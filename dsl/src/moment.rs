@@ -11,9 +11,8 @@
 //! devices are gone may stand still in the middle of a change.
 //!
 //! Deliberately absent: a view of one moment over a walk of many datasets. Such a walk leaves out
-//! what is gone when it gets there ([`Dsl::by_handle_or_name`]).
+//! what is gone when it gets there (`Dsl::by_handle_or_name`).
 
-use crate::dsl::Dsl;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -41,7 +40,7 @@ impl Changes {
         self.changer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
@@ -49,7 +48,7 @@ impl Changes {
         !self.now().is_multiple_of(2) && *self.changer() == Some(std::thread::current().id())
     }
 
-    fn begin(&self) -> Change<'_> {
+    pub(crate) fn begin(&self) -> Change<'_> {
         *self.changer() = Some(std::thread::current().id());
         self.count.fetch_add(1, Ordering::AcqRel);
         Change(self)
@@ -64,7 +63,7 @@ impl Changes {
         drop(ended);
     }
 
-    fn read_again<T, E>(
+    pub(crate) fn read_again<T, E>(
         &self,
         mut read: impl FnMut() -> Result<T, E>,
         is_enough: impl Fn(&Result<T, E>) -> bool,
@@ -115,42 +114,6 @@ impl Drop for Change<'_> {
         *self.0.changer() = None;
         self.0.count.fetch_add(1, Ordering::AcqRel);
         self.0.ended.notify_all();
-    }
-}
-
-impl Dsl {
-    /// Begins a change of the tree by this thread. Changes come one after the other.
-    pub fn begin_change(&self) -> Change<'_> {
-        self.changes.begin()
-    }
-
-    /// Reads something from its name or number on; again where the tree changed meanwhile.
-    pub fn of_one_moment<T, E>(&self, read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
-        self.changes.read_again(read, |_| false)
-    }
-
-    /// Reads something, again where that failed and the tree changed meanwhile.
-    ///
-    /// For what is whole whenever it can be read.
-    pub(crate) fn unless_changing<T, E>(&self, read: impl FnMut() -> Result<T, E>) -> Result<T, E> {
-        self.changes.read_again(read, Result::is_ok)
-    }
-
-    /// Reads by a handle that was opened a while ago; if that fails or the tree changed meanwhile,
-    /// by name.
-    ///
-    /// # Errors
-    /// What `by_name` says.
-    pub fn by_handle_or_name<T, E>(
-        &self,
-        by_handle: impl FnOnce() -> Result<T, E>,
-        by_name: impl FnMut() -> Result<T, E>,
-    ) -> Result<T, E> {
-        let before = self.changes.now();
-        match by_handle() {
-            Ok(read) if before.is_multiple_of(2) && self.changes.now() == before => Ok(read),
-            _ => self.of_one_moment(by_name),
-        }
     }
 }
 
