@@ -3,3 +3,4 @@
 mod common;
 mod lifecycle;
 mod reading;
+mod trouble;

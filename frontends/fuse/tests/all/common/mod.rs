@@ -1,11 +1,13 @@
 //! What the mount tests share: a mounted tree in a temporary directory, and other users.
 #![allow(dead_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use cenote_fuse::{FileSystem, Mount, MountOptions};
+use cenote_fuse::{FileSystem, MemoryTree, Mount, MountError, MountOptions, NodeId, UnmountMode};
 use cenote_tests::{missing, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The user and group that tests of other users' rights run as.
 pub const NOBODY: u32 = 65534;
@@ -80,4 +82,38 @@ pub fn has_program(program: &str) -> bool {
         missing!("there is no {program}");
     }
     found
+}
+
+/// A file `file` that says hello, and a directory.
+pub fn small_tree() -> MemoryTree {
+    let mut tree = MemoryTree::new();
+    tree.add_file(NodeId::ROOT, b"file", 5, vec![(0, b"hello".to_vec())]);
+    tree.add_directory(NodeId::ROOT, b"directory");
+    tree
+}
+
+/// Waits until `condition` holds; fails after a minute, which is for machines with much to do.
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "waited in vain: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Unmounts what no test uses any more. A process that another test starts has a copy of every
+/// open file until it runs its program, so the mount may be busy for that long.
+pub fn unmount(mount: &Mount) {
+    wait_for("the mount is not busy", || {
+        match mount.unmount(UnmountMode::Normal) {
+            Err(MountError::Busy) => false,
+            outcome => {
+                outcome.unwrap();
+                true
+            }
+        }
+    });
 }
