@@ -140,12 +140,10 @@ pub(crate) fn open(
     let client = Arc::new(Client::new(store, Arc::clone(env), options.rates));
     client.set_patience(Some(options.opening_patience));
     let (identity, bytes, known, fetched) = match known {
-        Some(known) => (
-            known.identity,
-            known.bytes,
-            Some(known.loaded),
-            known.fetched,
-        ),
+        Some(known) => {
+            let loaded = Some(known.loaded);
+            (known.identity, known.bytes, loaded, known.fetched)
+        }
         None => {
             let (identity, bytes) = chain::identity(&client)?;
             let fetched = Cache::new(options.fetched_bytes, options.cache_policy);

@@ -19,7 +19,7 @@ use cenote_dsl::Stored;
 use cenote_pool::{Actor, Attachment, Companion, NewLeaf, Stranger, at_last_path};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -227,33 +227,32 @@ fn take(imported: &Arc<Imported>, events: &Events, step: Step) {
                 }
             }
         }
-        Step::Replace { lost, place } => {
-            let opened = SystemOpener::default().open_writable(&place);
-            let replaced = opened
-                .map_err(|error| error.to_string())
-                .and_then(|device| {
-                    let new = NewLeaf {
-                        path: place.clone(),
-                        device,
-                        whole_disk: false,
-                    };
-                    let request = Attachment {
-                        old: lost,
-                        new,
-                        companion: Companion::Replacement,
-                        sequential: false,
-                        ashift: None,
-                    };
-                    pool.attach(&request, by).map_err(|error| error.to_string())
-                });
-            match replaced {
-                Ok(()) => events.post("sysevent.fs.zfs.vdev_autoreplace", pool),
-                Err(error) => {
-                    log::warn!("pool '{name}': {}: {error}", place.display());
-                }
+        Step::Replace { lost, place } => match replace(imported, lost, &place) {
+            Ok(()) => events.post("sysevent.fs.zfs.vdev_autoreplace", pool),
+            Err(error) => {
+                log::warn!("pool '{name}': {}: {error}", place.display());
             }
-        }
+        },
     }
+}
+
+/// Puts the device at `place` in the place of the lost leaf.
+fn replace(imported: &Imported, lost: Guid, place: &Path) -> Result<(), String> {
+    let device = SystemOpener::default().open_writable(place);
+    let new = NewLeaf {
+        path: place.to_owned(),
+        device: device.map_err(|error| error.to_string())?,
+        whole_disk: false,
+    };
+    let request = Attachment {
+        old: lost,
+        new,
+        companion: Companion::Replacement,
+        sequential: false,
+        ashift: None,
+    };
+    let attached = imported.pool.attach(&request, (&Actor::default(), ""));
+    attached.map_err(|error| error.to_string())
 }
 
 impl Agent {

@@ -114,26 +114,7 @@ fn a_dead_daemon_is_told_and_what_it_had_comes_back() -> Result<()> {
     wait_for(&record, "aside")?;
     site.kill()?;
 
-    let mut said = Vec::new();
-    for line in [
-        "zpool status -x",
-        "zpool status",
-        "zpool list",
-        "zpool get all",
-        "zfs list",
-        "cenote health",
-        "cenote health -q",
-        "cenote daemon status",
-    ] {
-        let outcome = site.fails(line)?;
-        ensure!(outcome.code == Some(3), "{}", outcome.report());
-        said.push(outcome.stderr.clone());
-    }
-    let first = &said[0];
-    ensure!(said.iter().all(|other| other == first), "{said:#?}");
-    for word in ["died", "tank", "last seen", "cenote daemon resume", "aside"] {
-        ensure!(first.contains(word), "no '{word}' in {first}");
-    }
+    death_is_told(&site)?;
     // Settings and help are nobody's pools.
     site.ok("zpool help status")?;
 
@@ -170,6 +151,31 @@ fn a_dead_daemon_is_told_and_what_it_had_comes_back() -> Result<()> {
     site.start()?;
     site.import("")?;
     site.finish()
+}
+
+/// Whoever asks about pools gets exit code 3 and is told of the death, always in the same words.
+fn death_is_told(site: &Site) -> Result<()> {
+    let mut said = Vec::new();
+    for line in [
+        "zpool status -x",
+        "zpool status",
+        "zpool list",
+        "zpool get all",
+        "zfs list",
+        "cenote health",
+        "cenote health -q",
+        "cenote daemon status",
+    ] {
+        let outcome = site.fails(line)?;
+        ensure!(outcome.code == Some(3), "{}", outcome.report());
+        said.push(outcome.stderr.clone());
+    }
+    let first = &said[0];
+    ensure!(said.iter().all(|other| other == first), "{said:#?}");
+    for word in ["died", "tank", "last seen", "cenote daemon resume", "aside"] {
+        ensure!(first.contains(word), "no '{word}' in {first}");
+    }
+    Ok(())
 }
 
 /// After an orderly stop nothing died; what was not exported comes back from the cache file.

@@ -15,14 +15,8 @@ const VOLUME_BLOCK_SIZE: u64 = 16 << 10;
 pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = Grammar::letters("PnpuvsV:b:o:").parse(arguments)?;
     let name = match parsed.operands.as_slice() {
-        [] => {
-            let what = if parsed.has("V") {
-                "volume"
-            } else {
-                "filesystem"
-            };
-            return usage(format!("missing {what} argument"));
-        }
+        [] if parsed.has("V") => return usage("missing volume argument"),
+        [] => return usage("missing filesystem argument"),
         [name] => name.clone(),
         _ => return usage("too many arguments"),
     };

@@ -204,8 +204,8 @@ fn list(search: Search, parsed: &Parsed, context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-fn warn_of(unreadable: &[String], context: &mut Context) {
-    for line in unreadable {
+fn warn_of(lines: &[String], context: &mut Context) {
+    for line in lines {
         context.complain(&format!("warning: {line}"));
     }
 }
@@ -232,7 +232,7 @@ fn import(
         pick,
         options,
     };
-    let (pools, failures, rewound, diagnoses, warnings) = match context.ask_noted(request) {
+    let (pools, failures, rewound, warnings) = match context.ask_noted(request) {
         Ok(Response::Imported {
             pools,
             failures,
@@ -241,10 +241,11 @@ fn import(
             cut_short,
             unread,
         }) => {
+            let diagnoses = diagnoses.iter().map(diagnosis_line);
             let cut_short = cut_short.iter().map(cut_short_line);
             let unread = unread.iter().map(|(pool, text)| format!("{pool}: {text}"));
-            let warnings: Vec<String> = cut_short.chain(unread).collect();
-            (pools, failures, rewound, diagnoses, warnings)
+            let warnings: Vec<String> = diagnoses.chain(cut_short).chain(unread).collect();
+            (pools, failures, rewound, warnings)
         }
         Ok(_) => return failed(with_context("cannot import", &mismatch())),
         Err(error) => {
@@ -257,12 +258,7 @@ fn import(
         }
     };
     complain_of(&failures, &pools, context);
-    for diagnosis in &diagnoses {
-        context.complain(&format!("warning: {}", diagnosis_line(diagnosis)));
-    }
-    for warning in &warnings {
-        context.complain(&format!("warning: {warning}"));
-    }
+    warn_of(&warnings, context);
     if pools.is_empty() && failures.is_empty() && !dry_run {
         return match named {
             Some(name) => {
