@@ -4,8 +4,8 @@
 //! fetched in windows: what was written together is wanted together, and a request that is
 //! ten times as long takes hardly longer than a short one.
 //!
-//! *Damage*: a request takes more than is wanted, so where an object is damaged the wanted parts are
-//! asked for alone: those that are there are given.
+//! *Damage*: a request takes more than is wanted, so where an object is damaged the wanted parts
+//! are asked for alone: those that are there are given.
 //!
 //! An object may be removed between the lookup and the request, once compaction has moved what
 //! lives of it: then the lookup is done again. If it says the same, somebody else may have removed

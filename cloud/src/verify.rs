@@ -223,7 +223,8 @@ impl Core {
                 (true, _) => "nothing in it is needed any more",
                 (false, true) => "what is needed of it is intact",
                 (false, false) => {
-                    "what is needed of the damaged pieces may be intact: only 'zpool scrub' can tell"
+                    "what is needed of the damaged pieces may be intact: \
+                     only 'zpool scrub' can tell"
                 }
             };
             let what = format!("{}; {note}", suspect.what);

@@ -1,7 +1,7 @@
 //! The daemon's engine: requests carried out on the pools that are imported.
 //!
-//! [`Engine`] hands each request to the folder that it is about (`dispatch`). From the bottom up, and none
-//! knows those after it:
+//! [`Engine`] hands each request to the folder that it is about (`dispatch`). From the bottom up,
+//! and none knows those after it:
 //!
 //! * `registry`: the imported pools, with what goes with an import;
 //! * what all share: `errors`, the environment (`context`), a short memory of `events`, `memory`

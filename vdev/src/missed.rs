@@ -5,7 +5,8 @@
 //! off when it has ended; what it could not bring is *unrepaired* meanwhile, and missing
 //! afterwards. What is unrepaired counts as missing from the scan's next note on, so that nothing
 //! of it is forgotten if the pool goes down. A leaf that was out of use for a while, however
-//! short, may have lost part of what it got, so *outages* are counted: a resilver counts only for leaves that had none.
+//! short, may have lost part of what it got, so *outages* are counted: a resilver counts only for
+//! leaves that had none.
 
 use crate::txg_set::TxgSet;
 use cenote_base::Txg;

@@ -32,8 +32,8 @@ pub fn set_memory_short(is_short: bool) {
     IS_SHORT.store(is_short, Ordering::Relaxed);
 }
 
-/// The most that any setting may have of the memory: a quarter is left to everything else, so that a
-/// number meant for a larger machine does not end in the kernel killing the process.
+/// The most that any setting may have of the memory: a quarter is left to everything else, so that
+/// a number meant for a larger machine does not end in the kernel killing the process.
 fn believable(bytes: u64) -> u64 {
     let memory = memory_bytes();
     bytes.min(memory - memory / 4)

@@ -28,8 +28,8 @@ const QUEUE: u64 = 1 << 16;
 settings! {
     ARC_MAX = "zfs_arc_max", Bytes, [0, 0, BYTES],
         "Bytes that the caches of all pools have at most; 0 is what the daemon's memory limit \
-         leaves to them, and three quarters of the memory are the most. Holds at once; a limit given \
-         to the daemon is never exceeded.";
+         leaves to them, and three quarters of the memory are the most. Holds at once; a limit \
+         given to the daemon is never exceeded.";
     ARC_MIN = "zfs_arc_min", Bytes, [0, 0, BYTES],
         "Bytes that the caches keep when memory runs short; 0 is a sixteenth of their most.";
     ARC_SYS_FREE = "zfs_arc_sys_free", Bytes, [0, 0, BYTES],

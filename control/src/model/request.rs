@@ -336,8 +336,8 @@ impl Request {
             | Request::MountList
             | Request::SettingsList { .. }
             | Request::DaemonStatus => Access::Look,
-            // Keys, contents of directories, command lines, addresses; or an answer that is not sent in
-            // parts, or the cost of a long walk.
+            // Keys, contents of directories, command lines, addresses; or an answer that is not
+            // sent in parts, or the cost of a long walk.
             Request::ImportSearch { .. }
             | Request::Holds { .. }
             | Request::PoolOpened { .. }

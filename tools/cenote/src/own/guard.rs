@@ -1,10 +1,10 @@
 //! The process beside a daemon that lets it die.
 //!
-//! A thread that asks a FUSE server for something cannot be killed while the server has the request:
-//! the kernel waits for the answer. A daemon asks its own mounts now and then, for a directory to
-//! mount at, or a pool's device that is a file on another pool. If it is killed at that moment, the
-//! thread waits for workers that are gone, and keeps the connection open that it waits for: the
-//! process never ends, and holds its devices.
+//! A thread that asks a FUSE server for something cannot be killed while the server has the
+//! request: the kernel waits for the answer. A daemon asks its own mounts now and then, for a
+//! directory to mount at, or a pool's device that is a file on another pool. If it is killed at
+//! that moment, the thread waits for workers that are gone, and keeps the connection open that it
+//! waits for: the process never ends, and holds its devices.
 //!
 //! So a small process of the same program holds the kernel's switches of all connections, and turns
 //! them when the daemon's threads go: it is signalled when the thread that started it ends, which
@@ -94,7 +94,7 @@ impl Drop for Guarded {
     }
 }
 
-/// The process: until the daemon closes the pipe, or dies. `thread` is the daemon's that started it.
+/// The process: until the daemon closes the pipe, or dies. `thread` of the daemon started it.
 ///
 /// # Errors
 /// If it cannot be told of that.

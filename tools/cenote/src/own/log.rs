@@ -4,8 +4,8 @@
 //! a line each with time, process and level, and to standard error where somebody may read that:
 //! warnings on a terminal, all of it with priorities for the journal under systemd.
 //!
-//! *Invariant: nobody waits for the log's disk*, which may be slow or ill itself. Lines go through a
-//! bounded queue to a thread; what finds no place is counted, and the count is written. Only who
+//! *Invariant: nobody waits for the log's disk*, which may be slow or ill itself. Lines go through
+//! a bounded queue to a thread; what finds no place is counted, and the count is written. Only who
 //! ends the process waits a moment (`flush`).
 //!
 //! The file is bounded: at [`SIZE_MAX`] it becomes `daemon.log.1`, and so on up to

@@ -1,9 +1,9 @@
 //! `cenote daemon resume`: what a daemon had is imported and mounted again.
 //!
-//! After a crash that is what the record of the daemon that died says: the same pools, opened in the
-//! same way, and the same mounts. After a start of the machine, or of the daemon, it is what the
-//! cache file says: the pools that were not exported, with the mounts that their properties ask
-//! for. Keys are loaded where their location is a file; the others are named.
+//! After a crash that is what the record of the daemon that died says: the same pools, opened in
+//! the same way, and the same mounts. After a start of the machine, or of the daemon, it is what
+//! the cache file says: the pools that were not exported, with the mounts that their properties
+//! ask for. Keys are loaded where their location is a file; the others are named.
 
 use std::path::Path;
 
