@@ -488,8 +488,4 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         "The times of transaction groups are not recorded.",
         &["spa_flush_txg_time", "spa_note_txg_time"],
     ),
-    (
-        "There is no intent log of Cenote's own yet.",
-        &["zil_special_is_slog"],
-    ),
 ];

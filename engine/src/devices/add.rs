@@ -40,7 +40,7 @@ pub(crate) fn add_vdevs(
     check_new(&new.vdevs, true)?;
     check_others(&context.clouds, &imported)?;
     let trial = (new.force, new.dry_run);
-    let devices = open_devices(context, &new.vdevs, mismatch, trial)?;
+    let devices = open_devices(context, &new.vdevs, mismatch, trial, None)?;
     if new.dry_run {
         return Ok(Response::Done);
     }

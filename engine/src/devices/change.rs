@@ -166,7 +166,13 @@ fn attach(
         let new = [new];
         check_new(&new, true)?;
         check_others(&context.clouds, &imported)?;
-        let opened = open_devices(context, &new, None, (attached.force, false))?;
+        let opened = open_devices(
+            context,
+            &new,
+            None,
+            (attached.force, false),
+            Some(imported.name()),
+        )?;
         let held = opened.held;
         let leaves = opened.vdevs.into_iter().flat_map(|vdev| vdev.leaves);
         let leaf = leaves.last().ok_or_else(|| refused("no such device"))?;

@@ -56,6 +56,7 @@ pub(crate) fn open_devices(
     new: &[NewVdev],
     mismatch: Option<String>,
     (force, is_trial): (bool, bool),
+    rejoined: Option<&str>,
 ) -> Result<Devices, ControlError> {
     let mut seen = HashSet::new();
     let mut claims: Vec<Claim> = Vec::new();
@@ -94,7 +95,7 @@ pub(crate) fn open_devices(
         overridable.extend(unlike_within(&vdev.kind, &leaves));
         devices.add(vdev, leaves)?;
     }
-    let past = refuse_taken(claims, force)?;
+    let past = refuse_taken(claims, force, rejoined)?;
     if !small.is_empty() {
         return Err(unusable(format!(
             "one or more devices is less than the minimum size (64M): {}",
@@ -114,15 +115,21 @@ pub(crate) fn open_devices(
     Ok(devices)
 }
 
-/// Refuses devices that somebody uses; what is left are sentences about their past.
-fn refuse_taken(claims: Vec<Claim>, force: bool) -> Result<Vec<String>, ControlError> {
+/// Refuses devices that somebody uses; what is left are sentences about their past. A device that
+/// the pool `rejoined` lacks may come into it again.
+fn refuse_taken(
+    claims: Vec<Claim>,
+    force: bool,
+    rejoined: Option<&str>,
+) -> Result<Vec<String>, ControlError> {
     let (mut past, mut taken) = (Vec::new(), Vec::new());
     let mut is_forced = true;
     for claim in claims {
         match claim {
             Claim::Past(text) => past.push(text),
+            Claim::Absent { pool, text } if rejoined == Some(pool.as_str()) => past.push(text),
             Claim::Kernel(text) => taken.push(text),
-            Claim::Active(text) => {
+            Claim::Active(text) | Claim::Absent { text, .. } => {
                 // OpenZFS offers force here, too, and then refuses.
                 is_forced = force;
                 taken.push(text);
@@ -163,7 +170,7 @@ fn open_device(
     }
     let failed = |error: DeviceError| Closed::Failed(error.to_string());
     let mut claims = claims(registry, path, &device).map_err(failed)?;
-    let is_active = |claim: &Claim| !matches!(claim, Claim::Past(_));
+    let is_active = |claim: &Claim| !matches!(claim, Claim::Past(_) | Claim::Absent { .. });
     if force && !claims.iter().any(is_active) {
         claims.extend(claim_by_heartbeat(
             path,

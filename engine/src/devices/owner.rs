@@ -34,6 +34,14 @@ pub(super) enum Claim {
     Kernel(String),
     /// A pool uses it: no force takes it.
     Active(String),
+    /// An imported pool has it and lacks it now: force brings it back into that pool, as a new
+    /// device, and takes it for nothing else.
+    Absent {
+        /// The pool's name.
+        pool: String,
+        /// What is said.
+        text: String,
+    },
     /// It was somebody's: force takes it.
     Past(String),
 }
@@ -105,7 +113,7 @@ pub(super) fn claim_of_pool(
             let text = format!(
                 "{path} is a device of pool '{pool}' that is not in use there, with data of its own"
             );
-            return Some(Claim::Past(text));
+            return Some(Claim::Absent { pool, text });
         }
         None => {}
     }
@@ -130,8 +138,7 @@ pub(super) fn claim_of_pool(
 }
 
 /// The imported pool whose configuration has the very device that a label is of, and whether the
-/// device is open there. One that is not came back, or parted from the pool: nobody has it open,
-/// so whoever insists may have it.
+/// device is open there. One that is not rests, came back, or parted from the pool.
 fn member_of(registry: &Registry, config: &PoolConfig) -> Option<(String, bool)> {
     let (pool, device) = (config.pool_guid?, config.guid?);
     let pools = registry.all();
@@ -207,7 +214,12 @@ pub(super) fn claim_of_opener(registry: &Registry, path: &str) -> Claim {
     };
     let labels = DeviceLabels::read(device.as_ref());
     match claim_of_pool(registry, path, &labels) {
-        Some(Claim::Active(text) | Claim::Kernel(text) | Claim::Past(text)) => Claim::Active(text),
+        Some(
+            Claim::Active(text)
+            | Claim::Kernel(text)
+            | Claim::Absent { text, .. }
+            | Claim::Past(text),
+        ) => Claim::Active(text),
         None if device.nature().kind == DeviceKind::Block => {
             let found = signatures(device.as_ref()).unwrap_or_default();
             let name = found.first().map_or("unknown", |signature| signature.name);

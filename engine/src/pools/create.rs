@@ -49,7 +49,7 @@ pub(crate) fn create_pool(
     let mismatch = mismatch_within(&new.vdevs);
     check_new(&new.vdevs, false)?;
     let trial = (new.force, new.dry_run);
-    let devices = open_devices(context, &new.vdevs, mismatch, trial)?;
+    let devices = open_devices(context, &new.vdevs, mismatch, trial, None)?;
     let name = new.temporary_name.as_ref().unwrap_or(&new.name);
     if context.registry.pool(name).is_ok() {
         return Err(ControlError::Exists { name: name.clone() });
