@@ -37,25 +37,31 @@ fn by() -> Actor {
 }
 
 /// A pool on the first devices of a world, and their guids.
-fn create(world: &World, shape: VdevShape, count: usize) -> (Pool, Vec<Guid>) {
+fn create(world: &Arc<World>, shape: VdevShape, count: usize) -> (Pool, Vec<Guid>) {
     let vdev = NewVdev {
         shape,
         class: AllocationClass::Normal,
         leaves: world.leaves().into_iter().take(count).collect(),
     };
-    let pool = common::Bench::new("tank").create(vec![vdev]);
+    let request = common::Bench::new("tank").request(vec![vdev]);
+    let pool = cenote_pool::create(request, &options(world), Arc::new(RealEnv::new()));
+    let pool = pool.expect("created");
     let guids = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
     (pool, guids)
 }
 
-fn import(world: &Arc<World>) -> Pool {
-    let candidates = assemble(scan(&world.paths(), world.as_ref()));
-    let options = ImportOptions {
+/// Devices that come back are looked for in the world.
+fn options(world: &Arc<World>) -> ImportOptions {
+    ImportOptions {
         opener: Arc::clone(world) as Arc<dyn Opener>,
         ..common::options()
-    };
+    }
+}
+
+fn import(world: &Arc<World>) -> Pool {
+    let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let env = Arc::new(RealEnv::new());
-    cenote_pool::import(&candidates[0], &options, env).expect("imported")
+    cenote_pool::import(&candidates[0], &options(world), env).expect("imported")
 }
 
 fn suspend(is_suspended: bool) {
@@ -219,11 +225,7 @@ fn a_spare_that_comes_during_a_replacement_goes_with_the_old_device() {
         };
         let mut request = common::Bench::new("tank").request(vec![vdev]);
         request.spares.push(spare);
-        let options = ImportOptions {
-            opener: Arc::clone(&world) as Arc<dyn Opener>,
-            ..common::options()
-        };
-        let pool = cenote_pool::create(request, &options, Arc::new(RealEnv::new()));
+        let pool = cenote_pool::create(request, &options(&world), Arc::new(RealEnv::new()));
         let pool = pool.expect("created");
         change(&pool, 0..4);
         let old = pool.vdev_tree().leaves().next().expect("a side").guid;
