@@ -45,6 +45,7 @@ impl Machine {
         let daemon = Command::new(&cenote)
             .args(["daemon", "run", "--memory", "256M"])
             .env("CENOTE_SOCKET", &socket)
+            .env("CENOTE_STATE", place.join("state/cenote"))
             .env("XDG_STATE_HOME", place.join("state"))
             .env("AWS_ACCESS_KEY_ID", KEY)
             .env("AWS_SECRET_ACCESS_KEY", SECRET)

@@ -49,6 +49,7 @@ impl Mounted {
         let daemon = Command::new(&cenote)
             .args(["daemon", "run", "--memory", memory])
             .env("CENOTE_SOCKET", directory.path().join("socket"))
+            .env("CENOTE_STATE", directory.path().join("state"))
             .stdin(Stdio::null())
             .spawn()?;
         let mounted = Self {

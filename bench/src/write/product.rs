@@ -28,6 +28,7 @@ impl Daemon {
         let process = Command::new(&cenote)
             .args(["daemon", "run"])
             .env("CENOTE_SOCKET", directory.path().join("socket"))
+            .env("CENOTE_STATE", directory.path().join("state"))
             .stdin(Stdio::null())
             .spawn()?;
         let daemon = Self {
