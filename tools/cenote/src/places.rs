@@ -89,8 +89,9 @@ impl Places {
     }
 }
 
-/// A variable that names a place. A relative `$CENOTE_STATE` begins where we are; an empty one stands
-/// for nowhere.
+/// A variable that names a place.
+///
+/// A relative `$CENOTE_STATE` begins where we are; an empty one stands for nowhere.
 fn variable_of_process(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name).map(PathBuf::from)?;
     match name == "CENOTE_STATE" && !value.as_os_str().is_empty() {
