@@ -101,6 +101,9 @@ pub struct DaemonRecord {
     pub seen: u64,
     /// Its pools.
     pub pools: Vec<RecordedPool>,
+    /// How many daemons in a row before it died within minutes of their start.
+    #[serde(default)]
+    pub short_lives: u32,
     /// What a daemon before it had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Loss>,
@@ -159,6 +162,7 @@ impl DaemonRecord {
             started: now,
             seen: now,
             pools: Vec::new(),
+            short_lives: 0,
             lost: None,
         }
     }
@@ -176,6 +180,8 @@ impl DaemonRecord {
     /// What its daemon had, which runs no more; `None` if it had nothing.
     pub fn into_loss(self) -> Option<Loss> {
         let before = self.lost.as_ref().map_or(0, |lost| lost.short_lives);
+        // Also where all that was lost has been imported again.
+        let before = before.max(self.short_lives);
         let is_short = self.seen.saturating_sub(self.started) < SHORT_LIFE;
         let short_lives = if is_short { before + 1 } else { 0 };
         let mut pools = self.pools;
@@ -317,6 +323,12 @@ mod tests {
         let loss = second.clone().into_loss().expect("a loss");
         assert_eq!(loss.pools, [pool("renamed", 7), pool("other", 8)]);
         assert_eq!(loss.short_lives, 2);
+        second.short_lives = 2;
+        second.lost = None;
+        assert_eq!(
+            second.clone().into_loss().map(|loss| loss.short_lives),
+            Some(3)
+        );
         second.seen = second.started + SHORT_LIFE;
         assert_eq!(second.into_loss().map(|loss| loss.short_lives), Some(0));
     }

@@ -242,7 +242,7 @@ impl Service for Engine {
         if is_change {
             // Whoever learns that a pool is imported may rely on it being written down.
             let (registry, env) = (&self.context.registry, self.context.env.as_ref());
-            self.recorder.note_pools(registry, env);
+            self.recorder.note_pools(registry, &self.mounts, env);
         }
         outcome
     }

@@ -35,7 +35,16 @@ pub fn view_path(socket: &Path) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// The file beside it that a daemon holds locked, and in which it says where its files are.
+/// The file beside it in which a daemon says where its files are.
+pub fn note_path(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".note");
+    PathBuf::from(path)
+}
+
+/// The file beside it that a daemon holds locked.
+///
+/// Whoever can open a file can lock it: only the daemon's user can open this one.
 pub fn lock_path(socket: &Path) -> PathBuf {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");

@@ -1,8 +1,9 @@
 //! The daemon's half: a thread for each connection, requests answered in order.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
 use super::frame::{Envelope, Frame, FrameError, PROTOCOL_VERSION, receive, receive_up_to, send};
-use super::path::{lock_path, view_path};
+use super::path::{lock_path, note_path, view_path};
 use super::viewers::{IDLE_MAX, REQUEST_SIZE_MAX, TIME_MAX, Viewers};
 use crate::model::{Access, ControlError, Part, Request, Response};
 
@@ -138,7 +139,7 @@ pub struct Server {
     /// For those who may only look, with its path.
     view: Option<(UnixListener, PathBuf)>,
     /// Held for as long as we serve: whoever holds it may replace the sockets.
-    lock: File,
+    _lock: File,
 }
 
 /// A socket at `path`, in the place of one that nobody serves any more; `mode` says who may use it.
@@ -162,8 +163,11 @@ impl Server {
             source,
         };
         let mut options = File::options();
-        options.create(true).truncate(false).write(true);
+        options.create(true).truncate(false).write(true).mode(0o600);
         let lock = options.open(lock_path(path)).map_err(failed)?;
+        // One that an earlier version made could be opened by everybody.
+        let only_us = std::fs::Permissions::from_mode(0o600);
+        lock.set_permissions(only_us).map_err(failed)?;
         let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
         match rustix::fs::flock(&lock, operation) {
             Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -175,7 +179,7 @@ impl Server {
             listener: listen(path, 0o600).map_err(failed)?,
             path: path.to_owned(),
             view: None,
-            lock,
+            _lock: lock,
         })
     }
 
@@ -193,13 +197,16 @@ impl Server {
         Ok(self)
     }
 
-    /// Leaves a text in the locked file beside the socket, for clients that come later.
+    /// Leaves a text in a file beside the socket, for clients that come later.
     ///
     /// # Errors
     /// The system's.
     pub fn leave_note(&self, text: &str) -> std::io::Result<()> {
-        self.lock.set_len(0)?;
-        self.lock.write_all_at(text.as_bytes(), 0)
+        let mut options = File::options();
+        options.create(true).truncate(true).write(true).mode(0o644);
+        options
+            .open(note_path(&self.path))?
+            .write_all(text.as_bytes())
     }
 
     /// Serves until `stop` is set, a client asks to stop, or (`auto`) the last pool is gone.

@@ -35,8 +35,20 @@ struct Kept {
     state: Mutex<State>,
 }
 
+/// How long mounts that a daemon had when it died stay in the record of the next one, although they
+/// are not there yet: they are being made again, which is not to be forgotten if that dies too.
+const RESUME_TIME: Duration = Duration::from_secs(60);
+
+/// Mounts that a pool is to have again.
+struct Awaited {
+    guid: u64,
+    mounts: Vec<RecordedMount>,
+    until: Duration,
+}
+
 struct State {
     record: DaemonRecord,
+    awaited: Vec<Awaited>,
     /// Whether that is on disk.
     is_stored: bool,
     touched: Duration,
@@ -50,11 +62,13 @@ impl Recorder {
             let mut record =
                 DaemonRecord::of_this_process(&place.socket, env.wall_clock().as_secs());
             record.lost = found(&place.file);
+            record.short_lives = record.lost.as_ref().map_or(0, |lost| lost.short_lives);
             Arc::new(Kept {
                 state: Mutex::new(State {
                     // Only what was lost is in it yet, and that is on disk.
                     is_stored: record.lost.is_none(),
                     record,
+                    awaited: Vec::new(),
                     touched: env.monotonic(),
                     has_failed: false,
                 }),
@@ -80,25 +94,24 @@ impl Recorder {
     }
 
     /// Writes down which pools there are, if that changed. Before the answer to whoever changed it.
-    pub fn note_pools(&self, registry: &Registry, env: &dyn Env) {
+    pub fn note_pools(&self, registry: &Registry, mounts: &Mounts, env: &dyn Env) {
         let Some(kept) = &self.0 else {
             return;
         };
         let mut state = kept.lock();
-        // As before: they are looked at now and then.
-        let before = std::mem::take(&mut state.record.pools);
+        // If some are known already they are as before: they are looked at now and then.
+        let before = &state.record.pools;
         let mounts = |name: &str| -> Vec<RecordedMount> {
-            let mut known = before.iter();
-            let known = known.find(|pool| pool.name == name);
-            known.map(|pool| pool.mounts.clone()).unwrap_or_default()
+            let known = before.iter().find(|pool| pool.name == name);
+            let known = known.filter(|pool| !pool.mounts.is_empty());
+            known.map_or_else(|| mounts.recorded(name), |pool| pool.mounts.clone())
         };
         let pools = registry.all();
         let pools: Vec<RecordedPool> = pools
             .iter()
             .map(|imported| recorded(imported, registry, mounts(imported.name())))
             .collect();
-        state.is_stored &= pools == before;
-        state.take_up(pools, env);
+        state.take_up(pools, env.wall_clock().as_secs(), env.monotonic());
         kept.store(&mut state);
     }
 
@@ -116,9 +129,8 @@ impl Recorder {
             .iter()
             .map(|imported| recorded(imported, registry, mounts.recorded(imported.name())))
             .collect();
-        state.is_stored &= pools == state.record.pools;
-        state.take_up(pools, env);
         let now = env.monotonic();
+        state.take_up(pools, env.wall_clock().as_secs(), now);
         let is_time = now.saturating_sub(state.touched) >= TOUCH_PERIOD;
         let is_due = is_time && !state.record.is_empty();
         if state.is_stored && !is_due {
@@ -156,20 +168,49 @@ impl Recorder {
 }
 
 impl State {
-    fn take_up(&mut self, pools: Vec<RecordedPool>, env: &dyn Env) {
-        self.record.seen = env.wall_clock().as_secs();
+    fn take_up(&mut self, mut pools: Vec<RecordedPool>, seen: u64, now: Duration) {
+        self.record.seen = seen;
+        self.strike_off(&pools, now);
+        for awaited in &self.awaited {
+            let pool = pools.iter_mut().find(|pool| pool.guid == awaited.guid);
+            let Some(pool) = pool else {
+                continue;
+            };
+            for mount in &awaited.mounts {
+                if pool.mounts.iter().all(|there| there.place != mount.place) {
+                    pool.mounts.push(mount.clone());
+                }
+            }
+        }
+        self.is_stored &= pools == self.record.pools;
+        self.record.pools = pools;
+    }
+
+    /// What was lost and is imported is lost no more; its mounts follow.
+    fn strike_off(&mut self, pools: &[RecordedPool], now: Duration) {
+        let is_imported = |guid: u64| pools.iter().any(|pool| pool.guid == guid);
+        self.awaited
+            .retain(|awaited| is_imported(awaited.guid) && now < awaited.until);
         let Some(lost) = &mut self.record.lost else {
-            self.record.pools = pools;
             return;
         };
-        let before = lost.pools.len();
-        lost.pools
-            .retain(|lost| pools.iter().all(|pool| pool.guid != lost.guid));
-        self.is_stored &= lost.pools.len() == before;
+        let (found, left): (Vec<_>, Vec<_>) = std::mem::take(&mut lost.pools)
+            .into_iter()
+            .partition(|lost| is_imported(lost.guid));
+        lost.pools = left;
+        self.is_stored &= found.is_empty();
+        // After a start of the machine the mounts are those that properties ask for.
+        if lost.boot == self.record.boot {
+            let until = now.saturating_add(RESUME_TIME);
+            self.awaited.extend(found.into_iter().map(|pool| Awaited {
+                guid: pool.guid,
+                mounts: pool.mounts,
+                until,
+            }));
+        }
         if lost.pools.is_empty() {
             self.record.lost = None;
         }
-        self.record.pools = pools;
     }
 }
 
@@ -269,5 +310,55 @@ fn options_of(imported: &Imported) -> ImportOptions {
             .into_iter()
             .collect(),
         ..ImportOptions::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_control::model::MountOptions;
+
+    fn pool(mounts: &[&str]) -> RecordedPool {
+        let mount = |place: &&str| RecordedMount {
+            dataset: format!("tank{place}"),
+            place: (*place).to_owned(),
+            own_place: true,
+            options: MountOptions::default(),
+        };
+        RecordedPool {
+            name: "tank".to_owned(),
+            guid: 7,
+            devices: Vec::new(),
+            offset: 0,
+            options: ImportOptions::default(),
+            lasting: true,
+            mounts: mounts.iter().map(mount).collect(),
+        }
+    }
+
+    /// A daemon that was killed while what one before it had was being mounted again left a record
+    /// without mounts: the next resume said "0 file systems mounted", and the dead ones stayed.
+    #[test]
+    fn mounts_that_are_being_made_again_are_not_forgotten() {
+        let mut before = DaemonRecord::of_this_process(Path::new("/s"), 0);
+        before.pools = vec![pool(&["/a", "/b"])];
+        let mut record = DaemonRecord::of_this_process(Path::new("/s"), 0);
+        record.lost = before.into_loss();
+        let mut state = State {
+            record,
+            awaited: Vec::new(),
+            is_stored: true,
+            touched: Duration::ZERO,
+            has_failed: false,
+        };
+        let start = Duration::from_secs(1000);
+        state.take_up(vec![pool(&[])], 1, start);
+        assert_eq!(state.record.pools, [pool(&["/a", "/b"])]);
+        assert!(state.record.lost.is_none() && !state.is_stored);
+        state.take_up(vec![pool(&["/a"])], 2, start + Duration::from_secs(1));
+        assert_eq!(state.record.pools, [pool(&["/a", "/b"])]);
+        // Whoever unmounts one afterwards does not get it back.
+        state.take_up(vec![pool(&["/a"])], 3, start + RESUME_TIME);
+        assert_eq!(state.record.pools, [pool(&["/a"])]);
     }
 }

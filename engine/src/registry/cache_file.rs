@@ -17,10 +17,13 @@ use cenote_control::model::ControlError;
 use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::{NvList, NvValue, PoolConfig};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Bytes of a cache file: thousands of devices.
 const SIZE_MAX: u64 = 16 << 20;
@@ -117,13 +120,33 @@ pub fn cached_pools(file: &Path, socket: &Path) -> Result<Vec<CachedPool>, Contr
     Ok(pools)
 }
 
-/// Holds the directory of a cache file, so that two daemons do not change the file at once.
-fn hold_directory(file: &Path) -> std::io::Result<File> {
-    let directory = file.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(directory)?;
-    let held = File::open(directory)?;
-    rustix::fs::flock(&held, FlockOperation::LockExclusive)?;
-    Ok(held)
+/// How long another daemon may take to change the file.
+const HOLD_WAIT: Duration = Duration::from_secs(5);
+
+/// Has a cache file to ourselves, so that two daemons do not change it at once.
+///
+/// Whoever can open a file can lock it. So this is a file beside it that no other user can open,
+/// and not its directory; and nobody waits for ever, as a pool is to be exported meanwhile.
+fn hold(file: &Path) -> std::io::Result<File> {
+    fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".lock");
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let held = options.open(PathBuf::from(beside))?;
+    let deadline = Instant::now() + HOLD_WAIT;
+    loop {
+        match rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(held),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(Errno::WOULDBLOCK) => {
+                return Err(std::io::Error::other("another process has it locked"));
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }
 
 /// Writes a file so that it is there as a whole or as it was.
@@ -131,7 +154,7 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut new = file.as_os_str().to_owned();
     new.push(".tmp");
     let new = PathBuf::from(new);
-    // What a daemon that was killed left; whoever writes has the directory locked.
+    // What a daemon that was killed left; whoever writes has the file locked.
     let _ = fs::remove_file(&new);
     let mut target = File::options().write(true).create_new(true).open(&new)?;
     target.write_all(bytes)?;
@@ -188,7 +211,8 @@ impl Registry {
         imported.set_cache_file(Some(value.to_owned()).filter(|value| !value.is_empty()));
         self.renew_cache_file(imported)?;
         let after = imported.own_cache_file(&self.cache_files);
-        match before.filter(|before| Some(before) != after.as_ref()) {
+        let is_left = |before: &PathBuf| Some(before) != after.as_ref() && before.exists();
+        match before.filter(is_left) {
             Some(before) => self.write_cache_file(&before, imported),
             None => Ok(()),
         }
@@ -198,7 +222,7 @@ impl Registry {
     /// it; `changed` is one that may not be in it any more. An empty file goes away.
     fn write_cache_file(&self, file: &Path, changed: &Imported) -> Result<(), ControlError> {
         let fail = |error| io(file, error);
-        let _held = hold_directory(file).map_err(fail)?;
+        let _held = hold(file).map_err(fail)?;
         let mut list = read(file)?;
         let pools = self.all();
         let mut ours: Vec<u64> = pools.iter().map(|pool| pool.pool.guid().0).collect();
@@ -258,6 +282,7 @@ fn merge(list: &mut NvList, ours: &[u64], new: Vec<(String, NvList)>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn config(guid: u64, is_ours: bool) -> NvList {
         let mut config = NvList::new();
@@ -311,6 +336,19 @@ mod tests {
         found.sort();
         let expected = [("kernel", 1), ("left", 3), ("theirs", 2)];
         assert_eq!(found, expected.map(|(name, guid)| (name.to_owned(), guid)));
+    }
+
+    /// Any user could lock the directory of root's file, and an export then waited for ever.
+    #[test]
+    fn only_whoever_may_write_a_cache_file_can_lock_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("zpool.cache");
+        let other = File::open(directory.path()).expect("anybody can");
+        rustix::fs::flock(&other, FlockOperation::LockExclusive).expect("locked");
+        let _held = hold(&file).expect("not in the way");
+        let lock = directory.path().join("zpool.cache.lock");
+        let mode = lock.metadata().expect("a file").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "nobody else can open it");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! Whoever may not use the daemon's socket, or has no daemon of their own, looks through the second
 //! one.
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ use cenote_control::protocol::{
 use crate::context::Daemon;
 use crate::death;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Variables by which a daemon finds its files, perhaps from our directory.
+const FILE_VARIABLES: [&str; 3] = ["CENOTE_STATE", "CENOTE_SETTINGS", "CENOTE_ALARMS"];
 
 /// How long a daemon may take to listen.
 const START_WAIT: Duration = Duration::from_secs(10);
@@ -130,6 +134,11 @@ impl Connection {
         // It must not keep our directory's file system busy, so it finds its socket from `/`.
         let socket = std::path::absolute(&self.path).map_err(CallError::Socket)?;
         command.env("CENOTE_SOCKET", socket).current_dir("/");
+        for name in FILE_VARIABLES {
+            if let Some(files) = std::env::var_os(name) {
+                command.env(name, absolute(name, files).map_err(CallError::Socket)?);
+            }
+        }
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -164,6 +173,20 @@ impl Connection {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// What a variable that names files says, so that it means the same from anywhere; an empty one
+/// stands for no file.
+fn absolute(name: &str, files: OsString) -> std::io::Result<OsString> {
+    if name != "CENOTE_SETTINGS" {
+        return match files.is_empty() {
+            true => Ok(files),
+            false => Ok(std::path::absolute(files)?.into_os_string()),
+        };
+    }
+    let files = std::env::split_paths(&files).filter(|file| !file.as_os_str().is_empty());
+    let files: std::io::Result<Vec<PathBuf>> = files.map(std::path::absolute).collect();
+    std::env::join_paths(files?).map_err(std::io::Error::other)
 }
 
 /// Says what a daemon had to say while it started, of its settings above all: once it listens, it
@@ -383,5 +406,22 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::Import { .. } => Err(ControlError::Unreachable {
             reason: CallError::NotRunning.to_string(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A daemon that starts by itself starts from `/`, where it did not find these files.
+    #[test]
+    fn files_named_from_here_are_found_from_anywhere() {
+        let here = std::env::current_dir().expect("a directory");
+        let of = |name: &str, files: &str| absolute(name, files.into()).expect("absolute");
+        assert_eq!(of("CENOTE_STATE", "a:b"), here.join("a:b"));
+        assert_eq!(of("CENOTE_ALARMS", ""), "");
+        assert_eq!(of("CENOTE_SETTINGS", ""), "");
+        let both = format!("{}:/b", here.join("a").display());
+        assert_eq!(of("CENOTE_SETTINGS", "a:/b"), both.as_str());
     }
 }

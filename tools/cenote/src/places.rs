@@ -1,13 +1,13 @@
 //! Where a daemon has its files: the record of its pools, its log, its cache file.
 //!
 //! They follow from the environment of the daemon, which a client may not share: a service has
-//! another one than a login. So the daemon says in the locked file beside its socket where they
-//! are, and clients look there first.
+//! another one than a login. So the daemon says in a file beside its socket where they are, and
+//! clients look there first.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use cenote_control::protocol::lock_path;
+use cenote_control::protocol::note_path;
 use cenote_control::record::record_path;
 use serde::{Deserialize, Serialize};
 
@@ -38,9 +38,7 @@ impl Places {
     /// The places of a daemon on `socket` with our environment.
     pub fn of_process(socket: &Path) -> Self {
         let is_root = rustix::process::geteuid().is_root();
-        Self::new(socket, is_root, &|name| {
-            std::env::var_os(name).map(PathBuf::from)
-        })
+        Self::new(socket, is_root, &variable_of_process)
     }
 
     fn new(socket: &Path, is_root: bool, variable: Variable<'_>) -> Self {
@@ -68,9 +66,10 @@ impl Places {
     }
 
     fn noted(socket: &Path) -> Option<Self> {
-        let path = lock_path(socket);
+        let path = note_path(socket);
         let metadata = path.metadata().ok()?;
-        if metadata.len() > NOTE_SIZE_MAX {
+        // What is none of ours may keep whoever opens it waiting.
+        if !metadata.is_file() || metadata.len() > NOTE_SIZE_MAX {
             return None;
         }
         let ours = rustix::process::geteuid().as_raw();
@@ -84,22 +83,34 @@ impl Places {
         Some(Self { owner, ..places })
     }
 
-    /// What clients are to read in the locked file.
+    /// What clients are to read in the file beside the socket.
     pub fn note(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// A variable that names a place.
+///
+/// A relative `$CENOTE_STATE` begins where we are; an empty one stands for nowhere.
+fn variable_of_process(name: &str) -> Option<PathBuf> {
+    let value = std::env::var_os(name).map(PathBuf::from)?;
+    match name == "CENOTE_STATE" && !value.as_os_str().is_empty() {
+        true => Some(std::path::absolute(&value).unwrap_or(value)),
+        false => Some(value),
     }
 }
 
 /// As [`state_directory`], by this process's environment.
 pub fn state_directory_of_process() -> Option<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
-    state_directory(is_root, &|name| std::env::var_os(name).map(PathBuf::from))
+    state_directory(is_root, &variable_of_process)
 }
 
 /// Where a daemon keeps what outlives it: `$CENOTE_STATE`, which may be empty for nowhere, else the
-/// user's place or that of root.
+/// user's place or that of root. An `$XDG_STATE_HOME` that is empty or relative counts as unset.
 fn state_directory(is_root: bool, variable: Variable<'_>) -> Option<PathBuf> {
-    let given = match (variable("CENOTE_STATE"), variable("XDG_STATE_HOME")) {
+    let home = variable("XDG_STATE_HOME").filter(|home| home.is_absolute());
+    let given = match (variable("CENOTE_STATE"), home) {
         (Some(given), _) => given,
         (None, Some(home)) => home.join("cenote"),
         (None, None) if is_root => PathBuf::from("/var/lib/cenote"),
@@ -131,6 +142,10 @@ mod tests {
         assert_eq!(user.log, path("/h/.local/state/cenote/daemon.log"));
         let user = places(false, &[("XDG_STATE_HOME", "/x")]);
         assert_eq!(user.cache_file, path("/x/cenote/zpool.cache"));
+        for unset in ["", "x"] {
+            let user = places(false, &[("HOME", "/h"), ("XDG_STATE_HOME", unset)]);
+            assert_eq!(user.log, path("/h/.local/state/cenote/daemon.log"));
+        }
         let test = places(true, &[("CENOTE_STATE", "/t")]);
         assert_eq!(test.cache_file, path("/t/zpool.cache"));
         assert_eq!(test.log, path("/t/daemon.log"));

@@ -191,7 +191,7 @@ fn serve(arguments: &Arguments) -> Outcome {
     );
     notes.iter().for_each(|note| log::warn!("{note}"));
     if let Err(error) = server.leave_note(&places.note()) {
-        log::warn!("{}.lock is not written: {error}", socket.display());
+        log::warn!("{}.note is not written: {error}", socket.display());
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
