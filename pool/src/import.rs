@@ -455,6 +455,8 @@ fn set_paths(tree: &mut VdevConfig, paths: &HashMap<Guid, PathBuf>) {
     while let Some(vdev) = stack.pop() {
         if let Some(path) = paths.get(&vdev.guid) {
             vdev.path = Some(path.clone());
+            // OpenZFS notes of a device that it did not find that it is not there.
+            vdev.state.not_present = false;
         }
         stack.extend(vdev.children.iter_mut());
     }
