@@ -173,7 +173,10 @@ impl Past<'_> {
             // Without uberblocks there is nothing that anybody could open.
             return Ok(common.unwrap_or_default());
         };
-        if self.kept.is_some() {
+        if self
+            .kept
+            .is_some_and(|kept| !self.was_back_since(kept, *newest))
+        {
             return Err(Parted::Unknown);
         }
         let has_joined = |txg: Txg| {
@@ -186,6 +189,17 @@ impl Past<'_> {
             Some(parted) => Err(Parted::At(moment(parted))),
             None => Ok(*newest),
         }
+    }
+
+    /// Whether what was kept is of an earlier absence. Other software that brings a device up to
+    /// date leaves the entry as it is, and strikes off what the device missed.
+    fn was_back_since(&self, kept: &Groups, newest: Txg) -> bool {
+        let last = kept.keys().next_back().filter(|last| **last < newest);
+        last.is_some_and(|last| {
+            let since = [Txg(last.0 + 1)..Txg(newest.0.saturating_add(1))];
+            let since = TxgSet::from_ranges(since);
+            since.without(self.missed) == since
+        })
     }
 }
 
@@ -369,5 +383,10 @@ mod tests {
         // A copy from before, as it was or written to elsewhere.
         assert_eq!(known.ask(&[(10..40, 0)]), Err(None));
         assert_eq!(known.ask(&[(10..40, 0), (40..45, 7)]), Err(None));
+        // OpenZFS had it back meanwhile, and it went away again.
+        assert_eq!(known.ask(&[(159..175, 0)]), Err(None));
+        known.missed = TxgSet::from_ranges([Txg(175)..Txg(5030)]);
+        assert_eq!(known.ask(&[(159..175, 0)]), Ok(174));
+        assert_eq!(known.ask(&[(159..175, 0), (175..177, 7)]), Err(None));
     }
 }
