@@ -189,7 +189,7 @@ fn uberblocks_to_try(
 }
 
 fn open_stack(
-    tree: &VdevConfig,
+    (candidate, tree): (&PoolCandidate, &VdevConfig),
     devices: &Devices,
     uberblock: &Uberblock,
     options: &ImportOptions,
@@ -207,6 +207,10 @@ fn open_stack(
         env: Arc::clone(env),
     };
     let vdevs = Arc::new(Vdevs::open(tree, &devices.open, &open_options)?);
+    // Before anything is read: what a device missed is not there, and is no damage.
+    for (leaf, missed) in behind(candidate, tree, uberblock.txg) {
+        vdevs.shape().add_missed(leaf, &missed);
+    }
     let memory = Arc::clone(&options.buffers.reads);
     let pipeline = Arc::new(Pipeline::new(Arc::clone(&vdevs), memory));
     let limits = CacheLimits::of_total(options.cache_bytes);
@@ -243,7 +247,10 @@ fn open_at(
     // when the MOS cannot be read for want of it, that is the reason to give.
     let mut tree = candidate.tree.clone();
     set_paths(&mut tree, &devices.paths);
-    let provisional = open_stack(&tree, devices, &uberblock, options, workers, env);
+    let open = |tree: &VdevConfig, at: &Uberblock| {
+        open_stack((candidate, tree), devices, at, options, workers, env)
+    };
+    let provisional = open(&tree, &uberblock);
     let provisional = provisional.map_err(|error| missing_or(candidate, devices, error))?;
     if options.rewind_to_checkpoint {
         uberblock = checkpoint(&provisional.mos, &uberblock)?;
@@ -274,7 +281,7 @@ fn open_at(
         });
     }
     set_paths(&mut tree, &devices.paths);
-    let mut stack = open_stack(&tree, devices, &uberblock, options, workers, env)?;
+    let mut stack = open(&tree, &uberblock)?;
     if !options.read_only || options.dry_run {
         check_available(&stack.vdevs.shape())?;
     }
