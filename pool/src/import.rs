@@ -36,7 +36,7 @@ use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{VdevConfig, VdevKind, features};
 use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, TxgSet, Vdevs};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -250,8 +250,9 @@ fn open_at(
     let open = |tree: &VdevConfig, at: &Uberblock| {
         open_stack((candidate, tree), devices, at, options, workers, env)
     };
-    let provisional = open(&tree, &uberblock);
-    let provisional = provisional.map_err(|error| missing_or(candidate, devices, error))?;
+    let opened = uberblock.txg;
+    let explained = |error| missing_or(candidate, devices, opened, error);
+    let provisional = open(&tree, &uberblock).map_err(explained)?;
     if options.rewind_to_checkpoint {
         uberblock = checkpoint(&provisional.mos, &uberblock)?;
     }
@@ -262,8 +263,7 @@ fn open_at(
         }
         false => provisional.mos,
     };
-    let config = read_config(&mos);
-    let mut config = config.map_err(|error| missing_or(candidate, devices, error))?;
+    let mut config = read_config(&mos).map_err(explained)?;
     become_another(&mut config, options)?;
     let mut tree = config
         .vdev_tree
@@ -398,10 +398,11 @@ fn check_label_features(
 }
 
 /// The vdevs that keep a tree from being read: leaves of top-level vdevs without a way around.
-fn missing_vdevs(tree: &VdevConfig, devices: &Devices) -> Vec<MissingVdev> {
+fn missing_vdevs(tree: &VdevConfig, devices: &Devices, behind: &HashSet<Guid>) -> Vec<MissingVdev> {
     let mut missing = Vec::new();
     for top in &tree.children {
-        if is_readable(top, |leaf| devices.open.contains_key(&leaf)) {
+        let is_whole = |leaf| devices.open.contains_key(&leaf) && !behind.contains(&leaf);
+        if is_readable(top, is_whole) {
             continue;
         }
         let name = top_name(top);
@@ -432,9 +433,18 @@ fn top_name(top: &VdevConfig) -> String {
     }
 }
 
-/// The missing devices if there are any: they explain any other error.
-fn missing_or(candidate: &PoolCandidate, devices: &Devices, error: ImportError) -> ImportError {
-    let missing = missing_vdevs(&candidate.tree, devices);
+/// The missing devices if there are any: they explain any other error. A device that is behind
+/// does not have what the pool is opened at, so one that is missing may be needed beside it.
+fn missing_or(
+    candidate: &PoolCandidate,
+    devices: &Devices,
+    opened: Txg,
+    error: ImportError,
+) -> ImportError {
+    let tree = &candidate.tree;
+    let behind = behind(candidate, tree, opened);
+    let behind: HashSet<Guid> = behind.into_iter().map(|(leaf, _)| leaf).collect();
+    let missing = missing_vdevs(tree, devices, &behind);
     match missing.iter().any(|vdev| !vdev.is_log) {
         true => ImportError::MissingDevices { missing },
         false => error,
@@ -446,7 +456,7 @@ fn check_missing(
     devices: &Devices,
     options: &ImportOptions,
 ) -> Result<(), ImportError> {
-    let missing = missing_vdevs(tree, devices);
+    let missing = missing_vdevs(tree, devices, &HashSet::new());
     if missing.iter().any(|vdev| !vdev.is_log) {
         return Err(ImportError::MissingDevices { missing });
     }
