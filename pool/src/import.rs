@@ -36,7 +36,7 @@ use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{VdevConfig, VdevKind, features};
 use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, TxgSet, Vdevs};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -189,7 +189,7 @@ fn uberblocks_to_try(
 }
 
 fn open_stack(
-    tree: &VdevConfig,
+    (candidate, tree): (&PoolCandidate, &VdevConfig),
     devices: &Devices,
     uberblock: &Uberblock,
     options: &ImportOptions,
@@ -207,6 +207,10 @@ fn open_stack(
         env: Arc::clone(env),
     };
     let vdevs = Arc::new(Vdevs::open(tree, &devices.open, &open_options)?);
+    // Before anything is read: what a device missed is not there, and is no damage.
+    for (leaf, missed) in behind(candidate, tree, uberblock.txg) {
+        vdevs.shape().add_missed(leaf, &missed);
+    }
     let memory = Arc::clone(&options.buffers.reads);
     let pipeline = Arc::new(Pipeline::new(Arc::clone(&vdevs), memory));
     let limits = CacheLimits::of_total(options.cache_bytes);
@@ -243,8 +247,12 @@ fn open_at(
     // when the MOS cannot be read for want of it, that is the reason to give.
     let mut tree = candidate.tree.clone();
     set_paths(&mut tree, &devices.paths);
-    let provisional = open_stack(&tree, devices, &uberblock, options, workers, env);
-    let provisional = provisional.map_err(|error| missing_or(candidate, devices, error))?;
+    let open = |tree: &VdevConfig, at: &Uberblock| {
+        open_stack((candidate, tree), devices, at, options, workers, env)
+    };
+    let opened = uberblock.txg;
+    let explained = |error| missing_or(candidate, devices, opened, error);
+    let provisional = open(&tree, &uberblock).map_err(explained)?;
     if options.rewind_to_checkpoint {
         uberblock = checkpoint(&provisional.mos, &uberblock)?;
     }
@@ -255,8 +263,7 @@ fn open_at(
         }
         false => provisional.mos,
     };
-    let config = read_config(&mos);
-    let mut config = config.map_err(|error| missing_or(candidate, devices, error))?;
+    let mut config = read_config(&mos).map_err(explained)?;
     become_another(&mut config, options)?;
     let mut tree = config
         .vdev_tree
@@ -274,7 +281,7 @@ fn open_at(
         });
     }
     set_paths(&mut tree, &devices.paths);
-    let mut stack = open_stack(&tree, devices, &uberblock, options, workers, env)?;
+    let mut stack = open(&tree, &uberblock)?;
     if !options.read_only || options.dry_run {
         check_available(&stack.vdevs.shape())?;
     }
@@ -391,10 +398,11 @@ fn check_label_features(
 }
 
 /// The vdevs that keep a tree from being read: leaves of top-level vdevs without a way around.
-fn missing_vdevs(tree: &VdevConfig, devices: &Devices) -> Vec<MissingVdev> {
+fn missing_vdevs(tree: &VdevConfig, devices: &Devices, behind: &HashSet<Guid>) -> Vec<MissingVdev> {
     let mut missing = Vec::new();
     for top in &tree.children {
-        if is_readable(top, |leaf| devices.open.contains_key(&leaf)) {
+        let is_whole = |leaf| devices.open.contains_key(&leaf) && !behind.contains(&leaf);
+        if is_readable(top, is_whole) {
             continue;
         }
         let name = top_name(top);
@@ -425,9 +433,18 @@ fn top_name(top: &VdevConfig) -> String {
     }
 }
 
-/// The missing devices if there are any: they explain any other error.
-fn missing_or(candidate: &PoolCandidate, devices: &Devices, error: ImportError) -> ImportError {
-    let missing = missing_vdevs(&candidate.tree, devices);
+/// The missing devices if there are any: they explain any other error. A device that is behind
+/// does not have what the pool is opened at, so one that is missing may be needed beside it.
+fn missing_or(
+    candidate: &PoolCandidate,
+    devices: &Devices,
+    opened: Txg,
+    error: ImportError,
+) -> ImportError {
+    let tree = &candidate.tree;
+    let behind = behind(candidate, tree, opened);
+    let behind: HashSet<Guid> = behind.into_iter().map(|(leaf, _)| leaf).collect();
+    let missing = missing_vdevs(tree, devices, &behind);
     match missing.iter().any(|vdev| !vdev.is_log) {
         true => ImportError::MissingDevices { missing },
         false => error,
@@ -439,7 +456,7 @@ fn check_missing(
     devices: &Devices,
     options: &ImportOptions,
 ) -> Result<(), ImportError> {
-    let missing = missing_vdevs(tree, devices);
+    let missing = missing_vdevs(tree, devices, &HashSet::new());
     if missing.iter().any(|vdev| !vdev.is_log) {
         return Err(ImportError::MissingDevices { missing });
     }
@@ -455,6 +472,8 @@ fn set_paths(tree: &mut VdevConfig, paths: &HashMap<Guid, PathBuf>) {
     while let Some(vdev) = stack.pop() {
         if let Some(path) = paths.get(&vdev.guid) {
             vdev.path = Some(path.clone());
+            // OpenZFS notes of a device that it did not find that it is not there.
+            vdev.state.not_present = false;
         }
         stack.extend(vdev.children.iter_mut());
     }

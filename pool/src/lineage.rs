@@ -148,6 +148,13 @@ impl Past<'_> {
             let ours = self.groups.get(txg);
             ours.is_some_and(|ours| ours.root == state.root)
         };
+        // What was kept proves it even where the rings of the other devices have gaps, because they
+        // were away themselves when this device had its last groups.
+        if let (Some(kept), Some((newest, state))) = (self.kept, theirs.iter().next_back())
+            && kept.get(newest).is_some_and(|kept| kept.root == state.root)
+        {
+            return Ok(*newest);
+        }
         let common = theirs.iter().rev().find(is_ours).map(|(txg, _)| *txg);
         let after = common.map_or(Txg(0), |common| Txg(common.0 + 1));
         let moment = |(txg, state): (&Txg, &State)| Moment {
@@ -162,13 +169,15 @@ impl Past<'_> {
         if let Some(parted) = rest().find(cannot_be) {
             return Err(Parted::At(moment(parted)));
         }
-        let Some((newest, state)) = rest().next_back() else {
+        let Some((newest, _)) = rest().next_back() else {
             // Without uberblocks there is nothing that anybody could open.
             return Ok(common.unwrap_or_default());
         };
-        if let Some(kept) = self.kept {
-            let known = kept.get(newest).is_some_and(|kept| kept.root == state.root);
-            return known.then_some(*newest).ok_or(Parted::Unknown);
+        if self
+            .kept
+            .is_some_and(|kept| !self.was_back_since(kept, *newest))
+        {
+            return Err(Parted::Unknown);
         }
         let has_joined = |txg: Txg| {
             let joined = self.joined.map(|joined| joined.0);
@@ -180,6 +189,17 @@ impl Past<'_> {
             Some(parted) => Err(Parted::At(moment(parted))),
             None => Ok(*newest),
         }
+    }
+
+    /// Whether what was kept is of an earlier absence. Other software that brings a device up to
+    /// date leaves the entry as it is, and strikes off what the device missed.
+    fn was_back_since(&self, kept: &Groups, newest: Txg) -> bool {
+        let last = kept.keys().next_back().filter(|last| **last < newest);
+        last.is_some_and(|last| {
+            let since = [Txg(last.0 + 1)..Txg(newest.0.saturating_add(1))];
+            let since = TxgSet::from_ranges(since);
+            since.without(self.missed) == since
+        })
     }
 }
 
@@ -353,8 +373,20 @@ mod tests {
         known.kept = Some(groups(&[(44..60, 0)]));
         // Its last group was half written, and so missed as well.
         assert_eq!(known.ask(&[(30..60, 0)]), Ok(59));
+        // The devices that are here were away then, so their rings have a gap there.
+        known.ours = groups(&[(40..55, 0), (65..80, 0)]);
+        known.complete_from = Some(40);
+        assert_eq!(known.ask(&[(30..60, 0)]), Ok(59));
+        assert_eq!(known.ask(&[(30..56, 0), (56..60, 7)]), Err(Some(55)));
+        known.ours = groups(&[(5000..5030, 0)]);
+        known.complete_from = None;
         // A copy from before, as it was or written to elsewhere.
         assert_eq!(known.ask(&[(10..40, 0)]), Err(None));
         assert_eq!(known.ask(&[(10..40, 0), (40..45, 7)]), Err(None));
+        // OpenZFS had it back meanwhile, and it went away again.
+        assert_eq!(known.ask(&[(159..175, 0)]), Err(None));
+        known.missed = TxgSet::from_ranges([Txg(175)..Txg(5030)]);
+        assert_eq!(known.ask(&[(159..175, 0)]), Ok(174));
+        assert_eq!(known.ask(&[(159..175, 0), (175..177, 7)]), Err(None));
     }
 }

@@ -220,7 +220,10 @@ impl Shape {
         self.note_missed(plan, &safe);
         let mut results = Vec::with_capacity(plan.writes.len());
         for (index, write) in plan.writes.iter().enumerate() {
-            self.count_write(write, safe[index]);
+            // A leaf that took no repair counts that itself: the vdevs above it lack nothing.
+            if safe[index] || !plan.is_repair {
+                self.count_write(write, safe[index]);
+            }
             results.push(match safe[index] {
                 true => Ok(()),
                 false => Err(self.unwritten(write, self.failures_of(plan, index))),
