@@ -245,6 +245,16 @@ mod tests {
         assert_eq!(run("zfs help snap", Nobody).code, 0);
     }
 
+    /// `zfs unshare -a` asked for a file system.
+    #[test]
+    fn all_that_is_shared_is_nothing() {
+        for line in ["zfs unshare -a", "zfs unshare -a nfs"] {
+            let done = run(line, Nobody);
+            assert_eq!((done.code, done.err.as_str()), (0, ""), "{line}");
+        }
+        assert_eq!(run("zfs unshare", Nobody).code, 2);
+    }
+
     #[test]
     fn wrong_words_get_the_nearest_right_one() {
         for (line, question) in [
