@@ -38,6 +38,7 @@ pub(crate) fn unload_key(
     let (imported, found) = registry.dataset(&parse_name(dataset)?)?;
     let until = env.monotonic() + LETTING_GO;
     loop {
+        mounts.forget_ended();
         imported.close_idle_heads(found.directory().id())?;
         match found.dsl().unload_key(found.directory()) {
             // Threads that served a mount which is gone may still be letting go of its files.

@@ -280,6 +280,8 @@ impl Mounts {
         let gone = gone.map(|index| entries.remove(index));
         drop(entries);
         self.lock_elsewhere().extend(gone);
+        // Only what lives on stays: a mount that is kept has its files and keys open.
+        self.forget_ended();
     }
 
     /// Unmounts and lets go of the mount, so that its files and keys are closed.

@@ -15,7 +15,7 @@ use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::{Class, Format, Kinds, Property};
 use cenote_dsl::property::words::word;
 use cenote_dsl::write::{Encryption, SetProperties, SetReceived, Setting};
-use cenote_dsl::{DatasetName, Stored};
+use cenote_dsl::{Dataset, DatasetName, Stored};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::{NvList, NvValue};
 use std::sync::Arc;
@@ -91,12 +91,9 @@ impl Session<'_> {
         plan: &Plan<'_>,
     ) -> Result<(), ControlError> {
         let target = plan.target()?;
-        let own = match &target {
-            Some(target) => target.directory().properties().map_err(of_dsl)?.clone(),
-            None => StoredProperties::default(),
-        };
+        let own = own_properties(target.as_ref())?;
         if let Some(list) = plan.dataset.and_then(|dataset| dataset.properties.as_ref()) {
-            let mut settings = self.received(plan, list)?;
+            let mut settings = self.received_but(plan, list, &own)?;
             // A limit that rises makes room for what comes; any other waits for it.
             let before = own.all_received().find(|(name, _)| *name == REF_QUOTA);
             let before = before.map(|(_, value)| value.clone());
@@ -123,9 +120,7 @@ impl Session<'_> {
             false => Vec::new(),
         };
         settings.retain(|setting| setting.name != REF_QUOTA);
-        let below = self.asked.properties.iter().map(|pair| &pair.0);
-        let below = below.filter(|_| !plan.is_top);
-        for name in self.asked.excluded.iter().chain(below) {
+        for name in self.left_out(plan) {
             let is_known = name.contains(':') || Property::by_name(name).is_some();
             if !is_known {
                 return Err(ControlError::NoSuchProperty {
@@ -134,7 +129,8 @@ impl Session<'_> {
             }
             // What is set locally is not the stream's, and keys are none of its properties.
             let is_of_key = name == KEY_LOCATION || KEY_PROPERTIES.contains(&name.as_str());
-            if is_of_key || plan.is_top && has_local(name) || own.get(name).is_some() {
+            let is_kept = is_per_dataset(name) || own.get(name).is_some();
+            if is_of_key || plan.is_top && has_local(name) || is_kept {
                 continue;
             }
             settings.push(Setting {
@@ -160,7 +156,8 @@ impl Session<'_> {
         }
         let is_late = |setting: &Setting| setting.name == REF_QUOTA;
         if let Some(list) = plan.dataset.and_then(|dataset| dataset.properties.as_ref()) {
-            let settings = self.received(plan, list)?;
+            let own = own_properties(plan.target()?.as_ref())?;
+            let settings = self.received_but(plan, list, &own)?;
             if settings.iter().any(is_late) {
                 self.store_received(imported, plan, plan.name.clone(), settings)?;
             }
@@ -212,6 +209,37 @@ impl Session<'_> {
         self.link.tell(ReceiveNote::Complaint(text));
     }
 
+    /// The properties whose values in the stream do not count: below the topmost dataset, those
+    /// that are given, too.
+    fn left_out<'s>(&'s self, plan: &Plan<'_>) -> impl Iterator<Item = &'s String> {
+        let is_top = plan.is_top;
+        let below = self.asked.properties.iter().map(|pair| &pair.0);
+        self.asked
+            .excluded
+            .iter()
+            .chain(below.filter(move |_| !is_top))
+    }
+
+    /// The values of a stream's list that count. What nobody inherits, as a quota, stays what it
+    /// was where it is left out.
+    fn received_but(
+        &self,
+        plan: &Plan<'_>,
+        list: &NvList,
+        own: &StoredProperties,
+    ) -> Result<Vec<Setting>, ControlError> {
+        let mut settings = self.received(plan, list)?;
+        for name in self.left_out(plan).filter(|name| is_per_dataset(name)) {
+            settings.retain(|setting| setting.name != *name);
+            let before = own.all_received().find(|(known, _)| known == name);
+            settings.extend(before.map(|(_, value)| Setting {
+                name: name.clone(),
+                value: Some(value.clone()),
+            }));
+        }
+        Ok(settings)
+    }
+
     /// The values of a stream's list that can be stored.
     fn received(&self, plan: &Plan<'_>, list: &NvList) -> Result<Vec<Setting>, ControlError> {
         let purpose = Purpose {
@@ -231,6 +259,18 @@ impl Session<'_> {
         }
         Ok(settings)
     }
+}
+
+fn own_properties(dataset: Option<&Dataset>) -> Result<StoredProperties, ControlError> {
+    Ok(match dataset {
+        Some(dataset) => dataset.directory().properties().map_err(of_dsl)?.clone(),
+        None => StoredProperties::default(),
+    })
+}
+
+/// Whether nobody inherits a property.
+fn is_per_dataset(name: &str) -> bool {
+    Property::by_name(name).is_some_and(|property| property.info().class == Class::PerDataset)
 }
 
 /// User properties of a snapshot, as a stream's list has them.

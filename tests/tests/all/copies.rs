@@ -194,9 +194,17 @@ fn what_is_received_belongs_to_its_own_tree() -> Result<()> {
 
     receive(&site, "-u -o compress=lz4 tank/o", &tree)?.success()?;
     is(&site, "compression", "tank/o/base", "lz4")?;
-    receive(&site, "-u -x compress -o refquota=90M tank/x", &tree)?.success()?;
+    receive(
+        &site,
+        "-u -x compress -x quota -o refquota=90M tank/x",
+        &tree,
+    )?
+    .success()?;
     is(&site, "compression", "tank/x/base", "off")?;
     is(&site, "refquota", "tank/x", "94371840")?;
+    is(&site, "quota", "tank/x", "0")?;
+    receive(&site, "-u -x refquota tank/z", &tree)?.success()?;
+    is(&site, "refquota", "tank/z", "0")?;
     for options in [
         "-o compress=lz4 -x compression",
         "-x atime -x atime",

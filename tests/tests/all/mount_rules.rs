@@ -284,3 +284,27 @@ fn a_mount_follows_another_at_once() -> Result<()> {
     unmount()?;
     site.finish()
 }
+
+/// The last mount that was unmounted was remembered until the next one, with its files and its
+/// key: `zfs unload-key` said that the dataset is busy.
+#[test]
+fn a_mount_that_is_gone_keeps_no_key() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 128, "")?;
+    let key = site.cenote().directory().join("key");
+    fs::write(&key, "a passphrase")?;
+    let location = format!("-o keylocation=file://{}", key.display());
+    let encryption = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
+    site.ok(&format!("zfs create {encryption} {location} tank/e"))?;
+    fs::write(site.path("tank/e").join("file"), "contents")?;
+    site.ok("zfs unmount tank/e")?;
+    site.ok("zfs unload-key tank/e")?;
+    site.ok("zfs mount -l tank/e")?;
+    ensure!(fs::read_to_string(site.path("tank/e").join("file"))? == "contents");
+    site.ok("zfs unmount -u tank/e")?;
+    let status = site.ok("zfs get -H -o value keystatus tank/e")?;
+    ensure!(status == "unavailable\n", "{status}");
+    site.finish()
+}

@@ -11,7 +11,8 @@ pub type Synopsis = (&'static str, &'static [&'static str]);
 const NAMES_MAX: usize = 10_000;
 
 /// Asks whether a pool, dataset or snapshot was meant whose name is near the one that was missing.
-fn suggest_name(context: &mut Context) {
+/// `zpool` takes nothing but pools.
+fn suggest_name(program: &str, context: &mut Context) {
     let Some(wrong) = context.missing.take() else {
         return;
     };
@@ -21,6 +22,7 @@ fn suggest_name(context: &mut Context) {
             let snapshots = KindSet::of(DatasetKind::Snapshot);
             (vec![dataset.to_owned()], Depth::Levels(1), snapshots)
         }
+        None if program == "zpool" => (Vec::new(), Depth::Roots, heads),
         None => (Vec::new(), Depth::All, heads),
     };
     let listed = context.ask_datasets(Request::DatasetList {
@@ -106,14 +108,14 @@ impl Program {
         context.command = crate::zpool::command_line(&format!("{} {command}", self.name), rest);
         let ended = (self.dispatch)(command, rest, context);
         if let Ok(code @ 1..) | Err(Stop::Code(code @ 1..)) = ended {
-            suggest_name(context);
+            suggest_name(self.name, context);
             return code;
         }
         match ended {
             Ok(code) | Err(Stop::Code(code)) => code,
             Err(Stop::Failed(message)) => {
                 context.complain(&message);
-                suggest_name(context);
+                suggest_name(self.name, context);
                 1
             }
             Err(Stop::Usage(message)) => {
@@ -243,6 +245,16 @@ mod tests {
         assert_eq!(run("zfs list -h", Nobody).code, 0);
         assert_eq!(run("zfs snap --help", Nobody).code, 0);
         assert_eq!(run("zfs help snap", Nobody).code, 0);
+    }
+
+    /// `zfs unshare -a` asked for a file system.
+    #[test]
+    fn all_that_is_shared_is_nothing() {
+        for line in ["zfs unshare -a", "zfs unshare -a nfs"] {
+            let done = run(line, Nobody);
+            assert_eq!((done.code, done.err.as_str()), (0, ""), "{line}");
+        }
+        assert_eq!(run("zfs unshare", Nobody).code, 2);
     }
 
     #[test]

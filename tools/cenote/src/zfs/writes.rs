@@ -103,7 +103,7 @@ const WRITES: &[Write] = &[
         &["missing file or directory target(s)"],
     ),
     write("share", "al", &[]),
-    write("unshare", "a", &["missing filesystem argument"]),
+    write("unshare", "a", &[]),
     write("receive", "o:x:dehMnuvFsAc", &["missing snapshot argument"]),
     write("allow", "esl:dugchL", &["missing dataset argument"]),
     write("unallow", "rsldugech", &["missing dataset argument"]),
@@ -302,9 +302,12 @@ fn share(parsed: &Parsed, context: &mut Context) -> Outcome {
 
 /// `zfs unshare [nfs | smb] -a | DATASET`.
 fn unshare(parsed: &Parsed, context: &mut Context) -> Outcome {
-    let Some(name) = parsed.operands.last().filter(|_| !parsed.has("a")) else {
+    if parsed.has("a") {
         // Nothing is shared.
         return Ok(0);
+    }
+    let Some(name) = parsed.operands.last() else {
+        return usage("missing filesystem argument");
     };
     if !name.starts_with('/') {
         require(std::slice::from_ref(name), context)?;
