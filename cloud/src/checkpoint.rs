@@ -369,12 +369,17 @@ impl Core {
                 Some(Err(error)) => return Err(store_error(&self.client, error)),
                 _ => unreachable!("a put has its answer"),
             }
-            let found = self.client.get(key::CURRENT);
-            let found = found.map_err(|e| store_error(&self.client, e))?;
-            condition = match found {
-                None => Condition::Absent,
-                Some((bytes, tag)) if bytes == body => return Ok(tag),
-                Some((bytes, tag)) => {
+            condition = match self.client.get(key::CURRENT) {
+                // It is a hint, so what is damaged is replaced; what cannot be fails the put.
+                Err(StoreError::Damaged { .. }) => {
+                    self.look_for_others()?;
+                    self.check_failure()?;
+                    Condition::None
+                }
+                Err(error) => return Err(store_error(&self.client, error)),
+                Ok(None) => Condition::Absent,
+                Ok(Some((bytes, tag))) if bytes == body => return Ok(tag),
+                Ok(Some((bytes, tag))) => {
                     let other = Current::decode(self.identity.uuid, &bytes);
                     if other.is_ok_and(|other| other.number > current.number) {
                         self.look_for_others()?;

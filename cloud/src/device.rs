@@ -327,13 +327,17 @@ impl CloudDevice {
 
     /// Whether something is being compacted, or about to be.
     pub fn is_compacting(&self) -> bool {
+        // Whoever has failed finishes nothing.
+        if !self.is_usable() {
+            return false;
+        }
         if self.core.wants_compaction.load(Ordering::Relaxed) {
             return true;
         }
         match self.core.work.try_lock() {
             Ok(work) => !work.compaction.is_empty(),
             // Something is being done: who asks again will know.
-            Err(_) => self.is_usable(),
+            Err(_) => true,
         }
     }
 

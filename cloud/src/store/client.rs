@@ -327,7 +327,12 @@ impl Client {
         let answers = self.store.run(batch);
         assert_eq!(answers.len(), batch.len(), "each request has an answer");
         let now = self.env.monotonic();
-        for (request, answer) in batch.iter().zip(&answers) {
+        let both = batch.iter().zip(&answers);
+        // A put that fails counts, whatever was put beside it.
+        let (failed, others): (Vec<_>, Vec<_>) = both.partition(|(request, answer)| {
+            matches!(request, Request::Put { .. }) && answer.is_err()
+        });
+        for (request, answer) in others.into_iter().chain(failed) {
             self.count(request, answer, now);
         }
         if let Some(first) = batch.first() {
@@ -351,12 +356,14 @@ impl Client {
         self.statistics
             .count(request.kind(), &ending, request.sends(), received);
         match (&ending, answer) {
-            (Ending::Done, _) => self.statistics.note_success(),
+            (Ending::Done, _) => self.statistics.note_success(request.kind()),
             // It is the object that is wrong, not the way to it.
             (_, Err(StoreError::Damaged { .. } | StoreError::Closed)) => {}
             (_, Err(error)) => {
                 let text = format!("{}: {error}", request.key());
-                self.statistics.note_failure(now, text, is_denial(error));
+                let is_denied = is_denial(error);
+                self.statistics
+                    .note_failure(request.kind(), now, text, is_denied);
             }
             _ => {}
         }

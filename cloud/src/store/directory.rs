@@ -108,18 +108,8 @@ impl DirectoryStore {
         Ok(Answer::Get(Arc::new(bytes), tag))
     }
 
-    /// An object's file, which is nothing but a file, and its length.
     fn open(&self, key: &str) -> Result<(File, u64), StoreError> {
-        let path = self.path(key)?;
-        // Nobody waits for the other end of a pipe.
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let file = File::options().read(true).custom_flags(flags).open(path);
-        let file = file.map_err(|error| reading(key, error))?;
-        let metadata = file.metadata().map_err(|error| reading(key, error))?;
-        match metadata.is_file() {
-            true => Ok((file, metadata.len())),
-            false => Err(StoreError::damaged(key, "what is in its place is no file")),
-        }
+        open_file(&self.path(key)?, key)
     }
 
     fn head(&self, key: &str) -> Result<Meta, StoreError> {
@@ -218,6 +208,33 @@ fn is_wanted(key: &str, prefix: &str, after: Option<&str>) -> bool {
     key.starts_with(prefix) && !is_temporary && after.is_none_or(|after| key > after)
 }
 
+/// An object's file, which is nothing but a file, and its length.
+fn open_file(path: &Path, key: &str) -> Result<(File, u64), StoreError> {
+    // Nobody waits for the other end of a pipe.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|error| reading(key, error))?;
+    let metadata = file.metadata().map_err(|error| reading(key, error))?;
+    match metadata.is_file() {
+        true => Ok((file, metadata.len())),
+        false => Err(StoreError::damaged(key, "what is in its place is no file")),
+    }
+}
+
+/// Whether an object is the version `wanted`. What is no file or too large is none of ours.
+fn is_version(path: &Path, wanted: &Tag) -> Result<bool, StoreError> {
+    let (file, length) = match open_file(path, &path.display().to_string()) {
+        Err(StoreError::Damaged { .. }) => return Ok(false),
+        opened => opened?,
+    };
+    if length > OBJECT_MAX {
+        return Ok(false);
+    }
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(io)?;
+    Ok(tag(&bytes) == *wanted)
+}
+
 fn put_file(
     root: &Path,
     temporary: &Path,
@@ -237,11 +254,10 @@ fn put_file(
     let directory = File::open(root).map_err(io)?;
     let locked = rustix::fs::flock(&directory, FlockOperation::LockExclusive);
     locked.map_err(|errno| io(errno.into()))?;
-    if let Condition::Matches(wanted) = condition {
-        let now = std::fs::read(path).map_err(|error| putting(path, error))?;
-        if tag(&now) != *wanted {
-            return Err(StoreError::Precondition);
-        }
+    if let Condition::Matches(wanted) = condition
+        && !is_version(path, wanted)?
+    {
+        return Err(StoreError::Precondition);
     }
     std::fs::rename(temporary, path).map_err(|error| putting(path, error))
 }
@@ -298,5 +314,56 @@ impl Store for DirectoryStore {
 
     fn name(&self) -> String {
         format!("file://{}", self.root.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn put(store: &DirectoryStore, condition: Condition) -> Result<Answer, StoreError> {
+        let body = Arc::new(b"new".to_vec());
+        let key = "current".to_owned();
+        let request = Request::Put {
+            key,
+            body,
+            condition,
+        };
+        store.run(&[request]).pop().expect("one answer")
+    }
+
+    /// To compare a version, whatever was in its place was read: of a pipe that waited for ever,
+    /// and with it the checkpoint, the export and whoever asked the daemon about the pool.
+    #[test]
+    fn what_is_no_file_is_another_version_and_is_replaced() {
+        let home = tempfile::tempdir().expect("a directory");
+        let root = home.path().join("store");
+        let store = DirectoryStore::new(&root).expect("made");
+        let path = root.join("current");
+        let old = || Condition::Matches(tag(b"old"));
+        let pipe = |path: &Path| {
+            let made = std::process::Command::new("mkfifo").arg(path).status();
+            assert!(made.expect("mkfifo").success());
+        };
+        let circle = |path: &Path| symlink("current", path).expect("made");
+        let made: [&dyn Fn(&Path); 2] = [&pipe, &circle];
+        for make in made {
+            make(&path);
+            let refused = put(&store, old());
+            assert!(
+                matches!(refused, Err(StoreError::Precondition)),
+                "{refused:?}"
+            );
+            put(&store, Condition::None).expect("replaced");
+            assert_eq!(std::fs::read(&path).expect("a file"), b"new");
+            std::fs::remove_file(&path).expect("removable");
+        }
+        std::fs::create_dir(&path).expect("made");
+        let refused = put(&store, Condition::None);
+        assert!(
+            matches!(refused, Err(StoreError::Damaged { .. })),
+            "{refused:?}"
+        );
     }
 }

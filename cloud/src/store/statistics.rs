@@ -88,6 +88,9 @@ pub struct StoreHealth {
     pub last_error: Option<String>,
     /// Whether that was a refusal.
     pub is_denied: bool,
+    /// Whether it was a put that failed: a store that is full, or may not be written to, answers
+    /// everything else.
+    pub is_put: bool,
 }
 
 /// Counts of all kinds.
@@ -129,18 +132,26 @@ impl Statistics {
         self.kinds[kind.index()].latency_ms[slot(milliseconds)].add(1);
     }
 
-    pub(super) fn note_success(&self) {
+    pub(super) fn note_success(&self, kind: RequestKind) {
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        if health.failing_since.is_some() {
+        let says_all = kind == RequestKind::Put || !health.is_put;
+        if health.failing_since.is_some() && says_all {
             *health = StoreHealth::default();
         }
     }
 
-    pub(super) fn note_failure(&self, now: Duration, error: String, is_denied: bool) {
+    pub(super) fn note_failure(
+        &self,
+        kind: RequestKind,
+        now: Duration,
+        error: String,
+        is_denied: bool,
+    ) {
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         health.failing_since.get_or_insert(now);
         health.last_error = Some(error);
         health.is_denied = is_denied;
+        health.is_put |= kind == RequestKind::Put;
     }
 
     /// How the connection is.
@@ -165,5 +176,25 @@ impl Statistics {
             size: histogram(&counters.size),
             latency_ms: histogram(&counters.latency_ms),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A full store was said to answer, because what was read beside its puts was answered.
+    #[test]
+    fn only_a_put_says_that_puts_work_again() {
+        let statistics = Statistics::default();
+        let fail = |kind| statistics.note_failure(kind, Duration::ZERO, "full".into(), false);
+        fail(RequestKind::Get);
+        statistics.note_success(RequestKind::Get);
+        assert_eq!(statistics.health(), StoreHealth::default());
+        fail(RequestKind::Put);
+        statistics.note_success(RequestKind::Get);
+        assert_eq!(statistics.health().last_error.as_deref(), Some("full"));
+        statistics.note_success(RequestKind::Put);
+        assert_eq!(statistics.health(), StoreHealth::default());
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn act_on_stores(
     let devices = devices_of(&context.clouds, &imported);
     if devices.is_empty() {
         return Err(refused(match imported.pool.is_writable() {
-            true => "no device of this pool is in an object store",
+            true => "no device of this pool that is open is in an object store",
             false => "the pool is imported read-only: name the store, not the pool",
         }));
     }
