@@ -166,24 +166,15 @@ fn attach(
         let new = [new];
         check_new(&new, true)?;
         check_others(&context.clouds, &imported)?;
-        let opened = open_devices(
-            context,
-            &new,
-            None,
-            (attached.force, false),
-            Some(imported.name()),
-        )?;
+        let (how, name) = ((attached.force, false), Some(imported.name()));
+        let opened = open_devices(context, &new, None, how, name)?;
         let held = opened.held;
         let leaves = opened.vdevs.into_iter().flat_map(|vdev| vdev.leaves);
         let leaf = leaves.last().ok_or_else(|| refused("no such device"))?;
-        let companion = match attached.replaces {
-            true => Companion::Replacement,
-            false => Companion::Side,
-        };
         let request = Attachment {
             old: Guid(old.guid),
             new: leaf,
-            companion,
+            companion: companion_of(attached),
             sequential: attached.sequential,
             ashift: shift,
         };
@@ -194,6 +185,13 @@ fn attach(
     context.registry.note_in_cache_file(&imported);
     context.events.post("sysevent.fs.zfs.vdev_attach", pool);
     Ok(Response::Done)
+}
+
+fn companion_of(attached: &AttachedDevice) -> Companion {
+    match attached.replaces {
+        true => Companion::Replacement,
+        false => Companion::Side,
+    }
 }
 
 fn detach(
