@@ -23,7 +23,7 @@ use cenote_pool::{
 };
 use cenote_tests::random::Random;
 use cenote_vdev::{AllocationClass, clear_labels, scan};
-use shelf::{Disk, Shelf};
+use shelf::{Disk, Place, Shelf};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,17 +119,22 @@ impl Model {
         let mut request = common::Bench::new("tank").request(vec![vdev]);
         // Few slots in the rings: they are used again within a history.
         request.ashift = Some(*model.random.choose(&[9, 13]));
-        let options = model.options();
+        let options = model.options(0);
         let pool = cenote_pool::create(request, &options, Arc::new(RealEnv::new()));
         model.sites[0].pool = Some(pool.expect("created"));
         model.change(0, 1);
         model
     }
 
-    fn options(&self) -> ImportOptions {
+    /// A site has no way to the disks of the other.
+    fn options(&self, site: usize) -> ImportOptions {
+        let place = Place {
+            shelf: Arc::clone(&self.shelf),
+            path: SITES[site].into(),
+        };
         ImportOptions {
             force: true,
-            opener: Arc::clone(&self.shelf) as Arc<dyn Opener>,
+            opener: Arc::new(place),
             ..common::options()
         }
     }
@@ -204,7 +209,10 @@ impl Model {
         let (shape, last) = (pool.vdevs(), self.sites[site].last);
         let silent = shape.silent_leaves();
         let (guid, leaves) = (pool.guid(), pool.vdev_tree().leaves());
-        let leaves: Vec<_> = leaves.map(|leaf| (leaf.guid, leaf.path.clone())).collect();
+        // A disk that came back under another name is still where it was by the configuration.
+        let found = pool.found_devices();
+        let path_of = |leaf| found.get(&leaf).map(|found| found.path.clone());
+        let leaves: Vec<_> = leaves.map(|leaf| (leaf.guid, path_of(leaf.guid))).collect();
         let mut healthy = BTreeSet::new();
         for (leaf, path) in leaves {
             let is_whole =
@@ -271,7 +279,7 @@ impl Model {
         }
         let candidate = &candidates[self.random.index(candidates.len())];
         self.done.push(format!("{site} import"));
-        let opened = cenote_pool::import(candidate, &self.options(), Arc::new(RealEnv::new()));
+        let opened = cenote_pool::import(candidate, &self.options(site), Arc::new(RealEnv::new()));
         let here = self.shelf.at(SITES[site]);
         let pool = match opened {
             Ok(pool) => pool,
@@ -597,7 +605,7 @@ impl Model {
             let candidate = candidate.unwrap_or_else(|| panic!("{path:?} is lost: {done:?}"));
             let options = ImportOptions {
                 read_only: true,
-                ..self.options()
+                ..self.options(usize::from(!path.starts_with(SITES[0])))
             };
             let pool = cenote_pool::import(candidate, &options, Arc::new(RealEnv::new()));
             let pool = pool.unwrap_or_else(|error| panic!("{path:?}: {error}: {done:?}"));

@@ -179,3 +179,36 @@ impl Opener for Shelf {
         Ok(Some(here.into_iter().map(entry).collect()))
     }
 }
+
+/// What one site can open.
+#[derive(Debug)]
+pub struct Place {
+    pub shelf: Arc<Shelf>,
+    pub path: PathBuf,
+}
+
+impl Place {
+    fn check(&self, path: &Path) -> Result<(), DeviceError> {
+        match path.starts_with(&self.path) {
+            true => Ok(()),
+            false => Err(absent(path)),
+        }
+    }
+}
+
+impl Opener for Place {
+    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        self.check(path)?;
+        self.shelf.open(path)
+    }
+
+    fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        self.check(path)?;
+        self.shelf.open_writable(path)
+    }
+
+    fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
+        self.check(path)?;
+        self.shelf.list(path)
+    }
+}
