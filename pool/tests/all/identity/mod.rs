@@ -388,6 +388,15 @@ impl Model {
         let (path, disk) = self.random.choose(&all).clone();
         let site = usize::from(!path.starts_with(SITES[0]));
         let content = &self.contents[disk.number];
+        if let Some(pool) = &self.sites[site].pool {
+            // One that is not whole may be all that a pool has.
+            let (found, leaf) = (pool.found_devices(), content.leaf);
+            let is_used = found.get(&leaf).is_some_and(|found| found.path == path);
+            let mut others = self.sites[site].healthy.iter();
+            if is_used && !others.any(|other| *other != leaf) {
+                return;
+            }
+        }
         let healthy = &mut self.sites[site].healthy;
         if self.sites[site].pool.is_some() && healthy.contains(&content.leaf) {
             if healthy.len() < 2 {
@@ -397,6 +406,14 @@ impl Model {
         }
         self.settle_before_pull();
         self.shelf.pull(&path);
+        // A resilver may have written to it since.
+        if disk.take_written() {
+            let (content, last) = (&self.contents[disk.number], self.sites[site].last);
+            let is_ours = content.last.is_none_or(|on_it| self.has(last, on_it));
+            assert!(is_ours, "{path:?} was written over: {:?}", self.done);
+            let content = &mut self.contents[disk.number];
+            (content.last, content.is_whole) = (Some(last), false);
+        }
         self.sites[site]
             .healthy
             .remove(&self.contents[disk.number].leaf);
