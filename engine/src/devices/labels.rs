@@ -38,8 +38,15 @@ pub(crate) fn clear_labels(
     if labels.newest_config().is_none() {
         return Err(refused(format!("failed to read label from {path}")));
     }
-    if let Some(Claim::Active(text)) = claim_of_pool(&context.registry, path, &labels) {
-        return Err(refused(text));
+    match claim_of_pool(&context.registry, path, &labels) {
+        Some(Claim::Active(text)) => return Err(refused(text)),
+        Some(Claim::Absent { text, .. }) if !force => {
+            return Err(ControlError::DevicesRefused {
+                devices: vec![text],
+                is_forced: false,
+            });
+        }
+        _ => {}
     }
     let (pool, state) = pool_of(&labels);
     let word = match state {

@@ -127,9 +127,9 @@ fn refuse_taken(
     for claim in claims {
         match claim {
             Claim::Past(text) => past.push(text),
-            Claim::Absent { pool, text } if rejoined == Some(pool.as_str()) => past.push(text),
+            Claim::Absent { pool, text, .. } if rejoined == Some(pool.as_str()) => past.push(text),
             Claim::Kernel(text) => taken.push(text),
-            Claim::Active(text) | Claim::Absent { text, .. } => {
+            Claim::Active(text) | Claim::Absent { others: text, .. } => {
                 // OpenZFS offers force here, too, and then refuses.
                 is_forced = force;
                 taken.push(text);

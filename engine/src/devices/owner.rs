@@ -39,11 +39,17 @@ pub(super) enum Claim {
     Absent {
         /// The pool's name.
         pool: String,
-        /// What is said.
+        /// What is said to whoever would have it back.
         text: String,
+        /// What is said to others.
+        others: String,
     },
     /// It was somebody's: force takes it.
     Past(String),
+}
+
+fn active(path: &str, pool: &str) -> String {
+    format!("{path} is part of active pool '{pool}'")
 }
 
 /// What the kernel uses a device for, if it does.
@@ -113,7 +119,8 @@ pub(super) fn claim_of_pool(
             let text = format!(
                 "{path} is a device of pool '{pool}' that is not in use there, with data of its own"
             );
-            return Some(Claim::Absent { pool, text });
+            let others = self::active(path, &pool);
+            return Some(Claim::Absent { pool, text, others });
         }
         None => {}
     }
@@ -217,7 +224,7 @@ pub(super) fn claim_of_opener(registry: &Registry, path: &str) -> Claim {
         Some(
             Claim::Active(text)
             | Claim::Kernel(text)
-            | Claim::Absent { text, .. }
+            | Claim::Absent { others: text, .. }
             | Claim::Past(text),
         ) => Claim::Active(text),
         None if device.nature().kind == DeviceKind::Block => {

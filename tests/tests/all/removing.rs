@@ -195,9 +195,9 @@ fn a_former_device_is_taken_by_force_and_a_present_one_never() -> Result<()> {
     )?;
     refusal(
         &site,
-        &format!("zpool labelclear -f {old}"),
+        &format!("zpool labelclear {old}"),
         1,
-        "active pool 'tank'",
+        "with data of its own",
     )?;
     fs::rename(old, &away)?;
     site.ok(&format!("zpool replace -w tank {old} {new}"))?;
