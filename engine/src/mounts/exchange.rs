@@ -46,6 +46,8 @@ pub(crate) fn exchange_contents(
         let may_write = !mounts.newest_first(is_writer).is_empty();
         exchange(imported, id, (&own, may_write), change)?;
     } else {
+        // They have the files open, and the head is closed only when nobody has it.
+        drop(own);
         let mounted = mounted_below(mounts, head);
         unmount_for_change(mounts, imported, head, (&mounted, force))?;
         let elsewhere = Elsewhere::refuse_or(force);
