@@ -10,6 +10,7 @@
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
 use crate::errors::{of_dsl, parse_name};
+use crate::mounts::follow::{mount_these, mounted_below};
 use crate::mounts::places::remove_places;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::{Elsewhere, unmount_dataset};
@@ -199,7 +200,13 @@ fn destroy_one(
     let places = mounts.derived_places(name.as_str());
     // What is in use is refused before its snapshots are gone.
     let elsewhere = Elsewhere::unused_or(how.force);
-    unmount_dataset(mounts, name.as_str(), (how.force, elsewhere))?;
+    let mounted = mounted_below(mounts, name);
+    let gone = unmount_dataset(mounts, name.as_str(), (how.force, elsewhere));
+    if gone.is_err() {
+        // What is refused leaves all as it was.
+        mount_these(&context.registry, mounts, &mounted);
+    }
+    gone?;
     if how.recursive {
         destroy_snapshots_of(context, mounts, name, noted)?;
     }
