@@ -60,6 +60,16 @@ pub(super) fn holders(device: (u32, u32)) -> Vec<Holder> {
     holders
 }
 
+/// Whether a process of this mount namespace has something open on the mount `id` of a superblock,
+/// also if it has left the tree.
+pub(super) fn is_used_here(id: u64, device: (u32, u32)) -> bool {
+    let own = fs::read_link("/proc/self/ns/mnt").ok();
+    processes().into_iter().any(|pid| {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        fs::read_link(process.join("ns/mnt")).ok() == own && uses(&process, &[id], device)
+    })
+}
+
 /// The numbers of all processes, in ascending order.
 fn processes() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

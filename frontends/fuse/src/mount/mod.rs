@@ -460,7 +460,8 @@ impl Mount {
         let mut waited = Duration::ZERO;
         while !self.wait(Some(LOOK_INTERVAL)) {
             waited += LOOK_INTERVAL;
-            if !self.holders().is_empty() {
+            // Other namespaces' copies do not excuse what is still open in this one.
+            if !self.is_used_here() && !self.holders().is_empty() {
                 return true;
             }
             if waited >= END_TIMEOUT {
@@ -474,6 +475,12 @@ impl Mount {
     pub fn holders(&self) -> Vec<Holder> {
         let device = self.identity.map(|(_, device)| device);
         device.map_or_else(Vec::new, holders::holders)
+    }
+
+    /// Whether a process of this mount namespace uses it, as far as this user can see.
+    fn is_used_here(&self) -> bool {
+        self.identity
+            .is_some_and(|(id, device)| holders::is_used_here(id, device))
     }
 
     /// Ends the connection for good, whoever has the mount: what is open fails with ENOTCONN.

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::{
-    Mounted, NOBODY, as_nobody, can_mount, directory, has_program, mount, mount_with, small_tree,
-    unmount, wait_for,
+    Mounted, NOBODY, as_nobody, can_mount, directory, has_program, more_namespaces, mount,
+    mount_with, one_namespace, small_tree, unmount, wait_for,
 };
 use cenote_fuse::{
     Errno, Mount, MountError, MountOptions, NodeId, UnmountMode, clear_stale_mounts, is_stale,
@@ -149,6 +149,7 @@ fn the_table_names_the_dataset() {
 
 #[test]
 fn unmounting_waits_for_open_files() {
+    let _one = one_namespace();
     let Some(mounted) = mount(small_tree()) else {
         return;
     };
@@ -174,6 +175,7 @@ fn unmounting_waits_for_open_files() {
 
 #[test]
 fn a_normal_unmount_ends_everything() {
+    let _one = one_namespace();
     let Some(mounted) = mount(small_tree()) else {
         return;
     };
@@ -187,6 +189,7 @@ fn a_normal_unmount_ends_everything() {
 
 #[test]
 fn force_cuts_open_files_off() {
+    let _one = one_namespace();
     for lazily_first in [false, true] {
         let Some(mounted) = mount(small_tree()) else {
             return;
@@ -226,6 +229,7 @@ fn somebody_elses_unmount_is_noticed() {
 /// A container's copy of a mount was waited for in vain, and then forgotten while it was served.
 #[test]
 fn what_another_namespace_keeps_is_named_and_can_be_ended() {
+    let _more = more_namespaces();
     let Some(mounted) = mount(small_tree()) else {
         return;
     };
@@ -236,13 +240,37 @@ fn what_another_namespace_keeps_is_named_and_can_be_ended() {
     unmount(&mounted.mount);
     assert!(mounted.mount.is_serving() && !is_listed(mounted.root()));
     let holders = mounted.mount.holders();
-    let [holder] = holders.as_slice() else {
-        panic!("{holders:?}");
-    };
-    assert!(holder.pid == child.id() && holder.is_used, "{holder:?}");
+    // Other tests, too, make namespaces, which begin with a copy of this mount.
+    let holder = holders.iter().find(|holder| holder.pid == child.id());
+    let holder = holder.unwrap_or_else(|| panic!("{holders:?}"));
+    assert!(holder.is_used, "{holder:?}");
     assert_eq!(holder.mount_point, mounted.root());
     assert!(mounted.mount.end());
     assert!(!mounted.mount.is_serving());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// A container's copy of a mount made an unmount succeed under files that were open outside of it.
+#[test]
+fn another_namespace_does_not_excuse_what_is_open_here() {
+    let _more = more_namespaces();
+    let Some(mounted) = mount(small_tree()) else {
+        return;
+    };
+    let mut command = Command::new("unshare");
+    let script = "echo ready && exec sleep 600";
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
+    let (mut child, _) = start(&mut command);
+    let file = File::open(mounted.path("file")).unwrap();
+    mounted.mount.unmount(UnmountMode::Lazy).unwrap();
+    let holders = mounted.mount.holders();
+    assert!(holders.iter().any(|holder| holder.pid == child.id()));
+    let refused = mounted.mount.unmount(UnmountMode::Normal);
+    assert!(matches!(refused, Err(MountError::Busy)), "{refused:?}");
+    drop(file);
+    unmount(&mounted.mount);
+    assert!(mounted.mount.end());
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -437,6 +465,7 @@ fn ran_with_open_device(test: &str) -> bool {
     if mode & 0o006 == 0o006 || std::env::var_os(GUARD).is_some() {
         return false;
     }
+    let _more = more_namespaces();
     let parent = directory();
     let script = "mount --bind \"$1\" /dev/fuse && exec \"$2\" --exact \"$3\" --nocapture";
     let output = Command::new("unshare")
@@ -500,6 +529,7 @@ fn nobody_mounts_by_helper() {
 
 #[test]
 fn nobody_mounts_in_a_namespace() {
+    let _more = more_namespaces();
     if !can_mount() {
         return;
     }

@@ -6,11 +6,25 @@ use cenote_fuse::{FileSystem, MemoryTree, Mount, MountError, MountOptions, NodeI
 use cenote_tests::{missing, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// The user and group that tests of other users' rights run as.
 pub const NOBODY: u32 = 65534;
+
+/// Tests that make mount namespaces hold it for writing: a new namespace begins with a copy of every
+/// mount. Tests that need their mount to end when it is unmounted hold it for reading.
+static NAMESPACES: RwLock<()> = RwLock::new(());
+
+/// No test makes namespaces while this is held.
+pub fn one_namespace() -> RwLockReadGuard<'static, ()> {
+    NAMESPACES.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// No test that needs its mount to end runs while this is held.
+pub fn more_namespaces() -> RwLockWriteGuard<'static, ()> {
+    NAMESPACES.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A mount in a temporary directory that goes away with it.
 pub struct Mounted {
