@@ -293,18 +293,9 @@ fn rolled_back_under_open_files(site: &Site) -> Result<()> {
     site.ok("zfs clone tank/solo@newer tank/branch")?;
     told_of_clones(site)?;
     site.ok("zfs rollback -R tank/solo@then")?;
-    let without_clone = |mounts: &str| -> Vec<String> {
-        // Other tests mount and unmount meanwhile.
-        let own = site.path("tank").display().to_string();
-        let lines = mounts.lines().filter(|line| line.contains(&own));
-        let lines = lines.filter(|line| !line.contains("tank/branch"));
-        lines.map(str::to_owned).collect()
-    };
     let after = fs::read_to_string("/proc/self/mounts")?;
-    ensure!(
-        without_clone(&after) == without_clone(&before),
-        "{before}\n{after}"
-    );
+    let is_same = mounts_but_the_clone(site, &after) == mounts_but_the_clone(site, &before);
+    ensure!(is_same, "{before}\n{after}");
     ensure!(
         names(&root)? == ["grown", "inner", "kept"],
         "{:?}",
@@ -337,6 +328,14 @@ fn rolled_back_under_open_files(site: &Site) -> Result<()> {
     site.reopen(&["tank/solo"])?;
     ensure!(text("grown")? == "one\nthree\n");
     destroyed_with_clones(site)
+}
+
+/// The lines of a mount table about this pool, which is not the only one in it.
+fn mounts_but_the_clone(site: &Site, mounts: &str) -> Vec<String> {
+    let own = site.path("tank").display().to_string();
+    let lines = mounts.lines().filter(|line| line.contains(&own));
+    let lines = lines.filter(|line| !line.contains("tank/branch"));
+    lines.map(str::to_owned).collect()
 }
 
 /// What has clones is in the way of a rollback, and not destroyed without them.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// The user and group that tests of other users' rights run as.
 pub const NOBODY: u32 = 65534;
 
-/// Tests that make mount namespaces hold it for writing: a new namespace begins with a copy of every
-/// mount. Tests that need their mount to end when it is unmounted hold it for reading.
+/// Tests that make mount namespaces hold it for writing: a new namespace begins with a copy of
+/// every mount. Tests that need their mount to end when it is unmounted hold it for reading.
 static NAMESPACES: RwLock<()> = RwLock::new(());
 
 /// No test makes namespaces while this is held.
