@@ -95,8 +95,9 @@ pub enum StreamError {
     },
     /// Properties of an encrypted dataset would go beside contents that are not.
     #[error(
-        "encrypted dataset {dataset} may not be sent with properties without the raw flag\n\
-         use '-w' to send it as it is stored, or send its snapshots one by one without properties"
+        "encrypted dataset {dataset} may not be sent with properties without the raw flag \
+         or no-preserve-encryption flag\n\
+         use '-w' to send it as it is stored, '-U' to send it decrypted, or send its snapshots one by one without properties"
     )]
     NotRaw {
         /// The dataset.

@@ -43,6 +43,9 @@ pub struct Send {
     /// Encrypted blocks as they are (`-w`).
     #[serde(default)]
     pub raw: bool,
+    /// Properties of encrypted datasets may go beside contents that are not encrypted (`-U`).
+    #[serde(default)]
+    pub decrypted: bool,
     /// The token of a receive that was cut; says all of the above (`-t`).
     #[serde(default)]
     pub token: Option<String>,

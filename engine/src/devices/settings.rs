@@ -142,4 +142,15 @@ mod tests {
             assert_eq!(refused.to_string(), reason);
         }
     }
+
+    #[test]
+    fn the_table_says_which_can_be_set() {
+        for info in VDEV {
+            let values = ["on", "none", "7", "/dev/x"];
+            let is_taken = values
+                .iter()
+                .any(|value| vdev_setting(info.name, value).is_ok());
+            assert_eq!(is_taken, info.editable, "{}", info.name);
+        }
+    }
 }

@@ -101,6 +101,7 @@ impl Order {
             excluded: asked.excluded.clone(),
             intermediates: asked.intermediates,
             skips_missing: asked.skips_missing,
+            decrypted: asked.decrypted,
             blocks,
         });
         Ok(Self {

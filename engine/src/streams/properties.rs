@@ -36,6 +36,9 @@ const NOT_STORED: [&str; 11] = [
 ];
 /// What would limit the contents that are still to come.
 const REF_QUOTA: &str = "refquota";
+/// Where it waits while a stream that was cut is resumed: the rest of a stream has no list of
+/// properties. A user property, which other systems leave alone.
+const WAITING_REF_QUOTA: &str = "com.cenote:waiting-refquota";
 const KEY_FORMAT: &str = "keyformat";
 
 impl Session<'_> {
@@ -93,25 +96,8 @@ impl Session<'_> {
         let target = plan.target()?;
         let own = own_properties(target.as_ref())?;
         if let Some(list) = plan.dataset.and_then(|dataset| dataset.properties.as_ref()) {
-            let mut settings = self.received_but(plan, list, &own)?;
-            // A limit that rises makes room for what comes; any other waits for it.
-            let before = own.all_received().find(|(name, _)| *name == REF_QUOTA);
-            let before = before.map(|(_, value)| value.clone());
-            let rises = |value: &Stored| match (value, &before) {
-                (Stored::Number(0), _) => true,
-                (Stored::Number(now), Some(Stored::Number(then))) => *then != 0 && now >= then,
-                _ => false,
-            };
-            let is_early = |setting: &Setting| {
-                setting.name != REF_QUOTA || setting.value.as_ref().is_some_and(rises)
-            };
-            let all = settings.len();
-            settings.retain(is_early);
-            if let (true, Some(value)) = (settings.len() < all, before) {
-                let name = REF_QUOTA.to_owned();
-                let value = Some(value);
-                settings.push(Setting { name, value });
-            }
+            let settings = self.received_but(plan, list, &own)?;
+            let settings = before_contents(settings, &own, self.asked.resumable);
             self.store_received(imported, plan, plan.name.clone(), settings)?;
         }
         let has_local = |name: &str| self.asked.properties.iter().any(|pair| pair.0 == name);
@@ -159,6 +145,11 @@ impl Session<'_> {
             let own = own_properties(plan.target()?.as_ref())?;
             let settings = self.received_but(plan, list, &own)?;
             if settings.iter().any(is_late) {
+                self.store_received(imported, plan, plan.name.clone(), settings)?;
+            }
+        } else if plan.is_resuming() {
+            let own = own_properties(plan.target()?.as_ref())?;
+            if let Some(settings) = with_waiting(&own) {
                 self.store_received(imported, plan, plan.name.clone(), settings)?;
             }
         }
@@ -266,6 +257,57 @@ fn own_properties(dataset: Option<&Dataset>) -> Result<StoredProperties, Control
         Some(dataset) => dataset.directory().properties().map_err(of_dsl)?.clone(),
         None => StoredProperties::default(),
     })
+}
+
+/// What is set before the contents come: of the limit on them only what makes room.
+fn before_contents(
+    settings: Vec<Setting>,
+    own: &StoredProperties,
+    is_resumable: bool,
+) -> Vec<Setting> {
+    let before = own.all_received().find(|(name, _)| *name == REF_QUOTA);
+    let before = before.map(|(_, value)| value.clone());
+    let rises = |value: &Stored| match (value, &before) {
+        (Stored::Number(0), _) => true,
+        (Stored::Number(now), Some(Stored::Number(then))) => *then != 0 && now >= then,
+        _ => false,
+    };
+    let is_early =
+        |setting: &Setting| setting.name != REF_QUOTA || setting.value.as_ref().is_some_and(rises);
+    let (mut settings, late): (Vec<Setting>, Vec<Setting>) =
+        settings.into_iter().partition(is_early);
+    let Some(Stored::Number(limit)) = late.into_iter().find_map(|late| late.value) else {
+        return settings;
+    };
+    settings.extend(before.map(|value| Setting {
+        name: REF_QUOTA.to_owned(),
+        value: Some(value),
+    }));
+    if is_resumable {
+        settings.push(Setting {
+            name: WAITING_REF_QUOTA.to_owned(),
+            value: Some(Stored::Text(limit.to_string())),
+        });
+    }
+    settings
+}
+
+/// What a stream brought, with the limit that has waited for the rest of it.
+fn with_waiting(own: &StoredProperties) -> Option<Vec<Setting>> {
+    let is_waiting = |(name, _): &(&str, &Stored)| *name == WAITING_REF_QUOTA;
+    let (_, waiting) = own.all_received().find(is_waiting)?;
+    let Stored::Text(text) = waiting else {
+        return None;
+    };
+    let number = text.parse().ok()?;
+    let others = own.all_received();
+    let others = others.filter(|(name, _)| ![WAITING_REF_QUOTA, REF_QUOTA].contains(name));
+    let limit = (REF_QUOTA, &Stored::Number(number));
+    let settings = others.chain([limit]).map(|(name, value)| Setting {
+        name: name.to_owned(),
+        value: Some(value.clone()),
+    });
+    Some(settings.collect())
 }
 
 /// Whether nobody inherits a property.

@@ -12,7 +12,7 @@
 //! own. What cannot be done is told, and the streams find out whether it matters.
 
 use super::naming::name_here;
-use super::nearest::nearest;
+use super::nearest::{nearest, snapshot_by_guid};
 use super::session::Session;
 use super::steps::{Step, in_the_way};
 use crate::datasets::destroy::{Destruction, destroy_dataset};
@@ -221,6 +221,11 @@ impl Session<'_> {
         let is_increment = begin.from_guid.0 != 0 && begin.flags & flags::CLONE == 0;
         if is_increment {
             let found = owner_below(imported.dsl(), (&name, &top), begin.from_guid)?;
+            let found = match found {
+                Some(found) => Some(found),
+                // It may have been moved out of the target; several copies would be a guess.
+                None => only_owner(imported.dsl(), begin)?,
+            };
             return Ok(found.unwrap_or(name));
         }
         let (Some(package), Some(parent)) = (package, name.parent()) else {
@@ -390,6 +395,29 @@ fn owner_below(
 ) -> Result<Option<DatasetName>, ControlError> {
     let found = nearest(dsl, guid, (to, top), |_| Ok(true)).map_err(of_dsl)?;
     Ok(found.map(|snapshot| snapshot.name().dataset()))
+}
+
+/// The dataset of the pool with the snapshot that a stream builds upon, if there is exactly one
+/// beside the sender's own.
+fn only_owner(dsl: &Arc<Dsl>, begin: &Begin) -> Result<Option<DatasetName>, ControlError> {
+    let sender = String::from_utf8_lossy(&begin.to_name).into_owned();
+    let sender = sender.split('@').next().unwrap_or_default();
+    let (mut owners, mut failure) = (Vec::new(), None);
+    walk_heads(dsl, |head| {
+        if head.name().as_str() == sender || failure.is_some() {
+            return;
+        }
+        match snapshot_by_guid(head, begin.from_guid) {
+            Ok(Some(_)) => owners.push(head.name().clone()),
+            Ok(None) => {}
+            Err(error) => failure = Some(of_dsl(error)),
+        }
+    });
+    match (failure, owners.len()) {
+        (Some(error), _) => Err(error),
+        (None, 1) => Ok(owners.pop()),
+        (None, _) => Ok(None),
+    }
 }
 
 impl<'p> Local<'p> {

@@ -5,7 +5,7 @@
 //! one that is said to have no effect must have none.
 
 use cenote_control::model::properties::{
-    DATASET, Effect, POOL, dataset_effect, pool_effect, vdev_effect,
+    DATASET, Effect, POOL, VDEV, dataset_effect, pool_effect, vdev_effect,
 };
 use cenote_dsl::Property;
 use std::fs;
@@ -113,6 +113,16 @@ fn every_property_that_can_be_set_has_a_reader_or_a_reason() {
         let words = [format!("\"{}\"", info.name)];
         let readers = readers(&sources, &words);
         judge(info.name, pool_effect(info.name), &readers, &mut faults);
+    }
+    let vdev = VDEV.iter().filter(|info| info.editable);
+    for info in vdev.filter(|info| !is_for_people(info.name)) {
+        let mut words = vec![format!("\"{}\"", info.name)];
+        if info.name == "path" {
+            // It is not stored beside the vdev, but changes the vdev itself.
+            words.push("VdevSetting::Path".to_owned());
+        }
+        let readers = readers(&sources, &words);
+        judge(info.name, vdev_effect(info.name), &readers, &mut faults);
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

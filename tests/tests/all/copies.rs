@@ -124,6 +124,12 @@ fn encrypted_data_leaves_as_it_is_or_by_itself() -> Result<()> {
     ensure!(!site.devices().join("a.zstream").exists());
     sent(&site, "-R -X tank/plain/e tank/plain@2")?;
     sent(&site, "-R -w tank/plain@2")?;
+    // Whoever asks for it gets it decrypted, with properties, but none of a key.
+    let open = sent(&site, "-U -p tank/plain/e@2")?;
+    receive(&site, "-u tank/open", &open)?.success()?;
+    is(&site, "encryption", "tank/open", "off")?;
+    is(&site, "keylocation", "tank/open", "none")?;
+    site.ok("zfs destroy -r tank/open")?;
     sent(&site, "-I @1 tank/plain/e@2")?;
     received_anew(&site, &key)?;
     // Nothing at all is written without the key.
@@ -219,6 +225,7 @@ fn what_is_received_belongs_to_its_own_tree() -> Result<()> {
         );
     }
     renamed(&site)?;
+    resumed(&site)?;
     replaced(&site)?;
     site.finish()
 }
@@ -243,6 +250,24 @@ fn renamed(site: &Site) -> Result<()> {
     let step = sent(site, "-i @1 tank/home/v@2")?;
     receive(site, "-d tank/b", &step)?.success()?;
     ensure!(has(site, "tank/b/home/u@2")?);
+    // Also where it was moved out of the target, if only one can be meant.
+    all(
+        site,
+        &[
+            "zfs rename tank/b/home/u tank/moved",
+            "zfs snapshot tank/home/v@3",
+        ],
+    )?;
+    let moved = sent(site, "-i @2 tank/home/v@3")?;
+    receive(site, "-d tank/b", &moved)?.success()?;
+    ensure!(has(site, "tank/moved@3")?);
+    all(
+        site,
+        &[
+            "zfs destroy tank/moved@3",
+            "zfs rename tank/moved tank/b/home/u",
+        ],
+    )?;
     // Whoever gives the name means it.
     let refused = receive(site, "tank/b/v", &step)?;
     refuses(&refused, "destination 'tank/b/v' does not exist")?;
@@ -267,6 +292,27 @@ fn renamed(site: &Site) -> Result<()> {
     site.ok("zfs receive -A tank/b/other/x")?;
     receive(site, "-d tank/o", &full)?.success()?;
     ensure!(has(site, "tank/o/other/x@1")?);
+    Ok(())
+}
+
+/// The rest of a stream that was cut has no properties: the limit on what it brings was lost.
+fn resumed(site: &Site) -> Result<()> {
+    site.ok("zfs create -o refquota=40M tank/r")?;
+    fs::write(site.path("tank/r").join("file"), vec![7; 4 << 20])?;
+    site.ok("zfs snapshot tank/r@1")?;
+    let full = sent(site, "-p tank/r@1")?;
+    let cut = receive(site, "-s tank/resumed", &full[..full.len() / 2])?;
+    ensure!(cut.code == Some(1), "{}", cut.report());
+    let token = value(site, "receive_resume_token", "tank/resumed")?;
+    receive(
+        site,
+        "-s tank/resumed",
+        &sent(site, &format!("-t {token}"))?,
+    )?
+    .success()?;
+    is(site, "refquota", "tank/resumed", "41943040")?;
+    let all = site.ok("zfs get -H -o property all tank/resumed")?;
+    ensure!(!all.contains("waiting"), "{all}");
     Ok(())
 }
 

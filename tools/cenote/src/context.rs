@@ -6,7 +6,9 @@
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use cenote_control::model::properties::Effect;
 use cenote_control::model::{ControlError, Dataset, Part, Request, Response};
 use cenote_control::protocol::{CallError, Interrupt};
 use jiff::tz::TimeZone;
@@ -28,6 +30,9 @@ pub trait Daemon {
         None
     }
 }
+
+/// How the complaint about options begins that a command never asked for.
+pub const UNREAD: &str = "bug: the command ignored the options";
 
 /// The exit code of whoever could not ask because the daemon died.
 pub const DIED: u8 = 3;
@@ -82,8 +87,8 @@ pub struct Context {
     pub is_terminal: bool,
     /// The command line as the history of a pool keeps it.
     pub command: String,
-    /// The first name that the daemon did not find.
-    pub missing: Option<String>,
+    /// The first word that the daemon did not know.
+    pub wrong: Option<Wrong>,
 }
 
 impl Context {
@@ -101,7 +106,7 @@ impl Context {
             directory: PathBuf::from("/"),
             is_terminal: false,
             command: String::new(),
-            missing: None,
+            wrong: None,
         }
     }
 
@@ -175,6 +180,16 @@ impl Context {
         }
     }
 
+    /// In debug builds: complains where a command ended well and never asked for an option that it
+    /// was given. That is a bug of the command, which tests look for.
+    pub fn tell_of_unread(&mut self, ended: &Outcome) {
+        let unread = crate::getopt::unread();
+        if cfg!(debug_assertions) && matches!(ended, Ok(0)) && !unread.is_empty() {
+            let options = unread.join("', '");
+            self.complain(&format!("{UNREAD} '{options}'"));
+        }
+    }
+
     /// Whether nobody reads the output any more.
     pub fn output_gone(&self) -> bool {
         self.write_error.is_some()
@@ -237,8 +252,8 @@ impl Context {
         };
         let called = self.daemon.call(request, &mut forward);
         let answer = self.answer_of(called);
-        if self.missing.is_none() {
-            self.missing = missing_name(&answer);
+        if self.wrong.is_none() {
+            self.wrong = wrong_word(&answer);
         }
         answer
     }
@@ -269,6 +284,30 @@ impl Context {
         self.answer_of(called)
     }
 
+    /// Asks for datasets, for no longer than `limit`; `None` if that was not enough.
+    pub fn glance(&mut self, request: Request, limit: Duration) -> Option<Vec<Dataset>> {
+        let (mut rows, begun) = (Vec::new(), Instant::now());
+        let called = self.daemon.call(request, &mut |part| {
+            if let Part::Datasets(more) = part {
+                rows.extend(more);
+            }
+            match begun.elapsed() < limit {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        called.is_ok().then_some(rows)
+    }
+
+    /// Says that a property was stored and changes nothing here, if that is so.
+    pub fn tell_of_effect(&mut self, name: &str, effect: Effect) {
+        if let Effect::Kept(reason) = effect {
+            self.complain(&format!(
+                "'{name}' is stored, and has no effect here: {reason}"
+            ));
+        }
+    }
+
     /// Asks for datasets: the rows, and the roots that could not be listed.
     pub fn ask_datasets(&mut self, request: Request) -> Result<Listing, ControlError> {
         let mut rows = Vec::new();
@@ -288,11 +327,24 @@ impl Context {
     }
 }
 
-/// The name of a pool or dataset that an answer says does not exist.
-fn missing_name(answer: &Result<Response, ControlError>) -> Option<String> {
+/// A word of a command line that the daemon did not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// The name of a pool, a dataset or a snapshot.
+    Name(String),
+    /// The name of a property.
+    Property(String),
+    /// The value of the property of this name.
+    Value(String),
+}
+
+/// The word that an answer says is wrong.
+fn wrong_word(answer: &Result<Response, ControlError>) -> Option<Wrong> {
     let of_error = |error: &ControlError| match error {
-        ControlError::NoSuchDataset { dataset } => Some(dataset.clone()),
-        ControlError::NoSuchPool { pool } => Some(pool.clone()),
+        ControlError::NoSuchDataset { dataset } => Some(Wrong::Name(dataset.clone())),
+        ControlError::NoSuchPool { pool } => Some(Wrong::Name(pool.clone())),
+        ControlError::NoSuchProperty { property } => Some(Wrong::Property(property.clone())),
+        ControlError::BadValue { name, .. } => Some(Wrong::Value(name.clone())),
         _ => None,
     };
     match answer {

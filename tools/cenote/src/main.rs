@@ -23,6 +23,7 @@ mod program;
 mod prompt;
 #[cfg(test)]
 mod reference;
+mod suggest;
 mod texts;
 mod version;
 mod zfs;

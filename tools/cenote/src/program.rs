@@ -1,42 +1,11 @@
 //! What `zfs` and `zpool` have in common: which subcommand, its usage, its exit code.
 
 use crate::context::{Context, Outcome, Stop};
+use crate::suggest::suggest;
 use crate::version;
-use cenote_control::model::{DatasetKind, Depth, KindSet, PropertySelection, Request};
 
 /// A subcommand's name and the lines of its synopsis.
 pub type Synopsis = (&'static str, &'static [&'static str]);
-
-/// Names that are looked through for a near one.
-const NAMES_MAX: usize = 10_000;
-
-/// Asks whether a pool, dataset or snapshot was meant whose name is near the one that was missing.
-/// `zpool` takes nothing but pools.
-fn suggest_name(program: &str, context: &mut Context) {
-    let Some(wrong) = context.missing.take() else {
-        return;
-    };
-    let heads = KindSet::of(DatasetKind::Filesystem).union(KindSet::of(DatasetKind::Volume));
-    let (roots, depth, kinds) = match wrong.split_once('@') {
-        Some((dataset, _)) => {
-            let snapshots = KindSet::of(DatasetKind::Snapshot);
-            (vec![dataset.to_owned()], Depth::Levels(1), snapshots)
-        }
-        None if program == "zpool" => (Vec::new(), Depth::Roots, heads),
-        None => (Vec::new(), Depth::All, heads),
-    };
-    let listed = context.ask_datasets(Request::DatasetList {
-        roots,
-        depth,
-        kinds,
-        properties: PropertySelection::Named(Vec::new()),
-    });
-    let rows = listed.map(|listing| listing.rows).unwrap_or_default();
-    let names = rows.iter().take(NAMES_MAX).map(|row| row.name.as_str());
-    if let Some(question) = cenote_base::did_you_mean(&wrong, names) {
-        context.complain(&question);
-    }
-}
 
 /// Whether the words behind a subcommand ask for its help. `-h` does unless the synopsis gives it
 /// another meaning.
@@ -107,15 +76,16 @@ impl Program {
         }
         context.command = crate::zpool::command_line(&format!("{} {command}", self.name), rest);
         let ended = (self.dispatch)(command, rest, context);
+        context.tell_of_unread(&ended);
         if let Ok(code @ 1..) | Err(Stop::Code(code @ 1..)) = ended {
-            suggest_name(self.name, context);
+            suggest(self.name, rest, context);
             return code;
         }
         match ended {
             Ok(code) | Err(Stop::Code(code)) => code,
             Err(Stop::Failed(message)) => {
                 context.complain(&message);
-                suggest_name(self.name, context);
+                suggest(self.name, rest, context);
                 1
             }
             Err(Stop::Usage(message)) => {
@@ -283,6 +253,24 @@ mod tests {
             "{}",
             property.err
         );
+        for (line, question) in [
+            ("zfs list -t snapshto", "'snapshot'"),
+            ("zfs list -s usd", "'used'"),
+            ("zfs get -s locla all", "'local'"),
+            ("zfs get -o vlaue all", "'value'"),
+            ("zfs userspace -o quta tank", "'quota'"),
+            ("zfs userspace -t posixusr tank", "'posixuser'"),
+            ("zpool get -o soruce all", "'source'"),
+            ("zpool list -o feature@lz4_compres", "'lz4_compress'"),
+            ("zpool wait -t scurb tank", "'scrub'"),
+            ("zpool import -o autotrm=on tank", "'autotrim'"),
+            ("zpool create -o ashft=12 tank /d", "'ashift'"),
+            ("zpool create -O compresion=on tank /d", "'compression'"),
+        ] {
+            let refused = run(line, Nobody);
+            let wanted = format!("did you mean {question}?");
+            assert!(refused.err.contains(&wanted), "{line}: {}", refused.err);
+        }
         let option = run("zpool status --jsn", Nobody);
         assert!(
             option.err.contains("did you mean '--json'?"),

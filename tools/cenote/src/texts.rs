@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use cenote_control::model::properties::PropertyInfo;
 use cenote_control::model::{
     ControlError, Diagnosis, Fault, FeatureName, NameFault, OlderState, PoolRow, PropertySelection,
     Request, Response,
@@ -39,6 +40,18 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
         true => text.replace(is_harmful, "?").into(),
         false => text.into(),
     }
+}
+
+/// A line that asks for the word that a wrong one may have been meant as, or nothing.
+pub fn question<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let question = cenote_base::did_you_mean(wrong, known);
+    question.map_or(String::new(), |question| format!("\n{question}"))
+}
+
+/// The same of a property's name.
+pub fn property_question(wrong: &str, table: &'static [PropertyInfo]) -> String {
+    let known = table.iter().flat_map(|info| [info.name, info.alias]);
+    question(wrong, known.filter(|known| !known.is_empty()))
 }
 
 /// Why an import failed, with OpenZFS's advice and our diagnosis of the devices.

@@ -69,13 +69,10 @@ const POOL: &[(&str, Effect)] = &[
 ];
 
 /// The properties of vdevs that are not obeyed.
-const VDEV: &[(&str, Effect)] = &[
-    ("comment", Effect::Kept("it is a remark")),
-    (
-        "failfast",
-        Effect::Kept("the system decides how often a request is retried"),
-    ),
-];
+const VDEV: &[(&str, Effect)] = &[(
+    "failfast",
+    Effect::Kept("the system decides how often a request is retried"),
+)];
 
 fn of(table: &[(&str, Effect)], name: &str) -> Effect {
     let found = table.iter().find(|(known, _)| *known == name);

@@ -17,6 +17,15 @@ const fn row(name: &'static str, header: &'static str, unit: Unit, layout: Layou
     }
 }
 
+/// One that `zpool set` takes; the values are for help and suggestions.
+const fn settable(info: PropertyInfo, values: &'static str) -> PropertyInfo {
+    PropertyInfo {
+        editable: true,
+        values,
+        ..info
+    }
+}
+
 /// The table, in the order of `zpool get all POOL VDEV`; user properties follow it there.
 #[rustfmt::skip]
 pub const VDEV: &[PropertyInfo] = &[
@@ -30,12 +39,12 @@ pub const VDEV: &[PropertyInfo] = &[
     row("size", "SIZE", Unit::Number, Layout::Number(5)),
     row("free", "FREE", Unit::Number, Layout::Number(5)),
     row("allocated", "ALLOC", Unit::Number, Layout::Number(5)),
-    row("comment", "COMMENT", Unit::Text, Layout::Measured),
+    settable(row("comment", "COMMENT", Unit::Text, Layout::Measured), "<comment-string>"),
     row("expandsize", "EXPANDSZ", Unit::BytesOrDash, Layout::Number(5)),
     row("fragmentation", "FRAG", Unit::Percent, Layout::Number(5)),
     row("bootsize", "BOOTSIZE", Unit::Number, Layout::Number(5)),
     row("parity", "PARITY", Unit::Number, Layout::Number(5)),
-    row("path", "PATH", Unit::Text, Layout::Measured),
+    settable(row("path", "PATH", Unit::Text, Layout::Measured), "<path>"),
     row("devid", "DEVID", Unit::Text, Layout::Measured),
     row("physpath", "PHYSPATH", Unit::Text, Layout::Measured),
     row("encpath", "ENCPATH", Unit::Text, Layout::Measured),
@@ -60,15 +69,15 @@ pub const VDEV: &[PropertyInfo] = &[
     row("claim_bytes", "CLAIM_BYTES", Unit::Number, Layout::Number(5)),
     row("trim_bytes", "TRIM_BYTES", Unit::Number, Layout::Number(5)),
     row("removing", "REMOVING", Unit::Text, Layout::Words(3)),
-    row("allocating", "ALLOCATING", Unit::Text, Layout::Words(3)),
-    row("failfast", "FAILFAST", Unit::Text, Layout::Words(3)),
-    row("checksum_n", "CKSUM_N", Unit::Exact, Layout::Number(5)),
-    row("checksum_t", "CKSUM_T", Unit::Exact, Layout::Number(5)),
-    row("io_n", "IO_N", Unit::Exact, Layout::Number(5)),
-    row("io_t", "IO_T", Unit::Exact, Layout::Number(5)),
+    settable(row("allocating", "ALLOCATING", Unit::Text, Layout::Words(3)), "on | off"),
+    settable(row("failfast", "FAILFAST", Unit::Text, Layout::Words(3)), "on | off"),
+    settable(row("checksum_n", "CKSUM_N", Unit::Exact, Layout::Number(5)), "<events> | none"),
+    settable(row("checksum_t", "CKSUM_T", Unit::Exact, Layout::Number(5)), "<seconds> | none"),
+    settable(row("io_n", "IO_N", Unit::Exact, Layout::Number(5)), "<events> | none"),
+    settable(row("io_t", "IO_T", Unit::Exact, Layout::Number(5)), "<seconds> | none"),
     row("raidz_expanding", "RAIDZ_EXPANDING", Unit::Text, Layout::Words(3)),
-    row("slow_io_n", "SLOW_IO_N", Unit::Exact, Layout::Number(5)),
-    row("slow_io_t", "SLOW_IO_T", Unit::Exact, Layout::Number(5)),
+    settable(row("slow_io_n", "SLOW_IO_N", Unit::Exact, Layout::Number(5)), "<events> | none"),
+    settable(row("slow_io_t", "SLOW_IO_T", Unit::Exact, Layout::Number(5)), "<seconds> | none"),
     row("trim_support", "TRIMSUP", Unit::Text, Layout::Words(3)),
     row("trim_errors", "TRIMERR", Unit::Number, Layout::Number(5)),
     row("slow_ios", "SLOW", Unit::Number, Layout::Number(5)),

@@ -49,6 +49,8 @@ pub struct Sent {
     pub bookmark: Option<Bookmark>,
 }
 
+/// The property of a key that is not set at creation only.
+const KEY_LOCATION: &str = "keylocation";
 /// Directories below one another, at most: as many as a name has room for.
 const DEPTH_MAX: usize = 128;
 
@@ -236,7 +238,8 @@ impl Gathering<'_> {
         let options = self.options;
         let wants_properties = options.recursive || options.properties || options.received_only;
         let key = directory.crypto_key().map_err(unreadable)?;
-        if key.is_some() && options.has_list() && !options.blocks.raw {
+        let is_decrypted = key.is_some() && !options.blocks.raw;
+        if is_decrypted && options.has_list() && !options.decrypted {
             return Err(StreamError::NotRaw {
                 dataset: directory.name().clone(),
                 snapshot: String::from_utf8_lossy(&self.to).into_owned(),
@@ -252,7 +255,14 @@ impl Gathering<'_> {
             parent_from_snapshot: member.parent,
             origin: member.origin.as_ref().map(|origin| origin.phys().guid),
             properties: match wants_properties {
-                true => Some(self.properties(directory.properties().map_err(unreadable)?, false)),
+                true => {
+                    let stored = directory.properties().map_err(unreadable)?;
+                    let mut list = self.properties(stored, false);
+                    if is_decrypted {
+                        list.remove(KEY_LOCATION);
+                    }
+                    Some(list)
+                }
                 false => None,
             },
             is_encryption_root: options.blocks.raw

@@ -167,7 +167,7 @@ fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
     let mut found = Arguments::default();
     let mut words = Words {
         command: line.command(),
-        words: line.rest()?.into_iter(),
+        words: line.rest().into_iter(),
         rest: Vec::new(),
     };
     let mut holds = true;

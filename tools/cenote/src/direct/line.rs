@@ -1,6 +1,7 @@
 //! Reading a command line: words that may be any bytes, options in any order.
 
 use super::failure::Failure;
+use crate::getopt::{Token, Words};
 use std::ffi::OsString;
 
 /// A word of a command line.
@@ -16,16 +17,14 @@ pub enum Word {
 #[derive(Debug)]
 pub struct CommandLine {
     command: &'static str,
-    parser: lexopt::Parser,
+    words: Words<OsString>,
 }
 
 impl CommandLine {
     /// The command line of `command`.
     pub fn new(command: &'static str, words: Vec<OsString>) -> Self {
-        Self {
-            command,
-            parser: lexopt::Parser::from_args(words),
-        }
+        let words = Words::new(words);
+        Self { command, words }
     }
 
     /// The command's name.
@@ -36,25 +35,23 @@ impl CommandLine {
     /// The next word.
     pub fn next(&mut self) -> Result<Option<Word>, Failure> {
         let command = self.command;
-        let word = self.parser.next().map_err(|error| usage(command, error))?;
-        Ok(word.map(|word| match word {
-            lexopt::Arg::Short(letter) => Word::Option(format!("-{letter}")),
-            lexopt::Arg::Long(name) => Word::Option(format!("--{name}")),
-            lexopt::Arg::Value(value) => Word::Operand(value),
+        let token = self.words.next().map_err(|error| usage(command, error))?;
+        Ok(token.map(|token| match token {
+            Token::Letter(letter) => Word::Option(format!("-{letter}")),
+            Token::Long(name) => Word::Option(format!("--{name}")),
+            Token::Operand(word) => Word::Operand(word),
         }))
     }
 
     /// All words that were not read yet, as they are.
-    pub fn rest(&mut self) -> Result<Vec<OsString>, Failure> {
-        let command = self.command;
-        let rest = self.parser.raw_args();
-        Ok(rest.map_err(|error| usage(command, error))?.collect())
+    pub fn rest(&mut self) -> Vec<OsString> {
+        self.words.rest()
     }
 
     /// The argument of the option that was read last.
     pub fn value(&mut self) -> Result<OsString, Failure> {
         let command = self.command;
-        self.parser.value().map_err(|error| usage(command, error))
+        self.words.value().map_err(|error| usage(command, error))
     }
 
     /// The argument as text.
@@ -75,7 +72,7 @@ impl CommandLine {
     /// The argument as a size in bytes: a number, perhaps with K, M, G, T or P behind it.
     pub fn size(&mut self) -> Result<u64, Failure> {
         let text = self.text()?;
-        parse_size(&text).ok_or_else(|| {
+        cenote_base::parse_size(&text).map_err(|_| {
             self.wrong(format!(
                 "'{text}' is not a size; give bytes, or K, M, G behind a number"
             ))
@@ -100,36 +97,9 @@ fn usage(command: &'static str, problem: impl ToString) -> Failure {
     }
 }
 
-/// `64M`, `1g`, `4096`, `2KiB`.
-pub fn parse_size(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = text[digits.len()..].to_ascii_uppercase();
-    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        "P" => 50,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_size("4096"), Some(4096));
-        assert_eq!(parse_size("64M"), Some(64 << 20));
-        assert_eq!(parse_size("2KiB"), Some(2048));
-        assert_eq!(parse_size("1g"), Some(1 << 30));
-        for wrong in ["", "M", "1X", "-1", "18446744073709551615K"] {
-            assert_eq!(parse_size(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn options_and_operands_mix() {

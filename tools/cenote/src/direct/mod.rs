@@ -41,6 +41,7 @@ mod tree;
 mod verify;
 
 pub use help::text as help;
+pub use spec::Spec;
 
 use failure::{Exit, Failure};
 use line::CommandLine;

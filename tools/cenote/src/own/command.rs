@@ -15,8 +15,6 @@ pub struct Command {
     pub about: &'static str,
     /// Its options.
     pub flags: &'static [Flag],
-    /// Whether it may have to import a pool and so takes the options for that.
-    pub opens_pools: bool,
     /// Runs it.
     pub run: fn(&Arguments, &mut Context) -> Outcome,
 }

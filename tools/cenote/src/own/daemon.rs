@@ -12,7 +12,7 @@ use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Command;
-use super::arguments::{Arguments, flag, option};
+use super::arguments::{Arguments, JSON, flag, option};
 use super::{engine, guard, resume, settings_files};
 use crate::alarms::AlarmFile;
 use crate::context::{Context, DIED, Outcome, Stop, failed, usage};
@@ -33,6 +33,7 @@ pub const COMMAND: Command = Command {
             in the cache file after a start of the machine; 'forget' forgets the former.\n\
             'log' prints the daemon's messages.",
     flags: &[
+        JSON,
         flag(None, "auto", "run: leave after the last pool is exported"),
         option(
             None,
@@ -76,7 +77,6 @@ pub const COMMAND: Command = Command {
             "log: only so many of the last lines",
         ),
     ],
-    opens_pools: false,
     run,
 };
 
@@ -87,17 +87,35 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         .filter_map(|word| word.to_str())
         .collect();
     match words.as_slice() {
-        ["run"] | [] => serve(arguments),
+        ["run"] | [] => {
+            arguments.only(&["auto", "memory", "settings", "alarms", "others"])?;
+            serve(arguments)
+        }
         // Not for people: the daemon's own helper.
         [guard::OPERAND, thread] => match guard::run(thread) {
             Ok(()) => Ok(0),
             Err(error) => failed(error.to_string()),
         },
-        ["status"] => status(arguments, context),
-        ["stop"] => stop(arguments, context),
-        ["resume"] => resume::run(context),
-        ["forget"] => forget(context),
-        ["log"] => print_log(arguments, context),
+        ["status"] => {
+            arguments.only(&["json"])?;
+            status(arguments, context)
+        }
+        ["stop"] => {
+            arguments.only(&["force"])?;
+            stop(arguments, context)
+        }
+        ["resume"] => {
+            arguments.only(&[])?;
+            resume::run(context)
+        }
+        ["forget"] => {
+            arguments.only(&[])?;
+            forget(context)
+        }
+        ["log"] => {
+            arguments.only(&["follow", "force", "lines"])?;
+            print_log(arguments, context)
+        }
         _ => usage(""),
     }
 }
@@ -161,12 +179,13 @@ fn notify_service(state: &str) {
 }
 
 fn serve(arguments: &Arguments) -> Outcome {
-    if arguments.memory.is_some_and(|memory| memory < MEMORY_MIN) {
+    let memory = arguments.size("memory")?;
+    if memory.is_some_and(|memory| memory < MEMORY_MIN) {
         let least = nicebytes(MEMORY_MIN);
         return failed(format!("--memory: {least} is the least that can work"));
     }
     let others = others(arguments)?;
-    let notes = settings_files::load(arguments.all("settings")).map_err(Stop::Failed)?;
+    let notes = settings_files::load(arguments.all("settings").collect()).map_err(Stop::Failed)?;
     let alarms = arguments.last("alarms").map(PathBuf::from);
     let alarms = AlarmFile::find(alarms.map(absolute));
     let plan = match alarms.load() {
@@ -201,7 +220,7 @@ fn serve(arguments: &Arguments) -> Outcome {
     }
     let auto = arguments.has("auto");
     let service = engine::service(engine::Wanted {
-        memory: arguments.memory,
+        memory,
         auto,
         alarms: AlarmSetup {
             plan,
@@ -274,13 +293,10 @@ fn forget(context: &mut Context) -> Outcome {
 }
 
 fn print_log(arguments: &Arguments, context: &mut Context) -> Outcome {
-    let count = match arguments.last("lines") {
-        None => usize::MAX,
-        Some(word) => match word.to_str().and_then(|word| word.parse().ok()) {
-            Some(count) => count,
-            None => return usage("--lines: not a number"),
-        },
-    };
+    let count = arguments.number("lines")?;
+    let count = count.map_or(usize::MAX, |count| {
+        usize::try_from(count).unwrap_or(usize::MAX)
+    });
     let follow = arguments.has("follow") || arguments.has("force");
     match Places::of_socket(&socket()).log {
         Some(file) => super::log::show(&file, count, follow, context),

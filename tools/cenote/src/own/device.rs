@@ -41,7 +41,6 @@ pub const COMMAND: Command = Command {
             "take over a device in a store that its last writer did not release",
         ),
     ],
-    opens_pools: false,
     run,
 };
 

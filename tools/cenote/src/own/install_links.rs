@@ -35,7 +35,6 @@ pub const COMMAND: Command = Command {
             "remove the links again, and put back what they replaced",
         ),
     ],
-    opens_pools: false,
     run,
 };
 
@@ -71,6 +70,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     };
     let directory = context.directory.join(PathBuf::from(directory));
     if arguments.has("undo") {
+        arguments.only(&["undo"])?;
         return match undo(&directory, &program) {
             Ok(lines) => {
                 lines.iter().for_each(|line| context.line(line));

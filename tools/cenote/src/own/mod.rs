@@ -24,15 +24,13 @@ mod resume;
 mod settings;
 mod settings_files;
 mod space;
-mod spec;
 mod streams;
 mod unmount;
 mod version;
 
 use std::ffi::OsString;
 
-pub use arguments::size;
-use arguments::{Arguments, Flag};
+use arguments::{Arguments, Flag, HELP, JSON};
 use command::Command;
 
 use crate::context::{Context, Outcome, Stop};
@@ -57,8 +55,7 @@ const ALARM: Command = Command {
     summary: "Show how alarms are sent, or send one by every way to try",
     synopsis: "[list | test | reload]",
     about: alarm::ABOUT,
-    flags: &[],
-    opens_pools: false,
+    flags: &[JSON],
     run: run_alarm,
 };
 
@@ -81,18 +78,27 @@ fn find_command(name: &str) -> Option<&'static Command> {
     commands().find(|command| command.name == name)
 }
 
-/// Commands whose `-h` does not ask for help.
-const COMMANDS_WITH_H: [&str; 1] = ["du"];
+/// Whether `-h` is an option of a command, and does not ask for help.
+fn takes_h(name: &str) -> bool {
+    let has_h = |command: &Command| command.flags.iter().any(|flag| flag.short == Some('h'));
+    name == "du" || find_command(name).is_some_and(has_h)
+}
 
 /// Prints the help of a command, if the words after its name ask for that.
 pub fn help_wanted(words: &[OsString], context: &mut Context) -> bool {
     let Some((name, rest)) = words.split_first() else {
         return false;
     };
-    let is_short_taken = COMMANDS_WITH_H.iter().any(|known| name == known);
-    let asks = |word: &OsString| word == "--help" || (word == "-h" && !is_short_taken);
-    let wanted = rest.iter().any(asks);
-    let text = name.to_str().filter(|_| wanted).and_then(help_text);
+    let Some(name) = name.to_str() else {
+        return false;
+    };
+    let asks = |word: &OsString| match word.to_str() {
+        Some("--help" | "-?") => true,
+        Some("-h") => !takes_h(name),
+        _ => false,
+    };
+    let wanted = rest.iter().take_while(|word| *word != "--").any(asks);
+    let text = Some(name).filter(|_| wanted).and_then(help_text);
     if let Some(text) = &text {
         context.print(text);
     }
@@ -115,7 +121,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
     };
     arguments.remove(0);
     match first.as_str() {
-        "help" | "--help" | "-h" => return help(&arguments, context),
+        "help" | "--help" | "-h" | "-?" => return help(&arguments, context),
         "--version" | "-V" => return version::print(context),
         _ => {}
     }
@@ -124,7 +130,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
         context.complain("Run 'cenote help' for a list.");
         return 2;
     };
-    let parsed = match Arguments::parse(command.flags, command.opens_pools, arguments) {
+    let parsed = match Arguments::parse(command.flags, &arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
             context.complain(&format!("cenote {first}: {error}"));
@@ -136,7 +142,10 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
         context.print(&command_help(command));
         return 0;
     }
-    match (command.run)(&parsed, context) {
+    let ended = (command.run)(&parsed, context);
+    drop(parsed);
+    context.tell_of_unread(&ended);
+    match ended {
         Ok(code) | Err(Stop::Code(code)) => code,
         Err(Stop::Failed(message)) => {
             context.complain(&format!("cenote {first}: {message}"));
@@ -205,15 +214,6 @@ fn overview() -> String {
     text
 }
 
-/// Options that a command shares with others.
-fn common_flags(command: &Command) -> Vec<&'static Flag> {
-    let mut flags: Vec<&Flag> = arguments::COMMON_FLAGS.iter().collect();
-    if command.opens_pools {
-        flags.extend(arguments::POOL_FLAGS);
-    }
-    flags
-}
-
 fn command_help(command: &Command) -> String {
     let mut text = format!(
         "usage: cenote {} {}\n\n{}.\n",
@@ -222,8 +222,7 @@ fn command_help(command: &Command) -> String {
     if !command.about.is_empty() {
         text.push_str(&format!("\n{}\n", command.about));
     }
-    let mut flags: Vec<&Flag> = command.flags.iter().collect();
-    flags.extend(common_flags(command));
+    let flags: Vec<&Flag> = command.flags.iter().chain([&HELP]).collect();
     text.push_str("\nOptions:\n");
     let left: Vec<String> = flags.iter().map(|flag| flag.left()).collect();
     let width = left.iter().map(String::len).max().unwrap_or(0);
@@ -239,6 +238,7 @@ mod tests {
     use crate::context::Daemon;
     use cenote_control::model::{Part, Request, Response};
     use cenote_control::protocol::{CallError, Interrupt};
+    use std::path::Path;
 
     #[test]
     fn every_command_explains_itself() {
@@ -281,14 +281,51 @@ mod tests {
         assert!(wanted(&["verify", "-h"]) && wanted(&["verify", "-A", "-h", "tank"]));
         assert!(wanted(&["daemon", "stop", "-h"]) && wanted(&["ls", "--help"]));
         assert!(!wanted(&["du", "-h", "tank"]) && !wanted(&["verify", "tank"]));
-        assert!(wanted(&["du", "--help"]));
+        assert!(wanted(&["du", "--help"]) && wanted(&["space", "-?"]));
+        // These have an option of that letter, as `zfs send` and `zfs receive` do.
+        assert!(!wanted(&["receive", "-h", "tank"]) && !wanted(&["send", "-h", "tank@a"]));
+        assert!(!wanted(&["ls", "--", "-h"]));
+    }
+
+    /// The code of the commands here, without tests.
+    fn sources(directory: &Path, all: &mut String) {
+        for entry in std::fs::read_dir(directory).expect("sources").flatten() {
+            match entry.path() {
+                path if path.is_dir() => sources(&path, all),
+                path => {
+                    let text = std::fs::read_to_string(&path).expect("a source");
+                    all.push_str(text.split("#[cfg(test)]").next().unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// An option that only its table knows does nothing. Those of `send` and `receive` become
+    /// words of OpenZFS's commands by their letters.
+    #[test]
+    fn every_option_is_asked_for() {
+        let mut code = String::new();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        sources(&root.join("src/own"), &mut code);
+        let readers = ["has", "last", "all", "size", "number", "price"];
+        for command in commands() {
+            let is_passed_on = ["send", "receive"].contains(&command.name);
+            for flag in command.flags {
+                let is_read = |reader: &&str| code.contains(&format!("{reader}(\"{}\"", flag.long));
+                let is_asked = readers.iter().any(|reader| is_read(&reader));
+                let name = flag.long;
+                assert!(
+                    is_asked || (is_passed_on && flag.short.is_some()),
+                    "--{name}"
+                );
+            }
+        }
     }
 
     #[test]
     fn no_option_is_declared_twice() {
         for command in commands() {
-            let mut flags: Vec<&Flag> = command.flags.iter().collect();
-            flags.extend(common_flags(command));
+            let flags: Vec<&Flag> = command.flags.iter().chain([&HELP]).collect();
             let mut names: Vec<&str> = flags.iter().map(|flag| flag.long).collect();
             let mut letters: Vec<char> = flags.iter().filter_map(|flag| flag.short).collect();
             let counts = (names.len(), letters.len());

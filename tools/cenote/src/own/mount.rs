@@ -1,6 +1,7 @@
 //! `cenote mount`.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::Path;
 
 use cenote_control::model::{
     ControlError, ImportOptions, ImportPick, MountOptions, PropertySelection, Request, Response,
@@ -8,10 +9,10 @@ use cenote_control::model::{
 };
 
 use super::Command;
-use super::arguments::{Arguments, KeySource, flag, option};
-use super::spec::Spec;
+use super::arguments::{Arguments, flag, option};
 use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::texts::cannot_import;
+use crate::direct::Spec;
+use crate::texts::{cannot_import, check_name};
 
 /// The command.
 pub const COMMAND: Command = Command {
@@ -37,8 +38,32 @@ pub const COMMAND: Command = Command {
             "force",
             "import although another system may use the pool",
         ),
+        option(
+            Some('d'),
+            "device",
+            "PATH",
+            "look for the pool in this file, device or directory (may be repeated)",
+        ),
+        option(
+            None,
+            "offset",
+            "BYTES",
+            "the pool begins so far into each file or device",
+        ),
+        option(
+            Some('k'),
+            "key",
+            "DATASET=LOCATION",
+            "an encryption key: 'prompt', 'stdin' or file:///PATH (may be repeated)",
+        ),
+        option(
+            None,
+            "txg",
+            "NUMBER",
+            "open the pool as of this transaction group",
+        ),
+        flag(None, "replay", "replay the intent log in memory first"),
     ],
-    opens_pools: true,
     run,
 };
 
@@ -50,11 +75,20 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         Ok(spec) => spec,
         Err(error) => return failed(error.to_string()),
     };
-    if !is_imported(spec.pool(), context)? {
-        import(spec.pool(), arguments, context)?;
+    let name = spec.dataset.as_str();
+    if let Err(fault) = check_name(name, true, false) {
+        return failed(format!("'{name}': {fault}"));
     }
-    for source in &arguments.keys {
-        load_key(source, context)?;
+    if spec.path.as_ref().is_some_and(|path| path != b"/") {
+        return usage("a dataset is mounted as a whole; leave ':/PATH' out");
+    }
+    let keys = keys(arguments)?;
+    let import = wanted_import(spec.pool(), arguments, context)?;
+    if !is_imported(spec.pool(), context)? {
+        ask_import(spec.pool(), import, context)?;
+    }
+    for (dataset, location) in keys {
+        load_key(dataset, location, context)?;
     }
     let at = context.directory.join(Path::new(directory));
     let options = arguments.last("options").and_then(|list| list.to_str());
@@ -62,7 +96,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         list.split(',').map(str::to_owned).collect()
     });
     let request = Request::Mount {
-        dataset: spec.full_name(),
+        dataset: name.to_owned(),
         at: Some(at.to_string_lossy().into_owned()),
         options: MountOptions {
             options,
@@ -72,7 +106,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     };
     match context.ask(request) {
         Ok(_) => Ok(0),
-        Err(error) => failed(format!("cannot mount '{}': {error}", spec.full_name())),
+        Err(error) => failed(format!("cannot mount '{name}': {error}")),
     }
 }
 
@@ -89,26 +123,35 @@ fn is_imported(pool: &str, context: &mut Context) -> Result<bool, Stop> {
     }
 }
 
-fn import(pool: &str, arguments: &Arguments, context: &mut Context) -> Result<(), Stop> {
-    let absolute = |path: &PathBuf| context.place(path).to_string_lossy().into_owned();
+/// The import of the pool, should it not be imported yet.
+fn wanted_import(pool: &str, arguments: &Arguments, context: &Context) -> Result<Request, Stop> {
+    let absolute = |path| {
+        context
+            .place(Path::new(path))
+            .to_string_lossy()
+            .into_owned()
+    };
     let search = Search {
-        paths: arguments.devices.iter().map(absolute).collect(),
-        offset: arguments.offset,
+        paths: arguments.all("device").map(absolute).collect(),
+        offset: arguments.size("offset")?.unwrap_or(0),
         ..Search::default()
     };
     let options = ImportOptions {
         readonly: true,
         no_mount: true,
         force: arguments.has("force"),
-        rewind: arguments.txg.map_or(Rewind::Never, Rewind::Txg),
+        rewind: arguments.number("txg")?.map_or(Rewind::Never, Rewind::Txg),
         replay_in_memory: arguments.has("replay"),
         ..ImportOptions::default()
     };
-    let request = Request::Import {
+    Ok(Request::Import {
         search,
         pick: ImportPick::Name(pool.to_owned()),
         options,
-    };
+    })
+}
+
+fn ask_import(pool: &str, request: Request, context: &mut Context) -> Result<(), Stop> {
     let error = match context.ask(request) {
         Ok(Response::Imported { pools, .. }) if !pools.is_empty() => return Ok(()),
         Ok(Response::Imported { failures, .. }) => match failures.into_iter().next() {
@@ -123,14 +166,21 @@ fn import(pool: &str, arguments: &Arguments, context: &mut Context) -> Result<()
     failed(cannot_import(pool, &error, &context.zone))
 }
 
-fn load_key(source: &KeySource, context: &mut Context) -> Result<(), Stop> {
-    let (dataset, location) = (&source.dataset, source.location.as_str());
+/// The datasets whose keys are given, each with where its key is.
+fn keys(arguments: &Arguments) -> Result<Vec<(&str, &str)>, Stop> {
+    let words = arguments.all("key").map(OsStr::to_str);
+    let pairs = words.map(|word| word.and_then(|word| word.split_once('=')));
+    let pairs: Option<Vec<(&str, &str)>> = pairs.collect();
+    pairs.map_or_else(|| usage("--key: must be DATASET=LOCATION"), Ok)
+}
+
+fn load_key(dataset: &str, location: &str, context: &mut Context) -> Result<(), Stop> {
     let key = match crate::zfs::read_key(dataset, location, context) {
         Ok(key) => key,
         Err(message) => return failed(message),
     };
     let request = Request::LoadKey {
-        dataset: dataset.clone(),
+        dataset: dataset.to_owned(),
         key,
         dry_run: false,
     };

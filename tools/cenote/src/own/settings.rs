@@ -6,7 +6,7 @@ use cenote_control::model::{ControlError, Request, Response, SettingRow};
 use cenote_engine::settings_list;
 
 use super::Command;
-use super::arguments::{Arguments, flag};
+use super::arguments::{Arguments, JSON, flag};
 use super::settings_files;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::format::json::{Json, Object};
@@ -23,6 +23,7 @@ pub const COMMAND: Command = Command {
             'cenote daemon run --settings' or $CENOTE_SETTINGS name. The value 'default' is the\n\
             default; bytes may have a unit (K, M, G, T).",
     flags: &[
+        JSON,
         flag(
             Some('H'),
             "scripted",
@@ -34,7 +35,6 @@ pub const COMMAND: Command = Command {
             "list: also the names that have no effect here",
         ),
     ],
-    opens_pools: false,
     run,
 };
 
@@ -49,6 +49,11 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let mut words = words.into_iter();
     let verb = words.next();
     let rest: Vec<String> = words.collect();
+    arguments.only(match verb.as_deref() {
+        None | Some("list") => &["json", "scripted", "all"],
+        Some("get") => &["json", "scripted"],
+        _ => &["json"],
+    })?;
     match verb.as_deref() {
         None => list(&[], arguments, context),
         Some("list") => list(&rest, arguments, context),

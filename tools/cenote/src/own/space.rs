@@ -11,7 +11,7 @@ use cenote_control::model::{
 use std::collections::HashSet;
 
 use super::Command;
-use super::arguments::{Arguments, flag, option, size};
+use super::arguments::{Arguments, JSON, flag, option};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
@@ -58,6 +58,7 @@ pub const COMMAND: Command = Command {
             use each. --free looks for the fewest oldest snapshots that give back so much.\n\
             Snapshots that have clones or are held stay: what they refer to is in no sum.",
     flags: &[
+        JSON,
         flag(Some('s'), "snapshots", "each snapshot, the oldest first"),
         flag(Some('r'), "recursive", "datasets below, too"),
         option(
@@ -73,7 +74,6 @@ pub const COMMAND: Command = Command {
         ),
         flag(Some('p'), "parsable", "exact numbers"),
     ],
-    opens_pools: false,
     run,
 };
 
@@ -84,15 +84,16 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let Some(name) = name.to_str() else {
         return failed(format!("'{}' is no dataset", name.to_string_lossy()));
     };
-    let wanted = arguments.last("free").map(|word| word.to_str());
+    let wanted = arguments.size("free")?;
+    arguments.only(match (name.contains('@'), wanted) {
+        (false, None) => &["json", "snapshots", "scripted", "parsable"],
+        _ => &["json", "recursive", "free", "scripted", "parsable"],
+    })?;
     match (name.split_once('@'), wanted) {
         (Some(_), Some(_)) => usage("--free chooses the snapshots itself"),
         (Some((dataset, list)), None) => of_list(dataset, list, arguments, context),
         (None, None) => overview(name, arguments, context),
-        (None, Some(word)) => match word.and_then(size) {
-            Some(bytes) => enough(name, bytes, arguments, context),
-            None => usage("--free: not a size"),
-        },
+        (None, Some(bytes)) => enough(name, bytes, arguments, context),
     }
 }
 

@@ -15,7 +15,6 @@ pub const COMMAND: Command = Command {
     synopsis: "DIRECTORY...",
     about: "Also what a daemon left that was killed.",
     flags: &[flag(Some('f'), "force", "although files are open")],
-    opens_pools: false,
     run,
 };
 

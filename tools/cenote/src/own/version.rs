@@ -1,7 +1,7 @@
 //! `cenote version`.
 
 use super::Command;
-use super::arguments::Arguments;
+use super::arguments::{Arguments, JSON};
 use crate::context::{Context, Outcome};
 use crate::format::json::{Json, Object};
 
@@ -11,8 +11,7 @@ pub const COMMAND: Command = Command {
     summary: "Print the version",
     synopsis: "",
     about: "",
-    flags: &[],
-    opens_pools: false,
+    flags: &[JSON],
     run,
 };
 

@@ -8,6 +8,8 @@
 //! class `spare`. The pools of `tests/data/pools` add real properties of real pools.
 
 mod golden;
+mod options;
 mod states;
+mod suggestions;
 mod transcripts;
 mod world;

@@ -47,8 +47,9 @@ pub fn create(parsed: &Parsed, command: String, context: &mut Context) -> Outcom
     }
 }
 
-/// `zfs destroy DATASET#BOOKMARK`
-pub fn destroy(name: &str, command: String, context: &mut Context) -> Outcome {
+/// `zfs destroy [-npv] DATASET#BOOKMARK`
+pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    parsed.only(&["n", "p", "v"])?;
     let request = Request::DatasetList {
         roots: vec![name.to_owned()],
         depth: Depth::Roots,
@@ -58,6 +59,16 @@ pub fn destroy(name: &str, command: String, context: &mut Context) -> Outcome {
     let found = context.ask_datasets(request);
     if found.is_ok_and(|found| found.rows.is_empty()) {
         return failed(format!("bookmark '{name}' does not exist."));
+    }
+    let (dry_run, parsable) = (parsed.has("n"), parsed.has("p"));
+    match (parsable, parsed.has("v"), dry_run) {
+        (true, ..) => context.line(&format!("destroy\t{name}")),
+        (false, true, true) => context.line(&format!("would destroy {name}")),
+        (false, true, false) => context.line(&format!("will destroy {name}")),
+        (false, false, _) => {}
+    }
+    if dry_run {
+        return Ok(0);
     }
     let names = vec![name.to_owned()];
     let change = Change::Snapshots(SnapshotChange::DestroyBookmarks { names });

@@ -6,10 +6,12 @@ use super::dependents::{clones_of, dependents, doomed};
 use super::material;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, check_name, with_context};
+use crate::texts::{cannot_open, check_name, property_question, with_context};
 use crate::zpool::command_line;
-use cenote_control::model::properties::{self, DATASET, Effect, dataset_effect};
+use cenote_control::model::properties::{self, DATASET, dataset_effect};
 use cenote_control::model::{Change, ControlError, DatasetKind, Request, Response, Secret};
+use cenote_dsl::property::table::{Format, Property, Unset};
+use cenote_dsl::property::words::word;
 use std::collections::HashSet;
 
 pub type Pairs = Vec<(String, String)>;
@@ -234,14 +236,26 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     ended
 }
 
-/// Says which properties were stored and change nothing here.
+/// Says which properties of datasets were stored and change nothing here.
 pub fn tell_of_kept(properties: &[(String, String)], context: &mut Context) {
-    for (name, _) in properties {
-        if let Effect::Kept(reason) = dataset_effect(name) {
-            context.complain(&format!(
-                "'{name}' is stored, and has no effect here: {reason}"
-            ));
-        }
+    let changed = properties
+        .iter()
+        .filter(|(name, value)| !is_default(name, value));
+    for (name, _) in changed {
+        context.tell_of_effect(name, dataset_effect(name));
+    }
+}
+
+/// Whether a property is set to what it is without that: nobody expects an effect then.
+fn is_default(name: &str, value: &str) -> bool {
+    let Some(info) = Property::by_name(name).map(Property::info) else {
+        return false;
+    };
+    match (info.format, info.default) {
+        (Format::Index(words), Unset::Number(number)) => word(words, number) == Some(value),
+        (Format::Number, Unset::Number(number)) => value.parse() == Ok(number),
+        (_, Unset::Text(text)) => text == value,
+        _ => value == "none",
     }
 }
 
@@ -270,7 +284,7 @@ fn check_inheritance(property: &str, received: bool) -> Result<(), Stop> {
         return match properties::is_user_property(property) {
             true => Ok(()),
             false => {
-                let question = super::properties::question(property, DATASET);
+                let question = property_question(property, DATASET);
                 usage(format!("invalid property '{property}'{question}"))
             }
         };

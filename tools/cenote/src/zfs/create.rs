@@ -169,9 +169,9 @@ fn say(name: &str, parsed: &Parsed, plan: &Response, context: &mut Context) {
     }
     context.line(&itself);
     let mut pairs: Pairs = Vec::new();
-    for (option, argument) in &parsed.options {
+    for (option, argument) in parsed.in_order(&["V", "b", "o"]) {
         let size = || cenote_base::parse_size(argument).unwrap_or(0).to_string();
-        pairs.extend(match (option.as_str(), argument.split_once('=')) {
+        pairs.extend(match (option, argument.split_once('=')) {
             ("V", _) => volume_size.map(|size| ("volsize".to_owned(), size.to_string())),
             ("b", _) => Some(("volblocksize".to_owned(), size())),
             ("o", Some((name, value))) => Some((full_name(name), value.to_owned())),

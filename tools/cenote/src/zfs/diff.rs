@@ -12,6 +12,7 @@ use crate::texts::{cannot_open, check_name, with_context};
 /// `zfs diff [-FHth] SNAPSHOT [SNAPSHOT|FILESYSTEM]`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = Grammar::letters("FHth").parse(arguments)?;
+    let marks = Marks::of(&parsed);
     let (from, to) = match parsed.operands.as_slice() {
         [] => return usage("must provide at least one snapshot name"),
         [from] => (from, None),
@@ -67,7 +68,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         return failed("Cannot diff an unmounted snapshot");
     };
     for record in &records {
-        let line = line(record, &mountpoint, &parsed);
+        let line = line(record, &mountpoint, marks);
         context.print_bytes(&line);
     }
     Ok(0)
@@ -103,9 +104,29 @@ fn mountpoint(dataset: &str, context: &mut Context) -> Option<String> {
     Some(mount.mountpoint.trim_end_matches('/').to_owned())
 }
 
-fn line(record: &DiffRecord, mountpoint: &str, parsed: &Parsed) -> Vec<u8> {
+/// What the lines have.
+#[derive(Clone, Copy)]
+struct Marks {
+    time: bool,
+    file_type: bool,
+    plain: bool,
+    script: bool,
+}
+
+impl Marks {
+    fn of(parsed: &Parsed) -> Self {
+        Marks {
+            time: parsed.has("t"),
+            file_type: parsed.has("F"),
+            plain: parsed.has("h"),
+            script: parsed.has("H"),
+        }
+    }
+}
+
+fn line(record: &DiffRecord, mountpoint: &str, marks: Marks) -> Vec<u8> {
     let mut line = Vec::new();
-    if parsed.has("t") {
+    if marks.time {
         let (seconds, nanoseconds) = record.changed;
         line.extend(format!("{seconds:10}.{nanoseconds:09}\t").bytes());
     }
@@ -116,17 +137,16 @@ fn line(record: &DiffRecord, mountpoint: &str, parsed: &Parsed) -> Vec<u8> {
         DiffChange::Renamed { .. } => b'R',
     });
     line.push(b'\t');
-    if parsed.has("F") {
+    if marks.file_type {
         line.extend(record.file_type.to_string().bytes());
         line.push(b'\t');
     }
-    let plain = parsed.has("h");
-    push_path(&mut line, mountpoint, &record.path, plain);
+    push_path(&mut line, mountpoint, &record.path, marks.plain);
     match &record.change {
         DiffChange::Renamed { to } => {
-            let arrow: &[u8] = if parsed.has("H") { b"\t" } else { b" -> " };
+            let arrow: &[u8] = if marks.script { b"\t" } else { b" -> " };
             line.extend(arrow);
-            push_path(&mut line, mountpoint, to, plain);
+            push_path(&mut line, mountpoint, to, marks.plain);
         }
         DiffChange::Modified { links } if *links != 0 => {
             line.extend(format!("\t({links:+})").bytes());
@@ -161,12 +181,9 @@ mod tests {
             file_type: 'F',
             changed: (1_700_000_000, 7),
         };
-        let options = letters.chars().map(|c| (c.to_string(), String::new()));
-        let parsed = Parsed {
-            options: options.collect(),
-            operands: Vec::new(),
-        };
-        String::from_utf8(line(&record, "/tank", &parsed)).expect("ASCII")
+        let words: Vec<String> = letters.chars().map(|c| format!("-{c}")).collect();
+        let parsed = Grammar::letters("FHth").parse(&words).expect("options");
+        String::from_utf8(line(&record, "/tank", Marks::of(&parsed))).expect("ASCII")
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::format::json::{Object, document};
 use crate::format::property::{Style, Wanted, json_property, show, show_property, source_word};
 use crate::format::table::{Column, table};
 use crate::getopt::{Grammar, Parsed};
+use crate::texts::question;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {
@@ -38,7 +39,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     if parsed.has("json-int") && !parsed.has("j") {
         return usage("'--json-int' only works with '-j' option");
     }
-    let depth = select::depth(&parsed.options)?;
+    let depth = select::depth(&parsed)?;
     let fields = fields(&parsed)?;
     let sources = sources(&parsed)?;
     let kinds = match parsed.last("t") {
@@ -124,7 +125,11 @@ fn fields(parsed: &Parsed) -> Result<Vec<Field>, Stop> {
                     Field::Source,
                 ]);
             }
-            _ => return usage(format!("invalid column name '{word}'")),
+            _ => {
+                let known = ["name", "property", "value", "received", "source", "all"];
+                let question = question(word, known);
+                return usage(format!("invalid column name '{word}'{question}"));
+            }
         });
     }
     Ok(fields)
@@ -145,7 +150,10 @@ fn sources(parsed: &Parsed) -> Result<Option<Vec<String>>, Stop> {
     };
     let words: Vec<String> = list.split(',').map(str::to_owned).collect();
     match words.iter().find(|word| !KNOWN.contains(&word.as_str())) {
-        Some(word) => usage(format!("invalid source '{word}'")),
+        Some(word) => {
+            let question = question(word, KNOWN);
+            usage(format!("invalid source '{word}'{question}"))
+        }
         None => Ok(Some(words)),
     }
 }

@@ -11,6 +11,7 @@ use crate::format::json::{Object, document};
 use crate::format::property::{Style, Wanted, json_property, show_property};
 use crate::format::table::{Column, table};
 use crate::getopt::{Grammar, Parsed};
+use crate::texts::property_question;
 
 const DEFAULT: &str = "name,used,available,referenced,mountpoint";
 const SPACE: &str = "name,avail,used,usedsnap,usedds,usedrefreserv,usedchild";
@@ -37,7 +38,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     if parsed.has("json-int") && !parsed.has("j") {
         return usage("'--json-int' only works with '-j' option");
     }
-    let depth = select::depth(&parsed.options)?;
+    let depth = select::depth(&parsed)?;
     let kinds = match parsed.last("t") {
         Some(list) => Some(select::kinds(list)?),
         None => None,
@@ -107,12 +108,9 @@ fn columns(list: &str) -> Result<Vec<Wanted>, Stop> {
 
 fn sort_keys(parsed: &Parsed) -> Result<Vec<SortKey>, Stop> {
     let mut keys = Vec::new();
-    for (option, name) in &parsed.options {
-        if option != "s" && option != "S" {
-            continue;
-        }
+    for (option, name) in parsed.in_order(&["s", "S"]) {
         let Some(wanted) = property(name) else {
-            let question = super::properties::question(name, DATASET);
+            let question = property_question(name, DATASET);
             return usage(format!("invalid property '{name}'{question}"));
         };
         keys.push(SortKey {

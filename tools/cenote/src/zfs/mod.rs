@@ -33,11 +33,10 @@ use crate::program::Program;
 use crate::version;
 
 pub use mount::{is_legacy, mountable};
-pub use properties::question as property_question;
 pub use select::reason;
 pub use writes::tell_of_unshared;
 
-pub use change::{full_name, named_twice, new_key, wants_key};
+pub use change::{full_name, named_twice, new_key, tell_of_kept, wants_key};
 
 /// Other names of subcommands.
 const ALIASES: [(&str, &str); 3] = [

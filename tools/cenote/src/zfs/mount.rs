@@ -19,6 +19,12 @@ pub fn mount(arguments: &[String], context: &mut Context) -> Outcome {
         long: &[("json", "j", false)],
     };
     let parsed = grammar.parse(arguments)?;
+    let many = parsed.has("a") || parsed.has("R");
+    if !many && parsed.operands.is_empty() {
+        parsed.only(&["j"])?;
+        return list(parsed.has("j"), context);
+    }
+    parsed.only(&["a", "R", "f", "o", "l", "v", "O"])?;
     let options = MountOptions {
         options: parsed
             .all("o")
@@ -28,14 +34,27 @@ pub fn mount(arguments: &[String], context: &mut Context) -> Outcome {
         overlay: parsed.has("O"),
         force: parsed.has("f"),
     };
-    if parsed.has("a") || parsed.has("R") {
-        return mount_many(&parsed, options, context);
+    let is_told = parsed.has("v");
+    let before = match is_told {
+        true => mounts(context).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let ended = match (many, parsed.operands.as_slice()) {
+        (true, _) => mount_many(&parsed, options, context),
+        (false, [name]) => mount_one(name, parsed.has("l"), options, context),
+        (false, _) => usage("too many arguments"),
+    };
+    if is_told {
+        for mount in mounts(context).unwrap_or_default() {
+            if !before.contains(&mount) {
+                context.line(&format!(
+                    "mounted {} at {}",
+                    mount.dataset, mount.mountpoint
+                ));
+            }
+        }
     }
-    match parsed.operands.as_slice() {
-        [] => list(parsed.has("j"), context),
-        [name] => mount_one(name, parsed.has("l"), options, context),
-        _ => usage("too many arguments"),
-    }
+    ended
 }
 
 fn mounts(context: &mut Context) -> Result<Vec<MountEntry>, ControlError> {

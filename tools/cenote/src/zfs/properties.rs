@@ -1,10 +1,11 @@
 //! Lists of dataset properties on the command line.
 
-use cenote_control::model::properties::{self, DATASET, PropertyInfo, parametric_unit};
+use cenote_control::model::properties::{self, DATASET, parametric_unit};
 use cenote_control::model::{Dataset, DatasetKind, Property, Source, Value};
 
 use crate::context::{Stop, usage};
 use crate::format::property::Wanted;
+use crate::texts::property_question;
 
 /// Reads a property's name or alias.
 pub fn property(name: &str) -> Option<Wanted> {
@@ -13,14 +14,6 @@ pub fn property(name: &str) -> Option<Wanted> {
     }
     let known = properties::is_user_property(name) || parametric_unit(name).is_some();
     known.then(|| Wanted::named(name))
-}
-
-/// A line that asks for the property that a wrong name may have been meant as, or nothing.
-pub fn question(name: &str, table: &'static [PropertyInfo]) -> String {
-    let known = table.iter().flat_map(|info| [info.name, info.alias]);
-    let known = known.filter(|known| !known.is_empty());
-    let question = cenote_base::did_you_mean(name, known);
-    question.map_or(String::new(), |question| format!("\n{question}"))
 }
 
 /// Reads a list of properties.
@@ -33,7 +26,7 @@ pub fn properties(list: &str) -> Result<Vec<Wanted>, Stop> {
         match property(name) {
             Some(property) => wanted.push(property),
             None => {
-                let question = question(name, DATASET);
+                let question = property_question(name, DATASET);
                 return usage(format!(
                     "bad property list: invalid property '{name}'{question}"
                 ));

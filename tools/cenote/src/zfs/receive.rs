@@ -22,11 +22,12 @@ pub fn run(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     if parsed.has("A") {
         return abort(target, parsed, command, context);
     }
+    let is_verbose = parsed.has("v");
     let receive = receive_of(target, parsed)?;
     if std::io::stdin().is_terminal() {
         return failed(FROM_TERMINAL);
     }
-    let (is_verbose, dry_run) = (parsed.has("v"), receive.dry_run);
+    let dry_run = receive.dry_run;
     let request = Request::Receive {
         receive: Box::new(receive),
         command,
@@ -149,7 +150,7 @@ fn said(note: ReceiveNote, is_verbose: bool, dry_run: bool) -> Said {
 fn abort(target: &str, parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     if ["d", "e", "n", "s", "u"]
         .into_iter()
-        .any(|letter| parsed.has(letter))
+        .any(|letter| parsed.given(letter))
     {
         return usage("-A must be used alone");
     }

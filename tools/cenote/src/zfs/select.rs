@@ -8,7 +8,8 @@ use cenote_control::model::{
 
 use super::sort::{self, SortKey};
 use crate::context::{Context, Stop, usage};
-use crate::texts::{cannot_open, check_name, with_context};
+use crate::getopt::Parsed;
+use crate::texts::{cannot_open, check_name, question, with_context};
 
 /// What is to be listed.
 #[derive(Clone, Debug)]
@@ -48,26 +49,29 @@ pub fn kinds(list: &str) -> Result<KindSet, Stop> {
             "snapshot" | "snap" => KindSet::of(DatasetKind::Snapshot),
             "bookmark" => KindSet::of(DatasetKind::Bookmark),
             "all" => KindSet::ALL,
-            _ => return usage(format!("invalid type '{word}'")),
+            _ => {
+                let known = ["filesystem", "volume", "snapshot", "bookmark", "all"];
+                let question = question(word, known);
+                return usage(format!("invalid type '{word}'{question}"));
+            }
         });
     }
     Ok(kinds)
 }
 
 /// Reads `-r` and `-d`, the later of them counting.
-pub fn depth(options: &[(String, String)]) -> Result<Option<Depth>, Stop> {
+pub fn depth(parsed: &Parsed) -> Result<Option<Depth>, Stop> {
     let mut depth = None;
-    for (name, value) in options {
-        match name.as_str() {
+    for (name, value) in parsed.in_order(&["r", "d"]) {
+        match name {
             "r" => depth = depth.or(Some(Depth::All)),
-            "d" => match value.parse::<u64>() {
+            _ => match value.parse::<u64>() {
                 Ok(levels) => depth = Some(Depth::Levels(levels)),
                 Err(_) if value.parse::<i64>().is_ok() => {
                     return usage("Depth can not be negative.");
                 }
                 Err(_) => return usage(format!("{value} is not an integer")),
             },
-            _ => {}
         }
     }
     Ok(depth)

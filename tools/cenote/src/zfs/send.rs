@@ -28,6 +28,8 @@ const RESUME_FAILED: u8 = 255;
 struct Words {
     parsable: bool,
     verbose: bool,
+    /// Whether the process's name tells how far it is.
+    shows_in_title: bool,
     dry_run: bool,
     is_package: bool,
     zone: TimeZone,
@@ -37,9 +39,10 @@ struct Words {
     is_wanted: Arc<AtomicBool>,
 }
 
-/// `zfs send [-DLPVbcehnpsvw] [-i|-I SOURCE] [-R [-X DATASET,…]] SNAPSHOT`, `send -t TOKEN`,
+/// `zfs send [-DLPUVbcehnpsvw] [-i|-I SOURCE] [-R [-X DATASET,…]] SNAPSHOT`, `send -t TOKEN`,
 /// `send -S DATASET`
 pub fn run(parsed: &Parsed, context: &mut Context) -> Outcome {
+    let shows_in_title = parsed.has("V");
     let send = asked(parsed, context)?;
     if !send.dry_run && std::io::stdout().is_terminal() {
         return failed(TO_TERMINAL);
@@ -47,6 +50,7 @@ pub fn run(parsed: &Parsed, context: &mut Context) -> Outcome {
     let mut words = Words {
         parsable: parsed.has("P"),
         verbose: parsed.has("v") || parsed.has("P"),
+        shows_in_title,
         dry_run: send.dry_run,
         is_package: send.recursive || send.intermediates,
         zone: context.zone.clone(),
@@ -108,8 +112,8 @@ pub fn asked(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
 }
 
 fn of_token(parsed: &Parsed) -> Result<Send, Stop> {
-    let others = ["i", "I", "R", "D", "p", "b", "h", "X", "s", "d", "S"];
-    if !parsed.operands.is_empty() || others.iter().any(|option| parsed.has(option)) {
+    let others = ["i", "I", "R", "D", "p", "b", "h", "X", "s", "d", "S", "U"];
+    if !parsed.operands.is_empty() || others.iter().any(|option| parsed.given(option)) {
         return usage("invalid flags combined with -t");
     }
     Ok(Send {
@@ -126,10 +130,10 @@ fn of_token(parsed: &Parsed) -> Result<Send, Stop> {
 
 fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
     let has = |letter: &str| parsed.has(letter);
-    if has("s") && !has("R") {
+    if parsed.given("s") && !parsed.given("R") {
         return usage("skip-missing flag can only be used in conjunction with replicate");
     }
-    if has("X") && !has("R") {
+    if parsed.given("X") && !parsed.given("R") {
         return usage("exclude flag can only be used in conjunction with replicate");
     }
     let target = match parsed.operands.as_slice() {
@@ -177,6 +181,7 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
         embedded: has("e"),
         compressed: has("c"),
         raw: has("w"),
+        decrypted: has("U"),
         token: None,
         saved: false,
         dry_run: has("n"),
@@ -187,9 +192,9 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
 /// What was received of a snapshot so far: the stream says itself how blocks are put.
 fn of_saved(parsed: &Parsed, target: &str, context: &mut Context) -> Result<Send, Stop> {
     let others = [
-        "i", "I", "R", "D", "p", "L", "e", "c", "w", "b", "h", "X", "s", "d",
+        "i", "I", "R", "D", "p", "L", "e", "c", "w", "b", "h", "X", "s", "d", "U",
     ];
-    if others.iter().any(|option| parsed.has(option)) {
+    if others.iter().any(|option| parsed.given(option)) {
         return usage("incompatible flags combined with saved send flag");
     }
     if target.contains('@') {
@@ -237,6 +242,10 @@ impl Words {
                 format!("total estimated size is {}", nicebytes(bytes))
             }
             SendNote::Progress { snapshot, bytes } => {
+                if self.shows_in_title {
+                    // What `ps` shows is a courtesy: the stream does not depend on it.
+                    let _ = std::fs::write("/proc/self/comm", format!("send {}", nicebytes(bytes)));
+                }
                 let is_asked = self.is_wanted.swap(false, Ordering::Relaxed);
                 return match self.verbose || is_asked {
                     true => Said {

@@ -68,7 +68,7 @@ pub fn destroy(
     if found.is_empty() {
         return failed(NONE_FOUND);
     }
-    let dry_run = parsed.has("n");
+    let (dry_run, force) = (parsed.has("n"), parsed.has("f"));
     let takes_clones = parsed.has("R");
     let is_refused = !takes_clones && !parsed.has("d") && tell_of_clones(&found, context)?;
     if is_refused && !dry_run {
@@ -100,7 +100,7 @@ pub fn destroy(
     if dry_run {
         return Ok(u8::from(is_refused));
     }
-    destroy_clones(&clones, &command, context)?;
+    destroy_clones(&clones, force, &command, context)?;
     let change = Change::Snapshots(SnapshotChange::Destroy {
         names: names.clone(),
         defer: parsed.has("d"),
@@ -135,13 +135,18 @@ fn tell_of_clones(found: &[Dataset], context: &mut Context) -> Result<bool, Stop
 }
 
 /// Destroys clones with all that they have; the first refusal ends it.
-fn destroy_clones(clones: &[String], command: &str, context: &mut Context) -> Result<(), Stop> {
+fn destroy_clones(
+    clones: &[String],
+    force: bool,
+    command: &str,
+    context: &mut Context,
+) -> Result<(), Stop> {
     for clone in clones {
         let change = Change::DestroyDataset {
             dataset: clone.clone(),
             recursive: true,
             clones: true,
-            force: false,
+            force,
             dry_run: false,
         };
         let failures = match ask(change, command.to_owned(), context) {
@@ -219,6 +224,7 @@ pub fn hold(verb: &str, parsed: &Parsed, command: String, context: &mut Context)
 
 /// `zfs rename [-r] DATASET@A DATASET@B`
 pub fn rename(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    parsed.only(&["r"])?;
     let [from, to] = parsed.operands.as_slice() else {
         return usage("too many arguments");
     };

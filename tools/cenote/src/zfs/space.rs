@@ -12,7 +12,7 @@ use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::format::number::{nicebytes, nicenum};
 use crate::format::table::{Column, table};
 use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, with_context};
+use crate::texts::{cannot_open, question, with_context};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
@@ -76,6 +76,9 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
     let project = command == "projectspace";
     let letters = if project { "Hpo:s:S:" } else { "nHpo:s:S:t:i" };
     let parsed = Grammar::letters(letters).parse(arguments)?;
+    if parsed.has("i") {
+        return failed("-i: SIDs stay as they are, for this system has no map of them to numbers");
+    }
     let keys = sort_keys(&parsed)?;
     let classes = match classes(command, &parsed) {
         Ok(classes) => classes,
@@ -113,13 +116,13 @@ fn complain_255(message: &str, context: &mut Context) -> Outcome {
 
 fn sort_keys(parsed: &Parsed) -> Result<Vec<(Field, bool)>, Stop> {
     let mut keys = Vec::new();
-    for (option, word) in &parsed.options {
-        if option != "s" && option != "S" {
-            continue;
-        }
+    for (option, word) in parsed.in_order(&["s", "S"]) {
         match field(word) {
             Some(field) => keys.push((field, option == "S")),
-            None => return usage(format!("invalid field '{word}'")),
+            None => {
+                let question = question(word, FIELDS.map(|(name, ..)| name));
+                return usage(format!("invalid field '{word}'{question}"));
+            }
         }
     }
     Ok(keys)
@@ -143,7 +146,12 @@ fn classes(command: &str, parsed: &Parsed) -> Result<Vec<Class>, String> {
             return Ok(CLASSES.to_vec());
         }
         let found = CLASSES.iter().find(|class| class.option == word);
-        classes.push(*found.ok_or(format!("invalid type '{word}' for -t option"))?);
+        let wrong = || {
+            let known = CLASSES.iter().map(|class| class.option).chain(["all"]);
+            let question = question(word, known);
+            format!("invalid type '{word}' for -t option{question}")
+        };
+        classes.push(*found.ok_or_else(wrong)?);
     }
     Ok(classes)
 }
@@ -152,7 +160,11 @@ fn fields(parsed: &Parsed) -> Result<Vec<Field>, String> {
     let Some(list) = parsed.last("o") else {
         return Ok(FIELDS.map(|(.., field)| field).to_vec());
     };
-    let known = |word| field(word).ok_or(format!("invalid type '{word}' for -o option"));
+    let wrong = |word: &str| {
+        let question = question(word, FIELDS.map(|(name, ..)| name));
+        format!("invalid type '{word}' for -o option{question}")
+    };
+    let known = |word: &str| field(word).ok_or_else(|| wrong(word));
     list.split(',').map(known).collect()
 }
 

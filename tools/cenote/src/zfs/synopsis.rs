@@ -83,7 +83,7 @@ pub const GROUPS: &[&[Synopsis]] = &[
             "mount [-flvO] [-o opts] <-a|-R filesystem|filesystem>",
         ]),
         ("unmount", &["unmount [-fu] <-a | filesystem|mountpoint>"]),
-        ("share", &["share [-l] <-a [nfs|smb] | filesystem>"]),
+        ("share", &["share <-a [nfs|smb] | filesystem>"]),
         ("unshare", &["unshare <-a [nfs|smb] | filesystem|mountpoint>"]),
     ],
     &[

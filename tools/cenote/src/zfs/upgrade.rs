@@ -38,6 +38,7 @@ pub fn upgrade(parsed: &Parsed, command: String, context: &mut Context) -> Outco
         return usage("too many arguments");
     }
     if !all && parsed.operands.is_empty() {
+        parsed.only(&["V"])?;
         return list_outdated(context);
     }
     let depth = (parsed.has("r") && !all).then_some(Depth::All);

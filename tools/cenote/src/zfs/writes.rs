@@ -54,6 +54,7 @@ const SEND: Write = Write {
         ("backup", "b", false),
         ("holds", "h", false),
         ("saved", "S", false),
+        ("no-preserve-encryption", "U", false),
         ("exclude", "X", true),
     ],
     missing: &[],
@@ -102,7 +103,7 @@ const WRITES: &[Write] = &[
         "0Cp:cdrsk",
         &["missing file or directory target(s)"],
     ),
-    write("share", "al", &[]),
+    write("share", "a", &[]),
     write("unshare", "a", &[]),
     write("receive", "o:x:dehMnuvFsAc", &["missing snapshot argument"]),
     write("allow", "esl:dugchL", &["missing dataset argument"]),
@@ -257,7 +258,7 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
     }
     if name.contains('#') {
         let command = command_line("zfs destroy", arguments);
-        return super::bookmarks::destroy(name, command, context);
+        return super::bookmarks::destroy(name, parsed, command, context);
     }
     if parsed.operands.len() > 1 {
         return usage("too many arguments");
@@ -274,7 +275,7 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
 /// The properties by which OpenZFS shares a file system, and how that is called.
 const SHARING: [&str; 2] = ["sharenfs", "sharesmb"];
 
-/// `zfs share [-l] -a | [nfs | smb] DATASET`: refused, for nothing would be shared.
+/// `zfs share -a | [nfs | smb] DATASET`: refused, for nothing would be shared.
 fn share(parsed: &Parsed, context: &mut Context) -> Outcome {
     let names: Vec<String> = match (parsed.has("a"), parsed.operands.last()) {
         (true, _) => Vec::new(),

@@ -5,7 +5,7 @@ use super::names::{Schedule, stamp};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::format::number::nicenum;
 use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, with_context};
+use crate::texts::{cannot_open, question, with_context};
 use cenote_control::model::{
     Change, CheckpointState, ControlError, PoolStatus, PropertySelection, Request, Response,
     RunState, ScanKind, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev, VdevKind,
@@ -74,6 +74,7 @@ fn treat(
     let Some((pool, devices)) = parsed.operands.split_first() else {
         return usage("missing pool name argument");
     };
+    let waits = parsed.has("w");
     let verb = match kind {
         TreatmentKind::Trim => "trim",
         TreatmentKind::Initialize => "initialize",
@@ -88,7 +89,7 @@ fn treat(
         (Some((one, _)), Some((other, _))) => {
             return usage(format!("-{one} cannot be combined with -{other}"));
         }
-        (Some((letter, _)), None) if parsed.has("w") => {
+        (Some((letter, _)), None) if waits => {
             return usage(format!("-w cannot be used with -{letter}"));
         }
         (Some((_, command)), None) => *command,
@@ -117,7 +118,7 @@ fn treat(
         };
         context.complain(&with_context(&what, error));
     }
-    if parsed.has("w") && failures.is_empty() {
+    if waits && failures.is_empty() {
         wait_for(pool, &[verb], context)?;
     }
     match failures.is_empty() {
@@ -156,13 +157,17 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
         match ACTIVITIES.iter().find(|name| **name == word) {
             Some(name) => wanted.push(name),
             None if word.is_empty() => {}
-            None => return usage(format!("invalid activity '{word}'")),
+            None => {
+                let question = question(word, ACTIVITIES);
+                return usage(format!("invalid activity '{word}'{question}"));
+            }
         }
     }
     if wanted.is_empty() {
         wanted = ACTIVITIES.to_vec();
     }
     let stamp = stamp(&parsed)?;
+    let (script, exact) = (parsed.has("H"), parsed.has("p"));
     let Some(interval) = interval else {
         wait_for(pool, &wanted, context)?;
         return Ok(0);
@@ -172,7 +177,7 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
         count: 0,
         stamp,
     };
-    if !parsed.has("H") {
+    if !script {
         let titles = wanted
             .iter()
             .map(|name| format!("{:>12}", name.to_uppercase()));
@@ -183,7 +188,7 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
         is_known = true;
         let left: Vec<u64> = wanted.iter().map(|name| left(&status, name)).collect();
         schedule.print_stamp(context);
-        print_row(&left, &parsed, context);
+        print_row(&left, (script, exact), context);
         if left.iter().all(|left| *left == 0) || context.output_gone() {
             break;
         }
@@ -193,13 +198,13 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 /// What is left of each activity.
-fn print_row(left: &[u64], parsed: &Parsed, context: &mut Context) {
-    let words = left.iter().map(|left| match parsed.has("p") {
+fn print_row(left: &[u64], (script, exact): (bool, bool), context: &mut Context) {
+    let words = left.iter().map(|left| match exact {
         true => left.to_string(),
         false => nicenum(*left),
     });
     let words: Vec<String> = words.collect();
-    match parsed.has("H") {
+    match script {
         true => context.line(&words.join("\t")),
         false => {
             let cells = words.iter().map(|word| format!("{word:>12}"));

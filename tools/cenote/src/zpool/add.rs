@@ -24,7 +24,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     }
     let tree = tree_of(&pool, context)?;
     let vdevs = vdev_spec::parse(words).map_err(Stop::Failed)?;
-    let dry_run = parsed.has("n");
+    let (dry_run, naming) = (parsed.has("n"), naming(&parsed));
     let properties = properties(&parsed)?;
     let added = AddedVdevs {
         pool: pool.clone(),
@@ -44,7 +44,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     if dry_run {
         let lead = format!("would update '{pool}' to the following configuration:\n");
         context.line(&lead);
-        for line in layout::lines(&pool, Some(&tree), &vdevs, naming(&parsed)) {
+        for line in layout::lines(&pool, Some(&tree), &vdevs, naming) {
             context.line(&line);
         }
     }

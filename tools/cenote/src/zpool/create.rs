@@ -5,9 +5,11 @@ use super::unused::note_new;
 use super::{compatibility, layout, vdev_spec};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::getopt::{Grammar, OptionError, Parsed};
-use crate::texts::{cannot_open, check_new_pool_name, with_context};
+use crate::texts::{cannot_open, check_new_pool_name, property_question, with_context};
 use crate::zfs::named_twice;
-use cenote_control::model::properties::{DATASET, POOL, find, is_user_property};
+use cenote_control::model::properties::{
+    DATASET, POOL, find, is_user_property, pool_effect, vdev_effect,
+};
 use cenote_control::model::{
     Change, ControlError, NewPool, NewVdev, NewVdevRole, Request, Response, SetVdevProperty,
     VdevNaming,
@@ -68,6 +70,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         .dry_run
         .then(|| layout::lines(&name, None, &pool.vdevs, VdevNaming::default()));
     let vdevs = pool.vdevs.clone();
+    let (given, given_below) = (pool.properties.clone(), pool.dataset_properties.clone());
     let command = command_line("zpool create", arguments);
     let change = Change::CreatePool(Box::new(pool));
     match context.ask(Request::Change { change, command }) {
@@ -80,6 +83,10 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         }
         Ok(_) => {
             note_new(&vdevs, context);
+            for (name, value) in &given {
+                tell_of_kept(name, value, context);
+            }
+            crate::zfs::tell_of_kept(&given_below, context);
             if let Some(lines) = preview {
                 let lead = format!("would create '{name}' with the following layout:\n");
                 context.line(&lead);
@@ -119,8 +126,9 @@ fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
     for (name, value) in &pairs {
         let is_known = find(DATASET, name).is_some() || is_user_property(name);
         if !is_known || VOLUMES_OWN.contains(&name.as_str()) {
+            let question = property_question(name, DATASET);
             return failed(format!(
-                "property '{name}' is not a valid filesystem property"
+                "property '{name}' is not a valid filesystem property{question}"
             ));
         }
         let is_place = value.starts_with('/') || ["none", "legacy"].contains(&value.as_str());
@@ -139,9 +147,7 @@ pub fn properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
     for (name, value) in &pairs {
         let is_feature = name.starts_with("feature@");
         if find(POOL, name).is_none() && !is_feature && !is_user_property(name) {
-            return failed(format!(
-                "property '{name}' is not a valid pool or vdev property"
-            ));
+            return failed(not_a_property(name));
         }
         match (name.as_str(), value.parse::<u64>()) {
             ("ashift", Ok(shift)) if shift != 0 && !(9..=16).contains(&shift) => {
@@ -170,6 +176,20 @@ pub fn properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
         }
     }
     Ok(pairs)
+}
+
+/// What is said of a name that is no property of pools.
+pub fn not_a_property(name: &str) -> String {
+    let question = property_question(name, POOL);
+    format!("property '{name}' is not a valid pool or vdev property{question}")
+}
+
+/// Says that a property of a pool was stored and changes nothing here.
+fn tell_of_kept(name: &str, value: &str, context: &mut Context) {
+    let is_default = matches!((name, value), ("bootfs", "") | ("delegation", "on"));
+    if !is_default {
+        context.tell_of_effect(name, pool_effect(name));
+    }
 }
 
 pub fn refusal(what: &str, error: &ControlError) -> String {
@@ -271,12 +291,15 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     }
     let change = Change::SetPoolProperty {
         pool: pool.clone(),
-        property,
+        property: property.clone(),
         value: value.to_owned(),
     };
     let command = command_line("zpool set", arguments);
     match context.ask(Request::Change { change, command }) {
-        Ok(_) => Ok(0),
+        Ok(_) => {
+            tell_of_kept(&property, value, context);
+            Ok(0)
+        }
         Err(ControlError::NoSuchPool { .. }) => {
             context.complain(&format!("cannot open '{pool}': is not a pool"));
             Err(Stop::Code(INVALID))
@@ -303,7 +326,12 @@ fn set_of_vdev(
     });
     let command = String::new();
     let refused = match context.ask(Request::Change { change, command }) {
-        Ok(_) => return Ok(0),
+        Ok(_) => {
+            if value != "on" {
+                context.tell_of_effect(property, vdev_effect(property));
+            }
+            return Ok(0);
+        }
         Err(refused) => refused,
     };
     match refused {

@@ -161,6 +161,8 @@ pub fn detach(arguments: &[String], context: &mut Context) -> Outcome {
 /// `zpool reopen [-n] POOL…`: `-n` leaves a scrub alone, which is always so here.
 pub fn reopen(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = Grammar::letters("n").parse(arguments)?;
+    // What it asks for is what happens.
+    let _leaves_scrub_alone = parsed.has("n");
     if parsed.operands.is_empty() {
         return usage("missing pool name argument");
     }

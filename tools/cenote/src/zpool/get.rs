@@ -14,7 +14,7 @@ use crate::format::json::{Json, Object, document};
 use crate::format::property::{Style, Wanted, json_property, show_property, source_word};
 use crate::format::table::{Column, table};
 use crate::getopt::{Grammar, Parsed};
-use crate::texts::{check_pool_name, with_context};
+use crate::texts::{check_pool_name, question, with_context};
 
 /// A column of the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,11 @@ fn fields(parsed: &Parsed) -> Result<Vec<Field>, Stop> {
             "property" => Field::Property,
             "value" => Field::Value,
             "source" => Field::Source,
-            _ => return usage(format!("invalid column name '{word}'")),
+            _ => {
+                let known = ["all", "name", "property", "value", "source"];
+                let question = question(word, known);
+                return usage(format!("invalid column name '{word}'{question}"));
+            }
         });
     }
     Ok(fields)
@@ -257,7 +261,7 @@ fn vdev_property(name: &str) -> Result<Wanted, Stop> {
         Some(info) => Ok(Wanted::of(info)),
         None if properties::is_user_property(name) => Ok(Wanted::named(name)),
         None => {
-            let question = crate::zfs::property_question(name, VDEV);
+            let question = crate::texts::property_question(name, VDEV);
             usage(format!(
                 "bad property list: invalid property '{name}'{question}"
             ))

@@ -26,7 +26,7 @@ const OFFSET: &str = "cenote:offset";
 /// `zpool import`.
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     let grammar = Grammar {
-        letters: "aCc:d:DEfFlmnNo:R:stT:VX",
+        letters: "ac:d:DfFlmnNo:R:stT:X",
         long: &[("rewind-to-checkpoint", "rewind-to-checkpoint", false)],
     };
     let parsed = grammar.parse(arguments)?;
@@ -48,19 +48,19 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 fn check(parsed: &Parsed) -> Result<(), Stop> {
-    if parsed.has("c") && parsed.has("d") {
+    if parsed.given("c") && parsed.given("d") {
         return usage("-c is incompatible with -d");
     }
-    if (parsed.has("n") || parsed.has("X")) && !parsed.has("F") {
+    if (parsed.given("n") || parsed.given("X")) && !parsed.given("F") {
         return usage("-n or -X only meaningful with -F");
     }
-    if parsed.has("l") && parsed.has("N") {
+    if parsed.given("l") && parsed.given("N") {
         return usage("-l is incompatible with -N");
     }
-    if parsed.has("l") && !parsed.has("a") && parsed.operands.is_empty() {
+    if parsed.given("l") && !parsed.given("a") && parsed.operands.is_empty() {
         return usage("-l is only meaningful during an import");
     }
-    let most = if parsed.has("a") { 0 } else { 2 };
+    let most = if parsed.given("a") { 0 } else { 2 };
     if parsed.operands.len() > most {
         return usage("too many arguments");
     }
@@ -91,7 +91,11 @@ fn search(parsed: &Parsed, context: &Context) -> Search {
     }
     Search {
         paths,
-        cache_file: parsed.last("c").map(|path| absolute(path, context)),
+        // A scan of the devices (`-s`) does without any file.
+        cache_file: match (parsed.has("s"), parsed.last("c")) {
+            (false, Some(path)) => Some(absolute(path, context)),
+            _ => None,
+        },
         offset: 0,
         destroyed: parsed.has("D"),
     }
@@ -160,16 +164,14 @@ fn option(word: &str, options: &mut ImportOptions, search: &mut Search) -> Resul
             "off" => options.replay_in_memory = false,
             _ => return bad(name, "must be one of 'memory | off'"),
         },
-        OFFSET => match crate::own::size(value) {
-            Some(offset) => search.offset = offset,
-            None => return bad(name, "must be a number of bytes"),
+        OFFSET => match cenote_base::parse_size(value) {
+            Ok(offset) => search.offset = offset,
+            Err(_) => return bad(name, "must be a number of bytes"),
         },
         _ => {
             let known = properties::find(POOL, name).or_else(|| properties::find(VDEV, name));
             if known.is_none() && !name.starts_with("feature@") {
-                return failed(format!(
-                    "property '{name}' is not a valid pool or vdev property"
-                ));
+                return failed(super::create::not_a_property(name));
             }
             let pair = (full_name(name), value.to_owned());
             options.properties.push(pair);

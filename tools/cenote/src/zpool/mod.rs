@@ -44,6 +44,7 @@ use crate::program::Program;
 use crate::version;
 
 pub use command_line::command_line;
+pub use features::FEATURES;
 
 /// The command.
 const PROGRAM: Program = Program {

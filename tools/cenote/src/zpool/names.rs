@@ -13,7 +13,6 @@ pub const JSON: &[(&str, &str, bool)] = &[
     ("json-int", "json-int", false),
     ("json-flat-vdevs", "json-flat-vdevs", false),
     ("json-pool-key-guid", "json-pool-key-guid", false),
-    ("power", "power", false),
 ];
 
 /// From this property on, `all` does not mean them.
@@ -74,11 +73,22 @@ fn pool_property(name: &str) -> Result<Wanted, Stop> {
     if let Some(info) = properties::find(POOL, name) {
         return Ok(Wanted::of(info));
     }
+    if let Some(feature) = name.strip_prefix("feature@")
+        && !super::features::FEATURES.contains(&feature)
+    {
+        let features = super::features::FEATURES.iter().copied();
+        let near = crate::texts::question(feature, features);
+        if !near.is_empty() {
+            return usage(format!(
+                "bad property list: invalid property '{name}'{near}"
+            ));
+        }
+    }
     let special = name.starts_with("feature@") || name.starts_with("unsupported@");
     if special || properties::is_user_property(name) {
         return Ok(Wanted::named(name));
     }
-    let question = crate::zfs::property_question(name, POOL);
+    let question = crate::texts::property_question(name, POOL);
     usage(format!(
         "bad property list: invalid property '{name}'{question}"
     ))
@@ -183,10 +193,8 @@ mod tests {
     use super::*;
 
     fn take(words: &[&str]) -> (Schedule, Vec<String>) {
-        let mut parsed = Parsed {
-            operands: words.iter().map(|&word| word.to_owned()).collect(),
-            ..Parsed::default()
-        };
+        let mut parsed = Parsed::default();
+        parsed.operands = words.iter().map(|&word| word.to_owned()).collect();
         let schedule = Schedule::take(&mut parsed).expect("valid");
         (schedule, parsed.operands)
     }

@@ -22,7 +22,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         [pool, new, devices @ ..] => (pool.clone(), new.clone(), devices.to_vec()),
     };
     let altroot = parsed.last("R").map(str::to_owned);
-    let loads = parsed.has("l");
+    let (loads, naming) = (parsed.has("l"), naming(&parsed));
     if loads && altroot.is_none() {
         return usage("-l is only valid when also importing (-R)");
     }
@@ -64,7 +64,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
             "would create '{new}' with the following layout:\n"
         ));
         let tree = only(tree, &sides);
-        for line in layout::lines(&new, Some(&tree), &[], naming(&parsed)) {
+        for line in layout::lines(&new, Some(&tree), &[], naming) {
             context.line(&line);
         }
         return Ok(0);

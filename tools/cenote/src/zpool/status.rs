@@ -4,7 +4,7 @@ use cenote_control::model::{
     DataErrorPlace, IntentLogReport, PoolStatus, Request, Response, SpareUse, Vdev, VdevNaming,
 };
 
-use super::names::{self, JSON, Schedule};
+use super::names::{self, Schedule};
 use super::status_dedup;
 use super::status_scan::{self, Clock};
 use super::status_stores;
@@ -44,11 +44,20 @@ pub struct Options {
     pub zone: TimeZone,
 }
 
+/// Long names of the options.
+const LONG: &[(&str, &str, bool)] = &[
+    ("json", "j", false),
+    ("json-int", "json-int", false),
+    ("json-flat-vdevs", "json-flat-vdevs", false),
+    ("json-pool-key-guid", "json-pool-key-guid", false),
+    ("power", "power", false),
+];
+
 /// `zpool status`.
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     let grammar = Grammar {
         letters: "c:jdDegiLpPstT:vx",
-        long: JSON,
+        long: LONG,
     };
     let mut parsed = grammar.parse(arguments)?;
     names::check_json(&parsed)?;

@@ -9,7 +9,7 @@ mod report;
 mod target;
 mod verify;
 
-use super::arguments::{Arguments, flag, option};
+use super::arguments::{Arguments, JSON, flag, option};
 use super::command::Command;
 use crate::context::{Context, Outcome, usage};
 use cenote_control::model::StoreAct;
@@ -31,6 +31,7 @@ pub const COMMAND: Command = Command {
             is a URL, a file or a block device. A URL that is copied to says its size\n\
             unless that is to be the image's.",
     flags: &[
+        JSON,
         flag(Some('q'), "quiet", "no progress"),
         option(
             None,
@@ -57,27 +58,42 @@ pub const COMMAND: Command = Command {
             "price: of a GB that is fetched; 0.09 unless said",
         ),
     ],
-    opens_pools: false,
     run,
 };
+
+/// The options of what takes long.
+const PROGRESS: &[&str] = &["quiet", "json"];
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let operands = arguments.operands.iter();
     // What is no text names neither a pool nor a store.
     let words: Vec<&str> = operands.map(|word| word.to_str().unwrap_or("?")).collect();
     match words.as_slice() {
-        ["status", target] => report::run(target, arguments, context),
+        ["status", target] => {
+            arguments.only(&["json"])?;
+            report::run(target, arguments, context)
+        }
         ["sync", pool] => act(pool, StoreAct::Sync, arguments, context),
         ["compact", pool] => act(pool, StoreAct::Compact, arguments, context),
-        ["verify", target] => verify::run(target, arguments, context),
-        ["price", target] => price::run(target, arguments, context),
-        ["copy", from, to] => copy::run(from, to, arguments, context),
+        ["verify", target] => {
+            arguments.only(PROGRESS)?;
+            verify::run(target, arguments, context)
+        }
+        ["price", target] => {
+            arguments.only(&["json", "storage", "put", "get", "egress"])?;
+            price::run(target, arguments, context)
+        }
+        ["copy", from, to] => {
+            arguments.only(PROGRESS)?;
+            copy::run(from, to, arguments, context)
+        }
         _ => usage(""),
     }
 }
 
 /// Has the daemon do something with the devices of a pool, and tells how they are then.
 fn act(pool: &str, act: StoreAct, arguments: &Arguments, context: &mut Context) -> Outcome {
+    arguments.only(PROGRESS)?;
     let stores = ask(pool, act, style(arguments), context)?;
     if arguments.has("json") {
         report::print_json(&stores, context);

@@ -21,8 +21,8 @@ use cenote_control::model::{
 use judge::{Facts, Finding, Limits, Severity, findings};
 
 use super::Command;
-use super::arguments::{Arguments, flag, option};
-use crate::context::{Context, Outcome, failed, mismatch, usage};
+use super::arguments::{Arguments, JSON, flag, option};
+use crate::context::{Context, Outcome, failed, mismatch};
 
 /// The command.
 pub const COMMAND: Command = Command {
@@ -36,6 +36,7 @@ pub const COMMAND: Command = Command {
             damaged or one more failure would lose some, 3 when nobody could be asked or the
             daemon died.",
     flags: &[
+        JSON,
         option(
             None,
             "scrub-days",
@@ -57,7 +58,6 @@ pub const COMMAND: Command = Command {
         flag(None, "no-smart", "do not ask smartctl"),
         flag(Some('q'), "quiet", "print only pools with findings"),
     ],
-    opens_pools: false,
     run,
 };
 
@@ -82,24 +82,13 @@ impl Health {
     }
 }
 
-fn number(
-    arguments: &Arguments,
-    name: &'static str,
-    default: u64,
-) -> Result<u64, crate::context::Stop> {
-    let Some(value) = arguments.last(name) else {
-        return Ok(default);
-    };
-    let number = value.to_str().and_then(|text| text.parse().ok());
-    number.map_or_else(|| usage(format!("--{name}: not a number")), Ok)
-}
-
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let limits = Limits {
-        scrub_days: number(arguments, "scrub-days", 35)?,
-        full_percent: number(arguments, "full", 80)?,
+        scrub_days: arguments.number("scrub-days")?.unwrap_or(35),
+        full_percent: arguments.number("full")?.unwrap_or(80),
     };
-    let history_max = number(arguments, "history", 5)?;
+    let quiet = arguments.has("quiet");
+    let history_max = arguments.number("history")?.unwrap_or(5);
     let mut names = Vec::new();
     for word in &arguments.operands {
         match word.to_str() {
@@ -135,9 +124,11 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         });
     }
     if arguments.has("json") {
+        if quiet {
+            healths.retain(|health| health.severity() != Severity::Note);
+        }
         context.line(&report::json(&healths).to_string());
     } else {
-        let quiet = arguments.has("quiet");
         let text = report::text(&healths, quiet, history_max, context);
         context.print(&text);
     }

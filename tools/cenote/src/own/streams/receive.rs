@@ -66,7 +66,6 @@ pub const COMMAND: Command = Command {
         ),
         flag(Some('q'), "quiet", "no progress"),
     ],
-    opens_pools: false,
     run,
 };
 

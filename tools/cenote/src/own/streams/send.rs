@@ -71,7 +71,6 @@ pub const COMMAND: Command = Command {
         flag(Some('w'), "raw", "encrypted blocks as they are"),
         flag(Some('q'), "quiet", "no progress"),
     ],
-    opens_pools: false,
     run,
 };
 
