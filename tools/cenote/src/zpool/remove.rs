@@ -21,8 +21,9 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     if stops && !devices.is_empty() {
         return usage("too many arguments");
     }
-    let dry_run = parsed.has("n");
-    if stops && (dry_run || parsed.has("w")) {
+    // With -w there is nothing to wait for: what is not refused is gone when the answer is here.
+    let (dry_run, waits) = (parsed.has("n"), parsed.has("w"));
+    if stops && (dry_run || waits) {
         return usage("-s cannot be combined with -n or -w");
     }
     if parsed.has("p") && !dry_run {
@@ -51,7 +52,6 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
             return failed(with_context(&what, &error));
         }
     };
-    // With -w there is nothing to wait for: what is not refused is gone when the answer is here.
     if dry_run {
         let has_failed = |device: &&String| failures.iter().any(|(failed, _)| failed == *device);
         for device in devices.iter().filter(|device| !has_failed(device)) {
