@@ -19,7 +19,8 @@ use crate::import_write::{check_available, check_features, writable_devices};
 use crate::label_tree::is_readable;
 use crate::last_known::at_last_path;
 use crate::lineage::{Moment, Past, State};
-use crate::mos::{self, directory_object, directory_words};
+use crate::mos::{directory_object, directory_words};
+use crate::moved_space;
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
 use crate::unread::Unread;
@@ -29,13 +30,12 @@ use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::Device;
 use cenote_dmu::ObjectSet;
 use cenote_io::{Pipeline, Workers};
-use cenote_ondisk::device_removal::MappingEntry;
 use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{VdevConfig, VdevKind, features};
-use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, TxgSet, Vdevs};
+use cenote_vdev::{AllocationClass, OpenOptions, TxgSet, Vdevs};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -497,10 +497,7 @@ fn prepare_vdevs(stack: &Stack, tree: &VdevConfig, unread: &mut Unread) -> Resul
     for top in &tree.children {
         let id = top.id.unwrap_or_default();
         if top.kind == VdevKind::Indirect {
-            let what = format!(
-                "the mapping of removed vdev {id} (blocks that were moved from there are lost)"
-            );
-            unread.or_default(what, set_indirect_mapping(stack, top))?;
+            moved_space::prepare(&stack.mos, &stack.vdevs.shape(), top, unread)?;
         }
         let what = format!("the properties of top-level vdev {id} (its class is unknown)");
         unread.or_default(what, set_class(stack, top))?;
@@ -531,19 +528,5 @@ fn set_class(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {
         Some("dedup") => stack.vdevs.shape().set_class(id, AllocationClass::Dedup),
         _ => {}
     }
-    Ok(())
-}
-
-fn set_indirect_mapping(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {
-    let mapping = mos::indirect_mapping(&stack.mos, top)?;
-    let entry = |entry: MappingEntry| IndirectEntry {
-        source: entry.source,
-        target: entry.destination,
-    };
-    let entries = mapping.into_iter().map(entry).collect();
-    stack
-        .vdevs
-        .shape()
-        .set_indirect_mapping(top.id.unwrap_or_default(), entries)?;
     Ok(())
 }

@@ -246,8 +246,14 @@ impl Scope {
                 let bounds = targets.iter().filter_map(|target| target.txgs.bounds());
                 let bounds =
                     bounds.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))?;
+                // What a removal of a vdev copied in one of these groups may be as old as the pool.
+                let copied = shape.copied_in();
+                let is_older = targets.iter().any(|target| target.txgs.intersects(&copied));
                 Some(Self {
-                    txg_min: Txg(bounds.start.0.saturating_sub(1)),
+                    txg_min: match is_older {
+                        true => Txg(0),
+                        false => Txg(bounds.start.0.saturating_sub(1)),
+                    },
                     txg_max: Txg(bounds.end.0.saturating_sub(1)),
                     targets,
                 })
