@@ -162,6 +162,16 @@ pub enum ImportError {
     Dsl(#[from] DslError),
 }
 
+impl ImportError {
+    /// Whether metadata of the pool was not to be read, or made no sense.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Metadata(_) | Self::NeededForWriting { .. } | Self::Config(_) | Self::Dsl(_)
+        )
+    }
+}
+
 fn list(missing: &[MissingVdev]) -> String {
     let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
     lines.join("; ")

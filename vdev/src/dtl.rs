@@ -284,10 +284,22 @@ impl Shape {
         leaf.is_some_and(|leaf| self.is_leaf_required(*leaf))
     }
 
+    /// The same if these leaves were not there either.
+    pub fn is_required_without(&self, leaf: Guid, gone: &[Guid]) -> bool {
+        let all = gone.iter().chain([&leaf]);
+        let all = all.filter_map(|guid| self.tree.leaf_of.get(guid).copied());
+        let leaf = self.tree.leaf_of.get(&leaf);
+        leaf.is_some_and(|leaf| self.has_outage(*leaf, &all.collect()))
+    }
+
     pub(crate) fn is_leaf_required(&self, leaf: usize) -> bool {
+        self.has_outage(leaf, &HashSet::from([leaf]))
+    }
+
+    /// Whether a leaf's top-level vdev would have something out of reach without these leaves.
+    fn has_outage(&self, leaf: usize, without: &HashSet<usize>) -> bool {
         let top = self.top_of_leaf(leaf);
-        let outages = self.dtls(DtlKind::Outage, &HashSet::from([leaf]));
-        !outages[top].is_empty()
+        !self.dtls(DtlKind::Outage, without)[top].is_empty()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What can be asked of a pool's scans.
 
 use super::model::{ScanError, ScanRequest, ScanStatus};
-use super::record::{Begin, Interrupt};
+use super::record::{Begin, Interrupt, SCRUB_FOLLOWS};
 use super::run::Worker;
 use super::state::Scans;
 use crate::mos::directory_words;
@@ -72,6 +72,8 @@ impl Pool {
         let scan = self.dsl().scan().ok().flatten();
         let scan = scan.filter(|scan| scan.state == ScanState::Scanning);
         let needs_resilver = self.vdevs().is_resilver_needed().is_some();
+        let follows = directory_words(self.mos(), SCRUB_FOLLOWS).ok().flatten();
+        self.scans().live().scrub_follows = follows.is_some();
         // A device gets what it misses, whatever was scrubbed or paused.
         let _ = match scan {
             Some(scan) if scan.function == ScanFunction::Resilver => {
@@ -86,6 +88,13 @@ impl Pool {
             Some(_) => {
                 self.scans().live().pause_time = self.env().wall_clock().as_secs();
                 Ok(())
+            }
+            // The resilver that it waited for has ended, here or elsewhere.
+            None if follows.is_some() => {
+                let (since, until) = (Txg(0), None);
+                let buffers = &self.options().buffers.scans;
+                let scrub = ScanRequest::Scrub { since, until };
+                begin_scan(syncer, self.scans(), buffers, scrub)
             }
             None => Ok(()),
         };

@@ -45,6 +45,9 @@ const NEVER: Scan = Scan {
     flags: 0,
 };
 
+/// Entry of the object directory while a scrub is due after the resilver that is under way: 1.
+pub(super) const SCRUB_FOLLOWS: &str = "org.cenote:scrub_follows";
+
 /// A complete scrub is a new beginning of the error log; what others find is added to it.
 fn log_of(scan: &Scan) -> ErrorLog {
     match scan.function == ScanFunction::Scrub && scan.txg_min == Txg(0) {
@@ -301,8 +304,9 @@ fn begin(
         lacks_datasets: false,
     };
     words.store()?;
-    if function == ScanFunction::Resilver {
-        words.store_targets(&shape, &targets)?;
+    match function == ScanFunction::Resilver {
+        true => words.store_targets(&shape, &targets)?,
+        false => context.remove_directory_entry(SCRUB_FOLLOWS)?,
     }
     scans
         .live()
@@ -377,6 +381,7 @@ impl SyncTask for Begin {
                 }
                 ScanFunction::Resilver if self.waits => {
                     self.scans.live().scrub_follows = true;
+                    context.set_directory_number(SCRUB_FOLLOWS, 1)?;
                     return Ok(());
                 }
                 ScanFunction::Resilver => {
