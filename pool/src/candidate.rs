@@ -10,7 +10,7 @@ use crate::choose::{Known, choose};
 use crate::label_tree::{assemble_tree, config_of, newest_config};
 use crate::lineage::Moment;
 use crate::outsider::{Outsider, Why};
-use cenote_base::Guid;
+use cenote_base::{Guid, Txg};
 use cenote_device::Device;
 use cenote_dsl::DatasetName;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
@@ -132,7 +132,7 @@ impl PoolCandidate {
     /// What could be opened if the newest state cannot be read, for want of something that no
     /// device with that state ever got: the other devices. `None` if one of those should have all,
     /// for then it is damage, and nobody but the administrator may give up the newest state.
-    pub(crate) fn next_best(&self) -> Option<Self> {
+    pub(crate) fn next_best(&self, lost: Option<Txg>) -> Option<Self> {
         let known: Vec<Known> = self.members.iter().filter_map(Known::of).collect();
         let newest = known.iter().filter_map(|one| one.groups.iter().next_back());
         let (txg, state) = newest.max_by_key(|(txg, _)| **txg)?;
@@ -140,7 +140,10 @@ impl PoolCandidate {
             .iter()
             .partition(|one| one.groups.get(txg) == Some(state));
         let rest: Vec<Known> = self.rest.iter().filter_map(Known::of).collect();
-        if !newest.iter().all(|one| one.may_lack(older.iter().copied())) {
+        if !newest
+            .iter()
+            .all(|one| one.may_lack(older.iter().copied(), lost))
+        {
             return None;
         }
         // A copy of a device is never used in its place: it may be a backup.

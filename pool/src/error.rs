@@ -5,6 +5,7 @@ use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::DeviceError;
 use cenote_dmu::DmuError;
 use cenote_dsl::DslError;
+use cenote_io::IoError;
 use cenote_ondisk::DecodeError;
 use cenote_vdev::VdevError;
 use std::path::PathBuf;
@@ -169,6 +170,19 @@ impl ImportError {
             self,
             Self::Metadata(_) | Self::NeededForWriting { .. } | Self::Config(_) | Self::Dsl(_)
         )
+    }
+
+    /// The group in which the block was born of which no copy could be read.
+    pub(crate) fn lost_birth(&self) -> Option<Txg> {
+        let error = match self {
+            Self::Metadata(error) | Self::Dsl(DslError::Dmu(error)) => error,
+            Self::NeededForWriting { source, .. } => return source.lost_birth(),
+            _ => return None,
+        };
+        match error {
+            DmuError::Io(IoError::Unreadable { pointer, .. }) => Some(pointer.physical_birth()),
+            _ => None,
+        }
     }
 }
 

@@ -106,7 +106,9 @@ pub fn import(
             }
             Err(error) => {
                 let is_older_wanted = error.is_damage() && options.rewind == Rewind::Never;
-                let next = candidate.next_best().filter(|_| is_older_wanted);
+                let next = candidate
+                    .next_best(error.lost_birth())
+                    .filter(|_| is_older_wanted);
                 let next = next.filter(|next| check_use(next, options, env.as_ref()).is_ok());
                 // What is wrong with the newest state is what there is to say.
                 let first = failure.take().unwrap_or(error);

@@ -84,7 +84,6 @@ fn a_log_rests_and_comes_back() {
     assert_eq!(pool.vdevs().state().0, VdevState::Degraded);
     pool.close().expect("written");
     drop(pool);
-    bench.check();
     let found = assemble(scan(
         &[bench.dir.path().to_owned()],
         &cenote_device::SystemOpener::default(),
