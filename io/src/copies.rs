@@ -37,6 +37,20 @@ impl Copies<'_> {
     fn fault(&self, dva: Dva, size: usize) -> BlockFault {
         block_fault(dva, size, self.birth, self.bookmark)
     }
+
+    /// Notes that leaves still lack their parts of a copy.
+    fn note_unrepaired<'f>(
+        &self,
+        vdevs: &Shape,
+        dva: Dva,
+        faults: impl IntoIterator<Item = &'f LeafFault>,
+    ) {
+        let place = self.places.iter().find(|(place, _)| *place == dva);
+        let size = place.map_or(0, |(_, size)| *size);
+        for fault in faults {
+            vdevs.note_unrepaired_block(fault.leaf, dva, size, self.birth);
+        }
+    }
 }
 
 /// Which leaves are looked after.
@@ -197,7 +211,7 @@ impl Pipeline {
 
     /// Looks at the copies of a block, those of a gang's headers and members included, and writes
     /// what is wrong or missing again, before it returns. Faults are told of; leaves that still
-    /// lack something have it noted ([`Shape::note_unrepaired`]).
+    /// lack something have it noted ([`Shape::note_unrepaired_block`]).
     ///
     /// What it does to devices is of the class of this thread's reads. Where repairs are not made
     /// (the pool is only read, or takes no more writes) it only looks.
@@ -272,15 +286,17 @@ impl Pipeline {
             let (Some(data), Some(length)) = (data, length) else {
                 // What is wrong everywhere is damage, which no resilver mends; but who missed the
                 // group may get the block from a device that is away now.
-                let faults = wounds.iter().flat_map(|wound| &wound.leaves);
-                for fault in faults.filter(|fault| fault.kind == FaultKind::Stale) {
-                    vdevs.note_unrepaired(fault.leaf, copies.birth);
+                for wound in &wounds {
+                    let stale = wound.leaves.iter();
+                    let stale = stale.filter(|fault| fault.kind == FaultKind::Stale);
+                    copies.note_unrepaired(&vdevs, wound.dva, stale);
                 }
                 mended.lost = 1;
                 return mended;
             };
             let mut is_refused = false;
             mended.unrepaired.clear();
+            let mut unrepaired = Vec::new();
             for wound in wounds {
                 let bytes = &data[..length];
                 let written = stamp
@@ -291,6 +307,7 @@ impl Pipeline {
                 mended
                     .unrepaired
                     .extend(failed.iter().map(|fault| fault.leaf));
+                unrepaired.push((wound.dva, failed));
             }
             if is_refused && self.is_freed(&vdevs, copies) {
                 mended.unrepaired.clear();
@@ -298,8 +315,8 @@ impl Pipeline {
                 break;
             }
             if !is_refused || attempt == TRIES_MAX {
-                for leaf in &mended.unrepaired {
-                    vdevs.note_unrepaired(*leaf, copies.birth);
+                for (dva, failed) in &unrepaired {
+                    copies.note_unrepaired(&vdevs, *dva, failed);
                 }
                 mended.data = Some(data);
                 break;

@@ -138,6 +138,10 @@ impl MappingEntry {
         if entry.length() == 0 || entry.source.checked_add(entry.length()).is_none() {
             return bad("source offset", source);
         }
+        let destination = entry.destination.offset();
+        if destination.checked_add(entry.length()).is_none() {
+            return bad("destination offset", entry.destination.word1);
+        }
         Ok(entry)
     }
 
@@ -229,6 +233,9 @@ mod tests {
         let mut far = entry(0, 512).encode();
         far[..8].fill(0x7f);
         assert!(MappingEntry::decode(&far).is_err());
+        let mut far = entry(0, 512).encode();
+        far[16..].fill(0x7f);
+        assert!(MappingEntry::decode(&far).is_err(), "leads nowhere");
     }
 
     #[test]

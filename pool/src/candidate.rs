@@ -6,10 +6,11 @@
 //! read the pool's own, trusted configuration. Which of several devices that do not go together
 //! are taken is decided before ([`choose`]).
 
-use crate::choose::choose;
+use crate::choose::{Known, choose};
 use crate::label_tree::{assemble_tree, config_of, newest_config};
-use crate::outsider::Outsider;
-use cenote_base::Guid;
+use crate::lineage::Moment;
+use crate::outsider::{Outsider, Why};
+use cenote_base::{Guid, Txg};
 use cenote_device::Device;
 use cenote_dsl::DatasetName;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
@@ -35,6 +36,8 @@ pub struct PoolCandidate {
     pub members: Vec<Arc<Member>>,
     /// The devices that say they belong to the pool as well, and are not opened.
     pub outsiders: Vec<Outsider>,
+    /// These devices.
+    rest: Vec<Arc<Member>>,
     /// Devices that say they are spares or cache devices, of this pool or others.
     pub auxiliary: Vec<Arc<Member>>,
 }
@@ -71,7 +74,11 @@ pub fn assemble(scan: Scan) -> Vec<PoolCandidate> {
 
 impl PoolCandidate {
     fn new(guid: Guid, members: Vec<Arc<Member>>, auxiliary: Vec<Arc<Member>>) -> Option<Self> {
+        let all = members.clone();
         let (members, outsiders) = choose(guid, members);
+        let rest = all.into_iter();
+        let rest = rest.filter(|one| !members.iter().any(|other| Arc::ptr_eq(one, other)));
+        let rest = rest.collect();
         let config = newest_config(&members)?.clone();
         let tree = assemble_tree(guid, &config, &members)?;
         Some(Self {
@@ -81,8 +88,83 @@ impl PoolCandidate {
             tree,
             members,
             outsiders,
+            rest,
             auxiliary,
         })
+    }
+
+    /// The devices that seem not to have the pool's past, by what labels say.
+    pub(crate) fn parted(&self) -> Vec<Arc<Member>> {
+        let is_parted = |member: &Arc<Member>| {
+            let mut own = self.outsiders.iter();
+            own.any(|outsider| outsider.is_of(member) && !outsider.is_copy())
+        };
+        self.rest
+            .iter()
+            .filter(|one| is_parted(one))
+            .cloned()
+            .collect()
+    }
+
+    /// The same with devices that turned out to be the pool's.
+    pub(crate) fn with(&self, back: &[Known]) -> Option<Self> {
+        let is_back =
+            |member: &Arc<Member>| back.iter().any(|one| Arc::ptr_eq(&one.member, member));
+        let mut next = self.clone();
+        next.members
+            .extend(back.iter().map(|one| Arc::clone(&one.member)));
+        next.rest.retain(|member| !is_back(member));
+        let taken = |outsider: &Outsider| back.iter().any(|one| outsider.is_of(&one.member));
+        next.outsiders.retain(|outsider| !taken(outsider));
+        next.config = newest_config(&next.members)?.clone();
+        next.tree = assemble_tree(self.guid, &next.config, &next.members)?;
+        Some(next)
+    }
+
+    /// The same with these devices and no others.
+    pub(crate) fn only(&self, these: &[Known]) -> Self {
+        let mut next = self.clone();
+        next.members = these.iter().map(|one| Arc::clone(&one.member)).collect();
+        next.auxiliary.clear();
+        next
+    }
+
+    /// What could be opened if the newest state cannot be read, for want of something that no
+    /// device with that state ever got: the other devices. `None` if one of those should have all,
+    /// for then it is damage, and nobody but the administrator may give up the newest state.
+    pub(crate) fn next_best(&self, lost: Option<Txg>) -> Option<Self> {
+        let known: Vec<Known> = self.members.iter().filter_map(Known::of).collect();
+        let newest = known.iter().filter_map(|one| one.groups.iter().next_back());
+        let (txg, state) = newest.max_by_key(|(txg, _)| **txg)?;
+        let (newest, older): (Vec<_>, Vec<_>) = known
+            .iter()
+            .partition(|one| one.groups.get(txg) == Some(state));
+        let rest: Vec<Known> = self.rest.iter().filter_map(Known::of).collect();
+        if !newest
+            .iter()
+            .all(|one| one.may_lack(older.iter().copied(), lost))
+        {
+            return None;
+        }
+        // A copy of a device is never used in its place: it may be a backup.
+        let is_copy = |one: &Known| newest.iter().any(|other| other.leaf == one.leaf);
+        let left = older
+            .iter()
+            .copied()
+            .chain(rest.iter().filter(|one| !is_copy(one)));
+        let left = left.map(|one| Arc::clone(&one.member)).collect();
+        let mut next = Self::new(self.guid, left, self.auxiliary.clone())?;
+        let ours = next.members.iter().filter_map(Known::of);
+        let ours = ours.filter_map(|one| Moment::last_of(&one.groups));
+        let ours = ours.max_by_key(|moment| moment.txg);
+        let outsiders = newest.iter().map(|one| one.outsider(Why::Incomplete, ours));
+        next.outsiders.extend(outsiders);
+        let copies = self.outsiders.iter().filter(|outsider| {
+            let mut rest = rest.iter().filter(|one| is_copy(one));
+            rest.any(|one| outsider.is_of(&one.member))
+        });
+        next.outsiders.extend(copies.cloned());
+        Some(next)
     }
 
     /// The same without some of its devices, which turned out not to go with the others.
@@ -104,6 +186,7 @@ impl PoolCandidate {
             tree,
             members,
             outsiders,
+            rest: self.rest.clone(),
             auxiliary: self.auxiliary.clone(),
         })
     }

@@ -23,6 +23,10 @@ use std::sync::Arc;
 
 /// States that are tried until one has all devices that it needs.
 const TRIES_MAX: usize = 8;
+/// Top-level vdevs that get an uberblock with each group.
+pub(crate) const TOPS_AT_ONCE: u64 = 3;
+/// Groups that a device may lack and be up to date: a power cut while they were written.
+const LACKING_MAX: usize = 1;
 
 /// A device with what it takes to compare it with others.
 pub(crate) struct Known {
@@ -58,6 +62,40 @@ impl Known {
         let mut leaves = tree.into_iter().flat_map(|tree| tree.leaves());
         let leaf = leaves.find(|leaf| leaf.guid == self.leaf);
         leaf.is_some_and(|leaf| leaf.path.as_ref() == Some(&self.member.candidate.path))
+    }
+
+    /// Whether its labels say that it may not have all that the pool had: it was new, and its
+    /// resilver did not end; or it was not there when other devices got groups that are older than
+    /// its newest one, or when the block was born (in `lost`) that cannot be read.
+    pub fn may_lack<'a>(
+        &self,
+        others: impl IntoIterator<Item = &'a Self>,
+        lost: Option<Txg>,
+    ) -> bool {
+        let config = config_of(&self.member);
+        let tree = config.and_then(|config| config.vdev_tree.as_ref());
+        let mut leaves = tree.into_iter().flat_map(|tree| tree.leaves());
+        let leaf = leaves.find(|leaf| leaf.guid == self.leaf);
+        if leaf.is_some_and(|leaf| leaf.resilver_txg.is_some() || leaf.rebuild_txg.is_some()) {
+            return true;
+        }
+        let Some((from, (last, _))) = self.complete_from.zip(self.groups.iter().next_back()) else {
+            return false;
+        };
+        // With more of them a group is noted on some only.
+        let tops = config.and_then(|config| config.vdev_children);
+        let gets_all = tops.is_some_and(|tops| tops <= TOPS_AT_ONCE);
+        let was_away = |txg| (from..*last).contains(&txg) && !self.groups.contains_key(&txg);
+        if gets_all && lost.is_some_and(was_away) {
+            return true;
+        }
+        // Devices of one top-level vdev get the same groups.
+        let beside = others.into_iter().filter(|other| other.top == self.top);
+        let lacking = beside.flat_map(|other| other.groups.range(from..*last));
+        lacking
+            .filter(|(txg, _)| !self.groups.contains_key(txg))
+            .count()
+            > LACKING_MAX
     }
 
     pub fn outsider(&self, why: Why, ours: Option<Moment>) -> Outsider {

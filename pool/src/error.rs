@@ -5,6 +5,7 @@ use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::DeviceError;
 use cenote_dmu::DmuError;
 use cenote_dsl::DslError;
+use cenote_io::IoError;
 use cenote_ondisk::DecodeError;
 use cenote_vdev::VdevError;
 use std::path::PathBuf;
@@ -160,6 +161,29 @@ pub enum ImportError {
     /// The dataset layer's objects are damaged.
     #[error("the pool's dataset directory is damaged: {0}")]
     Dsl(#[from] DslError),
+}
+
+impl ImportError {
+    /// Whether metadata of the pool was not to be read, or made no sense.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Metadata(_) | Self::NeededForWriting { .. } | Self::Config(_) | Self::Dsl(_)
+        )
+    }
+
+    /// The group in which the block was born of which no copy could be read.
+    pub(crate) fn lost_birth(&self) -> Option<Txg> {
+        let error = match self {
+            Self::Metadata(error) | Self::Dsl(DslError::Dmu(error)) => error,
+            Self::NeededForWriting { source, .. } => return source.lost_birth(),
+            _ => return None,
+        };
+        match error {
+            DmuError::Io(IoError::Unreadable { pointer, .. }) => Some(pointer.physical_birth()),
+            _ => None,
+        }
+    }
 }
 
 fn list(missing: &[MissingVdev]) -> String {

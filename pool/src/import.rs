@@ -7,6 +7,10 @@
 //!    Devices that cannot be what the pool left them as are put aside, and all is done again.
 //! 5. The dataset layer opens.
 //!
+//! A device that labels alone could not prove to be the pool's is taken in once the open pool
+//! does. Where the newest state cannot be read because what has it was never given all of it (a
+//! resilver was cut off), the next state is taken that can be.
+//!
 //! With a rewind the steps from 2 on are tried for one uberblock after another.
 
 use crate::away;
@@ -19,7 +23,8 @@ use crate::import_write::{check_available, check_features, writable_devices};
 use crate::label_tree::is_readable;
 use crate::last_known::at_last_path;
 use crate::lineage::{Moment, Past, State};
-use crate::mos::{self, directory_object, directory_words};
+use crate::mos::{directory_object, directory_words, packed_list};
+use crate::moved_space;
 use crate::options::{ImportOptions, Rewind};
 use crate::pool::Pool;
 use crate::unread::Unread;
@@ -29,13 +34,12 @@ use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::Device;
 use cenote_dmu::ObjectSet;
 use cenote_io::{Pipeline, Workers};
-use cenote_ondisk::device_removal::MappingEntry;
 use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{VdevConfig, VdevKind, features};
-use cenote_vdev::{AllocationClass, IndirectEntry, OpenOptions, TxgSet, Vdevs};
+use cenote_vdev::{AllocationClass, OpenOptions, TxgSet, Vdevs};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,9 +54,27 @@ const VERSION_FEATURES: u64 = 5000;
 pub(crate) const WORKER_THREADS: usize = 16;
 
 /// The devices of an import.
+#[derive(Default)]
 struct Devices {
     open: HashMap<Guid, Arc<dyn Device>>,
     paths: HashMap<Guid, PathBuf>,
+}
+
+impl Devices {
+    fn open(candidate: &PoolCandidate, options: &ImportOptions) -> Result<Self, ImportError> {
+        Ok(Self {
+            open: match options.read_only {
+                true => candidate.devices(),
+                false => writable_devices(candidate, options)?,
+            },
+            paths: candidate.paths(),
+        })
+    }
+
+    fn add(&mut self, other: Self) {
+        self.open.extend(other.open);
+        self.paths.extend(other.paths);
+    }
 }
 
 /// Everything between the vdevs and the MOS.
@@ -69,27 +91,49 @@ pub fn import(
     env: Arc<dyn Env>,
 ) -> Result<Pool, ImportError> {
     check_use(candidate, options, env.as_ref())?;
-    let open = match options.read_only {
-        true => candidate.devices(),
-        false => writable_devices(candidate, options)?,
-    };
-    let mut devices = Devices {
-        open,
-        paths: candidate.paths(),
-    };
+    let mut devices = Devices::open(candidate, options)?;
     let workers = Arc::new(Workers::new(WORKER_THREADS));
     let mut candidate = candidate.clone();
-    let mut all = Vec::new();
-    // Each round but the last leaves out at least one device.
+    let (mut all, mut failure) = (Vec::new(), None);
+    let mut returned = HashSet::new();
+    // Each round leaves out at least one device, or takes one in that was not taken before.
     loop {
-        let opened = import_with(&candidate, &devices, options, &workers, &env);
-        let outsiders = match opened {
+        let outsiders = match import_with(&candidate, &devices, options, &workers, &env) {
             Err(ImportError::Parted { outsiders }) => outsiders,
             // They would be there, and are not used.
             Err(ImportError::MissingDevices { .. }) if !all.is_empty() => {
                 return Err(ImportError::Parted { outsiders: all });
             }
-            opened => return opened,
+            Err(error) => {
+                let is_older_wanted = error.is_damage() && options.rewind == Rewind::Never;
+                let next = candidate
+                    .next_best(error.lost_birth())
+                    .filter(|_| is_older_wanted);
+                let next = next.filter(|next| check_use(next, options, env.as_ref()).is_ok());
+                // What is wrong with the newest state is what there is to say.
+                let first = failure.take().unwrap_or(error);
+                let Some(next) = next else {
+                    return Err(first);
+                };
+                failure = Some(first);
+                // Nobody needs to be kept off devices that are not used.
+                devices = Devices::default();
+                devices.add(Devices::open(&next, options)?);
+                candidate = next;
+                continue;
+            }
+            Ok(pool) => {
+                let mut back = known_to(&pool, &candidate)?;
+                back.retain(|known| returned.insert(known.leaf));
+                let next = candidate.with(&back);
+                let Some(next) = next.filter(|_| !back.is_empty()) else {
+                    return finish(pool, &candidate, options);
+                };
+                drop(pool);
+                devices.add(Devices::open(&next.only(&back), options)?);
+                candidate = next;
+                continue;
+            }
         };
         all.extend(outsiders.iter().cloned());
         for outsider in &outsiders {
@@ -99,6 +143,41 @@ pub fn import(
         let rest = candidate.without(&outsiders);
         candidate = rest.ok_or(ImportError::Parted { outsiders })?;
     }
+}
+
+/// Takes the pool that was opened into use, as far as that is wanted.
+fn finish(
+    pool: Pool,
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+) -> Result<Pool, ImportError> {
+    match (options.read_only, options.dry_run) {
+        (false, _) => pool.make_writable(candidate),
+        (true, true) => check_features(&pool).map(|()| pool),
+        (true, false) => Ok(pool),
+    }
+}
+
+/// Devices that seemed to be none of the pool's by what labels say, and had one of the last groups
+/// that the pool itself knows they had.
+fn known_to(pool: &Pool, candidate: &PoolCandidate) -> Result<Vec<Known>, ImportError> {
+    let away = match away::load(pool.mos()) {
+        Err(_) if pool.options().read_only => BTreeMap::new(),
+        loaded => loaded?,
+    };
+    let mut taken: HashSet<Guid> = candidate.devices().into_keys().collect();
+    let parted = candidate.parted().into_iter();
+    let mut known: Vec<Known> = parted.filter_map(|member| Known::of(&member)).collect();
+    known.retain(|one| {
+        let is_leaf = pool.vdev_tree().leaves().any(|leaf| leaf.guid == one.leaf);
+        let last = one.groups.iter().next_back();
+        let kept = away.get(&one.leaf).zip(last);
+        let was_there = kept.is_some_and(|(kept, (txg, state))| {
+            kept.get(txg).is_some_and(|kept| kept.root == state.root)
+        });
+        is_leaf && was_there && taken.insert(one.leaf)
+    });
+    Ok(known)
 }
 
 /// Opens the pool with the devices that are left.
@@ -117,11 +196,7 @@ fn import_with(
                 if options.rewind == Rewind::Never
                     || verify::recent_metadata_is_good(&pool, since)? =>
             {
-                return match (options.read_only, options.dry_run) {
-                    (false, _) => pool.make_writable(candidate),
-                    (true, true) => check_features(&pool).map(|()| pool),
-                    (true, false) => Ok(pool),
-                };
+                return Ok(pool);
             }
             Ok(pool) => {
                 let error = ImportError::DamagedTxg { txg: pool.txg() };
@@ -226,7 +301,7 @@ pub(crate) fn read_config(mos: &Arc<ObjectSet>) -> Result<PoolConfig, ImportErro
         structure: "object directory",
         key: keys::CONFIG,
     })?;
-    Ok(PoolConfig::decode(&mos::packed_list(mos, object)?)?)
+    Ok(PoolConfig::decode(&packed_list(mos, object)?)?)
 }
 
 fn open_at(
@@ -497,10 +572,7 @@ fn prepare_vdevs(stack: &Stack, tree: &VdevConfig, unread: &mut Unread) -> Resul
     for top in &tree.children {
         let id = top.id.unwrap_or_default();
         if top.kind == VdevKind::Indirect {
-            let what = format!(
-                "the mapping of removed vdev {id} (blocks that were moved from there are lost)"
-            );
-            unread.or_default(what, set_indirect_mapping(stack, top))?;
+            moved_space::prepare(&stack.mos, &stack.vdevs.shape(), top, unread)?;
         }
         let what = format!("the properties of top-level vdev {id} (its class is unknown)");
         unread.or_default(what, set_class(stack, top))?;
@@ -531,19 +603,5 @@ fn set_class(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {
         Some("dedup") => stack.vdevs.shape().set_class(id, AllocationClass::Dedup),
         _ => {}
     }
-    Ok(())
-}
-
-fn set_indirect_mapping(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {
-    let mapping = mos::indirect_mapping(&stack.mos, top)?;
-    let entry = |entry: MappingEntry| IndirectEntry {
-        source: entry.source,
-        target: entry.destination,
-    };
-    let entries = mapping.into_iter().map(entry).collect();
-    stack
-        .vdevs
-        .shape()
-        .set_indirect_mapping(top.id.unwrap_or_default(), entries)?;
     Ok(())
 }

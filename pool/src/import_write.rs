@@ -204,6 +204,7 @@ impl Pool {
         let cache = Arc::clone(self.cache());
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
         let space = allocation::load(&committed, self.vdevs_kept(), self.vdev_tree())?;
+        space.opened_at(uberblock.txg);
         let logs = allocation::logs(&committed)?;
         let newest = first_txg(candidate, uberblock.txg)?;
         // Where the logs are not those of the state that was opened, or not to be had.

@@ -35,6 +35,7 @@ mod lineage;
 mod live;
 mod manage;
 mod mos;
+mod moved_space;
 mod options;
 mod outsider;
 mod pool;

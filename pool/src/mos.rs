@@ -2,7 +2,9 @@
 
 use cenote_base::{BlockId, ObjectId};
 use cenote_dmu::{DmuError, Object, ObjectSet};
-use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingEntry, MappingHeader};
+use cenote_ondisk::device_removal::{
+    BIRTH_ENTRY_SIZE, BirthEntry, MAPPING_ENTRY_SIZE, MappingEntry, MappingHeader, birth_count,
+};
 use cenote_ondisk::nvlist::NvList;
 pub use cenote_ondisk::object_directory::OBJECT_DIRECTORY;
 use cenote_ondisk::{DecodeError, VdevConfig, wire};
@@ -63,22 +65,52 @@ pub(crate) fn indirect_mapping(
     let object = mos.object(object)?;
     let header = MappingHeader::decode(&object.dnode().bonus);
     let header = header.map_err(|source| object.malformed(source))?;
-    let length = header.entries.saturating_mul(MAPPING_ENTRY_SIZE as u64);
-    let stored = object.dnode().block_id_max.0.saturating_add(1);
-    if length > stored.saturating_mul(object.dnode().data_block_size) {
-        let (structure, field) = ("indirect mapping", "number of entries");
-        let value = header.entries;
-        return Err(object.malformed(DecodeError::BadValue {
-            structure,
-            field,
-            value,
-        }));
-    }
+    let (count, size) = (header.entries, MAPPING_ENTRY_SIZE);
+    let length = bounded_length(&object, "indirect mapping", count, size)?;
     for_each_record(&object, length, MAPPING_ENTRY_SIZE, |bytes| {
         entries.push(MappingEntry::decode(bytes).map_err(|source| object.malformed(source))?);
         Ok::<(), DmuError>(())
     })?;
     Ok(entries)
+}
+
+/// When the space of a removed vdev was copied, in order of its addresses.
+pub(crate) fn indirect_births(
+    mos: &Arc<ObjectSet>,
+    top: &VdevConfig,
+) -> Result<Vec<BirthEntry>, DmuError> {
+    let mut births = Vec::new();
+    let Some(object) = top.indirect_births else {
+        return Ok(births);
+    };
+    let object = mos.object(object)?;
+    let count = birth_count(&object.dnode().bonus);
+    let count = count.map_err(|source| object.malformed(source))?;
+    let length = bounded_length(&object, "births of moved space", count, BIRTH_ENTRY_SIZE)?;
+    for_each_record(&object, length, BIRTH_ENTRY_SIZE, |bytes| {
+        births.push(BirthEntry::decode(bytes).map_err(|source| object.malformed(source))?);
+        Ok::<(), DmuError>(())
+    })?;
+    Ok(births)
+}
+
+/// The bytes of so many records, if the object can have as many.
+fn bounded_length(
+    object: &Object,
+    structure: &'static str,
+    records: u64,
+    size: usize,
+) -> Result<u64, DmuError> {
+    let length = records.saturating_mul(size as u64);
+    let stored = object.dnode().block_id_max.0.saturating_add(1);
+    if length <= stored.saturating_mul(object.dnode().data_block_size) {
+        return Ok(length);
+    }
+    Err(object.malformed(DecodeError::BadValue {
+        structure,
+        field: "number of entries",
+        value: records,
+    }))
 }
 
 /// Calls `each` with records of `record` bytes from the first `length` bytes of an object.

@@ -1,7 +1,9 @@
 //! Devices that bear a guid of a pool and are not used.
 
+use crate::label_tree::config_of;
 use crate::lineage::{Moment, Parted};
 use cenote_base::Guid;
+use cenote_vdev::Member;
 use std::path::PathBuf;
 
 /// Why a device is not used.
@@ -11,6 +13,8 @@ pub enum Why {
     Parted(Moment),
     /// What is on it is not one of the last states that it is known to have had.
     Unproven,
+    /// It has the newest state, and not all of it.
+    Incomplete,
     /// Another device bears the same guid and has the same.
     Copy {
         /// That device.
@@ -55,9 +59,15 @@ pub struct Outsider {
 }
 
 impl Outsider {
+    /// Whether it is this device.
+    pub(crate) fn is_of(&self, member: &Member) -> bool {
+        let leaf = config_of(member).and_then(|config| config.guid);
+        self.path == member.candidate.path && Some(self.leaf) == leaf
+    }
+
     /// Whether it is one of two devices with the same guid, and the other one serves.
     pub fn is_copy(&self) -> bool {
-        !matches!(self.why, Why::Parted(_) | Why::Unproven)
+        !matches!(self.why, Why::Parted(_) | Why::Unproven | Why::Incomplete)
     }
 
     /// Why it is not used, and what to do; without its name.
@@ -81,6 +91,10 @@ impl Outsider {
             Why::Unproven => format!(
                 "it is {at}{by}{ours}. This is not the state that the device had when it was last \
                  part of the pool: it may be an older copy. {then}"
+            ),
+            Why::Incomplete => format!(
+                "it is {at}{by}{ours}. Its newer state cannot be read: it was not given all of it \
+                 before the devices that have the rest went away. {then}"
             ),
             Why::Copy { of } => format!(
                 "it is a copy of {}, which is used in its place. Nothing is written to the copy",

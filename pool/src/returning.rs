@@ -5,7 +5,7 @@
 //! several that bear the guid, the one that has most. What was written to the pool after that
 //! state the device has missed, whatever its log says: it may be a copy from before.
 
-use crate::choose::Known;
+use crate::choose::{Known, TOPS_AT_ONCE};
 use crate::clear::ClearError;
 use crate::label_tree::config_of;
 use crate::lineage::{Parted, groups_of};
@@ -19,9 +19,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Top-level vdevs that get an uberblock with each group.
-const TOPS_AT_ONCE: usize = 3;
 
 /// A device that came back.
 #[derive(Clone, Debug)]
@@ -173,7 +170,7 @@ impl Pool {
     /// Groups whose uberblocks a device may lack that missed nothing.
     fn lag(&self) -> usize {
         let tops = self.vdev_tree().children.len();
-        tops.div_ceil(TOPS_AT_ONCE) + 1
+        tops.div_ceil(TOPS_AT_ONCE as usize) + 1
     }
 
     /// What a leaf missed of the groups after `last`.

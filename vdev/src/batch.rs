@@ -214,8 +214,8 @@ impl Shape {
                     let Layout::Slot(slot) = &self.tree.tops[segment.top].layout else {
                         return None;
                     };
-                    let leaf = self.healthy(slot, segment.offset, segment.length, birth)?;
                     let (offset, length) = (segment.offset, segment.length);
+                    let leaf = self.healthy(slot, offset, length, segment.written)?;
                     extents.push(whole(leaf, offset, length, segment.block_offset));
                 }
             }

@@ -200,7 +200,7 @@ impl Shape {
             };
             let Some(block) = &data else {
                 for candidate in
-                    self.candidates(slot, segment.offset, segment.length, request.birth)
+                    self.candidates(slot, segment.offset, segment.length, segment.written)
                 {
                     ballot.cast(candidate.leaf, CopyRole::Replica, CopyHealth::Undecided);
                 }
@@ -209,7 +209,7 @@ impl Shape {
             let right = &block[segment.block_offset..][..segment.length];
             let place = (segment.offset, segment.length);
             let is_right = |bytes: &[u8]| bytes == right;
-            self.check_sources(slot, place, request.birth, &is_right, ballot);
+            self.check_sources(slot, place, segment.written, &is_right, ballot);
         }
         Ok(data)
     }

@@ -7,7 +7,8 @@
 //! outage of its top-level vdev without it: a mirror's other side may be in best health and still
 //! lack what only this one has.
 //!
-//! A removed vdev misses nothing itself; its blocks are elsewhere.
+//! A removed vdev misses nothing itself; its blocks are elsewhere, and count as written when the
+//! removal copied them there (`copied`).
 
 use crate::leaf::Leaf;
 use crate::missed::Missed;
@@ -169,8 +170,8 @@ impl Shape {
     }
 
     /// Begins a resilver of what was written before `below`: the leaves that it is for, decided
-    /// here once. Blocks born in any of their txgs are to be brought to them, as
-    /// `Pipeline::mend` does; then [`Self::end_resilver`] is due. A leaf that comes later is for a
+    /// here once. Blocks written in any of their txgs ([`Self::is_written_in`]) are to be brought
+    /// to them, as `Pipeline::mend` does; then [`Self::end_resilver`] is due. A leaf that comes later is for a
     /// later resilver. A scrub begins here too, and is for no leaf: what it cannot repair is
     /// missing from then on.
     pub fn begin_resilver(&self, below: Txg) -> Vec<ResilverTarget> {
@@ -221,21 +222,13 @@ impl Shape {
     }
 
     /// Notes that blocks born up to `last` may not have been met: no target counts as having
-    /// got any of what it misses of that time.
+    /// got any of what it misses of that time, nor of what removals of vdevs copied later.
     pub fn note_unwalked(&self, targets: &[ResilverTarget], last: Txg) {
         let later = TxgSet::from_ranges([Txg(last.0.saturating_add(1))..Txg(u64::MAX)]);
+        let later = later.without(&self.copied_in());
         for target in targets {
             target.log.note_all_unrepaired(&target.txgs.without(&later));
         }
-    }
-
-    /// Notes that a block that is there already, born in `birth`, got one more reference. A walk
-    /// that is past that place does not come again, and the reference that it would have followed
-    /// may go before: so a resilver under way does not count for what was born then.
-    pub fn note_shared(&self, birth: Txg) {
-        let leaves = self.tree.leaves.iter();
-        let missing = leaves.filter(|leaf| leaf.missed.contains(birth));
-        missing.for_each(|leaf| leaf.missed.note_unrepaired(birth));
     }
 
     /// What could not be repaired until now is missing, whatever becomes of the scan.
@@ -291,10 +284,22 @@ impl Shape {
         leaf.is_some_and(|leaf| self.is_leaf_required(*leaf))
     }
 
+    /// The same if these leaves were not there either.
+    pub fn is_required_without(&self, leaf: Guid, gone: &[Guid]) -> bool {
+        let all = gone.iter().chain([&leaf]);
+        let all = all.filter_map(|guid| self.tree.leaf_of.get(guid).copied());
+        let leaf = self.tree.leaf_of.get(&leaf);
+        leaf.is_some_and(|leaf| self.has_outage(*leaf, &all.collect()))
+    }
+
     pub(crate) fn is_leaf_required(&self, leaf: usize) -> bool {
+        self.has_outage(leaf, &HashSet::from([leaf]))
+    }
+
+    /// Whether a leaf's top-level vdev would have something out of reach without these leaves.
+    fn has_outage(&self, leaf: usize, without: &HashSet<usize>) -> bool {
         let top = self.top_of_leaf(leaf);
-        let outages = self.dtls(DtlKind::Outage, &HashSet::from([leaf]));
-        !outages[top].is_empty()
+        !self.dtls(DtlKind::Outage, without)[top].is_empty()
     }
 }
 

@@ -4,13 +4,16 @@
 //! (a *split block*) and a segment may lead to a vdev that was removed later. What is left in
 //! the end are segments on disks and mirrors. Only the whole block has a checksum, so when it is
 //! wrong, the copies of all segments are tried in all combinations.
+//!
+//! A segment was written when it was copied, which is after the block's birth: that group says
+//! which leaves missed it (`copied`).
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::{Fitness, Place};
 use crate::request::{FaultKind, Faults, Request};
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot, Top};
-use cenote_base::{SECTOR_SIZE, VdevId};
+use cenote_base::{SECTOR_SIZE, Txg, VdevId};
 use cenote_ondisk::Dva;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -28,6 +31,8 @@ pub struct IndirectEntry {
     pub source: u64,
     /// Where it is now; its allocated size is the segment's length.
     pub target: Dva,
+    /// The group in which it was copied there. Until then no device had it at this place.
+    pub copied_in: Txg,
 }
 
 /// The segments of a removed vdev in order.
@@ -49,6 +54,18 @@ impl IndirectMapping {
         (is_sane && entries.windows(2).all(ends_before)).then_some(Self { entries })
     }
 
+    /// The groups in which something was copied, in any order.
+    pub(crate) fn copied_in(&self) -> impl Iterator<Item = Txg> {
+        let mut txgs = self.entries.iter().map(|entry| entry.copied_in);
+        let mut last = None;
+        std::iter::from_fn(move || {
+            // Neighbours are mostly of the same group.
+            let next = txgs.find(|txg| last != Some(*txg));
+            last = next.or(last);
+            next
+        })
+    }
+
     /// The entry that covers a byte.
     fn find(&self, offset: u64) -> Option<&IndirectEntry> {
         let after = self.entries.partition_point(|entry| entry.source <= offset);
@@ -67,6 +84,8 @@ pub(crate) struct Segment {
     pub length: usize,
     /// Where in the block it belongs.
     pub block_offset: usize,
+    /// The group in which it was written there: the block's birth, or the last copying after that.
+    pub written: Txg,
 }
 
 /// A segment's distinct contents and which leaf gave each.
@@ -88,6 +107,7 @@ impl Shape {
             offset: dva.offset(),
             length: request.size,
             block_offset: 0,
+            written: request.birth,
         }];
         let mut steps = 0;
         while let Some(mut piece) = stack.pop() {
@@ -123,6 +143,7 @@ impl Shape {
                 offset: entry.target.offset().saturating_add(skip),
                 length,
                 block_offset: piece.block_offset,
+                written: piece.written.max(entry.copied_in),
             };
             if length < piece.length {
                 piece.offset += length as u64;
@@ -179,7 +200,9 @@ impl Shape {
         let segments = self.segments(request)?;
         if let [segment] = segments.as_slice() {
             let slot = self.segment_slot(segment);
-            return self.read_slot(slot, segment.offset, request, faults);
+            let birth = segment.written;
+            let request = Request { birth, ..*request };
+            return self.read_slot(slot, segment.offset, &request, faults);
         }
         let mut failures = LeafFailures::default();
         let first = self.read_first_copies(&segments, request, &mut failures, faults);
@@ -203,7 +226,7 @@ impl Shape {
         for segment in segments {
             let slot = self.segment_slot(segment);
             let buffer = &mut block[segment.block_offset..][..segment.length];
-            let candidates = self.balanced(slot, segment.offset, segment.length, request.birth);
+            let candidates = self.balanced(slot, segment.offset, segment.length, segment.written);
             let place = Place::at(segment.offset);
             let read = candidates.iter().find(|candidate| {
                 let result = self.tree.leaves[candidate.leaf].read_into(place, buffer);
@@ -227,7 +250,6 @@ impl Shape {
     fn variants(
         &self,
         segment: Segment,
-        request: &Request<'_>,
         failures: &mut LeafFailures,
         faults: &mut Faults,
     ) -> Variants {
@@ -237,7 +259,7 @@ impl Shape {
             copies: Vec::new(),
             distinct: Vec::new(),
         };
-        for candidate in self.candidates(slot, segment.offset, segment.length, request.birth) {
+        for candidate in self.candidates(slot, segment.offset, segment.length, segment.written) {
             let leaf = &self.tree.leaves[candidate.leaf];
             match leaf.read_vec(Place::at(segment.offset), segment.length) {
                 Ok(bytes) => {
@@ -269,7 +291,7 @@ impl Shape {
         let (dva, size) = (request.dva, request.size);
         let all: Vec<_> = segments
             .iter()
-            .map(|segment| self.variants(*segment, request, &mut failures, faults))
+            .map(|segment| self.variants(*segment, &mut failures, faults))
             .collect();
         if all.iter().any(|variants| variants.copies.is_empty()) {
             return Err(VdevError::Unreadable {
@@ -346,6 +368,7 @@ impl Shape {
             found.push(IndirectEntry {
                 source: at,
                 target: Dva::new(target, offset.saturating_add(skip), length),
+                copied_in: entry.copied_in,
             });
             at += length;
         }
@@ -395,6 +418,7 @@ mod tests {
         IndirectEntry {
             source,
             target: Dva::new(VdevId(vdev), offset, length),
+            copied_in: Txg(8),
         }
     }
 

@@ -18,6 +18,7 @@ mod access;
 mod batch;
 mod check;
 mod class;
+mod copied;
 mod counters;
 mod courtesy;
 pub mod create;

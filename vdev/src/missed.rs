@@ -87,6 +87,11 @@ impl Missed {
         }
     }
 
+    /// Whether anything is missing.
+    pub(crate) fn is_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
     /// Whether a txg is missing.
     pub(crate) fn contains(&self, txg: Txg) -> bool {
         self.any.load(Ordering::Acquire) && self.read().missing.contains(txg)

@@ -72,7 +72,7 @@ impl Shape {
                 for segment in self.segments(&request).unwrap_or_default() {
                     if let Layout::Slot(slot) = &self.tree.tops[segment.top].layout {
                         let place = (segment.offset, segment.length);
-                        self.plan_slot(index, slot, place, birth, extents);
+                        self.plan_slot(index, slot, place, segment.written, extents);
                     }
                 }
             }

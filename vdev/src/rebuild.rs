@@ -72,7 +72,7 @@ impl Shape {
         };
         let size = usize::try_from(data).map_err(|_| VdevError::BadSize { dva, size: 0 })?;
         // What a target does not take now it must not count as having.
-        let unready = self.leaves_that(dva, size, missed, |holder| {
+        let unready = self.leaves_that(dva, size, missed, |holder, _| {
             let is_target = |leaf| targets.contains(&self.guid_of_leaf(leaf));
             let is_meant = is_target(holder.leaf) || holder.spare.is_some_and(is_target);
             is_meant && !self.tree.leaves[holder.leaf].is_writable()

@@ -59,8 +59,8 @@ impl Shape {
     /// # Errors
     /// If there can be no such block.
     pub fn stale_leaves(&self, dva: Dva, size: usize, birth: Txg) -> Result<Vec<Guid>, VdevError> {
-        self.leaves_that(dva, size, birth, |holder| {
-            let is_stale = self.fitness_of(holder, birth) == Some(Fitness::Stale);
+        self.leaves_that(dva, size, birth, |holder, written| {
+            let is_stale = self.fitness_of(holder, written) == Some(Fitness::Stale);
             is_stale && self.tree.leaves[holder.leaf].is_writable()
         })
     }
@@ -81,7 +81,7 @@ impl Shape {
         if !self.tree.leaves.iter().any(stale) {
             return Ok(());
         }
-        let out_of_reach = self.leaves_that(dva, size, birth, |holder| {
+        let out_of_reach = self.leaves_that(dva, size, birth, |holder, _| {
             let spare = holder.spare.map(|spare| &self.tree.leaves[spare]);
             spare.is_some_and(|spare| spare.missed.contains(birth))
                 && !self.tree.leaves[holder.leaf].is_writable()
@@ -97,7 +97,7 @@ impl Shape {
     /// # Errors
     /// If there can be no such block.
     pub fn leaves_of(&self, dva: Dva, size: usize, birth: Txg) -> Result<Vec<Guid>, VdevError> {
-        self.leaves_that(dva, size, birth, |_| true)
+        self.leaves_that(dva, size, birth, |_, _| true)
     }
 
     pub(crate) fn leaves_that(
@@ -105,28 +105,42 @@ impl Shape {
         dva: Dva,
         size: usize,
         birth: Txg,
-        is_meant: impl Fn(Holder) -> bool,
+        is_meant: impl Fn(Holder, Txg) -> bool,
     ) -> Result<Vec<Guid>, VdevError> {
-        let top = self.locate(dva, size, birth)?;
         let mut leaves = Vec::new();
-        let mut add = |slot: &Slot, offset: u64, length: usize| {
-            for holder in self.holders(slot, offset, length) {
-                let guid = self.guid_of_leaf(holder.leaf);
-                if is_meant(holder) && !leaves.contains(&guid) {
-                    leaves.push(guid);
-                }
+        self.for_each_holder(dva, size, birth, |holder, written| {
+            let guid = self.guid_of_leaf(holder.leaf);
+            if is_meant(holder, written) && !leaves.contains(&guid) {
+                leaves.push(guid);
             }
+        })?;
+        Ok(leaves)
+    }
+
+    /// Calls `each` with all that hold a part of a block, and the group in which the part was
+    /// written there.
+    pub(crate) fn for_each_holder(
+        &self,
+        dva: Dva,
+        size: usize,
+        birth: Txg,
+        mut each: impl FnMut(Holder, Txg),
+    ) -> Result<(), VdevError> {
+        let top = self.locate(dva, size, birth)?;
+        let mut add = |slot: &Slot, offset: u64, length: usize, written: Txg| {
+            let holders = self.holders(slot, offset, length).into_iter();
+            holders.for_each(|holder| each(holder, written));
         };
         let mut add_map = |slots: &[Slot], map: &Map| {
             for column in map.rows.iter().flat_map(|row| &row.columns) {
                 if column.length + column.skip > 0 {
                     let length = (column.length + column.skip) as usize;
-                    add(&slots[column.child], column.offset, length);
+                    add(&slots[column.child], column.offset, length, birth);
                 }
             }
         };
         match &top.layout {
-            Layout::Slot(slot) => add(slot, dva.offset(), size),
+            Layout::Slot(slot) => add(slot, dva.offset(), size, birth),
             Layout::Raidz { geometry, slots } => {
                 add_map(slots, &geometry.map(dva.offset(), size as u64, birth));
             }
@@ -136,12 +150,12 @@ impl Shape {
             Layout::Indirect(_) => {
                 for segment in self.segments(&request_for(dva, size, birth))? {
                     let slot = self.segment_slot(&segment);
-                    add(slot, segment.offset, segment.length);
+                    add(slot, segment.offset, segment.length, segment.written);
                 }
             }
             Layout::Hole | Layout::Missing => unreachable!("locate refuses these"),
         }
-        Ok(leaves)
+        Ok(())
     }
 
     /// The space that a block of `size` stored bytes at `dva` takes on vdevs that still exist, as

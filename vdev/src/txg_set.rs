@@ -109,6 +109,16 @@ impl TxgSet {
         Self { ranges: rest }
     }
 
+    /// The txgs that are in both sets.
+    pub fn within(&self, other: &Self) -> Self {
+        Self::in_at_least(2, [self, other])
+    }
+
+    /// Whether any txg is in both sets.
+    pub fn intersects(&self, other: &Self) -> bool {
+        !self.within(other).is_empty()
+    }
+
     /// The txgs that are in at least `count` of the sets, which is more than 0.
     pub fn in_at_least<'a>(count: usize, sets: impl IntoIterator<Item = &'a Self>) -> Self {
         assert!(count > 0, "every txg is in no set");
@@ -182,6 +192,8 @@ mod tests {
             TxgSet::in_at_least(3, [&a, &b, &c]),
             set(&[(8, 10), (20, 22), (29, 30)])
         );
+        assert_eq!(a.within(&b), set(&[(5, 10), (20, 22), (29, 30)]));
+        assert!(a.intersects(&b) && !set(&[(1, 5)]).intersects(&set(&[(5, 9)])));
         let touching = [&set(&[(1, 5)]), &set(&[(5, 9)])];
         assert_eq!(TxgSet::in_at_least(1, touching), set(&[(1, 9)]));
         assert_eq!(TxgSet::in_at_least(2, touching), TxgSet::default());

@@ -263,6 +263,11 @@ impl Space {
         lock(&self.conflict).clone()
     }
 
+    /// The pool was opened at this group: what was born until then is on disk, and can be repaired.
+    pub fn opened_at(&self, txg: Txg) {
+        self.repairs.committed.store(txg.0, Ordering::Release);
+    }
+
     /// `txg` is on disk: `mos` is the meta object set as it has it.
     pub fn committed(&self, txg: Txg, mos: Arc<ObjectSet>) -> Result<(), (VdevId, RangeConflict)> {
         let is_held = self.holds.load(Ordering::Acquire) > 0;

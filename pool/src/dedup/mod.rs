@@ -355,7 +355,7 @@ impl DedupTable for DedupTables {
         let Some(kind) = pointer.checksum_kind() else {
             return Ok(());
         };
-        self.vdevs.shape().note_shared(pointer.physical_birth());
+        self.vdevs.shape().note_shared(pointer);
         self.with(kind, |table, mos| {
             let changed = table.entry(mos, DdtKey::of(pointer))?;
             let slot = slot_for(&mut changed.entry, copies);

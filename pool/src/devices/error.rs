@@ -17,6 +17,16 @@ pub enum ChangeError {
     /// Data would be lost, or out of reach.
     #[error("no valid replicas")]
     NoReplicas,
+    /// What would be left does not answer.
+    #[error(
+        "the pool would be left with devices that do not answer: {}. Check their cables and power, \
+         run 'zpool clear', and try again; or replace them first",
+        devices.join(", ")
+    )]
+    Silent {
+        /// The devices.
+        devices: Vec<String>,
+    },
     /// Parity has no sides that could be taken away or added.
     #[error("only applicable to mirror and replacing vdevs")]
     NotMirrored,

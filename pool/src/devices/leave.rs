@@ -17,6 +17,7 @@ impl Pool {
     /// If the others lack something that it has, or it has no others; then nothing has changed.
     pub fn detach(&self, device: Guid, by: (&Actor, &str)) -> Result<(), ChangeError> {
         self.refuse_with_checkpoint()?;
+        let silent = self.ask_all();
         self.change_tree(by, move |root, shape, _| {
             leaf(root, device)?;
             let group = parent(root, device).ok_or(ChangeError::NoDevice)?;
@@ -26,9 +27,7 @@ impl Pool {
             ) {
                 return Err(ChangeError::NotMirrored);
             }
-            if shape.is_required(device) {
-                return Err(ChangeError::NoReplicas);
-            }
+            silent.check(root, shape, device)?;
             let is_for_good = group.kind == VdevKind::Spare
                 && group.children.len() == 2
                 && group.children.first().map(|child| child.guid) == Some(device);

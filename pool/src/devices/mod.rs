@@ -6,6 +6,9 @@
 //! moment is found before the change or after it, and never believes a device about what it was
 //! not given.
 //!
+//! What the pool needs does not go: before a device is taken away, the others are asked whether
+//! they answer (`spared`). A log can rest once no intent log needs it.
+//!
 //! A device that comes gets what it misses by a resilver (`scan`). When that has ended, what was
 //! replaced leaves by itself (`done`), and so does a spare whose place is filled again.
 //!
@@ -21,6 +24,7 @@ mod join;
 mod leave;
 mod remove;
 mod rest;
+mod spared;
 mod split;
 
 pub(crate) use change::{Plan, carry_out, forget};

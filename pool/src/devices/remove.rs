@@ -239,11 +239,25 @@ impl Pool {
         (guid, id): (Guid, VdevId),
         (actor, command): (&Actor, &str),
     ) -> Result<(), ChangeError> {
+        self.check_unused_log(id)?;
+        self.check_tables(syncer, id)?;
+        let task = RemoveLog {
+            syncer: Arc::clone(syncer),
+            guid,
+            actor: actor.clone(),
+            command: command.to_owned(),
+            refusal: None,
+        };
+        let done = self.run_task(task)?;
+        done.refusal.map_or(Ok(()), Err)
+    }
+
+    /// Waits until what was replayed is freed, and refuses if intent logs still need the vdev.
+    pub(super) fn check_unused_log(&self, id: VdevId) -> Result<(), ChangeError> {
+        let syncer = self.writer()?;
         let allocated = || {
-            syncer
-                .space
-                .top(id)
-                .map_or(0, |space| lock(&space).allocated())
+            let space = syncer.space.top(id);
+            space.map_or(0, |space| lock(&space).allocated())
         };
         for _ in 0..GROUPS_WAITED_MAX {
             if allocated() == 0 {
@@ -257,16 +271,7 @@ impl Pool {
                 return Err(ChangeError::LogNeeded { datasets });
             }
         }
-        self.check_tables(syncer, id)?;
-        let task = RemoveLog {
-            syncer: Arc::clone(syncer),
-            guid,
-            actor: actor.clone(),
-            command: command.to_owned(),
-            refusal: None,
-        };
-        let done = self.run_task(task)?;
-        done.refusal.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// What is to be freed with a vdev has to be readable: within the group it would be too late.

@@ -4,6 +4,7 @@ use super::change::{ChangeTree, Plan};
 use super::done::DetachReplaced;
 use super::edit::{find_mut, leaf, parent, top};
 use super::error::ChangeError;
+use super::spared::Silent;
 use crate::pool::Pool;
 use crate::returning::Returned;
 use crate::sync::Actor;
@@ -62,11 +63,14 @@ impl Pool {
         by: (&Actor, &str),
     ) -> Result<(), ChangeError> {
         let syncer = Arc::clone(self.writer()?);
+        let silent = self.ask_all();
+        self.check_log(device, &silent)?;
         self.change_tree(by, move |root, shape, _| {
             let found = leaf(root, device)?;
             let is_in_use = !found.state.offline && !found.state.faulted;
-            if is_in_use && shape.is_required(device) {
-                return Err(ChangeError::NoReplicas);
+            let is_log = top(root, device).is_some_and(|top| top.is_log);
+            if is_in_use && !is_log {
+                silent.check(root, shape, device)?;
             }
             let mut plan = Plan::new(root.clone());
             if let Some(leaf) = find_mut(&mut plan.root, device) {
@@ -85,6 +89,18 @@ impl Pool {
             }
             Ok(plan)
         })
+    }
+
+    /// A log is expendable: new writes are safe on the other devices. What intent logs still have
+    /// on it is not.
+    fn check_log(&self, device: Guid, silent: &Silent) -> Result<(), ChangeError> {
+        let root = self.vdev_tree();
+        let log = top(root, device).filter(|top| top.is_log);
+        let is_needed = silent.check(root, &self.vdevs(), device).is_err();
+        match log.filter(|_| is_needed && !self.is_out_of_use(device)) {
+            Some(log) => self.check_unused_log(log.id.unwrap_or_default()),
+            None => Ok(()),
+        }
     }
 
     /// Notes that a device made too many errors: it is not used any more if `is_fault` is set and

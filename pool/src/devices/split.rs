@@ -15,6 +15,7 @@ use super::change::Plan;
 use super::done::take_out;
 use super::edit::{find_mut, parent};
 use super::error::ChangeError;
+use super::spared::Silent;
 use crate::pool::Pool;
 use crate::sync::Actor;
 use cenote_base::Guid;
@@ -26,27 +27,33 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Whether a side can become a pool: it lacks nothing, and its mirror goes on without it.
-fn check_side(side: &VdevConfig, shape: &Shape) -> Result<(), ChangeError> {
+fn check_side(
+    root: &VdevConfig,
+    side: &VdevConfig,
+    (shape, silent): (&Shape, &Silent),
+) -> Result<(), ChangeError> {
     let is_empty = |kind| {
         let log = shape.dtl_of(side.guid, kind);
         log.is_some_and(|txgs| txgs.is_empty())
     };
     let is_whole = side.is_leaf_device()
         && shape.is_writable(side.guid)
+        && !silent.has(side.guid)
         && is_empty(DtlKind::Missing)
         && is_empty(DtlKind::Outage);
     if !is_whole {
         let path = side.path.clone().unwrap_or_default();
         return Err(ChangeError::NotWhole { path });
     }
-    match shape.is_required(side.guid) {
-        true => Err(ChangeError::NoReplicas),
-        false => Ok(()),
-    }
+    silent.check(root, shape, side.guid)
 }
 
 /// The side of each mirror that goes: the one that is named, or the last.
-fn sides(root: &VdevConfig, shape: &Shape, named: &[Guid]) -> Result<Vec<Guid>, ChangeError> {
+fn sides(
+    root: &VdevConfig,
+    now: (&Shape, &Silent),
+    named: &[Guid],
+) -> Result<Vec<Guid>, ChangeError> {
     let mut sides = Vec::new();
     for top in &root.children {
         match top.kind {
@@ -68,7 +75,7 @@ fn sides(root: &VdevConfig, shape: &Shape, named: &[Guid]) -> Result<Vec<Guid>, 
             (Some(side), None) => side,
             _ => top.children.last().ok_or(ChangeError::NotOnlyMirrors)?,
         };
-        check_side(side, shape)?;
+        check_side(root, side, now)?;
         sides.push(side.guid);
     }
     match named.iter().all(|named| sides.contains(named)) {
@@ -112,16 +119,17 @@ impl Pool {
     /// The sides that a split takes.
     pub(crate) fn check_split(&self, named: &[Guid]) -> Result<Vec<Guid>, ChangeError> {
         self.refuse_with_checkpoint()?;
-        sides(self.vdev_tree(), &self.vdevs(), named)
+        sides(self.vdev_tree(), (&self.vdevs(), &self.ask_all()), named)
     }
 
     /// Takes the sides that are to become a pool out of use; they have everything until now.
     pub(crate) fn begin_split(&self, named: &[Guid]) -> Result<Vec<Guid>, ChangeError> {
         let chosen = self.check_split(named)?;
         self.sync()?;
+        let silent = self.ask_all();
         let (named, expected) = (named.to_vec(), chosen.clone());
         self.change_tree((&Actor::default(), ""), move |root, shape, _| {
-            let sides = sides(root, shape, &named)?;
+            let sides = sides(root, (shape, &silent), &named)?;
             if sides != expected {
                 return Err(ChangeError::NoDevice);
             }

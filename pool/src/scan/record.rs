@@ -45,6 +45,9 @@ const NEVER: Scan = Scan {
     flags: 0,
 };
 
+/// Entry of the object directory while a scrub is due after the resilver that is under way: 1.
+pub(super) const SCRUB_FOLLOWS: &str = "org.cenote:scrub_follows";
+
 /// A complete scrub is a new beginning of the error log; what others find is added to it.
 fn log_of(scan: &Scan) -> ErrorLog {
     match scan.function == ScanFunction::Scrub && scan.txg_min == Txg(0) {
@@ -246,8 +249,14 @@ impl Scope {
                 let bounds = targets.iter().filter_map(|target| target.txgs.bounds());
                 let bounds =
                     bounds.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))?;
+                // What a removal of a vdev copied in one of these groups may be as old as the pool.
+                let copied = shape.copied_in();
+                let is_older = targets.iter().any(|target| target.txgs.intersects(&copied));
                 Some(Self {
-                    txg_min: Txg(bounds.start.0.saturating_sub(1)),
+                    txg_min: match is_older {
+                        true => Txg(0),
+                        false => Txg(bounds.start.0.saturating_sub(1)),
+                    },
                     txg_max: Txg(bounds.end.0.saturating_sub(1)),
                     targets,
                 })
@@ -295,8 +304,9 @@ fn begin(
         lacks_datasets: false,
     };
     words.store()?;
-    if function == ScanFunction::Resilver {
-        words.store_targets(&shape, &targets)?;
+    match function == ScanFunction::Resilver {
+        true => words.store_targets(&shape, &targets)?,
+        false => context.remove_directory_entry(SCRUB_FOLLOWS)?,
     }
     scans
         .live()
@@ -371,6 +381,7 @@ impl SyncTask for Begin {
                 }
                 ScanFunction::Resilver if self.waits => {
                     self.scans.live().scrub_follows = true;
+                    context.set_directory_number(SCRUB_FOLLOWS, 1)?;
                     return Ok(());
                 }
                 ScanFunction::Resilver => {

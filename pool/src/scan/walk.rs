@@ -30,19 +30,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) enum Due {
     /// All of a scrub: born after the first and up to the second.
     All(Txg, Txg),
-    /// Those that some device missed.
+    /// Those with a part that was written in these groups: some device missed them.
     Stale(TxgSet),
 }
 
 impl Due {
-    fn has(&self, pointer: &BlockPointer) -> bool {
-        let birth = pointer.physical_birth();
-        match self {
-            Self::All(min, max) => birth > *min && birth <= *max,
-            Self::Stale(txgs) => txgs.contains(birth),
-        }
-    }
-
     fn scope(&self) -> MendScope {
         match self {
             Self::All(..) => MendScope::All,
@@ -70,6 +62,14 @@ pub(super) struct Outcome {
 }
 
 impl Mender {
+    fn is_due(&self, pointer: &BlockPointer) -> bool {
+        let birth = pointer.physical_birth();
+        match &*self.due {
+            Due::All(min, max) => birth > *min && birth <= *max,
+            Due::Stale(txgs) => self.pipeline.vdevs().is_written_in(pointer, txgs),
+        }
+    }
+
     /// Mends a block; the stored bytes if that took reading them all.
     fn mend(&self, visit: &Visit) -> (Option<Vec<u8>>, bool) {
         let _lease = self.lease(visit.pointer.physical_size());
@@ -113,7 +113,7 @@ impl Reader for Mender {
     type Found = Outcome;
 
     fn read(&self, visit: &Visit, _: &Root) -> Outcome {
-        let (stored, is_lost) = match self.due.has(&visit.pointer) {
+        let (stored, is_lost) = match self.is_due(&visit.pointer) {
             true => self.mend(visit),
             false => (None, false),
         };
@@ -217,7 +217,7 @@ impl Visitor for Round<'_> {
 
     fn wants(&mut self, visit: &Visit) -> bool {
         let is_stored = !visit.pointer.is_embedded();
-        is_stored && (visit.leads_on() || self.mender.due.has(&visit.pointer))
+        is_stored && (visit.leads_on() || self.mender.is_due(&visit.pointer))
     }
 
     fn admit(&mut self, _: &Visit) -> bool {
@@ -226,7 +226,7 @@ impl Visitor for Round<'_> {
 
     fn found(&mut self, visit: &Visit, found: Outcome) -> Option<Block> {
         let examined = visit.pointer.allocated_size();
-        let is_due = self.mender.due.has(&visit.pointer);
+        let is_due = self.mender.is_due(&visit.pointer);
         self.count(Progress {
             examined,
             issued: if is_due { examined } else { 0 },

@@ -100,7 +100,7 @@ impl PoolServices for Syncer {
     }
 
     fn share(&self, pointer: &BlockPointer) {
-        self.vdevs.shape().note_shared(pointer.physical_birth());
+        self.vdevs.shape().note_shared(pointer);
         self.shared().gained.push(*pointer);
     }
 

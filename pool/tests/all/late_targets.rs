@@ -8,7 +8,8 @@ use crate::world::World;
 use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
 use cenote_base::{Guid, RealEnv};
 use cenote_device::Opener;
-use cenote_ondisk::scan::ScanState;
+use cenote_ondisk::object_directory::OBJECT_DIRECTORY;
+use cenote_ondisk::scan::{ScanFunction, ScanState};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{
     Actor, Attachment, Companion, ImportOptions, NewLeaf, NewVdev, Offline, Pool, ScanRequest,
@@ -284,4 +285,55 @@ fn a_resilver_that_is_asked_for_is_noted() {
     let is_noted = |record| format!("{record:?}").contains("zpool resilver");
     assert!(records.iter().any(is_noted), "{records:?}");
     pool.close().expect("written");
+}
+
+/// A scrub that is due after a resilver, since a rebuild has ended meanwhile, was forgotten when the
+/// pool was exported: nobody ever verified what the rebuild had copied.
+#[test]
+fn a_scrub_that_waits_for_a_resilver_is_due_after_an_import_too() {
+    alone(|| {
+        let world = World::new(5, SIZE);
+        let vdev = |leaves: &[NewLeaf]| NewVdev {
+            shape: VdevShape::Mirror,
+            class: AllocationClass::Normal,
+            leaves: leaves.to_vec(),
+        };
+        let leaves = world.leaves();
+        let vdevs = vec![vdev(&leaves[..2]), vdev(&leaves[2..4])];
+        let request = common::Bench::new("tank").request(vdevs);
+        let pool = cenote_pool::create(request, &options(&world), Arc::new(RealEnv::new()));
+        let pool = pool.expect("created");
+        let guids: Vec<Guid> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+        change(&pool, 0..3);
+        offline(&pool, guids[1]);
+        change(&pool, 3..6);
+        suspend(true);
+        online(&pool, guids[1]);
+        let request = Attachment {
+            companion: Companion::Side,
+            old: guids[2],
+            new: leaves[4].clone(),
+            sequential: true,
+            ashift: None,
+        };
+        pool.attach(&request, (&by(), "")).expect("begun");
+        await_that("no scrub is due", || {
+            let due = pool.mos().zap(OBJECT_DIRECTORY).expect("readable");
+            let due = due.lookup_u64("org.cenote:scrub_follows");
+            due.expect("readable").is_some()
+        });
+        pool.close().expect("written");
+        drop(pool);
+        suspend(false);
+        let pool = import(&world);
+        settled(&pool);
+        await_that("there is no scrub", || {
+            let status = pool.scan_status().expect("readable").expect("one began");
+            status.scan.function == ScanFunction::Scrub && status.scan.state == ScanState::Finished
+        });
+        let due = pool.mos().zap(OBJECT_DIRECTORY).expect("readable");
+        let due = due.lookup_u64("org.cenote:scrub_follows");
+        assert!(due.expect("readable").is_none(), "it is done once");
+        pool.close().expect("written");
+    });
 }

@@ -78,6 +78,8 @@ fn what_is_missed_is_computed_up_the_tree() {
     assert!(of(2, DtlKind::Missing).is_empty() && of(2, DtlKind::Outage).is_empty());
     assert_eq!(of(2, DtlKind::Partial), txgs(50..60));
     assert!(vdevs.is_required(Guid(11)) && !vdevs.is_required(Guid(10)));
+    assert!(vdevs.is_required_without(Guid(10), &[Guid(11)]));
+    assert!(!vdevs.is_required_without(Guid(10), &[Guid(10), Guid(99)]));
     assert!(!vdevs.fault(Guid(11)), "only it has what the other missed");
     vdevs.set_dtl(Guid(11), &[Txg(55)..Txg(65)]);
     assert_eq!(of(2, DtlKind::Missing), txgs(55..60));

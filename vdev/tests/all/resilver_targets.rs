@@ -1,14 +1,25 @@
 //! Whom a resilver counts for: leaves that were there from its begin to its end, and got it all.
 
 use crate::support::{DEVICE, Devices, blocks, disks, memory, open_kept, pool, vdev, write_all};
-use cenote_base::{Guid, Txg};
+use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::{Device, FaultyDevice};
-use cenote_vdev::{Reshape, TxgSet};
+use cenote_ondisk::{BlockPointer, Dva, VdevConfig};
+use cenote_vdev::{FaultKind, IndirectEntry, Reshape, TxgSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 fn txgs(range: Range<u64>) -> TxgSet {
     TxgSet::from_ranges([Txg(range.start)..Txg(range.end)])
+}
+
+/// A pointer to 4096 stored bytes.
+fn pointer(dva: Dva, birth: u64) -> BlockPointer {
+    let mut pointer = BlockPointer::HOLE;
+    (pointer.words[0], pointer.words[1]) = (dva.word0, dva.word1);
+    // Little-endian, uncompressed, 8 sectors of each size.
+    pointer.words[6] = 1 << 63 | 2 << 32 | 7 << 16 | 7;
+    pointer.words[10] = birth;
+    pointer
 }
 
 /// A device with an older gap joined a resilver that had begun for another one: it was not walked
@@ -81,8 +92,8 @@ fn what_is_shared_meanwhile_is_not_struck_off() {
     let shape = vdevs.shape();
     shape.set_dtl(Guid(11), &[Txg(10)..Txg(20)]);
     let targets = shape.begin_resilver(Txg(30));
-    shape.note_shared(Txg(12));
-    shape.note_shared(Txg(25));
+    shape.note_shared(&pointer(Dva::new(VdevId(0), 0, 4096), 12));
+    shape.note_shared(&pointer(Dva::new(VdevId(0), 4096, 4096), 25));
     assert!(shape.end_resilver(&targets).is_empty());
     assert_eq!(shape.dtl(Guid(11)), [Txg(12)..Txg(13)]);
     assert!(shape.dtl(Guid(10)).is_empty());
@@ -168,4 +179,76 @@ fn an_interrupted_resilver_goes_on_for_those_that_missed_nothing_since() {
     shape.end_resilver(&targets);
     assert!(shape.dtl(Guid(11)).is_empty());
     assert_eq!(shape.dtl(Guid(12)), [Txg(20)..Txg(22), Txg(31)..Txg(32)]);
+}
+
+/// A device was away while a removed vdev was emptied. The blocks that were copied are older than
+/// its gap: they counted as being there, the resilver passed over them and struck the gap off.
+#[test]
+fn what_a_removal_copied_is_missed_by_who_was_away() {
+    let devices = memory(10..14, DEVICE);
+    let gone = vdev("indirect", 4, Vec::new());
+    let mut tops = vec![
+        vdev("mirror", 2, disks(10..12)),
+        vdev("mirror", 3, disks(12..14)),
+        gone,
+    ];
+    for top in &mut tops {
+        top.set_u64("ashift", 9);
+        top.set_u64("asize", 4 << 20);
+    }
+    let root = VdevConfig::decode(&vdev("root", 1, tops)).expect("a sound tree");
+    let vdevs = open_kept(&root, &devices);
+    let shape = vdevs.shape();
+    let entry = |source, vdev, copied_in| IndirectEntry {
+        source,
+        target: Dva::new(VdevId(vdev), 1 << 20, 4096),
+        copied_in: Txg(copied_in),
+    };
+    // The second went to where the first had been, and was moved on from there.
+    let moved = vec![entry(0, 0, 50), entry(4096, 1, 60)];
+    shape
+        .set_indirect_mapping(VdevId(2), moved)
+        .expect("in order");
+    let block = |at| Dva::new(VdevId(2), at, 4096);
+    let stale = |at| shape.stale_leaves(block(at), 4096, Txg(7)).expect("sound");
+    shape.set_dtl(Guid(11), &[Txg(50)..Txg(51)]);
+    assert_eq!((stale(0), stale(4096)), (vec![Guid(11)], vec![]));
+    let gap = txgs(50..51);
+    assert!(shape.is_written_in(&pointer(block(0), 7), &gap));
+    assert!(!shape.is_written_in(&pointer(block(4096), 7), &gap));
+    assert!(!shape.is_written_in(&pointer(Dva::new(VdevId(0), 0, 4096), 7), &gap));
+    let gang = Dva {
+        word1: 1 << 63,
+        ..Dva::new(VdevId(0), 0, 4096)
+    };
+    assert!(
+        shape.is_written_in(&pointer(gang, 7), &gap),
+        "its members may be there"
+    );
+    // Whoever asks for the block does not believe the one that was away.
+    let right = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let read = shape
+        .read(block(0), 4096, Txg(7), &right)
+        .expect("the other has it");
+    assert!(
+        read.wrong
+            .iter()
+            .any(|f| f.leaf == Guid(11) && f.kind == FaultKind::Stale)
+    );
+    // A gap before the copying is none of the block.
+    shape.set_dtl(Guid(10), &[Txg(6)..Txg(9)]);
+    assert!(!stale(0).contains(&Guid(10)));
+    shape.set_dtl(Guid(10), &[]);
+    // What cannot be brought, is shared meanwhile or not met keeps the gap of the copying.
+    let spoil: [&dyn Fn(&[_]); 3] = [
+        &|_| shape.note_unrepaired_block(Guid(11), block(0), 4096, Txg(7)),
+        &|_| shape.note_shared(&pointer(block(0), 7)),
+        &|targets| shape.note_unwalked(targets, Txg(9)),
+    ];
+    for spoil in spoil {
+        let targets = shape.begin_resilver(Txg(70));
+        spoil(&targets);
+        shape.end_resilver(&targets);
+        assert_eq!(shape.dtl(Guid(11)), [Txg(50)..Txg(51)]);
+    }
 }

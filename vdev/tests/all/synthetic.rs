@@ -391,6 +391,7 @@ fn a_split_block_is_put_together_from_the_right_copies() {
     let entry = |source, vdev, offset, length| IndirectEntry {
         source,
         target: Dva::new(VdevId(vdev), offset, length),
+        copied_in: Txg(8),
     };
     // Vdev 3 went to 1 and 0, then vdev 1 went to 2 and 0.
     let older = vec![entry(0, 1, 4096, 4096), entry(4096, 0, 0, 4096)];
@@ -451,6 +452,7 @@ fn mappings_in_a_circle_end_with_an_error() {
     let to = |vdev| IndirectEntry {
         source: 0,
         target: Dva::new(VdevId(vdev), 0, 4096),
+        copied_in: Txg(8),
     };
     vdevs
         .set_indirect_mapping(VdevId(0), vec![to(1)])

@@ -284,9 +284,15 @@ impl Model {
         let pool = match opened {
             Ok(pool) => pool,
             Err(error) => {
+                // Of two with one guid only the newer one is tried: the other may be a backup.
+                let is_same = |one: &Content, other: &Content| {
+                    one.pool == other.pool && one.leaf == other.leaf
+                };
                 let is_whole = |disk: &Arc<Disk>| {
                     let content = &self.contents[disk.number];
-                    content.pool == candidate.guid && content.is_whole
+                    let all = here.iter().map(|(_, other)| &self.contents[other.number]);
+                    let bearers = all.filter(|other| is_same(content, other)).count();
+                    content.pool == candidate.guid && content.is_whole && bearers == 1
                 };
                 let some = here.iter().any(|(_, disk)| is_whole(disk));
                 assert!(!some, "{:?}: {error}", self.done);

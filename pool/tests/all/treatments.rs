@@ -1,0 +1,64 @@
+//! Commands that begin and end the treatment of a device's free space, several at once.
+
+use crate::common;
+use crate::world::World;
+use cenote_base::{Guid, RealEnv};
+use cenote_pool::{
+    Actor, NewVdev, Pool, TreatmentCommand, TreatmentKind, TreatmentState, VdevShape,
+};
+use cenote_vdev::AllocationClass;
+use std::time::{Duration, Instant};
+
+const KIND: TreatmentKind = TreatmentKind::Initialize;
+const START: TreatmentCommand = TreatmentCommand::Start { rate: 0 };
+
+fn treat(pool: &Pool, leaf: Guid, command: TreatmentCommand) {
+    let done = pool.treat(KIND, &[leaf], command, (&Actor::default(), ""));
+    // That it is under way already, or not, is no failure here.
+    done.expect("the pool takes changes");
+}
+
+/// Of two commands at once each stopped the other's thread and began its own, or none did: a
+/// treatment was said to be active, and nobody worked on it.
+#[test]
+fn a_treatment_that_is_active_comes_to_its_end() {
+    let world = World::new(1, 64 << 20);
+    let vdev = NewVdev {
+        shape: VdevShape::Single,
+        class: AllocationClass::Normal,
+        leaves: world.leaves(),
+    };
+    let request = common::Bench::new("tank").request(vec![vdev]);
+    let pool = cenote_pool::create(
+        request,
+        &common::options(),
+        std::sync::Arc::new(RealEnv::new()),
+    );
+    let pool = pool.expect("created");
+    let leaf = pool.vdev_tree().leaves().next().expect("it has one").guid;
+    for _ in 0..8 {
+        std::thread::scope(|scope| {
+            for first in [START, TreatmentCommand::Suspend, START] {
+                let pool = &pool;
+                scope.spawn(move || {
+                    for command in [first, TreatmentCommand::Suspend, START] {
+                        treat(pool, leaf, command);
+                    }
+                });
+            }
+        });
+        treat(&pool, leaf, START);
+        let begun = Instant::now();
+        loop {
+            let status = pool.treatment_status();
+            let status = status.iter().find(|status| status.kind == KIND);
+            match status.map(|status| status.state) {
+                Some(TreatmentState::Complete) => break,
+                state => assert!(begun.elapsed() < Duration::from_secs(120), "{state:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        treat(&pool, leaf, TreatmentCommand::Reset);
+    }
+    pool.close().expect("written");
+}
