@@ -26,6 +26,7 @@ mod snapshots;
 mod spares;
 mod tree;
 mod unread;
+mod unreadable_heads;
 mod verify_state;
 mod waiting;
 mod world;
