@@ -225,10 +225,7 @@ impl Memory {
 fn allowance(most: u64, now: u64, pressed: Option<u64>) -> u64 {
     match pressed {
         Some(cached) => {
-            let kept = match settings::ARC_MIN.get() {
-                0 => most / FLOOR_PART,
-                bytes => bytes,
-            };
+            let kept = settings::arc_bytes_min().unwrap_or(most / FLOOR_PART);
             let has = now.min(cached);
             let back = (has >> settings::ARC_SHRINK_SHIFT.get()).max(1);
             has.saturating_sub(back).max(kept).min(most)

@@ -26,6 +26,13 @@ impl OwnedBlocks {
     pub fn iter(&self) -> impl Iterator<Item = &BlockPointer> {
         self.chain.iter().chain(&self.writes).chain(&self.clones)
     }
+
+    /// Leaves out what `is_kept` says no to.
+    pub fn retain(&mut self, is_kept: impl Fn(&BlockPointer) -> bool) {
+        for blocks in [&mut self.chain, &mut self.writes, &mut self.clones] {
+            blocks.retain(&is_kept);
+        }
+    }
 }
 
 impl IntentLog {

@@ -34,6 +34,7 @@ pub mod history;
 pub mod intent_log;
 pub mod l2arc;
 pub mod label;
+pub mod log_notes;
 pub mod master_node;
 pub mod nvlist;
 pub mod object_directory;

@@ -9,6 +9,12 @@
 //! Where logs cannot be had, because their device is missing and the import goes on without, or
 //! because the import went back to a time before them, they are discarded instead: their headers
 //! are cleared and what the maps know of them is freed.
+//!
+//! One damaged dataset must not keep a pool from being written to: nobody could destroy it then.
+//! Where an object set cannot be read, its log is left as it is. After an export that costs
+//! nothing, since the maps know all blocks of all logs. After a crash it costs what `fsync`
+//! promised in that dataset, should it be read again: so an import asks for that in words (`-m`),
+//! and notes the head. Should the head be readable at a later import, its log is discarded.
 
 use crate::allocation::Space;
 use crate::error::ImportError;
@@ -22,8 +28,9 @@ use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::block::sequence;
 use cenote_ondisk::intent_log::header::{FLAG_CLAIM_RECORD_SEQUENCE_VALID, FLAG_REPLAY_NEEDED};
+use cenote_ondisk::log_notes::NOTES_MAX;
 use cenote_ondisk::{BlockPointer, ObjectType};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// Stores the headers of logs after their claim, counts their references to clones, and frees
@@ -33,17 +40,68 @@ pub(crate) struct StoreLogHeaders {
     headers: Vec<(ObjectId, IntentLogHeader)>,
     discarded: OwnedBlocks,
     cloned: Vec<BlockPointer>,
+    /// Heads whose logs were discarded.
+    lost: Vec<ObjectId>,
+    /// Heads whose logs are not claimed, if that changed.
+    unclaimed: Option<BTreeMap<ObjectId, Txg>>,
+    /// Heads whose object sets cannot be read.
+    unreadable: Vec<UnreadableHead>,
 }
 
 impl StoreLogHeaders {
     /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
-        self.headers.is_empty()
+        self.headers.is_empty() && self.unclaimed.is_none()
     }
 
-    /// The heads whose logs' headers change.
-    pub fn heads(&self) -> Vec<ObjectId> {
-        self.headers.iter().map(|(head, _)| *head).collect()
+    /// The heads whose logs are discarded.
+    pub fn lost(&self) -> &[ObjectId] {
+        &self.lost
+    }
+
+    /// The heads whose object sets cannot be read.
+    pub fn unreadable(&self) -> &[UnreadableHead] {
+        &self.unreadable
+    }
+
+    fn discard(&mut self, pool: &Pool, (head, log): (ObjectId, &IntentLog), synced: Txg) {
+        self.headers.push((head, IntentLogHeader::default()));
+        self.lost.push(head);
+        // The maps know blocks of groups up to the last. They do not lead beyond what cannot be
+        // read, as the log does not either: then a part of its device's space stays taken.
+        let first = log.header().log;
+        let mut vdevs = first.dvas().map(|dva| dva.vdev());
+        let is_here = vdevs.all(|vdev| is_readable(pool, vdev));
+        let owned = is_here.then(|| log.owned_blocks().ok()).flatten();
+        let mut owned = owned.unwrap_or_else(|| OwnedBlocks {
+            chain: vec![first],
+            ..OwnedBlocks::default()
+        });
+        owned.retain(|pointer| pointer.physical_birth() <= synced);
+        self.discarded.chain.append(&mut owned.chain);
+        self.discarded.writes.append(&mut owned.writes);
+        self.discarded.clones.append(&mut owned.clones);
+    }
+
+    /// Notes heads whose logs are not looked at, and forgets those that are.
+    fn note(&mut self, mut notes: Notes, found: Logs, synced: Txg) -> Result<(), ImportError> {
+        let before = notes.unclaimed.clone();
+        let still = |head: &ObjectId| found.unreadable.iter().any(|other| other.head == *head);
+        notes.unclaimed.retain(|head, _| still(head));
+        if !notes.is_clean {
+            for head in &found.unreadable {
+                notes.unclaimed.entry(head.head).or_insert(synced);
+            }
+        }
+        if notes.unclaimed.len() > NOTES_MAX {
+            let count = notes.unclaimed.len();
+            return Err(refusal(format!(
+                "the object sets of {count} datasets cannot be read"
+            )));
+        }
+        self.unclaimed = (notes.unclaimed != before).then_some(notes.unclaimed);
+        self.unreadable = found.unreadable;
+        Ok(())
     }
 }
 
@@ -59,8 +117,31 @@ impl SyncTask for StoreLogHeaders {
         for pointer in &self.cloned {
             context.pool.share(pointer);
         }
+        if let Some(heads) = &self.unclaimed {
+            context.store_unclaimed_logs(heads)?;
+        }
         context.free_log(&self.discarded)
     }
+}
+
+/// A head whose object set block, or the log's header in it, cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct UnreadableHead {
+    /// The dataset.
+    pub head: ObjectId,
+    /// Why.
+    pub reason: String,
+}
+
+/// What is known of logs that cannot be looked at.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    /// Whether the pool was exported: then the maps know all blocks of all logs.
+    pub is_clean: bool,
+    /// Whether logs may be lost.
+    pub may_lose: bool,
+    /// Heads whose logs an earlier import did not claim, each with the last group before it.
+    pub unclaimed: BTreeMap<ObjectId, Txg>,
 }
 
 fn refusal(reason: String) -> ImportError {
@@ -77,10 +158,26 @@ pub(crate) fn claim_logs(
     pool: &Pool,
     space: &Space,
     synced: Txg,
+    notes: Notes,
 ) -> Result<StoreLogHeaders, ImportError> {
     let mut store = StoreLogHeaders::default();
-    for (dataset, log) in logs(pool)? {
+    let found = logs(pool)?;
+    let mut unreadable = found.unreadable.iter();
+    // What was lost with words before need not be asked for again.
+    let lost = unreadable.find(|head| !notes.unclaimed.contains_key(&head.head));
+    if let Some(lost) = lost.filter(|_| !notes.is_clean && !notes.may_lose) {
+        return Err(ImportError::UnreadableLog {
+            dataset: name_of(pool, lost.head),
+            reason: lost.reason.clone(),
+        });
+    }
+    for (dataset, log) in &found.logs {
         if log.is_claimed() {
+            continue;
+        }
+        if let Some(before) = notes.unclaimed.get(dataset) {
+            // What came after that group may have been overwritten since.
+            store.discard(pool, (*dataset, log), *before);
             continue;
         }
         let mut claim = Claim {
@@ -89,11 +186,12 @@ pub(crate) fn claim_logs(
             seen: HashSet::new(),
             cloned: Vec::new(),
         };
-        if let Some(header) = claim.claim(&log)? {
-            store.headers.push((dataset, header));
+        if let Some(header) = claim.claim(log)? {
+            store.headers.push((*dataset, header));
             store.cloned.extend(claim.cloned);
         }
     }
+    store.note(notes, found, synced)?;
     Ok(store)
 }
 
@@ -101,33 +199,33 @@ pub(crate) fn claim_logs(
 ///
 /// # Errors
 /// If the datasets cannot be read.
-pub(crate) fn discard_logs(pool: &Pool, synced: Txg) -> Result<StoreLogHeaders, ImportError> {
+pub(crate) fn discard_logs(
+    pool: &Pool,
+    synced: Txg,
+    notes: Notes,
+) -> Result<StoreLogHeaders, ImportError> {
     let mut store = StoreLogHeaders::default();
-    let is_here = |pointer: &BlockPointer| {
-        let mut vdevs = pointer.dvas().map(|dva| dva.vdev());
-        vdevs.all(|vdev| is_readable(pool, vdev))
-    };
-    for (dataset, log) in logs(pool)? {
-        let empty = IntentLogHeader::default();
-        store.headers.push((dataset, empty));
-        // The maps know blocks of groups up to the last. They do not lead beyond what cannot be
-        // read, as the log does not either: then a part of its device's space stays taken.
-        let first = log.header().log;
-        let owned = is_here(&first).then(|| log.owned_blocks().ok()).flatten();
-        let owned = owned.unwrap_or_else(|| OwnedBlocks {
-            chain: vec![first],
-            ..OwnedBlocks::default()
-        });
-        let is_known = |pointer: &BlockPointer| pointer.physical_birth() <= synced;
-        let known = |blocks: Vec<BlockPointer>| {
-            let kept = blocks.into_iter().filter(is_known);
-            kept.collect::<Vec<_>>()
-        };
-        store.discarded.chain.extend(known(owned.chain));
-        store.discarded.writes.extend(known(owned.writes));
-        store.discarded.clones.extend(known(owned.clones));
+    let found = logs(pool)?;
+    for (dataset, log) in &found.logs {
+        let known = notes
+            .unclaimed
+            .get(dataset)
+            .map_or(synced, |before| match log.is_claimed() {
+                true => synced,
+                false => synced.min(*before),
+            });
+        store.discard(pool, (*dataset, log), known);
     }
+    store.note(notes, found, synced)?;
     Ok(store)
+}
+
+/// A dataset's name, or its number where it has none that can be read.
+pub(crate) fn name_of(pool: &Pool, head: ObjectId) -> String {
+    match pool.dsl().dataset_of(head) {
+        Ok(dataset) => dataset.name().as_str().to_owned(),
+        Err(_) => format!("object {head}"),
+    }
 }
 
 /// Whether anything can be read from a top-level vdev.
@@ -136,9 +234,21 @@ pub(crate) fn is_readable(pool: &Pool, vdev: VdevId) -> bool {
     state.is_some_and(|(state, _)| state.is_readable())
 }
 
-/// The logs of all heads, opened without keys.
-pub(crate) fn logs(pool: &Pool) -> Result<Vec<(ObjectId, IntentLog)>, ImportError> {
-    let mut logs = Vec::new();
+/// The logs of all heads, as far as they can be found.
+#[derive(Debug, Default)]
+pub(crate) struct Logs {
+    /// The heads that have one, with it. It is opened without keys.
+    pub logs: Vec<(ObjectId, IntentLog)>,
+    /// The heads of which it is not known.
+    pub unreadable: Vec<UnreadableHead>,
+}
+
+/// The logs of all heads.
+///
+/// # Errors
+/// If the list of heads cannot be read.
+pub(crate) fn logs(pool: &Pool) -> Result<Logs, ImportError> {
+    let mut all = Logs::default();
     for found in pool.mos().objects(ObjectId(1)) {
         let (id, dnode) = found?;
         if dnode.bonus_type != ObjectType::DSL_DATASET {
@@ -149,11 +259,21 @@ pub(crate) fn logs(pool: &Pool) -> Result<Vec<(ObjectId, IntentLog)>, ImportErro
             continue;
         }
         let cache = Arc::clone(pool.cache());
-        let set = ObjectSet::open(cache, ObjsetId(id.0), phys.block_pointer, None)?;
-        let log = IntentLog::open(&set).map_err(|error| refusal(error.to_string()))?;
-        logs.extend(log.map(|log| (id, log)));
+        let unreadable = |reason: String| UnreadableHead { head: id, reason };
+        let set = match ObjectSet::open(cache, ObjsetId(id.0), phys.block_pointer, None) {
+            Ok(set) => set,
+            Err(error) if error.is_damage() => {
+                all.unreadable.push(unreadable(error.to_string()));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match IntentLog::open(&set) {
+            Ok(log) => all.logs.extend(log.map(|log| (id, log))),
+            Err(error) => all.unreadable.push(unreadable(error.to_string())),
+        }
     }
-    Ok(logs)
+    Ok(all)
 }
 
 /// The claim of one log.

@@ -84,6 +84,17 @@ pub enum ImportError {
         /// What is missing.
         missing: Vec<MissingVdev>,
     },
+    /// A dataset's log cannot be found, and the pool was not exported.
+    #[error(
+        "the object set of '{dataset}' cannot be read, and with it its intent log: {reason}; \
+         import with -m to lose what only that log holds, or with '-o readonly=on' to copy files"
+    )]
+    UnreadableLog {
+        /// The dataset.
+        dataset: String,
+        /// Why.
+        reason: String,
+    },
     /// The pool was in use on another system and not exported.
     #[error("the pool was in use by {hostname} (hostid {hostid:x}) until {timestamp}")]
     InUse {

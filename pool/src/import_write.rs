@@ -3,11 +3,11 @@
 //! Everything that refuses a pool comes before anything is written. The first transaction group
 //! writes the labels, so that they say who has the pool now.
 
-use crate::allocation;
+use crate::allocation::{self, Space};
 use crate::away::{self, Away};
 use crate::candidate::PoolCandidate;
 use crate::choose::{Common, Known};
-use crate::claim::{claim_logs, discard_logs, is_readable};
+use crate::claim::{Notes, StoreLogHeaders, claim_logs, discard_logs, is_readable};
 use crate::dedup::ForgetLostFigures;
 use crate::error::ImportError;
 use crate::lineage::Chronicle;
@@ -207,21 +207,11 @@ impl Pool {
         space.opened_at(uberblock.txg);
         let logs = allocation::logs(&committed)?;
         let newest = first_txg(candidate, uberblock.txg)?;
-        // Where the logs are not those of the state that was opened, or not to be had.
-        let is_older = newest > uberblock.txg || uberblock.checkpoint_txg != Txg(0);
-        let discards = is_older || self.lacks_logs();
-        let log_headers = match discards {
-            true => discard_logs(&self, state_of(&uberblock))?,
-            false => claim_logs(&self, &space, newest)?,
-        };
+        let log_headers = self.take_logs(candidate, &space, newest)?;
         let rewound = options.rewind_to_checkpoint;
         let rewound = rewound.then(|| self.rewound_uberblock(newest));
         let last = rewound.as_ref().map_or(newest, |rewound| rewound.txg);
         let gate = TxgGate::new(last, options.throttle, Arc::clone(self.env()));
-        // The logs of a pool that was exported say nothing.
-        if discards && candidate.config.state != PoolState::Exported {
-            self.set_discarded_logs(log_headers.heads());
-        }
         let checkpoint = directory_words(self.mos(), keys::CHECKPOINT)?;
         let (mut chronicle, away) = self.past(candidate, newest)?;
         if let Some(rewound) = &rewound {
@@ -266,6 +256,36 @@ impl Pool {
         self.resume_rebuilds();
         self.resume_scans();
         Ok(self)
+    }
+
+    /// Claims or discards the intent logs; what the first group is to store of that.
+    fn take_logs(
+        &mut self,
+        candidate: &PoolCandidate,
+        space: &Space,
+        newest: Txg,
+    ) -> Result<StoreLogHeaders, ImportError> {
+        let uberblock = self.uberblock();
+        // Where the logs are not those of the state that was opened, or not to be had.
+        let is_older = newest > uberblock.txg || uberblock.checkpoint_txg != Txg(0);
+        let discards = is_older || self.lacks_logs();
+        let is_exported = candidate.config.state == PoolState::Exported;
+        let notes = Notes {
+            is_clean: is_exported && !is_older,
+            may_lose: self.options().missing_logs,
+            unclaimed: self.dsl().unclaimed_logs()?,
+        };
+        let headers = match discards {
+            true => discard_logs(self, state_of(&uberblock), notes)?,
+            false => claim_logs(self, space, newest, notes)?,
+        };
+        // The logs of a pool that was exported say nothing, unless they were passed over before.
+        if !discards || !is_exported {
+            self.set_discarded_logs(headers.lost().to_vec());
+        }
+        let heads = headers.unreadable().iter();
+        self.set_unreadable_heads(heads.map(|head| (head.head, head.reason.clone())).collect());
+        Ok(headers)
     }
 
     /// What is known of the pool's past, and which leaves are behind.

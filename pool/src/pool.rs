@@ -66,6 +66,7 @@ pub struct Pool {
     rebuilds: Arc<Rebuilds>,
     notes: Arc<ErrorNotes>,
     discarded_logs: Vec<ObjectId>,
+    unreadable_heads: Vec<(ObjectId, String)>,
     unread: Vec<UnreadTable>,
     /// Of a view of a pool that is written to.
     #[expect(dead_code, reason = "it is dropped with the pool, and nothing else")]
@@ -229,6 +230,7 @@ impl Pool {
             rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
+            unreadable_heads: Vec::new(),
             unread: unread.into_tables(),
             hold: None,
         })
@@ -268,6 +270,7 @@ impl Pool {
             rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
+            unreadable_heads: Vec::new(),
             unread: unread.into_tables(),
             hold,
         })
@@ -303,6 +306,7 @@ impl Pool {
             rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
+            unreadable_heads: Vec::new(),
             unread: Vec::new(),
             hold: None,
         }
@@ -386,6 +390,16 @@ impl Pool {
 
     pub(crate) fn set_discarded_logs(&mut self, heads: Vec<ObjectId>) {
         self.discarded_logs = heads;
+    }
+
+    /// Heads whose object sets could not be read when the pool was imported for writing, with the
+    /// reason.
+    pub fn unreadable_heads(&self) -> &[(ObjectId, String)] {
+        &self.unreadable_heads
+    }
+
+    pub(crate) fn set_unreadable_heads(&mut self, heads: Vec<(ObjectId, String)>) {
+        self.unreadable_heads = heads;
     }
 
     /// Tables that could not be read when the pool was imported read-only, and that files can be

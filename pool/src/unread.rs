@@ -14,7 +14,9 @@
 //! | mappings of removed vdevs | blocks that were moved from there cannot be read |
 //! | `$ORIGIN` | datasets that are no clones may be shown as such |
 //!
-//! Needed by all: the object directory, the configuration, the datasets.
+//! Needed by all: the object directory, the configuration, the list of datasets. One dataset whose
+//! object set cannot be read keeps nobody from the others, nor the pool from being written to
+//! ([`crate::claim`]).
 
 use crate::error::ImportError;
 use std::fmt;

@@ -45,11 +45,25 @@ pub fn arc_bytes_max() -> Option<u64> {
     (bytes != 0).then(|| believable(bytes))
 }
 
+/// Bytes that `zfs_arc_min` has the caches keep; `None` if it is not set.
+pub fn arc_bytes_min() -> Option<u64> {
+    let bytes = table::ARC_MIN.get();
+    (bytes != 0).then(|| believable(bytes))
+}
+
+/// Bytes of the machine's memory that `zfs_arc_sys_free` leaves alone; `None` if it is not set.
+pub fn free_bytes_min() -> Option<u64> {
+    let bytes = table::ARC_SYS_FREE.get();
+    (bytes != 0).then(|| believable(bytes))
+}
+
 /// What is used in place of the value of the setting `name`, because there is not so much memory;
 /// `None` where the value is used.
 pub fn taken(name: &str) -> Option<u64> {
     let of_memory = [
         &table::ARC_MAX,
+        &table::ARC_MIN,
+        &table::ARC_SYS_FREE,
         &table::DIRTY_DATA_MAX,
         &table::DIRTY_DATA_MAX_MAX,
     ];

@@ -23,8 +23,8 @@ mod unused;
 
 pub use file::{FileError, parse_file};
 pub use memory::{
-    arc_bytes_max, dirty_bytes_max, is_memory_short, memory_bytes, set_memory_bytes,
-    set_memory_short, taken,
+    arc_bytes_max, arc_bytes_min, dirty_bytes_max, free_bytes_min, is_memory_short, memory_bytes,
+    set_memory_bytes, set_memory_short, taken,
 };
 pub use table::*;
 

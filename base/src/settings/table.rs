@@ -31,10 +31,11 @@ settings! {
          leaves to them, and three quarters of the memory are the most. Holds at once; a limit \
          given to the daemon is never exceeded.";
     ARC_MIN = "zfs_arc_min", Bytes, [0, 0, BYTES],
-        "Bytes that the caches keep when memory runs short; 0 is a sixteenth of their most.";
+        "Bytes that the caches keep when memory runs short; 0 is a sixteenth of their most. Three \
+         quarters of the memory are the most, and never more than the caches have without it.";
     ARC_SYS_FREE = "zfs_arc_sys_free", Bytes, [0, 0, BYTES],
         "While fewer bytes of the machine's memory are available, the caches shrink; 0 is a \
-         thirty-second of it.";
+         thirty-second of it, and three quarters of it are the most.";
     ARC_SHRINK_SHIFT = "zfs_arc_shrink_shift", Shift, [2, 1, 20],
         "Each second that memory is short, the caches give back this power of two's part.";
     ARC_LOTSFREE_PERCENT = "zfs_arc_lotsfree_percent", Percent, [10, 0, 100],

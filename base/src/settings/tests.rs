@@ -111,8 +111,45 @@ fn dirty_bytes_follow_the_memory_unless_they_are_set() {
         (Some(4 << 30), None)
     );
     ARC_MAX.reset();
+    // So are these two: with the second, the caches would shrink for ever.
+    for (setting, believed) in [
+        (&ARC_MIN, arc_bytes_min as fn() -> Option<u64>),
+        (&ARC_SYS_FREE, free_bytes_min),
+    ] {
+        assert_eq!((believed(), taken(setting.name)), (None, None));
+        setting.set(500 << 30).expect("in range");
+        assert_eq!((believed(), taken(setting.name)), (Some(most), Some(most)));
+        setting.set(1 << 30).expect("in range");
+        assert_eq!((believed(), taken(setting.name)), (Some(1 << 30), None));
+        setting.reset();
+    }
     DIRTY_DATA_MAX.set(1).expect("in range");
     assert_eq!(dirty_bytes_max(), 16 << 20, "enough for the largest block");
     DIRTY_DATA_MAX.reset();
     set_memory_bytes(memory);
+}
+
+/// Names that zfs(4) of OpenZFS 2.4 has and 2.3 had not, and some of older releases: who takes a
+/// configuration over from there was told that they are mistyped.
+#[test]
+fn parameters_of_other_releases_are_known() {
+    let names = [
+        "l2arc_dwpd_limit",
+        "l2arc_ext_headroom_pct",
+        "l2arc_meta_cycles",
+        "zfs_spa_flush_txg_time",
+        "zfs_spa_note_txg_time",
+        "zfs_delete_dentry",
+        "zfs_import_defer_txgs",
+        "zfs_bclone_strict_properties",
+        "zil_special_is_slog",
+        "vdev_read_sit_out_secs",
+        "zfs_active_allocator",
+        "zfs_dirty_data_sync",
+        "zio_delay_max",
+    ];
+    for name in names {
+        let state = get(name).expect("known");
+        assert!(!state.has_effect(), "{name}");
+    }
 }

@@ -387,6 +387,16 @@ pub enum ControlError {
         /// The logs that cannot be opened.
         logs: Vec<MissingLog>,
     },
+    /// What a dataset's intent log holds cannot be found, and the pool was not exported.
+    #[error("the object set of '{dataset}' cannot be read, and with it its intent log")]
+    LogUnreadable {
+        /// The pool.
+        pool: String,
+        /// The dataset.
+        dataset: String,
+        /// Why.
+        reason: String,
+    },
     /// The version is newer than the software.
     #[error("pool is formatted using an unsupported ZFS version")]
     UnsupportedVersion {

@@ -7,7 +7,9 @@
 //!
 //! What cannot be read stalls the walk: everything before it is freed, and the rest waits for the
 //! next import, when the device may be well again. With `zfs_free_leak_on_eio` the walk goes on
-//! behind it; the space below it is lost, and accounted to the directory `$LEAK` (zfs(4)).
+//! behind it; the space below it is lost, and accounted to the directory `$LEAK` (zfs(4)). If it is
+//! the object set block itself that cannot be read, an intent log that waits for it
+//! ([`super::log_notes`]) is lost too; how large that is nobody knows.
 
 use super::accounting::{Part as DirectoryPart, SpaceChange};
 use super::context::SyncContext;
@@ -115,6 +117,7 @@ impl SyncContext<'_> {
             self.remove_directory_entry(keys::BPTREE)?;
             self.destroy_object(queue)?;
             self.feature_changed(features::ASYNC_DESTROY, -1)?;
+            self.forget_waiting_logs()?;
             self.note_leak()?;
             return Ok(true);
         }
@@ -223,7 +226,12 @@ impl TreeFreeing<'_> {
                 Event::Block(block) if self.left == 0 && block.part != Part::Objset => {
                     return Ok(Outcome::Paused(block.bookmark));
                 }
-                Event::Block(block) => self.free(&block.pointer)?,
+                Event::Block(block) => {
+                    if block.part == Part::Objset {
+                        self.context.free_waiting_log(&block.pointer)?;
+                    }
+                    self.free(&block.pointer)?;
+                }
                 Event::Damage(damage) if !damage.error.is_damage() => {
                     return Err(damage.error.into());
                 }

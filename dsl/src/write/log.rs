@@ -7,11 +7,10 @@
 use super::context::SyncContext;
 use super::head::Head;
 use super::policy::HeadPolicy;
-use crate::dataset::Dataset;
 use crate::error::DslError;
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::{ObjectSet, Transaction};
-use cenote_intent_log::{IntentLog, OwnedBlocks};
+use cenote_intent_log::OwnedBlocks;
 use cenote_ondisk::features;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,22 +96,5 @@ impl SyncContext<'_> {
     /// Frees all that a log owned.
     pub fn free_log(&self, owned: &OwnedBlocks) -> Result<(), DslError> {
         owned.iter().try_for_each(|pointer| self.release(pointer))
-    }
-
-    /// Frees the log of a head that is about to be destroyed, as far as it can be read: only a
-    /// block says where the next one is, and only the object set where the first is. To give up a
-    /// damaged dataset costs the blocks behind the damage.
-    pub(super) fn free_log_of(&self, head: &Dataset) -> Result<(), DslError> {
-        if head.phys().block_pointer.is_hole() {
-            return Ok(());
-        }
-        let owned = || {
-            let log = IntentLog::open(&head.object_set().ok()?).ok()??;
-            Some(log.known_blocks().0)
-        };
-        match owned() {
-            Some(owned) => self.free_log(&owned),
-            None => Ok(()),
-        }
     }
 }

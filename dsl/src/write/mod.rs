@@ -70,6 +70,7 @@ mod hold;
 mod limits;
 mod livelist;
 mod log;
+mod log_notes;
 mod metadata;
 mod new_pool;
 mod policy;

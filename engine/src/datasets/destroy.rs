@@ -16,8 +16,8 @@ use crate::mounts::table::Mounts;
 use crate::mounts::unmount::{Elsewhere, unmount_dataset};
 use crate::registry::walk::is_within;
 use cenote_control::model::{ControlError, Response};
-use cenote_dsl::DatasetName;
 use cenote_dsl::write::{DestroyDataset, DestroySnapshots};
+use cenote_dsl::{DatasetName, DslError};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a dataset is destroyed.
@@ -211,9 +211,16 @@ fn destroy_one(
         destroy_snapshots_of(context, mounts, name, noted)?;
     }
     imported.end_head(dataset.id(), how.force)?;
+    let damage = dataset.object_set().err().filter(DslError::is_damage);
     drop(dataset);
     let task = DestroyDataset { name: name.clone() };
     noted.change(name.as_str(), |by| run(&imported, task, by))?;
+    if let Some(damage) = damage {
+        log::warn!(
+            "{name} was destroyed, but its object set cannot be read: {damage}; its space and that \
+             of its intent log stay allocated until it can be read ('zpool get freeing')"
+        );
+    }
     remove_places(&places);
     // A snapshot that waited for its last clone to go is destroyed with it.
     mounts.forget_snapshots(imported.name());

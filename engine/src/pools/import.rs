@@ -73,6 +73,7 @@ pub(crate) fn import(
                     cut_short.extend(imported.discarded_logs());
                     let tables = imported.pool.unread().iter();
                     unread.extend(tables.map(|table| (name.clone(), table.to_string())));
+                    unread.extend(unreadable_heads(&imported).map(|text| (name.clone(), text)));
                     // It may be one of the devices that the pool lacks.
                     let store = found.store_failure.clone();
                     unread.extend(store.map(|failure| (name.clone(), failure)));
@@ -90,6 +91,21 @@ pub(crate) fn import(
         diagnoses: diagnosed,
         cut_short,
         unread,
+    })
+}
+
+/// The datasets that an import for writing goes on without.
+fn unreadable_heads(imported: &Imported) -> impl Iterator<Item = String> {
+    let heads = imported.pool.unreadable_heads().iter();
+    heads.map(|(head, reason)| {
+        let name = match imported.dsl().dataset_of(*head) {
+            Ok(dataset) => dataset.name().as_str().to_owned(),
+            Err(_) => format!("object {head}"),
+        };
+        format!(
+            "the object set of '{name}' cannot be read: {reason}; destroy the dataset and restore \
+             it from a backup"
+        )
     })
 }
 

@@ -128,6 +128,11 @@ fn plain_refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError 
             pool,
             logs: missing_logs(&missing),
         },
+        ImportError::UnreadableLog { dataset, reason } => ControlError::LogUnreadable {
+            pool,
+            dataset,
+            reason,
+        },
         ImportError::InUse {
             hostname,
             hostid,

@@ -19,7 +19,7 @@
 use super::change::{Plan, carry_out};
 use super::error::ChangeError;
 use crate::allocation::TopSpace;
-use crate::claim::logs;
+use crate::claim::{logs, name_of};
 use crate::create::{VdevZaps, blank, remove_auxiliary};
 use crate::pool::Pool;
 use crate::sync::{Actor, Syncer, free_map, log_command, log_event};
@@ -293,9 +293,13 @@ impl Pool {
         let unreadable = |error: &dyn std::fmt::Display| ChangeError::LogsUnknown {
             reason: error.to_string(),
         };
-        let logs = logs(self).map_err(|error| unreadable(&error))?;
+        let found = logs(self).map_err(|error| unreadable(&error))?;
+        if let Some(head) = found.unreadable.first() {
+            let name = name_of(self, head.head);
+            return Err(unreadable(&format!("{name}: {}", head.reason)));
+        }
         let mut datasets = Vec::new();
-        for (head, log) in logs {
+        for (head, log) in found.logs {
             let owned = log.owned_blocks();
             let is_there = owned.map(|owned| {
                 let mut dvas = owned.iter().flat_map(|pointer| pointer.dvas());
@@ -303,11 +307,7 @@ impl Pool {
             });
             // What cannot be read may lead anywhere.
             if is_there.unwrap_or(true) {
-                let dataset = self.dsl().dataset_of(head);
-                datasets.push(match dataset {
-                    Ok(dataset) => dataset.name().as_str().to_owned(),
-                    Err(_) => format!("object {head}"),
-                });
+                datasets.push(name_of(self, head));
             }
         }
         datasets.sort();

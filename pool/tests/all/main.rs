@@ -29,6 +29,7 @@ mod spares;
 mod treatments;
 mod tree;
 mod unread;
+mod unreadable_heads;
 mod verify_state;
 mod waiting;
 mod world;

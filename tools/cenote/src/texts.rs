@@ -102,6 +102,15 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
             }
             more("");
         }
+        ControlError::LogUnreadable { reason, .. } => {
+            more(&format!("\tunreadable: {reason}"));
+            more(
+                "The pool was not exported: what fsync confirmed in that dataset last may be lost.",
+            );
+            more(
+                "Use '-m' to import the pool without it, or '-o readonly=on' to copy files first.",
+            );
+        }
         ControlError::UnsupportedFeatures {
             features,
             readonly_works,

@@ -44,12 +44,10 @@ impl MemoryGauge for SystemMemory {
         };
         let total = meminfo(&text, "MemTotal:");
         let available = meminfo(&text, "MemAvailable:");
-        let wanted = match (settings::ARC_SYS_FREE.get(), total) {
-            (0, Some(total)) => total / SHORT_PART,
-            (0, None) => return false,
-            (bytes, _) => bytes,
-        };
-        available.is_some_and(|left| left < wanted)
+        let by_default = || total.map(|total| total / SHORT_PART);
+        let wanted = settings::free_bytes_min().or_else(by_default);
+        let short = wanted.zip(available);
+        short.is_some_and(|(wanted, left)| left < wanted)
     }
 
     fn available_percent(&self) -> Option<u64> {
