@@ -14,10 +14,11 @@ use crate::lineage::Chronicle;
 use crate::mos::directory_words;
 use crate::options::{Becoming, ImportOptions};
 use crate::pool::Pool;
-use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, log_event};
-use cenote_base::{Guid, Txg, VdevId};
+use crate::space;
+use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, history_fault, log_event};
+use cenote_base::{Guid, ObjectId, Txg, VdevId};
 use cenote_device::Device;
-use cenote_dmu::{ObjectSet, TxgGate};
+use cenote_dmu::{DmuError, ObjectSet, TxgGate};
 use cenote_dsl::write::{EndTemporaryHolds, SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, lost_dedup_figures};
 use cenote_ondisk::Uberblock;
@@ -203,8 +204,10 @@ impl Pool {
         let uberblock = self.uberblock();
         let cache = Arc::clone(self.cache());
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
-        let space = allocation::load(&committed, self.vdevs_kept(), self.vdev_tree())?;
-        let logs = allocation::logs(&committed)?;
+        let space = allocation::load(&committed, self.vdevs_kept(), self.vdev_tree());
+        let space = needed("the space maps", space)?;
+        let logs = needed("the list of space map logs", allocation::logs(&committed))?;
+        self.check_what_groups_read(&committed)?;
         let newest = first_txg(candidate, uberblock.txg)?;
         // Where the logs are not those of the state that was opened, or not to be had.
         let is_older = newest > uberblock.txg || uberblock.checkpoint_txg != Txg(0);
@@ -265,6 +268,30 @@ impl Pool {
         self.resume_rebuilds();
         self.resume_scans();
         Ok(self)
+    }
+
+    /// Reads what every group adds to, so that no group fails for want of it: an import says of what
+    /// is damaged which it is, and a group can only suspend the pool.
+    fn check_what_groups_read(&mut self, committed: &Arc<ObjectSet>) -> Result<(), ImportError> {
+        for top in &self.vdev_tree().children {
+            let id = top.id.unwrap_or_default();
+            let checked = space::check_ends(committed, &self.vdevs(), top);
+            needed(&format!("a space map of top-level vdev {id}"), checked)?;
+        }
+        let directory = self.dsl().object_directory();
+        for (key, what) in [
+            (keys::SYNC_BPLIST, "the list of deferred frees"),
+            (keys::FREE_BPOBJ, "the list of blocks to be freed"),
+        ] {
+            if let Some(list) = directory.object(key)? {
+                needed(what, check_list(committed, list))?;
+            }
+        }
+        let history = directory.object(keys::HISTORY)?;
+        if let Some(fault) = history.and_then(|history| history_fault(committed, history)) {
+            self.note_unread("the pool's history (it begins anew)", fault);
+        }
+        Ok(())
     }
 
     /// What is known of the pool's past, and which leaves are behind.
@@ -338,6 +365,25 @@ impl Pool {
         let mut ids = tops.enumerate().filter(|(_, top)| top.is_log);
         ids.any(|(id, _)| !is_readable(self, VdevId(id as u64)))
     }
+}
+
+/// What was read, or which table is missing.
+fn needed<T, E: Into<ImportError>>(what: &str, read: Result<T, E>) -> Result<T, ImportError> {
+    read.map_err(|error| ImportError::NeededForWriting {
+        what: what.to_owned(),
+        source: Box::new(error.into()),
+    })
+}
+
+/// Reads the last block of a list of block pointers, which is added to.
+fn check_list(mos: &Arc<ObjectSet>, list: ObjectId) -> Result<(), DmuError> {
+    let object = mos.object(list)?;
+    let dnode = object.dnode();
+    let mut bytes = vec![0; usize::try_from(dnode.data_block_size).unwrap_or(0)];
+    object.read(
+        dnode.block_id_max.0.saturating_mul(dnode.data_block_size),
+        &mut bytes,
+    )
 }
 
 /// The group whose space maps an uberblock leads to: the first after a rewind to a checkpoint leads

@@ -216,6 +216,17 @@ pub enum ControlError {
         /// The dataset.
         dataset: String,
     },
+    /// Where a file system is to be mounted cannot be read.
+    #[error(
+        "its properties cannot be read: {reason}; 'cenote mount {dataset} DIRECTORY' mounts it \
+         read-only, without devices and setuid"
+    )]
+    PropertiesUnreadable {
+        /// The dataset.
+        dataset: String,
+        /// Why.
+        reason: String,
+    },
     /// The directory has files and overlay is off.
     #[error("directory is not empty")]
     DirectoryNotEmpty {

@@ -64,6 +64,17 @@ fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
         };
         push(Severity::Attention, what, advice.to_owned());
     }
+    let awaited = store.awaited.as_ref();
+    let awaited = awaited.filter(|(_, seconds, _)| *seconds >= AWAY_MAX && away.is_none());
+    if let Some((key, seconds, error)) = awaited {
+        let what = format!(
+            "object {key} has been asked for in vain for {}, and what needs it waits: {error}",
+            duration(*seconds)
+        );
+        let advice = "the store answers for other objects: ask whoever runs it about this one; \
+                      nothing is lost while it waits";
+        push(Severity::Attention, what, advice.to_owned());
+    }
     let late = store.pending_seconds.filter(|seconds| *seconds >= LATE);
     if let Some(seconds) = late.filter(|_| away.is_none()) {
         let what = format!(
@@ -96,6 +107,14 @@ mod tests {
         let found = findings("tank", std::slice::from_ref(&store));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].severity, Severity::Attention);
+        store.unreachable_seconds = None;
+        store.awaited = Some(("data/1-2".to_owned(), AWAY_MAX, "503".to_owned()));
+        let waits = &findings("tank", std::slice::from_ref(&store))[0];
+        assert!(
+            waits.what.starts_with("object data/1-2 has"),
+            "{}",
+            waits.what
+        );
         store.damaged = vec![("data/1-2".to_owned(), "it is missing".to_owned())];
         store.damaged_count = 2;
         let damaged = &findings("tank", std::slice::from_ref(&store))[0];
