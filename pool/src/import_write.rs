@@ -16,12 +16,14 @@ use crate::options::{Becoming, ImportOptions};
 use crate::pool::Pool;
 use crate::space;
 use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, history_fault, log_event};
-use cenote_base::{Guid, ObjectId, Txg, VdevId};
+use cenote_base::{Guid, ObjectId, SECTOR_SIZE, Txg, VdevId};
 use cenote_device::Device;
-use cenote_dmu::{DmuError, ObjectSet, TxgGate};
+use cenote_dmu::{DmuError, Object, ObjectSet, TxgGate};
 use cenote_dsl::write::{EndTemporaryHolds, SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, lost_dedup_figures};
+use cenote_ondisk::ObjectType;
 use cenote_ondisk::Uberblock;
+use cenote_ondisk::brt::{BrtVdev, DIRECTORY_PREFIX};
 use cenote_ondisk::features;
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::object_directory::keys;
@@ -287,6 +289,15 @@ impl Pool {
                 needed(what, check_list(committed, list))?;
             }
         }
+        // Dedup tables and counts of clones are changed whenever a block of theirs is freed.
+        for entry in directory.zap().entries() {
+            let entry = entry?;
+            let key = entry.key.as_str().filter(|key| is_block_table(key));
+            if let (Some(key), Some(object)) = (key, entry.value.as_u64()) {
+                let read = check_tables(committed, key, ObjectId(object));
+                needed(&format!("the table {key}"), read)?;
+            }
+        }
         let history = directory.object(keys::HISTORY)?;
         if let Some(fault) = history.and_then(|history| history_fault(committed, history)) {
             self.note_unread("the pool's history (it begins anew)", fault);
@@ -373,6 +384,54 @@ fn needed<T, E: Into<ImportError>>(what: &str, read: Result<T, E>) -> Result<T, 
         what: what.to_owned(),
         source: Box::new(error.into()),
     })
+}
+
+/// Whether an object of the directory has facts about single blocks.
+fn is_block_table(key: &str) -> bool {
+    key.starts_with("DDT-") || key.starts_with(DIRECTORY_PREFIX)
+}
+
+/// A table that is larger is read in its first part only: an import is to take no minutes. What is
+/// damaged behind that is found when it is needed.
+const TABLE_CHECKED_MAX: u64 = 16 << 20;
+
+/// Reads a table about blocks, and the tables that it names.
+fn check_tables(mos: &Arc<ObjectSet>, key: &str, table: ObjectId) -> Result<(), ImportError> {
+    let object = check_table(mos, table)?;
+    if key.starts_with(DIRECTORY_PREFIX) {
+        check_table(mos, BrtVdev::decode(&object.dnode().bonus)?.entries)?;
+        return Ok(());
+    }
+    // Newer pools have a directory of tables and logs for each checksum.
+    if object.dnode().object_type != ObjectType::ZAP_METADATA || key == keys::DEDUP_STATISTICS {
+        return Ok(());
+    }
+    for entry in mos.zap(table)?.entries() {
+        let entry = entry?;
+        let is_table = entry
+            .key
+            .as_str()
+            .is_some_and(|key| key.starts_with("DDT-"));
+        if let Some(part) = entry.value.as_u64().filter(|part| is_table && *part != 0) {
+            check_table(mos, ObjectId(part))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a table.
+fn check_table(mos: &Arc<ObjectSet>, table: ObjectId) -> Result<Object, DmuError> {
+    let object = mos.object(table)?;
+    let block = object.dnode().data_block_size.max(SECTOR_SIZE);
+    let size = object.dnode().block_id_max.0.saturating_add(1);
+    let size = size.saturating_mul(block).min(TABLE_CHECKED_MAX);
+    let mut at = 0;
+    while at < size {
+        let length = usize::try_from(block.min(size - at)).unwrap_or(0);
+        object.read(at, &mut vec![0; length])?;
+        at += block;
+    }
+    Ok(object)
 }
 
 /// Reads the last block of a list of block pointers, which is added to.

@@ -156,7 +156,14 @@ pub(crate) fn check_ends(
 ) -> Result<(), DmuError> {
     let found = metaslabs(mos, vdevs, config)?;
     let maps = found.map_or(Vec::new(), |found| found.maps);
-    for map in maps.into_iter().flatten() {
+    let checkpoint = match config.top_zap {
+        Some(zap) => mos
+            .zap(zap)?
+            .lookup_u64(vdev_zap::top::CHECKPOINT_SPACE_MAP)?,
+        None => None,
+    };
+    let checkpoint = checkpoint.map(ObjectId);
+    for map in maps.into_iter().flatten().chain(checkpoint) {
         let object = mos.object(map)?;
         let header = SpaceMapHeader::decode(&object.dnode().bonus);
         let header = header.map_err(|source| object.malformed(source))?;
