@@ -2,8 +2,8 @@
 //!
 //! Who only reads takes the device as of its newest commit, and hinders nobody. Who writes gets
 //! what lies on this side, too: `/var/lib/cenote/cloud` for root, and for others
-//! `$XDG_STATE_HOME/cenote/cloud` or `~/.local/state/cenote/cloud`, and there a directory for each device and way
-//! to it. When the device is unlocked everything is uploaded, and it is released.
+//! `$XDG_STATE_HOME/cenote/cloud` or `~/.local/state/cenote/cloud`, and there a directory for each
+//! device and way to it. When the device is unlocked everything is uploaded, and it is released.
 
 use crate::device::CloudDevice;
 use crate::error::{CloudError, Result};

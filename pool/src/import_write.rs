@@ -3,7 +3,7 @@
 //! Everything that refuses a pool comes before anything is written. The first transaction group
 //! writes the labels, so that they say who has the pool now.
 
-use crate::allocation;
+use crate::allocation::{self, Space};
 use crate::away::{self, Away};
 use crate::candidate::PoolCandidate;
 use crate::choose::{Common, Known};
@@ -206,10 +206,8 @@ impl Pool {
         let uberblock = self.uberblock();
         let cache = Arc::clone(self.cache());
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
-        let space = allocation::load(&committed, self.vdevs_kept(), self.vdev_tree());
-        let space = needed("the space maps", space)?;
+        let space = self.load_space(&committed)?;
         let logs = needed("the list of space map logs", allocation::logs(&committed))?;
-        self.check_what_groups_read(&committed)?;
         let newest = first_txg(candidate, uberblock.txg)?;
         // Where the logs are not those of the state that was opened, or not to be had.
         let is_older = newest > uberblock.txg || uberblock.checkpoint_txg != Txg(0);
@@ -272,8 +270,15 @@ impl Pool {
         Ok(self)
     }
 
-    /// Reads what every group adds to, so that no group fails for want of it: an import says of what
-    /// is damaged which it is, and a group can only suspend the pool.
+    /// The pool's space, once all is read that groups need.
+    fn load_space(&mut self, committed: &Arc<ObjectSet>) -> Result<Space, ImportError> {
+        self.check_what_groups_read(committed)?;
+        let space = allocation::load(committed, self.vdevs_kept(), self.vdev_tree());
+        needed("a space map", space)
+    }
+
+    /// Reads what every group adds to, so that no group fails for want of it: an import says of
+    /// what is damaged which it is, and a group can only suspend the pool.
     fn check_what_groups_read(&mut self, committed: &Arc<ObjectSet>) -> Result<(), ImportError> {
         for top in &self.vdev_tree().children {
             let id = top.id.unwrap_or_default();

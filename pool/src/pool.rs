@@ -396,8 +396,8 @@ impl Pool {
         let damaged = space.map_or(Vec::new(), |space| space.damaged());
         let say = |(vdev, count)| {
             format!(
-                "the space maps of {count} metaslabs of top-level vdev {vdev} are damaged: nothing is \
-                 written there; copy the pool's data to another one"
+                "the space maps of {count} metaslabs of top-level vdev {vdev} are damaged: \
+                 nothing is written there; copy the pool's data to another one"
             )
         };
         damaged.into_iter().map(say).collect()

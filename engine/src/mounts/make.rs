@@ -255,16 +255,8 @@ fn mount_dataset(
         mount_point: place,
         namespace,
         switches,
-        record_size: match lacks_properties {
-            true => RECORD_SIZE,
-            false => dataset
-                .stored_number(Property::RecordSize)
-                .map_err(of_dsl)?,
-        },
-        available: match lacks_properties {
-            true => 0,
-            false => available(&dataset)?,
-        },
+        record_size: record_size(&dataset, lacks_properties)?,
+        available: available(&dataset, lacks_properties)?,
         snapshots: Box::new(SnapshotNames::new(mounts, imported, dataset.id())),
         damage: Arc::clone(&imported.damage),
         dataset,
@@ -303,8 +295,15 @@ fn check_contents(dataset: &Dataset, options: &MountOptions) -> Result<(), Contr
     Ok(())
 }
 
-fn available(dataset: &Dataset) -> Result<u64, ControlError> {
-    match dataset.is_snapshot() {
+fn record_size(dataset: &Dataset, lacks_properties: bool) -> Result<u64, ControlError> {
+    match lacks_properties {
+        true => Ok(RECORD_SIZE),
+        false => dataset.stored_number(Property::RecordSize).map_err(of_dsl),
+    }
+}
+
+fn available(dataset: &Dataset, lacks_properties: bool) -> Result<u64, ControlError> {
+    match dataset.is_snapshot() || lacks_properties {
         true => Ok(0),
         false => Ok(dataset.available().map_err(of_dsl)?),
     }

@@ -162,7 +162,7 @@ impl Space {
         self.tops().iter().try_for_each(|top| each(&mut lock(top)))
     }
 
-    /// Vdevs with metaslabs that are not allocated from, as their maps cannot be read, and how many.
+    /// Vdevs with metaslabs that are not allocated from as their maps cannot be read; how many.
     pub fn damaged(&self) -> Vec<(VdevId, usize)> {
         let count = |top: Arc<Mutex<TopSpace>>| {
             let top = lock(&top);

@@ -285,8 +285,8 @@ impl Daemon for Connection {
         let failure = status.record_failure?;
         Some(format!(
             "the Cenote daemon cannot write down which pools it has imported: {failure}.\n\
-             If it dies now, 'cenote daemon resume' may not find them. Make room in that directory,\n\
-             or make it writable for the daemon."
+             If it dies now, 'cenote daemon resume' may not find them. Make room in that\n\
+             directory, or make it writable for the daemon."
         ))
     }
 }

@@ -24,6 +24,16 @@ const SHORT_LIVES_MAX: u32 = 2;
 /// How long a process that has closed its connections may take to end.
 const END_WAIT: Duration = Duration::from_millis(500);
 
+/// What to do where the pools are known.
+const RESUME: &str = "\
+Run 'cenote daemon resume' to import and mount them again, or 'cenote daemon forget'
+if they are not wanted any more.";
+/// What to do where they are not.
+const LOOK: &str = "\
+Run 'cenote daemon resume' to import the pools in the cache file, and 'zpool import'
+for others. 'cenote unmount PLACE' takes dead mounts away, and 'cenote daemon forget'
+this message.";
+
 /// What a daemon that died had.
 #[derive(Clone, Debug)]
 pub struct Death {
@@ -244,15 +254,8 @@ impl Death {
             ));
         }
         text.push_str(match self.loss.pools.is_empty() {
-            false => {
-                "Run 'cenote daemon resume' to import and mount them again, or 'cenote daemon forget'\n\
-                 if they are not wanted any more."
-            }
-            true => {
-                "Run 'cenote daemon resume' to import the pools in the cache file, and 'zpool import'\n\
-                 for others. 'cenote unmount PLACE' takes dead mounts away, and 'cenote daemon forget'\n\
-                 this message."
-            }
+            false => RESUME,
+            true => LOOK,
         });
         harmless(&text).into_owned()
     }

@@ -72,7 +72,6 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     let change = Change::CreatePool(Box::new(pool));
     match context.ask(Request::Change { change, command }) {
         Ok(Response::Failures { failures, .. }) => {
-            context.complain_of_record();
             note_new(&vdevs, context);
             for (target, error) in &failures {
                 context.complain(&with_context(&format!("cannot mount '{target}'"), error));
@@ -80,7 +79,6 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
             Ok(u8::from(!failures.is_empty()))
         }
         Ok(_) => {
-            context.complain_of_record();
             note_new(&vdevs, context);
             if let Some(lines) = preview {
                 let lead = format!("would create '{name}' with the following layout:\n");

@@ -15,6 +15,20 @@ pub(super) fn findings(pool: &str, stores: &[StoreStatus]) -> Vec<Finding> {
     found.collect()
 }
 
+/// An object that is asked for in vain while others are answered.
+fn awaited(store: &StoreStatus) -> Option<(String, String)> {
+    let (key, seconds, error) = store.awaited.as_ref()?;
+    let what = format!(
+        "object {key} has been asked for in vain for {}, and what needs it waits: {error}",
+        duration(*seconds)
+    );
+    let advice = "the store answers for other objects: ask whoever runs it about this one; \
+                  nothing is lost while it waits";
+    (*seconds >= AWAY_MAX).then(|| (what, advice.to_owned()))
+}
+
+/// What is to be known of one device.
+// tidy: allow(long-function, one paragraph for each finding)
 fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut push = |severity, what: String, advice: String| {
@@ -64,16 +78,8 @@ fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
         };
         push(Severity::Attention, what, advice.to_owned());
     }
-    let awaited = store.awaited.as_ref();
-    let awaited = awaited.filter(|(_, seconds, _)| *seconds >= AWAY_MAX && away.is_none());
-    if let Some((key, seconds, error)) = awaited {
-        let what = format!(
-            "object {key} has been asked for in vain for {}, and what needs it waits: {error}",
-            duration(*seconds)
-        );
-        let advice = "the store answers for other objects: ask whoever runs it about this one; \
-                      nothing is lost while it waits";
-        push(Severity::Attention, what, advice.to_owned());
+    if let Some((what, advice)) = awaited(store).filter(|_| away.is_none()) {
+        push(Severity::Attention, what, advice);
     }
     let late = store.pending_seconds.filter(|seconds| *seconds >= LATE);
     if let Some(seconds) = late.filter(|_| away.is_none()) {
