@@ -11,6 +11,7 @@ use cenote_dmu::ObjectSet;
 use cenote_dmu::traverse::{Event, Ordered, Root, Since, Walk};
 use cenote_dsl::write::{CreateSnapshots, DestroySnapshots};
 use cenote_dsl::{DatasetName, NameKind};
+use cenote_ondisk::ObjectType;
 use cenote_ondisk::label::DATA_OFFSET;
 use cenote_ondisk::object_directory::{OBJECT_DIRECTORY, keys};
 use cenote_ondisk::vdev_zap;
@@ -263,14 +264,22 @@ fn write_without_each_object(kind: &str) {
     let snapshots: Vec<_> = names
         .filter(|name| name.kind() == NameKind::Snapshot)
         .collect();
+    let directory = pool.dsl().object_directory();
+    let of_pool = [keys::SYNC_BPLIST, keys::FREE_BPOBJ];
+    let of_pool = of_pool.map(|key| directory.object(key).expect("readable"));
     let mut table = Vec::new();
     for object in pool.mos().objects(ObjectId(1)) {
         let (id, dnode) = object.expect("readable");
+        // There may be one for each snapshot: an import reads none of them.
+        if dnode.object_type == ObjectType::BPOBJ && !of_pool.contains(&Some(id)) {
+            continue;
+        }
         let name = format!("{kind}: {id:?}, {:?}", dnode.object_type);
         table.push((name, blocks(pool.mos(), id)));
     }
     drop(pool);
     let (mut refused, mut whole) = (0, 0);
+    let mut suspended = Vec::new();
     for (name, places) in table.iter().filter(|(_, places)| !places.is_empty()) {
         golden.copy_to(dir.path()).expect("room");
         let device: PathBuf = dir.path().join(&golden.manifest.devices[0]);
@@ -283,9 +292,10 @@ fn write_without_each_object(kind: &str) {
             }
             Written::Partly(error) => println!("{name}: {error}"),
             Written::Whole => whole += 1,
-            Written::Suspended(cause) => panic!("{name}: the pool was suspended: {cause}"),
+            Written::Suspended(cause) => suspended.push(format!("{name}: {cause}")),
         }
     }
+    assert_eq!(suspended, [""; 0]);
     assert!(refused > 5 && whole > 0, "{kind}: {refused}, {whole}");
 }
 
