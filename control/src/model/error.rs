@@ -218,8 +218,8 @@ pub enum ControlError {
     },
     /// Where a file system is to be mounted cannot be read.
     #[error(
-        "its properties cannot be read: {reason}; 'cenote mount {dataset} DIRECTORY' mounts it \
-         read-only, without devices and setuid"
+        "its properties cannot be read, so its mount point is unknown: {reason}; 'zpool scrub' \
+         repairs them if another copy is intact"
     )]
     PropertiesUnreadable {
         /// The dataset.
