@@ -23,6 +23,8 @@ const MOUNTS_MAX: usize = 8;
 const SHORT_LIVES_MAX: u32 = 2;
 /// How long a process that has closed its connections may take to end.
 const END_WAIT: Duration = Duration::from_millis(500);
+/// How long a daemon that starts may take from its socket to its note.
+const NOTE_WAIT: Duration = Duration::from_secs(2);
 
 /// What to do where the pools are known.
 const RESUME: &str = "\
@@ -71,6 +73,7 @@ pub fn of_socket(socket: &Path) -> Option<Death> {
 pub fn found_at_start(socket: &Path, took_over: bool) -> Option<Loss> {
     let record = record(socket);
     let unreadable = record.as_ref().err().map(|error| error.path.clone());
+    // Before the first note of this one: what is there is that of the one before.
     let loss = loss_of(record, socket, took_over, took_over);
     if let Some(path) = unreadable {
         match set_aside(&path) {
@@ -114,7 +117,13 @@ fn loss_of(
 /// write no record anywhere.
 fn without_record(socket: &Path) -> Option<String> {
     let socket_name = socket.display();
+    // One that is starting has its socket a moment before its note.
+    let deadline = Instant::now() + NOTE_WAIT;
+    while Places::noted(socket).is_none() && is_socket(socket) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     match Places::noted(socket) {
+        None if !is_socket(socket) => None,
         Some(Places {
             record: Some(_), ..
         }) => None,
