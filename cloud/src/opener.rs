@@ -1,9 +1,9 @@
 //! Opens devices by name, whether the system has them or a store.
 //!
 //! Who only reads takes the device as of its newest commit, and hinders nobody. Who writes gets
-//! what lies on this side, too: `$XDG_STATE_HOME/cenote/cloud`, or `/var/lib/cenote/cloud` for
-//! root and `~/.local/state/cenote/cloud` for others, and there a directory for each device and way
-//! to it. When the device is unlocked everything is uploaded, and it is released.
+//! what lies on this side, too: `/var/lib/cenote/cloud` for root, and for others
+//! `$XDG_STATE_HOME/cenote/cloud` or `~/.local/state/cenote/cloud`, and there a directory for each
+//! device and way to it. When the device is unlocked everything is uploaded, and it is released.
 
 use crate::device::CloudDevice;
 use crate::error::{CloudError, Result};
@@ -255,9 +255,10 @@ fn state_directory() -> Option<PathBuf> {
         let path = PathBuf::from(std::env::var_os(name)?);
         path.is_absolute().then_some(path)
     };
+    // Root has one place, with a login's environment and without.
     let state = match absolute("XDG_STATE_HOME") {
+        _ if rustix::process::geteuid().is_root() => PathBuf::from("/var/lib"),
         Some(path) => path,
-        None if rustix::process::geteuid().is_root() => PathBuf::from("/var/lib"),
         None => absolute("HOME")?.join(".local/state"),
     };
     Some(state.join("cenote/cloud"))

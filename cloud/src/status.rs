@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::format::{CommitNumber, Uuid};
 use crate::locks::lock;
-use crate::store::{DamagedObject, StoreHealth};
+use crate::store::{AwaitedObject, DamagedObject, StoreHealth};
 use std::time::Duration;
 
 /// How a device is.
@@ -37,6 +37,8 @@ pub struct Status {
     pub store: StoreHealth,
     /// How long nothing has come through; `None` while the store answers.
     pub unreachable_for: Option<Duration>,
+    /// The object whose request is tried again and again for longest, and for how long.
+    pub awaited: Option<(AwaitedObject, Duration)>,
     /// Why the device cannot be changed any more.
     pub failure: Option<String>,
     /// The first objects that were found damaged since the device was opened.
@@ -53,6 +55,7 @@ impl Core {
             .map(|log| (log.used(), log.capacity()));
         let now = self.now();
         let store = self.client.statistics().health();
+        let awaited = self.client.statistics().longest_awaited();
         let (damaged, damaged_count) = self.client.damaged();
         let state = self.state();
         Status {
@@ -73,6 +76,10 @@ impl Core {
             log,
             unreachable_for: store.failing_since.map(|since| now.saturating_sub(since)),
             store,
+            awaited: awaited.map(|object| {
+                let waited = now.saturating_sub(object.since);
+                (object, waited)
+            }),
             failure: state.failure.as_ref().map(ToString::to_string),
             damaged,
             damaged_count,

@@ -14,3 +14,4 @@
 pub mod model;
 pub mod protocol;
 pub mod record;
+pub mod regular;

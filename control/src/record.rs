@@ -11,12 +11,17 @@
 //! A daemon that starts reads the record of the one before. What that had and this one has not
 //! imported yet is kept in the new record as a [`Loss`] until it is imported or forgotten.
 //!
+//! A state directory may be full, or not be writable. Then the record goes beside the socket
+//! ([`beside_socket`]), where it is found until the other one can be written again; the daemon says
+//! so for as long. A record that is there and cannot be read leaves it unknown whether a daemon
+//! died: that is a [`Loss`] too, with the reason and without pools.
+//!
 //! *Invariant: the file is replaced as a whole (`rename`), so a reader sees one state or another.*
 //!
 //! Deliberately absent: keys.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,6 +29,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{ImportOptions, MountOptions};
+use crate::regular;
 
 /// How often a daemon that lives touches its record.
 pub const TOUCH_PERIOD: Duration = Duration::from_secs(10);
@@ -82,6 +88,42 @@ pub struct Loss {
     pub short_lives: u32,
     /// Its pools that nobody has imported since.
     pub pools: Vec<RecordedPool>,
+    /// Why it is not known whether it had others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+    /// Dead mounts of which no record tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dead_mounts: Vec<String>,
+}
+
+impl Loss {
+    /// What is to be said where a record cannot be read.
+    pub fn unknown(reason: String) -> Self {
+        Self {
+            pid: 0,
+            boot: boot_id(),
+            seen: 0,
+            short_lives: 0,
+            pools: Vec::new(),
+            unknown: Some(reason),
+            dead_mounts: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is lost.
+    pub fn is_empty(&self) -> bool {
+        self.pools.is_empty() && self.unknown.is_none() && self.dead_mounts.is_empty()
+    }
+}
+
+/// A record that is there and cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be read: {source}", path.display())]
+pub struct Unreadable {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: std::io::Error,
 }
 
 /// What a daemon has.
@@ -123,6 +165,31 @@ pub fn record_path(state_directory: &Path, socket: &Path) -> PathBuf {
     // A socket's path has at most 107 bytes, of which this keeps 80 even where all are escaped.
     name.truncate(240);
     state_directory.join("daemons").join(format!("{name}.json"))
+}
+
+/// Where a daemon keeps its record while the state directory takes none.
+pub fn beside_socket(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".record");
+    PathBuf::from(path)
+}
+
+/// Whether an error in opening a record means that there is none.
+///
+/// A directory that we may not enter, and that is not ours, has none of our daemon's.
+fn is_absence(path: &Path, error: &std::io::Error) -> bool {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => true,
+        ErrorKind::PermissionDenied => {
+            let found = path
+                .ancestors()
+                .find_map(|path| path.symlink_metadata().ok());
+            let ours = rustix::process::geteuid().as_raw();
+            let is_there = path.symlink_metadata().is_ok();
+            !is_there && found.is_none_or(|found| found.uid() != ours)
+        }
+        _ => false,
+    }
 }
 
 /// Which start of the machine this is; empty if the system does not say.
@@ -180,6 +247,9 @@ impl DaemonRecord {
     /// What its daemon had, which runs no more; `None` if it had nothing.
     pub fn into_loss(self) -> Option<Loss> {
         let before = self.lost.as_ref().map_or(0, |lost| lost.short_lives);
+        let earlier = self.lost.as_ref();
+        let unknown = earlier.and_then(|lost| lost.unknown.clone());
+        let dead_mounts = earlier.map_or(Vec::new(), |lost| lost.dead_mounts.clone());
         // Also where all that was lost has been imported again.
         let before = before.max(self.short_lives);
         let is_short = self.seen.saturating_sub(self.started) < SHORT_LIFE;
@@ -196,8 +266,36 @@ impl DaemonRecord {
             seen: self.seen,
             short_lives,
             pools,
+            unknown,
+            dead_mounts,
         };
-        Some(loss).filter(|loss| !loss.pools.is_empty())
+        Some(loss).filter(|loss| !loss.is_empty())
+    }
+
+    /// The record of the daemon on `socket`, wherever it could write one; `None` if there is none.
+    ///
+    /// # Errors
+    /// There is one that cannot be read.
+    pub fn find(
+        file: Option<&Path>,
+        socket: &Path,
+        may_own: Option<u32>,
+    ) -> Result<Option<Self>, Unreadable> {
+        let beside = beside_socket(socket);
+        // While there is one beside the socket, it is the newer.
+        let mut unreadable = None;
+        for path in [Some(beside.as_path()), file].into_iter().flatten() {
+            match Self::load(path, may_own) {
+                Ok(None) => {}
+                Ok(found) if unreadable.is_none() => return Ok(found),
+                Ok(_) => break,
+                Err(source) => {
+                    let path = path.to_owned();
+                    unreadable.get_or_insert(Unreadable { path, source });
+                }
+            }
+        }
+        unreadable.map_or(Ok(None), Err)
     }
 
     /// Reads a record; `None` if there is none.
@@ -206,8 +304,8 @@ impl DaemonRecord {
     /// It cannot be read, or is not one, or belongs to another user than ourselves, root and the
     /// one that `may_own` names.
     pub fn load(path: &Path, may_own: Option<u32>) -> std::io::Result<Option<Self>> {
-        let file = match File::open(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        let file = match regular::open(path) {
+            Err(error) if is_absence(path, &error) => return Ok(None),
             opened => opened?,
         };
         let metadata = file.metadata()?;
@@ -217,6 +315,9 @@ impl DaemonRecord {
         }
         let mut bytes = Vec::new();
         file.take(SIZE_MAX).read_to_end(&mut bytes)?;
+        if bytes.is_empty() {
+            return Err(std::io::Error::new(ErrorKind::InvalidData, "it is empty"));
+        }
         let mut record: Self = serde_json::from_slice(&bytes)?;
         record.seen = record.seen.max(metadata.modified().map_or(0, seconds));
         Ok(Some(record))
@@ -251,9 +352,21 @@ impl DaemonRecord {
 /// The system's, unless there is none.
 pub fn remove(path: &Path) -> std::io::Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Err(error) if !is_absence(path, &error) => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Moves a record that cannot be read out of the way, where people can look at it.
+///
+/// # Errors
+/// The system's.
+pub fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".damaged");
+    let aside = PathBuf::from(aside);
+    fs::rename(path, &aside)?;
+    Ok(aside)
 }
 
 /// Says that the daemon of a record lives.
@@ -261,10 +374,7 @@ pub fn remove(path: &Path) -> std::io::Result<()> {
 /// # Errors
 /// The system's.
 pub fn touch(path: &Path) -> std::io::Result<()> {
-    File::options()
-        .append(true)
-        .open(path)?
-        .set_modified(SystemTime::now())
+    regular::open_with(File::options().append(true), path)?.set_modified(SystemTime::now())
 }
 
 #[cfg(test)]
@@ -342,6 +452,39 @@ mod tests {
             Path::new("/s/daemons/-run-cenote.sock.json")
         );
         assert_ne!(of("/a/b"), of("/a-b"));
+    }
+
+    /// A record that could not be read counted as none: the daemon's death was nobody's.
+    #[test]
+    fn a_record_is_found_wherever_it_is_and_one_that_cannot_be_read_is_no_absence() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        let (main, socket) = (at("state/r.json"), at("socket"));
+        let find = || DaemonRecord::find(Some(&main), &socket, None);
+        assert_eq!(find().expect("none"), None);
+        fs::write(at("state"), "a file").expect("written");
+        assert_eq!(find().expect("none can be there"), None);
+        let mut record = DaemonRecord::of_this_process(&socket, 1);
+        record.pools.push(pool("tank", 7));
+        assert!(record.store(&main).is_err());
+        let beside = beside_socket(&socket);
+        record.store(&beside).expect("stored");
+        let found = find().expect("readable").expect("there");
+        assert_eq!(found.pools, record.pools);
+        fs::write(&beside, "").expect("written");
+        assert!(find().is_err(), "an empty one");
+        fs::remove_file(at("state")).expect("removed");
+        record.store(&main).expect("stored");
+        assert!(find().is_err(), "what is beside the socket is newer");
+        set_aside(&beside).expect("moved");
+        assert!(find().expect("readable").is_some());
+        fs::remove_file(&main).expect("removed");
+        fs::create_dir(&main).expect("made");
+        let error = find().expect_err("a directory").to_string();
+        assert!(
+            error.contains("r.json cannot be read: not a reg"),
+            "{error}"
+        );
     }
 
     #[test]

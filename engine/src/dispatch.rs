@@ -126,7 +126,7 @@ impl Engine {
             Request::SettingsSet { values } => settings_set(context, &values),
             Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
             Request::DaemonStatus => Ok(Response::Status {
-                status: daemon_status(context, mounts, &self.about),
+                status: daemon_status(context, mounts, &self.about, &self.recorder),
             }),
             Request::DaemonForget => {
                 self.recorder.forget();

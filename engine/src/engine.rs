@@ -1,6 +1,6 @@
 //! The engine: what a daemon has, and what it does by itself; `dispatch` has what it is asked.
 
-use crate::alarms::death::daemon_died;
+use crate::alarms::death::{daemon_died, record_unwritable};
 use crate::alarms::desk::Alarms;
 use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
@@ -27,6 +27,7 @@ use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Re
 use cenote_control::protocol::{Peer, Reply, Service};
 use cenote_pool::{Patience, set_patience};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct Engine {
     agent: Agent,
     pub(crate) alarms: Alarms,
     pub(crate) recorder: Recorder,
+    /// Whether an alarm was sent because the record cannot be written.
+    record_alarm: AtomicBool,
     shows_keys: bool,
     /// When pools were last looked at.
     looked: Mutex<Option<Duration>>,
@@ -108,6 +111,7 @@ impl Engine {
             agent: Agent::default(),
             alarms,
             recorder,
+            record_alarm: AtomicBool::new(false),
             shows_keys: settings.shows_keys,
             looked: Mutex::default(),
         }
@@ -277,6 +281,11 @@ impl Service for Engine {
         self.agent.look(&self.context.events, now, &pools);
         let (registry, env) = (&self.context.registry, self.context.env.as_ref());
         self.recorder.look(registry, &self.mounts, env);
+        let failure = self.recorder.failure();
+        let was_told = self.record_alarm.swap(failure.is_some(), Ordering::AcqRel);
+        if let Some(failure) = failure.filter(|_| !was_told) {
+            self.alarms.tell(record_unwritable(&failure, env));
+        }
     }
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {

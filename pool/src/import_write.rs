@@ -14,13 +14,16 @@ use crate::lineage::Chronicle;
 use crate::mos::directory_words;
 use crate::options::{Becoming, ImportOptions};
 use crate::pool::Pool;
-use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, log_event};
-use cenote_base::{Guid, Txg, VdevId};
+use crate::space;
+use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, history_fault, log_event};
+use cenote_base::{Guid, ObjectId, SECTOR_SIZE, Txg, VdevId};
 use cenote_device::Device;
-use cenote_dmu::{ObjectSet, TxgGate};
+use cenote_dmu::{DmuError, Object, ObjectSet, TxgGate};
 use cenote_dsl::write::{EndTemporaryHolds, SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, lost_dedup_figures};
+use cenote_ondisk::ObjectType;
 use cenote_ondisk::Uberblock;
+use cenote_ondisk::brt::{BrtVdev, DIRECTORY_PREFIX};
 use cenote_ondisk::features;
 use cenote_ondisk::features::FEATURES;
 use cenote_ondisk::object_directory::keys;
@@ -203,9 +206,9 @@ impl Pool {
         let uberblock = self.uberblock();
         let cache = Arc::clone(self.cache());
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
-        let space = allocation::load(&committed, self.vdevs_kept(), self.vdev_tree())?;
+        let space = self.load_space(&committed)?;
         space.opened_at(uberblock.txg);
-        let logs = allocation::logs(&committed)?;
+        let logs = needed("the list of space map logs", allocation::logs(&committed))?;
         let newest = first_txg(candidate, uberblock.txg)?;
         let log_headers = self.take_logs(candidate, &space, newest)?;
         let rewound = options.rewind_to_checkpoint;
@@ -288,6 +291,46 @@ impl Pool {
         Ok(headers)
     }
 
+    /// The pool's space, once all is read that groups need.
+    fn load_space(&mut self, committed: &Arc<ObjectSet>) -> Result<Space, ImportError> {
+        self.check_what_groups_read(committed)?;
+        let space = allocation::load(committed, self.vdevs_kept(), self.vdev_tree());
+        needed("a space map", space)
+    }
+
+    /// Reads what every group adds to, so that no group fails for want of it: an import says of
+    /// what is damaged which it is, and a group can only suspend the pool.
+    fn check_what_groups_read(&mut self, committed: &Arc<ObjectSet>) -> Result<(), ImportError> {
+        for top in &self.vdev_tree().children {
+            let id = top.id.unwrap_or_default();
+            let checked = space::check_ends(committed, &self.vdevs(), top);
+            needed(&format!("a space map of top-level vdev {id}"), checked)?;
+        }
+        let directory = self.dsl().object_directory();
+        for (key, what) in [
+            (keys::SYNC_BPLIST, "the list of deferred frees"),
+            (keys::FREE_BPOBJ, "the list of blocks to be freed"),
+        ] {
+            if let Some(list) = directory.object(key)? {
+                needed(what, check_list(committed, list))?;
+            }
+        }
+        // Dedup tables and counts of clones are changed whenever a block of theirs is freed.
+        for entry in directory.zap().entries() {
+            let entry = entry?;
+            let key = entry.key.as_str().filter(|key| is_block_table(key));
+            if let (Some(key), Some(object)) = (key, entry.value.as_u64()) {
+                let read = check_tables(committed, key, ObjectId(object));
+                needed(&format!("the table {key}"), read)?;
+            }
+        }
+        let history = directory.object(keys::HISTORY)?;
+        if let Some(fault) = history.and_then(|history| history_fault(committed, history)) {
+            self.note_unread("the pool's history (it begins anew)", fault);
+        }
+        Ok(())
+    }
+
     /// What is known of the pool's past, and which leaves are behind.
     fn past(
         &self,
@@ -359,6 +402,73 @@ impl Pool {
         let mut ids = tops.enumerate().filter(|(_, top)| top.is_log);
         ids.any(|(id, _)| !is_readable(self, VdevId(id as u64)))
     }
+}
+
+/// What was read, or which table is missing.
+fn needed<T, E: Into<ImportError>>(what: &str, read: Result<T, E>) -> Result<T, ImportError> {
+    read.map_err(|error| ImportError::NeededForWriting {
+        what: what.to_owned(),
+        source: Box::new(error.into()),
+    })
+}
+
+/// Whether an object of the directory has facts about single blocks.
+fn is_block_table(key: &str) -> bool {
+    key.starts_with("DDT-") || key.starts_with(DIRECTORY_PREFIX)
+}
+
+/// A table that is larger is read in its first part only: an import is to take no minutes. What is
+/// damaged behind that is found when it is needed.
+const TABLE_CHECKED_MAX: u64 = 16 << 20;
+
+/// Reads a table about blocks, and the tables that it names.
+fn check_tables(mos: &Arc<ObjectSet>, key: &str, table: ObjectId) -> Result<(), ImportError> {
+    let object = check_table(mos, table)?;
+    if key.starts_with(DIRECTORY_PREFIX) {
+        check_table(mos, BrtVdev::decode(&object.dnode().bonus)?.entries)?;
+        return Ok(());
+    }
+    // Newer pools have a directory of tables and logs for each checksum.
+    if object.dnode().object_type != ObjectType::ZAP_METADATA || key == keys::DEDUP_STATISTICS {
+        return Ok(());
+    }
+    for entry in mos.zap(table)?.entries() {
+        let entry = entry?;
+        let is_table = entry
+            .key
+            .as_str()
+            .is_some_and(|key| key.starts_with("DDT-"));
+        if let Some(part) = entry.value.as_u64().filter(|part| is_table && *part != 0) {
+            check_table(mos, ObjectId(part))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a table.
+fn check_table(mos: &Arc<ObjectSet>, table: ObjectId) -> Result<Object, DmuError> {
+    let object = mos.object(table)?;
+    let block = object.dnode().data_block_size.max(SECTOR_SIZE);
+    let size = object.dnode().block_id_max.0.saturating_add(1);
+    let size = size.saturating_mul(block).min(TABLE_CHECKED_MAX);
+    let mut at = 0;
+    while at < size {
+        let length = usize::try_from(block.min(size - at)).unwrap_or(0);
+        object.read(at, &mut vec![0; length])?;
+        at += block;
+    }
+    Ok(object)
+}
+
+/// Reads the last block of a list of block pointers, which is added to.
+fn check_list(mos: &Arc<ObjectSet>, list: ObjectId) -> Result<(), DmuError> {
+    let object = mos.object(list)?;
+    let dnode = object.dnode();
+    let mut bytes = vec![0; usize::try_from(dnode.data_block_size).unwrap_or(0)];
+    object.read(
+        dnode.block_id_max.0.saturating_mul(dnode.data_block_size),
+        &mut bytes,
+    )
 }
 
 /// The group whose space maps an uberblock leads to: the first after a rewind to a checkpoint leads

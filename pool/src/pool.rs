@@ -388,6 +388,25 @@ impl Pool {
         &self.discarded_logs
     }
 
+    /// Notes metadata that is done without.
+    pub(crate) fn note_unread(&mut self, what: &str, reason: String) {
+        let what = what.to_owned();
+        self.unread.push(UnreadTable { what, reason });
+    }
+
+    /// Space of which nothing is allocated, as its map was found to be damaged.
+    pub fn unread_space(&self) -> Vec<String> {
+        let space = self.syncer.as_ref().map(|syncer| &syncer.space);
+        let damaged = space.map_or(Vec::new(), |space| space.damaged());
+        let say = |(vdev, count)| {
+            format!(
+                "the space maps of {count} metaslabs of top-level vdev {vdev} are damaged: \
+                 nothing is written there; copy the pool's data to another one"
+            )
+        };
+        damaged.into_iter().map(say).collect()
+    }
+
     pub(crate) fn set_discarded_logs(&mut self, heads: Vec<ObjectId>) {
         self.discarded_logs = heads;
     }

@@ -145,6 +145,36 @@ pub(crate) fn metaslabs(
     }))
 }
 
+/// Reads the last block of each space map of a vdev, which what changes next is added to.
+///
+/// What lies before is read when something is to be allocated there, and if it is damaged nothing
+/// is.
+pub(crate) fn check_ends(
+    mos: &Arc<ObjectSet>,
+    vdevs: &Shape,
+    config: &VdevConfig,
+) -> Result<(), DmuError> {
+    let found = metaslabs(mos, vdevs, config)?;
+    let maps = found.map_or(Vec::new(), |found| found.maps);
+    let checkpoint = match config.top_zap {
+        Some(zap) => mos
+            .zap(zap)?
+            .lookup_u64(vdev_zap::top::CHECKPOINT_SPACE_MAP)?,
+        None => None,
+    };
+    let checkpoint = checkpoint.map(ObjectId);
+    for map in maps.into_iter().flatten().chain(checkpoint) {
+        let object = mos.object(map)?;
+        let header = SpaceMapHeader::decode(&object.dnode().bonus);
+        let header = header.map_err(|source| object.malformed(source))?;
+        check_length(&object, header.length)?;
+        if let Some(last) = header.length.checked_sub(1) {
+            object.read(last, &mut [0])?;
+        }
+    }
+    Ok(())
+}
+
 /// The log space maps by txg.
 pub(crate) fn logs(mos: &Arc<ObjectSet>) -> Result<BTreeMap<Txg, ObjectId>, DmuError> {
     let mut logs = BTreeMap::new();

@@ -161,7 +161,15 @@ impl Client {
             let mut tried = self.try_once(&batch);
             let waits = self.judge(&batch, &mut open, &mut tried, delay);
             let wait = waits.iter().flatten().max().copied().unwrap_or_default();
-            for (open, answer) in open.iter().zip(tried) {
+            for ((open, answer), wait) in open.iter().zip(tried).zip(&waits) {
+                let key = requests[open.index].key();
+                match (&answer, wait) {
+                    (Err(error), Some(_)) => {
+                        let error = error.to_string();
+                        self.statistics.note_awaited(key, begun, error);
+                    }
+                    _ => self.statistics.end_awaited(key),
+                }
                 answers[open.index] = Some(answer);
             }
             let mut waits = waits.iter();
@@ -181,6 +189,9 @@ impl Client {
                 break;
             }
             delay = (delay * 2).min(DELAY_MAX);
+        }
+        for open in &open {
+            self.statistics.end_awaited(requests[open.index].key());
         }
         let answers = answers.into_iter();
         answers

@@ -23,4 +23,6 @@ pub use damage::DamagedObject;
 pub use directory::DirectoryStore;
 pub(crate) use request::OBJECT_MAX;
 pub use request::{Answer, Condition, Meta, Request, Store, StoreError, Tag};
-pub use statistics::{Histogram, RequestCounts, RequestKind, Statistics, StoreHealth};
+pub use statistics::{
+    AwaitedObject, Histogram, RequestCounts, RequestKind, Statistics, StoreHealth,
+};

@@ -1,6 +1,7 @@
 //! What requests there were, how large, how slow, and how they failed.
 
 use cenote_base::metrics::Counter;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -93,11 +94,24 @@ pub struct StoreHealth {
     pub is_put: bool,
 }
 
+/// An object for whose answer somebody waits, although other requests are answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedObject {
+    /// Its name.
+    pub key: String,
+    /// Since when, by the monotonic clock.
+    pub since: Duration,
+    /// What was said last.
+    pub error: String,
+}
+
 /// Counts of all kinds.
 #[derive(Debug, Default)]
 pub struct Statistics {
     kinds: [Counters; 5],
     health: Mutex<StoreHealth>,
+    /// Objects whose requests failed and are tried again, with since when and the last error.
+    awaited: Mutex<BTreeMap<String, (Duration, String)>>,
 }
 
 fn slot(value: u64) -> usize {
@@ -154,6 +168,33 @@ impl Statistics {
         health.is_put |= kind == RequestKind::Put;
     }
 
+    /// A request that failed is tried again.
+    pub(super) fn note_awaited(&self, key: &str, since: Duration, error: String) {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = awaited
+            .entry(key.to_owned())
+            .or_insert((since, String::new()));
+        entry.0 = entry.0.min(since);
+        entry.1 = error;
+    }
+
+    /// Nobody waits for an object any more.
+    pub(super) fn end_awaited(&self, key: &str) {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        awaited.remove(key);
+    }
+
+    /// The object for which somebody has waited longest.
+    pub fn longest_awaited(&self) -> Option<AwaitedObject> {
+        let awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let longest = awaited.iter().min_by_key(|(_, (since, _))| *since);
+        longest.map(|(key, (since, error))| AwaitedObject {
+            key: key.clone(),
+            since: *since,
+            error: error.clone(),
+        })
+    }
+
     /// How the connection is.
     pub fn health(&self) -> StoreHealth {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,6 +225,25 @@ mod tests {
     use super::*;
 
     /// A full store was said to answer, because what was read beside its puts was answered.
+    /// One object that was never answered was waited for in silence.
+    #[test]
+    fn the_object_that_is_waited_for_longest_is_named() {
+        let statistics = Statistics::default();
+        let seconds = Duration::from_secs;
+        assert_eq!(statistics.longest_awaited(), None);
+        statistics.note_awaited("a", seconds(7), "busy".to_owned());
+        statistics.note_awaited("b", seconds(5), "busy".to_owned());
+        statistics.note_awaited("b", seconds(6), "503".to_owned());
+        let found = statistics.longest_awaited().expect("b");
+        let expected = ("b", seconds(5), "503");
+        assert_eq!(
+            (found.key.as_str(), found.since, found.error.as_str()),
+            expected
+        );
+        statistics.end_awaited("b");
+        assert_eq!(statistics.longest_awaited().expect("a").key, "a");
+    }
+
     #[test]
     fn only_a_put_says_that_puts_work_again() {
         let statistics = Statistics::default();

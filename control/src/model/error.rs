@@ -216,6 +216,17 @@ pub enum ControlError {
         /// The dataset.
         dataset: String,
     },
+    /// Where a file system is to be mounted cannot be read.
+    #[error(
+        "its properties cannot be read, so its mount point is unknown: {reason}; 'zpool scrub' \
+         repairs them if another copy is intact"
+    )]
+    PropertiesUnreadable {
+        /// The dataset.
+        dataset: String,
+        /// Why.
+        reason: String,
+    },
     /// The directory has files and overlay is off.
     #[error("directory is not empty")]
     DirectoryNotEmpty {

@@ -32,4 +32,7 @@ pub struct DaemonStatus {
     pub memory_limit: u64,
     /// Memory its caches and buffers use, in bytes.
     pub memory_used: u64,
+    /// Why what it has imported is not written down where it should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_failure: Option<String>,
 }

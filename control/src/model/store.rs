@@ -39,6 +39,9 @@ pub struct StoreStatus {
     /// For how many seconds the store has not answered; none while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable_seconds: Option<u64>,
+    /// The object that was asked for in vain for longest: its name, the seconds, the last answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<(String, u64, String)>,
     /// What was said when a request failed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,

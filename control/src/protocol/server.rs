@@ -138,8 +138,37 @@ pub struct Server {
     path: PathBuf,
     /// For those who may only look, with its path.
     view: Option<(UnixListener, PathBuf)>,
+    /// Whether a daemon left its socket there: it did not end in order.
+    took_over: bool,
     /// Held for as long as we serve: whoever holds it may replace the sockets.
     _lock: File,
+}
+
+/// Whether there is a socket at `path`, whoever serves it.
+pub fn is_socket(path: &Path) -> bool {
+    path.symlink_metadata()
+        .is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// Takes away the sockets that a daemon left which did not end in order; does nothing while one
+/// runs.
+///
+/// # Errors
+/// The system's.
+pub fn clear_left_sockets(path: &Path) -> std::io::Result<()> {
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true).mode(0o600);
+    let lock = options.open(lock_path(path))?;
+    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    if rustix::fs::flock(&lock, operation).is_err() {
+        return Ok(());
+    }
+    for socket in [path.to_owned(), view_path(path)] {
+        if is_socket(&socket) {
+            std::fs::remove_file(socket)?;
+        }
+    }
+    Ok(())
 }
 
 /// A socket at `path`, in the place of one that nobody serves any more; `mode` says who may use it.
@@ -175,7 +204,9 @@ impl Server {
             }
             result => result.map_err(|errno| failed(errno.into()))?,
         }
+        let took_over = is_socket(path);
         Ok(Server {
+            took_over,
             listener: listen(path, 0o600).map_err(failed)?,
             path: path.to_owned(),
             view: None,
@@ -195,6 +226,11 @@ impl Server {
         };
         self.view = Some((listener, path));
         Ok(self)
+    }
+
+    /// Whether it replaced the socket of a daemon that did not end in order.
+    pub fn took_over(&self) -> bool {
+        self.took_over
     }
 
     /// Leaves a text in a file beside the socket, for clients that come later.

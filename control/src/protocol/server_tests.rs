@@ -58,6 +58,7 @@ impl Service for Canned {
                     pools: Vec::new(),
                     memory_limit: u64::try_from(size).expect("not negative"),
                     memory_used: 0,
+                    record_failure: None,
                 };
                 Ok(Response::Status { status })
             }

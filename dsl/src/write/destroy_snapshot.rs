@@ -100,7 +100,16 @@ impl SyncContext<'_> {
         if snapshot.phys().creation_txg >= self.txg() {
             return Err(DslError::NextGroup { name: name() });
         }
-        self.deadlist_entries(snapshot.phys().deadlist)?;
+        // What is to be moved or freed is read here: a group that cannot read it suspends the pool.
+        for entry in self.deadlist_entries(snapshot.phys().deadlist)? {
+            let list = self.mos().object(entry.bpobj)?;
+            let block = list.dnode().data_block_size;
+            let mut bytes = vec![0; usize::try_from(block).unwrap_or(0)];
+            list.read(
+                list.dnode().block_id_max.0.saturating_mul(block),
+                &mut bytes,
+            )?;
+        }
         if defer {
             return self.check_remapped(snapshot);
         }

@@ -44,6 +44,8 @@ pub struct SetProperties {
 impl SyncTask for SetProperties {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let dataset = context.dsl.dataset(&self.name)?;
+        // A table that cannot be read cannot be changed, which is to be found out here.
+        dataset.directory().properties()?;
         for setting in &self.settings {
             context.check_setting(&dataset, setting)?;
         }

@@ -1,6 +1,6 @@
-//! The alarm about a daemon that died.
+//! The alarms about a daemon: that one died, and that its record cannot be written.
 //!
-//! It cannot send one itself. The next one does, from the record that was left.
+//! A daemon that died cannot send one itself. The next one does, from the record that was left.
 
 use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
 use crate::host::hostname;
@@ -11,23 +11,31 @@ use cenote_control::record::Loss;
 /// Mounts that are listed.
 const MOUNTS_MAX: usize = 20;
 
+/// The alarm about what a daemon had that died.
 pub(crate) fn daemon_died(lost: &Loss, env: &dyn Env) -> Alarm {
-    let now = env.wall_clock();
     let host = hostname();
     let names: Vec<&str> = lost.pools.iter().map(|pool| pool.name.as_str()).collect();
     let names = names.join(", ");
-    let mounts: Vec<&str> = lost
-        .pools
-        .iter()
-        .flat_map(|pool| pool.mounts.iter().map(|mount| mount.place.as_str()))
-        .collect();
-    let silence = now.as_secs().saturating_sub(lost.seen);
-    let mut text = format!(
-        "The Cenote daemon (process {}) ended without exporting its pools: it was killed, it\n\
-         crashed, or the machine did. It was last seen alive {silence} seconds ago.\n\
-         Pools that it had: {names}.\n",
-        lost.pid
-    );
+    let now = env.wall_clock().as_secs();
+    let mut text = String::new();
+    if !lost.pools.is_empty() {
+        let silence = now.saturating_sub(lost.seen);
+        text.push_str(&format!(
+            "The Cenote daemon (process {}) ended without exporting its pools: it was killed, it\n\
+             crashed, or the machine did. It was last seen alive {silence} seconds ago.\n\
+             Pools that it had: {names}.\n",
+            lost.pid
+        ));
+    }
+    if let Some(reason) = &lost.unknown {
+        text.push_str(&format!(
+            "Whether an earlier Cenote daemon died with pools imported is unknown: {reason}.\n"
+        ));
+    }
+    let recorded = lost.pools.iter().flat_map(|pool| &pool.mounts);
+    let recorded = recorded.map(|mount| mount.place.as_str());
+    let dead = lost.dead_mounts.iter().map(String::as_str);
+    let mounts: Vec<&str> = recorded.chain(dead).collect();
     for place in mounts.iter().take(MOUNTS_MAX) {
         text.push_str(&format!("  mounted at {place}\n"));
     }
@@ -42,20 +50,48 @@ pub(crate) fn daemon_died(lost: &Loss, env: &dyn Env) -> Alarm {
         "To do: run 'cenote daemon resume' to import and mount them again, unless a service does\n\
          that; 'cenote daemon log' shows the last messages.\n",
     );
-    let class = "sysevent.fs.cenote.daemon_died";
+    let subject = match lost.pools.is_empty() {
+        false => format!("the daemon on {host} died with pools imported: {names}"),
+        true => format!("a daemon on {host} died, and what it had imported is unknown"),
+    };
+    let severity = AlarmSeverity::Danger;
+    about_daemon((subject, text), "daemon_died", severity, env)
+}
+
+/// The alarm about a record that cannot be written.
+pub(crate) fn record_unwritable(failure: &str, env: &dyn Env) -> Alarm {
+    let host = hostname();
+    let text = format!(
+        "The Cenote daemon cannot write down which pools it has imported: {failure}.\n\
+         If the daemon dies now, 'cenote daemon resume' may not find its pools.\n\
+         To do: make room in that directory, or make it writable for the daemon.\n"
+    );
+    let subject = format!("the daemon on {host} cannot write its record of imported pools");
+    let severity = AlarmSeverity::Attention;
+    about_daemon((subject, text), "daemon_record", severity, env)
+}
+
+fn about_daemon(
+    (subject, text): (String, String),
+    class: &str,
+    severity: AlarmSeverity,
+    env: &dyn Env,
+) -> Alarm {
+    let now = env.wall_clock();
+    let class = format!("sysevent.fs.cenote.{class}");
     Alarm {
         kind: AlarmKind::Daemon,
-        severity: AlarmSeverity::Danger,
+        severity,
         pool: String::new(),
         device: None,
-        subject: format!("the daemon on {host} died with pools imported: {names}"),
-        host,
+        subject,
+        host: hostname(),
         text,
         event: Event {
-            class: class.to_owned(),
+            details: vec![("class".to_owned(), format!("\"{class}\""))],
+            class,
             seconds: now.as_secs(),
             nanoseconds: now.subsec_nanos(),
-            details: vec![("class".to_owned(), format!("\"{class}\""))],
         },
         event_id: 0,
         lost: 0,

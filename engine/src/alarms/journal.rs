@@ -10,6 +10,7 @@
 //! may be slow or ill itself: a crash loses that much.
 
 use cenote_control::model::{ErrorKind, ErrorRecord};
+use cenote_control::regular;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io::{ErrorKind as IoErrorKind, Read};
@@ -161,7 +162,7 @@ impl Journal {
 
 /// The records of a file; lines that are none are left out.
 fn load(file: &Path) -> VecDeque<ErrorRecord> {
-    let opened = match fs::File::open(file) {
+    let opened = match regular::open(file) {
         Ok(opened) => opened,
         Err(error) if error.kind() == IoErrorKind::NotFound => return VecDeque::new(),
         Err(error) => {

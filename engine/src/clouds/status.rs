@@ -70,6 +70,9 @@ pub(crate) fn status(place: String, device: &CloudDevice) -> StoreStatus {
         log_used: status.log.map(|(used, _)| used),
         log_size: status.log.map(|(_, size)| size),
         unreachable_seconds: status.unreachable_for.map(seconds),
+        awaited: status
+            .awaited
+            .map(|(object, waited)| (object.key, seconds(waited), object.error)),
         last_error: status.store.last_error,
         damaged: damaged.collect(),
         damaged_count: status.damaged_count,

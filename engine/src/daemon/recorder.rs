@@ -4,6 +4,10 @@
 //! imports or exports them is answered; mounts within a second, since there may be thousands of
 //! them in a row, and those that their properties ask for come back with the import.
 //!
+//! Where the record cannot be written it goes beside the socket, and the daemon says so. If not
+//! even that can be done, the note beside the socket goes away: a socket without daemon, note and
+//! record says that a daemon died and that nobody knows what it had.
+//!
 //! *Invariant: no pool waits for the record's disk.* What is written now and then is written by a
 //! thread of its own, as that disk may be slow or ill itself.
 
@@ -13,7 +17,10 @@ use crate::registry::table::Registry;
 use cenote_base::Env;
 use cenote_cloud::location::is_location;
 use cenote_control::model::{ImportOptions, Rewind};
-use cenote_control::record::{self, DaemonRecord, Loss, RecordedMount, RecordedPool, TOUCH_PERIOD};
+use cenote_control::protocol::note_path;
+use cenote_control::record::{
+    self, DaemonRecord, Loss, RecordedMount, RecordedPool, TOUCH_PERIOD, beside_socket,
+};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,6 +32,8 @@ pub struct RecordPlace {
     pub file: PathBuf,
     /// The socket that the daemon listens on.
     pub socket: PathBuf,
+    /// What the daemon before had, if that died.
+    pub lost: Option<Loss>,
 }
 
 /// Keeps the record.
@@ -32,6 +41,9 @@ pub(crate) struct Recorder(Option<Arc<Kept>>);
 
 struct Kept {
     file: PathBuf,
+    /// Where it goes while that cannot be written.
+    beside: PathBuf,
+    note: PathBuf,
     state: Mutex<State>,
 }
 
@@ -52,7 +64,10 @@ struct State {
     /// Whether that is on disk.
     is_stored: bool,
     touched: Duration,
-    has_failed: bool,
+    /// Why it is not where it should be.
+    failure: Option<String>,
+    /// The text of the note beside the socket while that is taken away.
+    note: Option<Vec<u8>>,
 }
 
 impl Recorder {
@@ -61,7 +76,7 @@ impl Recorder {
         let kept = place.map(|place| {
             let mut record =
                 DaemonRecord::of_this_process(&place.socket, env.wall_clock().as_secs());
-            record.lost = found(&place.file);
+            record.lost = place.lost;
             record.short_lives = record.lost.as_ref().map_or(0, |lost| lost.short_lives);
             Arc::new(Kept {
                 state: Mutex::new(State {
@@ -70,9 +85,12 @@ impl Recorder {
                     record,
                     awaited: Vec::new(),
                     touched: env.monotonic(),
-                    has_failed: false,
+                    failure: None,
+                    note: None,
                 }),
                 file: place.file,
+                beside: beside_socket(&place.socket),
+                note: note_path(&place.socket),
             })
         });
         Self(kept)
@@ -81,6 +99,11 @@ impl Recorder {
     /// What the daemon before had and nobody has imported since.
     pub fn lost(&self) -> Option<Loss> {
         self.0.as_ref()?.lock().record.lost.clone()
+    }
+
+    /// Why what this daemon has is not written down where it should be.
+    pub fn failure(&self) -> Option<String> {
+        self.0.as_ref()?.lock().failure.clone()
     }
 
     /// Forgets that.
@@ -146,6 +169,7 @@ impl Recorder {
                 true => {
                     // A record that somebody took away is written anew.
                     state.is_stored = record::touch(&kept.file).is_ok();
+                    // Writing says why.
                     kept.store(&mut state);
                 }
                 false => kept.store(&mut state),
@@ -208,7 +232,7 @@ impl State {
                 until,
             }));
         }
-        if lost.pools.is_empty() {
+        if lost.is_empty() {
             self.record.lost = None;
         }
     }
@@ -230,31 +254,59 @@ impl Kept {
         };
         state.is_stored = stored.is_ok();
         match stored {
-            Ok(()) => state.has_failed = false,
-            Err(error) if !state.has_failed => {
-                state.has_failed = true;
-                log::warn!(
-                    "{}: the record of imported pools is not written, so nobody will know what \
-                     this daemon had if it dies: {error}",
-                    self.file.display()
-                );
-            }
-            Err(_) => {}
+            Ok(()) => self.recovered(state),
+            Err(error) => self.failed(state, &error),
         }
     }
-}
 
-/// What the record of the daemon before says that it had when it died.
-fn found(file: &Path) -> Option<Loss> {
-    match DaemonRecord::load(file, None) {
-        Ok(Some(record)) => record.into_loss(),
-        Ok(None) => None,
-        Err(error) => {
-            log::error!(
-                "{}: whether a daemon died with pools imported is not known: {error}",
-                file.display()
+    /// The record is where it should be.
+    fn recovered(&self, state: &mut State) {
+        if let Err(error) = record::remove(&self.beside) {
+            // It would be taken for the newer one.
+            log::warn!("{}: cannot be removed: {error}", self.beside.display());
+            let _ = state.record.store(&self.beside);
+        }
+        self.put_note_back(state);
+        if state.failure.take().is_some() {
+            log::info!(
+                "{}: the record of imported pools is written again",
+                self.file.display()
             );
-            None
+        }
+    }
+
+    /// The record goes beside the socket.
+    fn failed(&self, state: &mut State, error: &std::io::Error) {
+        let beside = state.record.store(&self.beside);
+        let file = self.file.display();
+        let mut failure = format!("{file}: {error}");
+        match &beside {
+            Ok(()) => {
+                self.put_note_back(state);
+                let beside = self.beside.display();
+                failure.push_str(&format!("; until then it is in {beside}"));
+            }
+            Err(error) => {
+                if state.note.is_none() {
+                    state.note = std::fs::read(&self.note).ok();
+                }
+                // Also where it could not be read: without it nothing counts as known.
+                let _ = std::fs::remove_file(&self.note);
+                failure.push_str(&format!("; {}: {error}", self.beside.display()));
+            }
+        }
+        if state.failure.as_ref() != Some(&failure) {
+            log::warn!("the record of imported pools cannot be written: {failure}");
+            state.failure = Some(failure);
+        }
+    }
+
+    fn put_note_back(&self, state: &mut State) {
+        if let Some(note) = state.note.take()
+            && let Err(error) = std::fs::write(&self.note, &note)
+        {
+            log::warn!("{}: cannot be written: {error}", self.note.display());
+            state.note = Some(note);
         }
     }
 }
@@ -318,6 +370,57 @@ mod tests {
     use super::*;
     use cenote_control::model::MountOptions;
 
+    fn kept(directory: &Path) -> (Kept, PathBuf) {
+        let socket = directory.join("socket");
+        let kept = Kept {
+            file: directory.join("state/r.json"),
+            beside: beside_socket(&socket),
+            note: note_path(&socket),
+            state: Mutex::new(State {
+                record: DaemonRecord::of_this_process(&socket, 0),
+                awaited: Vec::new(),
+                is_stored: false,
+                touched: Duration::ZERO,
+                failure: None,
+                note: None,
+            }),
+        };
+        (kept, socket)
+    }
+
+    /// A daemon whose state directory could not be written said so once in its log; after a
+    /// `kill -9` it had never been.
+    #[test]
+    fn a_record_that_cannot_be_written_goes_beside_the_socket_and_is_missed_aloud() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (kept, socket) = kept(directory.path());
+        std::fs::write(&kept.note, "places").expect("written");
+        let store = || {
+            let mut state = kept.lock();
+            state.record.pools = vec![pool(&["/a"])];
+            kept.store(&mut state);
+            state.failure.clone()
+        };
+        let find = || DaemonRecord::find(Some(&kept.file), &socket, None);
+        // Also for root nothing can be made below a file.
+        let state = directory.path().join("state");
+        std::fs::write(&state, "").expect("written");
+        let failure = store().expect("a reason");
+        assert!(failure.contains("r.json"), "{failure}");
+        assert!(failure.contains("socket.record"), "{failure}");
+        assert_eq!(find().expect("read").expect("there").pools.len(), 1);
+        // Nor is there room beside the socket.
+        std::fs::remove_file(&kept.beside).expect("removed");
+        std::fs::create_dir(&kept.beside).expect("in the way");
+        std::fs::write(kept.beside.join("file"), "").expect("written");
+        store().expect("a reason");
+        assert!(!kept.note.exists(), "nothing is known any more");
+        std::fs::remove_dir_all(&kept.beside).expect("removed");
+        std::fs::remove_file(&state).expect("removed");
+        assert_eq!(store(), None);
+        assert!(kept.note.exists() && kept.file.exists() && !kept.beside.exists());
+    }
+
     fn pool(mounts: &[&str]) -> RecordedPool {
         let mount = |place: &&str| RecordedMount {
             dataset: format!("tank{place}"),
@@ -349,7 +452,8 @@ mod tests {
             awaited: Vec::new(),
             is_stored: true,
             touched: Duration::ZERO,
-            has_failed: false,
+            failure: None,
+            note: None,
         };
         let start = Duration::from_secs(1000);
         state.take_up(vec![pool(&[])], 1, start);

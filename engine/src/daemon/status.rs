@@ -1,6 +1,7 @@
 //! What the daemon says of itself.
 
 use crate::context::Context;
+use crate::daemon::recorder::Recorder;
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use cenote_control::model::{DaemonStatus, PoolActivity};
@@ -18,7 +19,12 @@ pub(crate) struct About {
 }
 
 /// Its state now.
-pub(crate) fn daemon_status(context: &Context, mounts: &Mounts, about: &About) -> DaemonStatus {
+pub(crate) fn daemon_status(
+    context: &Context,
+    mounts: &Mounts,
+    about: &About,
+    recorder: &Recorder,
+) -> DaemonStatus {
     let pools = context.registry.all();
     let activity = |imported: &Arc<Imported>| PoolActivity {
         name: imported.name().to_owned(),
@@ -37,5 +43,6 @@ pub(crate) fn daemon_status(context: &Context, mounts: &Mounts, about: &About) -
         pools: pools.iter().map(activity).collect(),
         memory_limit: context.memory.limit(),
         memory_used: context.memory.used(&pools),
+        record_failure: recorder.failure(),
     }
 }

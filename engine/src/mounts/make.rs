@@ -13,7 +13,7 @@ use super::table::{Entry, Mounts};
 use crate::errors::{of_dsl, parse_name};
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
-use crate::registry::walk::{is_within, walk_heads};
+use crate::registry::walk::{is_within, walk_heads_aloud};
 use cenote_control::model::{ControlError, MountOptions, Response};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, KeyStatus, Property};
 use std::os::fd::OwnedFd;
@@ -22,6 +22,9 @@ use std::sync::Arc;
 
 /// Mounts at one time.
 const MOUNTS_MAX: usize = 65_536;
+
+/// The record size where the property cannot be read: its default.
+const RECORD_SIZE: u64 = 128 << 10;
 
 /// The daemon's mount namespace.
 const OWN_NAMESPACE: &str = "/proc/self/ns/mnt";
@@ -118,12 +121,25 @@ pub(crate) fn mount_wanted(
 ) -> Outcomes {
     let within = |name: &DatasetName| below.is_none_or(|below| is_within(name, below));
     let mut names = Vec::new();
-    walk_heads(imported.dsl(), |head| {
-        if within(head.name()) && wanted(head) {
+    let mut failures = Vec::new();
+    let mut unread = Vec::new();
+    let each = |head: &Dataset| {
+        if !within(head.name()) {
+            return;
+        }
+        if let Err(error) = check_properties(head) {
+            failures.push((head.name().as_str().to_owned(), error));
+        } else if wanted(head) {
             names.push(head.name().clone());
         }
+    };
+    walk_heads_aloud(imported.dsl(), each, |name, error| {
+        unread.push((name.to_owned(), of_dsl(error)));
     });
-    let mut failures = Vec::new();
+    let is_within =
+        |name: &str| DatasetName::parse(name).map_or(below.is_none(), |name| within(&name));
+    unread.retain(|(name, _)| is_within(name));
+    failures.extend(unread);
     let mut done = 0;
     for name in names {
         let mounted = imported
@@ -137,6 +153,35 @@ pub(crate) fn mount_wanted(
         }
     }
     (failures, done)
+}
+
+/// Refuses a file system of which nobody can say whether and where it is to be mounted.
+fn check_properties(head: &Dataset) -> Result<(), ControlError> {
+    let hidden = head.is_inconsistent() || head.is_redacted().unwrap_or(false);
+    let status = head.dsl().key_status(head.directory());
+    if hidden || matches!(status, Ok(KeyStatus::Unavailable)) {
+        return Ok(());
+    }
+    if head.dataset_type().map_err(of_dsl)? != DatasetType::Filesystem {
+        return Ok(());
+    }
+    for property in [Property::CanMount, Property::MountPoint] {
+        if let Err(error) = head.property(property) {
+            return Err(ControlError::PropertiesUnreadable {
+                dataset: head.name().as_str().to_owned(),
+                reason: of_dsl(error).to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether the properties of a dataset, or of one that it has them from, cannot be read.
+fn lacks_properties(dataset: &Dataset) -> bool {
+    let needed = [Property::MountPoint, Property::Setuid, Property::RecordSize];
+    needed
+        .into_iter()
+        .any(|property| dataset.property(property).is_err())
 }
 
 /// Whether `zfs mount -a` takes the dataset: others are passed over silently.
@@ -177,9 +222,13 @@ fn mount_dataset(
         return Err(ControlError::AlreadyMounted { dataset: name });
     }
     check_contents(&dataset, options)?;
+    let lacks_properties = lacks_properties(&dataset);
     let (place, namespace) = match at {
         Some(place) => place,
-        None => (own_mount_point(imported, &dataset)?, None),
+        None => {
+            check_properties(&dataset)?;
+            (own_mount_point(imported, &dataset)?, None)
+        }
     };
     let overlay = options.overlay || text_of(&dataset, Property::Overlay).as_deref() == Some("on");
     if let (true, Some(root)) = (own_place, &imported.altroot) {
@@ -195,7 +244,7 @@ fn mount_dataset(
     let is_derived = own_place && is_derived(&dataset)?;
     let files = imported.files(&dataset)?;
     let mut switches = switches(imported, &dataset, options);
-    switches.read_only |= !files.is_writable();
+    switches.read_only |= !files.is_writable() || lacks_properties;
     let read_only = switches.read_only;
     if !read_only {
         imported.drain(&dataset, &files)?;
@@ -206,10 +255,8 @@ fn mount_dataset(
         mount_point: place,
         namespace,
         switches,
-        record_size: dataset
-            .stored_number(Property::RecordSize)
-            .map_err(of_dsl)?,
-        available: available(&dataset)?,
+        record_size: record_size(&dataset, lacks_properties)?,
+        available: available(&dataset, lacks_properties)?,
         snapshots: Box::new(SnapshotNames::new(mounts, imported, dataset.id())),
         damage: Arc::clone(&imported.damage),
         dataset,
@@ -248,8 +295,15 @@ fn check_contents(dataset: &Dataset, options: &MountOptions) -> Result<(), Contr
     Ok(())
 }
 
-fn available(dataset: &Dataset) -> Result<u64, ControlError> {
-    match dataset.is_snapshot() {
+fn record_size(dataset: &Dataset, lacks_properties: bool) -> Result<u64, ControlError> {
+    match lacks_properties {
+        true => Ok(RECORD_SIZE),
+        false => dataset.stored_number(Property::RecordSize).map_err(of_dsl),
+    }
+}
+
+fn available(dataset: &Dataset, lacks_properties: bool) -> Result<u64, ControlError> {
+    match dataset.is_snapshot() || lacks_properties {
         true => Ok(0),
         false => Ok(dataset.available().map_err(of_dsl)?),
     }

@@ -85,11 +85,16 @@ pub(crate) fn switches(
         Some(is_on) => is_on,
         None => text_of(dataset, property).as_deref() != Some("off"),
     };
+    // What nobody can say is not allowed.
+    let allowed = |on: &str, off: &str, property| match last_of(&given, on, off) {
+        Some(is_on) => is_on,
+        None => dataset.property(property).is_ok() && chosen(on, off, property),
+    };
     let is = |property, word: &str| text_of(dataset, property).as_deref() == Some(word);
     MountSwitches {
-        exec: chosen("exec", "noexec", Property::Exec),
-        devices: chosen("dev", "nodev", Property::Devices),
-        setuid: chosen("suid", "nosuid", Property::Setuid),
+        exec: allowed("exec", "noexec", Property::Exec),
+        devices: allowed("dev", "nodev", Property::Devices),
+        setuid: allowed("suid", "nosuid", Property::Setuid),
         atime: chosen("atime", "noatime", Property::Atime),
         read_only: chosen("ro", "rw", Property::ReadOnly),
         noatime: last_of(&given, "atime", "noatime") == Some(false),

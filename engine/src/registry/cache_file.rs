@@ -14,6 +14,7 @@ use super::imported::Imported;
 use super::table::Registry;
 use cenote_cloud::location::is_location;
 use cenote_control::model::ControlError;
+use cenote_control::regular;
 use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::{NvList, NvValue, PoolConfig};
 use rustix::fs::FlockOperation;
@@ -62,14 +63,10 @@ pub(crate) fn check(value: &str) -> Result<(), ControlError> {
 /// The list in a cache file; an empty one if there is no file.
 fn read(file: &Path) -> Result<NvList, ControlError> {
     let fail = |error: &dyn std::fmt::Display| io(file, error);
-    let size = match fs::metadata(file) {
+    let bytes = match regular::read(file, SIZE_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(NvList::new()),
-        metadata => metadata.map_err(|error| fail(&error))?.len(),
+        read => read.map_err(|error| fail(&error))?,
     };
-    if size > SIZE_MAX {
-        return Err(fail(&"too large for a cache file"));
-    }
-    let bytes = fs::read(file).map_err(|error| fail(&error))?;
     NvList::decode(&bytes).map_err(|error| fail(&error))
 }
 

@@ -4,19 +4,46 @@
 //! is left out; what is read is read as it is then, not as a handle of before remembers it.
 
 use cenote_control::model::ControlError;
-use cenote_dsl::{Dataset, DatasetName, Directory, Dsl};
+use cenote_dsl::{Dataset, DatasetName, Directory, Dsl, DslError};
 use std::sync::Arc;
 
 /// Calls `each` with every head that lists show; what cannot be read is left out.
-pub(crate) fn walk_heads(dsl: &Arc<Dsl>, mut each: impl FnMut(&Dataset)) {
-    let mut stack: Vec<Arc<Directory>> = dsl.root().into_iter().collect();
-    while let Some(directory) = stack.pop() {
-        if let Ok(Some(head)) = directory.head_now() {
-            each(&head);
+pub(crate) fn walk_heads(dsl: &Arc<Dsl>, each: impl FnMut(&Dataset)) {
+    walk_heads_aloud(dsl, each, |_, _| {});
+}
+
+/// The same; says of which names nothing, or nothing below, can be read, and why.
+pub(crate) fn walk_heads_aloud(
+    dsl: &Arc<Dsl>,
+    mut each: impl FnMut(&Dataset),
+    mut unread: impl FnMut(&str, DslError),
+) {
+    let mut stack: Vec<Arc<Directory>> = match dsl.root() {
+        Ok(root) => vec![root],
+        Err(error) => {
+            unread(dsl.pool_name().as_str(), error);
+            return;
         }
-        let children = directory.children_listed_now().ok().flatten();
+    };
+    while let Some(directory) = stack.pop() {
+        let name = directory.name().as_str();
+        match directory.head_now() {
+            Ok(Some(head)) => each(&head),
+            Ok(None) => {}
+            Err(error) => unread(name, error),
+        }
+        let children = directory.children_listed_now().unwrap_or_else(|error| {
+            unread(name, error);
+            None
+        });
         for child in children.unwrap_or_default().iter().rev() {
-            stack.extend(directory.child_now(child).ok().flatten());
+            match directory.child_now(child) {
+                Ok(child) => stack.extend(child),
+                Err(error) => {
+                    let child = String::from_utf8_lossy(&child.component);
+                    unread(&format!("{name}/{child}"), error);
+                }
+            }
         }
     }
 }

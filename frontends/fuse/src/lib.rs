@@ -45,7 +45,7 @@ pub use metrics::SessionMetrics;
 pub use mount::{
     ClearedMounts, FILE_SYSTEM_TYPE, Holder, Mount, MountEntry, MountError, MountOptions,
     NamespaceError, UnmountMode, abort_handle, clear_stale_mounts, enter_namespace, is_stale,
-    mounts, own_mounts,
+    mounts, own_mounts, stale_mounts,
 };
 pub use notify::Notifier;
 pub use null::{DATA_SIZE as NULL_DATA_SIZE, NullFileSystem};

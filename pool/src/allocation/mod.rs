@@ -162,6 +162,17 @@ impl Space {
         self.tops().iter().try_for_each(|top| each(&mut lock(top)))
     }
 
+    /// Vdevs with metaslabs that are not allocated from as their maps cannot be read; how many.
+    pub fn damaged(&self) -> Vec<(VdevId, usize)> {
+        let count = |top: Arc<Mutex<TopSpace>>| {
+            let top = lock(&top);
+            let damaged = top.metaslabs.iter().filter(|metaslab| metaslab.is_damaged);
+            (top.vdev, damaged.count())
+        };
+        let counts = self.tops().into_iter().map(count);
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
     /// The space of one vdev.
     pub fn top(&self, vdev: VdevId) -> Option<Arc<Mutex<TopSpace>>> {
         let tops = self.tops.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,12 @@
 //! Writing the pool's history: a ring of records in one object (format/1b 5).
 
 use cenote_base::ObjectId;
-use cenote_dmu::{NewObject, Object};
+use cenote_dmu::{NewObject, Object, ObjectSet};
 use cenote_dsl::write::SyncContext;
 use cenote_dsl::{DslError, directory_keys as keys};
 use cenote_ondisk::history::{HistoryHeader, LENGTH_SIZE, RECORD_SIZE_MAX};
 use cenote_ondisk::{NvList, ObjectType, wire};
+use std::sync::Arc;
 
 const BLOCK: u64 = 128 << 10;
 const LOG_SIZE_MIN: u64 = 128 << 10;
@@ -24,13 +25,55 @@ pub struct Actor {
     pub host: String,
 }
 
-fn open(context: &SyncContext<'_>) -> Result<(Object, HistoryHeader), DslError> {
-    if let Some(id) = context.dsl.object_directory().object(keys::HISTORY)? {
-        let object = context.mos().object(id)?;
-        let header = HistoryHeader::decode(&object.dnode().bonus);
-        let header = header.map_err(|source| object.malformed(source))?;
-        return Ok((object, header));
+/// The history with room for `length` bytes more; nothing is written yet.
+///
+/// One that cannot be read begins anew: nobody is to lose a pool for want of its history.
+fn open(context: &SyncContext<'_>, length: u64) -> Result<(Object, HistoryHeader), DslError> {
+    let Some(id) = context.dsl.object_directory().object(keys::HISTORY)? else {
+        return create(context);
+    };
+    let mos = context.mos();
+    let old = mos.object(id);
+    let usable = match &old {
+        Ok(object) => with_room(object, length),
+        Err(error) => Err(error.to_string()),
+    };
+    match (usable, old) {
+        (Ok(header), Ok(object)) => Ok((object, header)),
+        (_, old) => {
+            // More than one block is found by reading what may be damaged, too.
+            if old.is_ok_and(|old| old.dnode().levels == 1) {
+                mos.free(context.tx, id)?;
+            }
+            create(context)
+        }
     }
+}
+
+/// The header of a history once it has room for `length` bytes more; what writing them reads is
+/// read.
+fn with_room(object: &Object, length: u64) -> Result<HistoryHeader, String> {
+    let header = HistoryHeader::decode(&object.dnode().bonus);
+    let mut header = header.map_err(|error| error.to_string())?;
+    let room = make_room(object, &mut header, length);
+    room.map_err(|error| error.to_string())?;
+    let end = header.end.saturating_add(length);
+    let reach = HistoryHeader { end, ..header };
+    let read = read(object, &reach, header.end, length);
+    read.map_err(|error| error.to_string())?;
+    Ok(header)
+}
+
+/// Whether the history of a pool can be read and added to.
+pub(crate) fn history_fault(mos: &Arc<ObjectSet>, history: ObjectId) -> Option<String> {
+    let object = match mos.object(history) {
+        Ok(object) => object,
+        Err(error) => return Some(error.to_string()),
+    };
+    with_room(&object, RECORD_MAX).err()
+}
+
+fn create(context: &SyncContext<'_>) -> Result<(Object, HistoryHeader), DslError> {
     let size = context.dsl.space().normal / LOG_SHARE;
     let header = HistoryHeader {
         creation_end: 0,
@@ -85,8 +128,7 @@ fn append(context: &SyncContext<'_>, list: &NvList) -> Result<(), DslError> {
     if length > RECORD_MAX {
         return Ok(());
     }
-    let (object, mut header) = open(context)?;
-    make_room(&object, &mut header, length)?;
+    let (object, mut header) = open(context, length)?;
     let mut rest = &bytes[..];
     let end = header.end + length;
     let reach = HistoryHeader { end, ..header };

@@ -28,6 +28,6 @@ pub(crate) use checkpoint::{DiscardCheckpoint, TakeCheckpoint};
 pub(crate) use config::{LiveConfig, store_packed};
 pub use error::SyncError;
 pub use history::Actor;
-pub(crate) use history::{log_command, log_event};
+pub(crate) use history::{history_fault, log_command, log_event};
 pub(crate) use record::{Recorder, free_map};
 pub(crate) use syncer::{Parts, Syncer};

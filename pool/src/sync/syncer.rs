@@ -436,7 +436,8 @@ impl Syncer {
         tickets: &mut Vec<Arc<Ticket>>,
     ) -> Result<(), SyncError> {
         let mut early = Vec::new();
-        for mut queued in self.tasks.take_due(context.txg()) {
+        let mut due = self.tasks.take_due(context.txg()).into_iter();
+        while let Some(mut queued) = due.next() {
             match queued.task.check(context) {
                 Ok(()) => {}
                 Err(DslError::NextGroup { .. }) => {
@@ -450,7 +451,12 @@ impl Syncer {
             }
             tickets.push(Arc::clone(&queued.ticket));
             let _change = self.dsl.begin_change();
-            queued.task.sync(context)?;
+            if let Err(error) = queued.task.sync(context) {
+                // There will be no group for the others: whoever waits for them is told so.
+                early.extend(due);
+                self.tasks.put_back(early);
+                return Err(error.into());
+            }
         }
         if !early.is_empty() {
             self.tasks.put_back(early);

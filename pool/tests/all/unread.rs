@@ -9,11 +9,13 @@ use crate::common;
 use cenote_base::{ObjectId, RealEnv, Txg};
 use cenote_dmu::ObjectSet;
 use cenote_dmu::traverse::{Event, Ordered, Root, Since, Walk};
+use cenote_dsl::write::{CreateSnapshots, DestroySnapshots};
 use cenote_dsl::{DatasetName, NameKind};
+use cenote_ondisk::ObjectType;
 use cenote_ondisk::label::DATA_OFFSET;
 use cenote_ondisk::object_directory::{OBJECT_DIRECTORY, keys};
 use cenote_ondisk::vdev_zap;
-use cenote_pool::{ImportError, ImportOptions, Pool};
+use cenote_pool::{ImportError, ImportOptions, Pool, SyncError};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -192,4 +194,117 @@ fn files_are_read_without_what_only_writing_needs() {
     assert!(noted >= 5, "{noted} of {} tables", table.len());
     let pool = import(dir.path(), true).expect("whole again");
     assert_eq!(pool.unread(), []);
+}
+
+/// What an import for writing, and the first changes, do without an object.
+#[derive(Debug)]
+enum Written {
+    /// It was refused.
+    Refused(String),
+    /// A change was refused; others are not.
+    Partly(String),
+    /// Nothing was missed.
+    Whole,
+    /// The pool was suspended.
+    Suspended(String),
+}
+
+/// Imports for writing, and changes what an ordinary day changes.
+fn write(dir: &Path, snapshots: &[DatasetName]) -> Written {
+    cenote_pool::set_patience(cenote_pool::Patience::Never);
+    let pool = match import(dir, false) {
+        Ok(pool) => pool,
+        Err(error) => return Written::Refused(error.to_string()),
+    };
+    let mut refused = None;
+    for round in 0..6 {
+        let outcome = match round {
+            1 => destroy_snapshots(&pool, snapshots),
+            3 => create_snapshot(&pool),
+            round => common::change(&pool, round),
+        };
+        let outcome = outcome.and_then(|()| pool.sync());
+        if let Err(error) = outcome {
+            refused.get_or_insert(format!("round {round}: {error}"));
+        }
+    }
+    if let Some(cause) = pool.suspended() {
+        return Written::Suspended(cause.to_string());
+    }
+    match (refused, pool.export()) {
+        (_, Err(error)) => Written::Suspended(error.to_string()),
+        (Some(error), Ok(())) => Written::Partly(error),
+        (None, Ok(())) => Written::Whole,
+    }
+}
+
+fn destroy_snapshots(pool: &Pool, names: &[DatasetName]) -> Result<(), SyncError> {
+    let names = names.to_vec();
+    let defer = true;
+    pool.run_task(DestroySnapshots { names, defer }).map(drop)
+}
+
+fn create_snapshot(pool: &Pool) -> Result<(), SyncError> {
+    let root = pool.dsl().pool_name().to_string();
+    let name = DatasetName::parse(&format!("{root}@new")).expect("a name");
+    let names = vec![name];
+    let properties = Vec::new();
+    pool.run_task(CreateSnapshots { names, properties })
+        .map(drop)
+}
+
+/// Damages each object of the pool's metadata in turn.
+fn write_without_each_object(kind: &str) {
+    let Some((dir, golden)) = common::golden(kind) else {
+        return;
+    };
+    let pool = import(dir.path(), true).expect("whole");
+    let names = golden.manifest.datasets.keys();
+    let names = names.map(|name| DatasetName::parse(name).expect("a name"));
+    let snapshots: Vec<_> = names
+        .filter(|name| name.kind() == NameKind::Snapshot)
+        .collect();
+    let directory = pool.dsl().object_directory();
+    let of_pool = [keys::SYNC_BPLIST, keys::FREE_BPOBJ];
+    let of_pool = of_pool.map(|key| directory.object(key).expect("readable"));
+    let mut table = Vec::new();
+    for object in pool.mos().objects(ObjectId(1)) {
+        let (id, dnode) = object.expect("readable");
+        // There may be one for each snapshot: an import reads none of them.
+        if dnode.object_type == ObjectType::BPOBJ && !of_pool.contains(&Some(id)) {
+            continue;
+        }
+        let name = format!("{kind}: {id:?}, {:?}", dnode.object_type);
+        table.push((name, blocks(pool.mos(), id)));
+    }
+    drop(pool);
+    let (mut refused, mut whole) = (0, 0);
+    let mut suspended = Vec::new();
+    for (name, places) in table.iter().filter(|(_, places)| !places.is_empty()) {
+        golden.copy_to(dir.path()).expect("room");
+        let device: PathBuf = dir.path().join(&golden.manifest.devices[0]);
+        let file = OpenOptions::new().read(true).write(true).open(device);
+        overwrite(&file.expect("a copy"), places, 0x5a);
+        match write(dir.path(), &snapshots) {
+            Written::Refused(error) => {
+                assert!(error.contains("damaged"), "{name}: {error}");
+                refused += 1;
+            }
+            Written::Partly(error) => println!("{name}: {error}"),
+            Written::Whole => whole += 1,
+            Written::Suspended(cause) => suspended.push(format!("{name}: {cause}")),
+        }
+    }
+    assert_eq!(suspended, [""; 0]);
+    assert!(refused > 5 && whole > 0, "{kind}: {refused}, {whole}");
+}
+
+/// An import for writing succeeded with a damaged space map, history, dedup or clone table, and the
+/// first group that needed it suspended the pool. Whoever waited for a change behind the one that
+/// failed was never answered.
+#[test]
+fn what_an_import_could_see_suspends_no_pool_afterwards() {
+    for kind in ["quotas", "dedup", "block-cloning", "checkpoint"] {
+        write_without_each_object(kind);
+    }
 }

@@ -217,3 +217,93 @@ fn wait_for(directory: &Path, word: &str) -> Result<()> {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+/// A daemon that was killed was nobody's where its record was garbage, or could not be written:
+/// health and status said that all was well, while its mounts did not answer.
+#[test]
+fn what_a_dead_daemon_had_is_never_taken_for_nothing() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 128, "")?;
+    let state = site.cenote().directory().join("state");
+    let records = state.join("daemons");
+    wait_for(&records, "/tank")?;
+    kill_daemon(&site)?;
+    let record = fs::read_dir(&records)?.next().context("a record")??.path();
+    for garbage in ["", "{\"socket\": 7}"] {
+        fs::write(&record, garbage)?;
+        is_unknown(&site, &record.display().to_string())?;
+    }
+    // Without any record the socket and the mounts are left.
+    fs::remove_file(&record)?;
+    is_unknown_with(&site, "zpool status -x", "do not answer")?;
+    let forgotten = site.cenote().run("cenote", &["daemon", "forget"])?;
+    let place = site.path("tank").display().to_string();
+    ensure!(forgotten.stderr.contains(&place), "{}", forgotten.report());
+    site.ok(&format!("cenote unmount {place}"))?;
+    ensure!(site.ok("cenote health")?.contains("no pools are imported"));
+
+    // Nobody can write below a file.
+    fs::remove_dir_all(&records)?;
+    fs::write(&records, "")?;
+    let devices = site.devices().display().to_string();
+    let line = format!("import -d {devices} tank");
+    let words: Vec<&str> = line.split(' ').collect();
+    let imported = site.cenote().run("zpool", &words)?;
+    ensure!(
+        imported.stderr.contains("cannot write down"),
+        "{}",
+        imported.report()
+    );
+    imported.success()?;
+    let health = site.cenote().run("cenote", &["health", "--no-smart"])?;
+    ensure!(
+        health.stderr.contains("cannot write down"),
+        "{}",
+        health.report()
+    );
+    ensure!(health.code != Some(0), "{}", health.report());
+    kill_daemon(&site)?;
+    is_unknown_with(&site, "cenote health", "It had imported: tank")?;
+    site.ok("cenote daemon resume")?;
+    fs::remove_file(&records)?;
+    site.ok("zfs create tank/more")?;
+
+    // A log that is a FIFO kept whoever read it waiting for ever.
+    let log = state.join("daemon.log");
+    fs::remove_file(&log)?;
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        &log,
+        rustix::fs::Mode::from_raw_mode(0o600),
+    )?;
+    let shown = site.fails("cenote daemon log")?;
+    ensure!(
+        shown.stderr.contains("not a regular file"),
+        "{}",
+        shown.report()
+    );
+    site.finish()
+}
+
+/// Whoever asks about pools is told that a death cannot be ruled out, and why.
+fn is_unknown(site: &Site, why: &str) -> Result<()> {
+    for line in [
+        "zpool status -x",
+        "zfs list",
+        "cenote health",
+        "cenote daemon status",
+    ] {
+        is_unknown_with(site, line, "is unknown")?;
+        is_unknown_with(site, line, why)?;
+    }
+    Ok(())
+}
+
+fn is_unknown_with(site: &Site, line: &str, word: &str) -> Result<()> {
+    let outcome = site.fails(line)?;
+    ensure!(outcome.code == Some(3), "{}", outcome.report());
+    ensure!(outcome.stderr.contains(word), "{}", outcome.report());
+    Ok(())
+}

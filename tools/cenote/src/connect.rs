@@ -275,6 +275,20 @@ impl Daemon for Connection {
         let death = death::before_this(&self.path).filter(|_| self.client.is_some());
         death.map(|death| death.text())
     }
+
+    fn record_failure(&mut self) -> Option<String> {
+        let client = self.client.as_mut()?;
+        let answer = client.call(Request::DaemonStatus, &[], &mut |_| Interrupt::Continue(()));
+        let Ok(Response::Status { status }) = answer else {
+            return None;
+        };
+        let failure = status.record_failure?;
+        Some(format!(
+            "the Cenote daemon cannot write down which pools it has imported: {failure}.\n\
+             If it dies now, 'cenote daemon resume' may not find them. Make room in that\n\
+             directory, or make it writable for the daemon."
+        ))
+    }
 }
 
 fn is_denied(error: &std::io::Error) -> bool {

@@ -29,6 +29,11 @@ pub trait Daemon {
     fn lost(&mut self) -> Option<String> {
         None
     }
+
+    /// What is to be said of a daemon that runs and cannot write down what it has imported.
+    fn record_failure(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// How the complaint about options begins that a command never asked for.
@@ -201,6 +206,16 @@ impl Context {
             self.has_died = true;
             self.complain(&text);
         }
+    }
+
+    /// Says that the daemon cannot write down what it has imported, if it cannot; whether that is
+    /// so.
+    pub fn complain_of_record(&mut self) -> bool {
+        let text = self.daemon.record_failure();
+        if let Some(text) = &text {
+            self.complain(text);
+        }
+        text.is_some()
     }
 
     /// The daemon's death has been dealt with.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use cenote_control::protocol::note_path;
 use cenote_control::record::record_path;
+use cenote_control::regular;
 use serde::{Deserialize, Serialize};
 
 /// The cache file that root's OpenZFS has.
@@ -65,20 +66,18 @@ impl Places {
         Self::noted(socket).unwrap_or_else(|| Self::of_process(socket))
     }
 
-    fn noted(socket: &Path) -> Option<Self> {
+    /// Where the daemon of a socket said that they are.
+    pub fn noted(socket: &Path) -> Option<Self> {
         let path = note_path(socket);
         let metadata = path.metadata().ok()?;
-        // What is none of ours may keep whoever opens it waiting.
-        if !metadata.is_file() || metadata.len() > NOTE_SIZE_MAX {
-            return None;
-        }
         let ours = rustix::process::geteuid().as_raw();
         let owner = metadata.uid();
         // What another user says is believed where it is only shown; root acts on what it reads.
         if ours == 0 && owner != 0 {
             return None;
         }
-        let places: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let places: Self =
+            serde_json::from_slice(&regular::read(&path, NOTE_SIZE_MAX).ok()?).ok()?;
         let owner = Some(owner).filter(|owner| *owner != ours);
         Some(Self { owner, ..places })
     }
@@ -107,13 +106,16 @@ pub fn state_directory_of_process() -> Option<PathBuf> {
 }
 
 /// Where a daemon keeps what outlives it: `$CENOTE_STATE`, which may be empty for nowhere, else the
-/// user's place or that of root. An `$XDG_STATE_HOME` that is empty or relative counts as unset.
+/// user's place or that of root.
+///
+/// Root has one place, whether it logged in or a service does its work: only a login has
+/// `XDG_STATE_HOME`. One that is empty or relative counts as unset.
 fn state_directory(is_root: bool, variable: Variable<'_>) -> Option<PathBuf> {
     let home = variable("XDG_STATE_HOME").filter(|home| home.is_absolute());
     let given = match (variable("CENOTE_STATE"), home) {
         (Some(given), _) => given,
+        (None, _) if is_root => PathBuf::from("/var/lib/cenote"),
         (None, Some(home)) => home.join("cenote"),
-        (None, None) if is_root => PathBuf::from("/var/lib/cenote"),
         (None, None) => variable("HOME")?.join(".local/state/cenote"),
     };
     given.is_absolute().then_some(given)
@@ -146,6 +148,8 @@ mod tests {
             let user = places(false, &[("HOME", "/h"), ("XDG_STATE_HOME", unset)]);
             assert_eq!(user.log, path("/h/.local/state/cenote/daemon.log"));
         }
+        // A login of root used to have another record than the service.
+        assert_eq!(places(true, &[("XDG_STATE_HOME", "/x")]), root);
         let test = places(true, &[("CENOTE_STATE", "/t")]);
         assert_eq!(test.cache_file, path("/t/zpool.cache"));
         assert_eq!(test.log, path("/t/daemon.log"));

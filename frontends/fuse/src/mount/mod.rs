@@ -21,7 +21,7 @@ mod table;
 pub use control::abort_handle;
 pub use holders::Holder;
 pub use namespace::{NamespaceError, enter_namespace};
-pub use stale::{ClearedMounts, clear_stale_mounts, is_stale};
+pub use stale::{ClearedMounts, clear_stale_mounts, is_stale, stale_mounts};
 pub use table::{FILE_SYSTEM_TYPE, MountEntry, mounts, own_mounts};
 
 use crate::filesystem::{Errno, FileSystem};

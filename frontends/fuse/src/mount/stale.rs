@@ -18,6 +18,16 @@ pub fn is_stale(entry: &MountEntry) -> bool {
     matches!(probe(entry), Probed::Dead(_))
 }
 
+/// The places of dead mounts that a user made.
+///
+/// # Errors
+/// The kernel's table cannot be read.
+pub fn stale_mounts(owner: u32) -> Result<Vec<PathBuf>, MountError> {
+    let mut entries = own_mounts().map_err(MountError::Table)?;
+    entries.retain(|entry| entry.owner == Some(owner) && is_stale(entry));
+    Ok(entries.into_iter().map(|entry| entry.mount_point).collect())
+}
+
 /// What became of dead mounts.
 #[derive(Debug, Default)]
 pub struct ClearedMounts {

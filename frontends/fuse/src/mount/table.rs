@@ -29,6 +29,8 @@ pub struct MountEntry {
     pub source: OsString,
     /// Whether the mount itself is read-only.
     pub read_only: bool,
+    /// The user that made a FUSE mount.
+    pub owner: Option<u32>,
 }
 
 /// All mounts this process can see, in the order they were made visible.
@@ -64,6 +66,11 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     fields.find(|field| *field == b"-")?;
     let file_system_type = String::from_utf8(unescape(fields.next()?)).ok()?;
     let source = OsString::from_vec(unescape(fields.next()?));
+    let mut of_superblock = fields
+        .next()
+        .unwrap_or_default()
+        .split(|byte| *byte == b',');
+    let owner = of_superblock.find_map(|option| option.strip_prefix(b"user_id="));
     Some(MountEntry {
         id,
         parent,
@@ -74,6 +81,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         read_only: options
             .split(|byte| *byte == b',')
             .any(|option| option == b"ro"),
+        owner: owner.and_then(|owner| text(owner)?.parse().ok()),
     })
 }
 
@@ -117,6 +125,7 @@ mod tests {
         let entry = parse_line(line).expect("a whole line");
         assert_eq!(entry.mount_point, Path::new("/mnt a\\b\nc"));
         assert_eq!(entry.source, "tank/my home");
+        assert_eq!(entry.owner, Some(0));
         assert_eq!(entry.file_system_type, FILE_SYSTEM_TYPE);
         assert_eq!(
             (entry.id, entry.parent, entry.device, entry.read_only),

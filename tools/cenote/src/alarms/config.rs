@@ -11,6 +11,7 @@ use super::mail::{Letterhead, Protection, Sendmail, Smtp};
 use super::places::{Place, place};
 use super::program::Program;
 use super::webhook::Webhook;
+use cenote_control::regular;
 use cenote_engine::{
     AlarmKind, AlarmLimits, AlarmPlan, AlarmPlanError, AlarmSeverity, AlarmSource, AlarmWay,
     AlarmWayPlan,
@@ -322,7 +323,7 @@ fn password(path: &Path) -> Result<String, String> {
     if found.len() > SIZE_MAX {
         return Err(format!("{shown} is too large for a password"));
     }
-    let text = std::fs::read_to_string(path).map_err(fail)?;
+    let text = regular::read_text(path, SIZE_MAX).map_err(fail)?;
     let line = text.lines().next().unwrap_or_default();
     match line.is_empty() {
         true => Err(format!("{shown} holds no password")),
@@ -524,7 +525,7 @@ fn read(path: &Path) -> Result<String, Fault> {
             "it is no file of a reasonable size".to_owned(),
         ));
     }
-    std::fs::read_to_string(path).map_err(fail)
+    regular::read_text(path, SIZE_MAX).map_err(fail)
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use cenote_control::model::{ControlError, Request, Response};
-use cenote_control::protocol::{ServeOptions, Server, socket_of_process};
+use cenote_control::protocol::{ServeOptions, Server, clear_left_sockets, socket_of_process};
+use cenote_control::record::{self, beside_socket};
 use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -209,6 +210,8 @@ fn serve(arguments: &Arguments) -> Outcome {
         socket.display()
     );
     notes.iter().for_each(|note| log::warn!("{note}"));
+    // Before the note of the daemon before is replaced.
+    let lost = death::found_at_start(&socket, server.took_over());
     if let Err(error) = server.leave_note(&places.note()) {
         log::warn!("{}.note is not written: {error}", socket.display());
     }
@@ -229,6 +232,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         shows_keys: others == Others::Keys,
         socket,
         places,
+        lost,
     });
     if auto {
         leave_terminal()?;
@@ -265,31 +269,49 @@ fn forget(context: &mut Context) -> Outcome {
         Ok(_) => {}
         // Nobody runs. Whoever starts one now reads the record after taking the socket's lock.
         Err(ControlError::Unreachable { .. }) => {
-            let file = Places::of_socket(&socket).record;
-            if let Some(file) = file.filter(|_| death.is_some())
-                && let Err(error) = cenote_control::record::remove(&file)
-            {
-                return failed(format!("{}: {error}", file.display()));
+            if death.is_some() {
+                forget_traces(&socket)?;
             }
         }
         Err(error) => return failed(error.to_string()),
     }
     let mut code = 0;
-    for pool in death.into_iter().flat_map(|death| death.loss.pools) {
-        for mount in pool.mounts.iter().rev() {
-            let cleared = cenote_fuse::clear_stale_mounts(Path::new(&mount.place));
-            let failed = match cleared {
-                Ok(cleared) => cleared.failed,
-                Err(error) => vec![(PathBuf::from(&mount.place), error)],
-            };
-            for (place, error) in failed {
-                let place = place.display();
-                context.complain(&format!("a dead mount stays at {place}: {error}"));
-                code = 1;
-            }
+    let loss = death.map(|death| death.loss);
+    let recorded = loss.iter().flat_map(|loss| &loss.pools);
+    let recorded = recorded.flat_map(|pool| pool.mounts.iter().rev().map(|mount| &mount.place));
+    for place in recorded {
+        let cleared = cenote_fuse::clear_stale_mounts(Path::new(place));
+        let failed = match cleared {
+            Ok(cleared) => cleared.failed,
+            Err(error) => vec![(PathBuf::from(place), error)],
+        };
+        for (place, error) in failed {
+            let place = place.display();
+            context.complain(&format!("a dead mount stays at {place}: {error}"));
+            code = 1;
         }
     }
+    // Of these no record says whose they are: perhaps of a daemon on another socket.
+    for place in loss.iter().flat_map(|loss| &loss.dead_mounts) {
+        context.complain(&format!(
+            "a dead mount stays at {place}; 'cenote unmount {place}' takes it away"
+        ));
+    }
     Ok(code)
+}
+
+/// Takes away what a daemon that died left: its record, or one that cannot be read, and its socket.
+fn forget_traces(socket: &Path) -> Result<(), Stop> {
+    let beside = beside_socket(socket);
+    let file = Places::of_socket(socket).record;
+    for file in file.iter().chain([&beside]) {
+        let removed = record::remove(file);
+        // What is no file is somebody's, and is kept.
+        let removed = removed.or_else(|_| record::set_aside(file).map(drop));
+        removed.or_else(|error| failed(format!("{}: {error}", file.display())))?;
+    }
+    let cleared = clear_left_sockets(socket);
+    cleared.or_else(|error| failed(format!("{}: {error}", socket.display())))
 }
 
 fn print_log(arguments: &Arguments, context: &mut Context) -> Outcome {
@@ -319,6 +341,7 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
         Err(error) => return failed(error.to_string()),
     };
     context.complain_of_lost();
+    context.complain_of_record();
     if arguments.has("json") {
         let mut object = Object::new();
         object.put("version", status.version.as_str());
@@ -328,6 +351,9 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
         object.put("uptime", status.uptime);
         object.put("memory_limit", status.memory_limit);
         object.put("memory_used", status.memory_used);
+        if let Some(failure) = &status.record_failure {
+            object.put("record_failure", failure.as_str());
+        }
         let mut pools = Object::new();
         for pool in &status.pools {
             let mut entry = Object::new();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cenote_base::{RealEnv, settings};
 use cenote_control::protocol::Service;
+use cenote_control::record::Loss;
 use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace};
 
 use super::gauge::{SystemMemory, memory_total};
@@ -28,6 +29,8 @@ pub struct Wanted {
     pub socket: PathBuf,
     /// Its files.
     pub places: Places,
+    /// What the daemon before it had, if that died.
+    pub lost: Option<Loss>,
 }
 
 /// What the daemon serves.
@@ -58,6 +61,7 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
         record: wanted.places.record.map(|file| RecordPlace {
             file,
             socket: wanted.socket,
+            lost: wanted.lost,
         }),
         cache_file: wanted.places.cache_file,
         shows_keys: wanted.shows_keys,

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
+use cenote_control::regular;
 use jiff::Zoned;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
@@ -147,10 +148,10 @@ fn append(file: &Path, line: &str) -> std::io::Result<()> {
     let mut options = File::options();
     // Names of datasets and of damaged files are in it.
     options.append(true).create(true).mode(0o640);
-    let mut log = match options.open(file) {
+    let mut log = match regular::open_with(&mut options, file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
-            options.open(file)?
+            regular::open_with(&mut options, file)?
         }
         opened => opened?,
     };
@@ -163,7 +164,7 @@ fn append(file: &Path, line: &str) -> std::io::Result<()> {
                 let _ = fs::rename(older(file, age), older(file, age + 1));
             }
         }
-        log = options.open(file)?;
+        log = regular::open_with(&mut options, file)?;
     }
     log.write_all(line.as_bytes())
 }
@@ -279,12 +280,12 @@ type Position = (u64, u64);
 
 fn last_lines(file: &Path, count: usize) -> std::io::Result<(Vec<u8>, Position)> {
     let mut newest = Vec::new();
-    let mut log = File::open(file)?;
+    let mut log = regular::open(file)?;
     log.read_to_end(&mut newest)?;
     let position = (log.metadata()?.ino(), newest.len() as u64);
     let mut text = Vec::new();
     for age in (1..=FILES_MAX).rev() {
-        if let Ok(more) = fs::read(older(file, age)) {
+        if let Ok(more) = regular::read(&older(file, age), 2 * SIZE_MAX) {
             text.extend(more);
         }
     }
@@ -297,11 +298,11 @@ fn last_lines(file: &Path, count: usize) -> std::io::Result<(Vec<u8>, Position)>
 
 fn lines_since(file: &Path, position: &mut Position) -> std::io::Result<Vec<u8>> {
     let mut more = Vec::new();
-    let mut log = File::open(file)?;
+    let mut log = regular::open(file)?;
     let inode = log.metadata()?.ino();
     if inode != position.0 {
         // The rest of the one before.
-        if let Ok(mut before) = File::open(older(file, 1))
+        if let Ok(mut before) = regular::open(&older(file, 1))
             && before.metadata()?.ino() == position.0
         {
             before.seek(SeekFrom::Start(position.1))?;

@@ -80,6 +80,10 @@ pub fn run(context: &mut Context) -> Outcome {
     for fault in faults {
         context.complain(&format!("cenote daemon: {fault}"));
     }
+    if let Some(death) = death.filter(|death| death.loss.pools.is_empty()) {
+        context.complain(&death.text());
+        code = code.max(1);
+    }
     if wanted.is_empty() {
         context.line("there is nothing to resume");
         return Ok(code);

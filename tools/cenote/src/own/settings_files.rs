@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use cenote_base::settings::{self, Assignment};
+use cenote_control::regular;
 
 /// The file of the kernel's module.
 const MODULE_FILE: &str = "/etc/modprobe.d/zfs.conf";
@@ -66,9 +67,12 @@ pub fn load(given: Vec<&OsStr>) -> Result<Vec<String>, String> {
     Ok(notes)
 }
 
+/// The longest file.
+const SIZE_MAX: u64 = 1 << 20;
+
 /// A file's text; a byte that is none is shown as such, and can only be in a faulty value.
 fn read(path: &Path) -> std::io::Result<String> {
-    let bytes = std::fs::read(path)?;
+    let bytes = regular::read(path, SIZE_MAX)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -261,6 +261,7 @@ fn import(
     };
     complain_of(&failures, &pools, context);
     warn_of(&warnings, context);
+    context.complain_of_record();
     if pools.is_empty() && failures.is_empty() && !dry_run {
         return match named {
             Some(name) => {

@@ -123,10 +123,12 @@ fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
     if pools.is_empty() && operands.is_empty() {
         context.complain("no pools available");
         context.complain_of_lost();
+        context.complain_of_record();
         return code;
     }
     print_pools(&pools, operands.is_empty(), options, context);
     context.complain_of_lost();
+    context.complain_of_record();
     code
 }
 

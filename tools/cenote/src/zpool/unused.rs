@@ -26,6 +26,7 @@ pub fn note_new(vdevs: &[NewVdev], context: &mut Context) {
     if let Some(text) = sentence(has(NewVdevRole::Log), has(NewVdevRole::Cache)) {
         context.complain(&text);
     }
+    context.complain_of_record();
 }
 
 /// What `zpool status` says of a pool that is written to; empty if there is nothing to say.

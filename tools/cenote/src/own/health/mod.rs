@@ -33,8 +33,8 @@ pub const COMMAND: Command = Command {
             of the last scrub, and asks smartctl about disks where it is installed; the last\n\
             errors of each device are listed, those before a restart too. The exit\n\
             code is 0 when all is well, 1 when something wants attention, 2 when data is\n\
-            damaged or one more failure would lose some, 3 when nobody could be asked or the
-            daemon died.",
+            damaged or one more failure would lose some, 3 when nobody could be asked, the\n\
+            daemon died, or nobody knows whether one did.",
     flags: &[
         JSON,
         option(
@@ -133,6 +133,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         context.print(&text);
     }
     context.complain_of_lost();
+    let has_no_record = context.complain_of_record();
     if !unknown.is_empty() {
         for message in unknown {
             context.complain(&format!("cenote health: {message}"));
@@ -140,7 +141,12 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         return Ok(UNKNOWN);
     }
     let worst = healths.iter().map(Health::severity).max();
-    Ok(worst.map_or(0, Severity::exit_code))
+    let code = worst.map_or(0, Severity::exit_code);
+    Ok(code.max(if has_no_record {
+        Severity::Attention.exit_code()
+    } else {
+        0
+    }))
 }
 
 /// The pools' states, and what to say of those that could not be asked about.

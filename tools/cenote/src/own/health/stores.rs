@@ -15,6 +15,20 @@ pub(super) fn findings(pool: &str, stores: &[StoreStatus]) -> Vec<Finding> {
     found.collect()
 }
 
+/// An object that is asked for in vain while others are answered.
+fn awaited(store: &StoreStatus) -> Option<(String, String)> {
+    let (key, seconds, error) = store.awaited.as_ref()?;
+    let what = format!(
+        "object {key} has been asked for in vain for {}, and what needs it waits: {error}",
+        duration(*seconds)
+    );
+    let advice = "the store answers for other objects: ask whoever runs it about this one; \
+                  nothing is lost while it waits";
+    (*seconds >= AWAY_MAX).then(|| (what, advice.to_owned()))
+}
+
+/// What is to be known of one device.
+// tidy: allow(long-function, one paragraph for each finding)
 fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut push = |severity, what: String, advice: String| {
@@ -64,6 +78,9 @@ fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
         };
         push(Severity::Attention, what, advice.to_owned());
     }
+    if let Some((what, advice)) = awaited(store).filter(|_| away.is_none()) {
+        push(Severity::Attention, what, advice);
+    }
     let late = store.pending_seconds.filter(|seconds| *seconds >= LATE);
     if let Some(seconds) = late.filter(|_| away.is_none()) {
         let what = format!(
@@ -96,6 +113,14 @@ mod tests {
         let found = findings("tank", std::slice::from_ref(&store));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].severity, Severity::Attention);
+        store.unreachable_seconds = None;
+        store.awaited = Some(("data/1-2".to_owned(), AWAY_MAX, "503".to_owned()));
+        let waits = &findings("tank", std::slice::from_ref(&store))[0];
+        assert!(
+            waits.what.starts_with("object data/1-2 has"),
+            "{}",
+            waits.what
+        );
         store.damaged = vec![("data/1-2".to_owned(), "it is missing".to_owned())];
         store.damaged_count = 2;
         let damaged = &findings("tank", std::slice::from_ref(&store))[0];
