@@ -2,7 +2,9 @@
 
 use crate::context::{Context, Stop, failed};
 use crate::texts::cannot_open;
-use cenote_control::model::{Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request};
+use cenote_control::model::{
+    ControlError, Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request,
+};
 use std::cmp::Reverse;
 
 /// A dataset and everything below it, in the order in which they go: the dataset last, and before
@@ -18,14 +20,29 @@ pub fn doomed(name: &str, context: &mut Context) -> Result<Vec<Dataset>, Stop> {
         Ok(listing) => listing,
         Err(error) => return failed(cannot_open(name, &error)),
     };
-    if let Some((name, error)) = listing.failures.first() {
-        return failed(cannot_open(name, error));
-    }
     let mut rows = listing.rows;
+    for (name, error) in &listing.failures {
+        match unreadable_head(name, error) {
+            Some(row) => rows.push(row),
+            None => return failed(cannot_open(name, error)),
+        }
+    }
     let dataset = |row: &Dataset| row.name.split('@').next().map(str::to_owned);
     let is_head = |row: &Dataset| row.kind != DatasetKind::Snapshot;
     rows.sort_by_cached_key(|row| (Reverse(dataset(row)), is_head(row), row.create_txg));
     Ok(rows)
+}
+
+/// A row for a dataset that is damaged so that not even its kind can be read. Nothing else gets rid
+/// of it than to destroy it, and its snapshots are listed by themselves.
+fn unreadable_head(name: &str, error: &ControlError) -> Option<Dataset> {
+    let is_head = !name.contains(['@', '#']);
+    (is_head && matches!(error, ControlError::Io { .. })).then(|| Dataset {
+        name: name.to_owned(),
+        kind: DatasetKind::Filesystem,
+        create_txg: 0,
+        properties: Vec::new(),
+    })
 }
 
 /// The clones of snapshots among `doomed` that are not among them themselves.
