@@ -7,28 +7,32 @@
 //! leaves of a top-level vdev get the same uberblocks, so one that lacks the newest ones was not
 //! there when they were written, and missed every group since its own newest.
 //!
-//! A single missing uberblock says nothing: with a power cut while it was written, some leaves
-//! have it and others have not, although all had taken the group's data before. Nor do
-//! heartbeats, which go to one leaf at a time. Leaves without siblings cannot be compared.
+//! A single missing uberblock is enough. Often it comes of a power cut while it was written, and
+//! the device has the group's data. But a copy that was made one group earlier looks the same, and
+//! a device counts as complete only by its own record. The resilver of one group is short.
+//!
+//! After a power cut more leaves than the redundancy covers may lack the newest group, since a
+//! single leaf with its uberblock makes it the newest. So what is marked here is read last, but it
+//! is read: checksums decide.
+//!
+//! Heartbeats say nothing: they go to one leaf at a time. Leaves without siblings cannot be
+//! compared.
 
 use crate::candidate::PoolCandidate;
 use crate::label_tree::speaking_label;
 use cenote_base::{Guid, Txg};
 use cenote_ondisk::VdevConfig;
 use cenote_vdev::{DeviceLabels, TxgSet};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
-/// Uberblocks of siblings that a leaf may lack and still be up to date.
-const LACKING_MAX: usize = 1;
-
-/// The groups whose uberblocks a device has, up to `last`; heartbeats are left out.
-fn groups(labels: &DeviceLabels, last: Txg) -> BTreeSet<Txg> {
+/// The newest group whose uberblock a device has, up to `last`; heartbeats are left out.
+fn newest(labels: &DeviceLabels, last: Txg) -> Txg {
     let uberblocks = labels.uberblocks.iter().map(|found| &found.uberblock);
     let own = uberblocks.filter(|uberblock| {
         let sequence = uberblock.multihost.as_ref().and_then(|m| m.sequence);
         sequence.unwrap_or(0) == 0 && uberblock.txg <= last
     });
-    own.map(|uberblock| uberblock.txg).collect()
+    own.map(|uberblock| uberblock.txg).max().unwrap_or_default()
 }
 
 /// What the devices found for `tree` missed by what their labels say, given the txg that the pool
@@ -38,12 +42,12 @@ pub(crate) fn behind(
     tree: &VdevConfig,
     opened: Txg,
 ) -> Vec<(Guid, TxgSet)> {
-    let mut found: HashMap<Guid, BTreeSet<Txg>> = HashMap::new();
+    let mut found: HashMap<Guid, Txg> = HashMap::new();
     for member in &candidate.members {
         let config = speaking_label(member).and_then(|label| label.config.as_ref());
         if let Some(guid) = config.and_then(|config| config.guid) {
-            let groups = || groups(&member.labels, opened);
-            found.entry(guid).or_insert_with(groups);
+            let newest = || newest(&member.labels, opened);
+            found.entry(guid).or_insert_with(newest);
         }
     }
     let mut behind = Vec::new();
@@ -52,15 +56,10 @@ pub(crate) fn behind(
             .leaves()
             .filter_map(|leaf| found.get_key_value(&leaf.guid));
         let leaves: Vec<_> = leaves.collect();
-        let all: BTreeSet<Txg> = leaves
-            .iter()
-            .flat_map(|(_, groups)| *groups)
-            .copied()
-            .collect();
-        for (guid, groups) in leaves {
-            let newest = groups.last().copied().unwrap_or_default();
-            if all.iter().filter(|txg| **txg > newest).count() > LACKING_MAX {
-                let missed = Txg(newest.0 + 1)..Txg(opened.0 + 1);
+        let newest = leaves.iter().map(|(_, newest)| **newest).max();
+        for (guid, own) in leaves {
+            if newest.is_some_and(|newest| *own < newest) {
+                let missed = Txg(own.0 + 1)..Txg(opened.0 + 1);
                 behind.push((*guid, TxgSet::from_ranges([missed])));
             }
         }

@@ -13,7 +13,7 @@ use crate::outsider::{Outsider, Why};
 use crate::pool::{FoundDevice, Pool};
 use cenote_base::{Guid, Txg};
 use cenote_device::Device;
-use cenote_ondisk::VdevConfig;
+use cenote_ondisk::{VdevConfig, VdevKind};
 use cenote_vdev::{DeviceLabels, TxgSet, scan};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -168,9 +168,15 @@ impl Pool {
     }
 
     /// Groups whose uberblocks a device may lack that missed nothing.
+    ///
+    /// The only top-level vdev lacks none: without an uberblock on it no group is on disk.
     fn lag(&self) -> usize {
-        let tops = self.vdev_tree().children.len();
-        tops.div_ceil(TOPS_AT_ONCE as usize) + 1
+        let tops = self.vdev_tree().children.iter();
+        let tops = tops.filter(|top| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect));
+        match tops.count() {
+            0 | 1 => 0,
+            count => count.div_ceil(TOPS_AT_ONCE as usize) + 1,
+        }
     }
 
     /// What a leaf missed of the groups after `last`.

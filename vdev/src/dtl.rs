@@ -171,9 +171,9 @@ impl Shape {
 
     /// Begins a resilver of what was written before `below`: the leaves that it is for, decided
     /// here once. Blocks written in any of their txgs ([`Self::is_written_in`]) are to be brought
-    /// to them, as `Pipeline::mend` does; then [`Self::end_resilver`] is due. A leaf that comes later is for a
-    /// later resilver. A scrub begins here too, and is for no leaf: what it cannot repair is
-    /// missing from then on.
+    /// to them, as `Pipeline::mend` does; then [`Self::end_resilver`] is due. A leaf that comes
+    /// later is for a later resilver. A scrub begins here too, and is for no leaf: what it cannot
+    /// repair is missing from then on.
     pub fn begin_resilver(&self, below: Txg) -> Vec<ResilverTarget> {
         for leaf in &self.tree.leaves {
             leaf.missed.begin_resilver();

@@ -287,8 +287,8 @@ fn a_resilver_that_is_asked_for_is_noted() {
     pool.close().expect("written");
 }
 
-/// A scrub that is due after a resilver, since a rebuild has ended meanwhile, was forgotten when the
-/// pool was exported: nobody ever verified what the rebuild had copied.
+/// A scrub that is due after a resilver, since a rebuild has ended meanwhile, was forgotten when
+/// the pool was exported: nobody ever verified what the rebuild had copied.
 #[test]
 fn a_scrub_that_waits_for_a_resilver_is_due_after_an_import_too() {
     alone(|| {

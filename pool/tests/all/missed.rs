@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::world::World;
-use cenote_base::RealEnv;
+use cenote_base::{Guid, RealEnv, Txg};
 use cenote_device::{Device, FaultyDevice, Opener};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportOptions, NewVdev, Pool, VdevShape, assemble};
@@ -99,6 +99,9 @@ fn a_group_whose_metadata_was_not_taken_is_not_committed() {
 }
 
 const BLOCK: u64 = 4096;
+const SIZE: usize = 64 << 20;
+/// There are as many at either end of a device.
+const TWO_LABELS: usize = 512 << 10;
 
 /// Changes a pool whose device takes no writes to a block so far behind the last root. Whether
 /// that failed; either way what is committed must be there.
@@ -183,6 +186,119 @@ fn a_device_put_back_from_a_copy_is_behind() {
                 .iter()
                 .any(|r| r.contains(&written))
         );
+        pool.close().expect("written");
+    }
+}
+
+/// A pool some of whose devices are as they were one group earlier: all that is on them, or their
+/// labels only.
+fn one_group_behind(
+    (shape, count): (VdevShape, usize),
+    behind: std::ops::Range<usize>,
+    is_copy: bool,
+) -> (Arc<World>, Vec<Guid>) {
+    let world = World::new(count, SIZE);
+    let (pool, _) = create(&world, shape);
+    (0..3).for_each(|round| common::change(&pool, round).expect("written"));
+    let before = pool.synced_txg();
+    let copies = behind.map(|disk| {
+        let device = Arc::clone(&world.leaves()[disk].device);
+        let copy = device.read_vec(0, SIZE).expect("in range");
+        (device, copy)
+    });
+    let copies: Vec<_> = copies.collect();
+    common::change(&pool, 3).expect("written");
+    assert_eq!(pool.synced_txg(), Txg(before.0 + 1), "one group");
+    let guids = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+    drop(pool);
+    for (device, copy) in copies {
+        let end = match is_copy {
+            true => SIZE - TWO_LABELS,
+            false => TWO_LABELS,
+        };
+        for part in [0..end, SIZE - TWO_LABELS..SIZE] {
+            let bytes = &copy[part.clone()];
+            device.write_at(part.start as u64, bytes).expect("in range");
+        }
+    }
+    (world, guids)
+}
+
+/// Opens the pool with its scans, and waits until no device lacks anything.
+fn bring_what_is_missed(world: &Arc<World>) -> Pool {
+    let candidates = assemble(scan(&world.paths(), world.as_ref()));
+    let options = ImportOptions {
+        opener: Arc::clone(world) as Arc<dyn Opener>,
+        ..common::options()
+    };
+    let env = Arc::new(RealEnv::new());
+    let pool = cenote_pool::import(&candidates[0], &options, env).expect("imported");
+    let begun = Instant::now();
+    while pool.vdevs().is_resilver_needed().is_some() {
+        let is_long = begun.elapsed() > Duration::from_secs(120);
+        assert!(!is_long, "{:?}", pool.scan_status());
+        common::change(&pool, 4).expect("written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    pool
+}
+
+/// A copy of a device that was made exactly one group before the pool went down looked like a
+/// device that had lost its power in the middle of a commit. It counted as complete, and when the
+/// other devices were gone, so was what that group had written.
+#[test]
+fn a_copy_made_one_group_earlier_is_behind() {
+    for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 1 }] {
+        let (world, guids) = one_group_behind((shape, 3), 1..2, true);
+        let pool = import(&world);
+        let last = pool.uberblock().txg;
+        assert_eq!(pool.vdevs().dtl(guids[1]), [last..Txg(last.0 + 1)]);
+        assert!(pool.vdevs().dtl(guids[0]).is_empty());
+        assert_eq!(
+            pool.vdevs().is_required(guids[0]),
+            shape != VdevShape::Mirror
+        );
+        drop(pool);
+
+        let pool = bring_what_is_missed(&world);
+        pool.close().expect("written");
+        drop(pool);
+        let gone = if shape == VdevShape::Mirror { 2 } else { 1 };
+        for disk in [0, 2].into_iter().take(gone) {
+            let noise = vec![0xa5; SIZE - 4 * TWO_LABELS];
+            let device = Arc::clone(&world.leaves()[disk].device);
+            let start = 2 * TWO_LABELS as u64;
+            device.write_at(start, &noise).expect("in range");
+        }
+        let report = verify(&import(&world), &VerifyOptions::default(), &Silent).expect("runs");
+        assert!(report.damaged.is_empty(), "{report:?}");
+    }
+}
+
+/// A power cut left the newest uberblock on one device of a raidz. Neither of the others can be
+/// called complete, and both have what it needs: all can be read, and they are soon complete.
+#[test]
+fn more_devices_than_parity_lack_the_last_uberblock() {
+    let draid = VdevShape::Draid {
+        parity: 1,
+        data: 2,
+        spares: 1,
+    };
+    let raidz = |parity| VdevShape::Raidz { parity };
+    for (shape, count) in [(raidz(1), 3), (raidz(3), 6), (draid, 5)] {
+        let (world, guids) = one_group_behind((shape, count), 1..count, false);
+        let pool = import(&world);
+        let last = pool.uberblock().txg;
+        for guid in &guids[1..count] {
+            assert_eq!(pool.vdevs().dtl(*guid), [last..Txg(last.0 + 1)]);
+        }
+        let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+        let is_whole = report.complete && report.problems == 0;
+        assert!(is_whole, "{shape:?}: {report:?}");
+        drop(pool);
+        let pool = bring_what_is_missed(&world);
+        let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
+        assert!(report.is_clean(), "{shape:?}: {report:?}");
         pool.close().expect("written");
     }
 }

@@ -265,6 +265,38 @@ fn a_disk_that_others_wrote_to_is_refused() {
     pool.abandon();
 }
 
+/// A copy of the only disk that was made one or two groups before the pool lost it was taken for
+/// the disk: what those groups had written was gone, and the pool wrote on.
+#[test]
+fn a_copy_of_the_only_disk_is_refused_however_new() {
+    for groups in 1..3 {
+        let (world, plugs, pool) = waiting_pool(FailMode::Wait);
+        let path = world.paths().pop().expect("it has a disk");
+        let device = world.open(&path).expect("there");
+        let size = usize::try_from(device.size()).expect("small");
+        let copy = device.read_vec(0, size).expect("in range");
+        (0..groups).for_each(|round| common::change(&pool, 3 + round).expect("written"));
+        let disk = plugs.last();
+        let lost = lose(
+            &pool,
+            || disk.set_missing(true),
+            || {
+                let right = device.read_vec(0, size).expect("in range");
+                device.write_at(0, &copy).expect("in range");
+                let refused = pool.clear(&[]);
+                let is_refused = matches!(refused, Err(ClearError::WrittenElsewhere { .. }));
+                assert!(is_refused, "{groups} groups earlier: {refused:?}");
+                assert!(pool.is_waiting());
+                // The disk itself is taken.
+                device.write_at(0, &right).expect("in range");
+                pool.clear(&[]).expect("it is back");
+            },
+        );
+        lost.expect("nothing was lost");
+        check(&world, &plugs, pool, 1);
+    }
+}
+
 /// `failmode=continue`: the group waits, and whoever comes with more is told.
 #[test]
 fn changes_are_refused_or_wait_as_wanted() {

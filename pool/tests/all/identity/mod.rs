@@ -536,14 +536,15 @@ impl Model {
         };
         let (actor, command) = by();
         if let Ok(new) = pool.split(&request, (&actor, command)) {
+            let guid = new.guid();
             new.export().expect("written");
             drop(new);
             self.settle();
-            // What went is whole by itself, and another pool's.
+            // What went is whole by itself, and another pool's. Only the guid says which: an
+            // earlier split without a new disk in between has the same name, and its older
+            // state. Nothing was written to that disk now.
             let gone = self.candidates(SITES[site]);
-            let gone = gone
-                .iter()
-                .filter(|candidate| candidate.name() == request.name);
+            let gone = gone.iter().filter(|candidate| candidate.guid == guid);
             let last = self.sites[site].last;
             for (candidate, member) in gone.flat_map(|c| c.members.iter().map(move |m| (c, m))) {
                 let disk = self.disk_at(&member.candidate.path).expect("there");
