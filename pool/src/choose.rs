@@ -16,7 +16,7 @@ use crate::label_tree::{assemble_tree, config_of, is_readable, newest_config};
 use crate::lineage::{Groups, Moment, Past, complete_from, groups_of};
 use crate::outsider::{Outsider, Why};
 use cenote_base::{Guid, Txg};
-use cenote_vdev::{Member, TxgSet};
+use cenote_vdev::Member;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -144,7 +144,6 @@ struct Set {
 
 /// The set of the device `first` and all that go with it, in this order.
 fn set_of(first: usize, all: &[Known]) -> Set {
-    let missed = TxgSet::default();
     let newest = all[first].groups.keys().next_back().copied();
     let mut set = Set {
         chosen: vec![first],
@@ -157,7 +156,7 @@ fn set_of(first: usize, all: &[Known]) -> Set {
             groups: &common.groups,
             complete_from: known.top.and_then(|top| common.floors.get(&top).copied()),
             newest: newest.unwrap_or_default(),
-            missed: &missed,
+            missed: None,
             joined: None,
             kept: None,
         };

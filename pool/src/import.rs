@@ -383,8 +383,8 @@ fn prepare(
     options: &ImportOptions,
 ) -> Result<Unread, ImportError> {
     let mut unread = Unread::new(options.read_only && !options.dry_run);
-    prepare_vdevs(stack, tree, &mut unread)?;
-    check_parted(candidate, stack, (tree, opened), options)?;
+    let logs = prepare_vdevs(stack, tree, &mut unread)?;
+    check_parted((candidate, &logs), stack, (tree, opened), options)?;
     for (leaf, missed) in behind(candidate, tree, opened.txg) {
         stack.vdevs.shape().add_missed(leaf, &missed);
     }
@@ -393,7 +393,7 @@ fn prepare(
 
 /// Refuses devices that have been away, and have something else than the pool had on them.
 fn check_parted(
-    candidate: &PoolCandidate,
+    (candidate, logs): (&PoolCandidate, &HashMap<Guid, TxgSet>),
     stack: &Stack,
     (tree, opened): (&VdevConfig, &Uberblock),
     options: &ImportOptions,
@@ -423,7 +423,7 @@ fn check_parted(
             groups: &common.groups,
             complete_from: one.top.and_then(|top| common.floors.get(&top).copied()),
             newest,
-            missed: &TxgSet::from_ranges(stack.vdevs.shape().dtl(one.leaf)),
+            missed: logs.get(&one.leaf),
             joined: leaf.resilver_txg.or(leaf.rebuild_txg),
             kept: away.get(&one.leaf),
         };
@@ -568,7 +568,13 @@ fn checkpoint(mos: &Arc<ObjectSet>, current: &Uberblock) -> Result<Uberblock, Im
 }
 
 /// Gives the vdevs what only the MOS knows: where removed ones went, and what leaves missed.
-fn prepare_vdevs(stack: &Stack, tree: &VdevConfig, unread: &mut Unread) -> Result<(), ImportError> {
+/// Returns the latter, as far as it can be read.
+fn prepare_vdevs(
+    stack: &Stack,
+    tree: &VdevConfig,
+    unread: &mut Unread,
+) -> Result<HashMap<Guid, TxgSet>, ImportError> {
+    let mut logs = HashMap::new();
     for top in &tree.children {
         let id = top.id.unwrap_or_default();
         if top.kind == VdevKind::Indirect {
@@ -578,16 +584,20 @@ fn prepare_vdevs(stack: &Stack, tree: &VdevConfig, unread: &mut Unread) -> Resul
         unread.or_default(what, set_class(stack, top))?;
     }
     for leaf in tree.leaves() {
+        let mut missed = Some(Vec::new());
         if let Some(object) = leaf.dtl {
             let name = leaf.path.as_ref().map(|path| path.display().to_string());
             let name = name.unwrap_or_else(|| leaf.guid.to_string());
             let what = format!("the dirty time log of {name} (what it missed is unknown)");
-            let ranges = space::dirty_time_log(&stack.mos, object);
-            let ranges = unread.or_default(what, ranges)?;
-            stack.vdevs.shape().set_dtl(leaf.guid, &ranges);
+            let ranges = space::dirty_time_log(&stack.mos, object).map(Some);
+            missed = unread.or_default(what, ranges)?;
+            let ranges = missed.as_deref().unwrap_or_default();
+            stack.vdevs.shape().set_dtl(leaf.guid, ranges);
         }
+        let log = missed.map(TxgSet::from_ranges);
+        logs.extend(log.map(|log| (leaf.guid, log)));
     }
-    Ok(())
+    Ok(logs)
 }
 
 fn set_class(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {

@@ -17,6 +17,7 @@
 //! A pool that OpenZFS wrote to while the device was away has nothing of the third kind. Then the
 //! device's dirty time log decides: a group that the device missed cannot be on it. The import
 //! that made two pools of one wrote groups here with the same numbers, so the log names them.
+//! And a device that got a group by the log, and does not have it, is a copy from before.
 //!
 //! What is not proven is refused. Deliberately absent is a comparison of block trees: blocks of
 //! the device's newest state may have been written over on the other devices, and of a raidz no
@@ -130,8 +131,8 @@ pub(crate) struct Past<'a> {
     pub complete_from: Option<Txg>,
     /// The last group.
     pub newest: Txg,
-    /// The groups that the device missed.
-    pub missed: &'a TxgSet,
+    /// The groups that the device missed by the pool's own log, once that has been read.
+    pub missed: Option<&'a TxgSet>,
     /// When the device became one of the pool's, if it has not got everything since.
     pub joined: Option<Txg>,
     /// The last groups that the device had, if the pool kept them.
@@ -179,16 +180,31 @@ impl Past<'_> {
         {
             return Err(Parted::Unknown);
         }
+        let Some(missed) = self.missed else {
+            return Ok(*newest);
+        };
+        if self.was_there_after(*newest, missed) {
+            return Err(Parted::Unknown);
+        }
         let has_joined = |txg: Txg| {
             let joined = self.joined.map(|joined| joined.0);
             joined.is_some_and(|from| (from..=from.saturating_add(UNDER_WAY)).contains(&txg.0))
         };
-        let was_missed =
-            |(txg, _): &(&Txg, &State)| self.missed.contains(**txg) && !has_joined(**txg);
+        let was_missed = |(txg, _): &(&Txg, &State)| missed.contains(**txg) && !has_joined(**txg);
         match rest().find(was_missed) {
             Some(parted) => Err(Parted::At(moment(parted))),
             None => Ok(*newest),
         }
+    }
+
+    /// Whether the log says that the device got the next group after the newest one that is on it.
+    /// Then this is not the device as the pool left it, but a copy from before.
+    fn was_there_after(&self, newest: Txg, missed: &TxgSet) -> bool {
+        let from = Txg(newest.0.saturating_add(1));
+        self.groups.range(from..).next().is_some_and(|(next, _)| {
+            let until = Txg(next.0.saturating_add(1));
+            !missed.intersects(&TxgSet::from_ranges([from..until]))
+        })
     }
 
     /// Whether what was kept is of an earlier absence. Other software that brings a device up to
@@ -198,7 +214,7 @@ impl Past<'_> {
         last.is_some_and(|last| {
             let since = [Txg(last.0 + 1)..Txg(newest.0.saturating_add(1))];
             let since = TxgSet::from_ranges(since);
-            since.without(self.missed) == since
+            self.missed.is_none_or(|missed| !missed.intersects(&since))
         })
     }
 }
@@ -271,7 +287,7 @@ impl Chronicle {
             groups: &self.groups,
             complete_from: Some(floor.map_or(self.complete_from, |f| f.min(self.complete_from))),
             newest: self.groups.keys().next_back().copied().unwrap_or_default(),
-            missed,
+            missed: Some(missed),
             joined,
             kept: self.away.get(&leaf),
         };
@@ -322,7 +338,7 @@ mod tests {
                 groups: &self.ours,
                 complete_from: self.complete_from.map(Txg),
                 newest: *self.ours.keys().next_back().expect("has some"),
-                missed: &self.missed,
+                missed: Some(&self.missed),
                 joined: self.joined,
                 kept: self.kept.as_ref(),
             };
@@ -365,6 +381,21 @@ mod tests {
         known.joined = Some(Txg(58));
         assert_eq!(known.ask(&[(58..61, 0)]), Ok(60));
         assert_eq!(known.ask(&[(58..70, 0)]), Err(Some(62)));
+    }
+
+    /// A side of a mirror was copied, and the copy was written to elsewhere. The other side was
+    /// away for just those groups, so its ring knew none of them, and the copied side had missed
+    /// nothing: the copy was taken for it and written over.
+    #[test]
+    fn a_copy_of_what_was_there_all_the_time() {
+        let mut known = Known::of(&[(7..15, 0), (32..38, 0)], 0..0);
+        assert_eq!(known.ask(&[(7..15, 0), (15..22, 7)]), Err(None));
+        assert_eq!(known.ask(&[(7..15, 0)]), Ok(14));
+        // It went away when it had those groups.
+        known.missed = TxgSet::from_ranges([Txg(22)..Txg(38)]);
+        assert_eq!(known.ask(&[(7..15, 0), (15..22, 0)]), Ok(21));
+        known.missed = TxgSet::from_ranges([Txg(34)..Txg(38)]);
+        assert_eq!(known.ask(&[(7..15, 0), (15..22, 7)]), Err(None));
     }
 
     #[test]
