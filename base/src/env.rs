@@ -3,9 +3,8 @@
 //! Devices come through `device::Opener` for the same reason. The core never calls
 //! `SystemTime::now` or a random generator itself, so that a simulated world can decide both.
 
-use rustix::time::{ClockId, clock_gettime};
-use std::io::Read;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use crate::rt;
+use std::time::Duration;
 
 /// The world as a pool sees it.
 pub trait Env: std::fmt::Debug + Send + Sync {
@@ -22,7 +21,7 @@ pub trait Env: std::fmt::Debug + Send + Sync {
     fn fill_random(&self, buffer: &mut [u8]) -> std::io::Result<()>;
 }
 
-/// The world of a running system.
+/// The world of the calling thread: of a running system, or a simulated one.
 #[derive(Debug, Default)]
 pub struct RealEnv;
 
@@ -35,24 +34,18 @@ impl RealEnv {
 
 impl Env for RealEnv {
     fn wall_clock(&self) -> Duration {
-        // A clock set before 1970 reads as the epoch: no caller can do better with it.
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
+        rt::wall_clock()
     }
 
     fn monotonic(&self) -> Duration {
-        let now = clock_gettime(ClockId::Boottime);
-        // It counts from the system's start on, so neither part is negative.
-        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-        Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
+        rt::uptime()
     }
 
     fn sleep(&self, duration: Duration) {
-        std::thread::sleep(duration);
+        rt::sleep(duration);
     }
 
     fn fill_random(&self, buffer: &mut [u8]) -> std::io::Result<()> {
-        std::fs::File::open("/dev/urandom")?.read_exact(buffer)
+        rt::fill_random(buffer)
     }
 }

@@ -12,6 +12,7 @@ mod ids;
 mod memory;
 pub mod metrics;
 mod nearest;
+pub mod rt;
 pub mod settings;
 mod size;
 

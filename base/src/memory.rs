@@ -4,9 +4,11 @@
 //! that claims absurd sizes then meets [`MemoryExceeded`] and not the system's out-of-memory
 //! killer. Leases give back what they took when dropped.
 
+use crate::rt::ranks::MemoryWaiters;
+use crate::rt::{Condvar, Instant, Mutex};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A limit in bytes and how much of it is leased.
 #[derive(Debug)]
@@ -14,7 +16,7 @@ pub struct MemoryBudget {
     limit: u64,
     leased: AtomicU64,
     /// How many wait for leases to come back.
-    waiting: Mutex<u64>,
+    waiting: Mutex<u64, MemoryWaiters>,
     returned: Condvar,
 }
 
@@ -76,7 +78,7 @@ impl MemoryBudget {
             Err(refused) => refused,
         };
         let end = Instant::now() + patience;
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         *waiting += 1;
         // Whoever gives back looks at `waiting` under the lock, so none is missed from here on.
         let outcome = loop {
@@ -86,8 +88,7 @@ impl MemoryBudget {
                 Err(_) if left.is_zero() => break Err(refused),
                 Err(_) => {}
             }
-            let woken = self.returned.wait_timeout(waiting, left);
-            (waiting, _) = woken.unwrap_or_else(PoisonError::into_inner);
+            (waiting, _) = self.returned.wait_timeout(waiting, left);
         };
         *waiting -= 1;
         outcome
@@ -140,8 +141,7 @@ impl Drop for MemoryLease {
             before >= self.bytes,
             "a lease gives back what it took, once"
         );
-        let waiting = self.budget.waiting.lock();
-        if *waiting.unwrap_or_else(PoisonError::into_inner) > 0 {
+        if *self.budget.waiting.lock() > 0 {
             self.budget.returned.notify_all();
         }
     }
@@ -195,9 +195,10 @@ mod tests {
         );
         let waiter = {
             let budget = Arc::clone(&budget);
-            std::thread::spawn(move || budget.lease_patiently(50, Duration::from_secs(60)).is_ok())
+            let lease = move || budget.lease_patiently(50, Duration::from_secs(60)).is_ok();
+            crate::rt::spawn("waiter", lease).expect("a thread")
         };
-        std::thread::sleep(patience);
+        crate::rt::sleep(patience);
         drop(first);
         assert!(waiter.join().expect("no panic"));
         assert_eq!(budget.leased(), 0);

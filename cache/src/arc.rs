@@ -11,11 +11,12 @@
 
 use crate::hash::BlockHashState;
 use cenote_base::metrics::Counter;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_device::BlockBuffer;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The name of a block's contents: where its first copy is and when that was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,7 +89,7 @@ struct Shard {
 /// A cache of blocks, bounded in bytes, safe to use from many threads.
 #[derive(Debug)]
 pub struct ArcCache {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<Shard, ranks::ArcShard>>,
     hasher: BlockHashState,
     limit: AtomicU64,
     pub(crate) counters: ArcCounters,
@@ -115,7 +116,7 @@ impl ArcCache {
         }
     }
 
-    fn shard(&self, id: &BlockId) -> &Mutex<Shard> {
+    fn shard(&self, id: &BlockId) -> &Mutex<Shard, ranks::ArcShard> {
         let count = self.shards.len() as u64;
         let index = usize::try_from(self.hasher.hash_one(id) % count).expect("at most 16 shards");
         &self.shards[index]
@@ -131,13 +132,13 @@ impl ArcCache {
         self.limit.store(limit, Ordering::Relaxed);
         let count = self.shards.len() as u64;
         for shard in &self.shards {
-            lock(shard).set_limit(limit / count);
+            shard.lock().set_limit(limit / count);
         }
     }
 
     /// The block, if it is cached.
     pub fn get(&self, id: &BlockId) -> Option<Arc<BlockBuffer>> {
-        let found = lock(self.shard(id)).get(id);
+        let found = self.shard(id).lock().get(id);
         let counter = if found.is_some() {
             &self.counters.hits
         } else {
@@ -149,7 +150,7 @@ impl ArcCache {
 
     /// Whether the block is cached; not counted as a use.
     pub fn contains(&self, id: &BlockId) -> bool {
-        let shard = lock(self.shard(id));
+        let shard = self.shard(id).lock();
         shard
             .index
             .get(id)
@@ -158,35 +159,30 @@ impl ArcCache {
 
     /// Caches a block; a block larger than a shard is not kept.
     pub fn insert(&self, id: BlockId, block: Arc<BlockBuffer>) {
-        lock(self.shard(&id)).insert(id, block);
+        self.shard(&id).lock().insert(id, block);
     }
 
     /// Forgets a block.
     pub fn remove(&self, id: &BlockId) {
-        lock(self.shard(id)).remove(id);
+        self.shard(id).lock().remove(id);
     }
 
     /// Forgets everything.
     pub fn clear(&self) {
         for shard in &self.shards {
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             *shard = Shard::new(shard.limit);
         }
     }
 
     /// Bytes of cached blocks with their overhead.
     pub fn bytes(&self) -> u64 {
-        let of = |shard: &Mutex<Shard>| {
-            let shard = lock(shard);
+        let of = |shard: &Mutex<Shard, ranks::ArcShard>| {
+            let shard = shard.lock();
             shard.bytes(Recent) + shard.bytes(Frequent)
         };
         self.shards.iter().map(of).sum()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A panic of another holder cannot leave a shard that is worse than cold.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shard {

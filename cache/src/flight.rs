@@ -2,14 +2,14 @@
 
 use crate::BlockId;
 use crate::hash::BlockHashState;
+use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The blocks being read now.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    reading: Mutex<Reading>,
+    reading: Mutex<Reading, ranks::ReadFlights>,
     landed: Condvar,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Flight<'a> {
 
 impl Flights {
     fn lock(&self) -> MutexGuard<'_, Reading> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reading.lock()
     }
 
     /// Begins to read `id`; if another thread does so already, waits for its end and returns
@@ -42,10 +42,7 @@ impl Flights {
         }
         // Should the next flight to the same block begin meanwhile, its end serves as well.
         while reading.contains_key(&id) {
-            reading = self
-                .landed
-                .wait(reading)
-                .unwrap_or_else(PoisonError::into_inner);
+            reading = self.landed.wait(reading);
             // A later flight does not know who waits since the one before.
             if let Some(waiting) = reading.get_mut(&id) {
                 *waiting = (*waiting).max(1);

@@ -15,16 +15,16 @@ use crate::format::commit::{LogPoint, Tip};
 use crate::format::device::Identity;
 use crate::format::{Class, Hash, SECTOR, WriterId};
 use crate::local::Place;
-use crate::locks::lock;
 use crate::log::{AppendError, Event, Log, Logged, MemoryUse, PAYLOAD_MAX, Payload};
 use crate::map::Map;
 use crate::options::{Drive, Options, WriteMode};
 use crate::queue::{Limits, Queue, Sequence};
 use crate::store::Client;
 use cenote_base::metrics::Counter;
+use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// From this share of the log on, in hundredths, writers are slowed down.
@@ -97,9 +97,9 @@ pub(crate) struct Core {
     /// Bytes a second that went up lately.
     pub(crate) upload_rate: AtomicU64,
     /// Held by whoever uploads.
-    pub(crate) work: Mutex<crate::work::Work>,
-    pub(crate) order: Mutex<Order>,
-    state: Mutex<State>,
+    pub(crate) work: Mutex<crate::work::Work, ranks::CloudWork>,
+    pub(crate) order: Mutex<Order, ranks::CloudOrder>,
+    state: Mutex<State, ranks::CloudState>,
     /// Something has changed that somebody may wait for.
     pub(crate) changed: Condvar,
     /// The uploader has something to do.
@@ -108,7 +108,7 @@ pub(crate) struct Core {
     /// Somebody wants what is hardly needed to be compacted now.
     pub(crate) wants_compaction: AtomicBool,
     /// Held while a write that is not of whole sectors reads, changes and writes.
-    unaligned: Mutex<()>,
+    unaligned: Mutex<(), ranks::CloudUnaligned>,
 }
 
 /// What a device is opened with.
@@ -152,7 +152,7 @@ impl Core {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     pub(crate) fn now(&self) -> Duration {
@@ -223,7 +223,7 @@ impl Core {
         if offset.is_multiple_of(SECTOR) && end.is_multiple_of(SECTOR) {
             return self.write_sectors(offset / SECTOR, bytes, class);
         }
-        let _guard = lock(&self.unaligned);
+        let _guard = self.unaligned.lock();
         let first = offset / SECTOR * SECTOR;
         let last = end.next_multiple_of(SECTOR);
         let length = usize::try_from(last - first).expect("a buffer and its borders");
@@ -309,7 +309,7 @@ impl Core {
     /// Makes what is in the log durable. A failure is one for good: what the kernel has dropped
     /// after it cannot be known.
     pub(crate) fn sync_log(&self) -> std::result::Result<(), Arc<CloudError>> {
-        let device = match &lock(&self.order).log {
+        let device = match &self.order.lock().log {
             Some(log) => log.device(),
             None => return Ok(()),
         };
@@ -343,7 +343,7 @@ impl Core {
         bytes: Option<&[u8]>,
     ) -> std::result::Result<Option<Sequence>, Arc<CloudError>> {
         let length = bytes.map_or(0, <[u8]>::len) as u64;
-        let mut order = lock(&self.order);
+        let mut order = self.order.lock();
         self.check_open()?;
         let logged = match &mut order.log {
             Some(log) => match log.append(event, bytes) {
@@ -383,7 +383,7 @@ impl Core {
 
     /// Makes a write wait a little where the log fills faster than it is uploaded.
     fn slow_down(&self, bytes: u64) {
-        let (used, capacity) = match &lock(&self.order).log {
+        let (used, capacity) = match &self.order.lock().log {
             Some(log) => (log.used(), log.capacity()),
             None => return,
         };
@@ -443,7 +443,7 @@ impl Core {
             match self.options.drive {
                 Drive::Thread => {
                     let waited = self.changed.wait_timeout(state, NAP);
-                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                    drop(waited);
                 }
                 Drive::Manual => {
                     drop(state);

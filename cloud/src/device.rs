@@ -13,13 +13,13 @@ use crate::status::Status;
 use crate::store::{Statistics, Store};
 use crate::verify::Verified;
 use cenote_base::Env;
+use cenote_base::rt::{self, JoinHandle, Mutex, MutexGuard, ranks};
 use cenote_device::{Device, DeviceError, DeviceKind, Nature, Purpose, purpose};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What happens to what is not in the store yet when a device is closed.
@@ -41,7 +41,7 @@ pub struct CloudDevice {
     core: Arc<Core>,
     path: PathBuf,
     aside: Option<LogAside>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>, ranks::CloudThread>,
     /// Whether what is not in the store stays in the log when the device is unlocked.
     keeps_rest: AtomicBool,
 }
@@ -99,7 +99,7 @@ impl CloudDevice {
         if device.core.options.drive == Drive::Thread && !device.core.options.is_read_only {
             let core = Arc::clone(&device.core);
             let run = move || core.run();
-            let thread = std::thread::Builder::new().name("cloud".into()).spawn(run);
+            let thread = rt::spawn("cloud", run);
             let thread = thread.map_err(|source| DeviceError::Open {
                 path: device.path.clone(),
                 source,
@@ -114,8 +114,8 @@ impl CloudDevice {
         self.core.take_known()
     }
 
-    fn thread(&self) -> std::sync::MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock()
     }
 
     /// Does one thing that is due, with [`Drive::Manual`]; says whether there was one.
@@ -335,9 +335,9 @@ impl CloudDevice {
             return true;
         }
         match self.core.work.try_lock() {
-            Ok(work) => !work.compaction.is_empty(),
+            Some(work) => !work.compaction.is_empty(),
             // Something is being done: who asks again will know.
-            Err(_) => true,
+            None => true,
         }
     }
 
@@ -398,13 +398,9 @@ impl Core {
             match left {
                 Some(left) => {
                     let waited = self.has_work.wait_timeout(state, left);
-                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                    drop(waited);
                 }
-                None => drop(
-                    self.has_work
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner),
-                ),
+                None => drop(self.has_work.wait(state)),
             }
         }
     }
@@ -437,6 +433,7 @@ impl Device for CloudDevice {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::result::Result<(), DeviceError> {
+        rt::assert_io_allowed();
         let length = buffer.len() as u64;
         self.check_range(offset, length)?;
         let read = self.core.read(offset, buffer);
@@ -454,6 +451,7 @@ impl Device for CloudDevice {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
+        rt::assert_io_allowed();
         self.write(offset, bytes, class_of(purpose()))
     }
 
@@ -474,6 +472,7 @@ impl Device for CloudDevice {
     }
 
     fn flush(&self) -> std::result::Result<(), DeviceError> {
+        rt::assert_io_allowed();
         self.core.flush().map_err(|error| DeviceError::Flush {
             path: self.path.clone(),
             source: io_error(&error),

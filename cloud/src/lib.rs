@@ -21,7 +21,6 @@ pub mod format;
 mod living;
 pub mod local;
 pub mod location;
-mod locks;
 mod log;
 mod map;
 mod open;

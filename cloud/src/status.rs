@@ -2,7 +2,6 @@
 
 use crate::core::Core;
 use crate::format::{CommitNumber, Uuid};
-use crate::locks::lock;
 use crate::store::{AwaitedObject, DamagedObject, StoreHealth};
 use std::time::Duration;
 
@@ -49,7 +48,9 @@ pub struct Status {
 
 impl Core {
     pub(crate) fn status(&self) -> Status {
-        let log = lock(&self.order)
+        let log = self
+            .order
+            .lock()
             .log
             .as_ref()
             .map(|log| (log.used(), log.capacity()));

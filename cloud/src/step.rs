@@ -10,7 +10,6 @@
 use crate::checkpoint::Size;
 use crate::core::Core;
 use crate::error::{CloudError, Result};
-use crate::locks::lock;
 use crate::pack::{Package, chunks, pack};
 use crate::queue::{Batch, Limits};
 use crate::upload::Says;
@@ -28,7 +27,7 @@ impl Core {
     /// Does one thing that is due; says whether there was one.
     pub(crate) fn step(&self) -> std::result::Result<bool, Arc<CloudError>> {
         self.check()?;
-        let mut work = lock(&self.work);
+        let mut work = self.work.lock();
         self.step_with(&mut work).map_err(|error| self.fail(error))
     }
 
@@ -92,7 +91,7 @@ impl Core {
 
     /// When something is due by time, if nothing more comes.
     pub(crate) fn due_at(&self) -> Option<Duration> {
-        let clean_at = lock(&self.work).clean_at;
+        let clean_at = self.work.lock().clean_at;
         let upload_at = self.state().queue.due_at(&self.limits());
         upload_at.into_iter().chain(clean_at).min()
     }
@@ -140,14 +139,14 @@ impl Core {
     /// Lets the log use what is in the store, and says that there may be room.
     fn make_room(&self, work: &Work) -> Result<()> {
         let (point, commit) = work.trim;
-        let mut order = lock(&self.order);
+        let mut order = self.order.lock();
         if let Some(log) = &mut order.log
             && log.trim(point, commit)?
         {
             let (device, tail) = (log.device(), log.tail());
             drop(order);
             device.flush()?;
-            if let Some(log) = &mut lock(&self.order).log {
+            if let Some(log) = &mut self.order.lock().log {
                 log.trimmed(tail);
             }
         }
@@ -162,8 +161,8 @@ impl Core {
     /// Three requests where little is left: a commit with all of it, and a checkpoint, so that the
     /// next one who opens the device need not read commits.
     pub(crate) fn release(&self) -> Result<()> {
-        let mut work = lock(&self.work);
-        let order = lock(&self.order);
+        let mut work = self.work.lock();
+        let order = self.order.lock();
         let mut state = self.state();
         state.is_ending = true;
         let last = state.queue.last();

@@ -11,7 +11,6 @@ use crate::core::Core;
 use crate::error::{CloudError, Result};
 use crate::format::commit::{Commit, LogPoint, Tip};
 use crate::format::{CommitNumber, Hash, ObjectNumber, key};
-use crate::locks::lock;
 use crate::pack::{Package, Packing, cloned};
 use crate::queue::Batch;
 use crate::store::Put;
@@ -71,7 +70,7 @@ impl Core {
         if let Some((key, _)) = keys.iter().zip(&puts).find(|(_, put)| **put != Put::Done) {
             return Err(cloned(key));
         }
-        if let Some(log) = lock(&self.order).log.as_ref().map(crate::log::Log::device) {
+        if let Some(log) = self.order.lock().log.as_ref().map(crate::log::Log::device) {
             log.flush()?;
         }
         let commit = self.next_commit(&package, says);

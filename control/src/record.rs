@@ -20,6 +20,7 @@
 //!
 //! Deliberately absent: keys.
 
+use cenote_base::rt;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -374,7 +375,8 @@ pub fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
 /// # Errors
 /// The system's.
 pub fn touch(path: &Path) -> std::io::Result<()> {
-    regular::open_with(File::options().append(true), path)?.set_modified(SystemTime::now())
+    regular::open_with(File::options().append(true), path)?
+        .set_modified(UNIX_EPOCH + rt::wall_clock())
 }
 
 #[cfg(test)]

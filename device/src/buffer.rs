@@ -6,8 +6,8 @@
 //! Fresh memory costs a page fault per 4 KiB, so dropped buffers wait in a small global pool,
 //! one list per power of two, bounded in bytes.
 
+use cenote_base::rt::{Mutex, ranks};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
 
 /// Alignment in bytes of memory, offset and length of direct transfers.
 pub const DIRECT_ALIGNMENT: usize = 4096;
@@ -21,7 +21,8 @@ const CLASS_BYTES_MAX: usize = CLASS_BYTES_MIN << (CLASSES - 1);
 const KEPT_BYTES_MAX: usize = 8 << 20;
 const KEPT_BUFFERS_MAX: usize = 16;
 
-static POOL: [Mutex<Vec<Vec<u8>>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
+static POOL: [Mutex<Vec<Vec<u8>>, ranks::BufferPool>; CLASSES] =
+    [const { Mutex::new(Vec::new()) }; CLASSES];
 
 /// A byte buffer whose first byte is aligned to [`DIRECT_ALIGNMENT`].
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl AlignedBuf {
     pub fn take(length: usize) -> Self {
         let class = class_of(length);
         let kept = class.and_then(|class| {
-            let mut list = POOL[class].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut list = POOL[class].lock();
             list.pop()
         });
         let capacity = class.map_or(length, |class| CLASS_BYTES_MIN << class);
@@ -80,7 +81,7 @@ impl Drop for AlignedBuf {
     fn drop(&mut self) {
         let Some(class) = self.class else { return };
         let kept_max = (KEPT_BYTES_MAX / (CLASS_BYTES_MIN << class)).clamp(1, KEPT_BUFFERS_MAX);
-        let mut list = POOL[class].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = POOL[class].lock();
         if list.len() < kept_max {
             list.push(std::mem::take(&mut self.storage));
         }

@@ -2,10 +2,11 @@
 
 use crate::nature::check_range;
 use crate::{Device, DeviceError, Nature};
+use cenote_base::rt::{RwLock, ranks};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 struct Faults {
@@ -25,7 +26,7 @@ struct Faults {
 #[derive(Debug)]
 pub struct FaultyDevice {
     inner: Arc<dyn Device>,
-    faults: RwLock<Faults>,
+    faults: RwLock<Faults, ranks::DeviceFaults>,
 }
 
 impl FaultyDevice {
@@ -38,7 +39,7 @@ impl FaultyDevice {
     }
 
     fn change(&self, change: impl FnOnce(&mut Faults)) {
-        change(&mut self.faults.write().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.faults.write());
     }
 
     /// From now on every read fails, or none does.
@@ -87,7 +88,7 @@ impl FaultyDevice {
 
     /// Whether a write of these bytes goes through; of none, whether the device takes any.
     fn check_writes(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
-        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        let faults = self.faults.read();
         let end = offset.saturating_add(length);
         let touches = |range: &Range<u64>| range.start < end && offset < range.end;
         let is_failing = faults.failing_writes || faults.write_errors.iter().any(touches);
@@ -127,13 +128,13 @@ fn noise_byte(offset: u64) -> u8 {
 
 impl Device for FaultyDevice {
     fn size(&self) -> u64 {
-        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        let faults = self.faults.read();
         let size = self.inner.size();
         faults.truncated_to.map_or(size, |limit| limit.min(size))
     }
 
     fn size_now(&self) -> u64 {
-        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        let faults = self.faults.read();
         let size = self.inner.size_now();
         faults.truncated_to.map_or(size, |limit| limit.min(size))
     }
@@ -145,7 +146,7 @@ impl Device for FaultyDevice {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         let length = buffer.len() as u64;
         check_range(self.path(), self.size(), offset, length)?;
-        let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
+        let faults = self.faults.read();
         if faults.missing {
             return Err(self.failure(offset, length, io::ErrorKind::NotConnected));
         }

@@ -9,6 +9,7 @@
 use crate::buffer::{AlignedBuf, DIRECT_ALIGNMENT};
 use crate::nature::{check_range, total_length};
 use crate::{Device, DeviceError, DeviceKind, Nature, file_write, page_cache};
+use cenote_base::rt::{self, Mutex, ranks};
 use rustix::buffer::spare_capacity;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
@@ -18,7 +19,6 @@ use std::io::{IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Bytes per bounced transfer: large enough for a disk, small enough to stay in a CPU cache.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -63,9 +63,9 @@ pub struct FileDevice {
     pub(crate) alignment: Alignment,
     /// Open for as long as nobody else is to use the block device: whoever reads or writes still
     /// when a pool has let it go keeps nobody out.
-    claim: Mutex<Option<File>>,
+    claim: Mutex<Option<File>, ranks::DeviceClaim>,
     /// Held while a write that does not begin and end on 4 KiB borders reads, changes and writes.
-    pub(crate) unaligned_write: Mutex<()>,
+    pub(crate) unaligned_write: Mutex<(), ranks::DeviceUnaligned>,
 }
 
 /// Repeats a system call that a signal interrupted.
@@ -378,11 +378,12 @@ impl Device for FileDevice {
         if self.writable {
             file_write::unlock(&self.file);
         }
-        let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claim = self.claim.lock();
         *claim = None;
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        rt::assert_io_allowed();
         check_range(&self.path, self.size(), offset, buffer.len() as u64)?;
         if self.is_direct()
             && let Some(file) = self.cached_file(offset, buffer.len())
@@ -425,6 +426,7 @@ impl Device for FileDevice {
         offset: u64,
         buffers: &mut [IoSliceMut<'_>],
     ) -> Result<(), DeviceError> {
+        rt::assert_io_allowed();
         let length = total_length(buffers);
         check_range(&self.path, self.size(), offset, length)?;
         let cached = match usize::try_from(length) {
@@ -450,14 +452,17 @@ impl Device for FileDevice {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        rt::assert_io_allowed();
         self.write_bytes(offset, bytes)
     }
 
     fn write_vectored(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        rt::assert_io_allowed();
         self.write_buffers(offset, buffers)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
+        rt::assert_io_allowed();
         self.check_writable(0, 0)?;
         self.file.sync_data().map_err(|source| DeviceError::Flush {
             path: self.path.clone(),

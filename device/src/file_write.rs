@@ -19,7 +19,6 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::PoisonError;
 
 /// Bytes per bounced transfer: large enough for a disk, small enough to stay in a CPU cache.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -144,10 +143,7 @@ impl FileDevice {
         let available = usize::try_from(self.size() - start).unwrap_or(usize::MAX);
         let mut buffer = AlignedBuf::take(wide);
         let is_whole = skip == 0 && end == wide;
-        let _guard = (!is_whole).then(|| {
-            let guard = self.unaligned_write.lock();
-            guard.unwrap_or_else(PoisonError::into_inner)
-        });
+        let _guard = (!is_whole).then(|| self.unaligned_write.lock());
         if skip > 0 {
             self.read_edge(start, &mut buffer[..border], available)?;
         }

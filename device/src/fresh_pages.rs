@@ -9,9 +9,10 @@
 //! be had again (caches) should give back as much as they take: what was used before costs
 //! nothing. They grow as fast as memory comes.
 
+use cenote_base::rt;
+use cenote_base::rt::process::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// A chunk of 2 MiB that takes longer is slow to get: less than 4 GB/s.
@@ -27,7 +28,8 @@ static FILLER: OnceLock<Option<SyncSender<()>>> = OnceLock::new();
 
 /// Whether fresh memory is slow to get and little is ready: who can use its own again had better.
 pub fn are_late() -> bool {
-    LATE.load(Ordering::Relaxed)
+    // How fast memory comes is nothing that a simulated machine may depend on.
+    LATE.load(Ordering::Relaxed) && !rt::is_simulated()
 }
 
 /// Notes how long it took to get a chunk.
@@ -39,9 +41,8 @@ pub(crate) fn note_made(time: Duration) {
 pub(crate) fn get_ready(few_left: bool, fill: fn() -> bool) {
     let waker = FILLER.get_or_init(|| {
         let (sender, receiver) = sync_channel(1);
-        let thread = std::thread::Builder::new().name("page_fill".to_owned());
         // Without a thread everybody gets what he needs himself.
-        let started = thread.spawn(move || run(&receiver, fill));
+        let started = rt::process::spawn("page_fill", move || run(&receiver, fill));
         started.ok().map(|_| sender)
     });
     let Some(waker) = waker else {

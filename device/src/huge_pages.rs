@@ -15,14 +15,15 @@
     reason = "advice about memory is given to the kernel by its address"
 )]
 
+use cenote_base::rt::process::mpsc::{Receiver, SyncSender, sync_channel};
+use cenote_base::rt::process::{self, Instant};
 use rustix::mm::Advice;
 use std::ffi::c_void;
 use std::io::Error;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes of a huge page.
 pub(crate) const HUGE: usize = 2 << 20;
@@ -72,9 +73,8 @@ pub(crate) fn populate(base: NonNull<u8>, length: usize) -> bool {
 pub(crate) fn collapse_later(find: fn() -> (Vec<usize>, bool)) {
     let waker = COLLAPSER.get_or_init(|| {
         let (sender, receiver) = sync_channel(1);
-        let thread = std::thread::Builder::new().name("page_collapse".to_owned());
         // Without a thread the pages stay small.
-        let started = thread.spawn(move || run(&receiver, find));
+        let started = process::spawn("page_collapse", move || run(&receiver, find));
         started.ok().map(|_| sender)
     });
     if let Some(waker) = waker {
@@ -89,7 +89,7 @@ fn run(woken: &Receiver<()>, find: fn() -> (Vec<usize>, bool)) {
         let mut has_more = true;
         while has_more {
             let filled = FILLED.load(Ordering::Relaxed);
-            std::thread::sleep(AGE);
+            process::sleep(AGE);
             if FILLED.load(Ordering::Relaxed).wrapping_sub(filled) > CALM {
                 continue;
             }
@@ -104,7 +104,7 @@ fn run(woken: &Receiver<()>, find: fn() -> (Vec<usize>, bool)) {
                     // Pages that a device is reading or writing stay as they are.
                     Err(_) => {}
                 }
-                std::thread::sleep(start.elapsed() * REST);
+                process::sleep(start.elapsed() * REST);
             }
         }
     }

@@ -2,15 +2,15 @@
 
 use crate::nature::check_range;
 use crate::{Device, DeviceError, DeviceKind, Nature};
+use cenote_base::rt::{RwLock, ranks};
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
 
 /// Bytes in memory that behave like a disk.
 #[derive(Debug)]
 pub struct MemoryDevice {
     path: PathBuf,
     size: u64,
-    bytes: RwLock<Vec<u8>>,
+    bytes: RwLock<Vec<u8>, ranks::MemoryDevice>,
 }
 
 impl MemoryDevice {
@@ -37,14 +37,14 @@ impl Device for MemoryDevice {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         let range = self.range(offset, buffer.len())?;
-        let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.bytes.read();
         buffer.copy_from_slice(&bytes[range]);
         Ok(())
     }
 
     fn write_at(&self, offset: u64, new: &[u8]) -> Result<(), DeviceError> {
         let range = self.range(offset, new.len())?;
-        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.bytes.write();
         bytes[range].copy_from_slice(new);
         Ok(())
     }

@@ -24,12 +24,12 @@
 
 use crate::fresh_pages;
 use crate::huge_pages::{self, HUGE};
+use cenote_base::rt::process::Instant;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
@@ -91,7 +91,7 @@ struct Arena {
 // SAFETY: the pointers in it are to mappings that it owns.
 unsafe impl Send for Arena {}
 
-static ARENA: Mutex<Arena> = Mutex::new(Arena {
+static ARENA: Mutex<Arena, ranks::PageArena> = Mutex::new(Arena {
     chunks: Vec::new(),
     vacant: Vec::new(),
     lists: [const { Vec::new() }; LISTS],
@@ -99,7 +99,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
 
 fn arena() -> MutexGuard<'static, Arena> {
     // Nothing between a change and its counterpart can panic but a broken invariant.
-    ARENA.lock().unwrap_or_else(PoisonError::into_inner)
+    ARENA.lock()
 }
 
 /// Maps `length` bytes of zeros, a multiple of a chunk, at a multiple of a chunk; returns also

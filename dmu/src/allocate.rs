@@ -3,12 +3,13 @@
 use crate::accounting::OwnerHook;
 use crate::error::DmuError;
 use crate::live::{
-    DirtySpill, GENERATION_BYTES, LiveObject, LiveSet, Numbers, RawHeader, RawState, lock,
+    DirtySpill, GENERATION_BYTES, LiveObject, LiveSet, Numbers, RawHeader, RawState,
 };
 use crate::object::Object;
 use crate::object_set::{Committed, OBJECT_ID_MAX, ObjectSet, SpecialObject};
 use crate::txg::{Transaction, TxgGate};
 use crate::write::bonus_capacity;
+use cenote_base::rt::{Mutex, MutexGuard};
 use cenote_base::{BLOCK_SIZE_MAX, BlockId, ObjectId, ObjsetId, SECTOR_SIZE};
 use cenote_cache::BlockCache;
 use cenote_io::{ObjsetKeys, StoredForm};
@@ -16,7 +17,7 @@ use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX, LEVELS_MAX};
 use cenote_ondisk::objset::{INTENT_LOG_HEADER_SIZE, OBJSET_SIZE, ObjsetKind};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Bytes of a block of dnodes (format/2b 2).
 const DNODE_BLOCK_SIZE: u64 = 16 << 10;
@@ -226,7 +227,7 @@ impl ObjectSet {
 
     /// Replaces the flags that say which accounting is complete.
     pub fn set_flags(self: &Arc<Self>, tx: &Transaction, flags: u64) -> Result<(), DmuError> {
-        lock(&self.live_or_refuse()?.header).flags = Some(flags);
+        self.live_or_refuse()?.header.lock().flags = Some(flags);
         self.note_dirty(tx, None)
     }
 
@@ -236,7 +237,10 @@ impl ObjectSet {
         tx: &Transaction,
         header: [u8; INTENT_LOG_HEADER_SIZE],
     ) -> Result<(), DmuError> {
-        lock(&self.live_or_refuse()?.header).set_intent_log_header(tx.txg(), header);
+        self.live_or_refuse()?
+            .header
+            .lock()
+            .set_intent_log_header(tx.txg(), header);
         self.note_dirty(tx, None)
     }
 
@@ -248,7 +252,9 @@ impl ObjectSet {
         header: RawHeader,
     ) -> Result<(), DmuError> {
         let raw = &self.live_or_refuse()?.raw;
-        lock(raw.get_or_init(|| Mutex::new(RawState::new(header)))).header = header;
+        raw.get_or_init(|| Mutex::new(RawState::new(header)))
+            .lock()
+            .header = header;
         self.note_dirty(tx, None)
     }
 
@@ -260,7 +266,7 @@ impl ObjectSet {
         form: StoredForm,
     ) -> Result<(), DmuError> {
         if let Some(raw) = self.live_or_refuse()?.raw.get() {
-            lock(raw).note_range(tx.txg(), first, form);
+            raw.lock().note_range(tx.txg(), first, form);
         }
         self.note_dirty(tx, None)
     }
@@ -268,7 +274,7 @@ impl ObjectSet {
     /// Notes the bonus area of an object as it is stored elsewhere.
     pub fn set_raw_area(&self, id: ObjectId, area: Vec<u8>) -> Result<(), DmuError> {
         if let Some(raw) = self.live_or_refuse()?.raw.get() {
-            lock(raw).note_area(id, area);
+            raw.lock().note_area(id, area);
         }
         Ok(())
     }
@@ -286,7 +292,7 @@ impl ObjectSet {
         let live = self.live_or_refuse()?;
         self.check_new(ObjectId(0), &new)?;
         let per_block = self.slots_per_block();
-        let mut numbers = lock(&live.numbers);
+        let mut numbers = live.numbers.lock();
         let id = loop {
             if let Some(slot) = numbers.take(new.slots) {
                 let block = numbers.block.expect("slots were taken from it");
@@ -377,7 +383,7 @@ impl ObjectSet {
         slots: usize,
     ) -> Result<MutexGuard<'_, Numbers>, DmuError> {
         let live = self.live_or_refuse()?;
-        let mut numbers = lock(&live.numbers);
+        let mut numbers = live.numbers.lock();
         let per_block = self.slots_per_block();
         let (block, slot) = (id.0 / per_block, id.0 % per_block);
         let slot = usize::try_from(slot).expect("at most 2^15");
@@ -411,7 +417,7 @@ impl ObjectSet {
         if id.0 == 0 || id.0 > OBJECT_ID_MAX || slot + new.slots as u64 > per_block {
             return Err(self.bad_new(id, "no dnode can lie there"));
         }
-        let mut numbers = lock(&live.numbers);
+        let mut numbers = live.numbers.lock();
         // The object itself may have been freed in this group; then its slots still count as
         // taken, rightly for all others.
         let before = self.live_object(id)?;
@@ -468,7 +474,7 @@ impl ObjectSet {
             }
         }
         if SpecialObject::from_id(id).is_none() {
-            lock(&live.fresh).insert(id);
+            live.fresh.lock().insert(id);
         }
         Ok(Object::from_live(Arc::clone(self), object).expect("it was just made"))
     }
@@ -509,7 +515,7 @@ impl ObjectSet {
             bytes
         };
         live.remove_dirty_bytes(bytes);
-        lock(&live.fresh).remove(&id);
+        live.fresh.lock().remove(&id);
         Ok(())
     }
 
@@ -527,9 +533,9 @@ impl ObjectSet {
         };
         match exists {
             true => {
-                lock(&live.fresh).remove(&object.id);
+                live.fresh.lock().remove(&object.id);
             }
-            false => lock(&live.numbers).freed += 1,
+            false => live.numbers.lock().freed += 1,
         }
     }
 }

@@ -14,9 +14,10 @@
 //! what is in use, every so often it is asked all the same.
 
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_cache::{Block, BlockBuffer};
 use cenote_ondisk::BlockPointer;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// Entries of one object set. Each has 8 bytes for every pointer of its indirect block once data
 /// blocks are noted: 8 KiB for the usual 1024, 256 KiB for all.
@@ -59,7 +60,7 @@ impl Entry {
 /// Lately used blocks of one object set.
 #[derive(Debug, Default)]
 pub(crate) struct BlockMemo {
-    slots: [Mutex<Option<Entry>>; SLOTS],
+    slots: [Mutex<Option<Entry>, ranks::BlockMemo>; SLOTS],
 }
 
 impl BlockMemo {
@@ -68,7 +69,7 @@ impl BlockMemo {
         let index = place.object.0.wrapping_mul(7).wrapping_add(place.block) % SLOTS as u64;
         let slot = &self.slots[usize::try_from(index).expect("below 32")];
         // An entry is replaced as a whole, and one data block of it makes no other wrong.
-        slot.lock().unwrap_or_else(PoisonError::into_inner)
+        slot.lock()
     }
 
     /// The contents of the indirect block at `place`, if it was noted below the same pointer of

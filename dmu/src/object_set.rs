@@ -4,12 +4,13 @@ use crate::error::DmuError;
 use crate::live::{LiveObject, LiveSet};
 use crate::object::Object;
 use crate::zap::Zap;
+use cenote_base::rt::{RwLock, ranks};
 use cenote_base::{BlockId, Bookmark, ObjectId, ObjsetId};
 use cenote_cache::BlockCache;
 use cenote_io::{ObjsetKeys, ReadContext};
 use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX};
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode, ObjectType, Objset};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// Object numbers are 48 bits (format/2b 2).
 pub(crate) const OBJECT_ID_MAX: u64 = (1 << 48) - 1;
@@ -61,7 +62,7 @@ pub(crate) struct Committed {
 pub struct ObjectSet {
     cache: Arc<BlockCache>,
     id: ObjsetId,
-    committed: RwLock<Committed>,
+    committed: RwLock<Committed, ranks::CommittedSet>,
     keys: Option<Arc<ObjsetKeys>>,
     pub(crate) live: Option<LiveSet>,
     pub(crate) streams: crate::prefetch::Streams,
@@ -145,12 +146,12 @@ impl ObjectSet {
 
     pub(crate) fn committed(&self) -> Committed {
         let committed = self.committed.read();
-        committed.unwrap_or_else(PoisonError::into_inner).clone()
+        committed.clone()
     }
 
     pub(crate) fn set_committed(&self, new: Committed) {
-        let committed = self.committed.write();
-        *committed.unwrap_or_else(PoisonError::into_inner) = new;
+        let mut committed = self.committed.write();
+        *committed = new;
         if let Some(live) = &self.live {
             live.next_epoch();
         }
@@ -423,7 +424,7 @@ impl Objects {
 
     /// The block for the next new object that is not on disk yet.
     fn next_fresh(&self) -> Option<BlockId> {
-        let fresh = crate::live::lock(&self.meta.set().live.as_ref()?.fresh);
+        let fresh = self.meta.set().live.as_ref()?.fresh.lock();
         let next = fresh.range(self.next..).next()?;
         Some(BlockId(next.0 / self.per_block()))
     }

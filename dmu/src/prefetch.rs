@@ -12,11 +12,11 @@
 //! up behind the reader, and the memory that they were in, still warm, takes the next ones.
 
 use crate::object::Object;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{BlockId, Bookmark, ObjectId, settings};
 use cenote_cache::Retention;
 use cenote_io::{IoClass, with_read_class};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 /// Bytes that one job reads ahead.
 const JOB_BYTES: u64 = 1 << 20;
@@ -53,7 +53,7 @@ fn blocks_per_job(block_size: u64) -> u64 {
 /// The readers of one object set, most lately seen last.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    streams: Mutex<Vec<Stream>>,
+    streams: Mutex<Vec<Stream>, ranks::PrefetchStreams>,
 }
 
 impl Streams {
@@ -99,7 +99,7 @@ impl Streams {
     /// Notes a read and says what is to be done about it.
     fn advance(&self, object: &Object, first: u64, last: u64) -> Advance {
         let size = object.dnode().data_block_size;
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.streams.lock();
         // A read may begin inside the block that the one before ended in.
         let continues =
             |s: &Stream| s.object == object.id() && (s.next == first || s.next == first + 1);

@@ -16,12 +16,13 @@
 use crate::error::DmuError;
 use crate::object::Object;
 use crate::object_set::{ObjectSet, slots_of};
+use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{BlockId, Bookmark, ObjectId, settings};
 use cenote_cache::Block;
 use cenote_io::{IoClass, with_read_class};
 use cenote_ondisk::dnode::DNODE_SIZE;
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Blocks of a region: 512 KiB of dnodes in the usual blocks of 16 KiB, 1024 small files.
 const REGION_BLOCKS: u64 = 32;
@@ -49,13 +50,13 @@ struct Region {
 /// Where dnodes were looked for lately; the latest region is last.
 #[derive(Debug, Default)]
 pub(crate) struct DnodeScans {
-    regions: Mutex<Vec<Region>>,
+    regions: Mutex<Vec<Region>, ranks::DnodeScans>,
 }
 
 impl DnodeScans {
     /// Notes that dnode blocks were asked for; returns the regions to read now.
     fn note(&self, blocks: &[u64]) -> Vec<u64> {
-        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = self.regions.lock();
         let mut due = Vec::new();
         for block in blocks {
             let number = block / REGION_BLOCKS;
@@ -348,7 +349,7 @@ mod tests {
                     .is_empty()
             );
         }
-        assert!(scans.regions.lock().expect("no panic").len() <= REGIONS_MAX);
+        assert!(scans.regions.lock().len() <= REGIONS_MAX);
     }
 
     #[test]

@@ -19,10 +19,11 @@
 
 use crate::error::DmuError;
 use crate::object_set::ObjectSet;
+use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::{Env, Txg, settings};
 use cenote_io::Suspension;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What a transaction is expected to cost.
@@ -188,7 +189,7 @@ pub struct TxgGate {
     fixed: Option<ThrottleLimits>,
     /// Where the syncing thread waits for devices that are gone.
     suspension: OnceLock<Arc<Suspension>>,
-    state: Mutex<State>,
+    state: Mutex<State, ranks::TxgGate>,
     /// Bytes dirty in all object sets, both generations.
     dirty: AtomicU64,
     /// Bytes of files' contents that came into the open group.
@@ -246,7 +247,7 @@ impl TxgGate {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The limits in force.
@@ -335,7 +336,7 @@ impl TxgGate {
     /// Waits until something changed, or a second is over: settings may change meanwhile.
     fn wait_to_enter<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let woken = self.enter.wait_timeout(state, SETTINGS_INTERVAL);
-        woken.unwrap_or_else(PoisonError::into_inner).0
+        woken.0
     }
 
     /// Holds a transaction up by what is dirty, all that come one after the other: together they
@@ -377,10 +378,7 @@ impl TxgGate {
         );
         state.quiescing = true;
         while state.holders > 0 {
-            state = self
-                .work
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.work.wait(state);
         }
         state.quiescing = false;
         if let Some(cause) = &state.suspended {
@@ -432,10 +430,7 @@ impl TxgGate {
                 state.wanted = txg;
                 self.work.notify_all();
             }
-            state = self
-                .done
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.done.wait(state);
         }
     }
 
@@ -480,7 +475,7 @@ impl TxgGate {
                 () => {}
             }
             let woken = self.work.wait_timeout(state, left.min(SETTINGS_INTERVAL));
-            (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
+            (state, _) = woken;
         }
     }
 
@@ -599,7 +594,7 @@ impl Transaction {
 impl Drop for Hold {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
-        let is_half_done = std::thread::panicking();
+        let is_half_done = rt::panicking();
         let mut unwritten = Vec::new();
         if is_half_done {
             // Before the hold is given up: whoever waits for the last one freezes the group.

@@ -13,13 +13,14 @@ use crate::live::{
 use crate::object::Object;
 use crate::object_set::{ObjectSet, SpecialObject};
 use crate::txg::Transaction;
+use cenote_base::rt::RwLockWriteGuard;
 use cenote_base::{BLOCK_SIZE_MAX, BlockId, SECTOR_SIZE};
 use cenote_cache::{Block, BlockBuffer};
 use cenote_io::{CompressedForm, StoredForm};
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE, DNODE_SLOTS_MAX, FLAG_SPILL_BLKPTR};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
-use std::sync::{Arc, RwLockWriteGuard};
+use std::sync::Arc;
 
 /// The largest spill block (format/2b 2).
 const SPILL_SIZE_MAX: usize = 128 << 10;

@@ -12,14 +12,15 @@ use crate::object_directory::{ObjectDirectory, keys};
 use crate::objset_cache::ObjsetCache;
 use crate::write::Heads;
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, MutexGuard, RwLock, ranks};
 use cenote_dmu::{Object, ObjectSet, Zap};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::dsl_dir::DslDir;
 use cenote_ondisk::features;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The version with feature flags, to which all later pools keep.
 pub const FEATURE_VERSION: u64 = 5000;
@@ -38,25 +39,25 @@ const NAMES_MAX: usize = 16 << 10;
 pub struct Dsl {
     mos: Arc<ObjectSet>,
     object_directory: ObjectDirectory,
-    features: RwLock<Arc<Features>>,
+    features: RwLock<Arc<Features>, ranks::Features>,
     name: DatasetName,
     version: AtomicU64,
-    space: RwLock<SpaceFacts>,
+    space: RwLock<SpaceFacts, ranks::SpaceFacts>,
     facts: PoolFacts,
-    deflate_ratios: RwLock<DeflateRatios>,
+    deflate_ratios: RwLock<DeflateRatios, ranks::DeflateRatios>,
     root_directory: ObjectId,
     origin_snapshot: Option<ObjectId>,
     pub(crate) objsets: ObjsetCache,
     pub(crate) heads: Heads,
     pub(crate) changes: Changes,
     keys: KeyStore,
-    sharing: Mutex<Sharing>,
+    sharing: Mutex<Sharing, ranks::SharedBlocks>,
     /// Whether blocks were cloned since the pool was opened.
     has_cloned: AtomicBool,
     /// Whether the freeing of destroyed datasets met something that cannot be read.
     pub(crate) freeing_is_stalled: AtomicBool,
     /// Names of directories that were looked up by number.
-    names: Mutex<HashMap<ObjectId, DatasetName>>,
+    names: Mutex<HashMap<ObjectId, DatasetName>, ranks::DirectoryNames>,
 }
 
 /// What is known of blocks that are stored once and used more than once.
@@ -154,21 +155,20 @@ impl Dsl {
     /// The pool's features, as they are now.
     pub fn features(&self) -> Arc<Features> {
         let features = self.features.read();
-        Arc::clone(&features.unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&features)
     }
 
     /// Notes a feature's new count of uses.
     pub(crate) fn set_feature_count(&self, guid: &str, count: u64) {
-        let features = self.features.write();
-        let mut features = features.unwrap_or_else(PoisonError::into_inner);
+        let mut features = self.features.write();
         Arc::make_mut(&mut features).set_count(guid, count);
     }
 
     /// Reads the feature tables anew, after features were enabled.
     pub fn reload_features(&self) -> Result<(), DslError> {
         let read = Features::load(&self.mos, &self.object_directory)?;
-        let features = self.features.write();
-        *features.unwrap_or_else(PoisonError::into_inner) = Arc::new(read);
+        let mut features = self.features.write();
+        *features = Arc::new(read);
         Ok(())
     }
 
@@ -194,26 +194,25 @@ impl Dsl {
 
     /// The figures of the pool's devices.
     pub fn space(&self) -> SpaceFacts {
-        let space = self.space.read().unwrap_or_else(PoisonError::into_inner);
+        let space = self.space.read();
         space.clone()
     }
 
     /// Replaces the figures of the pool's devices.
     pub fn set_space(&self, space: SpaceFacts) {
-        *self.space.write().unwrap_or_else(PoisonError::into_inner) = space;
+        *self.space.write() = space;
     }
 
     /// How much 512 bytes of a vdev's space count, in bytes (format/3a, `used`).
     pub fn deflate_ratio(&self, vdev: u64) -> u64 {
         let ratios = self.deflate_ratios.read();
-        let ratios = ratios.unwrap_or_else(PoisonError::into_inner);
         ratios.get(&vdev).copied().unwrap_or(512)
     }
 
     /// Replaces the ratios, after vdevs were added.
     pub fn set_deflate_ratios(&self, ratios: DeflateRatios) {
-        let current = self.deflate_ratios.write();
-        *current.unwrap_or_else(PoisonError::into_inner) = ratios;
+        let mut current = self.deflate_ratios.write();
+        *current = ratios;
     }
 
     /// What the pool layer said at opening.
@@ -261,7 +260,7 @@ impl Dsl {
     }
 
     fn sharing(&self) -> MutexGuard<'_, Sharing> {
-        self.sharing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sharing.lock()
     }
 
     /// Computes anew what dedup and cloning save, when somebody asks: their tables changed. What
@@ -337,12 +336,12 @@ impl Dsl {
     }
 
     pub(crate) fn remembered_name(&self, directory: ObjectId) -> Option<DatasetName> {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.names.lock();
         names.get(&directory).cloned()
     }
 
     pub(crate) fn remember_name(&self, directory: ObjectId, name: &DatasetName) {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         if names.len() >= NAMES_MAX {
             names.clear();
         }
@@ -351,7 +350,7 @@ impl Dsl {
 
     /// Forgets which directory has which name: to be called after each rename.
     pub fn forget_names(&self) {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         names.clear();
     }
 

@@ -12,6 +12,7 @@ use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::key_material::{KeyFormat, wrapping_key};
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_codec::cipher::{
     AuthenticationFailed, KeyIdentity, Suite, WrappedKeys, WrappingKey, unwrap_keys,
 };
@@ -19,7 +20,7 @@ use cenote_io::ObjsetKeys;
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::crypto_key::{CryptoKey as StoredKey, KeyFormat as StoredFormat};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A key object has 12 entries.
 const ENTRIES_MAX: usize = 64;
@@ -96,7 +97,7 @@ pub enum KeyStatus {
 /// The keys that are loaded in one pool.
 #[derive(Debug, Default)]
 pub struct KeyStore {
-    loaded: Mutex<Loaded>,
+    loaded: Mutex<Loaded, ranks::LoadedKeys>,
 }
 
 #[derive(Debug, Default)]
@@ -109,7 +110,7 @@ struct Loaded {
 
 impl KeyStore {
     fn lock(&self) -> MutexGuard<'_, Loaded> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+        self.loaded.lock()
     }
 
     /// Whether the key of this encryption root is loaded.

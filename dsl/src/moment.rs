@@ -13,10 +13,9 @@
 //! Deliberately absent: a view of one moment over a walk of many datasets. Such a walk leaves out
 //! what is gone when it gets there (`Dsl::by_handle_or_name`).
 
+use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ThreadId, ranks};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
 use std::time::Duration;
 
 /// Attempts to read something while the tree changes.
@@ -31,13 +30,13 @@ pub(crate) struct Changes {
     /// Twice the number of changes, and one more while one is under way.
     count: AtomicU64,
     /// The thread that changes the tree: it sees its own work.
-    changer: Mutex<Option<ThreadId>>,
+    changer: Mutex<Option<ThreadId>, ranks::TreeChange>,
     ended: Condvar,
 }
 
 impl Changes {
     fn changer(&self) -> MutexGuard<'_, Option<ThreadId>> {
-        self.changer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changer.lock()
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -45,11 +44,11 @@ impl Changes {
     }
 
     fn is_own(&self) -> bool {
-        !self.now().is_multiple_of(2) && *self.changer() == Some(std::thread::current().id())
+        !self.now().is_multiple_of(2) && *self.changer() == Some(rt::current().id())
     }
 
     pub(crate) fn begin(&self) -> Change<'_> {
-        *self.changer() = Some(std::thread::current().id());
+        *self.changer() = Some(rt::current().id());
         self.count.fetch_add(1, Ordering::AcqRel);
         Change(self)
     }

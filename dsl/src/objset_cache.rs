@@ -9,10 +9,11 @@ use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::property::Property;
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_dmu::{CacheScope, Caching, DirectIo, ObjectSet};
 use cenote_ondisk::dsl_dataset::fields;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Object sets kept open; each holds a few KiB besides what the block cache holds.
 const OPEN_MAX: usize = 512;
@@ -20,17 +21,17 @@ const OPEN_MAX: usize = 512;
 /// The open object sets of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct ObjsetCache {
-    open: Mutex<HashMap<ObjectId, Arc<ObjectSet>>>,
+    open: Mutex<HashMap<ObjectId, Arc<ObjectSet>>, ranks::OpenSets>,
 }
 
 impl ObjsetCache {
     fn get(&self, id: ObjectId) -> Option<Arc<ObjectSet>> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.lock();
         open.get(&id).cloned()
     }
 
     fn put(&self, id: ObjectId, set: &Arc<ObjectSet>) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if open.len() >= OPEN_MAX {
             // Whoever uses one holds it himself; what only the cache holds can be had again.
             open.retain(|_, set| Arc::strong_count(set) > 1);
@@ -43,7 +44,7 @@ impl ObjsetCache {
 
     /// All object sets, with the datasets that they belong to.
     fn all(&self) -> Vec<(ObjectId, Arc<ObjectSet>)> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.lock();
         open.iter()
             .map(|(id, set)| (*id, Arc::clone(set)))
             .collect()
@@ -51,13 +52,13 @@ impl ObjsetCache {
 
     /// Drops the object set of one dataset.
     pub(crate) fn forget(&self, id: ObjectId) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.remove(&id);
     }
 
     /// Drops all object sets that were opened with keys.
     pub(crate) fn forget_encrypted(&self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.retain(|_, set| set.keys().is_none());
     }
 }

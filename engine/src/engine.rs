@@ -23,12 +23,13 @@ use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use cenote_base::Env;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
 use cenote_pool::{Patience, set_patience};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time between two looks at what happens to pools by itself.
@@ -75,7 +76,7 @@ pub struct Engine {
     record_alarm: AtomicBool,
     shows_keys: bool,
     /// When pools were last looked at.
-    looked: Mutex<Option<Duration>>,
+    looked: Mutex<Option<Duration>, ranks::PoolChecks>,
 }
 
 impl Engine {
@@ -272,7 +273,7 @@ impl Service for Engine {
         set_patience(Patience::Never);
         let (pools, now) = (self.context.registry.all(), self.context.env.monotonic());
         self.context.memory.look(&pools, now);
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.looked.lock();
         if looked.is_some_and(|looked| now.saturating_sub(looked) < LOOK_PERIOD) {
             return;
         }

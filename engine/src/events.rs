@@ -4,10 +4,11 @@
 //! signals. Whoever posts one knows nothing of who listens: it is the way up from the lower parts.
 
 use cenote_base::Env;
+use cenote_base::rt::{Condvar, Mutex, ranks};
 use cenote_control::model::Event;
 use cenote_pool::Pool;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 const EVENTS_MAX: usize = 1000;
@@ -19,7 +20,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub(crate) struct Events {
     env: Arc<dyn Env>,
-    log: Mutex<Log>,
+    log: Mutex<Log, ranks::EventLog>,
     changed: Condvar,
 }
 
@@ -70,7 +71,7 @@ impl Events {
         {
             log::info!("pool '{name}': {what}");
         }
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log.lock();
         if log.kept.len() >= EVENTS_MAX {
             log.kept.pop_front();
         }
@@ -86,7 +87,7 @@ impl Events {
     /// Events that were posted after `next` others, each with its number, which counts from 1, and
     /// its pool; and what to go on from.
     pub fn numbered(&self, next: u64) -> (Vec<(u64, String, Event)>, u64) {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = self.log.lock();
         let new = log.kept.iter().filter(|(number, ..)| *number >= next);
         let new = new.map(|(number, pool, event)| (number + 1, pool.clone(), event.clone()));
         (new.collect(), log.next)
@@ -94,7 +95,7 @@ impl Events {
 
     /// Forgets them; how many there were.
     pub fn clear(&self) -> u64 {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log.lock();
         let events = log.kept.len() as u64;
         log.kept.clear();
         events
@@ -102,10 +103,10 @@ impl Events {
 
     /// Events from number `from` on, and the number to go on from; waits a little for some.
     pub fn since(&self, from: u64, pool: Option<&str>, wait: bool) -> (Vec<Event>, u64) {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log.lock();
         if wait && log.next <= from {
             let waited = self.changed.wait_timeout(log, LOOK_INTERVAL);
-            log = waited.unwrap_or_else(PoisonError::into_inner).0;
+            log = waited.0;
         }
         let wanted = log
             .kept

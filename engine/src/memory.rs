@@ -10,11 +10,12 @@
 //! When the system runs out of memory, which it shows by tasks that wait for it, the caches give
 //! back a quarter at each look, down to a floor, and grow again slowly when it is over.
 
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::settings;
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_pool::Buffers;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::registry::imported::Imported;
@@ -75,7 +76,7 @@ pub(crate) struct Memory {
     is_given: bool,
     buffers: Buffers,
     gauge: Box<dyn MemoryGauge>,
-    state: Mutex<State>,
+    state: Mutex<State, ranks::MemoryShares>,
 }
 
 #[derive(Debug)]
@@ -124,7 +125,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The limit in bytes.

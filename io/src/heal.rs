@@ -19,11 +19,12 @@
 use crate::faults::{BlockFault, FaultClass, FaultSink};
 use crate::repair_space::{HeldPlaces, RepairSpace, SpaceStamp};
 use crate::workers::Workers;
+use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::{Bookmark, Guid, Txg};
 use cenote_ondisk::Dva;
 use cenote_vdev::{FaultKind, LeafFault, LeafProblem, Shape, VdevError, Vdevs};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Stored bytes that may wait to be written.
 const WAITING_BYTES_MAX: usize = 32 << 20;
@@ -93,13 +94,13 @@ impl Known {
 struct Ward {
     vdevs: Arc<Vdevs>,
     space: OnceLock<Arc<dyn RepairSpace>>,
-    known: Mutex<Known>,
+    known: Mutex<Known, ranks::HealQueue>,
     idle: Condvar,
 }
 
 impl Ward {
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Writes a copy again to some leaves; says whether all took it.
@@ -204,7 +205,7 @@ impl Healing {
     pub(crate) fn finish(&self) {
         let known = self.ward.lock();
         let idle = self.ward.idle.wait_while(known, |k| k.waiting > 0);
-        drop(idle.unwrap_or_else(PoisonError::into_inner));
+        drop(idle);
     }
 
     /// Devices are not what they were: everything is worth another try.

@@ -5,10 +5,11 @@
 //! devices and says so, and tries again. Nothing else needs to know: a pool whose syncing thread
 //! waits takes no changes, and what is cached can be read.
 
+use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use std::cell::Cell;
 use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// What becomes of work that devices do not do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub struct Attempt(u64);
 /// Where a pool's work waits for its devices.
 #[derive(Default)]
 pub struct Suspension {
-    state: Mutex<State>,
+    state: Mutex<State, ranks::Suspension>,
     /// How often work was to go on; changes under the lock.
     resumed: AtomicU64,
     /// So that those who need not wait look without the lock.
@@ -79,7 +80,7 @@ pub fn set_patience(patience: Patience) {
 
 impl Suspension {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Says what becomes of work that devices do not do, also of that which waits now.
@@ -169,7 +170,7 @@ impl Suspension {
         }
         while attempt == self.attempt() && waits(&state) {
             let woken = self.changed.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
         }
         waits(&state)
     }

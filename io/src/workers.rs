@@ -7,10 +7,11 @@
 //! The worker that fell idle last is woken first: its decoder's tables, a few hundred KiB, are
 //! still in a processor's cache. Woken in turns, each of the workers would find its own cold.
 
+use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
+use cenote_base::rt::{SyncSender, sync_channel};
 use cenote_vdev::{read_class, with_read_class};
 use std::collections::VecDeque;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -27,7 +28,7 @@ struct Waiting {
 }
 
 struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Waiting, ranks::WorkQueue>,
     /// What each worker waits for.
     calls: Box<[Condvar]>,
 }
@@ -35,7 +36,7 @@ struct Queue {
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // No job runs under the lock.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// The next job for the worker `index`; `None` when no more will come.
@@ -49,9 +50,7 @@ impl Queue {
                 return None;
             }
             waiting.idle.push(index);
-            waiting = self.calls[index]
-                .wait(waiting)
-                .unwrap_or_else(PoisonError::into_inner);
+            waiting = self.calls[index].wait(waiting);
             // Who calls takes it off; a worker may wake without being called.
             waiting.idle.retain(|idle| *idle != index);
         }
@@ -90,9 +89,7 @@ impl Workers {
         for index in 0..threads {
             let jobs = Arc::clone(&queue);
             let name = format!("io-{index}");
-            let spawned = std::thread::Builder::new()
-                .name(name)
-                .spawn(move || work(&jobs, index));
+            let spawned = rt::spawn(name, move || work(&jobs, index));
             started += usize::from(spawned.is_ok());
         }
         Self {
@@ -165,12 +162,12 @@ impl Workers {
     }
 }
 
-type Items<T> = Mutex<std::iter::Enumerate<std::vec::IntoIter<T>>>;
+type Items<T> = Mutex<std::iter::Enumerate<std::vec::IntoIter<T>>, ranks::WorkItems>;
 
 /// Takes items until none are left and sends each result with its index.
 fn drain<T, R>(items: &Items<T>, work: impl Fn(T) -> R, done: &SyncSender<(usize, R)>) {
     loop {
-        let next = items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let next = items.lock().next();
         let Some((index, item)) = next else { return };
         // The receiver is gone only if the asker panicked; then nobody wants the result.
         let _ = done.send((index, work(item)));

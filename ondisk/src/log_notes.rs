@@ -1,8 +1,8 @@
 //! Intent logs that could not be looked at: two entries of the object directory of our own.
 //!
 //! A log is found through its dataset's object set block. Where that block cannot be read, neither
-//! a claim nor a destruction reaches the log's blocks, and OpenZFS stores nothing about it. When the
-//! block can be read later, it leads to blocks that are not what they were:
+//! a claim nor a destruction reaches the log's blocks, and OpenZFS stores nothing about it. When
+//! the block can be read later, it leads to blocks that are not what they were:
 //!
 //! * After a crash, blocks of later groups than the last synced one are in no space map. Without
 //!   a claim they are free, and other things may have been written there.

@@ -76,7 +76,8 @@ impl Pool {
         match vdevs.is_empty() && silent.is_empty() {
             true => self.vdevs().clear_errors(None),
             false => {
-                let leaves = self.vdev_tree().leaves().map(|leaf| leaf.guid);
+                let tree = self.vdev_tree();
+                let leaves = tree.leaves().map(|leaf| leaf.guid);
                 let all = leaves.chain(vdevs.iter().copied());
                 let answering = all.filter(|guid| is_meant(guid) && !silent.contains(guid));
                 answering.for_each(|guid| self.vdevs().clear_errors(Some(guid)));
@@ -85,7 +86,8 @@ impl Pool {
         let Some(syncer) = self.syncer() else {
             return Ok(());
         };
-        let mut tops = self.vdev_tree().children.iter().filter_map(|top| top.id);
+        let tree = self.vdev_tree();
+        let mut tops = tree.children.iter().filter_map(|top| top.id);
         if tops.any(|top| self.vdevs().has_gone(top)) {
             if !outsiders.is_empty() {
                 return Err(ClearError::WrittenElsewhere { outsiders });
@@ -142,7 +144,7 @@ impl Pool {
         let is_complete = || with_patience(Patience::Never, || pipeline.exchanged());
         let reopened = self
             .vdevs_kept()
-            .reopen(self.vdev_tree(), &devices, is_complete);
+            .reopen(&self.vdev_tree(), &devices, is_complete);
         reopened?;
         for (guid, returned) in &looked.devices {
             self.vdevs().add_missed(*guid, &returned.missed);

@@ -5,9 +5,9 @@
 //! whether something is wanted, are answered under one lock: whoever asks notes that first, and
 //! the thread ends only where nothing was noted since it took up its last round.
 
+use cenote_base::rt::{self, JoinHandle, Mutex, MutexGuard, ranks};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 struct State {
@@ -25,7 +25,7 @@ struct State {
 /// Work that one thread does.
 #[derive(Debug, Default)]
 pub(crate) struct Duty {
-    state: Mutex<State>,
+    state: Mutex<State, ranks::Duty>,
 }
 
 /// The thread that does a duty, while it does.
@@ -37,7 +37,7 @@ pub(crate) struct Shift {
 
 impl Duty {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Asks for the work: the thread that is at it goes through another round, or one is started.
@@ -61,8 +61,7 @@ impl Duty {
             duty: Arc::clone(self),
             number: state.threads + 1,
         };
-        let builder = Builder::new().name(name.to_owned());
-        let thread = builder.spawn(move || work(&shift))?;
+        let thread = rt::spawn(name, move || work(&shift))?;
         state.threads += 1;
         state.at_work = Some(state.threads);
         // The one before has left its last round.

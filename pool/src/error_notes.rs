@@ -4,13 +4,14 @@
 //! next one stores it. In a pool that is only read it stays here.
 
 use crate::sync::Syncer;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{BlockId, ObjectId, Txg};
 use cenote_dmu::ObjectSet;
 use cenote_dsl::write::{ErrorLog, SyncContext, SyncTask};
 use cenote_dsl::{DslError, ErrorEntry};
 use cenote_ondisk::dsl_dataset::DslDataset;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Blocks that are remembered.
 const ENTRIES_MAX: usize = 10_000;
@@ -28,13 +29,13 @@ struct Noted {
 /// What readers found damaged.
 #[derive(Debug, Default)]
 pub struct ErrorNotes {
-    noted: Mutex<Noted>,
+    noted: Mutex<Noted, ranks::ErrorNotes>,
     syncer: OnceLock<Weak<Syncer>>,
 }
 
 impl ErrorNotes {
     fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock()
     }
 
     /// Notes a damaged block; the next transaction group stores it.

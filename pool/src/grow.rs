@@ -13,7 +13,7 @@ use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_ondisk::VdevConfig;
 use cenote_vdev::{Shape, VdevError};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// `asize`, which a top-level vdev could have, if that is at least a metaslab more than it has.
 fn if_more(top: &VdevConfig, asize: u64) -> Option<u64> {
@@ -47,7 +47,7 @@ impl Grow {
         let Some(top) = self.syncer.space.top(vdev) else {
             return;
         };
-        let mut top = top.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut top = top.lock();
         let new = top.metaslabs.len() as u64..count;
         let ranges = new.filter_map(|index| self.syncer.vdevs.shape().metaslab(vdev, index));
         let new = ranges.map(|(start, length)| Metaslab::new(start..start + length, None));
@@ -96,7 +96,8 @@ impl Pool {
     /// Bytes that could be added to the top-level vdevs whose devices have grown, in whole
     /// metaslabs.
     pub fn expandable(&self) -> BTreeMap<VdevId, u64> {
-        let tops = self.vdev_tree().children.iter();
+        let tree = self.vdev_tree();
+        let tops = tree.children.iter();
         let gains = tops.filter_map(|top| {
             let gain = grown_asize(&self.vdevs(), top)? - top.asize;
             Some((top.id?, gain >> top.metaslab_shift << top.metaslab_shift))
@@ -116,7 +117,8 @@ impl Pool {
         command: &str,
     ) -> Result<bool, SyncError> {
         let syncer = Arc::clone(self.writer()?);
-        let all = self.vdev_tree().children.iter();
+        let tree = self.vdev_tree();
+        let all = tree.children.iter();
         let grown = all.filter(|top| grown_asize(&self.vdevs(), top).is_some());
         let mut grown: Vec<VdevId> = grown.filter_map(|top| top.id).collect();
         grown.retain(|id| tops.is_none_or(|tops| tops.contains(id)));

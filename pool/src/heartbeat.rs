@@ -8,6 +8,8 @@
 
 use crate::candidate::PoolCandidate;
 use crate::sync::Syncer;
+use cenote_base::rt::{self, JoinHandle, Mutex, ranks};
+use cenote_base::rt::{Receiver, RecvTimeoutError, Sender, channel};
 use cenote_base::{Env, settings};
 use cenote_device::Device;
 use cenote_dsl::Stored;
@@ -15,9 +17,7 @@ use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::Multihost;
 use cenote_vdev::DeviceLabels;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The longest that is watched for a heartbeat, whatever the labels say.
@@ -42,6 +42,9 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// What ends the thread, and the thread.
+type Beating = (Sender<()>, JoinHandle<()>);
+
 /// The thread, if the property is on, and what the uberblocks say of it.
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeat {
@@ -53,7 +56,7 @@ pub(crate) struct Heartbeat {
     /// When the last uberblock was written, in nanoseconds of the monotonic clock.
     last: AtomicU64,
     /// The thread ends when the sender is gone.
-    thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+    thread: Mutex<Option<Beating>, ranks::Heartbeat>,
 }
 
 impl Heartbeat {
@@ -62,7 +65,7 @@ impl Heartbeat {
     /// # Errors
     /// If there is no thread to be had: the pool is not safe from others then.
     pub fn start(&self, syncer: &Arc<Syncer>) -> std::io::Result<()> {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if thread.is_some() {
             return Ok(());
         }
@@ -74,9 +77,7 @@ impl Heartbeat {
         writer.beat(syncer);
         let (sender, receiver) = channel();
         let of_thread = Arc::downgrade(syncer);
-        let started = std::thread::Builder::new()
-            .name("multihost".to_owned())
-            .spawn(move || writer.run(&of_thread, &receiver));
+        let started = rt::spawn("multihost", move || writer.run(&of_thread, &receiver));
         let started = started.inspect_err(|_| self.is_on.store(false, Ordering::Release))?;
         *thread = Some((sender, started));
         Ok(())
@@ -84,7 +85,7 @@ impl Heartbeat {
 
     /// Ends; no device is written to any more when this returns.
     pub fn stop(&self) {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         self.is_on.store(false, Ordering::Release);
         if let Some((sender, thread)) = thread.take() {
             drop(sender);

@@ -294,7 +294,7 @@ impl Pool {
     /// The pool's space, once all is read that groups need.
     fn load_space(&mut self, committed: &Arc<ObjectSet>) -> Result<Space, ImportError> {
         self.check_what_groups_read(committed)?;
-        let space = allocation::load(committed, self.vdevs_kept(), self.vdev_tree());
+        let space = allocation::load(committed, self.vdevs_kept(), &self.vdev_tree());
         needed("a space map", space)
     }
 
@@ -342,7 +342,8 @@ impl Pool {
         let mut chronicle = Chronicle::new(common.groups, newest, common.floors);
         let kept = away::load(self.mos())?;
         let shape = self.vdevs();
-        let leaves = self.vdev_tree().leaves().map(|leaf| leaf.guid);
+        let tree = self.vdev_tree();
+        let leaves = tree.leaves().map(|leaf| leaf.guid);
         let behind = leaves.filter(|leaf| kept.contains_key(leaf) || !shape.dtl(*leaf).is_empty());
         let away = Away::new(behind.collect(), &kept);
         *chronicle.away_mut() = kept;
@@ -352,7 +353,7 @@ impl Pool {
     /// The configuration that says who has the pool now.
     fn config_in_use(&self, candidate: &PoolCandidate, version: u64) -> LiveConfig {
         let options = self.options();
-        let mut config = self.config().clone();
+        let mut config = self.config().as_ref().clone();
         config.state = PoolState::Active;
         config.version = version;
         let name = match options.temporary_name {
@@ -398,7 +399,8 @@ impl Pool {
 
     /// Whether a log device is missing, with which an import goes on if it is told to.
     fn lacks_logs(&self) -> bool {
-        let tops = self.vdev_tree().children.iter();
+        let tree = self.vdev_tree();
+        let tops = tree.children.iter();
         let mut ids = tops.enumerate().filter(|(_, top)| top.is_log);
         ids.any(|(id, _)| !is_readable(self, VdevId(id as u64)))
     }

@@ -70,7 +70,7 @@ pub use last_known::{Stranger, at_last_path};
 pub use lineage::Moment;
 pub use options::{Becoming, Buffers, ImportOptions, Rewind};
 pub use outsider::{Outsider, Why};
-pub use pool::{FoundDevice, Pool, VdevSpace};
+pub use pool::{FoundDevice, Pool, VdevSpace, VdevTree};
 pub use returning::{LookedFor, Returned};
 pub use scan::{ScanError, ScanRequest, ScanStatus};
 pub use spares::SpareError;

@@ -12,6 +12,7 @@ use crate::sync::Syncer;
 use crate::treatment::Treatments;
 use crate::unread::{Unread, UnreadTable};
 use crate::view::Hold;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, Guid, ObjectId, Txg, VdevId};
 use cenote_cache::BlockCache;
 use cenote_dmu::ObjectSet;
@@ -22,9 +23,9 @@ use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::{VdevConfig, features};
 use cenote_vdev::{AllocationClass, Shape, Vdevs};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// What a top-level vdev's space is and how much of it is taken, in bytes of its address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,9 +46,7 @@ pub struct VdevSpace {
 #[derive(Debug)]
 pub struct Pool {
     name: String,
-    config: ConfigChain,
-    /// The change of the tree that the configuration shows.
-    tree_seen: AtomicU64,
+    config: Mutex<KnownConfig, ranks::KnownConfig>,
     label_config: PoolConfig,
     uberblock: Uberblock,
     vdevs: Arc<Vdevs>,
@@ -58,8 +57,8 @@ pub struct Pool {
     env: Arc<dyn Env>,
     metaslabs: Vec<Metaslabs>,
     space: BTreeMap<VdevId, VdevSpace>,
-    found: Mutex<BTreeMap<Guid, FoundDevice>>,
-    outsiders: Mutex<Vec<Outsider>>,
+    found: Mutex<BTreeMap<Guid, FoundDevice>, ranks::FoundDevices>,
+    outsiders: Mutex<Vec<Outsider>, ranks::Outsiders>,
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
     scans: Arc<Scans>,
@@ -73,34 +72,34 @@ pub struct Pool {
     hold: Option<Hold>,
 }
 
-/// Configurations, each newer than the one before: whoever looks at an older one may go on.
+/// The root vdev's configuration as it was when it was asked for. It stays as it is while the
+/// pool's goes on.
+#[derive(Clone, Debug)]
+pub struct VdevTree(Arc<PoolConfig>);
+
+impl Deref for VdevTree {
+    type Target = VdevConfig;
+
+    fn deref(&self) -> &VdevConfig {
+        self.0
+            .vdev_tree
+            .as_ref()
+            .expect("import put the trusted tree here")
+    }
+}
+
+/// The newest configuration that was looked at.
 #[derive(Debug)]
-struct ConfigChain {
-    config: PoolConfig,
-    next: OnceLock<Box<ConfigChain>>,
+struct KnownConfig {
+    /// How often the tree had changed when it was taken.
+    changes: u64,
+    config: Arc<PoolConfig>,
 }
 
-impl From<PoolConfig> for ConfigChain {
-    fn from(config: PoolConfig) -> Self {
-        let next = OnceLock::new();
-        Self { config, next }
-    }
-}
-
-impl ConfigChain {
-    fn last(&self) -> &Self {
-        let mut last = self;
-        while let Some(next) = last.next.get() {
-            last = next;
-        }
-        last
-    }
-
-    fn push(&self, config: PoolConfig) {
-        let mut next = Box::new(Self::from(config));
-        while let Err(back) = self.last().next.set(next) {
-            next = back;
-        }
+impl KnownConfig {
+    fn new(config: PoolConfig) -> Mutex<Self, ranks::KnownConfig> {
+        let config = Arc::new(config);
+        Mutex::new(Self { changes: 0, config })
     }
 }
 
@@ -210,8 +209,7 @@ impl Pool {
         let tables = Tables::read(&name, &config, &uberblock, &shape, &mos, &mut unread)?;
         Ok(Self {
             name,
-            config: config.into(),
-            tree_seen: AtomicU64::new(0),
+            config: KnownConfig::new(config),
             label_config: candidate.config.clone(),
             uberblock,
             vdevs,
@@ -250,8 +248,7 @@ impl Pool {
         let tables = Tables::read(&name, &config, &uberblock, &shape, &mos, &mut unread)?;
         Ok(Self {
             name,
-            config: config.into(),
-            tree_seen: AtomicU64::new(0),
+            config: KnownConfig::new(config),
             label_config: self.label_config.clone(),
             uberblock,
             vdevs: Arc::clone(&self.vdevs),
@@ -286,9 +283,8 @@ impl Pool {
         let uberblock = syncer.uberblock();
         Self {
             name: syncer.dsl.pool_name().to_string(),
-            tree_seen: AtomicU64::new(0),
             label_config: config.clone(),
-            config: config.into(),
+            config: KnownConfig::new(config),
             uberblock,
             vdevs: Arc::clone(&syncer.vdevs),
             cache: Arc::clone(syncer.mos.cache()),
@@ -350,23 +346,26 @@ impl Pool {
         live.unwrap_or(self.config().pool_guid).unwrap_or_default()
     }
 
-    /// The pool's own configuration, with the paths where its devices were found.
-    pub fn config(&self) -> &PoolConfig {
+    /// The pool's own configuration as of now, with the paths where its devices were found.
+    pub fn config(&self) -> Arc<PoolConfig> {
+        let mut known = self.config.lock();
         // Devices also leave by themselves, when a resilver has ended.
         if let Some(syncer) = &self.syncer {
+            // Read before the configuration: what changes between the two is looked at next time.
             let changes = syncer.tree_changes();
-            if self.tree_seen.swap(changes, Ordering::AcqRel) != changes {
-                self.renew_config();
+            if known.changes != changes {
+                known.changes = changes;
+                known.config = Arc::new(syncer.config().config.clone());
             }
         }
-        &self.config.last().config
+        Arc::clone(&known.config)
     }
 
     /// Shows the configuration as it is now to whoever asks from now on.
     pub(crate) fn renew_config(&self) {
         if let Some(syncer) = &self.syncer {
-            let config = syncer.config().config.clone();
-            self.config.push(config);
+            let mut known = self.config.lock();
+            known.config = Arc::new(syncer.config().config.clone());
         }
     }
 
@@ -376,11 +375,8 @@ impl Pool {
     }
 
     /// The root vdev's configuration.
-    pub fn vdev_tree(&self) -> &VdevConfig {
-        self.config()
-            .vdev_tree
-            .as_ref()
-            .expect("import put the trusted tree here")
+    pub fn vdev_tree(&self) -> VdevTree {
+        VdevTree(self.config())
     }
 
     /// Heads whose intent logs were discarded by the import, and may have held something.
@@ -503,20 +499,19 @@ impl Pool {
     /// the pool's, and which others it has, its dataset layer knows.
     pub fn found_devices(&self) -> BTreeMap<Guid, FoundDevice> {
         let found = self.found.lock();
-        found.unwrap_or_else(PoisonError::into_inner).clone()
+        found.clone()
     }
 
     /// Notes devices that became the pool's after it was opened.
     pub(crate) fn note_devices(&self, devices: impl IntoIterator<Item = (Guid, FoundDevice)>) {
-        let found = self.found.lock();
-        let mut found = found.unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         found.extend(devices);
     }
 
     /// Devices that bear guids of the pool and are not used.
     pub fn outsiders(&self) -> Vec<Outsider> {
         let outsiders = self.outsiders.lock();
-        let all = outsiders.unwrap_or_else(PoisonError::into_inner).clone();
+        let all = outsiders.clone();
         let shape = self.vdevs();
         let found = self.found_devices();
         let is_still = |outsider: &Outsider| {
@@ -534,8 +529,7 @@ impl Pool {
 
     /// Notes that a device is not used, in place of what was known of it.
     pub(crate) fn note_outsiders(&self, new: &[Outsider]) {
-        let outsiders = self.outsiders.lock();
-        let mut outsiders = outsiders.unwrap_or_else(PoisonError::into_inner);
+        let mut outsiders = self.outsiders.lock();
         outsiders.retain(|known| new.iter().all(|new| new.path != known.path));
         outsiders.extend(new.iter().cloned());
     }

@@ -57,7 +57,8 @@ impl Pool {
             return Ok(looked);
         }
         let known = self.found_devices();
-        let configs = self.vdev_tree().leaves();
+        let tree = self.vdev_tree();
+        let configs = tree.leaves();
         let configs = configs.filter(|leaf| leaves.contains(&leaf.guid));
         let remembered = configs.filter_map(|leaf| leaf.path.clone());
         let remembered = remembered.filter(|path| path.is_absolute());
@@ -149,8 +150,8 @@ impl Pool {
 
     /// The last group of the pool that is on a device with these labels.
     fn last_common(&self, guid: Guid, labels: &DeviceLabels) -> Result<Txg, Parted> {
-        let (Some(syncer), Some((leaf, top))) = (self.syncer(), place_of(self.vdev_tree(), guid))
-        else {
+        let tree = self.vdev_tree();
+        let (Some(syncer), Some((leaf, top))) = (self.syncer(), place_of(&tree, guid)) else {
             return Err(Parted::Unknown);
         };
         let missed = TxgSet::from_ranges(self.vdevs().dtl(guid));
@@ -171,7 +172,8 @@ impl Pool {
     ///
     /// The only top-level vdev lacks none: without an uberblock on it no group is on disk.
     fn lag(&self) -> usize {
-        let tops = self.vdev_tree().children.iter();
+        let tree = self.vdev_tree();
+        let tops = tree.children.iter();
         let tops = tops.filter(|top| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect));
         match tops.count() {
             0 | 1 => 0,
@@ -181,7 +183,7 @@ impl Pool {
 
     /// What a leaf missed of the groups after `last`.
     fn missed_after(&self, guid: Guid, last: Txg) -> TxgSet {
-        let alone = place_of(self.vdev_tree(), guid).is_none_or(|(_, top)| top.guid == guid);
+        let alone = place_of(&self.vdev_tree(), guid).is_none_or(|(_, top)| top.guid == guid);
         let newest = self.synced_txg();
         match alone || newest <= last {
             true => TxgSet::default(),

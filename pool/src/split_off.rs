@@ -88,7 +88,8 @@ impl Pool {
 
     /// Opens the sides as a pool of their own.
     fn open_sides(&self, name: &str, into: SplitInto) -> Result<Self, SplitError> {
-        let leaves = self.vdev_tree().leaves();
+        let tree = self.vdev_tree();
+        let leaves = tree.leaves();
         let sides = leaves.filter(|leaf| into.sides.contains(&leaf.guid));
         let paths: Vec<PathBuf> = sides.filter_map(|leaf| leaf.path.clone()).collect();
         let opener = Arc::clone(&self.options().opener);

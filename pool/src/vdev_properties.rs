@@ -11,7 +11,7 @@ use cenote_dsl::{DslError, Stored};
 use cenote_ondisk::{VdevConfig, VdevKind};
 use cenote_vdev::AllocationClass;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 const ALLOCATING: &str = "allocating";
 const PATH: &str = "path";
@@ -135,7 +135,7 @@ impl SetVdevProperty {
                 context.set_property(table, ALLOCATING, Some(&value))?;
                 self.change_config(|vdev| vdev.non_allocating = !is_on);
                 if let Some(top) = self.syncer.space.top(id) {
-                    let mut top = top.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut top = top.lock();
                     top.is_closed = !is_on || vdev.removing;
                 }
             }

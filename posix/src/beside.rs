@@ -19,8 +19,8 @@
 //! Here is what is remembered; `neighbours` does the reading.
 
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Files of a directory that are read before others are fetched.
 const FIRST: usize = 3;
@@ -88,11 +88,11 @@ fn goes_forward(listed: &[(Vec<u8>, ObjectId)], files: &[ObjectId]) -> bool {
 
 /// The directories whose files are read, most lately seen last.
 #[derive(Debug, Default)]
-pub(crate) struct Beside(Mutex<Vec<Walk>>);
+pub(crate) struct Beside(Mutex<Vec<Walk>, ranks::DirectoryWalks>);
 
 impl Beside {
     fn walks(&self) -> MutexGuard<'_, Vec<Walk>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Notes that a file is read from its beginning; says how many jobs are to be begun.

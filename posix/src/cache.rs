@@ -6,9 +6,10 @@
 //! budget in steps; when that refuses, the cache turns over early instead of growing.
 
 use crate::znode::Znode;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{MemoryBudget, MemoryLease, ObjectId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Shards; threads that look at different objects rarely meet.
 const SHARDS: usize = 8;
@@ -59,7 +60,7 @@ impl Shard {
 /// A bounded cache of znodes by object number.
 #[derive(Debug)]
 pub(crate) struct ZnodeCache {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Mutex<Shard, ranks::ZnodeCache>; SHARDS],
     memory: Arc<MemoryBudget>,
 }
 
@@ -72,12 +73,10 @@ impl ZnodeCache {
         }
     }
 
-    fn shard(&self, id: ObjectId) -> std::sync::MutexGuard<'_, Shard> {
+    fn shard(&self, id: ObjectId) -> MutexGuard<'_, Shard> {
         let index = usize::try_from(id.0 % SHARDS as u64).expect("below 8");
         // A panic elsewhere leaves maps that are still maps.
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[index].lock()
     }
 
     /// The znode of object `id`, if it is cached.

@@ -13,11 +13,12 @@ use crate::viewers::Viewers;
 use crate::write::Writer;
 use crate::znode::{Znode, ZnodeAbsent, bonus_attributes};
 use cenote_base::ObjectId;
+use cenote_base::rt::{RwLock, ranks};
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_ondisk::Dnode;
 use cenote_ondisk::objset::ObjsetKind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 /// A dataset's files, or a snapshot's.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub struct FileSystem {
     set: Arc<ObjectSet>,
     master: MasterNode,
     /// Numbers and layouts of attributes; a writer adds to them.
-    tables: RwLock<Option<Arc<AttributeTables>>>,
+    tables: RwLock<Option<Arc<AttributeTables>>, ranks::AttributeTables>,
     /// The version, which an upgrade raises.
     version: AtomicU64,
     /// Where attributes' numbers and layouts are; an upgrade to version 5 makes it.
@@ -215,12 +216,12 @@ impl FileSystem {
     /// The attributes' numbers and layouts; none before file system version 5.
     pub(crate) fn tables(&self) -> Option<Arc<AttributeTables>> {
         let tables = self.tables.read();
-        tables.unwrap_or_else(PoisonError::into_inner).clone()
+        tables.clone()
     }
 
     pub(crate) fn set_tables(&self, new: AttributeTables) {
-        let tables = self.tables.write();
-        *tables.unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(new));
+        let mut tables = self.tables.write();
+        *tables = Some(Arc::new(new));
     }
 
     /// Forgets the znode of an object that has changed.

@@ -8,9 +8,10 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::znode::Znode;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{MemoryLease, ObjectId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Smaller directories are scanned each time.
 const INDEXED_SIZE_MIN: u64 = 64;
@@ -29,7 +30,7 @@ struct Names {
 /// The names of the last large directory that was asked for.
 #[derive(Debug, Default)]
 pub(crate) struct NameIndex {
-    last: Mutex<Option<Arc<Names>>>,
+    last: Mutex<Option<Arc<Names>>, ranks::NameIndex>,
 }
 
 impl FileSystem {
@@ -64,12 +65,7 @@ impl FileSystem {
         if !(INDEXED_SIZE_MIN..=INDEXED_SIZE_MAX).contains(&size) {
             return Ok(None);
         }
-        let slot = || {
-            self.name_index()
-                .last
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let slot = || self.name_index().last.lock();
         if let Some(names) = slot()
             .as_ref()
             .filter(|names| names.directory == directory.id())

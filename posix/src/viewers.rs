@@ -4,8 +4,9 @@
 //! what it learned. Once there is a second, neither does.
 
 use crate::file_system::FileSystem;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Somebody who remembers names and attributes.
 pub trait Viewer: std::fmt::Debug + Send + Sync {
@@ -16,7 +17,7 @@ pub trait Viewer: std::fmt::Debug + Send + Sync {
 /// The viewers of one file system.
 #[derive(Debug, Default)]
 pub(crate) struct Viewers {
-    list: Mutex<Vec<Arc<dyn Viewer>>>,
+    list: Mutex<Vec<Arc<dyn Viewer>>, ranks::DirectoryViewers>,
     count: AtomicUsize,
     /// There were several since there last was none.
     was_shared: AtomicBool,
@@ -24,7 +25,7 @@ pub(crate) struct Viewers {
 
 impl Viewers {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn Viewer>>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 }
 

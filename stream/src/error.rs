@@ -97,7 +97,8 @@ pub enum StreamError {
     #[error(
         "encrypted dataset {dataset} may not be sent with properties without the raw flag \
          or no-preserve-encryption flag\n\
-         use '-w' to send it as it is stored, '-U' to send it decrypted, or send its snapshots one by one without properties"
+         use '-w' to send it as it is stored, '-U' to send it decrypted, or send its snapshots \
+         one by one without properties"
     )]
     NotRaw {
         /// The dataset.

@@ -6,8 +6,9 @@
 //! others.
 
 use cenote_base::Guid;
+use cenote_base::rt::{RwLock, RwLockReadGuard, ranks};
 use cenote_device::Device;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 /// A device that was let go.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct LeftLeaf {
 /// The right to use one device.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
-    is_over: RwLock<bool>,
+    is_over: RwLock<bool, ranks::VdevAccess>,
 }
 
 /// A use of the device, as long as this lives.
@@ -31,18 +32,18 @@ pub(crate) type Entered<'a> = RwLockReadGuard<'a, bool>;
 impl Access {
     /// Begins a use of the device; `None` if it was let go.
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
-        let is_over = self.is_over.read().unwrap_or_else(PoisonError::into_inner);
+        let is_over = self.is_over.read();
         (!*is_over).then_some(is_over)
     }
 
     /// Whether the device was let go.
     pub(crate) fn is_over(&self) -> bool {
         // Whoever is just ending it will have by the time that this is looked at.
-        self.is_over.try_read().is_ok_and(|is_over| *is_over)
+        self.is_over.try_read().is_some_and(|is_over| *is_over)
     }
 
     /// Lets the device go: returns when nobody uses it.
     pub(crate) fn end(&self) {
-        *self.is_over.write().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.is_over.write() = true;
     }
 }

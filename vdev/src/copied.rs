@@ -17,14 +17,14 @@ use crate::tree::Layout;
 use crate::txg_set::TxgSet;
 use cenote_base::{Guid, Txg};
 use cenote_ondisk::{BlockPointer, Dva};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 impl Shape {
     /// All groups in which removals copied something.
     pub fn copied_in(&self) -> TxgSet {
         let mappings = self.tree.tops.iter().filter_map(|top| match &top.layout {
             Layout::Indirect(mapping) => {
-                let mapping = mapping.read().unwrap_or_else(PoisonError::into_inner);
+                let mapping = mapping.read();
                 mapping.clone()
             }
             _ => None,

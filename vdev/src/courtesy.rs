@@ -6,8 +6,8 @@
 //! requests, in proportion to how long that took: its share of the device's time is bounded,
 //! however fast the device is, and it never starves. Without users it goes on at full speed.
 
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// So long after a user's request a device counts as used.
@@ -22,7 +22,7 @@ const DELAY_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Courtesy {
     /// When a user's request came last, in nanoseconds; 0 for never.
     used: AtomicU64,
-    background: Mutex<Background>,
+    background: Mutex<Background, ranks::VdevCourtesy>,
 }
 
 #[derive(Debug, Default)]
@@ -35,9 +35,7 @@ struct Background {
 
 impl Courtesy {
     fn background(&self) -> MutexGuard<'_, Background> {
-        self.background
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.background.lock()
     }
 
     /// A request came that somebody waits for.

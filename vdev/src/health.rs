@@ -4,6 +4,7 @@ use crate::access::LeftLeaf;
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::shape::Shape;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
+use cenote_base::rt;
 use cenote_base::{Guid, VdevId};
 use cenote_ondisk::VdevKind;
 use std::collections::HashSet;
@@ -204,7 +205,7 @@ impl Shape {
         let Some((last, others)) = leaves.split_last() else {
             return Vec::new();
         };
-        std::thread::scope(|scope| {
+        rt::scope(|scope| {
             let threads: Vec<_> = others
                 .iter()
                 .map(|leaf| scope.spawn(move || failed(*leaf)))

@@ -16,7 +16,7 @@ use crate::tree::{Layout, Slot, Top};
 use cenote_base::{SECTOR_SIZE, Txg, VdevId};
 use cenote_ondisk::Dva;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Look-ups for one block: twice the sectors of the largest block leaves room for chains.
 const STEPS_MAX: usize = 1 << 16;
@@ -122,10 +122,7 @@ impl Shape {
                 found.push(piece);
                 continue;
             };
-            let mapping = mapping
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
+            let mapping = mapping.read().clone();
             let entry = mapping
                 .as_ref()
                 .and_then(|mapping| mapping.find(piece.offset));
@@ -353,7 +350,7 @@ impl Shape {
         let Some(Layout::Indirect(mapping)) = top.map(|top| &top.layout) else {
             return Ok(None);
         };
-        let mapping = mapping.read().unwrap_or_else(PoisonError::into_inner);
+        let mapping = mapping.read();
         let mut found = Vec::with_capacity(1);
         let mut at = range.start;
         while at < range.end {
@@ -392,7 +389,7 @@ impl Shape {
             return Err(bad("a segment begins within a sector"));
         }
         let mapping = IndirectMapping::new(entries).ok_or(bad("segments are out of order"))?;
-        let mut place = place.write().unwrap_or_else(PoisonError::into_inner);
+        let mut place = place.write();
         *place = Some(Arc::new(mapping));
         Ok(())
     }

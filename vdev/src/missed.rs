@@ -10,8 +10,8 @@
 
 use crate::txg_set::TxgSet;
 use cenote_base::Txg;
+use cenote_base::rt::{RwLock, RwLockReadGuard, RwLockWriteGuard, ranks};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[derive(Debug, Default)]
 struct Logs {
@@ -24,7 +24,7 @@ struct Logs {
 pub(crate) struct Missed {
     /// So that the usual empty log costs no lock.
     any: AtomicBool,
-    logs: RwLock<Logs>,
+    logs: RwLock<Logs, ranks::MissedWrites>,
     /// The last txg that was noted as missed: most notes say the same again.
     last: AtomicU64,
     /// The missing txgs are to be stored.
@@ -34,11 +34,11 @@ pub(crate) struct Missed {
 
 impl Missed {
     fn read(&self) -> RwLockReadGuard<'_, Logs> {
-        self.logs.read().unwrap_or_else(PoisonError::into_inner)
+        self.logs.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Logs> {
-        self.logs.write().unwrap_or_else(PoisonError::into_inner)
+        self.logs.write()
     }
 
     fn set_missing(&self, logs: &mut Logs, missing: TxgSet) {

@@ -10,10 +10,10 @@
 //! The queue only admits: requests are made by the threads that want them.
 
 use crate::courtesy::Courtesy;
+use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::settings::{self, Setting};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What a request is for, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -208,7 +208,7 @@ impl Counts {
 /// The queue of one leaf.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    counts: Mutex<Counts>,
+    counts: Mutex<Counts, ranks::VdevQueue>,
     /// How reads that verify make room for users'.
     pub courtesy: Courtesy,
     /// How much was dirty, in percent, when a write of a transaction group came last.
@@ -228,7 +228,7 @@ pub(crate) struct Admitted<'a> {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 
     fn limits(&self) -> QueueLimits {
@@ -262,7 +262,7 @@ impl Queue {
             counts.waiting[class] += 1;
             while counts.granted[class] == 0 {
                 let woken = self.turns[class].wait(counts);
-                counts = woken.unwrap_or_else(PoisonError::into_inner);
+                counts = woken;
             }
             counts.granted[class] -= 1;
             counts.waiting[class] -= 1;

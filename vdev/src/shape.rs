@@ -11,7 +11,7 @@ use cenote_base::{BLOCK_SIZE_MAX, Guid, Txg, VdevId};
 use cenote_device::Device;
 use cenote_ondisk::VdevConfig;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// An open tree that does not change. What happened to a leaf is shared with the next shape.
 #[derive(Debug)]
@@ -217,13 +217,13 @@ impl Shape {
     /// What a top-level vdev's space is for.
     pub fn class(&self, vdev: VdevId) -> Option<AllocationClass> {
         let class = self.top(vdev)?.class.read();
-        Some(*class.unwrap_or_else(PoisonError::into_inner))
+        Some(*class)
     }
 
     /// Sets what a top-level vdev's space is for, once its ZAP was read.
     pub fn set_class(&self, vdev: VdevId, class: AllocationClass) {
         if let Some(top) = self.top(vdev) {
-            *top.class.write().unwrap_or_else(PoisonError::into_inner) = class;
+            *top.class.write() = class;
         }
     }
 }
@@ -231,12 +231,12 @@ impl Shape {
 impl Top {
     /// Takes over what was learned of the same vdev since the pool was opened.
     fn go_on(&mut self, old: &Top) {
-        let class = *old.class.read().unwrap_or_else(PoisonError::into_inner);
-        *self.class.get_mut().unwrap_or_else(PoisonError::into_inner) = class;
+        let class = *old.class.read();
+        *self.class.get_mut() = class;
         if let (Layout::Indirect(place), Layout::Indirect(known)) = (&mut self.layout, &old.layout)
         {
-            let known = known.read().unwrap_or_else(PoisonError::into_inner);
-            *place.get_mut().unwrap_or_else(PoisonError::into_inner) = known.clone();
+            let known = known.read();
+            *place.get_mut() = known.clone();
         }
     }
 

@@ -15,6 +15,7 @@ use crate::indirect::IndirectMapping;
 use crate::leaf::Leaf;
 use crate::options::OpenOptions;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
+use cenote_base::rt::{RwLock, ranks};
 use cenote_base::{Guid, VdevId};
 use cenote_device::Device;
 use cenote_ondisk::label::allocatable_size;
@@ -22,7 +23,7 @@ use cenote_ondisk::uberblock::ReflowScratch;
 use cenote_ondisk::{VdevConfig, VdevKind};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// No vdev has more allocatable bytes than this: sums of offsets and sizes must not wrap.
 const ASIZE_MAX: u64 = 1 << 60;
@@ -83,7 +84,7 @@ pub(crate) enum Layout {
         slots: Vec<Slot>,
     },
     /// A removed vdev; the mapping comes once the MOS can be read.
-    Indirect(RwLock<Option<Arc<IndirectMapping>>>),
+    Indirect(RwLock<Option<Arc<IndirectMapping>>, ranks::IndirectMapping>),
     Hole,
     Missing,
 }
@@ -97,7 +98,7 @@ pub(crate) struct Top {
     /// Allocatable bytes: no address reaches beyond.
     pub asize: u64,
     pub metaslab_shift: u32,
-    pub class: RwLock<AllocationClass>,
+    pub class: RwLock<AllocationClass, ranks::TopClass>,
 }
 
 /// The whole tree, flattened.

@@ -11,15 +11,16 @@ use crate::options::OpenOptions;
 use crate::shape::Shape;
 use crate::txg_set::TxgSet;
 use cenote_base::Guid;
+use cenote_base::rt::{RwLock, ranks};
 use cenote_device::Device;
 use cenote_ondisk::VdevConfig;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// The open vdevs of a pool.
 #[derive(Debug)]
 pub struct Vdevs {
-    shape: RwLock<Arc<Shape>>,
+    shape: RwLock<Arc<Shape>, ranks::Shape>,
 }
 
 /// A change of the tree.
@@ -51,7 +52,7 @@ impl Vdevs {
     /// The vdevs as they are now: for one read, one write, one question. Whoever keeps this does
     /// not see changes.
     pub fn shape(&self) -> Arc<Shape> {
-        Arc::clone(&self.shape.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.shape.read())
     }
 
     /// Goes over to the tree below `root`, with devices for what is new in it: to which something
@@ -96,7 +97,7 @@ impl Vdevs {
     /// As [`Self::open`]; then nothing has changed.
     pub fn reshape(&self, change: &Reshape<'_>) -> Result<Vec<LeftLeaf>, VdevError> {
         let before = {
-            let mut shape = self.shape.write().unwrap_or_else(PoisonError::into_inner);
+            let mut shape = self.shape.write();
             let next = shape.changed(change.root, change.devices)?;
             for (leaf, missed) in change.missed {
                 next.add_missed(*leaf, missed);
@@ -134,7 +135,7 @@ impl Vdevs {
     }
 
     fn set_shape(&self, shape: Arc<Shape>) {
-        *self.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
+        *self.shape.write() = shape;
     }
 
     /// Sets whom to ask how much of what may be dirty is dirty, in percent; only the first call

@@ -9,12 +9,12 @@ use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::Place;
 use crate::shape::Shape;
 use crate::write::{Bytes, Fragment, PreparedWrite, VdevWrite};
+use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Txg, settings};
 use cenote_device::with_purpose;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Writes on their way.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct WritePlan {
     /// Whether a cell was written.
     holds: Vec<AtomicBool>,
     /// Chunks that failed, and why.
-    failed: Mutex<Vec<(usize, LeafProblem)>>,
+    failed: Mutex<Vec<(usize, LeafProblem)>, ranks::WriteFailures>,
     /// The writes name their leaves.
     is_repair: bool,
 }
@@ -54,7 +54,6 @@ impl WritePlan {
     fn is_safe(&self, index: usize) -> bool {
         if self.is_repair {
             let failed = self.failed.lock();
-            let failed = failed.unwrap_or_else(PoisonError::into_inner);
             let mut failed = failed.iter().flat_map(|(chunk, _)| self.chunk(*chunk));
             return self.writes[index].absent.is_empty() && !failed.any(|(of, _)| *of == index);
         }
@@ -185,8 +184,7 @@ impl Shape {
                 }
             }
             Err(problem) => {
-                let failed = plan.failed.lock();
-                let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
+                let mut failed = plan.failed.lock();
                 failed.push((chunk, problem));
             }
         }
@@ -238,7 +236,7 @@ impl Shape {
             return;
         }
         let failed = plan.failed.lock();
-        for (chunk, _) in failed.unwrap_or_else(PoisonError::into_inner).iter() {
+        for (chunk, _) in failed.iter() {
             for (write, fragment) in plan.chunk(*chunk) {
                 if safe[*write] {
                     let txg = plan.write(*write).txg;
@@ -251,8 +249,7 @@ impl Shape {
     /// What the leaves said to a write's chunks; each problem is told once.
     fn failures_of(&self, plan: &WritePlan, write: usize) -> LeafFailures {
         let mut failures = LeafFailures::default();
-        let failed = plan.failed.lock();
-        let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
+        let mut failed = plan.failed.lock();
         let mut index = 0;
         while index < failed.len() {
             let chunk = plan.chunk(failed[index].0);

@@ -77,6 +77,11 @@ pub fn identity(arguments: &[String]) -> Result<bool> {
     workspace::succeeds(&mut command)
 }
 
+/// Lets simulated machines lose their power.
+pub fn sim(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-sim", "sim", arguments)
+}
+
 /// Lets a pool in a store suffer random misfortune.
 pub fn cloud(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "cloud", arguments)

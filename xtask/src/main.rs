@@ -37,6 +37,10 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   identity [SEED] [--count N]
                               random histories of devices that go, are written to apart, are
                               copied, and come back, beside a model
+  sim SEED [--count N] [--trace] [--judge N]
+                              simulated machines lose their power: pools on simulated devices,
+                              three writers, one seed for everything; with --judge OpenZFS looks
+                              at what each N-th seed left
   replicate [SEED] [--seeds N] [--steps N] [--operations N] [--sources N]
             [--trees N|--cuts N|--mutants N]
                               random histories sent and received, by Cenote and by OpenZFS;
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         "repair" => delegate::repair(rest),
         "chaos" => delegate::chaos(rest),
         "identity" => delegate::identity(rest),
+        "sim" => delegate::sim(rest),
         "replicate" => delegate::replicate(rest),
         "keys" => delegate::keys(rest),
         "cloud" => delegate::cloud(rest),

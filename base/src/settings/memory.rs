@@ -1,6 +1,7 @@
 //! Settings that depend on how much memory there is.
 
 use super::table;
+use crate::rt::with_world_settings;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Memory taken for granted until somebody tells how much there is.
@@ -9,27 +10,49 @@ const MEMORY_BYTES: u64 = 1 << 30;
 /// Less could not hold a transaction of the largest block.
 const DIRTY_BYTES_MIN: u64 = 16 << 20;
 
+/// The names under which another world than the default one keeps both.
+const MEMORY_OF_WORLD: &str = "memory_bytes";
+const IS_SHORT_OF_WORLD: &str = "is_memory_short";
+
 static MEMORY: AtomicU64 = AtomicU64::new(MEMORY_BYTES);
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
 
 /// The memory of which percentages are taken, in bytes.
 pub fn memory_bytes() -> u64 {
-    MEMORY.load(Ordering::Relaxed)
+    let of_world = with_world_settings(|world| world.numbers.get(MEMORY_OF_WORLD).copied());
+    match of_world {
+        None => MEMORY.load(Ordering::Relaxed),
+        Some(bytes) => bytes.unwrap_or(MEMORY_BYTES),
+    }
 }
 
 /// Says how much memory there is.
 pub fn set_memory_bytes(bytes: u64) {
-    MEMORY.store(bytes, Ordering::Relaxed);
+    if !set_in_world(MEMORY_OF_WORLD, bytes) {
+        MEMORY.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Whether the thread is in a world that keeps the number now.
+fn set_in_world(name: &'static str, value: u64) -> bool {
+    with_world_settings(|world| world.numbers.insert(name, value)).is_some()
 }
 
 /// Whether less than `zfs_arc_lotsfree_percent` of the memory is available.
 pub fn is_memory_short() -> bool {
-    IS_SHORT.load(Ordering::Relaxed)
+    let of_world = with_world_settings(|world| world.numbers.contains_key(IS_SHORT_OF_WORLD));
+    of_world.unwrap_or_else(|| IS_SHORT.load(Ordering::Relaxed))
 }
 
 /// Says whether memory is short: while it is, a quarter of the usual bytes may be dirty.
 pub fn set_memory_short(is_short: bool) {
-    IS_SHORT.store(is_short, Ordering::Relaxed);
+    let of_world = with_world_settings(|world| match is_short {
+        true => world.numbers.insert(IS_SHORT_OF_WORLD, 1),
+        false => world.numbers.remove(IS_SHORT_OF_WORLD),
+    });
+    if of_world.is_none() {
+        IS_SHORT.store(is_short, Ordering::Relaxed);
+    }
 }
 
 /// The most that any setting may have of the memory: a quarter is left to everything else, so that

@@ -3,7 +3,8 @@
 //! They have the names of OpenZFS's module parameters, because those are what administrators
 //! know and what their files say. Like there, a setting holds for the whole process and all of
 //! its pools, and whoever is bound by one reads it each time: a new value counts from the next
-//! decision on. A read costs as much as one of an atomic number.
+//! decision on. A read costs as much as one of an atomic number. Threads of another world than
+//! the default one ([`crate::rt::World`]) see the settings of their world.
 //!
 //! One table has all of them, with unit, range, default and effect: the command that lists them
 //! and the handbook are made from it. A name that means nothing here, because what it tunes does
@@ -28,9 +29,10 @@ pub use memory::{
 };
 pub use table::*;
 
+use crate::rt::ranks::UnusedSettings;
+use crate::rt::{Mutex, with_world_settings};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a setting's number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +116,11 @@ impl Setting {
 
     /// The value in force.
     pub fn get(&self) -> u64 {
-        self.value.load(Ordering::Relaxed)
+        let of_world = with_world_settings(|world| world.numbers.get(self.name).copied());
+        match of_world {
+            None => self.value.load(Ordering::Relaxed),
+            Some(value) => value.unwrap_or(self.default),
+        }
     }
 
     /// The value of a switch.
@@ -128,8 +134,17 @@ impl Setting {
     /// [`SettingError::OutOfRange`].
     pub fn set(&self, value: u64) -> Result<(), SettingError> {
         self.check(value)?;
-        self.value.store(value, Ordering::Relaxed);
+        self.store(value);
         Ok(())
+    }
+
+    fn store(&self, value: u64) {
+        let of_world = with_world_settings(|world| {
+            world.numbers.insert(self.name, value);
+        });
+        if of_world.is_none() {
+            self.value.store(value, Ordering::Relaxed);
+        }
     }
 
     fn check(&self, value: u64) -> Result<(), SettingError> {
@@ -146,7 +161,7 @@ impl Setting {
 
     /// Sets the default again.
     pub fn reset(&self) {
-        self.value.store(self.default, Ordering::Relaxed);
+        self.store(self.default);
     }
 }
 
@@ -221,10 +236,13 @@ impl SettingState {
 }
 
 /// Values given to settings without meaning.
-static UNUSED_VALUES: Mutex<BTreeMap<&'static str, String>> = Mutex::new(BTreeMap::new());
+static UNUSED_VALUES: Mutex<UnusedValues, UnusedSettings> = Mutex::new(BTreeMap::new());
 
-fn unused_values() -> MutexGuard<'static, BTreeMap<&'static str, String>> {
-    UNUSED_VALUES.lock().unwrap_or_else(PoisonError::into_inner)
+type UnusedValues = BTreeMap<&'static str, String>;
+
+fn with_unused_values<T>(work: impl Fn(&mut UnusedValues) -> T) -> T {
+    let of_world = with_world_settings(|world| work(&mut world.texts));
+    of_world.unwrap_or_else(|| work(&mut UNUSED_VALUES.lock()))
 }
 
 /// One of the two sorts.
@@ -247,7 +265,7 @@ impl Found {
             },
             Self::Unused(name, reason) => SettingState {
                 name,
-                value: unused_values().get(name).cloned().unwrap_or_default(),
+                value: with_unused_values(|values| values.get(name).cloned()).unwrap_or_default(),
                 default: String::new(),
                 unit: Unit::Any,
                 range: None,
@@ -356,14 +374,14 @@ impl Assignment {
     pub fn apply(self) -> SettingState {
         match (self.found, self.value) {
             (Found::Meaningful(setting), Some(Value::Number(number))) => {
-                setting.value.store(number, Ordering::Relaxed);
+                setting.store(number);
             }
             (Found::Meaningful(setting), _) => setting.reset(),
             (Found::Unused(name, _), Some(Value::Text(text))) => {
-                unused_values().insert(name, text);
+                with_unused_values(|values| values.insert(name, text.clone()));
             }
             (Found::Unused(name, _), _) => {
-                unused_values().remove(name);
+                with_unused_values(|values| values.remove(name));
             }
         }
         self.found.state()

@@ -19,10 +19,10 @@
 
 use super::name::Name;
 use crate::format::{Class, CommitNumber, Decoder, Encoder, Hash, ObjectNumber, Uuid, WriterId};
-use crate::locks::lock;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_device::Device;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"cenoteRC";
 /// Bytes of an entry at most, and in small segments a quarter of what they hold.
@@ -78,7 +78,7 @@ pub(super) struct Disk {
     segment: u64,
     header: u64,
     piece: u64,
-    index: Mutex<Index>,
+    index: Mutex<Index, ranks::CloudCacheDisk>,
 }
 
 /// Entries with their first bytes, as they were read.
@@ -118,7 +118,7 @@ impl Disk {
             }
             index.segments.push(segment);
         }
-        *lock(&disk.index) = index;
+        *disk.index.lock() = index;
         Some(disk)
     }
 
@@ -147,7 +147,7 @@ impl Disk {
         let mut found = Vec::new();
         let mut at = offset;
         {
-            let index = lock(&self.index);
+            let index = self.index.lock();
             while at < end {
                 let key = (name, u32::try_from(at).ok()?);
                 let (_, (segment, entry)) = index.entries.range((name, 0)..=key).next_back()?;
@@ -181,7 +181,7 @@ impl Disk {
     }
 
     fn forget(&self, segment: usize, entry: &Entry) {
-        let mut index = lock(&self.index);
+        let mut index = self.index.lock();
         let key = (entry.name, entry.offset);
         if index.entries.get(&key) == Some(&(segment, *entry)) {
             index.entries.remove(&key);
@@ -216,7 +216,7 @@ impl Disk {
         if self.device.write_at(position, bytes).is_err() {
             return;
         }
-        let mut index = lock(&self.index);
+        let mut index = self.index.lock();
         index.entries.insert((name, offset), (segment, entry));
         let own = &mut index.segments[segment];
         own.entries.push(entry);
@@ -227,7 +227,7 @@ impl Disk {
 
     /// A place for a piece that is not here yet.
     fn reserve(&self, name: Name, class: Class, offset: u32, length: u32) -> Option<(usize, u32)> {
-        let mut index = lock(&self.index);
+        let mut index = self.index.lock();
         if let Some((_, entry)) = index.entries.get(&(name, offset))
             && entry.length >= length
         {
@@ -267,7 +267,7 @@ impl Disk {
 
     /// Writes the tables of segments that are being filled.
     pub(super) fn save(&self) {
-        let mut index = lock(&self.index);
+        let mut index = self.index.lock();
         for number in index.open.into_iter().flatten() {
             self.write_header(&mut index, number);
         }

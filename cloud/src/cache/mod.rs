@@ -12,12 +12,12 @@ mod name;
 pub(crate) use name::Name;
 
 use crate::format::{Class, Uuid};
-use crate::locks::lock;
 use crate::options::CachePolicy;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_device::Device;
 use disk::Disk;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Ranges of objects by their first byte.
 type Ranges = BTreeMap<(Name, u64), Arc<Vec<u8>>>;
@@ -42,7 +42,7 @@ impl Memory {
 /// Ranges of objects.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    memory: Mutex<Memory>,
+    memory: Mutex<Memory, ranks::CloudCacheMemory>,
     limit: u64,
     disk: Option<Disk>,
     policy: CachePolicy,
@@ -70,7 +70,7 @@ impl Cache {
     /// Takes away what is in memory.
     pub(crate) fn take(&self) -> Self {
         Self {
-            memory: Mutex::new(std::mem::take(&mut *lock(&self.memory))),
+            memory: Mutex::new(std::mem::take(&mut *self.memory.lock())),
             limit: self.limit,
             disk: None,
             policy: self.policy,
@@ -98,7 +98,7 @@ impl Cache {
 
     /// Neighbours may have come one by one.
     fn get_from_memory(&self, name: Name, offset: u64, buffer: &mut [u8]) -> bool {
-        let memory = lock(&self.memory);
+        let memory = self.memory.lock();
         let mut filled = 0;
         while filled < buffer.len() {
             let Some(found) = memory.from(name, offset + filled as u64) else {
@@ -113,7 +113,7 @@ impl Cache {
 
     /// Whether [`Self::get`] would find a range in memory.
     pub(crate) fn is_in_memory(&self, name: Name, offset: u64, length: u64) -> bool {
-        let memory = lock(&self.memory);
+        let memory = self.memory.lock();
         let mut at = offset;
         while at < offset + length {
             match memory.from(name, at) {
@@ -137,7 +137,7 @@ impl Cache {
 
     /// Keeps a range in memory.
     pub(crate) fn keep(&self, name: Name, offset: u64, bytes: Arc<Vec<u8>>) {
-        let mut memory = lock(&self.memory);
+        let mut memory = self.memory.lock();
         let key = (name, offset);
         memory.bytes += bytes.len() as u64;
         if let Some(old) = memory.ranges.insert(key, bytes) {

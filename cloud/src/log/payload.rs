@@ -1,9 +1,10 @@
 //! The bytes of a write that is not in the store yet: in memory, in the log, or in both.
 
 use crate::format::Hash;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_device::{Device, DeviceError};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// A part of the log's ring.
 #[derive(Clone, Debug)]
@@ -72,7 +73,7 @@ pub struct Payload {
     digest: Hash,
     place: Option<RingPlace>,
     memory: MemoryUse,
-    bytes: Mutex<Option<Arc<Vec<u8>>>>,
+    bytes: Mutex<Option<Arc<Vec<u8>>>, ranks::CloudPayload>,
 }
 
 impl Payload {
@@ -115,14 +116,14 @@ impl Payload {
     }
 
     fn take(&self) {
-        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.bytes.lock();
         if let Some(bytes) = bytes.take() {
             self.memory.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
         }
     }
 
     fn copy(&self) -> Option<Arc<Vec<u8>>> {
-        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.bytes.lock();
         bytes.clone()
     }
 

@@ -2,7 +2,7 @@
 
 use super::Random;
 use cenote_base::Env;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use std::time::Duration;
 
 /// Seconds between 1970 and the beginning of the simulated world.
@@ -17,7 +17,7 @@ struct State {
 /// Time and randomness from a seed.
 #[derive(Debug)]
 pub struct SimulatedEnv {
-    state: Mutex<State>,
+    state: Mutex<State, ranks::SimulatedEnv>,
 }
 
 impl SimulatedEnv {
@@ -32,7 +32,7 @@ impl SimulatedEnv {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

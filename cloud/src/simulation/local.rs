@@ -2,10 +2,11 @@
 
 use super::Random;
 use crate::local::{Place, PlaceError};
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_device::{Device, DeviceError, DeviceKind, Nature};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// What is written at once or not at all, in bytes.
 const ATOM: u64 = 512;
@@ -25,7 +26,7 @@ struct Contents {
 #[derive(Debug)]
 pub struct VolatileDevice {
     path: PathBuf,
-    contents: Mutex<Contents>,
+    contents: Mutex<Contents, ranks::VolatileDevice>,
     size: u64,
 }
 
@@ -45,7 +46,7 @@ impl VolatileDevice {
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contents.lock()
     }
 
     /// Takes the power away: of what was not flushed, any sectors may have come through.
@@ -155,7 +156,7 @@ struct Files {
 pub struct SimulatedPlace {
     log_size: u64,
     cache_size: u64,
-    files: Mutex<Files>,
+    files: Mutex<Files, ranks::SimulatedPlace>,
 }
 
 impl SimulatedPlace {
@@ -169,7 +170,7 @@ impl SimulatedPlace {
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock()
     }
 
     /// Takes the power away.

@@ -3,8 +3,9 @@
 use super::Random;
 use crate::store::{Answer, Condition, Meta, Request, Store, StoreError, Tag};
 use cenote_base::Env;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a store misbehaves, in thousandths of all requests.
@@ -43,7 +44,7 @@ struct State {
 /// A store that many can be connected to.
 #[derive(Debug)]
 pub struct SimulatedStore {
-    state: Mutex<State>,
+    state: Mutex<State, ranks::SimulatedStore>,
     env: Arc<dyn Env>,
 }
 
@@ -64,7 +65,7 @@ impl SimulatedStore {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// From now on it misbehaves in this way.
@@ -247,12 +248,12 @@ impl Object {
 pub struct Connection {
     store: Arc<SimulatedStore>,
     /// Requests until it is cut.
-    left: Mutex<Option<u64>>,
+    left: Mutex<Option<u64>, ranks::SimulatedConnection>,
 }
 
 impl Connection {
     fn left(&self) -> MutexGuard<'_, Option<u64>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock()
     }
 
     /// Lets so many more requests through.

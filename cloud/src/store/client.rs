@@ -17,8 +17,9 @@ use super::{Answer, Condition, Meta, Request, Statistics, Store, StoreError, Tag
 use crate::format::current::Current;
 use crate::format::{Uuid, key};
 use cenote_base::Env;
+use cenote_base::rt::{Mutex, ranks};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const DELAY_MIN: Duration = Duration::from_millis(200);
@@ -58,7 +59,7 @@ pub struct Client {
     download: Pace,
     is_closed: AtomicBool,
     /// How long to try; for ever if there is none.
-    patience: Mutex<Option<Duration>>,
+    patience: Mutex<Option<Duration>, ranks::StorePatience>,
     damage: DamageList,
     witness: OnceLock<Witness>,
 }
@@ -127,7 +128,7 @@ impl Client {
 
     /// From now on requests are tried for so long, or for ever.
     pub fn set_patience(&self, patience: Option<Duration>) {
-        *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;
+        *self.patience.lock() = patience;
     }
 
     /// Makes all who wait give up, now and later.
@@ -176,7 +177,7 @@ impl Client {
             open.retain(|_| waits.next().is_some_and(Option::is_some));
             let wait = wait.mul_f64(0.5 + self.random_part());
             // Somebody may have lost patience meanwhile.
-            let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
+            let patience = *self.patience.lock();
             let took = self.env.monotonic().saturating_sub(begun);
             let is_over = |patience| took.saturating_add(wait) > patience;
             if open.is_empty() || patience.is_some_and(is_over) {

@@ -27,8 +27,8 @@
 //! is known to be damaged is not tried again and again for each read of it.
 
 use super::{Request, StoreError};
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 /// Tries after which a request that fails in passing is looked at more closely: 200 ms, doubled
 /// each time, make about six seconds.
@@ -97,11 +97,11 @@ struct Listed {
 
 /// Objects of a store that are known to be damaged.
 #[derive(Debug, Default)]
-pub(super) struct DamageList(Mutex<Listed>);
+pub(super) struct DamageList(Mutex<Listed, ranks::StoreDamage>);
 
 impl DamageList {
-    fn listed(&self) -> std::sync::MutexGuard<'_, Listed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listed(&self) -> MutexGuard<'_, Listed> {
+        self.0.lock()
     }
 
     pub(super) fn note(&self, key: &str, what: String, is_partial: bool) {

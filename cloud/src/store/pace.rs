@@ -1,6 +1,6 @@
 //! Keeping to a rate: whoever sends waits until what was sent before has had its time.
 
-use std::sync::{Mutex, PoisonError};
+use cenote_base::rt::{Mutex, ranks};
 use std::time::Duration;
 
 /// A limit in bytes a second.
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(super) struct Pace {
     bytes_per_second: Option<u64>,
     /// When everything that was let through so far has had its time, by the monotonic clock.
-    free_at: Mutex<Duration>,
+    free_at: Mutex<Duration, ranks::StorePace>,
 }
 
 impl Pace {
@@ -24,7 +24,7 @@ impl Pace {
         let Some(rate) = self.bytes_per_second.filter(|_| bytes > 0) else {
             return Duration::ZERO;
         };
-        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free_at = self.free_at.lock();
         let start = now.max(*free_at);
         let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
         let took = Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX));

@@ -1,8 +1,8 @@
 //! What requests there were, how large, how slow, and how they failed.
 
 use cenote_base::metrics::Counter;
+use cenote_base::rt::{Mutex, ranks};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What is asked of a store.
@@ -109,9 +109,9 @@ pub struct AwaitedObject {
 #[derive(Debug, Default)]
 pub struct Statistics {
     kinds: [Counters; 5],
-    health: Mutex<StoreHealth>,
+    health: Mutex<StoreHealth, ranks::StoreHealth>,
     /// Objects whose requests failed and are tried again, with since when and the last error.
-    awaited: Mutex<BTreeMap<String, (Duration, String)>>,
+    awaited: Mutex<BTreeMap<String, (Duration, String)>, ranks::StoreAwaited>,
 }
 
 fn slot(value: u64) -> usize {
@@ -147,7 +147,7 @@ impl Statistics {
     }
 
     pub(super) fn note_success(&self, kind: RequestKind) {
-        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut health = self.health.lock();
         let says_all = kind == RequestKind::Put || !health.is_put;
         if health.failing_since.is_some() && says_all {
             *health = StoreHealth::default();
@@ -161,7 +161,7 @@ impl Statistics {
         error: String,
         is_denied: bool,
     ) {
-        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut health = self.health.lock();
         health.failing_since.get_or_insert(now);
         health.last_error = Some(error);
         health.is_denied = is_denied;
@@ -170,7 +170,7 @@ impl Statistics {
 
     /// A request that failed is tried again.
     pub(super) fn note_awaited(&self, key: &str, since: Duration, error: String) {
-        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut awaited = self.awaited.lock();
         let entry = awaited
             .entry(key.to_owned())
             .or_insert((since, String::new()));
@@ -180,13 +180,13 @@ impl Statistics {
 
     /// Nobody waits for an object any more.
     pub(super) fn end_awaited(&self, key: &str) {
-        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut awaited = self.awaited.lock();
         awaited.remove(key);
     }
 
     /// The object for which somebody has waited longest.
     pub fn longest_awaited(&self) -> Option<AwaitedObject> {
-        let awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let awaited = self.awaited.lock();
         let longest = awaited.iter().min_by_key(|(_, (since, _))| *since);
         longest.map(|(key, (since, error))| AwaitedObject {
             key: key.clone(),
@@ -197,7 +197,7 @@ impl Statistics {
 
     /// How the connection is.
     pub fn health(&self) -> StoreHealth {
-        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let health = self.health.lock();
         health.clone()
     }
 

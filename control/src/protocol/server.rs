@@ -1,14 +1,15 @@
 //! The daemon's half: a thread for each connection, requests answered in order.
 
+use cenote_base::rt::{self, Instant, Mutex, ranks};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
@@ -326,7 +327,7 @@ struct Shared {
     viewers: Viewers,
     had_pool: AtomicBool,
     /// When the last client went.
-    last_left: Mutex<Option<Instant>>,
+    last_left: Mutex<Option<Instant>, ranks::ServerIdle>,
 }
 
 impl Shared {
@@ -338,10 +339,7 @@ impl Shared {
         if self.active.load(Ordering::Acquire) != 0 {
             return false;
         }
-        let last_left = *self
-            .last_left
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last_left = *self.last_left.lock();
         let waited = match last_left {
             Some(left) => left.elapsed() > NEXT_CLIENT_WAIT,
             None => age > FIRST_CLIENT_WAIT,
@@ -391,9 +389,7 @@ fn admit(stream: UnixStream, shared: &Arc<Shared>) {
     }
     shared.active.fetch_add(1, Ordering::AcqRel);
     let counted = Counted(Arc::clone(shared));
-    let spawned = std::thread::Builder::new()
-        .name("cenote-client".to_owned())
-        .spawn(move || converse(stream, &counted.0, peer));
+    let spawned = rt::spawn("cenote-client", move || converse(stream, &counted.0, peer));
     // Without a thread the connection is dropped, and with it the count.
     drop(spawned);
 }
@@ -411,9 +407,7 @@ fn admit_viewer(stream: UnixStream, shared: &Arc<Shared>) {
     }
     shared.viewing.fetch_add(1, Ordering::AcqRel);
     let counted = Viewing(Arc::clone(shared), peer);
-    let spawned = std::thread::Builder::new()
-        .name("cenote-viewer".to_owned())
-        .spawn(move || show(stream, &counted.0, peer));
+    let spawned = rt::spawn("cenote-viewer", move || show(stream, &counted.0, peer));
     drop(spawned);
 }
 
@@ -489,8 +483,8 @@ struct Counted(Arc<Shared>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let last_left = self.0.last_left.lock();
-        *last_left.unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let mut last_left = self.0.last_left.lock();
+        *last_left = Some(Instant::now());
         self.0.active.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -1,8 +1,8 @@
 //! A real server on a real socket, with a service of canned answers.
 
+use cenote_base::rt;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
-use std::sync::mpsc;
 
 use super::*;
 use crate::model::{DaemonStatus, Hold};
@@ -11,7 +11,7 @@ use crate::protocol::{CallError, Client};
 struct Canned {
     idle: AtomicBool,
     busy: AtomicBool,
-    cancelled: mpsc::SyncSender<()>,
+    cancelled: rt::SyncSender<()>,
 }
 
 impl Service for Canned {
@@ -90,7 +90,7 @@ impl Service for Canned {
 struct World {
     directory: tempfile::TempDir,
     service: Arc<Canned>,
-    cancelled: mpsc::Receiver<()>,
+    cancelled: rt::Receiver<()>,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -98,7 +98,7 @@ struct World {
 impl World {
     fn new(auto: bool) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let (sender, cancelled) = mpsc::sync_channel(4);
+        let (sender, cancelled) = rt::sync_channel(4);
         let service = Arc::new(Canned {
             idle: AtomicBool::new(false),
             busy: AtomicBool::new(false),

@@ -4,9 +4,9 @@
 //! user, few requests are carried out at once, each has a time by which it must be done, and
 //! whoever does not read its answer is dropped.
 
+use cenote_base::rt::{Condvar, Instant, Mutex, MutexGuard, ranks};
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Connections of one user: more are turned away.
 const USER_CONNECTIONS_MAX: usize = 384;
@@ -32,13 +32,13 @@ struct Counts {
 /// Who looks.
 #[derive(Debug, Default)]
 pub(super) struct Viewers {
-    counts: Mutex<Counts>,
+    counts: Mutex<Counts, ranks::ServerViewers>,
     ended: Condvar,
 }
 
 impl Viewers {
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 
     /// Takes a connection of a user in, if there is room.
@@ -71,7 +71,7 @@ impl Viewers {
             }
             let left = deadline.checked_duration_since(Instant::now())?;
             let waited = self.ended.wait_timeout(counts, left);
-            counts = waited.unwrap_or_else(PoisonError::into_inner).0;
+            counts = waited.0;
         }
         counts.working += 1;
         counts.users.entry(user).or_default().1 += 1;

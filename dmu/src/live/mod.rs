@@ -17,10 +17,11 @@ pub(crate) use raw::RawState;
 
 use crate::accounting::OwnerHook;
 use crate::txg::TxgGate;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{ObjectId, Txg};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 const SHARDS: usize = 64;
 
@@ -46,19 +47,19 @@ struct DirtyList {
 #[derive(Debug)]
 pub(crate) struct LiveSet {
     pub(crate) gate: Option<Arc<TxgGate>>,
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<Shard, ranks::LiveShard>>,
     /// Indexed by the lowest bit of the txg: two groups have changes at most.
-    dirty: [Mutex<DirtyList>; 2],
+    dirty: [Mutex<DirtyList, ranks::DirtyList>; 2],
     /// How often the committed tree was replaced.
     epoch: AtomicU64,
-    pub(crate) numbers: Mutex<Numbers>,
+    pub(crate) numbers: Mutex<Numbers, ranks::ObjectNumbers>,
     /// Objects that were allocated and are not in the committed tree yet.
-    pub(crate) fresh: Mutex<BTreeSet<ObjectId>>,
+    pub(crate) fresh: Mutex<BTreeSet<ObjectId>, ranks::FreshObjects>,
     pub(crate) owner_hook: OnceLock<Arc<dyn OwnerHook>>,
     /// What is told of a set that is received as it is stored elsewhere.
-    pub(crate) raw: OnceLock<Mutex<RawState>>,
+    pub(crate) raw: OnceLock<Mutex<RawState, ranks::RawSet>>,
     /// A new intent log header or new flags, for the next sync.
-    pub(crate) header: Mutex<HeaderChange>,
+    pub(crate) header: Mutex<HeaderChange, ranks::SetHeader>,
 }
 
 /// Fields of the object set block that change at the next sync.
@@ -84,10 +85,6 @@ impl HeaderChange {
     }
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl LiveSet {
     pub(crate) fn new(gate: Option<Arc<TxgGate>>) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
@@ -106,7 +103,7 @@ impl LiveSet {
 
     fn shard(&self, id: ObjectId) -> MutexGuard<'_, Shard> {
         let spread = id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
-        lock(&self.shards[usize::try_from(spread).expect("6 bits")])
+        self.shards[usize::try_from(spread).expect("6 bits")].lock()
     }
 
     /// How often the committed tree was replaced.
@@ -201,7 +198,7 @@ impl LiveSet {
     }
 
     fn dirty_list(&self, txg: Txg) -> MutexGuard<'_, DirtyList> {
-        let mut list = lock(&self.dirty[usize::from(txg.0 & 1 == 1)]);
+        let mut list = self.dirty[usize::from(txg.0 & 1 == 1)].lock();
         if list.txg != txg {
             assert!(list.objects.is_empty(), "an older group was not synced");
             list.txg = txg;

@@ -6,13 +6,14 @@
 //! top down.
 
 use super::ranges::Ranges;
+use cenote_base::rt::{RwLock, RwLockReadGuard, RwLockWriteGuard, ranks};
 use cenote_base::{ObjectId, Txg};
 use cenote_cache::Block;
 use cenote_io::{CompressedForm, StoredForm};
 use cenote_ondisk::{BlockPointer, Dnode};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A block written in a generation.
 #[derive(Clone, Debug)]
@@ -274,7 +275,7 @@ pub(crate) struct LiveObject {
     pub(crate) id: ObjectId,
     /// What is dirty of its contents is not to stay in the cache.
     pub(crate) is_passing: AtomicBool,
-    state: RwLock<LiveState>,
+    state: RwLock<LiveState, ranks::LiveObject>,
 }
 
 impl LiveObject {
@@ -328,10 +329,10 @@ impl LiveObject {
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, LiveState> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, LiveState> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write()
     }
 }

@@ -4,7 +4,6 @@ use super::batch::Batch;
 use super::job::Job;
 use super::{Outcome, Writer, commit};
 use crate::error::DmuError;
-use crate::live::lock;
 use crate::object_set::slots_of;
 use cenote_base::{BlockId, ObjectId};
 use cenote_cache::BlockBuffer;
@@ -54,7 +53,7 @@ impl Writer<'_> {
         self.write_untouched(&mut jobs, &mut batch, (outcomes, per_block))?;
         batch.flush(&mut jobs)?;
         if let Some(raw) = self.live.raw.get() {
-            lock(raw).forget(self.txg);
+            raw.lock().forget(self.txg);
         }
         self.write_indirects(&mut jobs)?;
         let [mut job] = jobs;
@@ -74,7 +73,7 @@ impl Writer<'_> {
     /// Gives the meta-dnode what the MAC runs over that came with the stream.
     fn take_raw_header(&self, meta: &mut Dnode) {
         if let Some(raw) = self.live.raw.get() {
-            let header = lock(raw).header;
+            let header = raw.lock().header;
             (meta.checksum, meta.compression) = (header.checksum, header.compression);
             meta.levels = meta.levels.max(header.levels);
             meta.block_id_max = meta.block_id_max.max(header.block_id_max);
@@ -86,7 +85,7 @@ impl Writer<'_> {
     /// A block that nobody told of, which no sender leaves behind, is written without a MAC that
     /// would suit it: whoever has the key will see that.
     fn put_raw_areas(&self, contents: &mut [u8], first: u64) -> Option<Form> {
-        let raw = lock(self.live.raw.get()?);
+        let raw = self.live.raw.get()?.lock();
         let mut at = 0;
         while at < contents.len() {
             let slots = slots_of(&contents[at..]);
@@ -119,7 +118,7 @@ impl Writer<'_> {
             return Ok(());
         };
         // The lock is taken again for each of them.
-        let due = lock(raw).due(self.txg);
+        let due = raw.lock().due(self.txg);
         for first in due {
             let block = first / per_block;
             if outcomes

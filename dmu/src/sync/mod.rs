@@ -14,7 +14,7 @@ mod frees;
 mod job;
 
 use crate::error::DmuError;
-use crate::live::{Dirty, DirtySpill, LiveObject, LiveSet, LiveState, lock};
+use crate::live::{Dirty, DirtySpill, LiveObject, LiveSet, LiveState};
 use crate::object::Object;
 use crate::object_set::{ObjectSet, SpecialObject};
 use crate::policy::{BlockKind, PolicySource};
@@ -114,7 +114,7 @@ impl ObjectSet {
 
 impl Writer<'_> {
     fn take_header_changes(&self, header: &mut Objset) {
-        let mut change = lock(&self.live.header);
+        let mut change = self.live.header.lock();
         if let Some(flags) = change.flags.take() {
             header.flags = flags;
         }
@@ -123,7 +123,7 @@ impl Writer<'_> {
         }
         if let Some(raw) = self.live.raw.get() {
             // Nobody can count for whom objects are, and what was counted before is not so now.
-            header.portable_mac = lock(raw).header.portable_mac;
+            header.portable_mac = raw.lock().header.portable_mac;
             (header.local_mac, header.flags) = ([0; 32], 0);
         }
     }

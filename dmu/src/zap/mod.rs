@@ -20,6 +20,7 @@ pub use write::{FAT_BLOCK_SHIFT, KeyRef, NewZap};
 use crate::error::DmuError;
 use crate::object::Object;
 use cenote_base::BlockId;
+use cenote_base::rt;
 use cenote_cache::Block;
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::zap::fat_header::FatHeader;
@@ -120,7 +121,7 @@ impl Zap {
                 Err(error) if error.is_damage() && attempts < LOOKS_MAX => attempts += 1,
                 result => return result,
             }
-            std::thread::yield_now();
+            rt::yield_now();
         }
     }
 

@@ -11,6 +11,7 @@ use super::log::EndingLogs;
 use super::policy::{HeadPolicy, feature_of_checksum};
 use super::resume_point::{ResumePoint, ResumePoints};
 use crate::error::DslError;
+use cenote_base::rt::{Mutex, MutexGuard, RwLock, ranks};
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::ObjectSet;
 use cenote_io::{BlockSink, IoError, WriteRequest};
@@ -18,7 +19,7 @@ use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, CompressionKind, ObjectType};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// Dead blocks that are gathered before they are written to the deadlist: half a MiB of them.
 const DEAD_BATCH: usize = 4096;
@@ -35,9 +36,9 @@ pub struct Head {
     id: ObjectId,
     directory: ObjectId,
     set: Arc<ObjectSet>,
-    policy: RwLock<Arc<HeadPolicy>>,
+    policy: RwLock<Arc<HeadPolicy>, ranks::HeadPolicy>,
     /// Features that the layers above began to use and that the next sync notes.
-    used_features: Mutex<BTreeSet<&'static str>>,
+    used_features: Mutex<BTreeSet<&'static str>, ranks::HeadFeatures>,
     pub(super) ending_logs: EndingLogs,
     resume_points: ResumePoints,
 }
@@ -77,12 +78,12 @@ impl Head {
 
     /// How blocks are stored at the moment.
     pub fn policy(&self) -> Arc<HeadPolicy> {
-        let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
+        let policy = self.policy.read();
         Arc::clone(&policy)
     }
 
     pub(crate) fn set_policy(&self, policy: HeadPolicy) {
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        *self.policy.write() = Arc::new(policy);
     }
 
     /// Notes that the dataset uses a feature that is counted by dataset.
@@ -97,8 +98,7 @@ impl Head {
     }
 
     fn features(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
-        let features = self.used_features.lock();
-        features.unwrap_or_else(PoisonError::into_inner)
+        self.used_features.lock()
     }
 
     /// Writes what is dirty and accounts it.
@@ -210,7 +210,7 @@ struct HeadSink<'a> {
     origin_txg: Txg,
     /// Where a clone writes down what is its own.
     livelist: Option<ObjectId>,
-    sums: Mutex<Sums>,
+    sums: Mutex<Sums, ranks::HeadSums>,
 }
 
 impl<'a> HeadSink<'a> {
@@ -240,7 +240,7 @@ impl<'a> HeadSink<'a> {
     }
 
     fn sums(&self) -> MutexGuard<'_, Sums> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sums.lock()
     }
 
     fn born(&self, request: &Written, pointer: &BlockPointer) {

@@ -10,9 +10,10 @@ use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_dmu::{ObjectSet, TxgGate};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// What is known of heads, by their numbers.
 #[derive(Debug, Default)]
@@ -25,12 +26,12 @@ struct InUse {
 /// Open heads, and kept ones.
 #[derive(Debug, Default)]
 pub struct Heads {
-    in_use: Mutex<InUse>,
+    in_use: Mutex<InUse, ranks::Heads>,
 }
 
 impl Heads {
     fn lock(&self) -> MutexGuard<'_, InUse> {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_use.lock()
     }
 }
 

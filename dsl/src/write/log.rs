@@ -8,20 +8,21 @@ use super::context::SyncContext;
 use super::head::Head;
 use super::policy::HeadPolicy;
 use crate::error::DslError;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::{ObjectSet, Transaction};
 use cenote_intent_log::OwnedBlocks;
 use cenote_ondisk::features;
 use cenote_ondisk::intent_log::IntentLogHeader;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Logs that end with a group that is not written yet.
 #[derive(Debug, Default)]
-pub(super) struct EndingLogs(Mutex<Vec<(Txg, OwnedBlocks)>>);
+pub(super) struct EndingLogs(Mutex<Vec<(Txg, OwnedBlocks)>, ranks::EndingLogs>);
 
 impl EndingLogs {
     fn lock(&self) -> MutexGuard<'_, Vec<(Txg, OwnedBlocks)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// What ends with `txg`.

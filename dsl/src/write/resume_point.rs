@@ -5,10 +5,10 @@
 
 use super::context::SyncContext;
 use crate::error::DslError;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::dsl_dataset::fields;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How far a stream has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub struct ResumePoint {
 
 /// How far a head's stream had come, by the group that holds the changes.
 #[derive(Debug, Default)]
-pub(super) struct ResumePoints(Mutex<BTreeMap<Txg, ResumePoint>>);
+pub(super) struct ResumePoints(Mutex<BTreeMap<Txg, ResumePoint>, ranks::ResumePoints>);
 
 impl ResumePoints {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Txg, ResumePoint>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Notes a point that the group `txg` reaches.

@@ -8,10 +8,11 @@
 use super::alarm::Alarm;
 use super::trial::unused;
 use super::way::{AlarmSendError, AlarmWayPlan};
+use cenote_base::rt::{self, Condvar, Instant, Mutex, MutexGuard, ranks};
 use cenote_control::model::AlarmWayState;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Alarms that wait for one way.
 const QUEUE_MAX: usize = 100;
@@ -25,7 +26,7 @@ pub(super) struct Courier {
 struct Shared {
     name: String,
     retries: Vec<Duration>,
-    state: Mutex<State>,
+    state: Mutex<State, ranks::AlarmQueue>,
     changed: Condvar,
 }
 
@@ -53,8 +54,7 @@ impl Courier {
             changed: Condvar::new(),
         });
         let (way, own) = (Arc::clone(&plan.way), Arc::clone(&shared));
-        let thread = std::thread::Builder::new().name("alarms".to_owned());
-        let spawned = thread.spawn(move || {
+        let spawned = rt::spawn("alarms", move || {
             while let Some(mut alarm) = own.next() {
                 let outcome = own.deliver(&mut |lost| {
                     alarm.lost = lost;
@@ -127,14 +127,14 @@ impl Courier {
                 return false;
             }
             let waited = self.shared.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = waited.0;
         }
     }
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The next alarm; none at the end.
@@ -149,7 +149,7 @@ impl Shared {
                 return None;
             }
             let waited = self.changed.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            state = waited;
         }
     }
 
@@ -185,7 +185,7 @@ impl Shared {
                     break;
                 }
                 let waited = self.changed.wait_timeout(state, left);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state = waited.0;
             }
             if state.ends {
                 return Err(error);
@@ -225,7 +225,7 @@ mod tests {
     struct Receiver {
         is_released: AtomicBool,
         failures: AtomicU64,
-        lost: Mutex<Vec<u64>>,
+        lost: Mutex<Vec<u64>, ranks::Unranked>,
     }
 
     impl AlarmWay for Receiver {
@@ -241,7 +241,7 @@ mod tests {
                     answer: "not now".to_owned(),
                 });
             }
-            self.lost.lock().expect("no panic").push(alarm.lost);
+            self.lost.lock().push(alarm.lost);
             Ok(())
         }
     }
@@ -274,7 +274,7 @@ mod tests {
         assert!((49..=50).contains(&state.dropped), "{state:?}");
         receiver.is_released.store(true, Ordering::Release);
         assert!(courier.finish(Instant::now() + Duration::from_secs(60)));
-        let lost = receiver.lost.lock().expect("no panic");
+        let lost = receiver.lost.lock();
         assert_eq!(lost.len() as u64, QUEUE_MAX as u64 + 50 - state.dropped);
         assert_eq!(
             lost.iter().sum::<u64>(),
@@ -296,7 +296,7 @@ mod tests {
         }
         let state = courier.state();
         assert_eq!((state.sent, state.failed, state.waiting), (1, 1, 0));
-        assert_eq!(*receiver.lost.lock().expect("no panic"), [1]);
+        assert_eq!(*receiver.lost.lock(), [1]);
         let mut note = alarm();
         assert!(
             !courier.takes(&note),

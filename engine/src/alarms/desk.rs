@@ -11,17 +11,18 @@ use crate::events::Events;
 use crate::host::hostname;
 use crate::registry::imported::Imported;
 use cenote_base::Env;
+use cenote_base::rt::{Instant, Mutex, MutexGuard, ranks};
 use cenote_control::model::{AlarmAct, ControlError, Response};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// How long the daemon's end waits for alarms that are on their way.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// All of it.
 pub(crate) struct Alarms {
-    state: Mutex<State>,
+    state: Mutex<State, ranks::Alarms>,
     source: Option<Box<dyn AlarmSource>>,
 }
 
@@ -50,7 +51,7 @@ impl Alarms {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Looks for alarms and hands them on; never waits for a way.

@@ -9,6 +9,7 @@
 //! are kept. Files are written by a thread of its own, at most every [`PERIOD`], since their disk
 //! may be slow or ill itself: a crash loses that much.
 
+use cenote_base::rt;
 use cenote_control::model::{ErrorKind, ErrorRecord};
 use cenote_control::regular;
 use std::collections::{HashMap, VecDeque};
@@ -130,8 +131,7 @@ impl Journal {
         self.written = now;
         self.is_busy.store(true, Ordering::Release);
         let is_busy = Arc::clone(&self.is_busy);
-        let thread = std::thread::Builder::new().name("error_history".to_owned());
-        let spawned = thread.spawn(move || {
+        let spawned = rt::spawn("error_history", move || {
             store_all(work);
             is_busy.store(false, Ordering::Release);
         });

@@ -4,6 +4,7 @@ use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
 use super::way::{AlarmPlan, AlarmWay, AlarmWayPlan};
 use crate::host::hostname;
 use cenote_base::Env;
+use cenote_base::rt;
 use cenote_control::model::{AlarmOutcome, AlarmWayState, Event};
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub(super) fn unused(way: &AlarmWayPlan) -> AlarmWayState {
 /// Sends an alarm by each way at the same time, and notes in its state what became of it.
 pub(super) fn try_all(ways: &mut [AlarmWayState], senders: &[Arc<dyn AlarmWay>], env: &dyn Env) {
     let alarm = test_alarm(&hostname(), env);
-    std::thread::scope(|scope| {
+    rt::scope(|scope| {
         for (way, sender) in ways.iter_mut().zip(senders) {
             let alarm = &alarm;
             scope.spawn(move || {

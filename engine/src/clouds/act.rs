@@ -4,6 +4,7 @@ use super::leave::upload_before;
 use super::status::{devices_of, status};
 use crate::context::Context;
 use crate::errors::refused;
+use cenote_base::rt;
 use cenote_cloud::CloudDevice;
 use cenote_cloud::store::RequestKind;
 use cenote_control::model::{ControlError, Part, Response, StoreAct, StoreReport, StoreRequests};
@@ -52,7 +53,7 @@ fn compact(place: &str, device: &CloudDevice, reply: &mut dyn Reply) -> Result<(
         if reply.cancelled() || reply.part(part).is_err() {
             return Err(ControlError::Interrupted);
         }
-        std::thread::sleep(POLL);
+        rt::sleep(POLL);
     }
     match device.status().failure {
         Some(failure) => Err(refused(format!("{place}: {failure}"))),

@@ -4,11 +4,12 @@ use super::status::devices_of;
 use super::table::Clouds;
 use crate::errors::{of_sync, refused};
 use crate::registry::imported::Imported;
+use cenote_base::rt;
+use cenote_base::rt::{RecvTimeoutError, Sender, channel};
 use cenote_cloud::{Close, CloudDevice, CloudError};
 use cenote_control::model::{ControlError, Part, Response};
 use cenote_control::protocol::Reply;
 use cenote_pool::Pool;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ pub(crate) fn upload_before(
             if reply.as_mut().is_some_and(has_gone) {
                 return Err(ControlError::Interrupted);
             }
-            std::thread::sleep(REPORT_INTERVAL);
+            rt::sleep(REPORT_INTERVAL);
         }
     }
     Ok(())
@@ -136,7 +137,7 @@ impl<'a> Upload<'a> {
         imported: &Imported,
         reply: &mut dyn Reply,
     ) -> Result<(), cenote_pool::SyncError> {
-        std::thread::scope(|scope| {
+        rt::scope(|scope| {
             let (sender, receiver) = channel();
             scope.spawn(move || sender.send(imported.pool.sync()));
             loop {
@@ -208,9 +209,7 @@ pub(crate) fn give_up_with(imported: &Arc<Imported>, devices: &Devices) -> Optio
             }
         }
     };
-    let spawned = std::thread::Builder::new()
-        .name("leave".to_owned())
-        .spawn(run);
+    let spawned = rt::spawn("leave", run);
     spawned.is_ok().then_some(sender)
 }
 
@@ -289,9 +288,7 @@ pub(crate) fn hurry(
         }
     };
     // Without a thread the end takes as long as it takes.
-    let spawned = std::thread::Builder::new()
-        .name("leave".to_owned())
-        .spawn(run);
+    let spawned = rt::spawn("leave", run);
     spawned.is_ok().then_some(sender)
 }
 

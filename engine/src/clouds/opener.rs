@@ -4,12 +4,13 @@
 //! for devices that come back while the pool is open.
 
 use super::table::{Clouds, Held, How};
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_cloud::location::{is_location, place};
 use cenote_cloud::{CloudDevice, CloudError};
 use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Opens devices of the system and of stores.
 #[derive(Debug)]
@@ -23,9 +24,9 @@ pub(crate) struct AllOpener {
     /// Whether devices in stores are taken over when they are looked at.
     takes: Option<How>,
     how: How,
-    held: Mutex<Held>,
+    held: Mutex<Held, ranks::HeldStores>,
     /// Devices in stores that were looked at, for what is known of them.
-    looked_at: Mutex<BTreeMap<PathBuf, Arc<CloudDevice>>>,
+    looked_at: Mutex<BTreeMap<PathBuf, Arc<CloudDevice>>, ranks::SeenStores>,
 }
 
 impl AllOpener {
@@ -69,14 +70,12 @@ impl AllOpener {
 
     /// What was taken over so far.
     pub fn take_held(&self) -> Held {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         std::mem::take(&mut *held)
     }
 
     fn looked_at(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<CloudDevice>>> {
-        self.looked_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.looked_at.lock()
     }
 
     fn look_at(&self, path: &Path) -> Result<Arc<dyn Device>, CloudError> {
@@ -89,7 +88,7 @@ impl AllOpener {
         let before = self.looked_at().remove(path);
         let known = before.and_then(|device| device.take_known());
         let device = self.clouds.open_to_write(&self.name(path), how, known)?;
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         held.push(&device);
         Ok(device)
     }

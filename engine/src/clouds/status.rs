@@ -15,7 +15,8 @@ const DAMAGED_MAX: usize = 20;
 
 /// The devices in stores that a pool has open for writing, by their places.
 pub(crate) fn devices_of(clouds: &Clouds, imported: &Imported) -> Vec<(String, Arc<CloudDevice>)> {
-    let leaves = imported.pool.vdev_tree().leaves();
+    let tree = imported.pool.vdev_tree();
+    let leaves = tree.leaves();
     let paths: BTreeSet<PathBuf> = leaves.filter_map(|leaf| leaf.path.clone()).collect();
     let places = paths
         .into_iter()

@@ -3,6 +3,7 @@
 //! Each is open once, however often it is asked for: a search that has opened it and the import
 //! behind it use the same. The table does not keep a device; its pool does.
 
+use cenote_base::rt::{self, Mutex, MutexGuard, ranks};
 use cenote_base::settings;
 use cenote_cloud::location::{Location, is_location, place};
 use cenote_cloud::{
@@ -10,7 +11,7 @@ use cenote_cloud::{
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How long a device that is being let go may take until it is opened again.
@@ -34,7 +35,7 @@ pub(crate) struct How {
 #[derive(Debug)]
 pub(crate) struct Clouds {
     stores: StoreOpener,
-    open: Mutex<BTreeMap<PathBuf, Weak<CloudDevice>>>,
+    open: Mutex<BTreeMap<PathBuf, Weak<CloudDevice>>, ranks::Clouds>,
 }
 
 impl Clouds {
@@ -52,7 +53,7 @@ impl Clouds {
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Weak<CloudDevice>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// The device at a place, if it is open for writing.
@@ -107,7 +108,7 @@ impl Clouds {
             if entry.is_none_or(|device| device.strong_count() == 0) {
                 return;
             }
-            std::thread::sleep(LEAVE_POLL);
+            rt::sleep(LEAVE_POLL);
         }
     }
 }

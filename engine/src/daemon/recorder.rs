@@ -15,6 +15,7 @@ use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use cenote_base::Env;
+use cenote_base::rt::{self, Mutex, MutexGuard, ranks};
 use cenote_cloud::location::is_location;
 use cenote_control::model::{ImportOptions, Rewind};
 use cenote_control::protocol::note_path;
@@ -22,7 +23,7 @@ use cenote_control::record::{
     self, DaemonRecord, Loss, RecordedMount, RecordedPool, TOUCH_PERIOD, beside_socket,
 };
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where the record is, and whose it is.
@@ -44,7 +45,7 @@ struct Kept {
     /// Where it goes while that cannot be written.
     beside: PathBuf,
     note: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<State, ranks::DaemonRecord>,
 }
 
 /// How long mounts that a daemon had when it died stay in the record of the next one, although they
@@ -144,7 +145,7 @@ impl Recorder {
             return;
         };
         // Somebody writes: there will be another look.
-        let Ok(mut state) = kept.state.try_lock() else {
+        let Some(mut state) = kept.state.try_lock() else {
             return;
         };
         let pools = registry.all();
@@ -162,8 +163,8 @@ impl Recorder {
         state.touched = now;
         drop(state);
         let kept = Arc::clone(kept);
-        let thread = std::thread::Builder::new().name("record".to_owned());
-        let spawned = thread.spawn(move || {
+
+        let spawned = rt::spawn("record", move || {
             let mut state = kept.lock();
             match state.is_stored {
                 true => {
@@ -240,7 +241,7 @@ impl State {
 
 impl Kept {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Brings the record to the disk, if it is not there.
@@ -313,7 +314,8 @@ impl Kept {
 
 fn recorded(imported: &Imported, registry: &Registry, mounts: Vec<RecordedMount>) -> RecordedPool {
     let pool = &imported.pool;
-    let leaves = pool.vdev_tree().leaves();
+    let tree = pool.vdev_tree();
+    let leaves = tree.leaves();
     let devices =
         leaves.filter_map(|leaf| Some(leaf.path.as_ref()?.to_string_lossy().into_owned()));
     let devices = devices

@@ -35,7 +35,8 @@ pub(crate) fn add_vdevs(
         }
         shift = ashift(name, value)?;
     }
-    let tops = &imported.pool.vdev_tree().children;
+    let tree = imported.pool.vdev_tree();
+    let tops = &tree.children;
     let mismatch = mismatch_with(tops, &new.vdevs);
     check_new(&new.vdevs, true)?;
     check_others(&context.clouds, &imported)?;

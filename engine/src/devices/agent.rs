@@ -12,6 +12,7 @@ use super::owner::is_nobodys;
 use super::tree::vdev_tree;
 use crate::events::Events;
 use crate::registry::imported::Imported;
+use cenote_base::rt::{self, Mutex, ranks};
 use cenote_base::{Guid, Txg};
 use cenote_control::model::{SpareUse, Vdev, VdevKind, VdevState, VdevTree};
 use cenote_device::{Opener, SystemOpener};
@@ -20,8 +21,8 @@ use cenote_pool::{Actor, Attachment, Companion, NewLeaf, Stranger, at_last_path}
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a device is lost before another one takes its place: disks come up late, cables are
@@ -50,7 +51,7 @@ struct Seen {
 /// Looks after the devices of all pools.
 #[derive(Debug, Default)]
 pub(crate) struct Agent {
-    seen: Mutex<Seen>,
+    seen: Mutex<Seen, ranks::DeviceAgent>,
     is_busy: Arc<AtomicBool>,
 }
 
@@ -161,7 +162,8 @@ fn step_for(imported: &Imported, tree: &VdevTree, leaf: &Vdev) -> Option<Step> {
     let properties = pool.dsl().pool_properties().unwrap_or_default();
     let replaces = properties.get("autoreplace") == Some(&Stored::Number(1));
     if replaces && leaf.state == VdevState::CantOpen {
-        let mut configs = pool.vdev_tree().leaves();
+        let tree = pool.vdev_tree();
+        let mut configs = tree.leaves();
         let config = configs.find(|config| config.guid == lost)?;
         let is_unlabelled = at_last_path(config) == Some(Stranger::Unlabelled);
         // Nobody is there to say that what it holds can go.
@@ -258,7 +260,7 @@ fn replace(imported: &Imported, lost: Guid, place: &Path) -> Result<(), String> 
 impl Agent {
     /// Looks at the devices of these pools, and has done what is due.
     pub fn look(&self, events: &Arc<Events>, now: Duration, pools: &[Arc<Imported>]) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if self.is_busy.load(Ordering::Acquire) {
             return;
         }
@@ -282,8 +284,7 @@ impl Agent {
         }
         self.is_busy.store(true, Ordering::Release);
         let (events, is_busy) = (Arc::clone(events), Arc::clone(&self.is_busy));
-        let thread = std::thread::Builder::new().name("vdev_agent".to_owned());
-        let spawned = thread.spawn(move || {
+        let spawned = rt::spawn("vdev_agent", move || {
             for (imported, steps) in work {
                 steps
                     .into_iter()

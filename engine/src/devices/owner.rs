@@ -166,7 +166,8 @@ fn pool_with(registry: &Registry, path: &str) -> Option<String> {
         let pool = &imported.pool;
         // What is not open may be another device by now: its labels tell.
         let shape = pool.vdevs();
-        let leaves = pool.vdev_tree().leaves().map(|leaf| leaf.guid);
+        let tree = pool.vdev_tree();
+        let leaves = tree.leaves().map(|leaf| leaf.guid);
         let leaves: HashSet<_> = leaves.filter(|leaf| shape.is_open(*leaf)).collect();
         let found = pool.found_devices();
         let own = found.iter().filter(|(guid, _)| leaves.contains(guid));

@@ -82,12 +82,10 @@ fn row(
 
 /// What is set on the vdev: in its top-level ZAP if it has one, else in its leaf's.
 fn stored_of(pool: &Pool, vdev: &Vdev) -> Result<StoredProperties, ControlError> {
+    let tree = pool.vdev_tree();
     let config = match vdev.kind {
-        VdevKind::Root => Some(pool.vdev_tree()),
-        _ => pool
-            .vdev_tree()
-            .walk()
-            .find(|config| config.guid == Guid(vdev.guid)),
+        VdevKind::Root => Some(&*tree),
+        _ => tree.walk().find(|config| config.guid == Guid(vdev.guid)),
     };
     let zap: Option<ObjectId> = config.and_then(|config| match vdev.kind {
         VdevKind::Root => config.root_zap,
@@ -234,7 +232,8 @@ fn is_below_top(vdev: &Vdev, all: &[&Vdev]) -> bool {
 
 /// What the configuration says, and of devices below top-level vdevs what they have.
 fn asize(pool: &Pool, vdev: &Vdev) -> u64 {
-    let mut configs = pool.vdev_tree().walk();
+    let tree = pool.vdev_tree();
+    let mut configs = tree.walk();
     let config = configs.find(|config| config.guid == Guid(vdev.guid));
     match config.map_or(0, |config| config.asize) {
         0 => allocatable_size(vdev.space.physical).unwrap_or(0),
@@ -259,7 +258,8 @@ fn parent(pool: &Pool, vdev: &Vdev, all: &[&Vdev]) -> Option<String> {
 }
 
 fn expanding(pool: &Pool, vdev: &Vdev) -> bool {
-    let mut configs = pool.vdev_tree().walk();
+    let tree = pool.vdev_tree();
+    let mut configs = tree.walk();
     configs.any(|config| config.guid == Guid(vdev.guid) && config.raidz_expanding)
 }
 

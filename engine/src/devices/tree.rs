@@ -30,7 +30,7 @@ const DEPTH_MAX: usize = 32;
 /// The whole tree with states, counters and sizes.
 pub(crate) fn vdev_tree(pool: &Pool) -> VdevTree {
     let status = pool.vdevs().status();
-    let mut root = tree_of(pool.vdev_tree(), &status, &|id| Sized {
+    let mut root = tree_of(&pool.vdev_tree(), &status, &|id| Sized {
         space: top_space(pool, id),
         ashift: pool.vdevs().ashift(id).map_or(0, u64::from),
     });
@@ -83,7 +83,8 @@ fn add_stale(root: &mut Vdev, pool: &Pool) {
 
 /// Which devices are brought what they missed in the order of the disk.
 fn add_rebuilding(root: &mut Vdev, pool: &Pool) {
-    let leaves = pool.vdev_tree().leaves();
+    let tree = pool.vdev_tree();
+    let leaves = tree.leaves();
     let rebuilding = leaves.filter(|leaf| leaf.rebuild_txg.is_some());
     let rebuilding: Vec<u64> = rebuilding.map(|leaf| leaf.guid.0).collect();
     let mut stack: Vec<&mut Vdev> = root.children.iter_mut().collect();
@@ -114,7 +115,8 @@ fn is_resilvering(pool: &Pool) -> bool {
 /// How small a device may be that takes another's place: the space of its top-level vdev is in
 /// whole metaslabs, and each device has its share of it.
 fn add_replaceable(root: &mut Vdev, pool: &Pool) {
-    let concrete = root.children.iter_mut().zip(&pool.vdev_tree().children);
+    let tree = pool.vdev_tree();
+    let concrete = root.children.iter_mut().zip(&tree.children);
     for (top, config) in concrete.filter(|(_, config)| config.asize != 0) {
         let least = config.asize >> config.metaslab_shift << config.metaslab_shift;
         set_replaceable(top, least);
@@ -382,7 +384,8 @@ fn auxiliary(pool: &Pool, key: &'static str) -> Vec<Vdev> {
 fn set_found(vdev: &mut Vdev, config: &VdevConfig, pool: &Pool) {
     if let Some((draid, _)) = config.distributed_spare {
         // A column's worth of space: that of the smallest device of the draid vdev.
-        let mut tree = pool.vdev_tree().walk();
+        let tree = pool.vdev_tree();
+        let mut tree = tree.walk();
         let leaves = tree.find(|vdev| vdev.guid == draid);
         let leaves = leaves.into_iter().flat_map(VdevConfig::leaves);
         let sizes = leaves.filter_map(|leaf| Some(pool.found_devices().get(&leaf.guid)?.size));
@@ -400,7 +403,8 @@ fn set_found(vdev: &mut Vdev, config: &VdevConfig, pool: &Pool) {
 
 /// The spares that stand in for devices of the tree.
 fn spares_in_use(pool: &Pool) -> Vec<Guid> {
-    let spares = pool.vdev_tree().walk().filter(|vdev| vdev.is_spare);
+    let tree = pool.vdev_tree();
+    let spares = tree.walk().filter(|vdev| vdev.is_spare);
     spares.map(|vdev| vdev.guid).collect()
 }
 

@@ -210,12 +210,7 @@ fn mount_dataset(
     options: &MountOptions,
 ) -> Result<(), ControlError> {
     let name = dataset.name().as_str().to_owned();
-    if dataset.dataset_type().map_err(of_dsl)? != DatasetType::Filesystem {
-        return Err(ControlError::WrongKind { dataset: name });
-    }
-    if mounts.list().len() >= MOUNTS_MAX {
-        return Err(ControlError::TooManyClients);
-    }
+    check_kind(mounts, &dataset)?;
     check_options(&options.options)?;
     let own_place = at.is_none();
     if own_place && mounts.is_at_own_place(&name) {
@@ -273,6 +268,18 @@ fn mount_dataset(
         mounted,
     });
     Ok(())
+}
+
+/// Refuses what is no file system, and more mounts than there may be.
+fn check_kind(mounts: &Mounts, dataset: &Dataset) -> Result<(), ControlError> {
+    if dataset.dataset_type().map_err(of_dsl)? != DatasetType::Filesystem {
+        let dataset = dataset.name().as_str().to_owned();
+        return Err(ControlError::WrongKind { dataset });
+    }
+    match mounts.list().len() >= MOUNTS_MAX {
+        true => Err(ControlError::TooManyClients),
+        false => Ok(()),
+    }
 }
 
 /// Refuses what cannot be read, or should not be taken for complete.

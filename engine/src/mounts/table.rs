@@ -5,10 +5,11 @@
 //! namespace is remembered, too: its files are in use until it ends.
 
 use super::mounter::{Mounted, Mounter};
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_control::model::{ControlError, MountEntry, MountOptions};
 use cenote_control::record::RecordedMount;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// A mount that was made.
 pub(crate) struct Entry {
@@ -36,9 +37,9 @@ pub(crate) struct Place {
 /// The mounts in the order in which they were made.
 pub(crate) struct Mounts {
     itself: Weak<Self>,
-    entries: Mutex<Vec<Entry>>,
+    entries: Mutex<Vec<Entry>, ranks::Mounts>,
     /// Those that only other mount namespaces have.
-    elsewhere: Mutex<Vec<Entry>>,
+    elsewhere: Mutex<Vec<Entry>, ranks::MountsElsewhere>,
     /// Makes mounts.
     pub mounter: Box<dyn Mounter>,
 }
@@ -61,7 +62,7 @@ impl Mounts {
 
     /// The entries that are still there: somebody may have unmounted from outside.
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         entries.retain(|entry| entry.mounted.is_there());
         entries
     }
@@ -252,8 +253,7 @@ impl Mounts {
     }
 
     fn lock_elsewhere(&self) -> MutexGuard<'_, Vec<Entry>> {
-        let elsewhere = self.elsewhere.lock();
-        let mut elsewhere = elsewhere.unwrap_or_else(PoisonError::into_inner);
+        let mut elsewhere = self.elsewhere.lock();
         elsewhere.retain(|entry| entry.mounted.is_there());
         elsewhere
     }
@@ -274,7 +274,7 @@ impl Mounts {
 
     /// Forgets a mount, so that its files are closed, unless it lives on elsewhere.
     fn forget(&self, mounted: &Arc<dyn Mounted>) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         let mut gone = entries.iter();
         let gone = gone.position(|entry| Arc::ptr_eq(&entry.mounted, mounted));
         let gone = gone.map(|index| entries.remove(index));

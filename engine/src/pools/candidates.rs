@@ -128,7 +128,7 @@ fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     let config = &candidate.config;
     // The pool's own configuration knows all devices, a label only those of its top-level vdev.
     let diagnoses = match &tried {
-        Ok(pool) => diagnoses_in(candidate, pool.vdev_tree(), &pool.outsiders()),
+        Ok(pool) => diagnoses_in(candidate, &pool.vdev_tree(), &pool.outsiders()),
         Err(ImportError::Parted { outsiders }) => not_used(&candidate.tree, outsiders),
         Err(ImportError::MissingDevices { missing }) => {
             set_last_paths(&mut vdevs.root, missing);

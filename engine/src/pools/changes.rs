@@ -9,14 +9,15 @@ use super::activity::scan_of;
 use crate::devices::tree::{all_vdevs, vdev_tree};
 use crate::events::Events;
 use crate::registry::imported::Imported;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{RunState, Scan, ScanKind, Vdev, VdevState};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// What was last seen of each pool, by the guid of its import.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    seen: Mutex<HashMap<u64, Seen>>,
+    seen: Mutex<HashMap<u64, Seen>, ranks::PoolChanges>,
 }
 
 /// What was last seen of one pool.
@@ -43,7 +44,7 @@ fn state_number(state: VdevState) -> u64 {
 impl Changes {
     /// Posts what changed in these pools since the last look.
     pub fn look(&self, events: &Events, pools: &[Arc<Imported>]) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.retain(|guid, _| pools.iter().any(|pool| pool.load_guid == *guid));
         for imported in pools {
             let is_new = !seen.contains_key(&imported.load_guid);

@@ -7,9 +7,10 @@
 use crate::events::Events;
 use crate::registry::imported::Imported;
 use cenote_base::Env;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_io::{BlockFault, FaultClass, FaultSink};
 use cenote_vdev::VdevStatus;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Faults of a pool that are noted in a second.
@@ -21,7 +22,7 @@ struct Ereports {
     pool: Weak<Imported>,
     events: Arc<Events>,
     env: Arc<dyn Env>,
-    rate: Mutex<Rate>,
+    rate: Mutex<Rate, ranks::Ereports>,
 }
 
 /// What was noted in the second that began at `since`.
@@ -51,7 +52,7 @@ impl FaultSink for Ereports {
             return;
         };
         let now = self.env.monotonic();
-        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rate = self.rate.lock();
         if !rate.allows(now) {
             return;
         }

@@ -11,9 +11,9 @@ use crate::mounts::follow::mount_these;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_pool;
 use crate::registry::imported::Imported;
+use cenote_base::rt::{self, MutexGuard};
 use cenote_control::model::{ControlError, ExportHow, Response};
 use cenote_control::protocol::Reply;
-use std::sync::{MutexGuard, TryLockError};
 use std::time::Duration;
 
 /// How long an export waits for another of the same pool, which may be giving up.
@@ -26,9 +26,8 @@ fn begin_leaving(imported: &Imported) -> Result<MutexGuard<'_, ()>, ControlError
     let rounds = LEAVE_WAIT.as_millis() / LEAVE_POLL.as_millis();
     for _ in 0..rounds {
         match imported.leaving.try_lock() {
-            Ok(guard) => return Ok(guard),
-            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LEAVE_POLL),
+            Some(guard) => return Ok(guard),
+            None => rt::sleep(LEAVE_POLL),
         }
     }
     Err(ControlError::PoolBusy {

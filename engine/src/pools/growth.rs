@@ -2,6 +2,7 @@
 
 use crate::events::Events;
 use crate::registry::imported::Imported;
+use cenote_base::rt;
 use cenote_dsl::Stored;
 use cenote_pool::{Actor, SyncError};
 use std::sync::{Arc, Weak};
@@ -29,7 +30,7 @@ fn watch(pool: &Weak<Imported>, events: &Events) {
                 return;
             }
         }
-        std::thread::sleep(PERIOD);
+        rt::sleep(PERIOD);
     }
 }
 
@@ -52,8 +53,7 @@ pub(crate) fn obey_autoexpand(events: &Arc<Events>, imported: &Arc<Imported>) {
         return;
     }
     let (pool, events) = (Arc::downgrade(imported), Arc::clone(events));
-    let thread = std::thread::Builder::new().name("vdev_autoexpand".to_owned());
-    if let Err(error) = thread.spawn(move || watch(&pool, &events)) {
+    if let Err(error) = rt::spawn("vdev_autoexpand", move || watch(&pool, &events)) {
         let name = imported.name();
         log::warn!("the devices of pool '{name}' are not watched: {error}");
         imported.growth.give_up();

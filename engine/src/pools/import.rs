@@ -195,7 +195,7 @@ fn import_one(
     })?;
     let asked = options.rewind != Rewind::Never;
     let rewound = asked.then(|| rewound(candidate, &pool)).flatten();
-    let diagnoses = diagnoses_in(candidate, pool.vdev_tree(), &pool.outsiders());
+    let diagnoses = diagnoses_in(candidate, &pool.vdev_tree(), &pool.outsiders());
     if options.rewind_dry_run {
         context.divide_memory();
         return Ok(Outcome {

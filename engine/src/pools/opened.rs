@@ -9,7 +9,8 @@ use crate::registry::table::Registry;
 pub(crate) fn pool_opened(registry: &Registry, pool: &str) -> Result<Response, ControlError> {
     let imported = registry.pool_or_guid(pool)?;
     let pool = &imported.pool;
-    let leaves = pool.vdev_tree().leaves();
+    let tree = pool.vdev_tree();
+    let leaves = tree.leaves();
     let paths = leaves.filter_map(|leaf| Some(leaf.path.as_ref()?.to_string_lossy().into_owned()));
     let mut keys = Vec::new();
     for (root, key) in imported.dsl().loaded_keys().map_err(of_dsl)? {

@@ -48,7 +48,8 @@ pub(crate) fn split_pool(
     let made = made.map_err(refused)?;
     context.events.post("sysevent.fs.zfs.vdev_remove", pool);
     let mut sides: Vec<u64> = Vec::new();
-    let leaves = made.vdev_tree().leaves();
+    let tree = made.vdev_tree();
+    let leaves = tree.leaves();
     sides.extend(
         leaves
             .filter(|leaf| leaf.is_leaf_device())

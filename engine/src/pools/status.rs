@@ -84,7 +84,7 @@ fn status_of(
             false => None,
         },
         stores: stores_of(clouds, imported),
-        outsiders: not_used(pool.vdev_tree(), &pool.outsiders()),
+        outsiders: not_used(&pool.vdev_tree(), &pool.outsiders()),
         is_writable: imported.pool.is_writable(),
         unread: {
             let tables = pool.unread().iter().map(ToString::to_string);
@@ -263,7 +263,8 @@ fn stale_devices(imported: &Imported, vdevs: &[&Vdev]) -> Option<Condition> {
         return None;
     }
     let is_needed = |vdev: &&&Vdev| imported.pool.is_needed(Guid(vdev.guid));
-    let tops = &imported.pool.vdev_tree().children;
+    let tree = imported.pool.vdev_tree();
+    let tops = &tree.children;
     let is_single = |vdev: &&&Vdev| tops.iter().any(|top| top.guid == Guid(vdev.guid));
     let needed = leaves().filter(|vdev| is_needed(vdev) && !is_single(vdev));
     let needed = needed.map(names).collect();

@@ -12,6 +12,7 @@
 use super::cache_places::CacheFiles;
 use super::imported::Imported;
 use super::table::Registry;
+use cenote_base::rt::{self, Instant};
 use cenote_cloud::location::is_location;
 use cenote_control::model::ControlError;
 use cenote_control::regular;
@@ -24,7 +25,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes of a cache file: thousands of devices.
 const SIZE_MAX: u64 = 16 << 20;
@@ -136,7 +137,7 @@ fn hold(file: &Path) -> std::io::Result<File> {
         match rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(held),
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(10));
+                rt::sleep(Duration::from_millis(10));
             }
             Err(Errno::WOULDBLOCK) => {
                 return Err(std::io::Error::other("another process has it locked"));

@@ -9,6 +9,7 @@
 use super::damage::DamageLog;
 use crate::errors::{of_dsl, of_files};
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_control::model::ControlError;
 use cenote_dmu::TxgGate;
 use cenote_dsl::{Dataset, Dsl, DslError, Property};
@@ -20,7 +21,7 @@ use cenote_posix::write::{
     WriteSettings, WriterParams, XattrStorage,
 };
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// For so long an answer about free space is good for small writes.
@@ -51,12 +52,12 @@ pub(crate) enum StaysOpen {
 /// Open file systems by their dataset.
 #[derive(Debug, Default)]
 pub(crate) struct OpenHeads {
-    open: Mutex<HashMap<ObjectId, Arc<FileSystem>>>,
+    open: Mutex<HashMap<ObjectId, Arc<FileSystem>>, ranks::OpenHeads>,
 }
 
 impl OpenHeads {
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Arc<FileSystem>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// The file system of a head, opened for writing.
@@ -237,7 +238,7 @@ pub(crate) struct Room {
     gate: Arc<TxgGate>,
     env: Arc<dyn cenote_base::Env>,
     id: ObjectId,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<Known>, ranks::Room>,
 }
 
 impl Room {
@@ -268,7 +269,7 @@ impl Room {
 
     /// What is known of the room, fresh enough to take `bytes` more.
     fn known(&self, bytes: u64) -> Result<Known, SpaceRefusal> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let now = self.env.monotonic();
         let is_good = |known: &Known| {
             let written = known.written.saturating_add(bytes);

@@ -5,13 +5,14 @@ use super::heads::OpenHeads;
 use super::replays::Replays;
 use super::sent::SentSnapshots;
 use super::watch::Watch;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{ControlError, PoolHealth, PoolRow};
 use cenote_dsl::{Dataset, DatasetName, Dsl};
 use cenote_pool::Pool;
 use cenote_vdev::VdevState;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// One imported pool and how it was asked for.
@@ -23,7 +24,7 @@ pub(crate) struct Imported {
     /// Options of all mounts of this import.
     pub mount_options: Vec<String>,
     /// The cache file named at import.
-    cache_file: Mutex<Option<String>>,
+    cache_file: Mutex<Option<String>, ranks::CacheFileName>,
     /// Where in each device the pool's begins, in bytes.
     pub offset: u64,
     /// When it was imported, by the pool's clock.
@@ -43,7 +44,7 @@ pub(crate) struct Imported {
     /// Snapshots that must stay while they are sent.
     pub sent: SentSnapshots,
     /// Held by whoever lets the pool go, which may take as long as an upload.
-    pub leaving: Mutex<()>,
+    pub leaving: Mutex<(), ranks::Leaving>,
 }
 
 impl Imported {
@@ -69,14 +70,11 @@ impl Imported {
     /// The property `cachefile`; `None` if nobody set it.
     pub fn cache_file(&self) -> Option<String> {
         let file = self.cache_file.lock();
-        file.unwrap_or_else(PoisonError::into_inner).clone()
+        file.clone()
     }
 
     pub fn set_cache_file(&self, file: Option<String>) {
-        let mut own = self
-            .cache_file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.cache_file.lock();
         *own = file;
     }
 

@@ -1,10 +1,11 @@
 //! What became of the intent logs that a crash left in a pool.
 
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_control::model::IntentLogReport;
 use cenote_posix::ReplayReport;
 use cenote_volume::VolumeReplay;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 /// Logs and replays since the import.
 #[derive(Debug, Default)]
@@ -12,17 +13,15 @@ pub(crate) struct Replays {
     /// The logs that there were.
     pub found: OnceLock<Vec<IntentLogReport>>,
     /// How the replay of each dataset's log went when it was opened last.
-    results: Mutex<BTreeMap<String, Replayed>>,
+    results: Mutex<BTreeMap<String, Replayed>, ranks::ReplayResults>,
     /// Held while a log is replayed for good.
-    replaying: Mutex<()>,
+    replaying: Mutex<(), ranks::Replaying>,
 }
 
 impl Replays {
     /// Held by whoever replays a log for good.
     pub fn replaying(&self) -> MutexGuard<'_, ()> {
-        self.replaying
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.replaying.lock()
     }
 
     /// Remembers how the replay of a dataset's log went.
@@ -32,7 +31,7 @@ impl Replays {
 
     /// How replays went, by dataset.
     pub fn results(&self) -> MutexGuard<'_, BTreeMap<String, Replayed>> {
-        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+        self.results.lock()
     }
 }
 

@@ -4,8 +4,9 @@
 //! pool that is only read does not allow, and nothing is left behind by a crash.
 
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, ranks};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How many streams read each snapshot.
 type Counts = HashMap<ObjectId, u64>;
@@ -13,13 +14,13 @@ type Counts = HashMap<ObjectId, u64>;
 /// The snapshots of one pool that are being sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentSnapshots {
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<Counts, ranks::SentSnapshots>>,
 }
 
 /// Keeps snapshots from being destroyed while it lives.
 #[derive(Debug)]
 pub(crate) struct Pins {
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<Counts, ranks::SentSnapshots>>,
     pinned: Vec<ObjectId>,
 }
 
@@ -32,14 +33,14 @@ impl SentSnapshots {
     }
 
     pub fn is_sent(&self, snapshot: ObjectId) -> bool {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.lock();
         counts.contains_key(&snapshot)
     }
 }
 
 impl Pins {
     pub fn add(&mut self, snapshot: ObjectId) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         *counts.entry(snapshot).or_default() += 1;
         self.pinned.push(snapshot);
     }
@@ -47,7 +48,7 @@ impl Pins {
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         for snapshot in &self.pinned {
             if let Some(count) = counts.get_mut(snapshot) {
                 *count -= 1;

@@ -4,15 +4,16 @@ use super::cache_places::CacheFiles;
 use super::imported::Imported;
 use super::walk::{is_within, walk_heads};
 use crate::errors::{of_dsl, parse_name};
+use cenote_base::rt::{RwLock, ranks};
 use cenote_control::model::ControlError;
 use cenote_dsl::{Dataset, DatasetName, NameKind};
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// The pools by name.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    pools: RwLock<BTreeMap<String, Arc<Imported>>>,
+    pools: RwLock<BTreeMap<String, Arc<Imported>>, ranks::Registry>,
     /// The files that say what is imported.
     pub cache_files: CacheFiles,
 }
@@ -28,18 +29,18 @@ impl Registry {
 
     /// All pools in order of name.
     pub fn all(&self) -> Vec<Arc<Imported>> {
-        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let pools = self.pools.read();
         pools.values().cloned().collect()
     }
 
     pub fn is_empty(&self) -> bool {
-        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let pools = self.pools.read();
         pools.is_empty()
     }
 
     /// The pool with this name.
     pub fn pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
-        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let pools = self.pools.read();
         let found = pools.get(name).cloned();
         found.ok_or_else(|| ControlError::NoSuchPool {
             pool: name.to_owned(),
@@ -72,7 +73,7 @@ impl Registry {
 
     /// Takes a pool in; refused when its name is taken.
     pub fn insert(&self, imported: Imported) -> Result<Arc<Imported>, ControlError> {
-        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.write();
         let name = imported.name().to_owned();
         if pools.contains_key(&name) {
             return Err(ControlError::PoolNameTaken { pool: name });
@@ -83,7 +84,7 @@ impl Registry {
     }
 
     pub fn remove(&self, name: &str) {
-        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.pools.write();
         pools.remove(name);
     }
 

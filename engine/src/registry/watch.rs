@@ -1,11 +1,11 @@
 //! Whether somebody watches a pool's devices, and whether that is wanted.
 
-use std::sync::{Mutex, PoisonError};
+use cenote_base::rt::{Mutex, ranks};
 
 /// Whether a pool's devices are watched.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    state: Mutex<WatchState>,
+    state: Mutex<WatchState, ranks::GrowthWatch>,
 }
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ struct WatchState {
 impl Watch {
     /// Notes whether it is wanted; whether a thread is to be started for it.
     pub fn want(&self, is_wanted: bool) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.is_wanted = is_wanted;
         let starts = is_wanted && !state.has_thread;
         state.has_thread |= starts;
@@ -26,12 +26,12 @@ impl Watch {
 
     /// There is no thread after all.
     pub fn give_up(&self) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = WatchState::default();
+        *self.state.lock() = WatchState::default();
     }
 
     /// Whether the thread goes on.
     pub fn goes_on(&self) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.has_thread = state.is_wanted;
         state.is_wanted
     }

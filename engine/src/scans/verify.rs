@@ -1,6 +1,7 @@
 //! `cenote verify` by the daemon: the pool layer does it, here it is reported.
 
 use cenote_base::ObjectId;
+use cenote_base::rt::{self, Mutex, ranks};
 use cenote_control::model::{
     ControlError, CopyCheck, DamagedFile, Part, RawName, Response, VerifyOptions, VerifyProgress,
     VerifyReport,
@@ -10,8 +11,8 @@ use cenote_dsl::KeyStatus;
 use cenote_pool::verify::{self, DamagedBlock, Watcher};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::errors::parse_name;
@@ -25,13 +26,13 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// What the workers leave for the thread that talks to the client.
 #[derive(Default)]
 struct Shared {
-    progress: Mutex<VerifyProgress>,
+    progress: Mutex<VerifyProgress, ranks::VerifyProgress>,
     cancelled: AtomicBool,
 }
 
 impl Watcher for Shared {
     fn progress(&self, progress: &verify::VerifyProgress) {
-        let mut shared = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.progress.lock();
         *shared = VerifyProgress {
             done: progress.bytes_done,
             total: progress.bytes_total,
@@ -62,14 +63,11 @@ pub(crate) fn verify(
         state_file: options.resume_from.as_ref().map(PathBuf::from),
     };
     let shared = Shared::default();
-    let result = std::thread::scope(|scope| {
+    let result = rt::scope(|scope| {
         let worker = scope.spawn(|| verify::verify(&imported.pool, &wanted, &shared));
         while !worker.is_finished() {
-            std::thread::park_timeout(REPORT_INTERVAL);
-            let progress = *shared
-                .progress
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            rt::park_timeout(REPORT_INTERVAL);
+            let progress = *shared.progress.lock();
             if reply.cancelled() || reply.part(Part::Verify(progress)).is_err() {
                 shared.cancelled.store(true, Ordering::Relaxed);
             }

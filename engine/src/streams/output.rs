@@ -5,6 +5,7 @@
 //! and nothing changes for those who share the client's end; and a write waits a little at a time.
 //! A socket is told with each write not to block. Files take what they are given.
 
+use cenote_base::rt::Instant;
 use cenote_control::model::{Part, SendNote};
 use cenote_control::protocol::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// For so long a write waits before it looks whether the client is there.
 const WAIT: Timespec = Timespec {

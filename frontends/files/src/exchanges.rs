@@ -1,10 +1,10 @@
 //! The exchanges that a mount has seen, and what they took away from those who had it open.
 
 use cenote_base::ObjectId;
+use cenote_base::rt::{RwLock, ranks};
 use cenote_fuse::Handle;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 /// Where the number of exchanges begins in a handle.
 const SHIFT: u32 = 8;
@@ -23,7 +23,7 @@ fn stamp_of(handle: Handle) -> u32 {
 pub(super) struct Exchanges {
     count: AtomicU32,
     /// Files that were open and gone after an exchange, and the number of the last of these.
-    gone: RwLock<HashMap<ObjectId, u32>>,
+    gone: RwLock<HashMap<ObjectId, u32>, ranks::Exchanges>,
 }
 
 impl Exchanges {
@@ -37,7 +37,7 @@ impl Exchanges {
         if self.count() == 0 {
             return false;
         }
-        let gone = self.gone.read().unwrap_or_else(PoisonError::into_inner);
+        let gone = self.gone.read();
         let last = gone.get(&object);
         last.is_some_and(|last| stamp_of(handle) < *last)
     }
@@ -45,7 +45,7 @@ impl Exchanges {
     /// There was one more, which took these away.
     pub fn note(&self, objects: &[ObjectId]) {
         let number = self.count.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut gone = self.gone.write().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = self.gone.write();
         gone.extend(objects.iter().map(|object| (*object, number)));
     }
 }

@@ -3,9 +3,9 @@
 //! A request that comes while the gate is closed waits in front of it. Passing an open gate is one
 //! addition; only who closes it, or finds it closed, takes the lock.
 
+use cenote_base::rt::{Condvar, Instant, Mutex, MutexGuard, ranks};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Set while the gate is closed; below it, how many requests are inside.
 const CLOSED: usize = 1 << (usize::BITS - 1);
@@ -14,13 +14,13 @@ const CLOSED: usize = 1 << (usize::BITS - 1);
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: AtomicUsize,
-    lock: Mutex<()>,
+    lock: Mutex<(), ranks::MountGate>,
     changed: Condvar,
 }
 
 impl Gate {
     fn lock(&self) -> MutexGuard<'_, ()> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock.lock()
     }
 
     /// A request comes, and waits while the gate is closed.
@@ -30,7 +30,7 @@ impl Gate {
             let mut waiting = self.lock();
             while self.state.load(Ordering::Acquire) & CLOSED != 0 {
                 let woken = self.changed.wait(waiting);
-                waiting = woken.unwrap_or_else(PoisonError::into_inner);
+                waiting = woken;
             }
         }
     }
@@ -58,7 +58,7 @@ impl Gate {
                 return false;
             };
             let woken = self.changed.wait_timeout(waiting, left);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+            waiting = woken.0;
         }
         true
     }

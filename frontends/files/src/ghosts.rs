@@ -5,17 +5,17 @@
 //! without links, until the kernel forgets it. Its object is free already.
 
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_fuse::Attr;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The attributes of objects that lost their last name since the kernel looked them up.
 #[derive(Debug, Default)]
-pub(super) struct Ghosts(Mutex<HashMap<ObjectId, Attr>>);
+pub(super) struct Ghosts(Mutex<HashMap<ObjectId, Attr>, ranks::Ghosts>);
 
 impl Ghosts {
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Attr>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Remembers what `object` was before its last name was removed.

@@ -10,12 +10,12 @@ use super::DatasetFiles;
 use super::exchanges::stamped;
 use super::node::Node;
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_fuse::{DataCache, Errno, Handle, NodeId, Opened, SeekTarget};
 use cenote_posix::Access;
 use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `O_DIRECT`.
 const DIRECT: u64 = 1;
@@ -88,11 +88,11 @@ struct Ways {
 
 /// The files that are open through one mount and may be mapped.
 #[derive(Debug, Default)]
-pub(super) struct Opens(Mutex<HashMap<ObjectId, Ways>>);
+pub(super) struct Opens(Mutex<HashMap<ObjectId, Ways>, ranks::OpenFiles>);
 
 impl Opens {
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Ways>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A file is opened, until [`Self::end`]. With `is_shared` another mount may change what the

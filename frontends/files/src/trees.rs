@@ -6,10 +6,11 @@
 use super::control;
 use super::node::SNAPSHOTS_MAX;
 use cenote_base::ObjsetId;
+use cenote_base::rt::{RwLock, ranks};
 use cenote_dsl::{Dataset, SnapshotEntry};
 use cenote_fuse::Errno;
 use cenote_posix::FileSystem;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 #[derive(Debug)]
 struct Snapshot {
@@ -24,8 +25,8 @@ struct Snapshot {
 #[derive(Debug)]
 pub(super) struct Trees {
     dataset: Dataset,
-    head: RwLock<Arc<FileSystem>>,
-    snapshots: RwLock<Vec<Snapshot>>,
+    head: RwLock<Arc<FileSystem>, ranks::HeadTree>,
+    snapshots: RwLock<Vec<Snapshot>, ranks::SnapshotTrees>,
 }
 
 impl Trees {
@@ -42,12 +43,12 @@ impl Trees {
     }
 
     pub(super) fn head(&self) -> Arc<FileSystem> {
-        Arc::clone(&self.head.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.head.read())
     }
 
     /// The head is another state of itself from now on; returns what it was.
     pub(super) fn exchange_head(&self, files: Arc<FileSystem>) -> Arc<FileSystem> {
-        let mut head = self.head.write().unwrap_or_else(PoisonError::into_inner);
+        let mut head = self.head.write();
         std::mem::replace(&mut *head, files)
     }
 
@@ -56,10 +57,7 @@ impl Trees {
         let Some(index) = tree.checked_sub(1) else {
             return Ok(self.head());
         };
-        let snapshots = self
-            .snapshots
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let snapshots = self.snapshots.read();
         let files = snapshots.get(index).and_then(|found| found.files.as_ref());
         files.map(Arc::clone).ok_or(Errno::STALE)
     }
@@ -68,10 +66,7 @@ impl Trees {
     /// that have another name now, were looked into.
     pub(super) fn forget_gone(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let listed = self.dataset.listed_snapshots().map_err(|_| Errno::IO)?;
-        let mut snapshots = self
-            .snapshots
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut snapshots = self.snapshots.write();
         let mut changed = Vec::new();
         for one in snapshots.iter_mut().filter(|one| one.files.is_some()) {
             let is_it = |entry: &&SnapshotEntry| ObjsetId(entry.object.0) == one.objset;
@@ -110,12 +105,7 @@ impl Trees {
         let objset = snapshot.objset_id();
         let is_it = |one: &Snapshot| one.objset == objset && one.files.is_some();
         let position = |snapshots: &[Snapshot]| snapshots.iter().position(is_it);
-        if let Some(index) = position(
-            &self
-                .snapshots
-                .read()
-                .unwrap_or_else(PoisonError::into_inner),
-        ) {
+        if let Some(index) = position(&self.snapshots.read()) {
             return Ok(Some(index + 1));
         }
         let set = snapshot.object_set().map_err(|_| Errno::IO);
@@ -130,10 +120,7 @@ impl Trees {
                 None => return Ok(None),
             },
         };
-        let mut snapshots = self
-            .snapshots
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut snapshots = self.snapshots.write();
         if let Some(index) = position(&snapshots) {
             return Ok(Some(index + 1));
         }

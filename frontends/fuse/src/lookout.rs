@@ -16,7 +16,8 @@
 //! the processor. Others who do are noticed by the time that `sched_yield` takes, and left alone
 //! for ever longer while they stay.
 
-use std::time::{Duration, Instant};
+use cenote_base::rt::{self, Instant};
+use std::time::Duration;
 
 /// How long to stay awake after a request.
 const LOOKING_MAX: Duration = Duration::from_micros(200);
@@ -91,7 +92,7 @@ impl Lookout {
                 self.came();
                 return Some(found);
             }
-            std::thread::yield_now();
+            rt::yield_now();
             let now = Instant::now();
             if now - last > TRY_MAX {
                 self.is_in_the_way();

@@ -7,7 +7,8 @@
 //! treated so of which the kernel remembers nothing but the answer.
 
 use crate::protocol::opcode;
-use std::time::{Duration, Instant};
+use cenote_base::rt::Instant;
+use std::time::Duration;
 
 /// How long a request may go on after its caller was signalled. Long enough for any disk: who is
 /// signalled often, and goes on, is not to see this.

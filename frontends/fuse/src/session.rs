@@ -25,11 +25,12 @@ use crate::protocol::{opcode, reply};
 use crate::receive::{RECEIVE_SIZE_MIN, Receiver};
 use crate::transport::{Device, Received};
 use crate::turns::{Turn, Turns};
+use cenote_base::rt::{self, Condvar, Instant, Mutex, ranks};
 use std::io::{IoSlice, IoSliceMut};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// After so many requests in a row with waiting workers to spare, one worker leaves.
 const SURPLUS_MAX: usize = 2000;
@@ -46,7 +47,7 @@ pub struct Interrupt {
     /// The request that anybody may answer; who takes it from here does.
     open: AtomicU64,
     /// Where the worker's requests come from, and answers go to.
-    device: Mutex<Option<Arc<Device>>>,
+    device: Mutex<Option<Arc<Device>>, ranks::FuseInterrupt>,
 }
 
 impl Interrupt {
@@ -131,7 +132,7 @@ pub(crate) struct Session {
     pub device: Device,
     config: SessionConfig,
     slots: Box<[Interrupt]>,
-    free_slots: Mutex<Vec<usize>>,
+    free_slots: Mutex<Vec<usize>, ranks::FuseSlots>,
     waiting: AtomicUsize,
     callers: Callers,
     turns: Turns,
@@ -141,9 +142,9 @@ pub(crate) struct Session {
     surplus: AtomicUsize,
     /// Workers that wait for the kernel to send off stores.
     collecting: AtomicUsize,
-    running: Mutex<usize>,
+    running: Mutex<usize, ranks::FuseWorkers>,
     all_ended: Condvar,
-    overdue: Mutex<Overdue>,
+    overdue: Mutex<Overdue, ranks::FuseOverdue>,
     /// No request gets through to the file system any more.
     is_cut: AtomicBool,
     /// The file system knows that it has ended.
@@ -157,11 +158,6 @@ impl Drop for Collecting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The guarded values are plain numbers that are never left half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Session {
@@ -211,14 +207,14 @@ impl Session {
 
     /// Number of workers now.
     pub fn workers(&self) -> usize {
-        *lock(&self.running)
+        *self.running.lock()
     }
 
     /// Waits until the kernel has ended the connection or, if it was cut, until no request is under
     /// way; or until `limit` has passed. Returns whether it has ended.
     pub fn wait_ended(&self, limit: Option<Duration>) -> bool {
         let until = limit.map(|limit| Instant::now() + limit);
-        let mut running = lock(&self.running);
+        let mut running = self.running.lock();
         loop {
             if *running == 0 || self.is_cut() && self.is_idle() {
                 drop(running);
@@ -234,7 +230,7 @@ impl Session {
                 return false;
             }
             let waited = self.all_ended.wait_timeout(running, left);
-            (running, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            (running, _) = waited;
         }
     }
 
@@ -276,7 +272,7 @@ impl Session {
 
     /// Has a request answered that goes on although it was interrupted.
     fn watch(self: &Arc<Self>, slot: usize, unique: u64) {
-        let mut overdue = lock(&self.overdue);
+        let mut overdue = self.overdue.lock();
         overdue.push(slot, unique);
         if std::mem::replace(&mut overdue.is_watched, true) {
             return;
@@ -284,26 +280,24 @@ impl Session {
         drop(overdue);
         let session = Arc::clone(self);
         let body = move || session.answer_overdue();
-        let started = std::thread::Builder::new()
-            .name("fuse-overdue".to_owned())
-            .spawn(body);
+        let started = rt::spawn("fuse-overdue", body);
         if started.is_err() {
             // Then it waits as long as its request does.
-            lock(&self.overdue).is_watched = false;
+            self.overdue.lock().is_watched = false;
         }
     }
 
     fn answer_overdue(&self) {
         loop {
-            std::thread::sleep(POLL);
-            let mut overdue = lock(&self.overdue);
+            rt::sleep(POLL);
+            let mut overdue = self.overdue.lock();
             let due = overdue.take_due(|slot, unique| self.slots[slot].is_open(unique));
             let is_last = overdue.is_empty();
             overdue.is_watched = !is_last;
             drop(overdue);
             for (slot, unique) in due {
                 let slot = &self.slots[slot];
-                let device = lock(&slot.device).clone();
+                let device = slot.device.lock().clone();
                 if let Some(device) = device.filter(|_| slot.claim(unique)) {
                     self.metrics.errors.add(1);
                     let header = reply::header(unique, -Errno::INTR.raw_os_error(), 0);
@@ -340,32 +334,30 @@ impl Session {
 
     /// Whether another worker was started; there are never more than there may be.
     fn spawn_worker(self: &Arc<Self>) -> std::io::Result<bool> {
-        let Some(slot) = lock(&self.free_slots).pop() else {
+        let Some(slot) = self.free_slots.lock().pop() else {
             return Ok(false);
         };
         let outcome = self.try_spawn(slot);
         if outcome.is_err() {
-            lock(&self.free_slots).push(slot);
+            self.free_slots.lock().push(slot);
         }
         outcome.map(|()| true)
     }
 
     fn try_spawn(self: &Arc<Self>, slot: usize) -> std::io::Result<()> {
         let device = Arc::new(self.device.another(&self.config.device_path)?);
-        *lock(&self.slots[slot].device) = Some(Arc::clone(&device));
-        *lock(&self.running) += 1;
+        *self.slots[slot].device.lock() = Some(Arc::clone(&device));
+        *self.running.lock() += 1;
         let session = Arc::clone(self);
         let body = move || {
             let leaving = Leaving { session, slot };
             leaving.session.work(&device, slot);
         };
-        let started = std::thread::Builder::new()
-            .name(format!("fuse-{slot}"))
-            .spawn(body);
+        let started = rt::spawn(format!("fuse-{slot}"), body);
         match started {
             // The closure was dropped unrun, and with it no `Leaving` that would count down.
             Err(error) => {
-                *lock(&self.running) -= 1;
+                *self.running.lock() -= 1;
                 Err(error)
             }
             // Detached: `Leaving` tells when it has ended.
@@ -475,9 +467,9 @@ struct Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         self.session.turns.leave(self.slot);
-        *lock(&self.session.slots[self.slot].device) = None;
-        lock(&self.session.free_slots).push(self.slot);
-        let mut running = lock(&self.session.running);
+        *self.session.slots[self.slot].device.lock() = None;
+        self.session.free_slots.lock().push(self.slot);
+        let mut running = self.session.running.lock();
         assert!(*running > 0, "a worker left that had not been counted");
         *running -= 1;
         if *running == 0 {

@@ -20,8 +20,8 @@
 
 use crate::follow::{Apart, Callers};
 use crate::lookout::{Awake, Lookout};
+use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a request may keep the leader before the others are woken.
@@ -67,7 +67,7 @@ pub(crate) struct Turns {
     is_guarded: AtomicBool,
     /// The guard waits for the next request.
     guard_sleeps: AtomicBool,
-    parked: Mutex<Parked>,
+    parked: Mutex<Parked, ranks::FuseTurns>,
     woken: Condvar,
     awake: Awake,
 }
@@ -102,7 +102,7 @@ impl Turns {
 
     fn parked(&self) -> MutexGuard<'_, Parked> {
         // Two flags that are never left half changed.
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parked.lock()
     }
 
     /// One more request came alone. After many of them one worker waits for all.
@@ -186,9 +186,9 @@ impl Turns {
                 continue;
             }
             let waited = self.woken.wait_timeout(parked, PATIENCE);
-            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            let (guard, timeout) = waited;
             parked = guard;
-            if timeout.timed_out() && may_leave() {
+            if timeout && may_leave() {
                 return Turn::Leave;
             }
         }
@@ -223,16 +223,16 @@ impl Turns {
                 parked = self.parked();
             }
             let waited = self.woken.wait_timeout(parked, PERIOD);
-            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            let (guard, timeout) = waited;
             parked = guard;
             let now = self.sequence.load(Ordering::SeqCst);
             let is_working = self.working.load(Ordering::SeqCst) > 0;
             if now != seen {
                 lookout.rested(now.wrapping_sub(seen) / 2);
                 (seen, quiet) = (now, 0);
-            } else if timeout.timed_out() && is_working {
+            } else if timeout && is_working {
                 self.scatter_locked(&parked);
-            } else if timeout.timed_out() {
+            } else if timeout {
                 quiet += 1;
             }
             if quiet >= QUIET_PERIODS {
@@ -282,7 +282,7 @@ impl Turns {
             && self.sequence.load(Ordering::SeqCst) == seen
         {
             let waited = self.woken.wait(parked);
-            parked = waited.unwrap_or_else(PoisonError::into_inner);
+            parked = waited;
         }
         self.guard_sleeps.store(false, Ordering::SeqCst);
         parked

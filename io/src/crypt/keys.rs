@@ -1,11 +1,12 @@
 //! The keys of one encrypted object set, as long as they are loaded.
 
+use cenote_base::rt::{Mutex, ranks};
 use cenote_base::settings;
 use cenote_codec::cipher::{
     BlockKey, HmacKey, KeyIdentity, MasterKey, NONCE_LENGTH, WrappedKeys, WrappingKey, wrap_keys,
 };
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A new salt comes with each key load and each 400 million blocks (format/2d 3), so a dataset
 /// has few; a pool made to have many only loses the benefit of the cache.
@@ -17,9 +18,9 @@ const BLOCK_KEYS_MAX: usize = 1024;
 pub struct ObjsetKeys {
     master: MasterKey,
     hmac: HmacKey,
-    block_keys: Mutex<HashMap<[u8; 8], Arc<BlockKey>>>,
+    block_keys: Mutex<HashMap<[u8; 8], Arc<BlockKey>>, ranks::BlockKeys>,
     /// The salt for new blocks, and how many were written with it.
-    writing: Mutex<Option<([u8; 8], u64)>>,
+    writing: Mutex<Option<([u8; 8], u64)>, ranks::WritingSalt>,
 }
 
 impl std::fmt::Debug for ObjsetKeys {
@@ -41,10 +42,7 @@ impl ObjsetKeys {
 
     /// The key for blocks with this salt.
     pub fn block_key(&self, salt: [u8; 8]) -> Arc<BlockKey> {
-        let mut keys = self
-            .block_keys
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.block_keys.lock();
         if let Some(key) = keys.get(&salt) {
             return Arc::clone(key);
         }
@@ -61,7 +59,7 @@ impl ObjsetKeys {
         &self,
         draw: impl FnOnce() -> Result<[u8; 8], E>,
     ) -> Result<[u8; 8], E> {
-        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writing = self.writing.lock();
         let (salt, uses) = match *writing {
             Some((salt, uses)) if uses < settings::SALT_USES_MAX.get() => (salt, uses + 1),
             _ => (draw()?, 1),

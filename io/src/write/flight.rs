@@ -5,9 +5,10 @@ use crate::error::IoError;
 use crate::pipeline::Pipeline;
 use crate::suspension::Attempt;
 use cenote_base::Bookmark;
+use cenote_base::rt::{Condvar, Mutex, ranks};
 use cenote_ondisk::BlockPointer;
 use cenote_vdev::{PreparedWrite, Shape, VdevError, VdevWrite, WritePlan};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Stored bytes of a flight that its own thread sends, as far as they go to one leaf.
 const OWN_BYTES_MAX: usize = 64 << 10;
@@ -15,13 +16,13 @@ const OWN_BYTES_MAX: usize = 64 << 10;
 /// Counts down the chunks that are not sent yet.
 #[derive(Debug)]
 struct Countdown {
-    left: Mutex<usize>,
+    left: Mutex<usize, ranks::WriteCountdown>,
     zero: Condvar,
 }
 
 impl Countdown {
     fn one_less(&self) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock();
         *left -= 1;
         if *left == 0 {
             self.zero.notify_all();
@@ -29,9 +30,9 @@ impl Countdown {
     }
 
     fn wait(&self) {
-        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = self.left.lock();
         let waited = self.zero.wait_while(left, |left| *left > 0);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        drop(waited);
     }
 }
 

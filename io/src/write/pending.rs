@@ -15,9 +15,9 @@ use super::flight::Flight;
 use crate::error::IoError;
 use crate::pipeline::Pipeline;
 use cenote_base::Txg;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Flights under way; the oldest is waited for when there are more.
 const FLIGHTS_MAX: usize = 64;
@@ -25,7 +25,7 @@ const FLIGHTS_MAX: usize = 64;
 /// The flights that nobody waits for yet.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    state: Mutex<State>,
+    state: Mutex<State, ranks::PendingWrites>,
     /// Number of flights, to be looked at without the lock.
     count: AtomicUsize,
     /// The oldest group that some of them belong to.
@@ -49,7 +49,7 @@ impl State {
 impl Pending {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A flight that was taken out has landed or its holder is gone with the pool.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Leaves a flight to whoever settles.

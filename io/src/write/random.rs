@@ -1,14 +1,14 @@
 //! Random bytes by the handful, drawn from the environment by the page.
 
 use cenote_base::Env;
-use std::sync::{Mutex, PoisonError};
+use cenote_base::rt::{Mutex, ranks};
 
 /// Bytes drawn at once.
 const PAGE: usize = 4096;
 
 /// Bytes that were drawn and not given out yet.
 #[derive(Default)]
-pub(crate) struct RandomPool(Mutex<Vec<u8>>);
+pub(crate) struct RandomPool(Mutex<Vec<u8>, ranks::RandomPool>);
 
 impl std::fmt::Debug for RandomPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -23,7 +23,7 @@ impl RandomPool {
     /// If the environment has no randomness to give.
     pub(crate) fn take<const N: usize>(&self, env: &dyn Env) -> std::io::Result<[u8; N]> {
         assert!(N <= PAGE);
-        let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.0.lock();
         if pool.len() < N {
             pool.resize(PAGE, 0);
             if let Err(error) = env.fill_random(&mut pool) {

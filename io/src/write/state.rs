@@ -7,6 +7,7 @@ use super::unflushed::Unflushed;
 use super::{Allocator, DedupTable};
 use crate::suspension::Suspension;
 use crate::workers::Workers;
+use cenote_base::rt;
 use cenote_base::{Env, RealEnv};
 use std::sync::{Arc, OnceLock};
 
@@ -49,7 +50,7 @@ impl WriteState {
     /// The threads that encode blocks, started by the first write of many.
     pub(crate) fn encoders(&self) -> &Workers {
         self.encoders.get_or_init(|| {
-            let cores = std::thread::available_parallelism();
+            let cores = rt::available_parallelism();
             // The asker works too.
             Workers::new(cores.map_or(2, std::num::NonZero::get).max(2) - 1)
         })

@@ -6,10 +6,10 @@
 use crate::pipeline::Pipeline;
 use crate::{checksum, gang};
 use cenote_base::Bookmark;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_ondisk::BlockPointer;
 use cenote_vdev::{CopyHealth, CopyVerdict};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// More blocks are not remembered: 10 MiB of pointers.
 const BLOCKS_MAX: usize = 1 << 16;
@@ -17,7 +17,7 @@ const BLOCKS_MAX: usize = 1 << 16;
 /// What landed since the last flush.
 #[derive(Debug, Default)]
 pub(crate) struct Unflushed {
-    state: Mutex<State>,
+    state: Mutex<State, ranks::Unflushed>,
 }
 
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ fn address_of(pointer: &BlockPointer) -> [u64; 2] {
 
 impl Unflushed {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Notes that blocks are about to be sent, perhaps in place of others, and returns how often

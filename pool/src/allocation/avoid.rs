@@ -4,8 +4,8 @@
 //! as long as there is room in others. If there is none, it is allocated from all the same: then
 //! the copy is not to be relied on, and is made once more.
 
+use super::Space;
 use super::top::Avoided;
-use super::{Space, lock};
 use cenote_base::VdevId;
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ impl Space {
     pub fn avoid(&self, vdev: VdevId, index: Option<usize>) {
         if let Some(top) = self.top(vdev) {
             let is_used = false;
-            lock(&top).avoided = index.map(|index| Avoided { index, is_used });
+            top.lock().avoided = index.map(|index| Avoided { index, is_used });
         }
     }
 
@@ -25,7 +25,7 @@ impl Space {
         let Some(top) = self.top(vdev) else {
             return true;
         };
-        let mut top = lock(&top);
+        let mut top = top.lock();
         let avoided = top.avoided.as_mut();
         avoided.is_none_or(|avoided| std::mem::take(&mut avoided.is_used))
     }
@@ -34,7 +34,7 @@ impl Space {
     /// read.
     pub fn allocated_ranges(&self, vdev: VdevId, index: usize) -> Option<Vec<Range<u64>>> {
         let top = self.top(vdev)?;
-        let mut top = lock(&top);
+        let mut top = top.lock();
         if index >= top.metaslabs.len() || !self.load(&mut top, index) {
             return None;
         }

@@ -3,10 +3,10 @@
 //! Who trims or initializes takes one free range at a time, so that nobody writes there, and
 //! gives it back. Whoever finds no space meanwhile waits for that.
 
-use super::{Space, lock};
+use super::Space;
 use cenote_base::VdevId;
+use cenote_base::rt::{Condvar, Mutex, ranks};
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long at a time somebody waits for held space.
@@ -15,19 +15,19 @@ const WAIT: Duration = Duration::from_secs(1);
 /// The ranges that are held.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    count: Mutex<usize>,
+    count: Mutex<usize, ranks::SpaceHolds>,
     ended: Condvar,
 }
 
 impl Holds {
     /// Waits until a range was given back; false if none is held.
     pub fn wait(&self) -> bool {
-        let count = lock(&self.count);
+        let count = self.count.lock();
         if *count == 0 {
             return false;
         }
         let waited = self.ended.wait_timeout(count, WAIT);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        drop(waited);
         true
     }
 }
@@ -45,12 +45,12 @@ pub(crate) struct HeldRange<'a> {
 impl Drop for HeldRange<'_> {
     fn drop(&mut self) {
         if let Some(top) = self.space.top(self.vdev) {
-            let released = lock(&top).metaslabs[self.index].release_hold(self.range.clone());
+            let released = top.lock().metaslabs[self.index].release_hold(self.range.clone());
             if let Err(conflict) = released {
                 self.space.note_conflict(self.vdev, conflict);
             }
         }
-        *lock(&self.space.range_holds.count) -= 1;
+        *self.space.range_holds.count.lock() -= 1;
         self.space.range_holds.ended.notify_all();
     }
 }
@@ -66,12 +66,12 @@ impl Space {
         length: u64,
     ) -> Option<HeldRange<'_>> {
         let top = self.top(vdev)?;
-        let mut top = lock(&top);
+        let mut top = top.lock();
         if index >= top.metaslabs.len() || !self.load(&mut top, index) {
             return None;
         }
         let range = top.metaslabs[index].hold(from, length)?;
-        *lock(&self.range_holds.count) += 1;
+        *self.range_holds.count.lock() += 1;
         Some(HeldRange {
             space: self,
             vdev,
@@ -82,7 +82,7 @@ impl Space {
 
     /// The metaslab of a vdev that a range lies in.
     pub fn metaslab_of(&self, vdev: VdevId, range: &Range<u64>) -> Option<usize> {
-        lock(&*self.top(vdev)?).index_of(range).ok()
+        self.top(vdev)?.lock().index_of(range).ok()
     }
 
     /// The metaslabs of a vdev with the bytes that are free in each.
@@ -90,7 +90,7 @@ impl Space {
         let Some(top) = self.top(vdev) else {
             return Vec::new();
         };
-        let top = lock(&top);
+        let top = top.lock();
         let metaslabs = top.metaslabs.iter();
         metaslabs
             .map(|metaslab| (metaslab.range.clone(), metaslab.available()))

@@ -24,6 +24,8 @@ pub(crate) use top::{MapReader, TopSpace};
 use crate::pool::VdevSpace;
 use crate::space;
 use crate::treatment::FreedRanges;
+use cenote_base::rt::SyncSender;
+use cenote_base::rt::{self, Mutex, RwLock, ranks};
 use cenote_base::{ObjectId, Txg, VdevId, settings};
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_io::{Allocation, AllocationRequest, Allocator, NoSpace};
@@ -32,9 +34,8 @@ use cenote_ondisk::space_map::SpaceMapEntry;
 use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
 /// Freed space that waits is hurried once it is more than this part of what is free.
@@ -50,15 +51,18 @@ struct Rotor {
     left: u64,
 }
 
+/// The allocator of a top-level vdev.
+pub(crate) type SharedTop = Arc<Mutex<TopSpace, ranks::TopSpace>>;
+
 /// The free space of a pool.
 #[derive(Debug)]
 pub(crate) struct Space {
     vdevs: Arc<Vdevs>,
     /// By vdev id; `None` where there is no space, as in holes.
-    tops: RwLock<Vec<Option<Arc<Mutex<TopSpace>>>>>,
-    rotors: [Mutex<Rotor>; 4],
+    tops: RwLock<Vec<Option<SharedTop>>, ranks::SpaceTops>,
+    rotors: [Mutex<Rotor, ranks::SpaceRotors>; 4],
     /// The meta object set as of the last synced txg; `None` before a new pool's first.
-    committed: RwLock<Option<Arc<ObjectSet>>>,
+    committed: RwLock<Option<Arc<ObjectSet>>, ranks::SpaceCommitted>,
     /// Those who need that no freed space is used again.
     holds: AtomicUsize,
     /// Free ranges that nobody gets for a moment.
@@ -66,11 +70,11 @@ pub(crate) struct Space {
     /// Allocated ranges in which blocks are repaired.
     repairs: repairs::Repairs,
     /// Who is told of space that became free.
-    pub(crate) freed_to: Mutex<Option<SyncSender<FreedRanges>>>,
+    pub(crate) freed_to: Mutex<Option<SyncSender<FreedRanges>>, ranks::SpaceFreedTo>,
     /// The first contradiction between what is freed and what is allocated.
-    conflict: Mutex<Option<(VdevId, RangeConflict)>>,
+    conflict: Mutex<Option<(VdevId, RangeConflict)>, ranks::SpaceConflict>,
     /// What [`Space::figures`] said last.
-    last_figures: Mutex<BTreeMap<VdevId, VdevSpace>>,
+    last_figures: Mutex<BTreeMap<VdevId, VdevSpace>, ranks::SpaceFigures>,
 }
 
 /// How often who only tells of figures looks whether somebody who allocates is done,
@@ -88,10 +92,6 @@ fn figures_of(top: &TopSpace) -> (VdevId, VdevSpace) {
         is_closed: top.is_closed,
     };
     (top.vdev, space)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads maps from the last synced txg.
@@ -149,8 +149,8 @@ impl Space {
     }
 
     /// The vdevs with space, in order of their ids.
-    pub fn tops(&self) -> Vec<Arc<Mutex<TopSpace>>> {
-        let tops = self.tops.read().unwrap_or_else(PoisonError::into_inner);
+    pub fn tops(&self) -> Vec<SharedTop> {
+        let tops = self.tops.read();
         tops.iter().flatten().cloned().collect()
     }
 
@@ -159,13 +159,13 @@ impl Space {
         &self,
         mut each: impl FnMut(&mut TopSpace) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.tops().iter().try_for_each(|top| each(&mut lock(top)))
+        self.tops().iter().try_for_each(|top| each(&mut top.lock()))
     }
 
     /// Vdevs with metaslabs that are not allocated from as their maps cannot be read; how many.
     pub fn damaged(&self) -> Vec<(VdevId, usize)> {
-        let count = |top: Arc<Mutex<TopSpace>>| {
-            let top = lock(&top);
+        let count = |top: SharedTop| {
+            let top = top.lock();
             let damaged = top.metaslabs.iter().filter(|metaslab| metaslab.is_damaged);
             (top.vdev, damaged.count())
         };
@@ -174,14 +174,14 @@ impl Space {
     }
 
     /// The space of one vdev.
-    pub fn top(&self, vdev: VdevId) -> Option<Arc<Mutex<TopSpace>>> {
-        let tops = self.tops.read().unwrap_or_else(PoisonError::into_inner);
+    pub fn top(&self, vdev: VdevId) -> Option<SharedTop> {
+        let tops = self.tops.read();
         tops.get(usize::try_from(vdev.0).ok()?)?.clone()
     }
 
     /// Adds a vdev, at the position of its id.
     pub fn add_top(&self, top: TopSpace) {
-        let mut tops = self.tops.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tops = self.tops.write();
         let index = usize::try_from(top.vdev.0).expect("ids have 24 bits");
         if tops.len() <= index {
             tops.resize(index + 1, None);
@@ -191,26 +191,23 @@ impl Space {
 
     /// Takes the space of a vdev out: nothing on it is allocated any more, nor will be.
     pub fn remove_top(&self, vdev: VdevId) {
-        let mut tops = self.tops.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tops = self.tops.write();
         let index = usize::try_from(vdev.0).expect("ids have 24 bits");
         if let Some(place) = tops.get_mut(index) {
             *place = None;
         }
-        lock(&self.last_figures).remove(&vdev);
+        self.last_figures.lock().remove(&vdev);
     }
 
     /// Says which ZAP a vdev has.
     pub fn set_top_zap(&self, vdev: VdevId, zap: Option<ObjectId>) {
         if let Some(top) = self.top(vdev) {
-            lock(&top).top_zap = zap;
+            top.lock().top_zap = zap;
         }
     }
 
     fn reader(&self) -> CommittedReader {
-        let committed = self
-            .committed
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let committed = self.committed.read();
         CommittedReader(committed.clone())
     }
 
@@ -221,8 +218,8 @@ impl Space {
 
     /// Whether so much waits for later txgs that it should not have to wait long.
     pub fn is_waiting(&self) -> bool {
-        let of = |top: &Arc<Mutex<TopSpace>>| {
-            let top = lock(top);
+        let of = |top: &SharedTop| {
+            let top = top.lock();
             (top.deferred(), top.available())
         };
         let all = self
@@ -239,7 +236,7 @@ impl Space {
     pub fn claim(&self, dva: Dva) -> Result<(), RangeConflict> {
         let range = dva.offset()..dva.offset().saturating_add(dva.asize());
         match self.top(dva.vdev()) {
-            Some(top) if dva.asize() > 0 => lock(&top).claim(range),
+            Some(top) if dva.asize() > 0 => top.lock().claim(range),
             _ => Err(RangeConflict { range }),
         }
     }
@@ -248,7 +245,7 @@ impl Space {
     pub fn free(&self, vdev: VdevId, offset: u64, asize: u64) -> Result<(), RangeConflict> {
         let range = offset..offset.saturating_add(asize);
         match self.top(vdev) {
-            Some(top) if asize > 0 => lock(&top).free(range),
+            Some(top) if asize > 0 => top.lock().free(range),
             _ => Err(RangeConflict { range }),
         }
     }
@@ -259,19 +256,19 @@ impl Space {
         let Some(top) = self.top(vdev) else {
             return Err(RangeConflict { range });
         };
-        lock(&top).checkpointed.push(range);
+        top.lock().checkpointed.push(range);
         Ok(())
     }
 
     /// Remembers that space was freed that cannot have been allocated: nothing more is to be
     /// written to such a pool.
     pub fn note_conflict(&self, vdev: VdevId, conflict: RangeConflict) {
-        lock(&self.conflict).get_or_insert((vdev, conflict));
+        self.conflict.lock().get_or_insert((vdev, conflict));
     }
 
     /// The first contradiction that was noticed.
     pub fn conflict(&self) -> Option<(VdevId, RangeConflict)> {
-        lock(&self.conflict).clone()
+        self.conflict.lock().clone()
     }
 
     /// The pool was opened at this group: what was born until then is on disk, and can be repaired.
@@ -284,12 +281,9 @@ impl Space {
         let is_held = self.holds.load(Ordering::Acquire) > 0;
         // First, so that no base is looked for in the set before.
         let all = self.tops();
-        let mut tops: Vec<_> = all.iter().map(|top| lock(top)).collect();
-        *self
-            .committed
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(mos);
-        let freed_to = lock(&self.freed_to);
+        let mut tops: Vec<_> = all.iter().map(|top| top.lock()).collect();
+        *self.committed.write() = Some(mos);
+        let freed_to = self.freed_to.lock();
         let mut freed = FreedRanges::new();
         let moment = self.repairs.moment.load(Ordering::Acquire) + 1;
         for top in &mut tops {
@@ -313,9 +307,9 @@ impl Space {
     /// Lets go of the meta object set. That reads through the pipeline, which asks this for
     /// space: devices would stay open for ever.
     pub fn close(&self) {
-        let committed = self.committed.write();
-        *committed.unwrap_or_else(PoisonError::into_inner) = None;
-        *lock(&self.freed_to) = None;
+        let mut committed = self.committed.write();
+        *committed = None;
+        *self.freed_to.lock() = None;
     }
 
     /// From now on no freed space is used again.
@@ -335,15 +329,15 @@ impl Space {
             let mut dirty = top.dirty.iter();
             dirty.any(|index| top.metaslabs[*index].is_dirty()) || !top.checkpointed.is_empty()
         };
-        self.tops().iter().any(|top| is_dirty(&lock(top)))
+        self.tops().iter().any(|top| is_dirty(&top.lock()))
     }
 
     /// Size and allocation of each vdev.
     pub fn figures(&self) -> BTreeMap<VdevId, VdevSpace> {
         let tops = self.tops();
-        let figures = tops.iter().map(|top| figures_of(&lock(top)));
+        let figures = tops.iter().map(|top| figures_of(&top.lock()));
         let figures: BTreeMap<VdevId, VdevSpace> = figures.collect();
-        *lock(&self.last_figures) = figures.clone();
+        *self.last_figures.lock() = figures.clone();
         figures
     }
 
@@ -355,21 +349,18 @@ impl Space {
         for top in self.tops() {
             loop {
                 match top.try_lock() {
-                    Ok(top) => figures.extend([figures_of(&top)]),
-                    Err(TryLockError::Poisoned(poisoned)) => {
-                        figures.extend([figures_of(&poisoned.into_inner())]);
-                    }
-                    Err(TryLockError::WouldBlock) if tries_left > 0 => {
+                    Some(top) => figures.extend([figures_of(&top)]),
+                    None if tries_left > 0 => {
                         tries_left -= 1;
-                        std::thread::sleep(FIGURES_POLL);
+                        rt::sleep(FIGURES_POLL);
                         continue;
                     }
-                    Err(TryLockError::WouldBlock) => {}
+                    None => {}
                 }
                 break;
             }
         }
-        let mut last = lock(&self.last_figures);
+        let mut last = self.last_figures.lock();
         if tries_left > 0 {
             last.clear();
         }
@@ -378,27 +369,27 @@ impl Space {
     }
 
     /// The vdevs of a class that can be allocated from.
-    fn members(&self, class: AllocationClass) -> Vec<Arc<Mutex<TopSpace>>> {
+    fn members(&self, class: AllocationClass) -> Vec<SharedTop> {
         let mut tops = self.tops();
         tops.retain(|top| {
-            let top = lock(top);
+            let top = top.lock();
             top.class == class && !top.is_closed
         });
         tops
     }
 
     /// The member whose turn it is, after `size` bytes more.
-    fn turn(&self, class: AllocationClass, members: &[Arc<Mutex<TopSpace>>], size: u64) -> usize {
-        let mut rotor = lock(&self.rotors[class as usize]);
+    fn turn(&self, class: AllocationClass, members: &[SharedTop], size: u64) -> usize {
+        let mut rotor = self.rotors[class as usize].lock();
         if members.len() < 2 {
             return 0;
         }
         if rotor.left < size {
             rotor.next = (rotor.next + 1) % members.len();
-            let shares = members.iter().map(|top| lock(top).available());
+            let shares = members.iter().map(|top| top.lock().available());
             let shares: Vec<u64> = shares.collect();
             let average = (shares.iter().sum::<u64>() / members.len() as u64).max(1);
-            let width = lock(&members[rotor.next]).width;
+            let width = members[rotor.next].lock().width;
             // Between a quarter of and four times the usual turn, by free space.
             let percent = u128::from(shares[rotor.next]) * 100 / u128::from(average);
             let percent = u64::try_from(percent).unwrap_or(400).clamp(25, 400);
@@ -426,12 +417,12 @@ impl Space {
             // Vdevs that have no copy yet come first.
             let ring = (0..members.len()).map(|i| &members[(first + copy + i) % members.len()]);
             let (mut fresh, mut used): (Vec<_>, Vec<_>) = ring.partition(|top| {
-                let vdev = lock(top).vdev;
+                let vdev = top.lock().vdev;
                 dvas.iter().all(|dva| dva.vdev() != vdev)
             });
             fresh.append(&mut used);
             let found = fresh.into_iter().find_map(|top| {
-                self.allocate_copy(&mut lock(top), txg, request, copy, &dvas, &reader)
+                self.allocate_copy(&mut top.lock(), txg, request, copy, &dvas, &reader)
             });
             match found {
                 Some(dva) => dvas.push(dva),
@@ -464,7 +455,7 @@ impl Space {
         let members = class_order(request.class)
             .iter()
             .flat_map(|class| self.members(*class));
-        let available: u64 = members.map(|top| lock(&top).available()).sum();
+        let available: u64 = members.map(|top| top.lock().available()).sum();
         match available >= request.size {
             true => NoSpace::Contiguous { size: request.size },
             false => NoSpace::Full,
@@ -475,7 +466,7 @@ impl Space {
         for dva in dvas {
             let range = dva.offset()..dva.offset() + dva.asize();
             if let Some(top) = self.top(dva.vdev())
-                && let Err(conflict) = lock(&top).undo(range)
+                && let Err(conflict) = top.lock().undo(range)
             {
                 self.note_conflict(dva.vdev(), conflict);
             }

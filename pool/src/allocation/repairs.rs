@@ -5,18 +5,18 @@
 //! that last happened to any of its space, which is fine enough: a repair that is refused for the
 //! sake of a neighbour is made by the next reader, or by the scrub that asks once more.
 
-use super::{Space, lock};
+use super::Space;
 use cenote_base::Txg;
+use cenote_base::rt::{Condvar, Mutex, ranks};
 use cenote_io::{RepairSpace, SpaceStamp};
 use cenote_ondisk::Dva;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 
 /// What repairs there are.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
-    state: Mutex<State>,
+    state: Mutex<State, ranks::RepairSpace>,
     ended: Condvar,
     /// How often space became fit to be handed out.
     pub moment: AtomicU64,
@@ -38,22 +38,22 @@ fn range_of(place: &Dva) -> Range<u64> {
 impl Space {
     /// Begins no more repairs.
     pub fn refuse_repairs(&self) {
-        lock(&self.repairs.state).is_over = true;
+        self.repairs.state.lock().is_over = true;
     }
 
     /// Begins no more repairs, and returns when none is under way.
     pub fn end_repairs(&self) {
         self.refuse_repairs();
-        let state = lock(&self.repairs.state);
+        let state = self.repairs.state.lock();
         let ended = self.repairs.ended.wait_while(state, |s| s.under_way > 0);
-        drop(ended.unwrap_or_else(PoisonError::into_inner));
+        drop(ended);
     }
 
     fn hold_place(&self, place: &Dva, stamp: SpaceStamp) -> bool {
         let Some(top) = self.top(place.vdev()) else {
             return false;
         };
-        let mut top = lock(&top);
+        let mut top = top.lock();
         let range = range_of(place);
         let Ok(index) = top.index_of(&range) else {
             return false;
@@ -64,7 +64,7 @@ impl Space {
     fn release_places(&self, places: &[Dva]) {
         for place in places {
             if let Some(top) = self.top(place.vdev()) {
-                let mut top = lock(&top);
+                let mut top = top.lock();
                 let range = range_of(place);
                 if let Ok(index) = top.index_of(&range) {
                     top.metaslabs[index].end_repair(&range);
@@ -84,7 +84,7 @@ impl RepairSpace for Space {
             return false;
         }
         {
-            let mut state = lock(&self.repairs.state);
+            let mut state = self.repairs.state.lock();
             if state.is_over {
                 return false;
             }
@@ -102,7 +102,7 @@ impl RepairSpace for Space {
             let Some(top) = self.top(place.vdev()) else {
                 return false;
             };
-            let top = lock(&top);
+            let top = top.lock();
             let range = range_of(place);
             let index = top.index_of(&range);
             index.is_ok_and(|index| top.metaslabs[index].is_unused(&range))
@@ -111,7 +111,7 @@ impl RepairSpace for Space {
 
     fn release(&self, places: &[Dva]) {
         self.release_places(places);
-        lock(&self.repairs.state).under_way -= 1;
+        self.repairs.state.lock().under_way -= 1;
         self.repairs.ended.notify_all();
     }
 }

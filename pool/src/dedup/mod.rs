@@ -12,6 +12,7 @@ mod table;
 pub(crate) use lost::ForgetLostFigures;
 
 use crate::sync::SyncError;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{Txg, VdevId};
 use cenote_dmu::ObjectSet;
 use cenote_dmu::zap::ZapValue;
@@ -29,7 +30,7 @@ use cenote_ondisk::{BlockPointer, ChecksumKind, ObjectType};
 use cenote_vdev::Vdevs;
 use quota::Quota;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use table::{Changed, Table};
 
 /// The dedup tables of a pool.
@@ -40,7 +41,7 @@ pub(crate) struct DedupTables {
     dsl: Weak<Dsl>,
     vdevs: Arc<Vdevs>,
     /// By number of the checksum function.
-    tables: Mutex<BTreeMap<u8, Table>>,
+    tables: Mutex<BTreeMap<u8, Table>, ranks::DedupTables>,
     quota: Quota,
 }
 
@@ -68,7 +69,7 @@ impl DedupTables {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u8, Table>> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tables.lock()
     }
 
     /// Does something with the tables of a checksum function.

@@ -1,24 +1,21 @@
 //! How large dedup tables may grow.
 
+use cenote_base::rt::{Mutex, ranks};
 use cenote_dsl::{Dsl, DslError, Stored, dedup_table_size};
-use std::sync::{Mutex, PoisonError};
 
 const TABLE_QUOTA: &str = "dedup_table_quota";
 
 /// What the pool's property `dedup_table_quota` says, known from one pass to the next.
 #[derive(Debug, Default)]
 pub(super) struct Quota {
-    is_reached: Mutex<Option<bool>>,
+    is_reached: Mutex<Option<bool>, ranks::DedupQuota>,
 }
 
 impl Quota {
     /// Whether the tables take no new entries (format/2c 4.3): they have grown to what they may. As
     /// in OpenZFS what is added in one pass may exceed that.
     pub fn is_reached(&self, dsl: &Dsl) -> Result<bool, DslError> {
-        let mut known = self
-            .is_reached
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.is_reached.lock();
         if let Some(is_reached) = *known {
             return Ok(is_reached);
         }
@@ -33,9 +30,6 @@ impl Quota {
 
     /// The tables or the property may have changed.
     pub fn forget(&self) {
-        *self
-            .is_reached
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+        *self.is_reached.lock() = None;
     }
 }

@@ -124,7 +124,8 @@ impl Pool {
 
     /// Refuses a rebuild in the order of the disk where that cannot be.
     fn check_sequential(&self, old: Guid) -> Result<(), ChangeError> {
-        let top = top(self.vdev_tree(), old).ok_or(ChangeError::NoDevice)?;
+        let tree = self.vdev_tree();
+        let top = top(&tree, old).ok_or(ChangeError::NoDevice)?;
         let id = top.id.ok_or(ChangeError::NoDevice)?;
         if !self.vdevs().can_rebuild(id) {
             return Err(ChangeError::NotSequential);
@@ -146,11 +147,11 @@ impl Pool {
         let (old, device) = (request.old, Arc::clone(&request.new.device));
         let (companion, env) = (request.companion, self.env().as_ref());
         let sequential = request.sequential;
-        check_place(self.vdev_tree(), old, companion)?;
+        check_place(&self.vdev_tree(), old, companion)?;
         if sequential {
             self.check_sequential(old)?;
         }
-        check_size(self.vdev_tree(), old, device.as_ref(), request.ashift)?;
+        check_size(&self.vdev_tree(), old, device.as_ref(), request.ashift)?;
         let kind = match companion {
             Companion::Side => VdevKind::Mirror,
             Companion::Replacement => VdevKind::Replacing,
@@ -192,7 +193,7 @@ impl Pool {
         let device = match config.distributed_spare {
             Some((draid, _)) => {
                 // Its space is on the devices of its own vdev.
-                if top(self.vdev_tree(), old).map(|top| top.guid) != Some(draid) {
+                if top(&self.vdev_tree(), old).map(|top| top.guid) != Some(draid) {
                     return Err(ChangeError::ForeignSpare);
                 }
                 None
@@ -200,7 +201,7 @@ impl Pool {
             None => Some(self.open_spare(spare)?),
         };
         if let Some(device) = &device {
-            check_size(self.vdev_tree(), old, device.as_ref(), None)?;
+            check_size(&self.vdev_tree(), old, device.as_ref(), None)?;
         }
         if let Some(found) = self
             .found_devices()

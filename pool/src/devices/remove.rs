@@ -30,7 +30,7 @@ use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::{VdevConfig, VdevKind, vdev_zap};
 use cenote_vdev::{DeviceLabels, clear_labels};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Groups that are waited for until what was replayed is freed: a log's end takes two.
 const GROUPS_WAITED_MAX: u32 = 4;
@@ -132,7 +132,7 @@ impl RemoveLog {
         carry_out(context, &self.syncer, plan, &self.actor)?;
         // From here on the vdev is no more: what fails leaves the pool as the last group had it.
         if let Some(space) = space {
-            free_tables(context, &lock(&space))?;
+            free_tables(context, &space.lock())?;
         }
         self.syncer.space.remove_top(id);
         // Another vdev may get the number, by OpenZFS: no log is to tell of this one then.
@@ -196,17 +196,13 @@ impl SyncTask for RemoveAuxiliary {
     }
 }
 
-fn lock(space: &Mutex<TopSpace>) -> std::sync::MutexGuard<'_, TopSpace> {
-    space.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Pool {
     /// Whether a vdev can be removed, by its place in the tree.
     ///
     /// # Errors
     /// Why not.
     pub fn check_remove_log(&self, top: Guid) -> Result<(), ChangeError> {
-        log_of(self.vdev_tree(), top)?;
+        log_of(&self.vdev_tree(), top)?;
         self.refuse_with_checkpoint()
     }
 
@@ -217,12 +213,13 @@ impl Pool {
     pub fn remove_log(&self, top: Guid, by: (&Actor, &str)) -> Result<(), ChangeError> {
         self.check_remove_log(top)?;
         let syncer = Arc::clone(self.writer()?);
-        let config = log_of(self.vdev_tree(), top)?;
+        let tree = self.vdev_tree();
+        let config = log_of(&tree, top)?;
         let id = config.id.unwrap_or_default();
         let space = syncer.space.top(id);
         let close = |is_closed| {
             if let Some(space) = &space {
-                lock(space).is_closed = is_closed;
+                space.lock().is_closed = is_closed;
             }
         };
         close(true);
@@ -257,7 +254,7 @@ impl Pool {
         let syncer = self.writer()?;
         let allocated = || {
             let space = syncer.space.top(id);
-            space.map_or(0, |space| lock(&space).allocated())
+            space.map_or(0, |space| space.lock().allocated())
         };
         for _ in 0..GROUPS_WAITED_MAX {
             if allocated() == 0 {
@@ -279,7 +276,7 @@ impl Pool {
         let Some(space) = syncer.space.top(vdev) else {
             return Ok(());
         };
-        let space = lock(&space);
+        let space = space.lock();
         let maps = space.metaslabs.iter().filter_map(|metaslab| metaslab.map);
         let tables = [space.array, space.unflushed, space.top_zap];
         for object in maps.chain(tables.into_iter().flatten()) {

@@ -95,8 +95,8 @@ impl Pool {
     /// on it is not.
     fn check_log(&self, device: Guid, silent: &Silent) -> Result<(), ChangeError> {
         let root = self.vdev_tree();
-        let log = top(root, device).filter(|top| top.is_log);
-        let is_needed = silent.check(root, &self.vdevs(), device).is_err();
+        let log = top(&root, device).filter(|top| top.is_log);
+        let is_needed = silent.check(&root, &self.vdevs(), device).is_err();
         match log.filter(|_| is_needed && !self.is_out_of_use(device)) {
             Some(log) => self.check_unused_log(log.id.unwrap_or_default()),
             None => Ok(()),
@@ -230,14 +230,15 @@ impl Pool {
 
     /// Whether somebody took a device out of use, whatever else is wrong with it.
     pub fn is_out_of_use(&self, device: Guid) -> bool {
-        let mut leaves = self.vdev_tree().leaves();
+        let tree = self.vdev_tree();
+        let mut leaves = tree.leaves();
         let leaf = leaves.find(|leaf| leaf.guid == device);
         leaf.is_some_and(|leaf| leaf.state.offline || leaf.state.removed)
     }
 
     /// Whether a device has to stay where it is: others lack what it has.
     pub fn is_needed(&self, device: Guid) -> bool {
-        top(self.vdev_tree(), device).is_some() && self.vdevs().is_required(device)
+        top(&self.vdev_tree(), device).is_some() && self.vdevs().is_required(device)
     }
 }
 

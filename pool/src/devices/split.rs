@@ -119,7 +119,7 @@ impl Pool {
     /// The sides that a split takes.
     pub(crate) fn check_split(&self, named: &[Guid]) -> Result<Vec<Guid>, ChangeError> {
         self.refuse_with_checkpoint()?;
-        sides(self.vdev_tree(), (&self.vdevs(), &self.ask_all()), named)
+        sides(&self.vdev_tree(), (&self.vdevs(), &self.ask_all()), named)
     }
 
     /// Takes the sides that are to become a pool out of use; they have everything until now.
@@ -199,7 +199,8 @@ impl Pool {
         if sides.is_empty() || self.options().becomes.is_some() {
             return;
         }
-        let leaves = self.vdev_tree().leaves();
+        let tree = self.vdev_tree();
+        let leaves = tree.leaves();
         let out: Vec<_> = leaves
             .filter(|leaf| sides.contains(&leaf.guid) && leaf.state.offline)
             .map(|leaf| (leaf.guid, leaf.path.clone()))

@@ -2,21 +2,22 @@
 
 use crate::duty::Duty;
 use cenote_base::VdevId;
+use cenote_base::rt::{Mutex, ranks};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The rebuilds of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilds {
-    duties: Mutex<BTreeMap<VdevId, Arc<Duty>>>,
+    duties: Mutex<BTreeMap<VdevId, Arc<Duty>>, ranks::Rebuilds>,
     is_stopped: AtomicBool,
 }
 
 impl Rebuilds {
     /// The rebuild of a top-level vdev.
     pub fn duty(&self, vdev: VdevId) -> Arc<Duty> {
-        let mut duties = self.duties.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut duties = self.duties.lock();
         Arc::clone(duties.entry(vdev).or_default())
     }
 
@@ -29,7 +30,7 @@ impl Rebuilds {
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         let duties = {
-            let duties = self.duties.lock().unwrap_or_else(PoisonError::into_inner);
+            let duties = self.duties.lock();
             duties.values().map(Arc::clone).collect::<Vec<_>>()
         };
         duties.iter().for_each(|duty| duty.stop());

@@ -6,6 +6,7 @@ use crate::devices::{Plan, carry_out, detach_replaced};
 use crate::pool::Pool;
 use crate::scan::{ScanRequest, Scans, begin_scan};
 use crate::sync::{Actor, Syncer, log_event};
+use cenote_base::rt;
 use cenote_base::{Guid, MemoryBudget, ObjectId, Txg, VdevId, settings};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
@@ -225,7 +226,7 @@ impl Rebuild<'_> {
                 }
             }
         };
-        std::thread::scope(|scope| {
+        rt::scope(|scope| {
             for _ in 1..COPIERS {
                 scope.spawn(|| with_read_class(IoClass::Scrub, copier));
             }

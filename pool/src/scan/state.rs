@@ -1,10 +1,11 @@
 //! What a pool remembers of its scan while it is open.
 
 use crate::duty::Duty;
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{Guid, Txg};
 use cenote_vdev::ResilverTarget;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the running scan did since its state was stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Live {
 /// The scan of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Scans {
-    live: Mutex<Live>,
+    live: Mutex<Live, ranks::Scans>,
     /// Working on it.
     pub duty: Arc<Duty>,
     /// The turn that is under way is to end.
@@ -79,7 +80,7 @@ pub(crate) struct Scans {
 
 impl Scans {
     pub fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 
     /// Whether the turn is to end before its time; told once.

@@ -26,8 +26,8 @@ use cenote_dsl::{DslError, directory_keys as keys};
 use cenote_ondisk::features::ZPOOL_CHECKPOINT;
 use cenote_ondisk::space_map::{Action, SpaceMapHeader};
 use cenote_ondisk::vdev_zap::top::CHECKPOINT_SPACE_MAP;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 /// Blocks of the maps that one group works off: of 128 KiB, which hold 16384 entries at most.
 const BLOCKS_PER_GROUP: u32 = 4;
@@ -145,7 +145,7 @@ impl Syncer {
         let mut left = BLOCKS_PER_GROUP;
         let mut is_complete = true;
         for top in self.space.tops() {
-            let mut top = top.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut top = top.lock();
             // This very group put some more on the map, before it discarded the checkpoint.
             is_complete &= top.checkpointed.is_empty();
             while discard_block(context, &mut top)? {

@@ -11,7 +11,7 @@ use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::{Uberblock, VERSION_FEATURES};
 use cenote_ondisk::{BlockPointer, VdevConfig};
 use cenote_vdev::{LabelPhase, UberblockScope, VdevError, clear_labels, format_labels};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 impl Syncer {
     /// Makes `root` the pool's state. A group that changed nothing leaves no trace.
@@ -76,10 +76,7 @@ impl Syncer {
         }
         self.heartbeat.note_written(self.env.monotonic());
         self.chronicle().add(&uberblock);
-        *self
-            .uberblock
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = uberblock;
+        *self.uberblock.write() = uberblock;
         self.release_left();
         self.finish_group(root)
     }

@@ -1,6 +1,7 @@
 //! Where the blocks of the meta object set go, and how they are stored.
 
 use cenote_base::Txg;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_dmu::{BlockKind, BlockSink, PolicySource};
 use cenote_dsl::write::PoolServices;
 use cenote_dsl::{Dsl, DslError};
@@ -9,7 +10,6 @@ use cenote_ondisk::ObjectType;
 use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind};
 use cenote_vdev::AllocationClass;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// From this pass on nothing is compressed, so that sizes stop changing (format/1d.5).
 const PLAIN_PASS: u32 = 8;
@@ -77,12 +77,8 @@ pub(crate) struct Exchange {
 /// Writes the blocks of one pass.
 pub(crate) struct MosSink<'a> {
     pool: &'a dyn PoolServices,
-    exchange: Mutex<Exchange>,
-    failure: Mutex<Option<DslError>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    exchange: Mutex<Exchange, ranks::MosExchange>,
+    failure: Mutex<Option<DslError>, ranks::MosFailure>,
 }
 
 impl<'a> MosSink<'a> {
@@ -96,16 +92,10 @@ impl<'a> MosSink<'a> {
 
     /// What the pass gained and lost, or why a block could not be freed.
     pub fn finish(self) -> Result<Exchange, DslError> {
-        let failure = self
-            .failure
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let failure = self.failure.into_inner();
         match failure {
             Some(error) => Err(error),
-            None => Ok(self
-                .exchange
-                .into_inner()
-                .unwrap_or_else(PoisonError::into_inner)),
+            None => Ok(self.exchange.into_inner()),
         }
     }
 }
@@ -123,7 +113,7 @@ impl BlockSink for MosSink<'_> {
     fn write(&self, txg: Txg, requests: Vec<WriteRequest>) -> Vec<Result<BlockPointer, IoError>> {
         let previous: Vec<_> = requests.iter().map(|request| request.previous).collect();
         let results = self.pool.pipeline().write(txg, self.pool.pass(), requests);
-        let mut exchange = lock(&self.exchange);
+        let mut exchange = self.exchange.lock();
         for (previous, result) in previous.iter().zip(&results) {
             let Ok(pointer) = result else { continue };
             if let Some(previous) = previous.filter(|previous| took_over(previous, pointer)) {
@@ -138,9 +128,9 @@ impl BlockSink for MosSink<'_> {
         if pointer.is_hole() {
             return;
         }
-        lock(&self.exchange).died.push(*pointer);
+        self.exchange.lock().died.push(*pointer);
         if let Err(error) = self.pool.free(txg, pointer) {
-            lock(&self.failure).get_or_insert(error);
+            self.failure.lock().get_or_insert(error);
         }
     }
 }

@@ -211,9 +211,7 @@ impl Recorder {
             if let Some(top) = space.top(vdev)
                 && since < context.txg()
             {
-                let mut top = top
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut top = top.lock();
                 flush(context, &mut top, index, pass)?;
             }
         }

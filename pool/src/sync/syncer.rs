@@ -12,6 +12,7 @@ use crate::away::Away;
 use crate::dedup::DedupTables;
 use crate::heartbeat::Heartbeat;
 use crate::lineage::Chronicle;
+use cenote_base::rt::{self, JoinHandle, Mutex, MutexGuard, RwLock, ranks};
 use cenote_base::{Env, ObjectId, Txg};
 use cenote_dmu::txg::{Quiesced, SyncReason};
 use cenote_dmu::{ObjectSet, Transaction, TxgGate};
@@ -21,9 +22,8 @@ use cenote_io::{Patience, Pipeline, set_patience};
 use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, Uberblock};
 use cenote_vdev::{LeftLeaf, Vdevs};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread::JoinHandle;
 
 /// Writing the metadata comes to rest within a few passes; more than this is a fault of ours.
 const PASSES_MAX: u32 = 64;
@@ -65,33 +65,29 @@ pub(crate) struct Syncer {
     pub heartbeat: Heartbeat,
     pub(super) checkpoint_txg: AtomicU64,
     pub(super) wants_checkpoint: AtomicBool,
-    recorder: Mutex<Recorder>,
-    config: Mutex<LiveConfig>,
-    pub(super) uberblock: RwLock<Uberblock>,
-    chronicle: Mutex<Chronicle>,
-    away: Mutex<Away>,
+    recorder: Mutex<Recorder, ranks::SpaceRecorder>,
+    config: Mutex<LiveConfig, ranks::LiveConfig>,
+    pub(super) uberblock: RwLock<Uberblock, ranks::Uberblock>,
+    chronicle: Mutex<Chronicle, ranks::Chronicle>,
+    away: Mutex<Away, ranks::Away>,
     tasks: TaskQueue,
     pass: AtomicU32,
-    deferred: Mutex<Vec<BlockPointer>>,
+    deferred: Mutex<Vec<BlockPointer>, ranks::DeferredFrees>,
     /// What was freed of removed vdevs.
-    obsolete: Mutex<Obsolete>,
+    obsolete: Mutex<Obsolete, ranks::Obsolete>,
     /// Blocks that may have other references.
-    shared: Mutex<Shared>,
+    shared: Mutex<Shared, ranks::MaybeShared>,
     has_background_work: AtomicBool,
     /// How often devices came and went.
     tree_changes: AtomicU64,
     /// Devices that left with the group that is being written.
-    left: Mutex<Vec<LeftLeaf>>,
+    left: Mutex<Vec<LeftLeaf>, ranks::LeftDevices>,
     /// Groups that may still be written only to let freed space go.
     releasing: AtomicU32,
     stop: AtomicBool,
     /// Whether the listener knows that there will be no more groups.
     has_told_of_end: AtomicBool,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    thread: Mutex<Option<JoinHandle<()>>, ranks::SyncThread>,
 }
 
 impl PoolServices for Syncer {
@@ -164,35 +160,35 @@ impl Syncer {
 
     /// The configuration, for changes that the next txg writes.
     pub fn config(&self) -> MutexGuard<'_, LiveConfig> {
-        lock(&self.config)
+        self.config.lock()
     }
 
     /// The states that the pool had.
     pub fn chronicle(&self) -> MutexGuard<'_, Chronicle> {
-        lock(&self.chronicle)
+        self.chronicle.lock()
     }
 
     /// The leaves that are behind. Taken before the chronicle by whoever needs both.
     pub(super) fn away(&self) -> MutexGuard<'_, Away> {
-        lock(&self.away)
+        self.away.lock()
     }
 
     /// Has the group that is being written leave no log of space maps from before it.
     pub fn flush_space_maps(&self) {
-        lock(&self.recorder).flush_all();
+        self.recorder.lock().flush_all();
     }
 
     /// The last uberblock that was written or found.
     pub fn uberblock(&self) -> Uberblock {
         let uberblock = self.uberblock.read();
-        uberblock.unwrap_or_else(PoisonError::into_inner).clone()
+        uberblock.clone()
     }
 
     /// Notes that the tree of vdevs is another, and whose devices left it. They are looked after
     /// when the group is on disk.
     pub fn tree_changed(&self, left: Vec<LeftLeaf>) {
         self.tree_changes.fetch_add(1, Ordering::AcqRel);
-        lock(&self.left).extend(left);
+        self.left.lock().extend(left);
     }
 
     /// How often the tree of vdevs changed by devices that came and went.
@@ -201,19 +197,19 @@ impl Syncer {
     }
 
     pub(super) fn take_left(&self) -> Vec<LeftLeaf> {
-        std::mem::take(&mut *lock(&self.left))
+        std::mem::take(&mut *self.left.lock())
     }
 
     pub(super) fn obsolete(&self) -> MutexGuard<'_, Obsolete> {
-        lock(&self.obsolete)
+        self.obsolete.lock()
     }
 
     pub(super) fn deferred(&self) -> MutexGuard<'_, Vec<BlockPointer>> {
-        lock(&self.deferred)
+        self.deferred.lock()
     }
 
     pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
-        lock(&self.shared)
+        self.shared.lock()
     }
 
     /// Whether frees of this pass wait for the next txg.
@@ -224,11 +220,10 @@ impl Syncer {
     /// Begins to write groups, on a thread of its own.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let syncer = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("txg_sync".to_owned());
-        *lock(&self.thread) = Some(thread.spawn(move || {
+        *self.thread.lock() = Some(rt::spawn("txg_sync", move || {
             set_patience(Patience::Always);
             let run = std::panic::AssertUnwindSafe(|| syncer.run());
-            if std::panic::catch_unwind(run).is_err() {
+            if rt::catch_unwind(run).is_err() {
                 // The disk has the group before, and nothing here can be trusted any more.
                 syncer.suspend("the syncing thread ended with a panic");
                 syncer.refuse_tasks();
@@ -239,7 +234,7 @@ impl Syncer {
 
     /// Writes everything and ends the thread.
     pub fn stop(&self) -> Result<(), SyncError> {
-        let thread = lock(&self.thread).take();
+        let thread = self.thread.lock().take();
         let Some(thread) = thread else {
             return Ok(());
         };
@@ -490,7 +485,7 @@ impl Syncer {
             if !self.mos.is_dirty_in(txg) && !self.has_unrecorded() {
                 return Ok(self.mos.root());
             }
-            let recorded = lock(&self.recorder).record(context, &self.space, pass)?;
+            let recorded = self.recorder.lock().record(context, &self.space, pass)?;
             let mut config = self.config();
             for (vdev, array) in recorded.arrays {
                 if let Some(top) = config.top_mut(vdev) {

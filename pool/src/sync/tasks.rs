@@ -2,9 +2,10 @@
 
 use super::error::SyncError;
 use cenote_base::Txg;
+use cenote_base::rt::{self, Condvar, Mutex, ranks};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Tasks that may wait at once: more than anybody types.
 const TASKS_MAX: usize = 10_000;
@@ -23,32 +24,25 @@ pub(crate) enum Outcome {
 /// Where the one who waits for a task finds how it ended.
 #[derive(Debug, Default)]
 pub(crate) struct Ticket {
-    outcome: Mutex<Option<Outcome>>,
+    outcome: Mutex<Option<Outcome>, ranks::SyncTicket>,
     done: Condvar,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ticket {
     /// Tells how the task ended; only the first time counts.
     pub fn end(&self, outcome: Outcome) {
-        lock(&self.outcome).get_or_insert(outcome);
+        self.outcome.lock().get_or_insert(outcome);
         self.done.notify_all();
     }
 
     /// Waits for the end.
     pub fn wait(&self) -> Outcome {
-        let mut outcome = lock(&self.outcome);
+        let mut outcome = self.outcome.lock();
         loop {
             if let Some(outcome) = outcome.take() {
                 return outcome;
             }
-            outcome = self
-                .done
-                .wait(outcome)
-                .unwrap_or_else(PoisonError::into_inner);
+            outcome = self.done.wait(outcome);
         }
     }
 }
@@ -65,7 +59,7 @@ pub(crate) struct Queued {
 impl Drop for Queued {
     fn drop(&mut self) {
         // Whoever waits must not wait for a thread that is no more.
-        if std::thread::panicking() {
+        if rt::panicking() {
             let cause = "the syncing thread ended with a panic".to_owned();
             self.ticket.end(Outcome::Stopped(cause));
         }
@@ -75,19 +69,19 @@ impl Drop for Queued {
 /// The tasks of a pool that wait for the next sync.
 #[derive(Default)]
 pub(crate) struct TaskQueue {
-    waiting: Mutex<Vec<Queued>>,
+    waiting: Mutex<Vec<Queued>, ranks::SyncTasks>,
 }
 
 impl std::fmt::Debug for TaskQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TaskQueue({})", lock(&self.waiting).len())
+        write!(f, "TaskQueue({})", self.waiting.lock().len())
     }
 }
 
 impl TaskQueue {
     /// Queues a task while the group `open` is open.
     pub fn push(&self, task: Box<dyn SyncTask>, open: Txg) -> Result<Arc<Ticket>, SyncError> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if waiting.len() >= TASKS_MAX {
             let cause = "too many tasks are waiting".to_owned();
             return Err(SyncError::Stopped { cause });
@@ -103,12 +97,12 @@ impl TaskQueue {
 
     /// Takes all tasks.
     pub fn take(&self) -> Vec<Queued> {
-        std::mem::take(&mut *lock(&self.waiting))
+        std::mem::take(&mut *self.waiting.lock())
     }
 
     /// Takes the tasks that the group `txg` may carry out.
     pub fn take_due(&self, txg: Txg) -> Vec<Queued> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let all = std::mem::take(&mut *waiting);
         let (due, later) = all.into_iter().partition(|queued| queued.open <= txg);
         *waiting = later;
@@ -117,27 +111,27 @@ impl TaskQueue {
 
     /// Puts tasks back, before those that came since.
     pub fn put_back(&self, early: Vec<Queued>) {
-        lock(&self.waiting).splice(..0, early);
+        self.waiting.lock().splice(..0, early);
     }
 
     pub fn is_empty(&self) -> bool {
-        lock(&self.waiting).is_empty()
+        self.waiting.lock().is_empty()
     }
 }
 
 /// A task whose owner gets it back afterwards.
-struct Shared<T>(Arc<Mutex<Option<T>>>);
+struct Shared<T>(Arc<Mutex<Option<T>, ranks::SyncTask>>);
 
 impl<T: SyncTask> SyncTask for Shared<T> {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        match &mut *lock(&self.0) {
+        match &mut *self.0.lock() {
             Some(task) => task.check(context),
             None => Ok(()),
         }
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        match &mut *lock(&self.0) {
+        match &mut *self.0.lock() {
             Some(task) => task.sync(context),
             None => Ok(()),
         }
@@ -146,7 +140,7 @@ impl<T: SyncTask> SyncTask for Shared<T> {
 
 /// A queued task, for the one who waits for it.
 pub(crate) struct Pending<T> {
-    task: Arc<Mutex<Option<T>>>,
+    task: Arc<Mutex<Option<T>, ranks::SyncTask>>,
     pub ticket: Arc<Ticket>,
 }
 
@@ -165,7 +159,7 @@ impl<T: SyncTask + 'static> Pending<T> {
             Outcome::Refused(error) => return Err(error.into()),
             Outcome::Stopped(cause) => return Err(SyncError::Stopped { cause }),
         }
-        let task = lock(&self.task).take();
+        let task = self.task.lock().take();
         Ok(task.expect("the queue only borrowed it"))
     }
 }

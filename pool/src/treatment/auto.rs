@@ -5,13 +5,13 @@
 //! Nobody waits for that, and what does not fit the list is left to `zpool trim`.
 
 use crate::sync::Syncer;
+use cenote_base::rt::{self, JoinHandle, Mutex, ranks};
+use cenote_base::rt::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use cenote_base::{VdevId, settings};
 use cenote_vdev::FreeSpaceAction;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Groups of freed ranges that may wait.
@@ -25,7 +25,7 @@ pub(crate) type FreedRanges = Vec<(VdevId, Range<u64>)>;
 /// The thread, if the property is on.
 #[derive(Debug, Default)]
 pub(super) struct Autotrim {
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>, ranks::Autotrim>,
     /// Nothing more is to be trimmed, not even what waits.
     is_stopped: Arc<AtomicBool>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Autotrim {
 impl Autotrim {
     /// Begins or ends it.
     pub fn set(&self, syncer: &Arc<Syncer>, is_on: bool) {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if !is_on {
             syncer.space.report_freed(None);
         } else if thread.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -41,9 +41,9 @@ impl Autotrim {
             let syncer_of_thread = Arc::downgrade(syncer);
             let is_stopped = Arc::clone(&self.is_stopped);
             is_stopped.store(false, Ordering::Release);
-            let started = std::thread::Builder::new()
-                .name("vdev_autotrim".to_owned())
-                .spawn(move || run(&syncer_of_thread, &receiver, &is_stopped));
+            let started = rt::spawn("vdev_autotrim", move || {
+                run(&syncer_of_thread, &receiver, &is_stopped)
+            });
             // Without a thread nothing is trimmed, which harms nobody.
             if let Ok(started) = started {
                 *thread = Some(started);
@@ -57,7 +57,7 @@ impl Autotrim {
     pub fn stop(&self, syncer: &Syncer) {
         self.is_stopped.store(true, Ordering::Release);
         syncer.space.report_freed(None);
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if let Some(thread) = thread.take() {
             // A thread that failed trims nothing either.
             let _ = thread.join();
@@ -109,7 +109,7 @@ fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>, is_stopped: &AtomicBo
 impl crate::allocation::Space {
     /// From now on tells of space that became free, or no more.
     pub fn report_freed(&self, to: Option<SyncSender<FreedRanges>>) {
-        let mut reporter = self.freed_to.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reporter = self.freed_to.lock();
         *reporter = to;
     }
 }

@@ -17,13 +17,13 @@ pub use record::{TreatmentKind, TreatmentState};
 use crate::pool::Pool;
 use crate::sync::{Actor, SyncError, Syncer, log_event};
 use auto::Autotrim;
+use cenote_base::rt::{Condvar, JoinHandle, Mutex, MutexGuard, ranks};
 use cenote_base::{Guid, ObjectId, VdevId};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use record::Record;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use work::Worker;
 
 /// What a command wants of a treatment.
@@ -88,13 +88,13 @@ type Key = (Guid, TreatmentKind);
 /// All treatments of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Treatments {
-    entries: Mutex<BTreeMap<Key, Entry>>,
+    entries: Mutex<BTreeMap<Key, Entry>, ranks::Treatments>,
     /// Held by a command from the end of the threads that it stops to the begin of its own: two
     /// commands at once would leave a leaf with two threads, or with none.
-    commands: Mutex<()>,
+    commands: Mutex<(), ranks::TreatmentCommands>,
     changed: Condvar,
     /// Held with a range: what another leaf's thread holds is not free to look at.
-    turns: Mutex<BTreeMap<VdevId, Arc<Mutex<()>>>>,
+    turns: Mutex<BTreeMap<VdevId, Arc<Mutex<(), ranks::TreatmentTurns>>>, ranks::TreatmentTurns>,
     autotrim: Autotrim,
 }
 
@@ -130,12 +130,12 @@ impl SyncTask for StoreRecords {
 
 impl Treatments {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 
     /// Whose holder may hold a range of a vdev.
-    fn turn(&self, vdev: VdevId) -> Arc<Mutex<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+    fn turn(&self, vdev: VdevId) -> Arc<Mutex<(), ranks::TreatmentTurns>> {
+        let mut turns = self.turns.lock();
         Arc::clone(turns.entry(vdev).or_default())
     }
 
@@ -277,7 +277,7 @@ impl Pool {
         let syncer = self.writer()?;
         let treatments = self.treatments();
         let command_lock = treatments.commands.lock();
-        let _command = command_lock.unwrap_or_else(PoisonError::into_inner);
+        let _command = command_lock;
         let places = self.leaf_places();
         let (mut refused, mut meant) = (Vec::new(), Vec::new());
         for leaf in leaves {
@@ -391,7 +391,8 @@ impl Pool {
         kind: TreatmentKind,
         state: TreatmentState,
     ) -> (Actor, &'static str, String) {
-        let mut leaves = self.vdev_tree().walk();
+        let tree = self.vdev_tree();
+        let mut leaves = tree.walk();
         let path = leaves.find(|leaf| leaf.guid == place.leaf);
         let path = path.and_then(|leaf| leaf.path.as_ref());
         let path = path.map_or_else(String::new, |path| path.display().to_string());

@@ -3,11 +3,11 @@
 use super::record::Record;
 use super::{Key, LeafPlace, TreatmentKind, TreatmentState, Treatments, store};
 use crate::sync::Syncer;
+use cenote_base::rt::{self, JoinHandle};
 use cenote_base::{Env, settings};
 use cenote_vdev::FreeSpaceAction;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Between two notes on disk of how far it is.
@@ -68,25 +68,23 @@ impl Worker {
             TreatmentKind::Trim => "vdev_trim",
             TreatmentKind::Initialize => "vdev_initialize",
         };
-        std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                let key = (place.leaf, kind);
-                let record = treatments.lock().get(&key).map(|entry| entry.record);
-                let record = record.unwrap_or_default();
-                let worker = Self {
-                    syncer,
-                    treatments,
-                    place,
-                    kind,
-                    from: record.offset,
-                    record,
-                    started: env.monotonic(),
-                    env,
-                    treated: 0,
-                };
-                worker.run();
-            })
+        rt::spawn(name.to_owned(), move || {
+            let key = (place.leaf, kind);
+            let record = treatments.lock().get(&key).map(|entry| entry.record);
+            let record = record.unwrap_or_default();
+            let worker = Self {
+                syncer,
+                treatments,
+                place,
+                kind,
+                from: record.offset,
+                record,
+                started: env.monotonic(),
+                env,
+                treated: 0,
+            };
+            worker.run();
+        })
     }
 
     fn key(&self) -> Key {
@@ -168,7 +166,7 @@ impl Worker {
         };
         let LeafPlace { leaf, top, .. } = self.place;
         let turn = self.treatments.turn(top);
-        let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn.lock();
         let Some(held) = syncer.space.hold_range(top, index, cursor, length) else {
             return Ok(None);
         };
@@ -222,7 +220,7 @@ impl Worker {
                 return;
             }
             let waited = self.treatments.changed.wait_timeout(entries, left);
-            entries = waited.unwrap_or_else(PoisonError::into_inner).0;
+            entries = waited.0;
         }
     }
 }

@@ -167,7 +167,8 @@ pub(crate) fn recent_metadata_is_good(pool: &Pool, since: Txg) -> Result<bool, I
 /// are not judged as bad, so nothing else would tell.
 fn stale(pool: &Pool) -> Vec<String> {
     let shape = pool.vdevs();
-    let leaves = pool.vdev_tree().leaves().map(|leaf| leaf.guid);
+    let tree = pool.vdev_tree();
+    let leaves = tree.leaves().map(|leaf| leaf.guid);
     let stale = leaves.filter(|leaf| shape.is_open(*leaf) && !shape.dtl(*leaf).is_empty());
     stale.map(|leaf| pool.name_of(leaf)).collect()
 }

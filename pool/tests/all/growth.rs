@@ -80,14 +80,21 @@ fn grows(shape: VdevShape, count: usize) {
         assert!(pool.expandable().is_empty() && !expand(&pool, None));
     }
     enlarge(last, AFTER);
-    let top = &pool.vdev_tree().children[0];
+    let tree = pool.vdev_tree();
+    let top = &tree.children[0];
     let gain = pool.expandable()[&VdevId(0)];
     assert!(gain > before.0 && gain.is_multiple_of(1 << top.metaslab_shift));
     assert!(!expand(&pool, Some(&[VdevId(1)])), "not this one");
+    // Whoever has a configuration keeps it; nobody keeps those that no one has.
+    let forgotten = Arc::downgrade(&pool.config());
+    drop(tree);
     assert!(expand(&pool, Some(&[VdevId(0)])));
+    assert!(pool.vdev_tree().children[0].asize > before.0);
+    assert!(forgotten.upgrade().is_none(), "an old configuration stays");
     assert!(!expand(&pool, None), "nothing is left");
     assert!(pool.expandable().is_empty());
-    let asize = pool.vdev_tree().children[0].asize;
+    let tree = pool.vdev_tree();
+    let asize = tree.children[0].asize;
     assert!(asize >= before.0 + gain);
     assert!(size(&pool, 0) >= before.1 + gain * 9 / 10);
     for round in 20..40 {
@@ -202,7 +209,8 @@ fn power_cuts() {
     assert!(expand(&pool, None));
     let expanded = world.recorded();
     common::change(&pool, 21).expect("written");
-    let asize = pool.vdev_tree().children[0].asize;
+    let tree = pool.vdev_tree();
+    let asize = tree.children[0].asize;
     drop(pool);
     let log = world.take_log();
     let mut random = 1;
@@ -221,7 +229,8 @@ fn power_cuts() {
             let env = Arc::new(RealEnv::new());
             let pool = cenote_pool::import(&candidates[0], &options, env);
             let pool = pool.unwrap_or_else(|error| panic!("{what}: {error}"));
-            let found = pool.vdev_tree().children[0].asize;
+            let tree = pool.vdev_tree();
+            let found = tree.children[0].asize;
             assert!(at < expanded || found == asize, "{what}: it is small again");
             sizes.insert(found);
             let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");

@@ -47,7 +47,8 @@ fn create(world: &Arc<World>, shape: VdevShape, count: usize) -> (Pool, Vec<Guid
     let request = common::Bench::new("tank").request(vec![vdev]);
     let pool = cenote_pool::create(request, &options(world), Arc::new(RealEnv::new()));
     let pool = pool.expect("created");
-    let guids = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+    let tree = pool.vdev_tree();
+    let guids = tree.leaves().map(|leaf| leaf.guid).collect();
     (pool, guids)
 }
 
@@ -196,7 +197,8 @@ fn a_rebuild_that_gives_way_to_a_resilver_that_has_begun() {
         attach(&pool, guids[0], new);
         // A device that is read from lacks something: the rebuild cannot be relied on.
         let is_rebuilding = || {
-            let mut leaves = pool.vdev_tree().leaves();
+            let tree = pool.vdev_tree();
+            let mut leaves = tree.leaves();
             leaves.any(|leaf| leaf.rebuild_txg.is_some())
         };
         await_that("it rebuilds", || !is_rebuilding());
@@ -229,7 +231,8 @@ fn a_spare_that_comes_during_a_replacement_goes_with_the_old_device() {
         let pool = cenote_pool::create(request, &options(&world), Arc::new(RealEnv::new()));
         let pool = pool.expect("created");
         change(&pool, 0..4);
-        let old = pool.vdev_tree().leaves().next().expect("a side").guid;
+        let tree = pool.vdev_tree();
+        let old = tree.leaves().next().expect("a side").guid;
         let spares = pool
             .dsl()
             .auxiliary_vdevs(cenote_dsl::directory_keys::SPARES);

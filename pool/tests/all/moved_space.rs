@@ -71,8 +71,8 @@ fn a_side_gets_what_a_removal_copied_without_it() {
     images.extend([vec![0; images[0].len()], vec![0; images[1].len()]]);
     let world = Arc::new(World::of(images));
     let pool = import(&world);
-    let old = pool.vdev_tree().leaves();
-    let old = old.filter(|leaf| leaf.is_leaf_device());
+    let tree = pool.vdev_tree();
+    let old = tree.leaves().filter(|leaf| leaf.is_leaf_device());
     let old: Vec<Guid> = old.map(|leaf| leaf.guid).collect();
     for (old, new) in old.iter().zip(world.leaves().into_iter().skip(2)) {
         let request = Attachment {
@@ -90,7 +90,8 @@ fn a_side_gets_what_a_removal_copied_without_it() {
     let copied: std::collections::BTreeSet<Txg> = moved.iter().map(|e| e.copied_in).collect();
     let gap = TxgSet::from_ranges(copied.iter().map(|txg| *txg..Txg(txg.0 + 1)));
     assert!(moved.len() > 100 && pool.vdevs().copied_in() == gap && !gap.is_empty());
-    let tops = pool.vdev_tree().children.iter();
+    let tree = pool.vdev_tree();
+    let tops = tree.children.iter();
     let tops: Vec<Vec<Guid>> = tops
         .map(|top| top.leaves().map(|leaf| leaf.guid).collect())
         .collect();

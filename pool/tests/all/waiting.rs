@@ -133,7 +133,8 @@ fn lose(pool: &Pool, lost: impl FnOnce(), meanwhile: impl FnOnce()) -> Result<()
 
 fn check(world: &Arc<World>, plugs: &Arc<Plugs>, pool: Pool, value: u64) {
     common::change(&pool, 2).expect("written");
-    let leaf = pool.vdev_tree().leaves().next().expect("one").guid;
+    let tree = pool.vdev_tree();
+    let leaf = tree.leaves().next().expect("one").guid;
     assert!(pool.vdevs().dtl(leaf).is_empty(), "nothing was missed");
     pool.export().expect("written");
     drop(pool);

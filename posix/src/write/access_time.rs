@@ -7,7 +7,6 @@
 //! does with OpenZFS.
 
 use super::Writer;
-use super::lock;
 use super::store::Changes;
 use crate::attributes::Attributes;
 use crate::error::PosixError;
@@ -15,9 +14,9 @@ use crate::file_system::FileSystem;
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_ondisk::system_attributes::Attribute;
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// When a read is noted.
@@ -44,22 +43,22 @@ const STORED_AT_ONCE: usize = 64;
 /// Reads that are not on disk yet.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
-    shards: [Mutex<HashMap<ObjectId, Timestamp>>; SHARDS],
+    shards: [Mutex<HashMap<ObjectId, Timestamp>, ranks::AccessTimes>; SHARDS],
     count: AtomicUsize,
     /// When the oldest mark was made, in seconds.
     since: AtomicI64,
     /// Held while marks are stored: one does it for all.
-    storing: Mutex<()>,
+    storing: Mutex<(), ranks::StoringTimes>,
 }
 
 impl Reads {
-    fn shard(&self, id: ObjectId) -> &Mutex<HashMap<ObjectId, Timestamp>> {
+    fn shard(&self, id: ObjectId) -> &Mutex<HashMap<ObjectId, Timestamp>, ranks::AccessTimes> {
         &self.shards[usize::try_from(id.0 % SHARDS as u64).expect("below 16")]
     }
 
     /// Marks a read; whether it is time to store marks.
     fn mark(&self, id: ObjectId, now: Timestamp) -> bool {
-        if lock(self.shard(id)).insert(id, now).is_some() {
+        if self.shard(id).lock().insert(id, now).is_some() {
             return self.is_due(now);
         }
         if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -78,7 +77,7 @@ impl Reads {
     fn get(&self, id: ObjectId) -> Option<Timestamp> {
         match self.count.load(Ordering::Relaxed) {
             0 => None,
-            _ => lock(self.shard(id)).get(&id).copied(),
+            _ => self.shard(id).lock().get(&id).copied(),
         }
     }
 
@@ -86,7 +85,7 @@ impl Reads {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let taken = lock(self.shard(id)).remove(&id);
+        let taken = self.shard(id).lock().remove(&id);
         if taken.is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -94,9 +93,10 @@ impl Reads {
     }
 
     fn ids(&self) -> Vec<ObjectId> {
-        let of = |shard: &Mutex<HashMap<ObjectId, Timestamp>>| -> Vec<ObjectId> {
-            lock(shard).keys().copied().collect()
-        };
+        let of =
+            |shard: &Mutex<HashMap<ObjectId, Timestamp>, ranks::AccessTimes>| -> Vec<ObjectId> {
+                shard.lock().keys().copied().collect()
+            };
         let mut ids: Vec<ObjectId> = self.shards.iter().flat_map(of).collect();
         // In order, since neighbours share blocks of dnodes.
         ids.sort_unstable();
@@ -130,7 +130,7 @@ impl FileSystem {
             }
         }
         if writer.reads.mark(file.id(), now)
-            && let Ok(_storing) = writer.reads.storing.try_lock()
+            && let Some(_storing) = writer.reads.storing.try_lock()
         {
             // Nobody waits for it. What cannot be stored now, as the pool is suspended, is lost.
             drop(self.store_marks(writer));
@@ -169,7 +169,7 @@ impl FileSystem {
         if is_closed || writer.reads.count.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
-        let _storing = lock(&writer.reads.storing);
+        let _storing = writer.reads.storing.lock();
         self.store_marks(writer)
     }
 

@@ -4,7 +4,6 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::master::{AccountKind, MASTER_NODE};
 use crate::write::quota::limit_name;
-use std::sync::PoisonError;
 
 impl FileSystem {
     /// Sets how many bytes, or objects, those may have who have no limit of their own; 0 takes
@@ -27,10 +26,7 @@ impl FileSystem {
             0 => drop(master.remove(&tx, key.as_bytes())?),
             _ => master.update_u64(&tx, &key, limit)?,
         }
-        let mut quotas = writer
-            .quotas
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut quotas = writer.quotas.write();
         let quota = &mut quotas[kind as usize];
         match of_objects {
             true => quota.objects_default = limit,

@@ -4,7 +4,6 @@
 //! disk, so that a crash does not leave it behind, and is freed when it is let go of. So is a file
 //! whose freeing takes several transactions, because it has files of extended attributes.
 
-use super::lock;
 use super::store::Changes;
 use crate::acl::StoredAcl;
 use crate::attributes::Attributes;
@@ -51,7 +50,9 @@ impl FileSystem {
         let Some(writer) = self.writer() else {
             return Vec::new();
         };
-        let held: Vec<_> = lock(&writer.holds)
+        let held: Vec<_> = writer
+            .holds
+            .lock()
             .iter()
             .map(|(id, n)| (*id, *n))
             .collect();
@@ -74,7 +75,7 @@ impl FileSystem {
             let is_same = one.identity.is_some() && self.identity(one.id) == one.identity;
             match is_same {
                 true => {
-                    let mut holds = lock(&self.require_writer()?.holds);
+                    let mut holds = self.require_writer()?.holds.lock();
                     *holds.entry(one.id).or_default() += one.count;
                 }
                 false => gone.push(one.id),
@@ -88,7 +89,7 @@ impl FileSystem {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[id]);
         let znode = self.znode(id)?;
-        let mut holds = lock(&writer.holds);
+        let mut holds = writer.holds.lock();
         if znode.attributes().links == 0 && !holds.contains_key(&id) {
             return Err(PosixError::NoSuchZnode { object: id });
         }
@@ -98,14 +99,14 @@ impl FileSystem {
 
     /// Holds an object that nobody else knows of yet.
     pub(super) fn hold_new(&self, id: ObjectId) -> Result<(), PosixError> {
-        *lock(&self.require_writer()?.holds).entry(id).or_default() += 1;
+        *self.require_writer()?.holds.lock().entry(id).or_default() += 1;
         Ok(())
     }
 
     /// Ends one [`Self::hold`]. An object without a name goes with the last.
     pub fn release(&self, id: ObjectId) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
-        let mut holds = lock(&writer.holds);
+        let mut holds = writer.holds.lock();
         let Some(count) = holds.get_mut(&id) else {
             return Ok(());
         };
@@ -123,7 +124,7 @@ impl FileSystem {
     }
 
     pub(super) fn is_held(&self, id: ObjectId) -> Result<bool, PosixError> {
-        Ok(lock(&self.require_writer()?.holds).contains_key(&id))
+        Ok(self.require_writer()?.holds.lock().contains_key(&id))
     }
 
     fn queue_zap(&self) -> Result<Zap, PosixError> {
@@ -132,13 +133,13 @@ impl FileSystem {
     }
 
     pub(super) fn enqueue(&self, tx: &Transaction, id: ObjectId) -> Result<(), PosixError> {
-        let _guard = lock(&self.require_writer()?.queue);
+        let _guard = self.require_writer()?.queue.lock();
         let key = hex_key(id.0);
         Ok(self.queue_zap()?.update_u64(tx, &key, id.0)?)
     }
 
     pub(super) fn dequeue(&self, tx: &Transaction, id: ObjectId) -> Result<(), PosixError> {
-        let _guard = lock(&self.require_writer()?.queue);
+        let _guard = self.require_writer()?.queue.lock();
         self.queue_zap()?.remove(tx, &hex_key(id.0))?;
         Ok(())
     }

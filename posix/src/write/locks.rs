@@ -5,7 +5,7 @@
 //! waits for nobody.
 
 use cenote_base::ObjectId;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 
 /// Locks; operations on different objects rarely meet.
 const LOCKS: usize = 1024;
@@ -13,7 +13,7 @@ const LOCKS: usize = 1024;
 /// The locks of one file system.
 #[derive(Debug)]
 pub(super) struct Locks {
-    locks: Vec<Mutex<()>>,
+    locks: Vec<Mutex<(), ranks::ObjectLocks>>,
 }
 
 /// Held locks; let go of when dropped.
@@ -34,11 +34,7 @@ impl Locks {
 
     /// Takes the lock of one object, if nobody has it.
     pub(super) fn try_lock(&self, object: ObjectId) -> Option<Held<'_>> {
-        let guard = match self.locks[place_of(object)].try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let guard = self.locks[place_of(object)].try_lock()?;
         let mut guards = [const { None }; HELD_MAX];
         guards[0] = Some(guard);
         Some(Held { _guards: guards })
@@ -59,7 +55,7 @@ impl Locks {
             if place < LOCKS && is_new {
                 // There is nothing behind the lock that a panic could leave half done.
                 let guard = self.locks[place].lock();
-                guards[index] = Some(guard.unwrap_or_else(PoisonError::into_inner));
+                guards[index] = Some(guard);
             }
         }
         Held { _guards: guards }

@@ -48,13 +48,14 @@ use crate::master::QuotaObjects;
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use access_time::Reads;
+use cenote_base::rt::{Mutex, RwLock, ranks};
 use cenote_base::{Env, ObjectId};
 use cenote_dmu::{Object, ObjectSet, Transaction, TxCost, TxgGate};
 use locks::{Held, Locks};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// What an operation on names and attributes keeps in memory until it is on disk: some blocks of
 /// directories and dnodes.
@@ -198,26 +199,22 @@ pub struct WriterParams {
 pub(crate) struct Writer {
     gate: Arc<TxgGate>,
     env: Arc<dyn Env>,
-    settings: RwLock<WriteSettings>,
+    settings: RwLock<WriteSettings, ranks::WriteSettings>,
     space: Option<Arc<dyn SpaceGuard>>,
     damage: Option<Arc<dyn DamageSink>>,
     locks: Locks,
     /// Held by renames that move a directory: two of them could make a loop.
-    moves: Mutex<()>,
+    moves: Mutex<(), ranks::DirectoryMoves>,
     /// Held while attributes or layouts are registered.
-    tables: Mutex<()>,
+    tables: Mutex<(), ranks::NewAttributes>,
     /// Held while the delete queue changes.
-    queue: Mutex<()>,
+    queue: Mutex<(), ranks::DeleteQueue>,
     /// Objects in use beyond their names, and how often.
-    holds: Mutex<HashMap<ObjectId, u64>>,
-    quotas: RwLock<[QuotaObjects; 3]>,
+    holds: Mutex<HashMap<ObjectId, u64>, ranks::HeldFiles>,
+    quotas: RwLock<[QuotaObjects; 3], ranks::QuotaTables>,
     reads: Reads,
     /// It takes no changes any more, from whoever still has it.
     is_closed: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FileSystem {
@@ -273,10 +270,7 @@ impl FileSystem {
     /// Changes the properties that writing goes by.
     pub fn set_write_settings(&self, settings: WriteSettings) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
-        *writer
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = settings;
+        *writer.settings.write() = settings;
         Ok(())
     }
 
@@ -342,7 +336,7 @@ impl FileSystem {
 
 impl Writer {
     fn settings(&self) -> WriteSettings {
-        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+        *self.settings.read()
     }
 
     fn lock(&self, objects: &[ObjectId]) -> Held<'_> {

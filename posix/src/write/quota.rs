@@ -14,7 +14,6 @@ use cenote_dmu::zap::NewZap;
 use cenote_dmu::{NewObject, Zap};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::zap::hex_key;
-use std::sync::PoisonError;
 
 /// What belongs to no project belongs to this one, which has no limits.
 const DEFAULT_PROJECT: u64 = 0;
@@ -44,7 +43,7 @@ impl QuotaObjects {
 
 impl Writer {
     pub(super) fn quotas(&self) -> [QuotaObjects; 3] {
-        *self.quotas.read().unwrap_or_else(PoisonError::into_inner)
+        *self.quotas.read()
     }
 }
 
@@ -141,10 +140,7 @@ impl FileSystem {
             0 => drop(zap.remove(&tx, &hex_key(id))?),
             _ => zap.update_u64(&tx, &hex_key(id), limit)?,
         }
-        *writer
-            .quotas
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = quotas;
+        *writer.quotas.write() = quotas;
         Ok(())
     }
 }

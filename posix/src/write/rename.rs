@@ -6,7 +6,6 @@
 //! so that the way up from the new place stays what it was when it was followed.
 
 use super::create::exists;
-use super::lock;
 use super::names::Found;
 use super::store::Changes;
 use crate::directory::Target;
@@ -55,7 +54,7 @@ impl FileSystem {
     ) -> Result<Option<Arc<Znode>>, PosixError> {
         let writer = self.require_writer()?;
         self.check_new_name(to_name)?;
-        let _moves = (from != to).then(|| lock(&writer.moves));
+        let _moves = (from != to).then(|| writer.moves.lock());
         loop {
             let before = self.look_up_both((from, from_name), (to, to_name))?;
             let source = before.0.1.object;

@@ -4,7 +4,6 @@
 //! the bonus buffer and if need be a spill block, and register the layout if it is a new one.
 //! Legacy znodes, of file systems before version 5, are in [`super::legacy`].
 
-use super::lock;
 use crate::attributes::AttributeTables;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
@@ -234,7 +233,7 @@ impl FileSystem {
             return Ok(tables);
         }
         let writer = self.require_writer()?;
-        let _guard = lock(&writer.tables);
+        let _guard = writer.tables.lock();
         let mut new = self.tables().ok_or(PosixError::ReadOnly)?.tables.clone();
         if !has(&AttributeTables::new(new.clone())) {
             let registry = self.sa_zap(tx, "REGISTRY", ObjectType::SA_REGISTRY)?;
@@ -251,7 +250,7 @@ impl FileSystem {
             return Ok(number);
         }
         let writer = self.require_writer()?;
-        let _guard = lock(&writer.tables);
+        let _guard = writer.tables.lock();
         let tables = self.tables().ok_or(PosixError::ReadOnly)?;
         if let Some(number) = known(&tables) {
             return Ok(number);

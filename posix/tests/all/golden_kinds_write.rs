@@ -100,7 +100,8 @@ fn version_28() {
 #[test]
 fn removed_vdevs() {
     changed("device-removal", |pool| {
-        let tops = pool.vdev_tree().children.iter();
+        let tree = pool.vdev_tree();
+        let tops = tree.children.iter();
         let removed = tops.filter(|top| top.indirect_object.is_some());
         let zaps: Vec<ObjectId> = removed.filter_map(|top| top.top_zap).collect();
         assert!(!zaps.is_empty(), "a vdev was removed");

@@ -12,6 +12,7 @@ use super::emit::Emitter;
 use crate::error::{StreamError, unreadable};
 use crate::writer::Writer;
 use cenote_base::Bookmark;
+use cenote_base::rt::{Condvar, Mutex, ranks};
 use cenote_cache::{Block, BlockBuffer, BlockCache, Retention};
 use cenote_dmu::DmuError;
 use cenote_dmu::traverse::Visit;
@@ -21,7 +22,7 @@ use cenote_ondisk::stream::{Free, FreeObjects, Record, Redact, Write as WriteRec
 use std::collections::VecDeque;
 use std::io::Write;
 use std::ops::Deref;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Bytes of blocks that are read ahead, at most.
 const BYTES_AHEAD_MAX: u64 = 16 << 20;
@@ -86,27 +87,24 @@ struct Wanted {
 #[derive(Default)]
 struct Group {
     /// What came; `None` until the worker is done with all of them.
-    found: Mutex<Option<Vec<Option<Found>>>>,
+    found: Mutex<Option<Vec<Option<Found>>>, ranks::SendAhead>,
     is_done: Condvar,
 }
 
 impl Group {
     fn put(&self, found: Vec<Option<Found>>) {
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        *self.found.lock() = Some(found);
         self.is_done.notify_all();
     }
 
     /// What came for a block; `None` if nobody read it.
     fn take(&self, index: usize) -> Option<Found> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         loop {
             match found.as_mut() {
                 Some(found) => return found.get_mut(index).and_then(Option::take),
                 None => {
-                    found = self
-                        .is_done
-                        .wait(found)
-                        .unwrap_or_else(PoisonError::into_inner);
+                    found = self.is_done.wait(found);
                 }
             }
         }

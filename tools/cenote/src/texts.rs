@@ -93,14 +93,7 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
             }
         }
         ControlError::LogMissing { logs, .. } => {
-            more("The devices below are missing or corrupted, use '-m' to import the pool anyway:");
-            for log in logs {
-                more(&format!("\t    {} [log]", log.name));
-                for device in &log.devices {
-                    more(&format!("\t      {device}"));
-                }
-            }
-            more("");
+            missing_logs(logs).iter().for_each(|line| more(line));
         }
         ControlError::LogUnreadable { reason, .. } => {
             more(&format!("\tunreadable: {reason}"));
@@ -128,6 +121,19 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
         _ => {}
     }
     text
+}
+
+/// The log devices that are not there.
+fn missing_logs(logs: &[cenote_control::model::MissingLog]) -> Vec<String> {
+    let head = "The devices below are missing or corrupted, use '-m' to import the pool anyway:";
+    let mut lines = vec![head.to_owned()];
+    for log in logs {
+        lines.push(format!("\t    {} [log]", log.name));
+        let devices = log.devices.iter();
+        lines.extend(devices.map(|device| format!("\t      {device}")));
+    }
+    lines.push(String::new());
+    lines
 }
 
 /// What can be done where the newest state of a pool cannot be read.

@@ -9,6 +9,7 @@ use std::process::Command;
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
 const LAYERS: [&str; 23] = [
     "base",
+    "control",
     "ondisk",
     "codec",
     "device",
@@ -26,7 +27,6 @@ const LAYERS: [&str; 23] = [
     "advisor",
     "frontends/fuse",
     "frontends/files",
-    "control",
     "engine",
     "frontends/nbd",
     "frontends/http",

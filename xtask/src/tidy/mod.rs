@@ -10,6 +10,7 @@
 
 mod circles;
 mod dependencies;
+mod door;
 mod items;
 mod layers;
 mod modules;
@@ -35,6 +36,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
             let source = Source::new(&file.text);
             sizes::check(file, &source, &mut problems);
             words::check_rust(file, &source, &mut problems);
+            door::check(file, &source, &mut problems);
         }
     }
     modules::check(&files, &mut problems);

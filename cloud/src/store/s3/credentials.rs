@@ -9,11 +9,13 @@ use super::refusal::Fault;
 use super::settings::{Keys, ROLE_VARIABLES, Sources};
 use super::surroundings::Surroundings;
 use async_trait::async_trait;
+use cenote_base::rt::process::Instant;
+use cenote_base::rt::{Mutex, ranks};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider};
 use object_store::{BackoffConfig, CredentialProvider, RetryConfig};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// How long keys of files and environment are used without looking. Less than the shortest time
 /// after which a refused request is tried again.
@@ -36,7 +38,7 @@ pub(super) fn no_retries() -> RetryConfig {
 pub(super) struct KeyRing {
     sources: Sources,
     role: AwsCredentialProvider,
-    known: Mutex<Option<(Instant, Arc<AwsCredential>)>>,
+    known: Mutex<Option<(Instant, Arc<AwsCredential>)>, ranks::S3KeyRing>,
 }
 
 impl fmt::Debug for KeyRing {
@@ -60,7 +62,7 @@ impl KeyRing {
     }
 
     fn fresh(&self) -> Option<Arc<AwsCredential>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let (found, keys) = known.as_ref()?;
         (found.elapsed() < FRESH).then(|| Arc::clone(keys))
     }
@@ -72,7 +74,7 @@ impl KeyRing {
         match self.sources.keys()? {
             Keys::Known(keys) => {
                 let keys = Arc::new(keys);
-                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = self.known.lock();
                 *known = Some((Instant::now(), Arc::clone(&keys)));
                 Ok(keys)
             }

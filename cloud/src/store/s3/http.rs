@@ -13,6 +13,8 @@ use super::allowance::Allowance;
 use super::refusal::{Fault, Refusal};
 use async_trait::async_trait;
 use bytes::Bytes;
+use cenote_base::rt::process::Instant;
+use cenote_base::rt::{self, Mutex, ranks};
 use http_body::{Body, Frame, SizeHint};
 use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
@@ -24,10 +26,10 @@ use reqwest::{Client, Method};
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How long nothing may move.
 const QUIET: Duration = Duration::from_secs(60);
@@ -62,14 +64,14 @@ pub(super) struct Line {
 /// What answers told beside what was asked, and how much was sent.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    server: Mutex<Option<String>>,
+    server: Mutex<Option<String>, ranks::S3Server>,
     sent: AtomicU64,
 }
 
 impl Seen {
     /// What the server calls itself.
     pub(super) fn server(&self) -> Option<String> {
-        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = self.server.lock();
         server.clone()
     }
 
@@ -80,7 +82,7 @@ impl Seen {
 
     fn note(&self, headers: &HeaderMap) {
         let name = headers.get(SERVER).and_then(|value| value.to_str().ok());
-        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut server = self.server.lock();
         if let Some(name) = name
             && server.as_deref() != Some(name)
         {
@@ -92,7 +94,7 @@ impl Seen {
 /// When something moved last.
 #[derive(Debug)]
 struct Progress {
-    moved: Mutex<Instant>,
+    moved: Mutex<Instant, ranks::S3Progress>,
     /// How long nothing may move from then on.
     quiet: Duration,
     end: Instant,
@@ -110,12 +112,12 @@ impl Progress {
     }
 
     fn move_on(&self) {
-        *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.moved.lock() = Instant::now();
     }
 
     /// When it fails if nothing moves any more, and how.
     fn limit(&self) -> (Instant, Fault) {
-        let moved = *self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        let moved = *self.moved.lock();
         match moved + self.quiet {
             silent if silent < self.end => (silent, Fault::Silent(self.quiet)),
             _ => (self.end, Fault::Slow(WHOLE)),
@@ -270,8 +272,8 @@ async fn take(
 fn clock_ahead(headers: &HeaderMap) -> Option<i64> {
     let date = headers.get(DATE)?.to_str().ok()?;
     let theirs = jiff::fmt::rfc2822::parse(date).ok()?;
-    let ours = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    Some(theirs.timestamp().as_second() - ours.as_secs().cast_signed())
+    let ours = rt::wall_clock().as_secs().cast_signed();
+    Some(theirs.timestamp().as_second() - ours)
 }
 
 /// A failure of the connection, with its causes and without the address, which has nothing new.

@@ -35,6 +35,7 @@ pub use surroundings::Surroundings;
 use super::{Answer, Condition, Meta, OBJECT_MAX, Request, Store, StoreError, Tag};
 use allowance::Allowance;
 use bytes::Bytes;
+use cenote_base::rt::process::mpsc;
 use credentials::{KeyRing, no_retries};
 use http::{Line, Seen};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -47,7 +48,7 @@ use refusal::{Fault, reading, store_error};
 use runtime::Runtime;
 use settings::Sources;
 use std::ops::Range;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 

@@ -1,8 +1,8 @@
 //! The thread on which requests wait for their answers: all that is asynchronous here.
 
+use cenote_base::rt::process::{self, JoinHandle};
 use std::future::Future;
 use std::io;
-use std::thread::JoinHandle;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -21,8 +21,7 @@ impl Runtime {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (end, is_over) = oneshot::channel::<()>();
-        let thread = std::thread::Builder::new().name("s3".into());
-        let thread = thread.spawn(move || {
+        let thread = process::spawn("s3", move || {
             // Either way it is over.
             let _ = runtime.block_on(is_over);
             // Names that are being looked up are not waited for.

@@ -5,12 +5,12 @@
 //! root (`O_PATH`, which no server is asked for), looks at that, and unmounts that.
 
 use super::table::MountEntry;
+use cenote_base::rt;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags};
 use std::path::Path;
-use std::sync::mpsc;
 use std::time::Duration;
 
 /// A server that takes longer than this to answer `statfs` is alive, only slow.
@@ -68,20 +68,18 @@ pub(super) enum Probed {
 /// Looks at the mount of a line of the table.
 pub(super) fn probe(entry: &MountEntry) -> Probed {
     let (place, id) = (entry.mount_point.clone(), entry.id);
-    let (sender, receiver) = mpsc::sync_channel(1);
+    let (sender, receiver) = rt::sync_channel(1);
     // A thread of its own, because a stuck server would block the caller for ever.
-    let probe = std::thread::Builder::new()
-        .name("fuse-probe".into())
-        .spawn(move || {
-            let held = HeldMount::at(&place).ok();
-            let probed = match held.filter(|held| held.id() == Ok(id)) {
-                None => Probed::Unreachable,
-                Some(held) if held.is_dead() => Probed::Dead(held),
-                Some(_) => Probed::Live,
-            };
-            // The receiver may have given up; then nobody needs the outcome.
-            let _ = sender.send(probed);
-        });
+    let probe = rt::spawn("fuse-probe", move || {
+        let held = HeldMount::at(&place).ok();
+        let probed = match held.filter(|held| held.id() == Ok(id)) {
+            None => Probed::Unreachable,
+            Some(held) if held.is_dead() => Probed::Dead(held),
+            Some(_) => Probed::Live,
+        };
+        // The receiver may have given up; then nobody needs the outcome.
+        let _ = sender.send(probed);
+    });
     let probed = probe.map(|_| receiver.recv_timeout(PROBE_TIMEOUT));
     probed.map_or(Probed::Live, |probed| probed.unwrap_or(Probed::Live))
 }

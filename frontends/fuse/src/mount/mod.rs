@@ -30,6 +30,7 @@ use crate::notify::Notifier;
 use crate::protocol::init::{Negotiated, Wishes};
 use crate::session::{HandshakeError, Session, SessionConfig};
 use crate::transport::Device;
+use cenote_base::rt;
 use held::HeldMount;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -179,7 +180,7 @@ impl MountOptions {
     /// A read-only mount of `source`, open to all users if root makes it or `/etc/fuse.conf` lets
     /// users do so.
     pub fn new(source: impl Into<OsString>) -> Self {
-        let processors = std::thread::available_parallelism().map_or(2, |count| count.get());
+        let processors = rt::available_parallelism().map_or(2, |count| count.get());
         MountOptions {
             source: source.into(),
             read_only: true,
@@ -754,7 +755,7 @@ fn unmount_path(mount_point: &Path, mode: UnmountMode) -> Result<(), MountError>
         if unmounted != Err(Errno::BUSY) {
             break;
         }
-        std::thread::sleep(BUSY_PAUSE);
+        rt::sleep(BUSY_PAUSE);
         unmounted = rustix::mount::unmount(mount_point, flags);
     }
     match unmounted {

@@ -8,6 +8,7 @@
 //! there keeps it from going away.
 
 use crate::transport::{unshare_directory, unshare_user_and_mounts};
+use cenote_base::rt;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
@@ -60,14 +61,14 @@ pub(super) fn within<T: Send>(
     namespace: BorrowedFd<'_>,
     act: impl FnOnce() -> T + Send,
 ) -> Result<T, Errno> {
-    std::thread::scope(|scope| {
+    rt::scope(|scope| {
         let body = move || {
             unshare_directory()?;
             move_into_link_name_space(namespace, Some(LinkNameSpaceType::Mount))?;
             Ok(act())
         };
-        let thread = std::thread::Builder::new().spawn_scoped(scope, body);
-        let outcome = thread.map(std::thread::ScopedJoinHandle::join);
+        let thread = scope.spawn_named("namespace", body);
+        let outcome = thread.map(rt::ScopedJoinHandle::join);
         outcome.map_or(Err(Errno::AGAIN), |joined| {
             joined.unwrap_or(Err(Errno::CANCELED))
         })

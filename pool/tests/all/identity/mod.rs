@@ -208,7 +208,8 @@ impl Model {
         };
         let (shape, last) = (pool.vdevs(), self.sites[site].last);
         let silent = shape.silent_leaves();
-        let (guid, leaves) = (pool.guid(), pool.vdev_tree().leaves());
+        let (guid, tree) = (pool.guid(), pool.vdev_tree());
+        let leaves = tree.leaves();
         // A disk that came back under another name is still where it was by the configuration.
         let found = pool.found_devices();
         let path_of = |leaf| found.get(&leaf).map(|found| found.path.clone());
@@ -308,7 +309,8 @@ impl Model {
                 content.leaf == leaf && content.pool == pool.guid()
             });
             let is_one = bearers.count() == 1;
-            let is_leaf = pool.vdev_tree().leaves().any(|own| own.guid == leaf);
+            let tree = pool.vdev_tree();
+            let is_leaf = tree.leaves().any(|own| own.guid == leaf);
             if is_one && is_leaf && self.must_be_taken(disk, pool.guid(), last) {
                 let done = &self.done;
                 let outsiders = pool.outsiders();
@@ -345,7 +347,8 @@ impl Model {
             return;
         };
         let (shape, last) = (pool.vdevs(), self.sites[site].last);
-        let leaves = pool.vdev_tree().leaves();
+        let tree = pool.vdev_tree();
+        let leaves = tree.leaves();
         let out = leaves.filter(|leaf| !shape.is_writable(leaf.guid));
         let out: Vec<Guid> = out.map(|leaf| leaf.guid).collect();
         if out.is_empty() {

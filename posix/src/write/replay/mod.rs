@@ -22,14 +22,15 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::replay::ReplayReport;
 use crate::time::Timestamp;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, ObjectId};
 use cenote_dmu::{DmuError, ObjectSet, Transaction};
 use cenote_intent_log::{IntentLog, ReplayWindow};
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::record::{Record, RecordBody};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Files whose last block is remembered to be cleared behind their end: beyond that many, the
@@ -40,7 +41,7 @@ const TAILS_MAX: usize = 1 << 20;
 #[derive(Debug)]
 struct ReplayClock {
     env: Arc<dyn Env>,
-    now: Mutex<Duration>,
+    now: Mutex<Duration, ranks::ReplayClock>,
 }
 
 impl ReplayClock {
@@ -48,14 +49,14 @@ impl ReplayClock {
     fn advance(&self, time: Timestamp) {
         let seconds = u64::try_from(time.seconds).unwrap_or(0);
         let time = Duration::new(seconds, time.nanoseconds);
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.lock();
         *now = now.max(time);
     }
 }
 
 impl Env for ReplayClock {
     fn wall_clock(&self) -> Duration {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.now.lock()
     }
 
     fn monotonic(&self) -> Duration {
@@ -79,7 +80,7 @@ struct LogReplay<'a> {
     /// The record being applied.
     sequence: AtomicU64,
     /// Files with bytes behind their end in their last block.
-    tails: Mutex<BTreeSet<ObjectId>>,
+    tails: Mutex<BTreeSet<ObjectId>, ranks::ReplayTails>,
 }
 
 impl FileSystem {
@@ -243,7 +244,7 @@ impl LogReplay<'_> {
 
     /// A block of data reaches beyond the end of this file.
     fn remember_tail(&self, file: ObjectId) {
-        let mut tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tails = self.tails.lock();
         if tails.len() < TAILS_MAX {
             tails.insert(file);
         }
@@ -251,7 +252,7 @@ impl LogReplay<'_> {
 
     /// Clears what lies behind the ends of files: it was written, but nobody was promised that.
     fn clear_tails(&self) -> Result<(), PosixError> {
-        let mut tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tails = self.tails.lock();
         for id in std::mem::take(&mut *tails) {
             let file = match self.files.znode(id) {
                 Err(PosixError::NoSuchZnode { .. }) => continue,

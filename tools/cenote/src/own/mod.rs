@@ -312,7 +312,7 @@ mod tests {
             let is_passed_on = ["send", "receive"].contains(&command.name);
             for flag in command.flags {
                 let is_read = |reader: &&str| code.contains(&format!("{reader}(\"{}\"", flag.long));
-                let is_asked = readers.iter().any(|reader| is_read(&reader));
+                let is_asked = readers.iter().any(is_read);
                 let name = flag.long;
                 assert!(
                     is_asked || (is_passed_on && flag.short.is_some()),

@@ -1,10 +1,10 @@
 //! Every option of every command is given, and something must ask for it.
 //!
-//! `zpool import -E` and `zfs send -U` were accepted once, and nothing read them. So each subcommand
-//! is run with each of its options, with whatever operands and other options it may need, against a
-//! daemon that agrees to everything. Its command line notes which options were asked for
-//! (`getopt`): one that no run asks for does nothing, and neither may a command end well and have
-//! ignored an option that it was given.
+//! `zpool import -E` and `zfs send -U` were accepted once, and nothing read them. So each
+//! subcommand is run with each of its options, with whatever operands and other options it may
+//! need, against a daemon that agrees to everything. Its command line notes which options were
+//! asked for (`getopt`): one that no run asks for does nothing, and neither may a command end well
+//! and have ignored an option that it was given.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -54,14 +54,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         key: None,
     };
     if !pool.dry_run && crate::zfs::wants_key(&pool.dataset_properties) {
-        // Nobody is to type a passphrase twice for what cannot be made.
-        let plan = NewPool {
-            dry_run: true,
-            ..pool.clone()
-        };
-        let change = Change::CreatePool(Box::new(plan));
-        let command = String::new();
-        if let Err(error) = context.ask(Request::Change { change, command }) {
+        if let Err(error) = try_out(&pool, context) {
             return failed(refusal(&what, &error));
         }
         pool.key = crate::zfs::new_key(&name, &pool.dataset_properties, context)?;
@@ -96,6 +89,17 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         }
         Err(error) => failed(refusal(&what, &error)),
     }
+}
+
+/// Whether a pool could be made: nobody is to type a passphrase twice for one that cannot.
+fn try_out(pool: &NewPool, context: &mut Context) -> Result<Response, ControlError> {
+    let plan = NewPool {
+        dry_run: true,
+        ..pool.clone()
+    };
+    let change = Change::CreatePool(Box::new(plan));
+    let command = String::new();
+    context.ask(Request::Change { change, command })
 }
 
 /// The vdevs of a pool, of which one at least is for everything.

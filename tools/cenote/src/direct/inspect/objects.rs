@@ -400,7 +400,8 @@ fn copies(
 }
 
 fn leaf_name(session: &Session, guid: cenote_base::Guid) -> String {
-    let mut leaves = session.pool().vdev_tree().leaves();
+    let tree = session.pool().vdev_tree();
+    let mut leaves = tree.leaves();
     let path = leaves
         .find(|leaf| leaf.guid == guid)
         .and_then(|leaf| leaf.path.as_ref());

@@ -1,0 +1,296 @@
+//! The order of locks, outermost first.
+//!
+//! A thread that holds a lock may take only locks that stand further down, so no two threads can
+//! wait for each other. Debug builds check it at each lock and panic with both names and both
+//! places. A rank has flags:
+//!
+//! - `nested`: several locks of this rank may be held at once, for example a parent and a child.
+//!   The code that takes them says in which order.
+//! - `no_io`: no device I/O while it is held; `device` calls [`super::assert_io_allowed`].
+//! - `leaf`: nothing is taken or waited for while it is held. Locks in statics are leaves,
+//!   because all worlds of a process share them.
+//!
+//! To place a new lock: run the tests with `CENOTE_LOCK_ORDER=FILE`, which records each pair of
+//! locks that a thread held at once, and put the rank below all that were held when it was taken.
+
+use super::rank::{Rank, RankInfo};
+
+macro_rules! ranks {
+    ($($owner:ident { $($name:ident [$($flag:ident)*] $guards:literal;)* })*) => {
+        #[expect(clippy::enum_variant_names, reason = "they are ranks' names")]
+        #[repr(u16)]
+        enum Place { $($($name,)*)* }
+
+        $($(
+            #[doc = $guards]
+            #[derive(Debug)]
+            pub enum $name {}
+
+            impl Rank for $name {
+                const INFO: &'static RankInfo = &RankInfo {
+                    $($flag: true,)*
+                    ..RankInfo::new(
+                        stringify!($name),
+                        stringify!($owner),
+                        $guards,
+                        Some(Place::$name as u16),
+                    )
+                };
+            }
+        )*)*
+
+        /// All ranks, outermost first.
+        pub static TABLE: &[&RankInfo] = &[$($(<$name as Rank>::INFO,)*)*];
+    };
+}
+
+ranks! {
+    control {
+        ServerIdle [] "When the last client of the control socket left.";
+        ServerViewers [] "Requests of each user on the read-only socket.";
+    }
+    fuse {
+        FuseInterrupt [] "How to interrupt a worker of a mount.";
+        FuseOverdue [] "Requests that take long.";
+        FuseSlots [] "Free slots for workers.";
+        FuseTurns [] "Workers that wait for their turn.";
+    }
+    engine {
+        GrowthWatch [] "Whether a pool's devices are watched for growth.";
+        HeldStores [] "Devices in stores that an import holds.";
+        Leaving [] "Held by the thread that exports the pool.";
+        Clouds [] "Devices in stores that are open.";
+        MemoryShares [] "Memory divided among pools.";
+        MountsElsewhere [] "Mounts that only other mount namespaces have.";
+        PoolChecks [] "When pools were last looked at.";
+        Alarms [] "What alarms were sent about.";
+        AlarmQueue [] "Alarms that wait for a way.";
+        DaemonRecord [] "The daemon's record on disk.";
+        CacheFileName [] "The cache file named at import.";
+        DeviceAgent [] "Device events that were answered.";
+        Mounts [] "Mounts of all pools.";
+    }
+    fuse {
+        FuseWorkers [] "Workers of a mount.";
+    }
+    engine {
+        PoolChanges [] "What was last seen of a pool.";
+        Registry [] "The pools of the daemon.";
+        Replaying [] "Held while a log is replayed for good.";
+        OpenHeads [] "File systems that are open for writing.";
+        ReplayResults [] "How the last replay of each intent log ended.";
+        SeenStores [] "Devices in stores that were looked at.";
+        SentSnapshots [] "Snapshots that are being sent.";
+        VerifyProgress [] "How far a verification is.";
+    }
+    files {
+        Exchanges [] "Files that were open and gone after an exchange.";
+        Ghosts [] "Attributes of open files that are gone.";
+        HeadTree [] "The head that a mount shows.";
+        MountGate [] "Requests of a mount, and who stops them.";
+        OpenFiles [] "How files are open.";
+        SnapshotTrees [] "Snapshots that are open below .zfs.";
+    }
+    stream {
+        SendAhead [] "A group of blocks that is read ahead.";
+    }
+    posix {
+        DirectoryMoves [] "Held by renames of directories: two of them could make a loop.";
+        DirectoryViewers [] "Who reads which directory.";
+        DirectoryWalks [] "Where readers of directories are.";
+        NameIndex [] "The names of the last directory.";
+        ObjectLocks [nested] "Files and directories that an operation changes.";
+    }
+    engine {
+        Ereports [] "How many error reports a vdev made lately.";
+        Room [] "Space that a file system may count on.";
+    }
+    posix {
+        DeleteQueue [] "Held while the delete queue changes.";
+        HeldFiles [] "Files in use beyond their names.";
+        NewAttributes [] "Held while attributes or layouts are registered.";
+        QuotaTables [] "The tables of quotas.";
+        ReplayClock [] "The time of the record that is replayed.";
+        ReplayTails [] "Files with bytes behind their end in their last block.";
+        StoringTimes [] "Held by the thread that stores access times.";
+        AccessTimes [] "Access times that are not stored yet.";
+        AttributeTables [] "Numbers and layouts of attributes.";
+        WriteSettings [] "Properties of a file system.";
+        ZnodeCache [] "Znodes that are in memory.";
+    }
+    pool {
+        Autotrim [] "The thread of autotrim.";
+        Away [] "The last groups of absent devices.";
+        Chronicle [] "Roots of recent groups.";
+        DedupTables [] "Dedup tables by checksum.";
+        DedupQuota [] "Whether the quota of dedup tables is reached.";
+        DeferredFrees [] "Frees that wait for a later group.";
+        Heartbeat [] "The thread of multihost heartbeats.";
+        MaybeShared [] "Blocks that may have other references.";
+        MosExchange [] "Blocks of the meta object set that a pass wrote.";
+        MosFailure [] "Why the meta object set could not be written.";
+        Obsolete [] "What was freed of removed vdevs.";
+        Outsiders [] "Devices with our labels that are not used.";
+        FoundDevices [] "Where devices were found.";
+        Rebuilds [] "Sequential rebuilds.";
+        RepairSpace [] "Blocks that are being repaired.";
+        SpaceRecorder [] "What a sync notes about space.";
+        SpaceConflict [] "The first contradiction in the space maps.";
+        SyncThread [] "The syncing thread.";
+        TreatmentCommands [] "Held by a command from the threads that it stops to its own.";
+        SyncTask [] "A task that is carried out in a group.";
+        ErrorNotes [] "Damaged blocks that are to be noted.";
+        LeftDevices [] "Devices that left with the group that is being written.";
+        Scans [] "Scrubs and resilvers.";
+        Duty [] "Whether a duty is wanted, and its thread.";
+        SpaceFigures [] "Figures of space as they were last.";
+        SpaceRotors [] "Where allocation goes next.";
+        SyncTasks [] "Tasks that wait for a group.";
+        SyncTicket [] "How a sync task ended.";
+        TreatmentTurns [] "Held with a range, which another leaf must not take for used.";
+        SpaceTops [] "The allocators of top-level vdevs.";
+        TopSpace [nested] "The allocator of a top-level vdev.";
+        SpaceCommitted [] "The meta object set that space maps are read from.";
+        SpaceFreedTo [] "Who is told of freed space.";
+        SpaceHolds [] "Ranges of space that are held.";
+        Treatments [] "Trims and initializations.";
+        Uberblock [] "The newest uberblock.";
+    }
+    dsl {
+        DirectoryNames [] "Names of directories that were looked up by number.";
+        EndingLogs [] "Intent logs to be freed, by group.";
+        HeadFeatures [] "Features in use that the next sync notes.";
+        HeadPolicy [] "Properties of a head that its writes obey.";
+        HeadSums [] "Space that the blocks of a sync take and free.";
+        DeflateRatios [] "Ratios of raw to usable space by vdev.";
+        Heads [] "Heads that are open for writing.";
+        LoadedKeys [] "Keys of encryption roots that are loaded.";
+        OpenSets [] "Object sets that are open.";
+        ResumePoints [] "How far receives came, by group.";
+        SharedBlocks [] "The tables of deduplicated and cloned blocks.";
+        SpaceFacts [] "What the pool says about its space.";
+        TreeChange [] "Which thread changes the tree of datasets.";
+    }
+    dmu {
+        DnodeScans [] "Readers that go through dnodes in order.";
+        ObjectNumbers [] "Where to look for free object numbers.";
+        BlockMemo [] "Blocks of an object that were used last.";
+        CommittedSet [] "The state of an object set on disk.";
+        FreshObjects [] "Allocated objects that are not on disk yet.";
+        LiveObject [] "The open and frozen changes of an object.";
+        DirtyList [] "Objects that a group has changed.";
+        LiveShard [] "Changed objects of an object set, in shards.";
+        PrefetchStreams [] "Sequential readers of an object.";
+        SetHeader [] "A new intent log header or flags for the next sync.";
+        RawSet [] "Facts about a set that is received as it is stored elsewhere.";
+    }
+    cache {
+        ArcShard [] "A shard of the ARC.";
+        ReadFlights [] "Blocks that are being read, and how many wait for each.";
+    }
+    io {
+        BlockKeys [] "Keys of blocks by salt.";
+        HealQueue [] "Blocks to be repaired.";
+        PendingWrites [] "Writes that are not waited for yet.";
+    }
+    engine {
+        EventLog [] "Events, for clients that follow them.";
+    }
+    pool {
+        KnownConfig [] "The newest configuration that was looked at.";
+        LiveConfig [] "The configuration that a sync writes.";
+    }
+    dsl {
+        Features [] "The tables of features.";
+    }
+    dmu {
+        TxgGate [] "Open and closing transaction groups.";
+    }
+    io {
+        RandomPool [] "Random bytes for IVs and salts.";
+        Suspension [] "Whether devices are gone, and who waits.";
+        Unflushed [] "Devices that were written to since the last flush.";
+        WorkItems [] "Items that workers divide among themselves.";
+        WorkQueue [] "Jobs that wait for workers.";
+        WriteCountdown [] "Parts of a write that are under way.";
+        WritingSalt [] "The salt for new blocks, and how many were written with it.";
+    }
+    vdev {
+        Shape [] "The tree of vdevs at this moment.";
+        IndirectMapping [] "The mapping of a removed vdev.";
+        TopClass [] "The class of a top-level vdev.";
+        VdevAccess [] "Whether the devices are closed to writes.";
+        VdevCourtesy [] "How much background work a device takes.";
+        VdevQueue [] "Requests of a leaf.";
+        WriteFailures [] "Parts of a write that failed.";
+        MissedWrites [] "Groups that each leaf missed.";
+    }
+    cloud {
+        CloudThread [] "The upload thread of a device in a store.";
+        CloudUnaligned [] "Held while a write of parts of sectors reads, changes and writes.";
+        CloudWork [] "The uploads of a device in a store, held by the thread that makes them.";
+        CloudCacheDisk [] "The index of the read cache on disk.";
+        CloudCacheMemory [] "The read cache in memory.";
+        CloudOrder [] "The order of changes in the local log and the queue.";
+        CloudState [] "The queue and map of a device in a store.";
+        CloudPayload [] "Bytes of the local log on their way to the store.";
+        S3KeyRing [] "The credentials in use.";
+        S3Progress [] "When a transfer moved last.";
+        S3Server [] "What a server's answers said about itself.";
+        SimulatedEnv [] "The clock of a simulated store.";
+        SimulatedPlace [] "The local files of a simulated store.";
+        SimulatedStore [] "The objects of a simulated store.";
+        SimulatedConnection [] "Requests until a simulated connection is cut.";
+        StoreAwaited [] "Objects that are requested again and again.";
+        StoreDamage [] "Objects of a store that are damaged.";
+        StoreHealth [] "Whether a store answers, and since when not.";
+        StorePace [] "When the bandwidth limit lets the next request through.";
+        StorePatience [] "How long requests to a store are tried.";
+        VolatileDevice [] "A local log device that can lose its cache.";
+    }
+    device {
+        DeviceClaim [] "A block device that is kept from others.";
+        DeviceFaults [] "The faults that a faulty device makes on purpose.";
+        DeviceUnaligned [] "Held while a write off 4 KiB borders reads, changes and writes.";
+        MemoryDevice [] "The bytes of a device in memory.";
+    }
+    base {
+        Channel [no_io] "The queue of a channel.";
+        MemoryWaiters [no_io] "The number of threads that wait for leases of a memory budget.";
+    }
+    device {
+        BufferPool [leaf] "Aligned buffers to be used again.";
+        PageArena [leaf] "Pages for blocks.";
+    }
+    sim {
+        SimBase [leaf] "The disks as they were when the recording began.";
+        SimDisk [leaf] "The bytes of a simulated disk.";
+        SimRandom [leaf] "How long a simulated disk takes.";
+        SimRecord [leaf] "What happened to the simulated disks.";
+    }
+    base {
+        UnusedSettings [leaf no_io] "Values of settings without a meaning.";
+    }
+}
+
+/// The rank of locks that have none yet: it is checked against nothing.
+#[derive(Debug)]
+pub enum Unranked {}
+
+impl Rank for Unranked {
+    const INFO: &'static RankInfo = &RankInfo::new(
+        "Unranked",
+        "any",
+        "Anything: the lock has no place yet.",
+        None,
+    );
+}
+
+/// The rank of initialisers that run once: they may take any lock.
+#[derive(Debug)]
+pub enum Once {}
+
+impl Rank for Once {
+    const INFO: &'static RankInfo =
+        &RankInfo::new("Once", "base", "A value while it is made.", None);
+}

@@ -1,0 +1,25 @@
+//! A simulated machine: pools whose devices, threads and clock come from a seed.
+//!
+//! Power cuts on real machines find the bugs that the moment happens to offer. Here everything that
+//! differs between two runs of the same program (when a thread runs, how long a device takes,
+//! what a disk keeps of its cache) is drawn from a seed, so that thousands of runs take minutes,
+//! and the one that failed is run again, byte for byte ([`base::rt`](cenote_base::rt)).
+//!
+//! From the bottom up: [`Image`] and [`Disks`], which record what was written and compute what a
+//! power cut leaves; [`files`], what writers do and which states that allows; [`life`], one seed
+//! from the pool's creation to its judgement.
+
+#![forbid(unsafe_code)]
+
+mod disks;
+mod files;
+mod image;
+mod life;
+mod random;
+mod record;
+
+pub use disks::Disks;
+pub use image::Image;
+pub use life::{Options, Outcome, POOL, live};
+pub use random::Random;
+pub use record::{Event, Record, bounds};

@@ -1,0 +1,68 @@
+//! What happened, in order: what reached the devices, and what was promised to whom.
+//!
+//! A power cut is not acted out. A run goes to its end and is recorded; whatever the devices could
+//! hold after a cut at any place of the record is computed from it. So one run is good for many
+//! cuts, and nobody need be stopped in the middle.
+
+/// One event.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A device was given bytes to write: from now on it may have some of them.
+    Write {
+        /// The device's number.
+        disk: usize,
+        /// Where, in bytes.
+        offset: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// A device answered a write; the bytes may be lost until it is flushed.
+    Written {
+        /// The place of its [`Event::Write`].
+        since: usize,
+    },
+    /// A device was asked to flush. What it had answered before is safe once it has
+    /// [`Event::Flushed`].
+    Flush {
+        /// The device's number.
+        disk: usize,
+    },
+    /// The flush that was asked for at this place of the record is done.
+    Flushed {
+        /// The device's number.
+        disk: usize,
+        /// The place of its [`Event::Flush`].
+        since: usize,
+    },
+    /// A writer begins its operation with this number.
+    Begun {
+        /// The writer's number.
+        writer: usize,
+        /// The operation's.
+        operation: usize,
+    },
+    /// A writer was promised that all of its operations up to this number last.
+    Promised {
+        /// The writer's number.
+        writer: usize,
+        /// Operations that last.
+        operations: usize,
+    },
+}
+
+/// All events since the recording began.
+pub type Record = Vec<Event>;
+
+/// For each writer, how many of its operations last at least, and at most, after a cut before the
+/// event with the number `cut`.
+pub fn bounds(record: &[Event], cut: usize, writers: usize) -> Vec<(usize, usize)> {
+    let mut bounds = vec![(0, 0); writers];
+    for event in &record[..cut] {
+        match *event {
+            Event::Begun { writer, operation } => bounds[writer].1 = operation + 1,
+            Event::Promised { writer, operations } => bounds[writer].0 = operations,
+            _ => {}
+        }
+    }
+    bounds
+}

@@ -1,0 +1,129 @@
+//! One door to threads, locks, clocks and messages: `base::rt`.
+//!
+//! A thread that the simulated scheduler does not know, or a lock that the order of locks does not
+//! have, makes a run that no seed repeats. So the product's crates take all of it from `base::rt`,
+//! and each lock that they declare has a rank of its table. Tests may do as they like.
+
+use super::problem::{Problem, TextFile};
+use super::source::Source;
+
+/// Packages that stand outside: the programs, and what developers run.
+const OUTSIDE: [&str; 7] = [
+    "base/src/rt/",
+    "bench/",
+    "frontends/fuse/src/bin/",
+    "fuzz/",
+    "sim/src/bin/",
+    "tools/",
+    "xtask/",
+];
+
+/// What is to be had behind the door only, by its path in the standard library.
+const NAMES: [&str; 8] = [
+    "std::thread",
+    "std::sync::Mutex",
+    "std::sync::RwLock",
+    "std::sync::Condvar",
+    "std::sync::mpsc",
+    "std::time::Instant",
+    "SystemTime::now",
+    "eprintln!",
+];
+
+pub(super) fn check(file: &TextFile, source: &Source, problems: &mut Vec<Problem>) {
+    let is_outside = OUTSIDE.iter().any(|place| file.path.starts_with(place));
+    let is_test_file =
+        file.path.split('/').any(|part| part == "tests") || file.path.ends_with("tests.rs");
+    if is_outside || is_test_file || file.path.starts_with("tests/") {
+        return;
+    }
+    let mut find = |name: &str, message: String| {
+        for (at, _) in source.code.match_indices(name) {
+            let line = source.line_of(at);
+            if !source.is_test(at) && !source.is_allowed("door", line) {
+                problems.push(file.problem(line, message.clone()));
+            }
+        }
+    };
+    for name in NAMES {
+        find(
+            name,
+            format!("{name}: threads, locks, clocks and messages come from base::rt"),
+        );
+    }
+    find(
+        "Unranked",
+        "a lock has a rank of the table in base/src/rt/ranks.rs".to_owned(),
+    );
+    for (at, group) in groups(&source.code) {
+        let line = source.line_of(at);
+        for item in group.split(',').map(str::trim) {
+            let name = item.split("::").next().unwrap_or(item);
+            let is_there = NAMES
+                .iter()
+                .any(|known| known.ends_with(&format!("::{name}")));
+            if is_there
+                && !name.is_empty()
+                && !source.is_test(at)
+                && !source.is_allowed("door", line)
+            {
+                let message = format!("{name} comes from base::rt");
+                problems.push(file.problem(line, message));
+            }
+        }
+    }
+}
+
+/// The lists in `use std::sync::{…}` and `use std::time::{…}`.
+fn groups(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    ["use std::sync::{", "use std::time::{"]
+        .into_iter()
+        .flat_map(move |start| {
+            code.match_indices(start).filter_map(move |(at, _)| {
+                let list = &code[at + start.len()..];
+                Some((at, &list[..list.find('}')?]))
+            })
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(path: &str, text: &str) -> usize {
+        let file = TextFile {
+            path: path.into(),
+            text: text.to_owned(),
+        };
+        let mut problems = Vec::new();
+        check(&file, &Source::new(text), &mut problems);
+        problems.len()
+    }
+
+    #[test]
+    fn the_standard_librarys_are_found_however_they_come_in() {
+        let paths = "fn f() { std::thread::yield_now(); }";
+        assert_eq!(problems("pool/src/a.rs", paths), 1);
+        let group = "use std::sync::{Arc, Mutex, mpsc};\nuse std::time::{Duration, Instant};";
+        assert_eq!(problems("pool/src/a.rs", group), 3);
+        assert_eq!(problems("pool/src/a.rs", "use std::sync::{Arc, Weak};"), 0);
+        assert_eq!(
+            problems("pool/src/a.rs", "a: Mutex<u8, ranks::Unranked>"),
+            1
+        );
+        assert_eq!(
+            problems("pool/src/a.rs", "// std::thread\nlet a = \"eprintln!\";"),
+            0
+        );
+    }
+
+    #[test]
+    fn tests_and_tools_are_free() {
+        let text = "use std::sync::Mutex;";
+        assert_eq!(problems("tools/cenote/src/a.rs", text), 0);
+        assert_eq!(problems("pool/tests/all/a.rs", text), 0);
+        assert_eq!(problems("base/src/rt/mutex.rs", text), 0);
+        let inner = "#[cfg(test)]\nmod tests {\n    use std::sync::Mutex;\n}\n";
+        assert_eq!(problems("pool/src/a.rs", inner), 0);
+    }
+}
