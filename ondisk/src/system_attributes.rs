@@ -180,7 +180,7 @@ impl AttributeDefinition {
 pub struct SaTables {
     definitions: BTreeMap<u16, AttributeDefinition>,
     numbers: HashMap<String, u16>,
-    layouts: HashMap<u16, Vec<u16>>,
+    layouts: BTreeMap<u16, Vec<u16>>,
 }
 
 impl SaTables {
@@ -224,7 +224,7 @@ impl SaTables {
         }
     }
 
-    /// The layouts that have been added, in no particular order.
+    /// The layouts that have been added, in order of number.
     pub fn layouts(&self) -> impl Iterator<Item = (u16, &[u16])> {
         self.layouts
             .iter()

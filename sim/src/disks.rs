@@ -1,7 +1,8 @@
 //! Disks in memory, with a cache that loses what was not flushed.
 //!
-//! Every request takes a little of the simulated time, so that other threads run meanwhile; how
-//! much is drawn by the seed. What a disk holds after a power cut is drawn, too ([`Disks::after`]):
+//! In a simulated world every request takes a little of its time, so that other threads run
+//! meanwhile; how much is drawn by the seed. In a real one they are as fast as memory, so crates
+//! below use them in tests of any kind. What a disk holds after a power cut is drawn, too ([`Disks::after`]):
 //! what was flushed is there. Each later write is there, lost, or torn at a sector, whatever
 //! became of those before it, because a disk writes its cache in the order that suits it.
 
@@ -13,6 +14,7 @@ use cenote_device::{Device, DeviceError, DeviceKind, Entry, Nature, Opener};
 use cenote_pool::NewLeaf;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The unit that a disk writes whole or not at all.
@@ -26,6 +28,8 @@ struct Disk {
     number: usize,
     path: PathBuf,
     bytes: Mutex<Image, ranks::SimDisk>,
+    /// The size that whoever has it open took note of.
+    size: AtomicU64,
     shared: Arc<Shared>,
 }
 
@@ -41,14 +45,18 @@ impl Shared {
     /// Lets a request take its time.
     fn work(&self) {
         rt::assert_io_allowed();
+        if !rt::is_simulated() {
+            return;
+        }
         let time = self.random.lock().below(LATENCY_US_MAX);
         rt::sleep(Duration::from_micros(time));
     }
 
-    fn note(&self, event: Event) -> usize {
+    /// Adds an event to the record; returns its place, or `None` if nothing is recorded.
+    fn note(&self, event: impl FnOnce() -> Event) -> Option<usize> {
         let mut record = self.record.lock();
-        record.as_mut().map_or(0, |record| {
-            record.push(event);
+        record.as_mut().map(|record| {
+            record.push(event());
             record.len() - 1
         })
     }
@@ -56,7 +64,15 @@ impl Shared {
 
 impl Device for Disk {
     fn size(&self) -> u64 {
-        u64::try_from(self.bytes.lock().size()).expect("a word has 64 bits")
+        self.size.load(Ordering::Relaxed)
+    }
+
+    fn size_now(&self) -> u64 {
+        bytes_of(&self.bytes.lock())
+    }
+
+    fn grow(&self) {
+        self.size.store(self.size_now(), Ordering::Relaxed);
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
@@ -72,23 +88,27 @@ impl Device for Disk {
             new.len(),
             digest(new)
         );
-        let since = self.shared.note(Event::Write {
+        let since = self.shared.note(|| Event::Write {
             disk: self.number,
             offset,
             bytes: new.to_vec(),
         });
         self.shared.work();
         self.bytes.lock().write(index(offset), new);
-        self.shared.note(Event::Written { since });
+        if let Some(since) = since {
+            self.shared.note(|| Event::Written { since });
+        }
         Ok(())
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
         let disk = self.number;
-        let since = self.shared.note(Event::Flush { disk });
+        let since = self.shared.note(|| Event::Flush { disk });
         self.shared.work();
         rt::trace!("disk {disk} flush");
-        self.shared.note(Event::Flushed { disk, since });
+        if let Some(since) = since {
+            self.shared.note(|| Event::Flushed { disk, since });
+        }
         Ok(())
     }
 
@@ -127,10 +147,11 @@ pub struct Disks {
 impl Disks {
     /// Empty disks of `size` bytes.
     pub fn new(count: usize, size: usize, random: Random) -> Self {
-        Self::of_images(vec![Image::zeros(size); count], random)
+        Self::of(vec![Image::zeros(size); count], random)
     }
 
-    fn of_images(images: Vec<Image>, random: Random) -> Self {
+    /// Disks with these contents.
+    pub fn of(images: Vec<Image>, random: Random) -> Self {
         let shared = Arc::new(Shared {
             record: Mutex::new(None),
             random: Mutex::new(random),
@@ -139,6 +160,7 @@ impl Disks {
             Arc::new(Disk {
                 number,
                 path: format!("disk{number}").into(),
+                size: AtomicU64::new(bytes_of(&bytes)),
                 bytes: Mutex::new(bytes),
                 shared: Arc::clone(&shared),
             })
@@ -176,6 +198,13 @@ impl Disks {
         self.disks.iter().map(leaf).collect()
     }
 
+    /// Makes all disks larger; whoever has them open may take note of it.
+    pub fn grow(&self, size: usize) {
+        for disk in &self.disks {
+            disk.bytes.lock().grow(size);
+        }
+    }
+
     /// Writes the disks into files, for others to look at.
     ///
     /// # Errors
@@ -197,7 +226,12 @@ impl Disks {
 
     /// Adds an event to the record.
     pub fn note(&self, event: Event) {
-        self.shared.note(event);
+        self.shared.note(|| event);
+    }
+
+    /// The events so far.
+    pub fn recorded(&self) -> usize {
+        self.shared.record.lock().as_ref().map_or(0, Vec::len)
     }
 
     /// Ends the recording.
@@ -228,7 +262,7 @@ impl Disks {
             };
             images[*disk].write(index(*offset), &bytes[..kept]);
         }
-        Self::of_images(images, random.fork())
+        Self::of(images, random.fork())
     }
 }
 
@@ -261,6 +295,10 @@ fn survivors(length: usize, keep: u64, random: &mut Random) -> usize {
         false => 0,
     }
     .min(length)
+}
+
+fn bytes_of(image: &Image) -> u64 {
+    u64::try_from(image.size()).expect("a word has 64 bits")
 }
 
 fn index(offset: u64) -> usize {

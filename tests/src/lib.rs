@@ -9,7 +9,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod alone;
 pub mod chaos;
 pub mod clients;
 pub mod cloud;

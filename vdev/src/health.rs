@@ -155,8 +155,8 @@ impl Shape {
     ) -> Result<(), VdevError> {
         let leaves = leaves.filter_map(|guid| self.tree.leaf_of.get(guid).copied());
         let unflushed = leaves.filter(|leaf| self.tree.leaves[*leaf].written.has_arrived());
-        let unflushed: HashSet<usize> = unflushed.collect();
-        if self.would_fail(&unflushed) {
+        let unflushed: Vec<usize> = unflushed.collect();
+        if self.would_fail(&unflushed.iter().copied().collect()) {
             let mut failures = LeafFailures::default();
             for leaf in unflushed {
                 self.note(&mut failures, leaf, LeafProblem::Unflushed);

@@ -21,7 +21,7 @@ use cenote_device::Device;
 use cenote_ondisk::label::allocatable_size;
 use cenote_ondisk::uberblock::ReflowScratch;
 use cenote_ondisk::{VdevConfig, VdevKind};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -107,8 +107,8 @@ pub(crate) struct Tree {
     pub nodes: Vec<Node>,
     pub leaves: Vec<Leaf>,
     pub tops: Vec<Top>,
-    /// Leaves by guid.
-    pub leaf_of: HashMap<Guid, usize>,
+    /// Leaves by guid, in an order that is the same each time.
+    pub leaf_of: BTreeMap<Guid, usize>,
 }
 
 fn bad_config(vdev: &VdevConfig, problem: &'static str) -> VdevError {
@@ -188,7 +188,7 @@ pub(crate) fn build(
         nodes: Vec::new(),
         leaves: Vec::new(),
         tops: Vec::new(),
-        leaf_of: HashMap::new(),
+        leaf_of: BTreeMap::new(),
     };
     let mut builder = Builder {
         opened,

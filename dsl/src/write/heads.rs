@@ -12,15 +12,15 @@ use crate::error::DslError;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_dmu::{ObjectSet, TxgGate};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What is known of heads, by their numbers.
 #[derive(Debug, Default)]
 struct InUse {
-    open: HashMap<ObjectId, Arc<Head>>,
+    open: BTreeMap<ObjectId, Arc<Head>>,
     /// How many keep each.
-    kept: HashMap<ObjectId, u64>,
+    kept: BTreeMap<ObjectId, u64>,
 }
 
 /// Open heads, and kept ones.
@@ -146,7 +146,7 @@ impl Dsl {
         heads.open.contains_key(&id) || heads.kept.contains_key(&id)
     }
 
-    /// All heads that are open for writing.
+    /// All heads that are open for writing, in order of number.
     pub fn open_heads(&self) -> Vec<Arc<Head>> {
         self.heads.lock().open.values().cloned().collect()
     }

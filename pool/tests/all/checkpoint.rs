@@ -3,7 +3,6 @@
 
 use crate::common::{self, Bench};
 use crate::tree::{Tree, named};
-use crate::world::{Op, World};
 use cenote_base::{ObjectId, RealEnv};
 use cenote_device::Opener;
 use cenote_dmu::{NewObject, TxCost};
@@ -11,6 +10,7 @@ use cenote_dsl::{DatasetName, DslError};
 use cenote_ondisk::ObjectType;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{Actor, ImportError, ImportOptions, NewVdev, Pool, SyncError, VdevShape};
+use cenote_sim::{Disks, Random, Record};
 use cenote_tests::referee;
 use cenote_vdev::{AllocationClass, scan};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Watcher for Silent {
     }
 }
 
-fn create(world: &Arc<World>, shape: VdevShape) -> Pool {
+fn create(world: &Arc<Disks>, shape: VdevShape) -> Pool {
     let vdev = NewVdev {
         shape,
         class: AllocationClass::Normal,
@@ -38,7 +38,7 @@ fn create(world: &Arc<World>, shape: VdevShape) -> Pool {
     Bench::new("tank").create(vec![vdev])
 }
 
-fn import(world: &Arc<World>, rewind: bool, read_only: bool) -> Result<Pool, ImportError> {
+fn import(world: &Arc<Disks>, rewind: bool, read_only: bool) -> Result<Pool, ImportError> {
     let candidates = cenote_pool::assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         opener: Arc::clone(world) as Arc<dyn Opener>,
@@ -98,9 +98,9 @@ fn check(pool: &Pool, what: &str) {
     assert!(report.is_clean(), "{what}: {report:?}");
 }
 
-fn judge(world: &World) {
+fn judge(world: &Disks) {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    world.save(dir.path());
+    world.save(dir.path()).expect("room");
     referee::judge(dir.path(), "tank");
 }
 
@@ -119,7 +119,7 @@ fn kept_and_discarded_under_a_history() {
         (1, VdevShape::Single, 1),
         (2, VdevShape::Raidz { parity: 1 }, 3),
     ] {
-        let world = World::new(count, DISK);
+        let world = common::disks(count, DISK);
         let mut tree = Tree::new(seed, create(&world, shape), &[]);
         tree.steps(40);
         assert!(matches!(
@@ -170,7 +170,7 @@ fn kept_and_discarded_under_a_history() {
 #[test]
 fn gone_back_to() {
     for (shape, count) in [(VdevShape::Single, 1), (VdevShape::Mirror, 2)] {
-        let world = World::new(count, DISK);
+        let world = common::disks(count, DISK);
         let pool = create(&world, shape);
         change(&pool, 0..5);
         take(&pool).expect("taken");
@@ -211,16 +211,16 @@ fn gone_back_to() {
 /// Looks at the pool after power cuts at some 40 places of a log. `state` says which rounds a
 /// cut at that place may show.
 fn cut(
-    world: &World,
-    log: &[(usize, Op)],
+    world: &Disks,
+    log: &Record,
     mut is_allowed: impl FnMut(usize, u64) -> bool,
-    mut each: impl FnMut(&Arc<World>, &str),
+    mut each: impl FnMut(&Arc<Disks>, &str),
 ) {
     let step = (log.len() / 40).max(1);
-    let mut random = 7;
+    let mut random = Random::new(7);
     for at in (0..=log.len()).step_by(step) {
         for keep in [100, 0, 50] {
-            let image = Arc::new(world.after(&log[..at], keep, &mut random));
+            let image = Arc::new(world.after(&log, at, keep, &mut random));
             let what = format!("cut at {at} of {}, {keep} % kept", log.len());
             let pool = import(&image, false, true);
             let pool = pool.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -238,7 +238,7 @@ fn cut(
 /// The power goes while a checkpoint is made, kept and discarded; what is begun goes on.
 #[test]
 fn power_cuts_while_one_is_kept() {
-    let world = World::new(1, 64 << 20);
+    let world = common::disks(1, 64 << 20);
     let pool = create(&world, VdevShape::Single);
     change(&pool, 0..200);
     world.record();
@@ -248,7 +248,7 @@ fn power_cuts_while_one_is_kept() {
     discarded(&pool);
     change(&pool, 210..214);
     drop(pool);
-    let log = world.take_log();
+    let log = world.take_record();
     let mut last = None;
     let is_allowed = |_, round| (199..214).contains(&round);
     cut(&world, &log, is_allowed, |image, what| {
@@ -274,7 +274,7 @@ fn discarded_if_so(pool: &Pool) {
 /// The first groups after going back take space that the newer state has its blocks in.
 #[test]
 fn power_cuts_while_going_back() {
-    let world = World::new(1, 64 << 20);
+    let world = common::disks(1, 64 << 20);
     let pool = create(&world, VdevShape::Single);
     change(&pool, 0..20);
     take(&pool).expect("taken");
@@ -285,7 +285,7 @@ fn power_cuts_while_going_back() {
     let pool = import(&world, true, false).expect("rewound");
     change(&pool, 1000..1012);
     drop(pool);
-    let log = world.take_log();
+    let log = world.take_record();
     let mut was_newer = false;
     let mut was_back = false;
     let is_allowed = |_, round| {
@@ -328,7 +328,7 @@ fn of_openzfs() {
 /// OpenZFS discards what was kept here, and goes back to it.
 #[test]
 fn for_openzfs() {
-    let world = World::new(1, DISK);
+    let world = common::disks(1, DISK);
     let pool = create(&world, VdevShape::Single);
     change(&pool, 0..30);
     take(&pool).expect("taken");
@@ -336,7 +336,7 @@ fn for_openzfs() {
     pool.export().expect("written");
     drop(pool);
     let dir = tempfile::tempdir().expect("a temporary directory");
-    world.save(dir.path());
+    world.save(dir.path()).expect("room");
     if common::openzfs(dir.path(), "tank", "checkpoint", &["--discard"]) {
         referee::judge(dir.path(), "tank");
     }
@@ -388,7 +388,7 @@ fn write_on(
 /// frees is kept from its first block on.
 #[test]
 fn taken_while_the_pool_is_written_to() {
-    let world = World::new(1, DISK);
+    let world = common::disks(1, DISK);
     let mut tree = Tree::new(3, create(&world, VdevShape::Single), &[]);
     let is_over = AtomicBool::new(false);
     let writes = AtomicU64::new(0);

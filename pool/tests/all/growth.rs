@@ -1,11 +1,11 @@
 //! Devices that become larger under their pool, or between two imports.
 
 use crate::common;
-use crate::world::World;
 use cenote_base::{RealEnv, VdevId};
 use cenote_device::{FileDevice, FileOptions};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{Actor, ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_sim::Random;
 use cenote_vdev::{AllocationClass, DeviceLabels, scan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -192,7 +192,7 @@ fn not_without_a_device() {
 #[test]
 fn power_cuts() {
     const SMALL: usize = 64 << 20;
-    let world = World::new(2, SMALL);
+    let world = common::disks(2, SMALL);
     let bench = common::Bench::new("world");
     let vdev = NewVdev {
         shape: VdevShape::Mirror,
@@ -212,14 +212,14 @@ fn power_cuts() {
     let tree = pool.vdev_tree();
     let asize = tree.children[0].asize;
     drop(pool);
-    let log = world.take_log();
-    let mut random = 1;
+    let log = world.take_record();
+    let mut random = Random::new(1);
     let mut last = None;
     let mut sizes = std::collections::BTreeSet::new();
     eprintln!("{} operations", log.len());
     for (number, at) in (0..=log.len()).step_by((log.len() / 50).max(1)).enumerate() {
         for keep in [[100], [0], [50]][number % 3] {
-            let image = Arc::new(world.after(&log[..at], keep, &mut random));
+            let image = Arc::new(world.after(&log, at, keep, &mut random));
             let what = format!("cut at {at} of {}, {keep} % kept", log.len());
             let candidates = assemble(scan(&image.paths(), image.as_ref()));
             let options = ImportOptions {
@@ -246,6 +246,8 @@ fn power_cuts() {
         }
     }
     assert_eq!(sizes.len(), 2, "before and after were seen");
-    last.expect("there were cuts").save(bench.dir.path());
+    last.expect("there were cuts")
+        .save(bench.dir.path())
+        .expect("room");
     bench.check();
 }

@@ -1,10 +1,10 @@
 //! Devices that come while a scan has begun and not walked anything yet.
 //!
-//! The scan's threads are held back by a setting of the whole process, so each test has a process
-//! of its own.
+//! The scan's threads are held back by a setting, so each test has a world with settings of its
+//! own, and time that passes when everybody waits.
 
 use crate::common;
-use crate::world::World;
+use cenote_base::rt::{self, Instant, World};
 use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
 use cenote_base::{Guid, RealEnv};
 use cenote_device::Opener;
@@ -15,10 +15,10 @@ use cenote_pool::{
     Actor, Attachment, Companion, ImportOptions, NewLeaf, NewVdev, Offline, Pool, ScanRequest,
     VdevShape, assemble,
 };
-use cenote_tests::alone::alone;
+use cenote_sim::Disks;
 use cenote_vdev::{AllocationClass, scan};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 struct Silent;
 
@@ -38,7 +38,7 @@ fn by() -> Actor {
 }
 
 /// A pool on the first devices of a world, and their guids.
-fn create(world: &Arc<World>, shape: VdevShape, count: usize) -> (Pool, Vec<Guid>) {
+fn create(world: &Arc<Disks>, shape: VdevShape, count: usize) -> (Pool, Vec<Guid>) {
     let vdev = NewVdev {
         shape,
         class: AllocationClass::Normal,
@@ -53,14 +53,14 @@ fn create(world: &Arc<World>, shape: VdevShape, count: usize) -> (Pool, Vec<Guid
 }
 
 /// Devices that come back are looked for in the world.
-fn options(world: &Arc<World>) -> ImportOptions {
+fn options(world: &Arc<Disks>) -> ImportOptions {
     ImportOptions {
         opener: Arc::clone(world) as Arc<dyn Opener>,
         ..common::options()
     }
 }
 
-fn import(world: &Arc<World>) -> Pool {
+fn import(world: &Arc<Disks>) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let env = Arc::new(RealEnv::new());
     cenote_pool::import(&candidates[0], &options(world), env).expect("imported")
@@ -75,7 +75,7 @@ fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
+        rt::sleep(Duration::from_millis(5));
     }
 }
 
@@ -105,7 +105,7 @@ fn online(pool: &Pool, leaf: Guid) {
 }
 
 /// Whether everything can be read without these disks.
-fn is_whole_without(world: &Arc<World>, disks: &[usize]) {
+fn is_whole_without(world: &Arc<Disks>, disks: &[usize]) {
     for disk in disks {
         let device = Arc::clone(&world.leaves()[*disk].device);
         let noise = vec![0xa5; SIZE - 2 * LABELS];
@@ -122,10 +122,10 @@ fn is_whole_without(world: &Arc<World>, disks: &[usize]) {
 /// second, too: "resilvered, 0 errors", and all was lost when the others went.
 #[test]
 fn a_device_with_an_older_gap_that_comes_before_the_first_turn() {
-    alone(|| {
+    World::simulated(1).run(|| {
         for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 2 }] {
             let count = if shape == VdevShape::Mirror { 3 } else { 5 };
-            let world = World::new(count, SIZE);
+            let world = common::disks(count, SIZE);
             let (pool, guids) = create(&world, shape, count);
             change(&pool, 0..3);
             offline(&pool, guids[1]);
@@ -152,8 +152,8 @@ fn a_device_with_an_older_gap_that_comes_before_the_first_turn() {
 /// what it came to so far, that device did not get.
 #[test]
 fn a_device_that_comes_back_between_two_imports() {
-    alone(|| {
-        let world = World::new(3, SIZE);
+    World::simulated(1).run(|| {
+        let world = common::disks(3, SIZE);
         let (pool, guids) = create(&world, VdevShape::Mirror, 3);
         offline(&pool, guids[1]);
         change(&pool, 0..6);
@@ -185,8 +185,8 @@ fn a_device_that_comes_back_between_two_imports() {
 /// new one, too; and the device that it replaced was taken out, with the only copy of the rest.
 #[test]
 fn a_rebuild_that_gives_way_to_a_resilver_that_has_begun() {
-    alone(|| {
-        let world = World::new(4, SIZE);
+    World::simulated(1).run(|| {
+        let world = common::disks(4, SIZE);
         let (pool, guids) = create(&world, VdevShape::Mirror, 3);
         change(&pool, 0..6);
         offline(&pool, guids[1]);
@@ -217,8 +217,8 @@ fn a_rebuild_that_gives_way_to_a_resilver_that_has_begun() {
 /// ended.
 #[test]
 fn a_spare_that_comes_during_a_replacement_goes_with_the_old_device() {
-    alone(|| {
-        let world = World::new(4, SIZE);
+    World::simulated(1).run(|| {
+        let world = common::disks(4, SIZE);
         let mut leaves = world.leaves();
         let (new, spare) = (leaves.pop().expect("4"), leaves.pop().expect("4"));
         let vdev = NewVdev {
@@ -274,7 +274,7 @@ fn attach(pool: &Pool, old: Guid, new: NewLeaf) {
 /// `zpool resilver` left no note in the history.
 #[test]
 fn a_resilver_that_is_asked_for_is_noted() {
-    let world = World::new(2, SIZE);
+    let world = common::disks(2, SIZE);
     let (pool, _) = create(&world, VdevShape::Mirror, 2);
     let actor = Actor {
         user: 0,
@@ -294,8 +294,8 @@ fn a_resilver_that_is_asked_for_is_noted() {
 /// the pool was exported: nobody ever verified what the rebuild had copied.
 #[test]
 fn a_scrub_that_waits_for_a_resilver_is_due_after_an_import_too() {
-    alone(|| {
-        let world = World::new(5, SIZE);
+    World::simulated(1).run(|| {
+        let world = common::disks(5, SIZE);
         let vdev = |leaves: &[NewLeaf]| NewVdev {
             shape: VdevShape::Mirror,
             class: AllocationClass::Normal,

@@ -32,4 +32,3 @@ mod unread;
 mod unreadable_heads;
 mod verify_state;
 mod waiting;
-mod world;

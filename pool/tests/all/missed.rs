@@ -1,11 +1,11 @@
 //! What a device missed is remembered across imports, and what all missed was not done.
 
 use crate::common;
-use crate::world::World;
 use cenote_base::{Guid, RealEnv, Txg};
 use cenote_device::{Device, FaultyDevice, Opener};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_sim::Disks;
 use cenote_vdev::{AllocationClass, VdevState, scan};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ impl Watcher for Silent {
 }
 
 /// A pool of one vdev on all devices of a world, the last of which can be made to fail.
-fn create(world: &Arc<World>, shape: VdevShape) -> (Pool, Arc<FaultyDevice>) {
+fn create(world: &Arc<Disks>, shape: VdevShape) -> (Pool, Arc<FaultyDevice>) {
     let mut leaves = world.leaves();
     let last = leaves.last_mut().expect("a world has devices");
     let faulty = Arc::new(FaultyDevice::new(Arc::clone(&last.device)));
@@ -34,7 +34,7 @@ fn create(world: &Arc<World>, shape: VdevShape) -> (Pool, Arc<FaultyDevice>) {
     (common::Bench::new("tank").create(vec![vdev]), faulty)
 }
 
-fn import(world: &Arc<World>) -> Pool {
+fn import(world: &Arc<Disks>) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         opener: Arc::clone(world) as Arc<dyn Opener>,
@@ -58,7 +58,7 @@ fn assert_only_stale(pool: &Pool, device: &str) {
 /// was written meanwhile is believed from it.
 #[test]
 fn a_side_that_took_no_writes() {
-    let world = World::new(2, 64 << 20);
+    let world = common::disks(2, 64 << 20);
     let (pool, faulty) = create(&world, VdevShape::Mirror);
     common::change(&pool, 0).expect("written");
     faulty.fail_writes(true);
@@ -106,7 +106,7 @@ const TWO_LABELS: usize = 512 << 10;
 /// Changes a pool whose device takes no writes to a block so far behind the last root. Whether
 /// that failed; either way what is committed must be there.
 fn fails_behind_the_root(distance: u64) -> bool {
-    let world = World::new(1, 64 << 20);
+    let world = common::disks(1, 64 << 20);
     let (pool, faulty) = create(&world, VdevShape::Single);
     common::change(&pool, 0).expect("written");
     let (synced, root) = (pool.synced_txg(), pool.uberblock().root.dva(0));
@@ -143,7 +143,7 @@ const LABELS: u64 = 4 << 20;
 #[test]
 fn a_device_put_back_from_a_copy_is_behind() {
     for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 1 }] {
-        let world = World::new(3, 64 << 20);
+        let world = common::disks(3, 64 << 20);
         let (pool, _) = create(&world, shape);
         common::change(&pool, 0).expect("written");
         pool.close().expect("written");
@@ -196,8 +196,8 @@ fn one_group_behind(
     (shape, count): (VdevShape, usize),
     behind: std::ops::Range<usize>,
     is_copy: bool,
-) -> (Arc<World>, Vec<Guid>) {
-    let world = World::new(count, SIZE);
+) -> (Arc<Disks>, Vec<Guid>) {
+    let world = common::disks(count, SIZE);
     let (pool, _) = create(&world, shape);
     (0..3).for_each(|round| common::change(&pool, round).expect("written"));
     let before = pool.synced_txg();
@@ -225,7 +225,7 @@ fn one_group_behind(
 }
 
 /// Opens the pool with its scans, and waits until no device lacks anything.
-fn bring_what_is_missed(world: &Arc<World>) -> Pool {
+fn bring_what_is_missed(world: &Arc<Disks>) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         opener: Arc::clone(world) as Arc<dyn Opener>,

@@ -1,12 +1,12 @@
 //! Blocks of a removed vdev, in a pool that OpenZFS removed one from.
 
 use crate::common;
-use crate::world::World;
 use cenote_base::{Guid, RealEnv, Txg, VdevId};
 use cenote_device::Opener;
 use cenote_ondisk::scan::ScanState;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{Actor, Attachment, Companion, ImportOptions, Pool, assemble};
+use cenote_sim::Disks;
 use cenote_vdev::{IndirectEntry, TxgSet, scan};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl Watcher for Silent {
 /// Where addresses are counted from: behind two labels and the boot region.
 const LABELS: u64 = 4 << 20;
 
-fn import(world: &Arc<World>) -> Pool {
+fn import(world: &Arc<Disks>) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         force: true,
@@ -69,7 +69,7 @@ fn a_side_gets_what_a_removal_copied_without_it() {
     let read = |name| std::fs::read(dir.path().join(name)).expect("readable");
     let mut images = vec![read("v0.img"), read("v2.img")];
     images.extend([vec![0; images[0].len()], vec![0; images[1].len()]]);
-    let world = Arc::new(World::of(images));
+    let world = common::disks_of(images);
     let pool = import(&world);
     let tree = pool.vdev_tree();
     let old = tree.leaves().filter(|leaf| leaf.is_leaf_device());

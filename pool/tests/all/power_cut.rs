@@ -2,11 +2,11 @@
 //! as of the last committed group or the next, and every block of it is whole.
 
 use crate::common;
-use crate::world::{Op, World};
 use cenote_base::RealEnv;
 use cenote_dsl::DatasetName;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_sim::{Disks, Event, Random};
 use cenote_vdev::{AllocationClass, scan};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Watcher for Silent {
     }
 }
 
-fn import(world: &Arc<World>, read_only: bool) -> Result<Pool, ImportError> {
+fn import(world: &Arc<Disks>, read_only: bool) -> Result<Pool, ImportError> {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         read_only,
@@ -44,7 +44,7 @@ fn newest_round(pool: &Pool) -> u64 {
     values.max().expect("there was a round")
 }
 
-fn judge(world: &Arc<World>, allowed: std::ops::RangeInclusive<u64>, what: &str) {
+fn judge(world: &Arc<Disks>, allowed: std::ops::RangeInclusive<u64>, what: &str) {
     let pool = import(world, true).unwrap_or_else(|error| panic!("{what}: {error}"));
     let round = newest_round(&pool);
     assert!(
@@ -74,7 +74,7 @@ fn bring_what_is_missed(pool: &Pool) {
 }
 
 fn cut(shape: VdevShape, count: usize, seed: u64) {
-    let world = World::new(count, 64 << 20);
+    let world = common::disks(count, 64 << 20);
     let mut bench = common::Bench::new("world");
     let leaves = world.leaves();
     let vdev = NewVdev {
@@ -94,12 +94,15 @@ fn cut(shape: VdevShape, count: usize, seed: u64) {
     }
     drop(pool);
     let _ = &mut bench;
-    let log = world.take_log();
+    let log = world.take_record();
     eprintln!("seed {seed}: {} operations", log.len());
-    let flushes = log.iter().filter(|(_, op)| matches!(op, Op::Flush)).count();
+    let flushes = log
+        .iter()
+        .filter(|event| matches!(event, Event::Flush { .. }));
+    let flushes = flushes.count();
     assert!(flushes >= 2 * ROUNDS as usize, "groups are flushed");
     let step = (log.len() / 60).max(1);
-    let mut random = seed;
+    let mut random = Random::new(seed);
     let mut last = None;
     for at in (0..=log.len()).step_by(step) {
         let done = committed
@@ -108,7 +111,7 @@ fn cut(shape: VdevShape, count: usize, seed: u64) {
             .expect("0 is there") as u64;
         let allowed = WARM_UP - 1 + done..=WARM_UP + done;
         for keep in [100, 0, 50] {
-            let image = Arc::new(world.after(&log[..at], keep, &mut random));
+            let image = Arc::new(world.after(&log, at, keep, &mut random));
             let what = format!("cut at {at} of {}, {keep} % kept, seed {seed}", log.len());
             judge(&image, allowed.clone(), &what);
             if at % (7 * step) == 0 {
@@ -125,7 +128,7 @@ fn cut(shape: VdevShape, count: usize, seed: u64) {
         }
     }
     let last = last.expect("some images were written to");
-    last.save(bench.dir.path());
+    last.save(bench.dir.path()).expect("room");
     bench.check();
 }
 
@@ -147,7 +150,7 @@ fn raidz() {
 /// A verification looks at one moment of a pool, however much it changes meanwhile.
 #[test]
 fn verified_while_it_changes() {
-    let world = World::new(1, 64 << 20);
+    let world = common::disks(1, 64 << 20);
     let bench = common::Bench::new("world");
     let leaves = world.leaves();
     let vdev = NewVdev {
@@ -172,6 +175,6 @@ fn verified_while_it_changes() {
     });
     pool.close().expect("written");
     drop(pool);
-    world.save(bench.dir.path());
+    world.save(bench.dir.path()).expect("room");
     bench.check();
 }

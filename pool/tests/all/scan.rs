@@ -1,17 +1,18 @@
 //! Scrubs and resilvers of pools on disks in memory.
 
 use crate::common;
-use crate::world::World;
-use cenote_base::RealEnv;
+use cenote_base::rt::{self, Instant, World};
+use cenote_base::{RealEnv, settings};
 use cenote_device::Opener;
 use cenote_ondisk::scan::{ScanFunction, ScanState};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{
     Actor, ImportOptions, NewVdev, Pool, ScanError, ScanRequest, ScanStatus, VdevShape, assemble,
 };
+use cenote_sim::Disks;
 use cenote_vdev::{AllocationClass, scan};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 struct Silent;
 
@@ -27,7 +28,7 @@ impl Watcher for Silent {
 const LABELS: usize = 4 << 20;
 const SIZE: usize = 64 << 20;
 
-fn create(world: &Arc<World>, shape: VdevShape) -> Pool {
+fn create(world: &Arc<Disks>, shape: VdevShape) -> Pool {
     let vdev = NewVdev {
         shape,
         class: AllocationClass::Normal,
@@ -36,7 +37,7 @@ fn create(world: &Arc<World>, shape: VdevShape) -> Pool {
     common::Bench::new("tank").create(vec![vdev])
 }
 
-fn import(world: &Arc<World>) -> Pool {
+fn import(world: &Arc<Disks>) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         opener: Arc::clone(world) as Arc<dyn Opener>,
@@ -68,19 +69,19 @@ fn ended(pool: &Pool) -> ScanStatus {
             return status;
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "{status:?}");
-        std::thread::sleep(Duration::from_millis(5));
+        rt::sleep(Duration::from_millis(5));
     }
 }
 
 /// Overwrites what a disk holds, but for its labels.
-fn spoil(world: &World, disk: usize) {
+fn spoil(world: &Disks, disk: usize) {
     let device = Arc::clone(&world.leaves()[disk].device);
     let noise = vec![0xa5; SIZE - 2 * LABELS];
     device.write_at(LABELS as u64, &noise).expect("in range");
 }
 
 /// Whether everything can be read without a disk.
-fn is_whole_without(world: &Arc<World>, disk: usize) {
+fn is_whole_without(world: &Arc<Disks>, disk: usize) {
     spoil(world, disk);
     let pool = import(world);
     let report = verify(&pool, &VerifyOptions::default(), &Silent).expect("runs");
@@ -93,7 +94,7 @@ fn is_whole_without(world: &Arc<World>, disk: usize) {
 #[test]
 fn a_side_that_comes_back_at_an_import_is_resilvered() {
     for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 1 }] {
-        let world = World::new(3, SIZE);
+        let world = common::disks(3, SIZE);
         let pool = create(&world, shape);
         common::change(&pool, 0).expect("written");
         pool.close().expect("written");
@@ -134,7 +135,7 @@ fn a_side_that_comes_back_at_an_import_is_resilvered() {
 #[test]
 fn a_scrub_writes_again_what_is_wrong() {
     for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 1 }] {
-        let world = World::new(3, SIZE);
+        let world = common::disks(3, SIZE);
         let pool = create(&world, shape);
         (0..5).for_each(|round| common::change(&pool, round).expect("written"));
         spoil(&world, 1);
@@ -149,4 +150,25 @@ fn a_scrub_writes_again_what_is_wrong() {
         drop(pool);
         is_whole_without(&world, 0);
     }
+}
+
+/// `zfs_scan_suspend_progress` holds a scrub where it is, for an hour here.
+#[test]
+fn a_scrub_can_be_held() {
+    World::simulated(1).run(|| {
+        let world = common::disks(2, SIZE);
+        let pool = create(&world, VdevShape::Mirror);
+        (0..5).for_each(|round| common::change(&pool, round).expect("written"));
+        let hold = &settings::SCAN_SUSPEND_PROGRESS;
+        hold.set(1).expect("a switch");
+        scrub(&pool).expect("begun");
+        rt::sleep(Duration::from_secs(3600));
+        let status = pool.scan_status().expect("readable").expect("one began");
+        let scan = status.scan;
+        assert_eq!((scan.state, scan.examined), (ScanState::Scanning, 0));
+        hold.set(0).expect("a switch");
+        let scan = ended(&pool).scan;
+        assert!(scan.state == ScanState::Finished && scan.examined > 0);
+        pool.close().expect("written");
+    });
 }

@@ -1,8 +1,10 @@
 //! Settings that bind a pool that is written to, on a device that takes its time.
 //!
-//! Settings hold for the whole process, so one test goes over all of them, in a process of its own.
+//! One test goes over all of them, in a simulated world: what takes a disk five seconds there takes
+//! as long as the computing here, and a loaded machine changes nothing.
 
 use crate::common::{self, Bench};
+use cenote_base::rt::{self, Instant, World};
 use cenote_base::settings::{self, Setting};
 use cenote_base::{BlockId, RealEnv, Txg, VdevId};
 use cenote_device::{Device, DeviceError, MemoryDevice, Nature};
@@ -13,14 +15,13 @@ use cenote_pool::verify::{self, VerifyOptions, VerifyProgress, Watcher};
 use cenote_pool::{
     Actor, NewLeaf, NewVdev, Pool, TreatmentCommand, TreatmentKind, TreatmentState, VdevShape,
 };
-use cenote_tests::alone::alone;
 use cenote_vdev::AllocationClass::Normal;
 use cenote_vdev::BatchRead;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const BLOCK: u64 = 128 << 10;
 
@@ -78,7 +79,7 @@ impl SlowDisk {
             let done = free_at.map_or(now, |at| at.max(now)) + takes;
             *free_at = Some(done);
             drop(free_at);
-            std::thread::sleep(done.saturating_duration_since(now));
+            rt::sleep(done.saturating_duration_since(now));
         }
         let result = work();
         self.active.fetch_sub(1, Ordering::SeqCst);
@@ -251,7 +252,7 @@ fn set(setting: &Setting, value: u64) {
 
 #[test]
 fn settings_bind_a_pool_in_use() {
-    alone(|| {
+    World::simulated(1).run(|| {
         let site = Site::new();
         groups_follow_the_timeout(&site);
         queues_follow_the_limits(&site);
@@ -276,7 +277,7 @@ fn is_synced_within(pool: &Pool, patience: Duration) -> bool {
         if started.elapsed() > patience {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        rt::sleep(Duration::from_millis(10));
     }
     true
 }
@@ -326,7 +327,7 @@ fn queues_follow_the_limits(site: &Site) {
                 site.object.block(BlockId(block)).expect("readable");
             }
         };
-        std::thread::scope(|scope| {
+        rt::scope(|scope| {
             (0..8).for_each(|from| drop(scope.spawn(move || read(from))));
         });
     };
@@ -442,7 +443,7 @@ fn reading_ahead_keeps_its_distance(site: &Site) {
         // Nobody says when the last read ahead is done.
         let mut all = 0;
         loop {
-            std::thread::sleep(Duration::from_millis(100));
+            rt::sleep(Duration::from_millis(100));
             let now = site.disk.bytes_read.load(Ordering::SeqCst) - before;
             if now == all {
                 return all.saturating_sub(wanted);
@@ -482,7 +483,7 @@ fn groups_follow_what_is_dirty(site: &Site) {
             site.write(block);
         }
         // What comes in while a group is written early is in the next.
-        std::thread::sleep(Duration::from_secs(2));
+        rt::sleep(Duration::from_secs(60));
         let is_early = site.pool.synced_txg() > before;
         site.pool.sync().expect("on disk");
         is_early
@@ -490,6 +491,11 @@ fn groups_follow_what_is_dirty(site: &Site) {
     // 20 MiB of 256.
     assert!(!is_early(20), "a group was written before its time");
     assert!(is_early(5), "a group waits with a twelfth dirty");
+    // They are a third of a quarter, which is all that may be dirty while memory is short.
+    settings::set_memory_short(true);
+    assert!(is_early(20), "a group waits while memory is short");
+    settings::set_memory_short(false);
+    assert!(!is_early(20), "memory is not short any more");
     settings::DIRTY_DATA_SYNC_PERCENT.reset();
     settings::DIRTY_DATA_MAX.reset();
     settings::TXG_TIMEOUT.reset();
@@ -575,7 +581,7 @@ fn free_space_is_trimmed_in_extents_worth_it(site: &Site) {
         assert!(refused.expect("written").is_empty());
         let is_done = || site.pool.treatment_status()[0].state == TreatmentState::Complete;
         while !is_done() {
-            std::thread::sleep(Duration::from_millis(10));
+            rt::sleep(Duration::from_millis(10));
         }
         counts()
     };
@@ -600,7 +606,7 @@ fn free_space_is_trimmed_in_extents_worth_it(site: &Site) {
         }
         let started = Instant::now();
         while disk.discards.load(Ordering::SeqCst) == 0 && started.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
+            rt::sleep(Duration::from_millis(10));
         }
         counts()
     };

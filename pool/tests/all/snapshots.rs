@@ -3,7 +3,6 @@
 
 use crate::common::{self, Bench};
 use crate::tree::{Tree, named};
-use crate::world::World as Disks;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{NewObject, TxCost};
@@ -14,6 +13,7 @@ use cenote_dsl::write::{
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::scan::SCAN_WORDS;
 use cenote_pool::{NewVdev, VdevShape};
+use cenote_sim::Disks;
 use cenote_tests::referee;
 use cenote_vdev::AllocationClass::Normal;
 use std::collections::BTreeSet;
@@ -34,13 +34,13 @@ fn vdev(shape: VdevShape, disks: &Disks) -> NewVdev {
 /// Has OpenZFS look at the disks.
 fn judge(disks: &Disks, pool: &str) {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    disks.save(dir.path());
+    disks.save(dir.path()).expect("room");
     referee::judge(dir.path(), pool);
 }
 
 fn run(pool: &'static str, seed: u64, shape: VdevShape, count: usize, steps: usize) {
     println!("{pool}, seed {seed}");
-    let disks = Disks::new(count, DISK);
+    let disks = common::disks(count, DISK);
     let opened = Bench::new(pool).create(vec![vdev(shape, &disks)]);
     let mut tree = Tree::new(seed, opened, &[]);
     tree.create_secret();
@@ -74,7 +74,7 @@ fn take(dir: &Path) -> Arc<Disks> {
         std::fs::remove_file(path).expect("removed");
         image
     };
-    Arc::new(Disks::of(images.map(take).collect()))
+    common::disks_of(images.map(take))
 }
 
 /// Pools that OpenZFS made and worked on, changed here, and again by OpenZFS.
@@ -101,7 +101,7 @@ fn run_found(seed: u64, options: &[&str], steps: usize) {
         tree.compare();
         tree.steps(steps);
         tree.close();
-        disks.save(dir);
+        disks.save(dir).expect("room");
         referee::judge(dir, "tank");
     }
 }
@@ -168,7 +168,7 @@ impl SyncTask for BeginScan {
 /// with this one, would give up the pool over a number that is no dataset's.
 #[test]
 fn while_a_scan_is_under_way() {
-    let disks = Disks::new(1, DISK);
+    let disks = common::disks(1, DISK);
     let pool = Bench::new("scan").create(vec![vdev(VdevShape::Single, &disks)]);
     let mut tree = Tree::new(1, pool, &[]);
     let id = |name: &str| {
@@ -244,7 +244,7 @@ fn pairs_in_snapshots(tree: &Tree, name: &str, numbers: &[ObjectId; 2]) -> (Opti
 /// one has no earlier ones.
 #[test]
 fn while_the_head_is_written() {
-    let disks = Disks::new(1, DISK);
+    let disks = common::disks(1, DISK);
     let pool = Bench::new("busy").create(vec![vdev(VdevShape::Single, &disks)]);
     let mut tree = Tree::new(1, pool, &[]);
     let name = "busy/a";
@@ -333,7 +333,7 @@ impl SyncTask for HoldForNow {
 /// A crash of OpenZFS in the midst of a send left a snapshot that could not be destroyed.
 #[test]
 fn temporary_holds_end_at_an_import() {
-    let disks = Disks::new(1, DISK);
+    let disks = common::disks(1, DISK);
     let pool = Bench::new("held").create(vec![vdev(VdevShape::Single, &disks)]);
     let snapshots = || [named("held@sent"), named("held@going")];
     for name in snapshots() {

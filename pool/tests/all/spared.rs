@@ -1,18 +1,18 @@
 //! What can be taken away from a pool: what it has elsewhere, on devices that answer.
 
 use crate::common::{self, Bench};
-use crate::world::World;
 use cenote_base::{Guid, RealEnv};
 use cenote_device::{Device, FaultyDevice, Opener};
 use cenote_pool::{
     Actor, ImportOptions, NewVdev, Offline, Pool, SplitRequest, VdevShape, assemble,
 };
+use cenote_sim::Disks;
 use cenote_vdev::{AllocationClass, VdevState, scan};
 use std::sync::Arc;
 
 /// A mirror of which the first side is pulled out while nobody uses the pool.
-fn pulled() -> (Arc<World>, Pool, Vec<Guid>, Arc<FaultyDevice>) {
-    let world = World::new(2, 64 << 20);
+fn pulled() -> (Arc<Disks>, Pool, Vec<Guid>, Arc<FaultyDevice>) {
+    let world = common::disks(2, 64 << 20);
     let mut leaves = world.leaves();
     let faulty = Arc::new(FaultyDevice::new(Arc::clone(&leaves[0].device)));
     leaves[0].device = Arc::clone(&faulty) as Arc<dyn Device>;

@@ -1,7 +1,6 @@
 //! Commands that begin and end the treatment of a device's free space, several at once.
 
 use crate::common;
-use crate::world::World;
 use cenote_base::{Guid, RealEnv};
 use cenote_pool::{
     Actor, NewVdev, Pool, TreatmentCommand, TreatmentKind, TreatmentState, VdevShape,
@@ -22,7 +21,7 @@ fn treat(pool: &Pool, leaf: Guid, command: TreatmentCommand) {
 /// treatment was said to be active, and nobody worked on it.
 #[test]
 fn a_treatment_that_is_active_comes_to_its_end() {
-    let world = World::new(1, 64 << 20);
+    let world = common::disks(1, 64 << 20);
     let vdev = NewVdev {
         shape: VdevShape::Single,
         class: AllocationClass::Normal,

@@ -1,7 +1,7 @@
 //! Pools that wait for devices that are gone, as `failmode` has it.
 
 use crate::common;
-use crate::world::World;
+use cenote_base::rt::{self, Instant, World};
 use cenote_base::{Bookmark, RealEnv};
 use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
 use cenote_dmu::TxCost;
@@ -10,13 +10,14 @@ use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{
     ClearError, FailMode, ImportOptions, NewVdev, Pool, SyncError, VdevShape, assemble,
 };
+use cenote_sim::{Disks, Random};
 use cenote_vdev::{AllocationClass, scan};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 struct Silent;
 
@@ -31,7 +32,7 @@ impl Watcher for Silent {
 /// Opens the disks of a world so that they can be made to fail, a new one each time.
 #[derive(Debug)]
 struct Plugs {
-    world: Mutex<Arc<World>>,
+    world: Mutex<Arc<Disks>>,
     plugged: Mutex<Vec<Arc<FaultyDevice>>>,
     /// There are no disks.
     is_empty: AtomicBool,
@@ -79,8 +80,8 @@ impl Opener for Plugs {
 }
 
 /// A pool on one disk that waits for it.
-fn waiting_pool(mode: FailMode) -> (Arc<World>, Arc<Plugs>, Pool) {
-    let world = World::new(1, 64 << 20);
+fn waiting_pool(mode: FailMode) -> (Arc<Disks>, Arc<Plugs>, Pool) {
+    let world = common::disks(1, 64 << 20);
     let vdev = NewVdev {
         shape: VdevShape::Single,
         class: AllocationClass::Normal,
@@ -100,7 +101,7 @@ fn waiting_pool(mode: FailMode) -> (Arc<World>, Arc<Plugs>, Pool) {
     (world, plugs, pool)
 }
 
-fn import(world: &Arc<World>, plugs: &Arc<Plugs>) -> Pool {
+fn import(world: &Arc<Disks>, plugs: &Arc<Plugs>) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         opener: Arc::clone(plugs) as Arc<dyn Opener>,
@@ -115,14 +116,14 @@ fn until_waiting(pool: &Pool) {
     let begun = Instant::now();
     while !pool.is_waiting() {
         assert!(begun.elapsed() < Duration::from_secs(60), "it goes on");
-        std::thread::sleep(Duration::from_millis(1));
+        rt::sleep(Duration::from_millis(1));
     }
 }
 
 /// Loses the disk while a change is being written; what `meanwhile` does must let that end.
 fn lose(pool: &Pool, lost: impl FnOnce(), meanwhile: impl FnOnce()) -> Result<(), SyncError> {
     lost();
-    std::thread::scope(|scope| {
+    rt::scope(|scope| {
         let change = scope.spawn(|| common::change(pool, 1));
         until_waiting(pool);
         assert!(pool.suspended().is_some() && !change.is_finished());
@@ -131,7 +132,7 @@ fn lose(pool: &Pool, lost: impl FnOnce(), meanwhile: impl FnOnce()) -> Result<()
     })
 }
 
-fn check(world: &Arc<World>, plugs: &Arc<Plugs>, pool: Pool, value: u64) {
+fn check(world: &Arc<Disks>, plugs: &Arc<Plugs>, pool: Pool, value: u64) {
     common::change(&pool, 2).expect("written");
     let tree = pool.vdev_tree();
     let leaf = tree.leaves().next().expect("one").guid;
@@ -190,7 +191,7 @@ fn every_step_of_a_group_waits() {
             let end = disk.size() - (512 << 10);
             disk.fail_writes_to(end..disk.size());
         }
-        std::thread::scope(|scope| {
+        rt::scope(|scope| {
             let change = scope.spawn(|| common::change(&pool, 1));
             while !change.is_finished() {
                 if pool.is_waiting() {
@@ -198,7 +199,7 @@ fn every_step_of_a_group_waits() {
                     disk.heal();
                     pool.clear(&[]).expect("all is well");
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                rt::sleep(Duration::from_millis(1));
             }
             change.join().expect("no panic").expect("written");
         });
@@ -315,9 +316,9 @@ fn changes_are_refused_or_wait_as_wanted() {
                         disk.heal();
                         pool.clear(&[]).expect("all is well");
                     }
-                    _ => std::thread::scope(|scope| {
+                    _ => rt::scope(|scope| {
                         let begun = scope.spawn(|| gate.begin(TxCost::default()).is_ok());
-                        std::thread::sleep(Duration::from_millis(50));
+                        rt::sleep(Duration::from_millis(50));
                         assert!(!begun.is_finished());
                         disk.heal();
                         pool.clear(&[]).expect("all is well");
@@ -372,13 +373,13 @@ fn is_finished_after(writes: u64, loses: bool) -> Option<bool> {
     world.record();
     plugs.last().vanish_after(writes);
     let mut is_finished = None;
-    let changed = std::thread::scope(|scope| {
+    let changed = rt::scope(|scope| {
         let change = scope.spawn(|| common::change(&pool, 1));
         while !change.is_finished() {
             if pool.is_waiting() && is_finished.is_none() {
                 if loses {
-                    let log = world.take_log();
-                    world = Arc::new(world.after(&log, 0, &mut 1));
+                    let log = world.take_record();
+                    world = Arc::new(world.after(&log, log.len(), 0, &mut Random::new(1)));
                     *plugs.world.lock().expect("sound") = Arc::clone(&world);
                 }
                 let cleared = pool.clear(&[]);
@@ -390,7 +391,7 @@ fn is_finished_after(writes: u64, loses: bool) -> Option<bool> {
                     pool.give_up();
                 }
             }
-            std::thread::sleep(Duration::from_millis(1));
+            rt::sleep(Duration::from_millis(1));
         }
         change.join().expect("no panic")
     });
@@ -414,8 +415,14 @@ fn is_finished_after(writes: u64, loses: bool) -> Option<bool> {
 }
 
 /// Reads wait for a disk that is gone, not for damaged bytes or sectors, and not for ever.
+///
+/// Nor do they give up at once: they try again for seconds, which are simulated ones.
 #[test]
 fn reads_wait_for_disks_that_are_gone() {
+    World::simulated(1).run(reads_wait);
+}
+
+fn reads_wait() {
     let (world, plugs, pool) = waiting_pool(FailMode::Wait);
     let root = pool.uberblock().root;
     let bookmark = Bookmark::default();
@@ -435,7 +442,7 @@ fn reads_wait_for_disks_that_are_gone() {
     disk.set_missing(true);
     let asked = with_patience(Patience::Never, read);
     assert!(asked.is_err() && pool.suspended().is_none());
-    std::thread::scope(|scope| {
+    rt::scope(|scope| {
         let reader = scope.spawn(read);
         until_waiting(&pool);
         assert!(!reader.is_finished());
@@ -459,7 +466,7 @@ fn nobody_waits_in_a_pool_that_is_left() {
     let root = pool.uberblock().root;
     let disk = plugs.last();
     disk.set_missing(true);
-    std::thread::scope(|scope| {
+    rt::scope(|scope| {
         let reader = scope.spawn(|| {
             let pipeline = pool.cache().pipeline();
             pipeline.read_stored(&root, Bookmark::default())

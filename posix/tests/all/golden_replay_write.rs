@@ -3,7 +3,6 @@
 
 use crate::common;
 use crate::pools;
-use crate::world::World;
 use cenote_base::RealEnv;
 use cenote_device::{Opener, SystemOpener};
 use cenote_dmu::TxCost;
@@ -15,6 +14,7 @@ use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportOptions, Pool, assemble};
 use cenote_posix::write::{WriteSettings, WriterParams};
 use cenote_posix::{FileSystem, Timestamp};
+use cenote_sim::Random;
 use cenote_tests::compare::{self, Tolerance};
 use cenote_tests::golden::Golden;
 use cenote_tests::manifest;
@@ -203,8 +203,8 @@ fn a_replay_goes_on_after_a_power_cut() {
     };
     let devices = golden.devices().expect("unpacked");
     let read = |name: &String| std::fs::read(devices.join(name)).expect("readable");
-    let images = golden.device_names().iter().map(read).collect();
-    let world = Arc::new(World::of(images));
+    let images = golden.device_names().into_iter().map(|name| read(&name));
+    let world = pools::disks_of(images);
     world.record();
     // So few dirty bytes are allowed that the replay takes many groups.
     let opener = Arc::clone(&world) as Arc<dyn Opener>;
@@ -213,14 +213,14 @@ fn a_replay_goes_on_after_a_power_cut() {
     let all = replay_all(&pool, &golden);
     pool.close().expect("written");
     drop(pool);
-    let log = world.take_log();
+    let log = world.take_record();
     eprintln!("{all} records, {} operations", log.len());
-    let mut random = 7;
+    let mut random = Random::new(7);
     let mut partial = 0;
     for cut in 1..12 {
         let at = log.len() * cut / 12;
         let keep = [0, 50, 100][cut % 3];
-        let image = Arc::new(world.after(&log[..at], keep, &mut random));
+        let image = Arc::new(world.after(&log, at, keep, &mut random));
         let opener = Arc::clone(&image) as Arc<dyn Opener>;
         let pool = import(&image.paths(), opener, None);
         load_keys(&pool, &golden);

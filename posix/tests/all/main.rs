@@ -4,8 +4,6 @@
 mod pool;
 #[path = "../../../pool/tests/all/common/mod.rs"]
 mod pools;
-#[path = "../../../pool/tests/all/world/mod.rs"]
-mod world;
 
 mod access_lists;
 mod common;

@@ -8,7 +8,6 @@
 
 use crate::made;
 use crate::pools;
-use crate::world::{Op, World};
 use cenote_base::{ObjectId, RealEnv};
 use cenote_device::Opener;
 use cenote_dsl::write::{Encryption, NewKeyFormat, UserKey};
@@ -17,6 +16,7 @@ use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportOptions, NewVdev, Pool, VdevShape, assemble};
 use cenote_posix::write::{NewFile, RenameMode, SetXattr, WriteOptions};
 use cenote_posix::{FileKind, FileSystem};
+use cenote_sim::{Disks, Event, Random};
 use cenote_vdev::{AllocationClass, scan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Watcher for Silent {
     }
 }
 
-fn import(world: &Arc<World>, read_only: bool) -> Pool {
+fn import(world: &Arc<Disks>, read_only: bool) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         read_only,
@@ -222,7 +222,7 @@ fn plain(shape: VdevShape, count: usize) -> Layout {
     }
 }
 
-fn create(world: &Arc<World>, layout: &Layout) -> Pool {
+fn create(world: &Arc<Disks>, layout: &Layout) -> Pool {
     let bench = pools::Bench::new("world");
     let mut leaves = world.leaves().into_iter();
     let vdevs = layout.vdevs.iter().map(|(shape, class, count)| NewVdev {
@@ -247,7 +247,7 @@ fn create(world: &Arc<World>, layout: &Layout) -> Pool {
 
 fn cut(layout: &Layout, seed: u64) {
     let count = layout.vdevs.iter().map(|(_, _, count)| count).sum();
-    let world = World::new(count, 80 << 20);
+    let world = pools::disks(count, 80 << 20);
     let pool = create(&world, layout);
     let fs = files(&pool, true);
     let state = State::new();
@@ -263,10 +263,10 @@ fn cut(layout: &Layout, seed: u64) {
         states.push(work.state.clone());
         synced.push(world.recorded());
     }
-    let log = world.take_log();
+    let log = world.take_record();
     drop(fs);
     drop(pool);
-    let mut random = seed;
+    let mut random = Random::new(seed);
     for number in 0..=CUTS {
         let at = log.len() * number / CUTS;
         let done = synced
@@ -276,7 +276,7 @@ fn cut(layout: &Layout, seed: u64) {
         let allowed: Vec<&State> = states[done..].iter().take(2).collect();
         let keep = [0, 50, 100][number % 3];
         let what = format!("cut at {at} of {}, {keep} % kept, seed {seed}", log.len());
-        let image = Arc::new(world.after(&log[..at], keep, &mut random));
+        let image = Arc::new(world.after(&log, at, keep, &mut random));
         if number % 5 > 0 {
             judge(&import(&image, true), false, &allowed, &what);
             continue;
@@ -293,12 +293,14 @@ fn cut(layout: &Layout, seed: u64) {
         }
         fs.sync().expect("synced");
         let state = work.state;
-        let again = image.take_log();
-        let flushes = again.iter().filter(|(_, op)| matches!(op, Op::Flush));
+        let again = image.take_record();
+        let flushes = again
+            .iter()
+            .filter(|event| matches!(event, Event::Flush { .. }));
         assert!(flushes.count() > 0, "what is promised is flushed");
         drop(fs);
         drop(pool);
-        let image = Arc::new(image.after(&again, 0, &mut random));
+        let image = Arc::new(image.after(&again, again.len(), 0, &mut random));
         judge(&import(&image, true), false, &[&state], &what);
     }
 }

@@ -78,9 +78,9 @@ fn a_system_that_stood_still_has_lost_the_pool() -> Result<()> {
     let file = one.path("tank").join("file");
     fs::write(&file, "before")?;
     one.ok("zpool sync tank")?;
-    // So long that others would get the pool, if its devices were not locked on this machine.
+    // Longer than the ten heartbeats that it may miss.
     one.pause(|| {
-        thread::sleep(Duration::from_secs(2));
+        thread::sleep(Duration::from_millis(1200));
         Ok(())
     })?;
     ensure!(fs::write(&file, "after").is_err() || one.fails("zpool sync tank").is_ok());

@@ -84,25 +84,6 @@ fn what_a_pool_cannot_is_refused() -> Result<()> {
     site.finish()
 }
 
-/// `zfs_scan_suspend_progress` holds a scrub where it is.
-#[test]
-fn a_scrub_can_be_held() -> Result<()> {
-    if !pool::can_mount() {
-        return Ok(());
-    }
-    let site = Site::create("mirror", 128, "")?;
-    site.ok("cenote settings set zfs_scan_suspend_progress=1")?;
-    site.ok("zpool scrub tank")?;
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let status = site.ok("zpool status tank")?;
-    ensure!(status.contains("scrub in progress"), "{status}");
-    site.ok("cenote settings set zfs_scan_suspend_progress=0")?;
-    site.ok("zpool wait -t scrub tank")?;
-    let status = site.ok("zpool status tank")?;
-    ensure!(status.contains("scrub repaired 0B"), "{status}");
-    site.finish()
-}
-
 /// The list of damaged files was lost with an export. And a paused scrub stays paused.
 #[test]
 fn what_a_scrub_found_survives_an_export() -> Result<()> {

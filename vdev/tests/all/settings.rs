@@ -1,9 +1,8 @@
-//! Settings that bind the vdevs hold from the next request on. They hold for the whole process,
-//! so the test has one of its own.
+//! Settings that bind the vdevs hold from the next request on.
 
+use cenote_base::rt::World;
 use cenote_base::settings::{self, Setting};
 use cenote_device::{Device, DeviceError, DeviceKind, MemoryDevice, Nature};
-use cenote_tests::alone::alone;
 use cenote_vdev::create::{metaslab_shift, natural_ashift};
 use std::path::Path;
 
@@ -58,7 +57,7 @@ fn with<T>(setting: &Setting, value: u64, work: impl FnOnce() -> T) -> T {
 
 #[test]
 fn new_vdevs_follow_the_settings() {
-    alone(|| {
+    World::real().run(|| {
         let usual = metaslab_shift(1 << 40);
         let fewer = || metaslab_shift(1 << 40);
         assert_eq!(

@@ -9,6 +9,7 @@ use cenote_pool::{
     Actor, CreateRequest, ImportOptions, NewLeaf, NewVdev, Pool, PoolCandidate, SyncError,
     VdevShape, assemble, default_features,
 };
+use cenote_sim::{Disks, Image, Random};
 use cenote_tests::golden::Golden;
 use cenote_tests::referee::{self, judge};
 use cenote_vdev::{AllocationClass, scan};
@@ -123,6 +124,17 @@ pub fn open(path: &Path) -> Arc<dyn Device> {
         ..FileOptions::default()
     };
     Arc::new(FileDevice::open(path, options).expect("opens"))
+}
+
+/// Empty disks in memory.
+pub fn disks(count: usize, size: usize) -> Arc<Disks> {
+    Arc::new(Disks::new(count, size, Random::new(0)))
+}
+
+/// Disks in memory with these contents.
+pub fn disks_of(images: impl IntoIterator<Item = Vec<u8>>) -> Arc<Disks> {
+    let images = images.into_iter().map(|bytes| Image::of(&bytes));
+    Arc::new(Disks::of(images.collect(), Random::new(0)))
 }
 
 /// The pools whose devices are in `dir`.

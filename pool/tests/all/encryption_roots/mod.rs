@@ -14,7 +14,6 @@ mod steps;
 
 use crate::common::{self, Bench};
 use crate::tree::named;
-use crate::world::World as Disks;
 use cenote_base::RealEnv;
 use cenote_device::Opener;
 use cenote_dsl::DslError;
@@ -24,6 +23,7 @@ use cenote_dsl::write::{
 };
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::{ImportOptions, NewVdev, Pool, SyncError, VdevShape, assemble};
+use cenote_sim::Disks;
 use cenote_tests::referee;
 use cenote_vdev::AllocationClass::Normal;
 use cenote_vdev::scan;
@@ -100,7 +100,7 @@ fn with_key(name: &str, secret: u8) -> Encryption {
 
 fn judge(disks: &Disks) {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    disks.save(dir.path());
+    disks.save(dir.path()).expect("room");
     referee::judge(dir.path(), POOL);
 }
 
@@ -109,7 +109,7 @@ fn random_trees_of_encryption_roots_keep_their_keys() {
     let (first, trees) = (number("CENOTE_SEED", 1), number("CENOTE_TREES", 6));
     let mut counts = steps::Counts::default();
     for seed in first..first + trees {
-        let disks = Disks::new(1, DISK);
+        let disks = common::disks(1, DISK);
         let mut grove = Grove::new(seed, new_pool(&disks));
         grove.steps(STEPS / 2);
         grove.close();
@@ -139,7 +139,7 @@ struct Small {
 
 impl Small {
     fn new(names: &[&str]) -> Self {
-        let disks = Disks::new(1, DISK);
+        let disks = common::disks(1, DISK);
         let pool = new_pool(&disks);
         let small = Self { disks, pool };
         small.root("grove/r", 1);

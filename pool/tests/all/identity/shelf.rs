@@ -1,7 +1,7 @@
 //! Disks on shelves of several sites: they are moved, copied, and pulled out while in use.
 
-use super::super::world::Image;
 use cenote_device::{Device, DeviceError, DeviceKind, Entry, EntryKind, Nature, Opener};
+use cenote_sim::Image;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,6 @@ mod steps;
 
 use crate::common;
 use crate::model::{ModelObject, Random, World};
-use crate::world::World as Disks;
 use cenote_base::{ObjectId, RealEnv, settings};
 use cenote_device::Opener;
 use cenote_dsl::write::{CreateDataset, Encryption, NewKeyFormat, SyncTask, UserKey};
@@ -14,6 +13,7 @@ use cenote_ondisk::ObjectType;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportOptions, Pool, SyncError, assemble};
+use cenote_sim::Disks;
 use cenote_vdev::scan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

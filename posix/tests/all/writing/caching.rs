@@ -3,10 +3,11 @@
 use super::{World, contents};
 use crate::pool::{Random, sync};
 use cenote_base::ObjectId;
+use cenote_base::rt::{self, Instant};
 use cenote_dmu::{CacheLimits, CacheScope, Caching, DirectIo};
 use cenote_posix::Access;
 use cenote_posix::write::WriteOptions;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const BYTES: usize = 6 << 20;
 /// What passes keeps at most an eighth of the memory for decoded blocks, here 2 MiB.
@@ -154,6 +155,10 @@ fn direct_requests_pass_as_the_property_says() {
 
 #[test]
 fn nothing_is_read_ahead_where_nobody_wants_it() {
+    rt::World::simulated(1).run(nothing_ahead);
+}
+
+fn nothing_ahead() {
     let site = Site::new();
     let begin = || {
         site.forget();
@@ -170,12 +175,12 @@ fn nothing_is_read_ahead_where_nobody_wants_it() {
     let started = Instant::now();
     while site.cached() <= wanted {
         assert!(started.elapsed() < Duration::from_secs(20), "not ahead");
-        std::thread::sleep(Duration::from_millis(5));
+        rt::sleep(Duration::from_millis(5));
     }
     site.set(|caching| caching.prefetch = CacheScope::Metadata);
     // What is under way ends first.
-    std::thread::sleep(Duration::from_millis(200));
+    rt::sleep(Duration::from_secs(10));
     begin();
-    std::thread::sleep(Duration::from_millis(200));
+    rt::sleep(Duration::from_secs(10));
     assert!(site.cached() <= wanted, "{}", site.cached());
 }
