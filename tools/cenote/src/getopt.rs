@@ -333,11 +333,6 @@ impl<W: Word> Words<W> {
         let missing = || OptionError::MissingArgument(self.option.clone());
         self.rest.next().ok_or_else(missing)
     }
-
-    /// All words that were not read yet, as they are.
-    pub fn rest(&mut self) -> Vec<W> {
-        self.rest.by_ref().collect()
-    }
 }
 
 impl OptionError {

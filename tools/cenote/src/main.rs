@@ -10,6 +10,7 @@
 
 mod accounts;
 mod alarms;
+mod command;
 mod connect;
 mod context;
 mod death;

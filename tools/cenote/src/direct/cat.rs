@@ -2,48 +2,38 @@
 
 use super::content::{Content, FileContent, piece_length};
 use super::failure::{Exit, Failure};
-use super::line::{CommandLine, Word};
+use super::line::Command;
 use super::options::PoolOptions;
 use super::output::Output;
-use super::session::{OpenFileSystem, Session};
+use super::session::{OpenFileSystem, Session, each_place};
 use super::spec::Spec;
 use cenote_posix::{FileKind, PosixError, SymlinkPolicy, Znode};
+use std::ffi::OsString;
 
 /// Zeros for holes.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let mut options = PoolOptions::default();
-    let mut specs = Vec::new();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => specs.push(Spec::parse(&text)?),
-            Word::Option(option) => options.take(&option, line)?,
-        }
-    }
-    if specs.is_empty() {
-        return Err(line.wrong("give POOL/DATASET:/path"));
-    }
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "cat",
+    summary: "Write files to standard output",
+    synopsis: "[OPTION]... POOL/DATASET[@SNAPSHOT]:/PATH...",
+    about: "\
+Writes the contents of files to standard output. What cannot be read with a right checksum
+is never written: the output ends there, and the exit code is 1.",
+    flags: &[],
+    run,
+};
+
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let (line, options) = PoolOptions::read(&COMMAND, &words)?;
+    let specs = line.specs("give POOL/DATASET:/path")?;
     let mut output = Output::new();
-    let (mut session, mut exit) = (None, Exit::Good);
-    for spec in &specs {
-        let session = Session::reuse(&mut session, &options, spec.pool())?;
-        match cat(session, spec, &mut output) {
-            Ok(()) => {}
-            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
-            Err(failure) => {
-                output.flush()?;
-                failure.report();
-                exit = Exit::Problems;
-            }
-        }
-    }
-    output.flush()?;
-    Ok(exit)
+    each_place(&options, &specs, &mut output, |output| output, cat)?;
+    output.finish()
 }
 
-fn cat(session: &Session, spec: &Spec, output: &mut Output) -> Result<(), Failure> {
+fn cat(output: &mut Output, session: &Session, spec: &Spec) -> Result<(), Failure> {
     let open = session.file_system(spec)?;
     let znode = open.resolve(spec.path_or_root(), SymlinkPolicy::Follow)?;
     match znode.kind() {

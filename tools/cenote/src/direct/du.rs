@@ -2,17 +2,39 @@
 //!
 //! A file with several names counts once, where it is met first.
 
-use super::failure::{Exit, Failure, complain, posix_words};
-use super::line::{CommandLine, Word};
+use super::failure::{Exit, Failure, posix_words};
+use super::line::Command;
 use super::options::PoolOptions;
 use super::output::{Output, json_bytes};
-use super::session::{OpenFileSystem, Session};
+use super::session::{OpenFileSystem, Session, each_place};
 use super::spec::{Place, Spec};
+use crate::command::flags;
 use cenote_posix::{FileKind, SymlinkPolicy, Znode};
 use serde_json::json;
 use std::collections::HashSet;
+use std::ffi::OsString;
 
-#[derive(Debug, Default)]
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "du",
+    summary: "Show how much space files take",
+    synopsis: "[OPTION]... POOL/DATASET[@SNAPSHOT][:/PATH]...",
+    about: "\
+Adds up the space that is allocated for files, in KiB, for each directory. A file with
+several names counts once.",
+    flags: flags! {
+        'h' "human-readable" _ "sizes with units";
+        's' "summarize" _ "only the sum of each argument";
+        _ "depth" "N" "show directories down to N levels only (--max-depth)";
+        _ "max-depth" "N" "";
+        'a' "all" _ "files too";
+        'b' "apparent-size" _ "sizes of files in bytes, not what is allocated";
+        'j' "json" _ "a JSON object a line";
+    },
+    run,
+};
+
+#[derive(Debug)]
 struct Arguments {
     pool: PoolOptions,
     human: bool,
@@ -23,54 +45,43 @@ struct Arguments {
     specs: Vec<Spec>,
 }
 
-fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => arguments.specs.push(Spec::parse(&text)?),
-            Word::Option(option) => match option.as_str() {
-                "-h" | "--human" | "--human-readable" => arguments.human = true,
-                "-s" | "--summarize" => arguments.depth = Some(0),
-                "-a" | "--all" => arguments.all = true,
-                "-b" | "--apparent-size" => arguments.apparent = true,
-                "--depth" | "--max-depth" => arguments.depth = Some(line.number()?),
-                "-j" | "--json" => arguments.json = true,
-                _ => arguments.pool.take(&option, line)?,
-            },
-        }
-    }
-    match arguments.specs.is_empty() {
-        true => Err(line.wrong("give POOL/DATASET[:/path]")),
-        false => Ok(arguments),
-    }
+fn parse(words: &[OsString]) -> Result<Arguments, Failure> {
+    let (line, pool) = PoolOptions::read(&COMMAND, words)?;
+    Ok(Arguments {
+        human: line.has("human-readable"),
+        apparent: line.has("apparent-size"),
+        all: line.has("all"),
+        json: line.has("json"),
+        depth: match line.last_of(&["summarize", "depth", "max-depth"]) {
+            Some("summarize") => Some(0),
+            _ => line.number(&["depth", "max-depth"])?,
+        },
+        specs: line.specs("give POOL/DATASET[:/path]")?,
+        pool,
+    })
 }
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let arguments = parse(line)?;
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let arguments = parse(&words)?;
     let mut adder = Adder {
         output: Output::new(),
         arguments: &arguments,
-        exit: Exit::Good,
         counted: HashSet::new(),
     };
-    let mut session = None;
-    for spec in &arguments.specs {
-        let session = Session::reuse(&mut session, &arguments.pool, spec.pool())?;
-        match adder.spec(session, spec) {
-            Ok(()) => {}
-            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
-            Err(failure) => adder.complain(&failure.to_string()),
-        }
-    }
-    adder.output.flush()?;
-    Ok(adder.exit)
+    let (pool, specs) = (&arguments.pool, &arguments.specs);
+    each_place(
+        pool,
+        specs,
+        &mut adder,
+        |adder| &mut adder.output,
+        Adder::spec,
+    )?;
+    adder.output.finish()
 }
 
 struct Adder<'a> {
     output: Output,
     arguments: &'a Arguments,
-    exit: Exit,
     /// Objects with several names that were counted.
     counted: HashSet<(u64, u64)>,
 }
@@ -82,13 +93,6 @@ struct Frame {
 }
 
 impl Adder<'_> {
-    fn complain(&mut self, message: &str) {
-        // What was printed before comes first; if it cannot be written, the end will say so.
-        let _ = self.output.flush();
-        complain(message);
-        self.exit = Exit::Problems;
-    }
-
     fn spec(&mut self, session: &Session, spec: &Spec) -> Result<(), Failure> {
         let open = session.file_system(spec)?;
         let path = spec.path_or_root();
@@ -101,7 +105,8 @@ impl Adder<'_> {
                 Ok(item) => item,
                 Err(error) => {
                     let place = Place::new(&open.name, path);
-                    self.complain(&format!("{place}: {}", posix_words(&error)));
+                    self.output
+                        .complain(&format!("{place}: {}", posix_words(&error)));
                     continue;
                 }
             };

@@ -3,12 +3,13 @@
 use super::cat::zeros;
 use super::content::{next_stretch, piece_length};
 use super::failure::{Exit, Failure, complain};
-use super::line::{CommandLine, Word};
+use super::line::Command;
 use super::options::PoolOptions;
 use super::output::Output;
-use super::progress::{Progress, Style};
+use super::progress::Progress;
 use super::session::Session;
 use super::spec::Spec;
+use crate::command::flags;
 use cenote_posix::Segment;
 use cenote_volume::{Volume, VolumeError};
 use std::ffi::{OsStr, OsString};
@@ -16,51 +17,45 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::PathBuf;
 
-#[derive(Debug, Default)]
-struct Arguments {
-    pool: PoolOptions,
-    force: bool,
-    keep_going: bool,
-    style: Style,
-    operands: Vec<OsString>,
-}
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "dump",
+    summary: "Copy a volume into a file",
+    synopsis: "[OPTION]... POOL/VOLUME[@SNAPSHOT] FILE|-",
+    about: "\
+Copies a volume into a file, where its holes stay holes, onto a device, or to standard
+output. Until a new file is complete its name ends in '.partial'.
 
-fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => arguments.operands.push(text),
-            Word::Option(option) => match option.as_str() {
-                "-f" | "--force" => arguments.force = true,
-                "-k" | "--keep-going" => arguments.keep_going = true,
-                "-j" | "--json" => arguments.style = Style::Json,
-                "-q" | "--quiet" => arguments.style = Style::Quiet,
-                _ => arguments.pool.take(&option, line)?,
-            },
-        }
-    }
-    match arguments.operands.len() {
-        2 => Ok(arguments),
-        _ => Err(line.wrong("give POOL/VOLUME[@SNAPSHOT] and a file, or - for standard output")),
-    }
-}
+Example:
+  cenote dump -d /mnt/images tank/vm1@monday - | zstd > vm1.img.zst",
+    flags: flags! {
+        'f' "force" _ "write over a file that is there, or onto a device";
+        'k' "keep-going" _ "go on after damage; blocks that cannot be read become zeros, and each\n\
+            is named on standard error";
+        'q' "quiet" _ "no progress bar";
+        'j' "json" _ "progress as JSON on standard error";
+    },
+    run,
+};
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let arguments = parse(line)?;
-    let spec = Spec::parse(&arguments.operands[0])?;
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let (line, pool) = PoolOptions::read(&COMMAND, &words)?;
+    let [source, target] = line.operands.as_slice() else {
+        return Err(line.wrong("give POOL/VOLUME[@SNAPSHOT] and a file, or - for standard output"));
+    };
+    let spec = Spec::parse(source)?;
     if spec.path.is_some() {
         return Err(line.wrong("a volume has no files: give its name without a path"));
     }
-    let session = Session::open(&arguments.pool, spec.pool())?;
+    let session = Session::open(&pool, spec.pool())?;
     let dataset = session.dataset(&spec.dataset)?;
     let volume = session.volume_of(&dataset)?;
-    let mut target = Target::open(&arguments, volume.size())?;
+    let mut target = Target::open(target, line.has("force"), volume.size())?;
     let mut dumper = Dumper {
         name: dataset.name().as_str(),
         volume: &volume,
-        progress: Progress::new(arguments.style, Some(volume.size())),
-        keep_going: arguments.keep_going,
+        progress: Progress::new(line.style(), Some(volume.size())),
+        keep_going: line.has("keep-going"),
         exit: Exit::Good,
     };
     dumper.dump(&mut target)?;
@@ -85,8 +80,7 @@ enum Target {
 }
 
 impl Target {
-    fn open(arguments: &Arguments, size: u64) -> Result<Self, Failure> {
-        let path = &arguments.operands[1];
+    fn open(path: &OsStr, force: bool, size: u64) -> Result<Self, Failure> {
         if path == OsStr::new("-") {
             return Ok(Self::Output(Box::new(Output::new())));
         }
@@ -95,7 +89,7 @@ impl Target {
         let mut options = OpenOptions::new();
         options.write(true);
         match std::fs::metadata(&path) {
-            Ok(_) if !arguments.force => {
+            Ok(_) if !force => {
                 return Err(Failure::Absent {
                     what: path.display().to_string(),
                     problem: "is there already; --force writes over it".into(),

@@ -2,19 +2,47 @@
 //!
 //! The conditions are those of find(1) that need no more than a file's attributes; all must hold.
 
-use super::failure::{Exit, Failure, complain, posix_words};
+use super::failure::{Exit, Failure, posix_words};
 use super::find_condition::{Condition, SizeTest, Subject, parse_age, parse_size_test};
-use super::line::CommandLine;
+use super::line::Command;
 use super::ls::{child, with_dataset};
-use super::options::PoolOptions;
+use super::options::{POOL_FLAGS, PoolOptions};
 use super::output::Output;
-use super::session::{OpenFileSystem, Session};
+use super::session::{OpenFileSystem, Session, each_place};
 use super::spec::{Place, Spec};
 use cenote_base::{Env, RealEnv};
 use cenote_posix::{FileKind, SymlinkPolicy, Timestamp};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "find",
+    summary: "Find files by name, type, size or time",
+    synopsis: "[OPTION]... POOL/DATASET[@SNAPSHOT][:/PATH]... [CONDITION]...",
+    about: "\
+Finds files. Conditions are those of find(1); all must hold, '!' or -not turns the next one
+round.
+
+  -name PATTERN, -iname PATTERN   the name matches (-iname: in any case of letters)
+  -path PATTERN                   the whole path matches
+  -type LETTERS                   f file, d directory, l link, b c devices, p pipe, s socket
+  -size [+-]N[ckMGT]              so many units of 512 bytes (c: 1, k: 1024, ...), rounded up
+  -mtime [+-]N, -mmin [+-]N       modified N days or minutes ago
+  -newer FILE|TIME                modified after FILE (here, or POOL/DATASET:/PATH) or TIME
+  -empty                          an empty file or directory
+  -links, -inum, -uid, -gid [+-]N
+  -mindepth N, -maxdepth N
+
+  -print0                         paths end with NUL instead of a new line
+  -json                           a JSON object a line
+
+Example:
+  cenote find tank/home:/ -name '*.jpg' -size +1M ! -newer 2026-01-01T00:00:00Z",
+    flags: &[],
+    run,
+};
 
 /// What is asked for.
 #[derive(Debug, Default)]
@@ -33,7 +61,6 @@ struct Arguments {
 
 /// Words that find(1) spells with one dash; they are taken out before the options are read.
 struct Words {
-    command: &'static str,
     words: std::vec::IntoIter<OsString>,
     /// What is left for the options of the pool.
     rest: Vec<OsString>,
@@ -42,7 +69,7 @@ struct Words {
 impl Words {
     fn wrong(&self, problem: impl Into<String>) -> Failure {
         Failure::Usage {
-            command: self.command,
+            command: COMMAND.name,
             problem: problem.into(),
         }
     }
@@ -163,19 +190,23 @@ impl Words {
     }
 }
 
-fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
+fn parse(words: Vec<OsString>) -> Result<Arguments, Failure> {
     let mut found = Arguments::default();
     let mut words = Words {
-        command: line.command(),
-        words: line.rest().into_iter(),
+        words: words.into_iter(),
         rest: Vec::new(),
+    };
+    let takes = |word: &str| {
+        POOL_FLAGS
+            .iter()
+            .any(|flag| flag.value.is_some() && flag.is(word))
     };
     let mut holds = true;
     while let Some(word) = words.words.next() {
         match word.to_str() {
             Some("!" | "-not") => holds = !holds,
             // The argument of an option is not to be taken for a condition.
-            Some("-d" | "-o" | "-T" | "--device" | "--key" | "--memory" | "--offset" | "--txg") => {
+            Some(option) if takes(option) => {
                 words.rest.push(word);
                 words.rest.extend(words.words.next());
             }
@@ -185,39 +216,24 @@ fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
             }
         }
     }
-    let mut line = CommandLine::new(words.command, words.rest);
-    while let Some(word) = line.next()? {
-        match word {
-            super::line::Word::Operand(text) => found.specs.push(Spec::parse(&text)?),
-            super::line::Word::Option(option) => found.pool.take(&option, &mut line)?,
-        }
-    }
-    match found.specs.is_empty() {
-        true => Err(line.wrong("give POOL/DATASET[:/path]")),
-        false => Ok(found),
-    }
+    let (line, pool) = PoolOptions::read(&COMMAND, &words.rest)?;
+    found.specs = line.specs("give POOL/DATASET[:/path]")?;
+    found.pool = pool;
+    Ok(found)
 }
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let arguments = parse(line)?;
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let arguments = parse(words)?;
     let mut output = Output::new();
-    let (mut session, mut exit) = (None, Exit::Good);
-    for spec in &arguments.specs {
-        let session = Session::reuse(&mut session, &arguments.pool, spec.pool())?;
-        match find(session, spec, &arguments, &mut output) {
-            Ok(Exit::Good) => {}
-            Ok(_) => exit = Exit::Problems,
-            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
-            Err(failure) => {
-                output.flush()?;
-                failure.report();
-                exit = Exit::Problems;
-            }
-        }
-    }
-    output.flush()?;
-    Ok(exit)
+    let (pool, specs) = (&arguments.pool, &arguments.specs);
+    each_place(
+        pool,
+        specs,
+        &mut output,
+        |output| output,
+        |output, session, spec| find(session, spec, &arguments, output),
+    )?;
+    output.finish()
 }
 
 /// When the file that `-newer` names was modified: a file in the pool, or one of this system.
@@ -263,7 +279,7 @@ fn find(
     spec: &Spec,
     arguments: &Arguments,
     output: &mut Output,
-) -> Result<Exit, Failure> {
+) -> Result<(), Failure> {
     let open = session.file_system(spec)?;
     let mut conditions = arguments.conditions.clone();
     for (reference, holds) in &arguments.newer {
@@ -274,18 +290,12 @@ fn find(
     let start = open.resolve(path, SymlinkPolicy::FollowParents)?;
     let walk = open.files.walk(start.id());
     let mut walk = walk.map_err(|source| open.failure(path, source))?;
-    let mut exit = Exit::Good;
     while let Some(item) = walk.next() {
         let item = match item {
             Ok(item) => item,
             Err(error) => {
-                output.flush()?;
-                complain(&format!(
-                    "{}: {}",
-                    Place::new(&open.name, path),
-                    posix_words(&error)
-                ));
-                exit = Exit::Problems;
+                let place = Place::new(&open.name, path);
+                output.complain(&format!("{place}: {}", posix_words(&error)));
                 continue;
             }
         };
@@ -312,7 +322,7 @@ fn find(
             print(&open, arguments, &subject, output)?;
         }
     }
-    Ok(exit)
+    Ok(())
 }
 
 fn print(

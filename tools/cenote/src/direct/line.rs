@@ -1,126 +1,177 @@
-//! Reading a command line: words that may be any bytes, options in any order.
+//! Reading the command line of a command here: words that may be any bytes, options in any order.
 
-use super::failure::Failure;
-use crate::getopt::{Token, Words};
+use super::failure::{Exit, Failure};
+use super::progress::Style;
+use super::spec::Spec;
+use crate::command::{Arguments, Flag};
+use crate::getopt::OptionError;
 use std::ffi::OsString;
+use std::ops::Deref;
 
-/// A word of a command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// An option with its dashes: `-l`, `--json`.
-    Option(String),
-    /// Anything else.
-    Operand(OsString),
-}
+/// One command, which gets the words behind its name.
+pub type Command = crate::command::Command<fn(Vec<OsString>) -> Result<Exit, Failure>>;
 
-/// The words behind a command's name.
+/// A command line taken apart.
 #[derive(Debug)]
 pub struct CommandLine {
     command: &'static str,
-    words: Words<OsString>,
+    arguments: Arguments,
+}
+
+impl Deref for CommandLine {
+    type Target = Arguments;
+
+    fn deref(&self) -> &Arguments {
+        &self.arguments
+    }
 }
 
 impl CommandLine {
-    /// The command line of `command`.
-    pub fn new(command: &'static str, words: Vec<OsString>) -> Self {
-        let words = Words::new(words);
-        Self { command, words }
+    /// Reads the command line of `command`, which has its own options and those in `shared`.
+    pub fn read(command: &Command, shared: &[Flag], words: &[OsString]) -> Result<Self, Failure> {
+        let flags = command.flags.iter().chain(shared);
+        let is_known = |word: &str| flags.clone().any(|flag| flag.is(word));
+        let problem = |error| match &error {
+            OptionError::Invalid(word) if !is_known(word) => format!("there is no option {word}"),
+            OptionError::InvalidNear(word, near) => format!("there is no option {word}\n{near}"),
+            _ => error.to_string(),
+        };
+        let command = command.name;
+        let arguments = Arguments::parse(flags.clone(), words);
+        let arguments = arguments.map_err(|error| wrong(command, problem(error)))?;
+        Ok(Self { command, arguments })
     }
 
-    /// The command's name.
-    pub fn command(&self) -> &'static str {
-        self.command
+    /// The places that are named; without any the command line is wrong.
+    pub fn specs(&self, wanted: &str) -> Result<Vec<Spec>, Failure> {
+        match self.operands.is_empty() {
+            true => Err(self.wrong(wanted)),
+            false => self.operands.iter().map(|word| Spec::parse(word)).collect(),
+        }
     }
 
-    /// The next word.
-    pub fn next(&mut self) -> Result<Option<Word>, Failure> {
-        let command = self.command;
-        let token = self.words.next().map_err(|error| usage(command, error))?;
-        Ok(token.map(|token| match token {
-            Token::Letter(letter) => Word::Option(format!("-{letter}")),
-            Token::Long(name) => Word::Option(format!("--{name}")),
-            Token::Operand(word) => Word::Operand(word),
-        }))
+    /// Which of some options was given last.
+    pub fn last_of<'a>(&'a self, names: &[&str]) -> Option<&'a str> {
+        self.in_order(names).last().map(|(name, _)| name)
     }
 
-    /// All words that were not read yet, as they are.
-    pub fn rest(&mut self) -> Vec<OsString> {
-        self.words.rest()
+    /// How progress is shown.
+    pub fn style(&self) -> Style {
+        match self.last_of(&["json", "quiet"]) {
+            None => Style::Auto,
+            Some("json") => Style::Json,
+            Some(_) => Style::Quiet,
+        }
     }
 
-    /// The argument of the option that was read last.
-    pub fn value(&mut self) -> Result<OsString, Failure> {
-        let command = self.command;
-        self.words.value().map_err(|error| usage(command, error))
+    /// The argument of an option that takes a number.
+    pub fn number(&self, names: &[&str]) -> Result<Option<u64>, Failure> {
+        self.value(names, "not a number", |word| word.parse().ok())
     }
 
-    /// The argument as text.
-    pub fn text(&mut self) -> Result<String, Failure> {
-        let value = self.value()?;
-        value
-            .into_string()
-            .map_err(|value| self.wrong(format!("'{}' is not UTF-8", value.to_string_lossy())))
+    /// The argument of an option that takes a size in bytes: a number, perhaps with K, M, G, T or
+    /// P behind it.
+    pub fn size(&self, name: &str) -> Result<Option<u64>, Failure> {
+        let wanted = "not a size; give bytes, or K, M, G behind a number";
+        self.value(&[name], wanted, |word| cenote_base::parse_size(word).ok())
     }
 
-    /// The argument as a number.
-    pub fn number(&mut self) -> Result<u64, Failure> {
-        let text = self.text()?;
-        text.parse()
-            .map_err(|_| self.wrong(format!("'{text}' is not a number")))
-    }
-
-    /// The argument as a size in bytes: a number, perhaps with K, M, G, T or P behind it.
-    pub fn size(&mut self) -> Result<u64, Failure> {
-        let text = self.text()?;
-        cenote_base::parse_size(&text).map_err(|_| {
-            self.wrong(format!(
-                "'{text}' is not a size; give bytes, or K, M, G behind a number"
-            ))
-        })
+    fn value<T>(
+        &self,
+        names: &[&str],
+        problem: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        let Some((_, word)) = self.in_order(names).last() else {
+            return Ok(None);
+        };
+        let wrong = || self.wrong(format!("'{}' is {problem}", word.to_string_lossy()));
+        let value = word.to_str().and_then(read);
+        value.map(Some).ok_or_else(wrong)
     }
 
     /// The command line is wrong.
     pub fn wrong(&self, problem: impl Into<String>) -> Failure {
-        usage(self.command, problem.into())
-    }
-
-    /// There is no such option.
-    pub fn unknown(&self, option: &str) -> Failure {
-        self.wrong(format!("there is no option {option}"))
+        wrong(self.command, problem)
     }
 }
 
-fn usage(command: &'static str, problem: impl ToString) -> Failure {
-    Failure::Usage {
-        command,
-        problem: problem.to_string(),
-    }
+fn wrong(command: &'static str, problem: impl Into<String>) -> Failure {
+    let problem = problem.into();
+    Failure::Usage { command, problem }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::flags;
+
+    const COMMAND: Command = Command {
+        name: "ls",
+        summary: "",
+        synopsis: "",
+        about: "",
+        flags: flags! {
+            'l' "long" _ "";
+            'R' "" _ "";
+            'j' "json" _ "";
+            'q' "quiet" _ "";
+            _ "memory" "SIZE" "";
+            _ "depth" "N" "";
+            _ "max-depth" "N" "";
+        },
+        run: |_| Ok(Exit::Good),
+    };
+
+    fn read(words: &[&str]) -> Result<CommandLine, Failure> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        CommandLine::read(&COMMAND, &[], &words)
+    }
 
     #[test]
     fn options_and_operands_mix() {
-        let words = ["-lR", "a", "--memory=5", "--", "-x"].map(OsString::from);
-        let mut line = CommandLine::new("ls", words.into());
-        let mut seen = Vec::new();
-        while let Some(word) = line.next().expect("a word") {
-            if word == Word::Option("--memory".into()) {
-                assert_eq!(line.number().expect("a number"), 5);
-            }
-            seen.push(word);
-        }
-        let option = |text: &str| Word::Option(text.into());
-        let operand = |text: &str| Word::Operand(text.into());
-        let wanted = [
-            option("-l"),
-            option("-R"),
-            operand("a"),
-            option("--memory"),
-            operand("-x"),
+        let words = [
+            "-lR",
+            "a",
+            "--memory=5K",
+            "--max-depth",
+            "2",
+            "-jq",
+            "--",
+            "-x",
         ];
-        assert_eq!(seen, wanted);
+        let line = read(&words).expect("a good line");
+        assert!(line.has("long") && line.has("R"));
+        assert_eq!(line.operands, ["a", "-x"]);
+        assert_eq!(line.size("memory").expect("a size"), Some(5 << 10));
+        assert_eq!(
+            line.number(&["depth", "max-depth"]).expect("a number"),
+            Some(2)
+        );
+        assert_eq!(line.style(), Style::Quiet);
+        assert_eq!(line.specs("").expect("names").len(), 2);
+    }
+
+    #[test]
+    fn wrong_words_are_named() {
+        let text = |line: Result<CommandLine, Failure>| {
+            let text = line.expect_err("wrong").to_string();
+            text.strip_suffix("\nTry 'cenote help ls'.")
+                .map(str::to_owned)
+        };
+        let told = |words: &[&str]| text(read(words)).expect("a hint");
+        assert_eq!(
+            told(&["--frobnicate"]),
+            "ls: there is no option --frobnicate"
+        );
+        assert_eq!(told(&["-x"]), "ls: there is no option -x");
+        assert_eq!(
+            told(&["--jsn"]),
+            "ls: there is no option --jsn\ndid you mean '--json'?"
+        );
+        assert_eq!(told(&["--json=5"]), "ls: invalid option '--json'");
+        let line = read(&["--depth", "x"]).expect("a good line");
+        let wrong = line.number(&["depth"]).expect_err("no number").to_string();
+        assert!(wrong.starts_with("ls: 'x' is not a number\n"), "{wrong}");
     }
 }

@@ -1,22 +1,44 @@
 //! `cenote ls`: what is in a directory.
 
 use super::entry::Entry;
-use super::failure::{Exit, Failure, complain, posix_words};
-use super::line::{CommandLine, Word};
+use super::failure::{Exit, Failure, posix_words};
+use super::line::Command;
 use super::options::PoolOptions;
 use super::output::Output;
-use super::session::{OpenFileSystem, Session};
+use super::session::{OpenFileSystem, Session, each_place};
 use super::show::{Clock, mode_text};
 use super::spec::{Place, Spec};
+use crate::command::flags;
 use cenote_posix::{DirectoryEntry, FileKind, PosixError, SymlinkPolicy, Znode};
 use serde_json::Value;
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 /// Files whose attributes are read at once.
 const BATCH: usize = 1024;
 
-#[derive(Debug, Default)]
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "ls",
+    summary: "List directories",
+    synopsis: "[OPTION]... POOL/DATASET[@SNAPSHOT][:/PATH]...",
+    about: "\
+Lists directories, in order of names. Owners are shown as numbers, since the names of the
+system that wrote the pool are not known here.
+
+Example:
+  cenote ls -l -d /mnt/images tank/home@monday:/alice",
+    flags: flags! {
+        'l' "long" _ "mode (+: has an access control list), links, owner, group, size, time";
+        'a' "all" _ "names that begin with a dot, too";
+        'R' "recursive" _ "and all directories below";
+        'j' "json" _ "a JSON object a line: path, type, mode, times in nanoseconds, ...";
+    },
+    run,
+};
+
+#[derive(Debug)]
 struct Arguments {
     pool: PoolOptions,
     long: bool,
@@ -26,57 +48,40 @@ struct Arguments {
     specs: Vec<Spec>,
 }
 
-fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => arguments.specs.push(Spec::parse(&text)?),
-            Word::Option(option) => match option.as_str() {
-                "-l" | "--long" => arguments.long = true,
-                "-a" | "--all" => arguments.all = true,
-                "-R" | "--recursive" => arguments.recursive = true,
-                "-j" | "--json" => arguments.json = true,
-                _ => arguments.pool.take(&option, line)?,
-            },
-        }
-    }
-    match arguments.specs.is_empty() {
-        true => Err(line.wrong("give POOL/DATASET:/path")),
-        false => Ok(arguments),
-    }
+fn parse(words: &[OsString]) -> Result<Arguments, Failure> {
+    let (line, pool) = PoolOptions::read(&COMMAND, words)?;
+    Ok(Arguments {
+        long: line.has("long"),
+        all: line.has("all"),
+        recursive: line.has("recursive"),
+        json: line.has("json"),
+        specs: line.specs("give POOL/DATASET:/path")?,
+        pool,
+    })
 }
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let arguments = parse(line)?;
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let arguments = parse(&words)?;
     let mut lister = Lister {
         output: Output::new(),
         clock: Clock::new(),
-        exit: Exit::Good,
         is_first: true,
         arguments: &arguments,
     };
-    let mut session = None;
-    for spec in &arguments.specs {
-        let session = Session::reuse(&mut session, &arguments.pool, spec.pool())?;
-        match lister.spec(session, spec) {
-            Ok(()) => {}
-            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
-            Err(failure) => {
-                lister.output.flush()?;
-                failure.report();
-                lister.exit = Exit::Problems;
-            }
-        }
-    }
-    lister.output.flush()?;
-    Ok(lister.exit)
+    let (pool, specs) = (&arguments.pool, &arguments.specs);
+    each_place(
+        pool,
+        specs,
+        &mut lister,
+        |lister| &mut lister.output,
+        Lister::spec,
+    )?;
+    lister.output.finish()
 }
 
 struct Lister<'a> {
     output: Output,
     clock: Clock,
-    exit: Exit,
     is_first: bool,
     arguments: &'a Arguments,
 }
@@ -110,7 +115,8 @@ impl Lister<'_> {
         {
             if !seen.insert(directory.id()) {
                 let place = Place::new(&open.name, path.as_slice());
-                self.complain(&format!("{place}: this directory was listed already"));
+                self.output
+                    .complain(&format!("{place}: this directory was listed already"));
                 continue;
             }
             if has_titles && !self.arguments.json {
@@ -134,13 +140,6 @@ impl Lister<'_> {
         self.output
             .name(if path.is_empty() { b"/" } else { path })?;
         self.output.line(":")
-    }
-
-    fn complain(&mut self, message: &str) {
-        // What was found before comes first; if it cannot be written, the end will say so.
-        let _ = self.output.flush();
-        complain(message);
-        self.exit = Exit::Problems;
     }
 
     /// Lists one directory in order of its names; returns the directories in it.
@@ -240,7 +239,8 @@ impl Lister<'_> {
 
     fn path_problem(&mut self, open: &OpenFileSystem, path: &[u8], error: &PosixError) {
         let place = Place::new(&open.name, path);
-        self.complain(&format!("{place}: {}", posix_words(error)));
+        self.output
+            .complain(&format!("{place}: {}", posix_words(error)));
     }
 
     fn long(&mut self, open: &OpenFileSystem, items: &[Item]) -> Result<(), Failure> {

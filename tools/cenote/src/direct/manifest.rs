@@ -5,68 +5,62 @@
 
 use super::content;
 use super::datasets::DatasetWalk;
-use super::failure::{Exit, Failure, complain, posix_words};
-use super::line::{CommandLine, Word};
+use super::failure::{Exit, Failure, posix_words};
+use super::line::Command;
 use super::options::PoolOptions;
 use super::output::{Output, json_key};
 use super::session::{OpenFileSystem, Session};
 use super::spec::{Place, Spec};
+use crate::command::flags;
 use cenote_dsl::{Dataset, DatasetType, DslError};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::sync::Arc;
 
-#[derive(Debug, Default)]
-struct Arguments {
-    pool: PoolOptions,
-    with_hashes: bool,
-    recursive: bool,
-    datasets: Vec<Spec>,
-}
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "manifest",
+    summary: "List everything in a dataset as JSON",
+    synopsis: "[OPTION]... POOL/DATASET[@SNAPSHOT]",
+    about: "\
+Describes everything in a dataset as JSON: for each path of a file system type, mode, owner,
+mtime in nanoseconds, inode number, links, size, target, device number and extended
+attributes; of a volume its size.
 
-fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => arguments.datasets.push(Spec::parse(&text)?),
-            Word::Option(option) => match option.as_str() {
-                "--sha256" => arguments.with_hashes = true,
-                "-r" | "--recursive" => arguments.recursive = true,
-                _ => arguments.pool.take(&option, line)?,
-            },
-        }
-    }
-    match arguments.datasets.len() {
-        1 => Ok(arguments),
-        0 => Err(line.wrong("give a dataset or snapshot")),
-        _ => Err(line.wrong("give one dataset or snapshot, or the one above with --recursive")),
-    }
-}
+Paths that are not UTF-8 are the text {\"b64\":\"...\"}.",
+    flags: flags! {
+        _ "sha256" _ "read everything, and add its hash; files above 1 GiB have 'data' in its\n\
+            place, [offset, length, sha256] of each stretch that is stored";
+        'r' "recursive" _ "the dataset, its snapshots and bookmarks, and all datasets below";
+    },
+    run,
+};
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let arguments = parse(line)?;
-    let spec = &arguments.datasets[0];
-    let session = Session::open(&arguments.pool, spec.pool())?;
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let (line, pool) = PoolOptions::read(&COMMAND, &words)?;
+    let specs = line.specs("give a dataset or snapshot")?;
+    let [spec] = specs.as_slice() else {
+        let problem = "give one dataset or snapshot, or the one above with --recursive";
+        return Err(line.wrong(problem));
+    };
+    let session = Session::open(&pool, spec.pool())?;
     let mut writer = Writer {
         output: Output::new(),
-        with_hashes: arguments.with_hashes,
-        exit: Exit::Good,
+        with_hashes: line.has("sha256"),
     };
-    if arguments.recursive {
+    if line.has("recursive") {
         writer.all(&session, spec)?;
     } else {
         let dataset = session.dataset(&spec.dataset)?;
         writer.dataset(&session, dataset)?;
         writer.output.bytes(b"\n")?;
     }
-    writer.output.flush()?;
-    Ok(writer.exit)
+    writer.output.finish()
 }
 
 struct Writer {
     output: Output,
     with_hashes: bool,
-    exit: Exit,
 }
 
 /// The facts about a dataset that come before what is in it.
@@ -86,11 +80,6 @@ impl Writer {
             self.output.text(&format!("{comma}\"{key}\": {value}"))?;
         }
         Ok(())
-    }
-
-    fn complain(&mut self, message: &str) {
-        complain(message);
-        self.exit = Exit::Problems;
     }
 
     /// One dataset, as an object without a line end.
@@ -141,14 +130,16 @@ impl Writer {
             let item = match item {
                 Ok(item) => item,
                 Err(error) => {
-                    self.complain(&format!("{}: {}", open.name, posix_words(&error)));
+                    self.output
+                        .complain(&format!("{}: {}", open.name, posix_words(&error)));
                     continue;
                 }
             };
             let (entry, errors) = open.manifest_entry(&item.znode, self.with_hashes);
             for error in errors {
                 let place = Place::new(&open.name, item.path.as_slice());
-                self.complain(&format!("{place}: {}", posix_words(&error)));
+                self.output
+                    .complain(&format!("{place}: {}", posix_words(&error)));
             }
             let key = match item.path.is_empty() {
                 true => ".".to_owned(),
@@ -184,7 +175,7 @@ impl Writer {
                 match written {
                     Ok(()) => {}
                     Err(Failure::Output(error)) => return Err(Failure::Output(error)),
-                    Err(error) => self.complain(&error.to_string()),
+                    Err(error) => self.output.complain(&error.to_string()),
                 }
             }
         }
@@ -243,7 +234,7 @@ impl Writer {
             Ok(()) => Ok(()),
             Err(Failure::Output(error)) => Err(Failure::Output(error)),
             Err(error) => {
-                self.complain(&error.to_string());
+                self.output.complain(&error.to_string());
                 self.output
                     .text(&json!({"error": error.to_string()}).to_string())
             }

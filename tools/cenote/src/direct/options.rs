@@ -1,10 +1,12 @@
 //! The options that every command has which opens a pool.
 
 use super::failure::Failure;
-use super::line::CommandLine;
+use super::line::{Command, CommandLine};
+use crate::command::{Flag, flags};
 use cenote_base::Txg;
 use cenote_control::model::OpenedPool;
 use cenote_pool::{Buffers, ImportOptions, Rewind};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 /// Memory for caches and buffers unless `--memory` says otherwise. With the program itself, its
@@ -12,6 +14,28 @@ use std::path::PathBuf;
 const MEMORY_DEFAULT: u64 = 128 << 20;
 /// Half of it is for what is being read: a block of 16 MiB must fit.
 const MEMORY_MIN: u64 = 32 << 20;
+
+/// The options.
+pub const POOL_FLAGS: &[Flag] = flags! {
+    'd' "device" "PATH" "look here: a device, a file, or a directory of these; may be\n\
+        repeated. Without -d: the devices of the pool as the daemon has\n\
+        it, the list in $CENOTE_DEVICES (separated by ':'), or\n\
+        /dev/disk/by-id, /dev and the current directory.";
+    _ "offset" "BYTES" "the pool's part begins so far into each device, as in an image of\n\
+        something larger; partitions are found without";
+    _ "key" "[ROOT=]FROM" "key of the encryption root ROOT, or of whichever is needed; FROM is\n\
+        a file, 'prompt', or '-' for standard input; may be repeated";
+    _ "replay" _ "show files as after the replay of the intent log, which is done in\n\
+        memory (also: -o cenote:replay=memory)";
+    'o' "" "NAME=VALUE" "";
+    'm' "missing-log" _ "open the pool although a log device is missing";
+    'T' "txg" "N" "open the state of txg N, or the newest one before it";
+    'F' "rewind" _ "if the newest state cannot be read, try the ones just before it";
+    'X' "extreme-rewind" _ "... and then any older one";
+    _ "checkpoint" _ "open the pool as of its checkpoint (--rewind-to-checkpoint)";
+    _ "rewind-to-checkpoint" _ "";
+    _ "memory" "SIZE" "limit for caches and buffers; default 128M";
+};
 
 /// Where the key of an encryption root is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,48 +72,34 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// Takes `option` if it is one of these; otherwise it is unknown.
-    pub fn take(&mut self, option: &str, line: &mut CommandLine) -> Result<(), Failure> {
-        match option {
-            "-d" | "--device" => self.devices.push(line.value()?.into()),
-            "--offset" => self.offset = line.size()?,
-            "--memory" => {
-                let memory = line.size()?;
-                if memory < MEMORY_MIN {
-                    return Err(line.wrong("--memory: 32M is the least that can work"));
-                }
-                self.memory = Some(memory);
-            }
-            "-T" | "--txg" => self.txg = Some(line.number()?),
-            "-F" | "--rewind" => self.rewind = Rewind::Recent,
-            "-X" | "--extreme-rewind" => self.rewind = Rewind::Extreme,
-            "--checkpoint" | "--rewind-to-checkpoint" => self.checkpoint = true,
-            "-m" | "--missing-log" => self.missing_logs = true,
-            "--replay" => self.replay = Some(true),
-            "-o" => self.take_property(line)?,
-            "--key" => {
-                let text = line.text()?;
-                self.keys.push(parse_key(text));
-            }
-            _ => return Err(line.unknown(option)),
+    /// Reads the command line of a command that has these options beside its own.
+    pub fn read(command: &Command, words: &[OsString]) -> Result<(CommandLine, Self), Failure> {
+        let line = CommandLine::read(command, POOL_FLAGS, words)?;
+        let memory = line.size("memory")?;
+        if memory.is_some_and(|memory| memory < MEMORY_MIN) {
+            return Err(line.wrong("--memory: 32M is the least that can work"));
         }
-        Ok(())
-    }
-
-    /// `-o NAME=VALUE`, as `zpool import` has it, for the names that mean something here.
-    fn take_property(&mut self, line: &mut CommandLine) -> Result<(), Failure> {
-        let text = line.text()?;
-        match text.as_str() {
-            "cenote:replay=memory" => self.replay = Some(true),
-            "cenote:replay=off" => self.replay = Some(false),
-            "readonly=on" => {}
-            _ => {
-                return Err(line.wrong(format!(
-                    "-o {text}: only cenote:replay=memory|off and readonly=on mean something here"
-                )));
-            }
-        }
-        Ok(())
+        let keys = line.all("key").map(|word| match word.to_str() {
+            Some(text) => Ok(parse_key(text)),
+            None => Err(not_text(&line, word)),
+        });
+        let options = Self {
+            devices: line.all("device").map(PathBuf::from).collect(),
+            offset: line.size("offset")?.unwrap_or(0),
+            memory,
+            txg: line.number(&["txg"])?,
+            rewind: match line.last_of(&["rewind", "extreme-rewind"]) {
+                None => Rewind::Never,
+                Some("rewind") => Rewind::Recent,
+                Some(_) => Rewind::Extreme,
+            },
+            checkpoint: line.has("checkpoint") || line.has("rewind-to-checkpoint"),
+            missing_logs: line.has("missing-log"),
+            replay: replay(&line)?,
+            name: None,
+            keys: keys.collect::<Result<_, _>>()?,
+        };
+        Ok((line, options))
     }
 
     /// Whether intent logs are replayed.
@@ -133,38 +143,80 @@ impl PoolOptions {
     }
 }
 
+/// Whether to replay, by `--replay` or `-o NAME=VALUE`, as `zpool import` has it, of which there
+/// are only the names that mean something here.
+fn replay(line: &CommandLine) -> Result<Option<bool>, Failure> {
+    let mut replay = None;
+    for (name, word) in line.in_order(&["replay", "o"]) {
+        replay = match word.to_str() {
+            _ if name == "replay" => Some(true),
+            Some("cenote:replay=memory") => Some(true),
+            Some("cenote:replay=off") => Some(false),
+            Some("readonly=on") => replay,
+            Some(text) => {
+                return Err(line.wrong(format!(
+                    "-o {text}: only cenote:replay=memory|off and readonly=on mean something here"
+                )));
+            }
+            None => return Err(not_text(line, word)),
+        };
+    }
+    Ok(replay)
+}
+
+fn not_text(line: &CommandLine, word: &OsStr) -> Failure {
+    line.wrong(format!("'{}' is not UTF-8", word.to_string_lossy()))
+}
+
 /// `DATASET=LOCATION`, or a location alone. A path that holds `=` is told from a dataset by its
 /// beginning.
-fn parse_key(text: String) -> KeyOption {
+fn parse_key(text: &str) -> KeyOption {
     let is_location = |text: &str| text.starts_with(['/', '.']) || text.starts_with("file:");
     match text.split_once('=') {
-        Some((dataset, location)) if !is_location(&text) => KeyOption {
+        Some((dataset, location)) if !is_location(text) => KeyOption {
             dataset: Some(dataset.into()),
             location: location.into(),
         },
         _ => KeyOption {
             dataset: None,
-            location: text,
+            location: text.into(),
         },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::line::Word;
+    use super::super::failure::Exit;
     use super::*;
-    use std::ffi::OsString;
 
     fn parse(words: &[&str]) -> Result<PoolOptions, Failure> {
-        let words = words.iter().map(OsString::from).collect();
-        let mut line = CommandLine::new("ls", words);
-        let mut options = PoolOptions::default();
-        while let Some(word) = line.next()? {
-            if let Word::Option(option) = word {
-                options.take(&option, &mut line)?;
-            }
-        }
-        Ok(options)
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let command = Command {
+            name: "ls",
+            summary: "",
+            synopsis: "",
+            about: "",
+            flags: &[],
+            run: |_| Ok(Exit::Good),
+        };
+        PoolOptions::read(&command, &words).map(|(_, options)| options)
+    }
+
+    /// Of options that contradict each other the last one counts.
+    #[test]
+    fn the_last_option_counts() {
+        let replays = |words: &[&str]| parse(words).expect("good options").replay;
+        assert_eq!(
+            replays(&["--replay", "-o", "cenote:replay=off"]),
+            Some(false)
+        );
+        assert_eq!(
+            replays(&["-ocenote:replay=off", "-oreadonly=on", "--replay"]),
+            Some(true)
+        );
+        let rewind = |words: &[&str]| parse(words).expect("good options").rewind;
+        assert_eq!(rewind(&["-XF"]), Rewind::Recent);
+        assert_eq!(rewind(&["-F", "--extreme-rewind"]), Rewind::Extreme);
     }
 
     #[test]
@@ -191,7 +243,7 @@ mod tests {
     #[test]
     fn keys_name_their_dataset_or_do_not() {
         let key = |text: &str| {
-            let key = parse_key(text.into());
+            let key = parse_key(text);
             (key.dataset, key.location)
         };
         assert_eq!(

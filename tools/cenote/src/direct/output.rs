@@ -3,7 +3,7 @@
 //! A file's name may be any bytes, terminal commands among them. Written to a pipe or file it
 //! stays what it is; on a terminal control characters show as escapes.
 
-use super::failure::Failure;
+use super::failure::{Exit, Failure, complain};
 use serde_json::{Value, json};
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -14,6 +14,8 @@ const BUFFER: usize = 64 << 10;
 pub struct Output {
     out: BufWriter<StdoutLock<'static>>,
     is_terminal: bool,
+    /// How the command ends.
+    exit: Exit,
 }
 
 impl Output {
@@ -24,6 +26,7 @@ impl Output {
         Self {
             out: BufWriter::with_capacity(BUFFER, out),
             is_terminal,
+            exit: Exit::Good,
         }
     }
 
@@ -67,6 +70,33 @@ impl Output {
     /// Writes out what is buffered.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::Output)
+    }
+
+    /// Says what is wrong, and goes on.
+    pub fn complain(&mut self, message: &str) {
+        // What was printed before comes first; if it cannot be written, the end will say so.
+        let _ = self.flush();
+        complain(message);
+        self.exit = Exit::Problems;
+    }
+
+    /// Goes on after a failure, unless it is that nothing can be printed any more.
+    pub fn survive(&mut self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        match ended {
+            Ok(()) | Err(Failure::Output(_)) => ended,
+            Err(failure) => {
+                self.flush()?;
+                failure.report();
+                self.exit = Exit::Problems;
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes out what is buffered; how the command ends.
+    pub fn finish(mut self) -> Result<Exit, Failure> {
+        self.flush()?;
+        Ok(self.exit)
     }
 }
 

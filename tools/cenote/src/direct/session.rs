@@ -6,6 +6,7 @@ use super::failure::{Failure, complain};
 use super::keys::Keys;
 use super::opener::OffsetOpener;
 use super::options::PoolOptions;
+use super::output::Output;
 use super::spec::{Place, Spec};
 use cenote_base::{Env, RealEnv};
 use cenote_dmu::ObjectSet;
@@ -297,6 +298,25 @@ impl Session {
             }
         }
     }
+}
+
+/// Does `work` for each place; where it fails that is reported, and the next one has its turn.
+///
+/// `state` is what `work` keeps, and has the `output` in it.
+pub fn each_place<T>(
+    options: &PoolOptions,
+    places: &[Spec],
+    state: &mut T,
+    output: fn(&mut T) -> &mut Output,
+    work: impl Fn(&mut T, &Session, &Spec) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut session = None;
+    for place in places {
+        let session = Session::reuse(&mut session, options, place.pool())?;
+        let ended = work(state, session, place);
+        output(state).survive(ended)?;
+    }
+    output(state).flush()
 }
 
 impl OpenFileSystem {

@@ -2,83 +2,68 @@
 
 use super::entry::{Entry, kind_word};
 use super::failure::{Exit, Failure};
-use super::line::{CommandLine, Word};
+use super::line::Command;
 use super::ls::with_dataset;
 use super::options::PoolOptions;
 use super::output::{Output, base64, escaped, json_key};
-use super::session::{OpenFileSystem, Session};
+use super::session::{OpenFileSystem, Session, each_place};
 use super::show::{Clock, mode_text};
 use super::spec::Spec;
+use crate::command::flags;
 use cenote_posix::{FileKind, PosixError, SymlinkPolicy, Znode};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 
-#[derive(Debug, Default)]
-struct Arguments {
-    pool: PoolOptions,
-    json: bool,
-    follow: bool,
-    specs: Vec<Spec>,
-}
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "stat",
+    summary: "Show everything about files",
+    synopsis: "[OPTION]... POOL/DATASET[@SNAPSHOT]:/PATH...",
+    about: "\
+Shows everything that is stored about files: also object number, generation, flags, project,
+extended attributes, NFSv4 access control list.",
+    flags: flags! {
+        'L' "dereference" _ "follow a symbolic link";
+        'j' "json" _ "as JSON, values of extended attributes in base64";
+    },
+    run,
+};
 
-fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => arguments.specs.push(Spec::parse(&text)?),
-            Word::Option(option) => match option.as_str() {
-                "-j" | "--json" => arguments.json = true,
-                "-L" | "--dereference" => arguments.follow = true,
-                _ => arguments.pool.take(&option, line)?,
-            },
-        }
-    }
-    match arguments.specs.is_empty() {
-        true => Err(line.wrong("give POOL/DATASET:/path")),
-        false => Ok(arguments),
-    }
-}
-
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let arguments = parse(line)?;
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let (line, options) = PoolOptions::read(&COMMAND, &words)?;
+    let specs = line.specs("give POOL/DATASET:/path")?;
+    let policy = match line.has("dereference") {
+        true => SymlinkPolicy::Follow,
+        false => SymlinkPolicy::FollowParents,
+    };
+    let clock = (!line.has("json")).then(Clock::new);
     let mut output = Output::new();
-    let clock = Clock::new();
-    let (mut session, mut exit) = (None, Exit::Good);
-    for spec in &arguments.specs {
-        let session = Session::reuse(&mut session, &arguments.pool, spec.pool())?;
-        match describe(session, spec, &arguments, &clock, &mut output) {
-            Ok(()) => {}
-            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
-            Err(failure) => {
-                output.flush()?;
-                failure.report();
-                exit = Exit::Problems;
-            }
-        }
-    }
-    output.flush()?;
-    Ok(exit)
+    each_place(
+        &options,
+        &specs,
+        &mut output,
+        |output| output,
+        |output, session, spec| describe(session, spec, policy, clock.as_ref(), output),
+    )?;
+    output.finish()
 }
 
+/// Prints one file, as JSON where no clock is given.
 fn describe(
     session: &Session,
     spec: &Spec,
-    arguments: &Arguments,
-    clock: &Clock,
+    policy: SymlinkPolicy,
+    clock: Option<&Clock>,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let open = session.file_system(spec)?;
     let path = spec.path_or_root();
-    let policy = match arguments.follow {
-        true => SymlinkPolicy::Follow,
-        false => SymlinkPolicy::FollowParents,
-    };
     let znode = open.resolve(path, policy)?;
-    if arguments.json {
+    let Some(clock) = clock else {
         let entry = full_entry(&open, &znode, path);
         let entry = entry.map_err(|source| open.failure(path, source))?;
         return output.json_pretty(&Value::Object(entry));
-    }
+    };
     let text = text(&open, &znode, path, clock);
     let text = text.map_err(|source| open.failure(path, source))?;
     output.text(&text)

@@ -1,20 +1,37 @@
 //! `cenote tree`: directories and what is in them, drawn as a tree.
 
-use super::failure::{Exit, Failure, complain, posix_words};
-use super::line::{CommandLine, Word};
+use super::failure::{Exit, Failure, posix_words};
+use super::line::Command;
 use super::options::PoolOptions;
 use super::output::Output;
-use super::session::{OpenFileSystem, Session};
+use super::session::{OpenFileSystem, Session, each_place};
 use super::spec::{Place, Spec};
+use crate::command::flags;
 use cenote_base::ObjectId;
 use cenote_posix::{DirectoryEntry, FileKind, PosixError, SymlinkPolicy, Znode};
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 /// Directories within each other that are drawn: more do not fit on any screen.
 const DEPTH_MAX: usize = 4096;
 
-#[derive(Debug, Default)]
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "tree",
+    summary: "Show a directory and all below it",
+    synopsis: "[OPTION]... POOL/DATASET[@SNAPSHOT][:/PATH]...",
+    about: "\
+Draws a directory and all below it.",
+    flags: flags! {
+        'a' "all" _ "names that begin with a dot, too";
+        'L' "depth" "N" "go down N levels only";
+        _ "directories" _ "directories only";
+    },
+    run,
+};
+
+#[derive(Debug)]
 struct Arguments {
     pool: PoolOptions,
     all: bool,
@@ -23,44 +40,33 @@ struct Arguments {
     specs: Vec<Spec>,
 }
 
-fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => arguments.specs.push(Spec::parse(&text)?),
-            Word::Option(option) => match option.as_str() {
-                "-a" | "--all" => arguments.all = true,
-                "--directories" => arguments.directories = true,
-                "-L" | "--depth" => arguments.depth = Some(line.number()?),
-                _ => arguments.pool.take(&option, line)?,
-            },
-        }
-    }
-    match arguments.specs.is_empty() {
-        true => Err(line.wrong("give POOL/DATASET[:/path]")),
-        false => Ok(arguments),
-    }
+fn parse(words: &[OsString]) -> Result<Arguments, Failure> {
+    let (line, pool) = PoolOptions::read(&COMMAND, words)?;
+    Ok(Arguments {
+        all: line.has("all"),
+        directories: line.has("directories"),
+        depth: line.number(&["depth"])?,
+        specs: line.specs("give POOL/DATASET[:/path]")?,
+        pool,
+    })
 }
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let arguments = parse(line)?;
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let arguments = parse(&words)?;
     let mut drawer = Drawer {
         output: Output::new(),
         arguments: &arguments,
-        exit: Exit::Good,
         directories: 0,
         files: 0,
     };
-    let mut session = None;
-    for spec in &arguments.specs {
-        let session = Session::reuse(&mut session, &arguments.pool, spec.pool())?;
-        match drawer.spec(session, spec) {
-            Ok(()) => {}
-            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
-            Err(failure) => drawer.complain(&failure.to_string()),
-        }
-    }
+    let (pool, specs) = (&arguments.pool, &arguments.specs);
+    each_place(
+        pool,
+        specs,
+        &mut drawer,
+        |drawer| &mut drawer.output,
+        Drawer::spec,
+    )?;
     let (directories, files) = (drawer.directories, drawer.files);
     drawer.output.line(&format!(
         "\n{directories} {}, {files} {}",
@@ -71,14 +77,12 @@ pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
         },
         if files == 1 { "file" } else { "files" }
     ))?;
-    drawer.output.flush()?;
-    Ok(drawer.exit)
+    drawer.output.finish()
 }
 
 struct Drawer<'a> {
     output: Output,
     arguments: &'a Arguments,
-    exit: Exit,
     directories: u64,
     files: u64,
 }
@@ -92,16 +96,10 @@ struct Frame {
 }
 
 impl Drawer<'_> {
-    fn complain(&mut self, message: &str) {
-        // What was drawn before comes first; if it cannot be written, the end will say so.
-        let _ = self.output.flush();
-        complain(message);
-        self.exit = Exit::Problems;
-    }
-
     fn problem(&mut self, open: &OpenFileSystem, path: &[u8], error: &PosixError) {
         let place = Place::new(&open.name, path);
-        self.complain(&format!("{place}: {}", posix_words(error)));
+        self.output
+            .complain(&format!("{place}: {}", posix_words(error)));
     }
 
     /// Whether an entry is drawn. Where the directory does not tell its kind, it is.
@@ -169,7 +167,8 @@ impl Drawer<'_> {
     ) -> bool {
         if !seen.insert(object) {
             let place = Place::new(&open.name, path);
-            self.complain(&format!("{place}: this directory was drawn already"));
+            self.output
+                .complain(&format!("{place}: this directory was drawn already"));
             return false;
         }
         let limit = self.arguments.depth.unwrap_or(u64::MAX);

@@ -1,50 +1,76 @@
 //! `cenote verify`: reads and checks every block of a pool.
 
 use super::failure::{Exit, Failure};
-use super::line::{CommandLine, Word};
+use super::line::Command;
 use super::options::PoolOptions;
 use super::output::{Output, escaped};
 use super::progress::{Progress, Style};
 use super::session::{OpenFileSystem, Session};
 use super::spec::Spec;
 use super::stop::Stop;
+use crate::command::flags;
 use crate::format::number::nicebytes;
 use cenote_base::ObjectId;
 use cenote_dsl::DatasetType;
 use cenote_pool::verify::{
     DamagedBlock, PROBLEMS_MAX, VerifyOptions, VerifyProgress, VerifyReport, Watcher, verify,
 };
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-#[derive(Debug, Default)]
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "verify",
+    summary: "Read and check every block of a pool",
+    synopsis: "[OPTION]... POOL",
+    about: "\
+Reads every block of every dataset and snapshot once, in the order of the disks, and checks
+it: its checksum, that it decompresses and, where the key is given, that it is authentic.
+Then the space maps are compared with the blocks found (leaks, double allocations), and the
+accounting of datasets and features with what it should be.
+
+Damaged files are named by their paths, devices that lack what was written while they were
+away as stale. The exit code is 0 only when nothing is damaged and no device is stale.
+
+Example:
+  cenote verify --all-copies --state /tmp/tank.state -d /dev/disk/by-id tank",
+    flags: flags! {
+        'A' "all-copies" _ "judge every copy and all parity, not only what a reader needs";
+        _ "state" "FILE" "save the state in FILE once a minute and when interrupted, and go on\n\
+            from there if it is of the same pool and txg";
+        'j' "json" _ "the report as JSON, and progress as JSON on standard error";
+        'q' "quiet" _ "no progress bar";
+    },
+    run,
+};
+
+#[derive(Debug)]
 struct Arguments {
     pool: PoolOptions,
     all_copies: bool,
     state: Option<PathBuf>,
     json: bool,
     style: Style,
-    specs: Vec<Spec>,
+    spec: Spec,
 }
 
-fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => arguments.specs.push(Spec::parse(&text)?),
-            Word::Option(option) => match option.as_str() {
-                "-A" | "--all-copies" => arguments.all_copies = true,
-                "--state" => arguments.state = Some(line.value()?.into()),
-                "-j" | "--json" => (arguments.json, arguments.style) = (true, Style::Json),
-                "-q" | "--quiet" => arguments.style = Style::Quiet,
-                _ => arguments.pool.take(&option, line)?,
-            },
-        }
+fn parse(words: &[OsString]) -> Result<Arguments, Failure> {
+    let (line, pool) = PoolOptions::read(&COMMAND, words)?;
+    let spec = match line.operands.as_slice() {
+        [word] => Spec::parse(word)?,
+        _ => return Err(line.wrong("give one pool")),
+    };
+    if spec.pool() != spec.dataset || spec.path.is_some() {
+        return Err(line.wrong("give a pool: what is verified is all of it"));
     }
-    match &arguments.specs[..] {
-        [spec] if spec.pool() == spec.dataset && spec.path.is_none() => Ok(arguments),
-        [_] => Err(line.wrong("give a pool: what is verified is all of it")),
-        _ => Err(line.wrong("give one pool")),
-    }
+    Ok(Arguments {
+        pool,
+        all_copies: line.has("all-copies"),
+        state: line.last("state").map(PathBuf::from),
+        json: line.has("json"),
+        style: line.style(),
+        spec,
+    })
 }
 
 /// Shows progress and listens for signals.
@@ -68,11 +94,10 @@ impl Watcher for Follower {
     }
 }
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let arguments = parse(line)?;
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let arguments = parse(&words)?;
     let stop = Stop::on_signals()?;
-    let session = Session::open(&arguments.pool, arguments.specs[0].pool())?;
+    let session = Session::open(&arguments.pool, arguments.spec.pool())?;
     session.unlock_all()?;
     let options = VerifyOptions {
         all_copies: arguments.all_copies,

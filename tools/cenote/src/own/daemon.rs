@@ -12,10 +12,10 @@ use cenote_control::record::{self, beside_socket};
 use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::Command;
-use super::arguments::{Arguments, JSON, flag, option};
+use super::command::Command;
 use super::{engine, guard, resume, settings_files};
 use crate::alarms::AlarmFile;
+use crate::command::{Arguments, flags};
 use crate::context::{Context, DIED, Outcome, Stop, failed, usage};
 use crate::death;
 use crate::format::json::{Json, Object};
@@ -33,51 +33,22 @@ pub const COMMAND: Command = Command {
             'resume' imports and mounts again what a daemon had that died, and the pools\n\
             in the cache file after a start of the machine; 'forget' forgets the former.\n\
             'log' prints the daemon's messages.",
-    flags: &[
-        JSON,
-        flag(None, "auto", "run: leave after the last pool is exported"),
-        option(
-            None,
-            "memory",
-            "SIZE",
-            "run: use at most so much memory for caches and buffers of\n\
-             all pools; 3/8 of the machine's",
-        ),
-        option(
-            None,
-            "settings",
-            "FILE",
-            "run: read settings from this file, not from $CENOTE_SETTINGS,\n\
-             /etc/modprobe.d/zfs.conf and /etc/cenote/settings.conf\n\
-             (may be repeated)",
-        ),
-        option(
-            None,
-            "alarms",
-            "FILE",
-            "run: send alarms as this file says; 'cenote help alarm'",
-        ),
-        option(
-            None,
-            "others",
-            "WHAT",
-            "run: what other users may look at: 'none', 'pools' (the default:\n\
-             status, lists, properties, health) or 'keys' (also where keys\n\
-             are); $CENOTE_OTHERS",
-        ),
-        flag(
-            Some('f'),
-            "force",
-            "stop: although file systems are busy; log: the same as --follow",
-        ),
-        flag(None, "follow", "log: go on with new messages (also -f)"),
-        option(
-            Some('n'),
-            "lines",
-            "NUMBER",
-            "log: only so many of the last lines",
-        ),
-    ],
+    flags: flags! {
+        'j' "json" _ "print JSON";
+        _ "auto" _ "run: leave after the last pool is exported";
+        _ "memory" "SIZE" "run: use at most so much memory for caches and buffers of\n\
+            all pools; 3/8 of the machine's";
+        _ "settings" "FILE" "run: read settings from this file, not from $CENOTE_SETTINGS,\n\
+            /etc/modprobe.d/zfs.conf and /etc/cenote/settings.conf\n\
+            (may be repeated)";
+        _ "alarms" "FILE" "run: send alarms as this file says; 'cenote help alarm'";
+        _ "others" "WHAT" "run: what other users may look at: 'none', 'pools' (the default:\n\
+            status, lists, properties, health) or 'keys' (also where keys\n\
+            are); $CENOTE_OTHERS";
+        'f' "force" _ "stop: although file systems are busy; log: the same as --follow";
+        _ "follow" _ "log: go on with new messages (also -f)";
+        'n' "lines" "NUMBER" "log: only so many of the last lines";
+    },
     run,
 };
 

@@ -1,8 +1,8 @@
 //! `cenote device export`: a device shown to other programs as a file.
 
-use super::arguments::{Arguments, flag};
 use super::command::Command;
 use super::device_file::DeviceFile;
+use crate::command::{Arguments, flags};
 use crate::context::{Context, Outcome, failed, usage};
 use crate::places::state_directory_of_process;
 use cenote_cloud::location::is_location;
@@ -29,18 +29,10 @@ pub const COMMAND: Command = Command {
             DIRECTORY until that is unmounted, or this command ends by Ctrl-C: for losetup,\n\
             qemu, or the zpool of a kernel's ZFS. What was synced is as durable as in a pool;\n\
             a device in a store is uploaded and released at the end.",
-    flags: &[
-        flag(
-            Some('r'),
-            "read-only",
-            "only read, as of the newest commit; nobody is hindered",
-        ),
-        flag(
-            Some('f'),
-            "force",
-            "take over a device in a store that its last writer did not release",
-        ),
-    ],
+    flags: flags! {
+        'r' "read-only" _ "only read, as of the newest commit; nobody is hindered";
+        'f' "force" _ "take over a device in a store that its last writer did not release";
+    },
     run,
 };
 

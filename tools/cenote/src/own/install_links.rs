@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Command;
-use super::arguments::{Arguments, flag};
+use super::command::Command;
+use crate::command::{Arguments, flags};
 use crate::context::{Context, Outcome, failed, usage};
 use crate::mount_helper;
 use crate::zstream;
@@ -23,18 +23,10 @@ pub const COMMAND: Command = Command {
             mount(8) looks in /sbin only: for mount.zfs, which 'mount -t zfs' and /etc/fstab\n\
             need, and for mount.fuse.cenote, which 'mount -o remount' needs.\n\
             Either all links are made or none.",
-    flags: &[
-        flag(
-            Some('f'),
-            "force",
-            "replace what is there; it is kept as NAME.before-cenote",
-        ),
-        flag(
-            None,
-            "undo",
-            "remove the links again, and put back what they replaced",
-        ),
-    ],
+    flags: flags! {
+        'f' "force" _ "replace what is there; it is kept as NAME.before-cenote";
+        _ "undo" _ "remove the links again, and put back what they replaced";
+    },
     run,
 };
 

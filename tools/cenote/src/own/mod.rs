@@ -2,16 +2,14 @@
 //!
 //! Each command is one file with a [`Command`] that says what it is called, which options it has
 //! and what it does; help texts are made from it. Commands that read pools by themselves are in
-//! `direct`, with their help texts.
+//! `direct`.
 
 mod alarm;
-mod arguments;
 mod cloud;
 mod command;
 mod daemon;
 mod device;
 mod device_file;
-mod direct_help;
 mod engine;
 mod gauge;
 mod guard;
@@ -30,9 +28,9 @@ mod version;
 
 use std::ffi::OsString;
 
-use arguments::{Arguments, Flag, HELP, JSON};
 use command::Command;
 
+use crate::command::{self as arguments, Arguments, JSON};
 use crate::context::{Context, Outcome, Stop};
 
 /// Commands that talk to the daemon, before those that read pools themselves.
@@ -81,7 +79,7 @@ fn find_command(name: &str) -> Option<&'static Command> {
 /// Whether `-h` is an option of a command, and does not ask for help.
 fn takes_h(name: &str) -> bool {
     let has_h = |command: &Command| command.flags.iter().any(|flag| flag.short == Some('h'));
-    name == "du" || find_command(name).is_some_and(has_h)
+    crate::direct::takes_h(name) || find_command(name).is_some_and(has_h)
 }
 
 /// Prints the help of a command, if the words after its name ask for that.
@@ -107,7 +105,7 @@ pub fn help_wanted(words: &[OsString], context: &mut Context) -> bool {
 
 /// The help of any command.
 fn help_text(name: &str) -> Option<String> {
-    crate::direct::help(name).or_else(|| find_command(name).map(command_help))
+    crate::direct::help(name).or_else(|| find_command(name).map(Command::help))
 }
 
 /// Runs `cenote` with its arguments (the program's own name left out).
@@ -139,7 +137,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
         }
     };
     if parsed.has("help") {
-        context.print(&command_help(command));
+        context.print(&command.help());
         return 0;
     }
     let ended = (command.run)(&parsed, context);
@@ -164,7 +162,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
 /// Says that there is no such command, and which one may have been meant.
 fn complain_of_command(name: &str, context: &mut Context) {
     let own = commands().map(|command| command.name);
-    let direct = direct_help::SUMMARIES.map(|(name, _)| name);
+    let direct = crate::direct::summaries().map(|(name, _)| name);
     let others = ["help", "zpool", "zfs", "zstream"];
     let question = cenote_base::did_you_mean(name, own.chain(direct).chain(others));
     context.complain(&format!("cenote: there is no command '{name}'"));
@@ -201,7 +199,7 @@ fn overview() -> String {
     );
     let summary = |command: &&'static Command| (command.name, command.summary);
     let mut all: Vec<(&str, &str)> = DAEMON_COMMANDS.iter().map(summary).collect();
-    all.extend(direct_help::SUMMARIES);
+    all.extend(crate::direct::summaries());
     all.extend(OWN_COMMANDS.iter().map(summary));
     let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, summary) in all {
@@ -214,27 +212,10 @@ fn overview() -> String {
     text
 }
 
-fn command_help(command: &Command) -> String {
-    let mut text = format!(
-        "usage: cenote {} {}\n\n{}.\n",
-        command.name, command.synopsis, command.summary
-    );
-    if !command.about.is_empty() {
-        text.push_str(&format!("\n{}\n", command.about));
-    }
-    let flags: Vec<&Flag> = command.flags.iter().chain([&HELP]).collect();
-    text.push_str("\nOptions:\n");
-    let left: Vec<String> = flags.iter().map(|flag| flag.left()).collect();
-    let width = left.iter().map(String::len).max().unwrap_or(0);
-    for (flag, left) in flags.iter().zip(left) {
-        text.push_str(&format!("  {left:<width$}  {}\n", flag.help));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::{Flag, HELP};
     use crate::context::Daemon;
     use cenote_control::model::{Part, Request, Response};
     use cenote_control::protocol::{CallError, Interrupt};
@@ -243,14 +224,14 @@ mod tests {
     #[test]
     fn every_command_explains_itself() {
         for command in commands() {
-            let help = command_help(command);
+            let help = command.help();
             assert!(help.starts_with(&format!("usage: cenote {} ", command.name)));
             assert!(help.contains("--help"));
             assert!(overview().contains(command.summary));
         }
-        for (name, summary) in direct_help::SUMMARIES {
+        for (name, summary) in crate::direct::summaries() {
             assert!(crate::direct::knows(name), "{name}");
-            assert!(help_text(name).is_some_and(|text| text.contains(name)));
+            assert!(help_text(name).is_some_and(|text| text.contains(summary)));
             assert!(overview().contains(summary));
         }
     }
@@ -311,8 +292,8 @@ mod tests {
         for command in commands() {
             let is_passed_on = ["send", "receive"].contains(&command.name);
             for flag in command.flags {
-                let is_read = |reader: &&str| code.contains(&format!("{reader}(\"{}\"", flag.long));
-                let is_asked = readers.iter().any(is_read);
+                let is_read = |reader: &str| code.contains(&format!("{reader}(\"{}\"", flag.long));
+                let is_asked = readers.into_iter().any(is_read);
                 let name = flag.long;
                 assert!(
                     is_asked || (is_passed_on && flag.short.is_some()),

@@ -8,8 +8,8 @@ use cenote_control::model::{
     Rewind, Search,
 };
 
-use super::Command;
-use super::arguments::{Arguments, flag, option};
+use super::command::Command;
+use crate::command::{Arguments, flags};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::direct::Spec;
 use crate::texts::{cannot_import, check_name};
@@ -21,49 +21,17 @@ pub const COMMAND: Command = Command {
     synopsis: "DATASET[@SNAPSHOT] DIRECTORY",
     about: "Whatever the dataset's mountpoint property says. With -d the pool is imported\n\
             read-only first, without mounting anything else.",
-    flags: &[
-        option(
-            Some('o'),
-            "options",
-            "LIST",
-            "mount options, separated by commas",
-        ),
-        flag(
-            Some('O'),
-            "overlay",
-            "mount over a directory that is not empty",
-        ),
-        flag(
-            Some('f'),
-            "force",
-            "import although another system may use the pool",
-        ),
-        option(
-            Some('d'),
-            "device",
-            "PATH",
-            "look for the pool in this file, device or directory (may be repeated)",
-        ),
-        option(
-            None,
-            "offset",
-            "BYTES",
-            "the pool begins so far into each file or device",
-        ),
-        option(
-            Some('k'),
-            "key",
-            "DATASET=LOCATION",
-            "an encryption key: 'prompt', 'stdin' or file:///PATH (may be repeated)",
-        ),
-        option(
-            None,
-            "txg",
-            "NUMBER",
-            "open the pool as of this transaction group",
-        ),
-        flag(None, "replay", "replay the intent log in memory first"),
-    ],
+    flags: flags! {
+        'o' "options" "LIST" "mount options, separated by commas";
+        'O' "overlay" _ "mount over a directory that is not empty";
+        'f' "force" _ "import although another system may use the pool";
+        'd' "device" "PATH" "look for the pool in this file, device or directory (may be repeated)";
+        _ "offset" "BYTES" "the pool begins so far into each file or device";
+        'k' "key" "DATASET=LOCATION" "an encryption key: 'prompt', 'stdin' or file:///PATH \
+            (may be repeated)";
+        _ "txg" "NUMBER" "open the pool as of this transaction group";
+        _ "replay" _ "replay the intent log in memory first";
+    },
     run,
 };
 

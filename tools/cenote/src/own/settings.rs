@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use cenote_control::model::{ControlError, Request, Response, SettingRow};
 use cenote_engine::settings_list;
 
-use super::Command;
-use super::arguments::{Arguments, JSON, flag};
+use super::command::Command;
 use super::settings_files;
+use crate::command::{Arguments, flags};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::format::json::{Json, Object};
 use crate::format::table::{Column, table};
@@ -22,19 +22,11 @@ pub const COMMAND: Command = Command {
             /etc/modprobe.d/zfs.conf or /etc/cenote/settings.conf, or in the files that\n\
             'cenote daemon run --settings' or $CENOTE_SETTINGS name. The value 'default' is the\n\
             default; bytes may have a unit (K, M, G, T).",
-    flags: &[
-        JSON,
-        flag(
-            Some('H'),
-            "scripted",
-            "no headers, columns separated by tabs",
-        ),
-        flag(
-            Some('a'),
-            "all",
-            "list: also the names that have no effect here",
-        ),
-    ],
+    flags: flags! {
+        'j' "json" _ "print JSON";
+        'H' "scripted" _ "no headers, columns separated by tabs";
+        'a' "all" _ "list: also the names that have no effect here";
+    },
     run,
 };
 

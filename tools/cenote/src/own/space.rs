@@ -10,8 +10,8 @@ use cenote_control::model::{
 
 use std::collections::HashSet;
 
-use super::Command;
-use super::arguments::{Arguments, JSON, flag, option};
+use super::command::Command;
+use crate::command::{Arguments, flags};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
@@ -57,23 +57,14 @@ pub const COMMAND: Command = Command {
             'a%c', '%c', '%'; told is what they would give back together, which is more than they\n\
             use each. --free looks for the fewest oldest snapshots that give back so much.\n\
             Snapshots that have clones or are held stay: what they refer to is in no sum.",
-    flags: &[
-        JSON,
-        flag(Some('s'), "snapshots", "each snapshot, the oldest first"),
-        flag(Some('r'), "recursive", "datasets below, too"),
-        option(
-            None,
-            "free",
-            "SIZE",
-            "the fewest oldest snapshots that give back so much",
-        ),
-        flag(
-            Some('H'),
-            "scripted",
-            "no headers, columns separated by tabs",
-        ),
-        flag(Some('p'), "parsable", "exact numbers"),
-    ],
+    flags: flags! {
+        'j' "json" _ "print JSON";
+        's' "snapshots" _ "each snapshot, the oldest first";
+        'r' "recursive" _ "datasets below, too";
+        _ "free" "SIZE" "the fewest oldest snapshots that give back so much";
+        'H' "scripted" _ "no headers, columns separated by tabs";
+        'p' "parsable" _ "exact numbers";
+    },
     run,
 };
 

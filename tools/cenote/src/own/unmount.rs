@@ -4,8 +4,8 @@ use std::path::Path;
 
 use cenote_control::model::{ControlError, Request};
 
-use super::Command;
-use super::arguments::{Arguments, flag};
+use super::command::Command;
+use crate::command::{Arguments, flags};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 
 /// The command.
@@ -14,7 +14,9 @@ pub const COMMAND: Command = Command {
     summary: "Unmount what is mounted at a directory",
     synopsis: "DIRECTORY...",
     about: "Also what a daemon left that was killed.",
-    flags: &[flag(Some('f'), "force", "although files are open")],
+    flags: flags! {
+        'f' "force" _ "although files are open";
+    },
     run,
 };
 

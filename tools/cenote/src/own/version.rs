@@ -1,7 +1,7 @@
 //! `cenote version`.
 
-use super::Command;
-use super::arguments::{Arguments, JSON};
+use super::command::Command;
+use crate::command::{Arguments, JSON};
 use crate::context::{Context, Outcome};
 use crate::format::json::{Json, Object};
 

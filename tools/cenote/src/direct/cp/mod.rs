@@ -13,12 +13,13 @@ mod report;
 mod target;
 
 use super::failure::{Exit, Failure, complain};
-use super::line::{CommandLine, Word};
+use super::line::{Command, CommandLine};
 use super::options::PoolOptions;
 use super::progress::{Progress, Style};
 use super::session::{OpenFileSystem, Session};
 use super::spec::Spec;
 use super::stop::Stop;
+use crate::command::flags;
 use cenote_posix::{FileKind, SymlinkPolicy, Znode};
 use copy::{Copier, Settings};
 use journal::{Identity, Journal};
@@ -32,47 +33,74 @@ use target::TargetDirectory;
 /// A single file below this is copied again rather than gone on with.
 const JOURNAL_FILE_SIZE_MIN: u64 = 64 << 20;
 
-#[derive(Debug, Default)]
+/// What a command line lacks.
+const MISSING: &str = "give POOL/DATASET:/path and where to copy it";
+
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "cp",
+    summary: "Copy files and trees out of a pool",
+    synopsis: "[OPTION]... POOL/DATASET[@SNAPSHOT]:/PATH... TARGET",
+    about: "\
+Copies files out of a pool. Into a directory TARGET a source goes under its own name; the
+root of a dataset has none, and its entries go into TARGET itself. Symbolic links in the
+target are never followed. Files appear under their names when they are complete.
+
+A copy that was interrupted (also by loss of power) goes on when the same command is run
+again: '.cenote-copy' in the target says what is done and safely on disk.
+
+Example:
+  cenote cp -a -d /dev/sdb tank/home@monday:/ /srv/rescued",
+    flags: flags! {
+        'a' "archive" _ "directories with all below, and everything that the target can hold:\n\
+            owner (as root), mode, times to the nanosecond, holes, hard links,\n\
+            symbolic links, devices, pipes, sockets, extended attributes, POSIX ACLs";
+        'r' "recursive" _ "directories with all below, without owners, times and attributes";
+        'R' "" _ "";
+        'k' "keep-going" _ "copy damaged files too: blocks that cannot be read become zeros, and\n\
+            each is named on standard error; without -k damaged files are left out";
+        'q' "quiet" _ "no progress bar";
+        'j' "json" _ "progress as JSON on standard error, a summary as JSON at the end";
+    },
+    run,
+};
+
+#[derive(Debug)]
 struct Arguments {
     pool: PoolOptions,
     archive: bool,
     recursive: bool,
     keep_going: bool,
     style: Style,
-    operands: Vec<OsString>,
+    specs: Vec<Spec>,
+    target: PathBuf,
 }
 
-fn parse(line: &mut CommandLine) -> Result<Arguments, Failure> {
-    let mut arguments = Arguments::default();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => arguments.operands.push(text),
-            Word::Option(option) => match option.as_str() {
-                "-a" | "--archive" => arguments.archive = true,
-                "-r" | "-R" | "--recursive" => arguments.recursive = true,
-                "-k" | "--keep-going" => arguments.keep_going = true,
-                "-j" | "--json" => arguments.style = Style::Json,
-                "-q" | "--quiet" => arguments.style = Style::Quiet,
-                _ => arguments.pool.take(&option, line)?,
-            },
-        }
+fn parse(line: &CommandLine, pool: PoolOptions) -> Result<Arguments, Failure> {
+    let [sources @ .., target] = line.operands.as_slice() else {
+        return Err(line.wrong(MISSING));
+    };
+    if sources.is_empty() {
+        return Err(line.wrong(MISSING));
     }
-    match arguments.operands.len() {
-        0 | 1 => Err(line.wrong("give POOL/DATASET:/path and where to copy it")),
-        _ => Ok(arguments),
-    }
+    Ok(Arguments {
+        pool,
+        archive: line.has("archive"),
+        recursive: line.has("recursive") || line.has("R"),
+        keep_going: line.has("keep-going"),
+        style: line.style(),
+        specs: sources
+            .iter()
+            .map(|text| Spec::parse(text))
+            .collect::<Result<_, _>>()?,
+        target: target.into(),
+    })
 }
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let mut arguments = parse(line)?;
-    let last = arguments.operands.pop().expect("there are two at least");
-    let target = PathBuf::from(last);
-    let specs: Vec<Spec> = arguments
-        .operands
-        .iter()
-        .map(|text| Spec::parse(text))
-        .collect::<Result<_, _>>()?;
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let (line, pool) = PoolOptions::read(&COMMAND, &words)?;
+    let arguments = parse(&line, pool)?;
+    let (specs, target) = (&arguments.specs, &arguments.target);
     if specs.len() > 1 && !target.is_dir() {
         return Err(line.wrong(format!(
             "{} is no directory, as several sources need one",
@@ -82,9 +110,9 @@ pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
     let stop = Stop::on_signals()?;
     let mut report = Report::default();
     let mut session = None;
-    for spec in &specs {
+    for spec in specs {
         let session = Session::reuse(&mut session, &arguments.pool, spec.pool())?;
-        let copied = copy(session, spec, &target, &arguments, &stop, &mut report);
+        let copied = copy(session, spec, target, &arguments, &stop, &mut report);
         if let Err(failure) = copied {
             report.failed(&failure);
         }

@@ -11,16 +11,60 @@ mod objects;
 mod pool;
 mod space;
 
-use super::failure::{Exit, Failure, complain};
-use super::line::{CommandLine, Word};
+use super::failure::{Exit, Failure};
+use super::line::Command;
 use super::options::PoolOptions;
 use super::output::Output;
 use super::session::Session;
 use super::spec::Spec;
+use crate::command::flags;
 use cenote_dmu::ObjectSet;
 use node::Node;
 use std::ffi::OsString;
 use std::sync::Arc;
+
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "inspect",
+    summary: "Look at the structures of a pool",
+    synopsis: "WHAT [OPTION]... ARGUMENT...",
+    about: "\
+Shows what is stored, for people who study or rescue pools.
+
+Without opening a pool, also of damaged ones (or give a pool's name and -d):
+  labels DEVICE...             the four labels: health, configuration
+  uberblocks DEVICE...         all uberblocks, the best first, and where they stand
+
+Of a pool:
+  config POOL                  the uberblock in use and the pool's configuration
+  mos POOL                     the object directory
+  features POOL                enabled features and how many things use them
+  history POOL                 the log of commands and internal events
+  dedup POOL                   deduplication tables and cloned blocks
+  spacemaps POOL               metaslabs and their space maps; -e: every entry
+  read POOL VDEV:OFFSET:SIZE   bytes by address, in hex as block pointers show it; --raw
+  datasets POOL[/DATASET]      datasets, snapshots and bookmarks with their numbers
+  intent-log POOL[/DATASET]    records that were not replayed; -e: every record
+
+Of a dataset; with --mos and a pool's name, of the pool's own objects. NUMBER may be left
+out when a path is given, as in POOL/DATASET:/PATH:
+  objects DATASET              all objects
+  object DATASET NUMBER        one: dnode, attributes, contents as far as they are known
+  zap DATASET NUMBER           all entries of a ZAP
+  blocks DATASET NUMBER        the tree of block pointers
+  bp DATASET NUMBER LEVEL BLOCK
+                               one block pointer, and the health of each of its copies
+
+Example:
+  cenote inspect bp -d /mnt/images tank/home:/alice/photo.jpg 0 3",
+    flags: flags! {
+        'j' "json" _ "JSON: one value, or one a line where there may be many";
+        'e' "entries" _ "every entry";
+        _ "raw" _ "bytes instead of hex";
+        _ "mos" _ "the pool's own objects, not a dataset's";
+    },
+    run,
+};
 
 /// What a subcommand was told.
 #[derive(Debug, Default)]
@@ -39,7 +83,6 @@ pub struct Arguments {
 pub struct Printer {
     output: Output,
     is_json: bool,
-    exit: Exit,
 }
 
 /// A subcommand: its name and what it does.
@@ -95,10 +138,7 @@ impl Printer {
 
     /// Says what is wrong, and goes on.
     pub fn complain(&mut self, message: &str) {
-        // What was printed before comes first; if it cannot be written, the end will say so.
-        let _ = self.output.flush();
-        complain(message);
-        self.exit = Exit::Problems;
+        self.output.complain(message);
     }
 }
 
@@ -137,7 +177,7 @@ impl Arguments {
 
 fn wrong(problem: impl Into<String>) -> Failure {
     Failure::Usage {
-        command: "inspect",
+        command: COMMAND.name,
         problem: problem.into(),
     }
 }
@@ -151,36 +191,27 @@ fn failed<E: Into<cenote_dsl::DslError>>(what: impl Into<String>) -> impl FnOnce
     }
 }
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let mut arguments = Arguments::default();
-    let mut is_json = false;
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => arguments.operands.push(text),
-            Word::Option(option) => match option.as_str() {
-                "-j" | "--json" => is_json = true,
-                "--mos" => arguments.mos = true,
-                "-e" | "--entries" => arguments.entries = true,
-                "--raw" => arguments.raw = true,
-                _ => arguments.pool.take(&option, line)?,
-            },
-        }
-    }
-    if arguments.operands.is_empty() {
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let (line, pool) = PoolOptions::read(&COMMAND, &words)?;
+    let Some((name, operands)) = line.operands.split_first() else {
         return Err(line.wrong("say what to inspect: labels, uberblocks, config, objects, ..."));
-    }
-    let name = arguments.operands.remove(0).to_string_lossy().into_owned();
+    };
+    let arguments = Arguments {
+        pool,
+        mos: line.has("mos"),
+        entries: line.has("entries"),
+        raw: line.has("raw"),
+        operands: operands.to_vec(),
+    };
+    let name = name.to_string_lossy();
     let Some((_, subcommand)) = SUBCOMMANDS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
         return Err(line.wrong(format!("'{name}' is none of {}", known.join(", "))));
     };
     let mut printer = Printer {
         output: Output::new(),
-        is_json,
-        exit: Exit::Good,
+        is_json: line.has("json"),
     };
     subcommand(&arguments, &mut printer)?;
-    printer.output.flush()?;
-    Ok(printer.exit)
+    printer.output.finish()
 }

@@ -6,14 +6,33 @@ mod describe;
 
 use super::failure::{Exit, Failure, complain};
 use super::inspect::node::Members;
-use super::line::{CommandLine, Word};
+use super::line::{Command, CommandLine};
 use super::output::{Output, escaped};
+use crate::command::flags;
 use cenote_stream::inspect::{Ending, Summary, inspect};
 use cenote_stream::{Checks, StreamError};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "stream",
+    summary: "Look into send streams and check them",
+    synopsis: "inspect|verify [OPTION]... FILE...",
+    about: "\
+Reads send streams to their ends and checks everything that is in them: each record's
+checksum, and that receivers take it. A stream comes from a file, or as - from standard input.
+
+  inspect  say what it is: snapshots, features, properties of a package, records, and
+           whether it is whole or where it breaks off
+  verify   say only whether it is whole; of one that is not, how to ask for the rest",
+    flags: flags! {
+        'j' "json" _ "as JSON";
+    },
+    run,
+};
 
 /// What is to be done with a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,20 +41,10 @@ enum Action {
     Verify,
 }
 
-/// Runs the command.
-pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
-    let mut is_json = false;
-    let mut operands = Vec::new();
-    while let Some(word) = line.next()? {
-        match word {
-            Word::Operand(text) => operands.push(text),
-            Word::Option(option) => match option.as_str() {
-                "-j" | "--json" => is_json = true,
-                _ => return Err(line.unknown(&option)),
-            },
-        }
-    }
-    let Some((action, files)) = operands.split_first() else {
+fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
+    let line = CommandLine::read(&COMMAND, &[], &words)?;
+    let is_json = line.has("json");
+    let Some((action, files)) = line.operands.split_first() else {
         return Err(line.wrong("say what to do: inspect or verify"));
     };
     let action = match action.to_str() {
@@ -47,30 +56,20 @@ pub fn run(line: &mut CommandLine) -> Result<Exit, Failure> {
         return Err(line.wrong("give a file with a stream, or - for standard input"));
     }
     let mut output = Output::new();
-    let mut exit = Exit::Good;
     for file in files {
-        match look(action, file, is_json, &mut output) {
-            Ok(true) => {}
-            Ok(false) => exit = Exit::Problems,
-            Err(Failure::Output(error)) => return Err(Failure::Output(error)),
-            Err(failure) => {
-                output.flush()?;
-                failure.report();
-                exit = Exit::Problems;
-            }
-        }
+        let ended = look(action, file, is_json, &mut output);
+        output.survive(ended)?;
     }
-    output.flush()?;
-    Ok(exit)
+    output.finish()
 }
 
-/// Looks at one stream; whether it is whole.
+/// Looks at one stream.
 fn look(
     action: Action,
     file: &OsString,
     is_json: bool,
     output: &mut Output,
-) -> Result<bool, Failure> {
+) -> Result<(), Failure> {
     let failed = |source: StreamError| Failure::Stream {
         file: name(file),
         source: Box::new(source),
@@ -107,11 +106,10 @@ fn look(
         Action::Verify => {}
     }
     if let Ending::Broken { error, .. } = &summary.ending {
-        output.flush()?;
-        complain(&format!("{}: {}", name(file), crate::zstream::chain(error)));
+        output.complain(&format!("{}: {}", name(file), crate::zstream::chain(error)));
         tell_resume(action, &summary);
     }
-    Ok(is_whole)
+    Ok(())
 }
 
 /// How to get the rest of a stream that broke off.

@@ -5,9 +5,9 @@
 //! complete.
 
 use super::target::style;
+use crate::command::Arguments;
 use crate::context::{Context, Outcome, Stop, failed};
 use crate::direct::progress::Progress;
-use crate::own::arguments::Arguments;
 use cenote_cloud::location::{Location, is_location};
 use cenote_cloud::{Close, CloudDevice, CloudError, Opening, StoreOpener};
 use cenote_device::{Device, FileDevice, FileOptions};

@@ -9,8 +9,8 @@ mod report;
 mod target;
 mod verify;
 
-use super::arguments::{Arguments, JSON, flag, option};
 use super::command::Command;
+use crate::command::{Arguments, flags};
 use crate::context::{Context, Outcome, usage};
 use cenote_control::model::StoreAct;
 use target::{ask, style};
@@ -30,34 +30,14 @@ pub const COMMAND: Command = Command {
             'copy' makes an image of a device, or a device of an image: each of FROM and TO\n\
             is a URL, a file or a block device. A URL that is copied to says its size\n\
             unless that is to be the image's.",
-    flags: &[
-        JSON,
-        flag(Some('q'), "quiet", "no progress"),
-        option(
-            None,
-            "storage",
-            "PRICE",
-            "price: of a GB for a month; 0.023 unless said",
-        ),
-        option(
-            None,
-            "put",
-            "PRICE",
-            "price: of 1000 puts or lists; 0.005 unless said",
-        ),
-        option(
-            None,
-            "get",
-            "PRICE",
-            "price: of 1000 gets; 0.0004 unless said",
-        ),
-        option(
-            None,
-            "egress",
-            "PRICE",
-            "price: of a GB that is fetched; 0.09 unless said",
-        ),
-    ],
+    flags: flags! {
+        'j' "json" _ "print JSON";
+        'q' "quiet" _ "no progress";
+        _ "storage" "PRICE" "price: of a GB for a month; 0.023 unless said";
+        _ "put" "PRICE" "price: of 1000 puts or lists; 0.005 unless said";
+        _ "get" "PRICE" "price: of 1000 gets; 0.0004 unless said";
+        _ "egress" "PRICE" "price: of a GB that is fetched; 0.09 unless said";
+    },
     run,
 };
 

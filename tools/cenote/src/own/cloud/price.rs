@@ -1,9 +1,9 @@
 //! `cenote cloud price`: what a device costs, at prices that are said.
 
 use super::report::reports;
+use crate::command::Arguments;
 use crate::context::{Context, Outcome, Stop, failed};
 use crate::format::json::{Json, Object};
-use crate::own::arguments::Arguments;
 use cenote_control::model::StoreReport;
 
 /// Stores count in these.

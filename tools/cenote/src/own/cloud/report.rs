@@ -1,11 +1,11 @@
 //! `cenote cloud status`.
 
 use super::target::{ask, open};
+use crate::command::Arguments;
 use crate::context::{Context, Outcome, Stop};
 use crate::direct::progress::Style;
 use crate::format::json::{Json, Object};
 use crate::format::number::nicebytes;
-use crate::own::arguments::Arguments;
 use crate::zpool::{store_json, store_lines};
 use cenote_cloud::location::is_location;
 use cenote_control::model::{StoreAct, StoreReport, StoreRequests, StoreStatus};

@@ -1,9 +1,9 @@
 //! Which devices a command is about, and what the daemon says of them.
 
+use crate::command::Arguments;
 use crate::connect;
 use crate::context::{Context, Stop, failed, mismatch};
 use crate::direct::progress::{Progress, Style};
-use crate::own::arguments::Arguments;
 use cenote_cloud::location::is_location;
 use cenote_cloud::{CloudDevice, Opening, StoreOpener};
 use cenote_control::model::{Part, Request, Response, StoreAct, StoreReport};

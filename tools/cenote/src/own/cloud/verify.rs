@@ -1,11 +1,11 @@
 //! `cenote cloud verify`.
 
 use super::target::{open, style};
+use crate::command::Arguments;
 use crate::context::{Context, Outcome, failed};
 use crate::direct::progress::Progress;
 use crate::format::json::{Json, Object};
 use crate::format::number::nicebytes;
-use crate::own::arguments::Arguments;
 use cenote_cloud::{ObjectFault, Verified};
 
 pub fn run(target: &str, arguments: &Arguments, context: &mut Context) -> Outcome {

@@ -12,7 +12,7 @@ mod meter;
 pub mod receive;
 pub mod send;
 
-use super::arguments::{Arguments, Flag};
+use crate::command::{Arguments, Flag};
 use rustix::fd::OwnedFd;
 use std::fs::File;
 use std::io;

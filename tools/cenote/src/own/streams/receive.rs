@@ -3,8 +3,8 @@
 use super::files::streams;
 use super::meter::{Gauge, Meter};
 use super::{Replaced, words_of};
+use crate::command::{Arguments, flags};
 use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::own::arguments::{Arguments, flag, option};
 use crate::own::command::Command;
 use crate::zfs::{receive, writes};
 use cenote_control::model::{Depth, KindSet, PropertySelection, Request};
@@ -25,47 +25,20 @@ pub const COMMAND: Command = Command {
     about: "The options are those of 'zfs receive', of which -s is implied. The same command goes\n\
             on with what an interrupted one has left. Of a directory all files *.zstream are\n\
             received, each behind what it builds upon; snapshots that are there are passed over.",
-    flags: &[
-        option(
-            None,
-            "from",
-            "PATH",
-            "the file, or the directory with files",
-        ),
-        flag(
-            Some('F'),
-            "force",
-            "roll back, and destroy what the stream does not have",
-        ),
-        flag(Some('u'), "unmounted", "do not mount"),
-        flag(Some('M'), "force-unmount", "unmount by force"),
-        flag(Some('v'), "verbose", "say what is received"),
-        flag(Some('n'), "dry-run", "only say what would be received"),
-        flag(
-            Some('d'),
-            "drop-pool",
-            "all but the sender's pool follows TARGET",
-        ),
-        flag(
-            Some('e'),
-            "last-component",
-            "the last part of the sender's name follows TARGET",
-        ),
-        flag(Some('h'), "without-holds", "no holds"),
-        option(
-            Some('o'),
-            "set",
-            "PROPERTY=VALUE",
-            "set a property (may be repeated)",
-        ),
-        option(
-            Some('x'),
-            "exclude",
-            "PROPERTY",
-            "leave a property out (may be repeated)",
-        ),
-        flag(Some('q'), "quiet", "no progress"),
-    ],
+    flags: flags! {
+        _ "from" "PATH" "the file, or the directory with files";
+        'F' "force" _ "roll back, and destroy what the stream does not have";
+        'u' "unmounted" _ "do not mount";
+        'M' "force-unmount" _ "unmount by force";
+        'v' "verbose" _ "say what is received";
+        'n' "dry-run" _ "only say what would be received";
+        'd' "drop-pool" _ "all but the sender's pool follows TARGET";
+        'e' "last-component" _ "the last part of the sender's name follows TARGET";
+        'h' "without-holds" _ "no holds";
+        'o' "set" "PROPERTY=VALUE" "set a property (may be repeated)";
+        'x' "exclude" "PROPERTY" "leave a property out (may be repeated)";
+        'q' "quiet" _ "no progress";
+    },
     run,
 };
 

@@ -3,9 +3,9 @@
 use super::files::{Place, complete, open_partial, place};
 use super::meter::{Gauge, Meter};
 use super::{Replaced, words_of};
+use crate::command::{Arguments, flags};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::format::number::nicebytes;
-use crate::own::arguments::{Arguments, flag, option};
 use crate::own::command::Command;
 use crate::zfs::{send, writes};
 use cenote_control::model::{ControlError, Part, Request, Send, SendNote};
@@ -28,49 +28,22 @@ pub const COMMAND: Command = Command {
             whole and was read back. The same command goes on with what an interrupted one has\n\
             left, as that was begun; a package (-R, -I, -p, -b, -h) begins again. In a directory\n\
             a stream gets a name of its own.",
-    flags: &[
-        option(
-            None,
-            "to",
-            "PATH",
-            "the file, or the directory that it is made in",
-        ),
-        option(
-            Some('i'),
-            "incremental",
-            "SNAPSHOT",
-            "what changed since this snapshot or bookmark",
-        ),
-        option(
-            Some('I'),
-            "intermediates",
-            "SNAPSHOT",
-            "the same with all snapshots in between",
-        ),
-        flag(
-            Some('R'),
-            "replicate",
-            "everything below, with snapshots and properties",
-        ),
-        option(Some('X'), "exclude", "DATASETS", "with -R, leave these out"),
-        flag(
-            Some('s'),
-            "skip-missing",
-            "with -R, leave out what lacks the snapshot",
-        ),
-        flag(Some('p'), "props", "properties"),
-        flag(Some('b'), "backup", "properties that were received"),
-        flag(Some('h'), "holds", "holds"),
-        flag(Some('L'), "large-block", "blocks above 128 KiB as they are"),
-        flag(
-            Some('e'),
-            "embed",
-            "blocks that are in their pointers as they are",
-        ),
-        flag(Some('c'), "compressed", "compressed blocks as they are"),
-        flag(Some('w'), "raw", "encrypted blocks as they are"),
-        flag(Some('q'), "quiet", "no progress"),
-    ],
+    flags: flags! {
+        _ "to" "PATH" "the file, or the directory that it is made in";
+        'i' "incremental" "SNAPSHOT" "what changed since this snapshot or bookmark";
+        'I' "intermediates" "SNAPSHOT" "the same with all snapshots in between";
+        'R' "replicate" _ "everything below, with snapshots and properties";
+        'X' "exclude" "DATASETS" "with -R, leave these out";
+        's' "skip-missing" _ "with -R, leave out what lacks the snapshot";
+        'p' "props" _ "properties";
+        'b' "backup" _ "properties that were received";
+        'h' "holds" _ "holds";
+        'L' "large-block" _ "blocks above 128 KiB as they are";
+        'e' "embed" _ "blocks that are in their pointers as they are";
+        'c' "compressed" _ "compressed blocks as they are";
+        'w' "raw" _ "encrypted blocks as they are";
+        'q' "quiet" _ "no progress";
+    },
     run,
 };
 

@@ -1,4 +1,8 @@
-//! Options of our own commands.
+//! A command of ours: its name, its options, what it does; help is made from it.
+//!
+//! An option stands in one table, from which its command line is read and its help is made. What
+//! runs a command differs: those of the daemon print through a context, those that open a pool
+//! themselves do not. So that is left to whoever lists commands.
 
 use std::ffi::OsString;
 
@@ -12,13 +16,28 @@ use crate::getopt::{Known, OptionError, Parsed};
 pub struct Flag {
     /// Its letter.
     pub short: Option<char>,
-    /// Its name.
+    /// Its name; "" if it has only a letter.
     pub long: &'static str,
     /// What its value is called; none means that it takes none.
     pub value: Option<&'static str>,
-    /// What it does.
+    /// What it does; "" for another spelling that help leaves out.
     pub help: &'static str,
 }
+
+/// A table of options, each with its letter, name, value and help; `_` stands for none.
+macro_rules! flags {
+    (@maybe _) => { None };
+    (@maybe $word:literal) => { Some($word) };
+    ($($short:tt $long:literal $value:tt $help:literal;)*) => {
+        &[$($crate::command::Flag {
+            short: $crate::command::flags!(@maybe $short),
+            long: $long,
+            value: $crate::command::flags!(@maybe $value),
+            help: $help,
+        }),*]
+    };
+}
+pub(crate) use flags;
 
 /// An option without a value.
 pub const fn flag(short: Option<char>, long: &'static str, help: &'static str) -> Flag {
@@ -46,8 +65,25 @@ pub const fn option(
 }
 
 impl Flag {
+    /// What a command asks for.
+    pub fn name(&self) -> String {
+        match (self.long, self.short) {
+            ("", Some(letter)) => letter.to_string(),
+            (long, _) => long.to_owned(),
+        }
+    }
+
+    /// Whether a word is this option, without a value attached.
+    pub fn is(&self, word: &str) -> bool {
+        let long = Some(self.long).filter(|long| !long.is_empty());
+        match word.strip_prefix("--") {
+            Some(name) => long == Some(name),
+            None => word.strip_prefix('-') == self.short.map(String::from).as_deref(),
+        }
+    }
+
     /// The left column of a help text.
-    pub fn left(&self) -> String {
+    fn left(&self) -> String {
         let short = self.short.map_or("    ".to_owned(), |c| format!("-{c}, "));
         let value = self
             .value
@@ -61,6 +97,49 @@ pub const JSON: Flag = flag(Some('j'), "json", "print JSON");
 
 /// The option of every command.
 pub const HELP: Flag = flag(None, "help", "print this help");
+
+/// One command.
+#[derive(Debug)]
+pub struct Command<Run> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub summary: &'static str,
+    /// What follows the name in a command line.
+    pub synopsis: &'static str,
+    /// More about it, or "".
+    pub about: &'static str,
+    /// Its options.
+    pub flags: &'static [Flag],
+    /// Runs it.
+    pub run: Run,
+}
+
+impl<Run> Command<Run> {
+    /// What `cenote help` and `--help` print.
+    pub fn help(&self) -> String {
+        let (name, synopsis, summary) = (self.name, self.synopsis, self.summary);
+        let mut text = format!("usage: cenote {name} {synopsis}\n\n{summary}.\n");
+        if !self.about.is_empty() {
+            text.push_str(&format!("\n{}\n", self.about));
+        }
+        text.push_str("\nOptions:\n");
+        text.push_str(&rows(self.flags.iter().chain([&HELP])));
+        text
+    }
+}
+
+/// The lines about options in a help text.
+pub fn rows<'a>(flags: impl IntoIterator<Item = &'a Flag>) -> String {
+    let shown = flags.into_iter().filter(|flag| !flag.help.is_empty());
+    let rows: Vec<(String, &str)> = shown.map(|flag| (flag.left(), flag.help)).collect();
+    let width = rows.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
+    let indent = format!("\n{:1$}", "", width + 4);
+    let line = |(left, help): &(String, &str)| {
+        format!("  {left:<width$}  {}\n", help.replace('\n', &indent))
+    };
+    rows.iter().map(line).collect()
+}
 
 /// The command line cannot be read.
 #[derive(Debug, Error)]
@@ -89,11 +168,14 @@ pub type Arguments = Parsed<OsString>;
 
 impl Arguments {
     /// Reads a command line of a command with these options.
-    pub fn parse(flags: &[Flag], words: &[OsString]) -> Result<Self, OptionError> {
-        let known = flags.iter().chain([&HELP]).map(|flag| Known {
-            name: flag.long.to_owned(),
+    pub fn parse<'a>(
+        flags: impl IntoIterator<Item = &'a Flag>,
+        words: &[OsString],
+    ) -> Result<Self, OptionError> {
+        let known = flags.into_iter().chain([&HELP]).map(|flag| Known {
+            name: flag.name(),
             letter: flag.short,
-            long: Some(flag.long),
+            long: Some(flag.long).filter(|long| !long.is_empty()),
             takes: flag.value.is_some(),
         });
         let known: Vec<Known> = known.collect();
