@@ -4,7 +4,8 @@
 //! that must find its name free: that is also the fence between two writers. Beside the store lies
 //! a local log, which makes flushes durable at once and is uploaded in order.
 //!
-//! Stores are buckets of S3, directories, and one that is simulated.
+//! Stores are buckets of S3, directories, and one that is simulated. Whoever opens devices by name,
+//! those of the system too, does it by [`Schemes`].
 
 #![forbid(unsafe_code)]
 
@@ -23,12 +24,14 @@ pub mod local;
 pub mod location;
 mod log;
 mod map;
+mod offset;
 mod open;
 mod opener;
 mod options;
 mod pack;
 mod queue;
 mod read;
+mod schemes;
 pub mod simulation;
 mod space;
 mod status;
@@ -40,9 +43,11 @@ mod work;
 
 pub use device::{Close, CloudDevice, UploadPoint};
 pub use error::{CloudError, Result};
+pub use offset::OffsetOpener;
 pub use open::{Known, LogAside};
 pub use opener::{LOG_SIZE, Opening, StoreOpener};
 pub use options::{CachePolicy, Drive, Options, WriteMode};
+pub use schemes::{Scheme, Schemes, UnknownScheme, scheme};
 pub use space::{Counts, Space};
 pub use status::Status;
 pub use verify::{ObjectFault, Verified};

@@ -17,17 +17,30 @@
 //! cannot have a question mark.
 
 use crate::options::WriteMode;
+use crate::schemes::{Scheme, scheme};
 use crate::store::s3::{BucketName, BucketNameError};
 use cenote_base::parse_size;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+/// The schemes of names of devices in stores.
+pub const SCHEMES: [Scheme; 2] = [
+    Scheme {
+        name: "s3",
+        form: "s3://BUCKET/PREFIX",
+    },
+    Scheme {
+        name: "file",
+        form: "file:///DIRECTORY",
+    },
+];
 
 /// Why a name is none of a device in a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LocationError {
     /// There is no such kind of store.
-    #[error("there is no kind of store '{0}': it is s3://BUCKET/PREFIX or file:///DIRECTORY")]
+    #[error("there is no kind of store '{0}': it is {forms}", forms = forms())]
     Kind(String),
     /// The directory is named as of another host, or relative to something.
     #[error("'{0}' is no absolute path: it is file:///DIRECTORY")]
@@ -49,6 +62,11 @@ pub enum LocationError {
     /// An option's value is no size.
     #[error("{0}")]
     Size(String),
+}
+
+/// What names of stores look like.
+fn forms() -> String {
+    SCHEMES.map(|scheme| scheme.form).join(" or ")
 }
 
 /// Which store it is.
@@ -75,7 +93,7 @@ pub struct Location {
 
 /// Whether a path is the name of a device in a store, rather than one of the system.
 pub fn is_location(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| kind(text).is_some())
+    scheme(path).is_some()
 }
 
 /// What labels keep of a name: where the store is, without what is for one opening.
@@ -89,9 +107,8 @@ pub fn place(path: &Path) -> PathBuf {
 
 /// The kind of store, and what follows it.
 fn kind(text: &str) -> Option<(&str, &str)> {
-    let (kind, rest) = text.split_once("://")?;
-    let is_word = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    is_word.then_some((kind, rest))
+    scheme(Path::new(text))?;
+    text.split_once("://")
 }
 
 impl fmt::Display for StoreName {

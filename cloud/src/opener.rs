@@ -1,4 +1,4 @@
-//! Opens devices by name, whether the system has them or a store.
+//! Opens devices of stores by name: the opener of [`SCHEMES`](crate::location::SCHEMES).
 //!
 //! Who only reads takes the device as of its newest commit, and hinders nobody. Who writes gets
 //! what lies on this side, too: `/var/lib/cenote/cloud` for root, and for others
@@ -10,13 +10,13 @@ use crate::error::{CloudError, Result};
 use crate::format::Hash;
 use crate::format::device::Identity;
 use crate::local::{DirectoryPlace, Place};
-use crate::location::{Location, StoreName, is_location};
+use crate::location::{Location, StoreName};
 use crate::open::Known;
 use crate::options::Options;
 use crate::store::s3::{BucketStore, Surroundings};
 use crate::store::{DirectoryStore, Store};
 use cenote_base::{Env, RealEnv};
-use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener};
+use cenote_device::{Device, DeviceError, Entry, Opener};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,10 +45,9 @@ impl Default for Opening {
     }
 }
 
-/// Opens devices of the system and of stores.
+/// Opens devices of stores.
 #[derive(Clone, Debug)]
 pub struct StoreOpener {
-    system: SystemOpener,
     state: Option<PathBuf>,
     is_forced: bool,
     surroundings: Surroundings,
@@ -65,7 +64,6 @@ impl StoreOpener {
     /// writer did not release.
     pub fn new(is_forced: bool) -> Self {
         Self {
-            system: SystemOpener::default(),
             state: state_directory(),
             is_forced,
             surroundings: Surroundings::of_process(),
@@ -94,9 +92,6 @@ impl StoreOpener {
     /// # Errors
     /// As [`Opener::open_writable`]; if it has to be made and its size is not said.
     pub fn open_or_create(&self, path: &Path) -> std::result::Result<Arc<dyn Device>, DeviceError> {
-        if !is_location(path) {
-            return self.system.open_writable(path);
-        }
         let fail = |error: CloudError| error.on_opening(path);
         let location = location(path)?;
         if let Some(size) = location.size {
@@ -215,33 +210,17 @@ impl StoreOpener {
 
 impl Opener for StoreOpener {
     fn open(&self, path: &Path) -> std::result::Result<Arc<dyn Device>, DeviceError> {
-        if !is_location(path) {
-            return self.system.open(path);
-        }
         let opened = self.open_at(&location(path)?, true);
         opened.map_err(|error| error.on_opening(path))
     }
 
     fn open_writable(&self, path: &Path) -> std::result::Result<Arc<dyn Device>, DeviceError> {
-        if !is_location(path) {
-            return self.system.open_writable(path);
-        }
         let opened = self.open_at(&location(path)?, false);
         opened.map_err(|error| error.on_opening(path))
     }
 
-    fn identity(&self, path: &Path) -> Option<(u64, u64)> {
-        match is_location(path) {
-            true => None,
-            false => self.system.identity(path),
-        }
-    }
-
-    fn list(&self, path: &Path) -> std::result::Result<Option<Vec<Entry>>, DeviceError> {
-        match is_location(path) {
-            true => Ok(None),
-            false => self.system.list(path),
-        }
+    fn list(&self, _path: &Path) -> std::result::Result<Option<Vec<Entry>>, DeviceError> {
+        Ok(None)
     }
 }
 

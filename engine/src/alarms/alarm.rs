@@ -55,26 +55,7 @@ impl AlarmKind {
 }
 
 /// How bad it is, as in `cenote health`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AlarmSeverity {
-    /// Good to know.
-    Note,
-    /// Wants attention; nothing is lost yet.
-    Attention,
-    /// Data is damaged or at risk.
-    Danger,
-}
-
-impl AlarmSeverity {
-    /// The word in configurations and messages.
-    pub fn word(self) -> &'static str {
-        match self {
-            AlarmSeverity::Note => "note",
-            AlarmSeverity::Attention => "attention",
-            AlarmSeverity::Danger => "danger",
-        }
-    }
-}
+pub use cenote_advisor::Severity as AlarmSeverity;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use super::way::AlarmLimits;
 use crate::events::Events;
 use crate::pools::activity::scan_of;
 use crate::registry::imported::Imported;
+use cenote_advisor::device;
 use cenote_base::Env;
 use cenote_control::model::{ErrorKind, ErrorRecord, Event, Scan, VdevState};
 use std::sync::Arc;
@@ -191,13 +192,7 @@ fn of_event(
 /// What has become of a device, where that is an alarm.
 fn of_state(event: &Event) -> Option<(AlarmSeverity, &'static str)> {
     detail(event, "vdev_type").filter(|kind| is_device(kind))?;
-    match state(number(event, "vdev_state")?)? {
-        VdevState::Removed => Some((AlarmSeverity::Danger, "was removed (REMOVED)")),
-        VdevState::CantOpen => Some((AlarmSeverity::Danger, "cannot be opened (UNAVAIL)")),
-        VdevState::Faulted => Some((AlarmSeverity::Danger, "is out of service (FAULTED)")),
-        VdevState::Degraded => Some((AlarmSeverity::Attention, "made many errors (DEGRADED)")),
-        _ => None,
-    }
+    device::became(state(number(event, "vdev_state")?)?)
 }
 
 /// How a scan ended.

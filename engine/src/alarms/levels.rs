@@ -10,16 +10,12 @@ use crate::devices::tree::vdev_tree;
 use crate::events::Events;
 use crate::pools::activity::scan_of;
 use crate::registry::imported::Imported;
-use cenote_control::model::{RunState, ScanKind};
+use cenote_advisor::limits::{NEARLY_FULL, consequence, days_since, last_read, passed};
 use cenote_dsl::DatasetName;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Seconds of a day.
-const DAY: u64 = 86_400;
-/// A pool this full, in per cent, can hardly be written to: that is told once more.
-const NEARLY_FULL: u64 = 95;
 /// Per cent below a limit at which it may be told anew.
 const SWING: u64 = 2;
 
@@ -42,9 +38,7 @@ fn full(percent: u64, limit: u64, told: u64) -> (Option<u64>, u64) {
     if limit == 0 {
         return (None, 0);
     }
-    let highest = NEARLY_FULL.max(limit);
-    let mut limits = [highest, limit].into_iter();
-    let passed = limits.find(|limit| percent >= *limit).unwrap_or(0);
+    let passed = passed(percent, limit);
     if passed > told {
         return (Some(passed), passed);
     }
@@ -61,16 +55,11 @@ fn capacity(imported: &Imported) -> u64 {
 
 /// When all of a pool was last read, in seconds; none while that is under way.
 fn last_scrub(imported: &Imported) -> Option<u64> {
-    let scan = scan_of(&imported.pool).filter(|scan| scan.kind != ScanKind::ErrorScrub);
-    match scan {
-        Some(scan) if scan.state == RunState::Running => None,
-        Some(scan) if scan.state == RunState::Finished => Some(scan.end_time),
-        _ => {
-            let name = DatasetName::parse(imported.name()).ok()?;
-            let root = imported.dsl().dataset(&name).ok()?;
-            Some(root.phys().creation_time)
-        }
-    }
+    last_read(scan_of(&imported.pool).as_ref(), || {
+        let name = DatasetName::parse(imported.name()).ok()?;
+        let root = imported.dsl().dataset(&name).ok()?;
+        Some(root.phys().creation_time)
+    })
 }
 
 impl Levels {
@@ -94,7 +83,7 @@ impl Levels {
                 drafts.push((Arc::clone(imported), of_space(events, imported, percent)));
             }
             let last = last_scrub(imported).filter(|_| limits.scrub_days > 0);
-            let days = last.map(|last| wall.as_secs().saturating_sub(last) / DAY);
+            let days = last.map(|last| days_since(last, wall.as_secs()));
             let is_due = days.is_some_and(|days| days >= limits.scrub_days);
             if let Some(days) = days.filter(|_| is_due && !told.scrub) {
                 drafts.push((Arc::clone(imported), of_scrub(events, imported, days)));
@@ -110,10 +99,11 @@ fn of_space(events: &Events, imported: &Imported, percent: u64) -> Draft {
     let more = vec![("pool_capacity".to_owned(), format!("{percent:#x}"))];
     let class = "sysevent.fs.cenote.pool_full";
     let (event_id, event) = events.post_with(class, &imported.pool, more);
-    let (severity, follows) = match percent >= NEARLY_FULL {
-        true => (AlarmSeverity::Danger, "writes will soon fail"),
-        false => (AlarmSeverity::Attention, "writing becomes slow"),
+    let severity = match percent >= NEARLY_FULL {
+        true => AlarmSeverity::Danger,
+        false => AlarmSeverity::Attention,
     };
+    let follows = consequence(percent);
     Draft {
         kind: AlarmKind::Full,
         severity,

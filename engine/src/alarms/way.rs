@@ -1,6 +1,7 @@
 //! How alarms leave the machine, as the engine sees it.
 
 use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
+use cenote_advisor::limits::{FULL_PERCENT, SCRUB_DAYS};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -75,8 +76,8 @@ pub struct AlarmLimits {
 impl Default for AlarmLimits {
     fn default() -> Self {
         Self {
-            full_percent: 80,
-            scrub_days: 35,
+            full_percent: FULL_PERCENT,
+            scrub_days: SCRUB_DAYS,
             gather: Duration::from_secs(10),
             repeat: Duration::from_secs(3600),
         }

@@ -5,9 +5,9 @@
 
 use super::table::{Clouds, Held, How};
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
-use cenote_cloud::location::{is_location, place};
-use cenote_cloud::{CloudDevice, CloudError};
-use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
+use cenote_cloud::location::{SCHEMES, is_location, place};
+use cenote_cloud::{CloudDevice, CloudError, OffsetOpener, Schemes};
+use cenote_device::{Device, DeviceError, Entry, Opener};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,12 +15,18 @@ use std::sync::Arc;
 /// Opens devices of the system and of stores.
 #[derive(Debug)]
 pub(crate) struct AllOpener {
-    system: SystemOpener,
+    stores: Arc<Stores>,
+    schemes: Schemes,
+    /// Where in files and disks devices begin, in bytes.
+    offset: u64,
+}
+
+/// Opens the devices in stores that an import is about.
+#[derive(Debug)]
+struct Stores {
     clouds: Arc<Clouds>,
     /// Names that say more than their place.
     names: BTreeMap<PathBuf, PathBuf>,
-    /// Where in files and disks devices begin, in bytes.
-    offset: u64,
     /// Whether devices in stores are taken over when they are looked at.
     takes: Option<How>,
     how: How,
@@ -34,44 +40,55 @@ impl AllOpener {
     /// at.
     pub fn new(clouds: &Arc<Clouds>, words: &[PathBuf], offset: u64) -> (Self, Vec<PathBuf>) {
         let named = words.iter().filter(|word| is_location(word));
-        let opener = Self {
-            system: SystemOpener::default(),
+        let stores = Stores {
             clouds: Arc::clone(clouds),
             names: named.map(|word| (place(word), word.clone())).collect(),
-            offset,
             takes: None,
             how: How::default(),
             held: Mutex::default(),
             looked_at: Mutex::default(),
         };
-        (opener, words.iter().map(|word| place(word)).collect())
+        let places = words.iter().map(|word| place(word)).collect();
+        (Self::with_stores(stores, offset), places)
+    }
+
+    fn with_stores(stores: Stores, offset: u64) -> Self {
+        let stores = Arc::new(stores);
+        let opener = Arc::clone(&stores) as Arc<dyn Opener>;
+        let schemes = Schemes::new(Arc::new(OffsetOpener::new(offset)));
+        Self {
+            stores,
+            schemes: schemes.with(&SCHEMES, &opener),
+            offset,
+        }
     }
 
     /// The same, which takes devices in stores over when they are looked at: what their local logs
     /// hold is seen then.
     pub fn taking(&self, how: How) -> Self {
-        Self {
-            system: self.system,
-            clouds: Arc::clone(&self.clouds),
-            names: self.names.clone(),
-            offset: self.offset,
+        let stores = Stores {
+            clouds: Arc::clone(&self.stores.clouds),
+            names: self.stores.names.clone(),
             takes: Some(how),
             how,
             held: Mutex::default(),
-            looked_at: Mutex::new(std::mem::take(&mut *self.looked_at())),
-        }
-    }
-
-    /// The name that was given for a place.
-    pub fn name(&self, path: &Path) -> PathBuf {
-        let name = self.names.get(path).cloned();
-        name.unwrap_or_else(|| path.into())
+            looked_at: Mutex::new(std::mem::take(&mut *self.stores.looked_at())),
+        };
+        Self::with_stores(stores, self.offset)
     }
 
     /// What was taken over so far.
     pub fn take_held(&self) -> Held {
-        let mut held = self.held.lock();
+        let mut held = self.stores.held.lock();
         std::mem::take(&mut *held)
+    }
+}
+
+impl Stores {
+    /// The name that was given for a place.
+    fn name(&self, path: &Path) -> PathBuf {
+        let name = self.names.get(path).cloned();
+        name.unwrap_or_else(|| path.into())
     }
 
     fn looked_at(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<CloudDevice>>> {
@@ -94,44 +111,40 @@ impl AllOpener {
     }
 }
 
-impl Opener for AllOpener {
+impl Opener for Stores {
     fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
-        if is_location(path) {
-            let opened = match self.takes {
-                Some(how) => self.hold(path, how),
-                None => self.look_at(path),
-            };
-            return opened.map_err(|error| error.on_opening(path));
-        }
-        let device = self.system.open(path)?;
-        Ok(match self.offset {
-            0 => device,
-            offset => Arc::new(WindowDevice::new(device, offset, None)?),
-        })
+        let opened = match self.takes {
+            Some(how) => self.hold(path, how),
+            None => self.look_at(path),
+        };
+        opened.map_err(|error| error.on_opening(path))
     }
 
     fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
-        match is_location(path) {
-            true => {
-                let opened = self.clouds.open_to_write(&self.name(path), self.how, None);
-                let opened = opened.map(|device| device as Arc<dyn Device>);
-                opened.map_err(|error| error.on_opening(path))
-            }
-            false => self.system.open_writable(path),
-        }
+        let opened = self.clouds.open_to_write(&self.name(path), self.how, None);
+        let opened = opened.map(|device| device as Arc<dyn Device>);
+        opened.map_err(|error| error.on_opening(path))
+    }
+
+    fn list(&self, _path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
+        Ok(None)
+    }
+}
+
+impl Opener for AllOpener {
+    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        self.schemes.open(path)
+    }
+
+    fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        self.schemes.open_writable(path)
     }
 
     fn identity(&self, path: &Path) -> Option<(u64, u64)> {
-        match is_location(path) {
-            true => None,
-            false => self.system.identity(path),
-        }
+        self.schemes.identity(path)
     }
 
     fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
-        match is_location(path) {
-            true => Ok(None),
-            false => self.system.list(path),
-        }
+        self.schemes.list(path)
     }
 }

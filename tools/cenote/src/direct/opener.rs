@@ -1,44 +1,74 @@
-//! Opening devices of which the pool's begins somewhere inside.
-//!
-//! Partitions are found by themselves; what lies at another place, as in a dump of several disks
-//! or behind a header, is named by its offset.
+//! The devices of commands that read a pool themselves: paths, and stores for reading.
 
-use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener, WindowDevice};
-use std::path::Path;
+use cenote_cloud::location::SCHEMES;
+use cenote_cloud::{OffsetOpener, Schemes, StoreOpener, scheme};
+use cenote_device::Opener;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The system's devices from a byte on.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OffsetOpener {
-    system: SystemOpener,
-    /// Where each device begins, in bytes.
-    offset: u64,
+/// Opens files and disks from `offset` on, and devices in stores as of their newest commits, which
+/// hinders nobody who writes there.
+pub fn opener(offset: u64) -> Arc<dyn Opener> {
+    let stores: Arc<dyn Opener> = Arc::new(StoreOpener::new(false));
+    let schemes = Schemes::new(Arc::new(OffsetOpener::new(offset)));
+    Arc::new(schemes.with(&SCHEMES, &stores))
 }
 
-impl OffsetOpener {
-    /// Opens devices from `offset` on; all of them if that is 0.
-    pub fn new(offset: u64) -> Self {
-        Self {
-            system: SystemOpener::default(),
-            offset,
+/// The places in a list that is separated by colons, as in a variable of the environment.
+///
+/// A URL has colons of its own: behind its beginning, another place begins where a colon is
+/// followed by `/` (but not by `//`), by `.`, or by a URL.
+pub fn listed(list: &OsStr) -> Vec<PathBuf> {
+    let mut places: Vec<OsString> = Vec::new();
+    let mut words = list.as_bytes().split(|byte| *byte == b':').peekable();
+    while let Some(word) = words.next() {
+        let begins_url = words.peek().is_some_and(|next| next.starts_with(b"//"))
+            && SCHEMES.iter().any(|known| known.name.as_bytes() == word);
+        let is_new = begins_url || word.starts_with(b".") || is_rooted(word);
+        match places.last_mut() {
+            Some(before) if !is_new && is_url_begun(before) => {
+                let mut whole = std::mem::take(before).into_vec();
+                whole.push(b':');
+                whole.extend_from_slice(word);
+                *before = OsString::from_vec(whole);
+            }
+            _ => places.push(OsStr::from_bytes(word).to_owned()),
         }
     }
+    let places = places.into_iter().filter(|place| !place.is_empty());
+    places.map(PathBuf::from).collect()
 }
 
-impl Opener for OffsetOpener {
-    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
-        let device = self.system.open(path)?;
-        match self.offset {
-            0 => Ok(device),
-            offset => Ok(Arc::new(WindowDevice::new(device, offset, None)?)),
-        }
-    }
+fn is_rooted(word: &[u8]) -> bool {
+    word.starts_with(b"/") && !word.starts_with(b"//")
+}
 
-    fn identity(&self, path: &Path) -> Option<(u64, u64)> {
-        self.system.identity(path)
-    }
+/// Whether a place is a URL, or what stands before the `:` of one.
+fn is_url_begun(place: &OsStr) -> bool {
+    let is_name = SCHEMES.iter().any(|known| known.name == place);
+    is_name || scheme(Path::new(place)).is_some()
+}
 
-    fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
-        self.system.list(path)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list was taken apart at each colon: `s3://bucket` became a file `s3` and a directory.
+    #[test]
+    fn urls_in_a_list_stay_whole() {
+        let of = |list: &str| listed(OsStr::new(list));
+        let paths = |places: &[&str]| places.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(of("/a:b:/c"), paths(&["/a", "b", "/c"]));
+        assert_eq!(of(":/a::"), paths(&["/a"]));
+        assert_eq!(of("s3://b/p"), paths(&["s3://b/p"]));
+        assert_eq!(
+            of("/a:file:///srv/s:./b"),
+            paths(&["/a", "file:///srv/s", "./b"])
+        );
+        let url = "s3://b?endpoint=https://host:9000&region=x";
+        assert_eq!(of(&format!("{url}:/a:{url}")), paths(&[url, "/a", url]));
+        assert_eq!(of("s3:/a"), paths(&["s3", "/a"]), "a file of that name");
     }
 }

@@ -4,19 +4,21 @@ use super::datasets::DatasetWalk;
 use super::diagnosis;
 use super::failure::{Failure, complain};
 use super::keys::Keys;
-use super::opener::OffsetOpener;
+use super::opener::{listed, opener};
 use super::options::PoolOptions;
 use super::output::Output;
 use super::spec::{Place, Spec};
-use cenote_base::{Env, RealEnv};
+use cenote_base::{Env, RealEnv, Txg};
+use cenote_cloud::location::is_location;
+use cenote_control::model::OpenedPool;
 use cenote_dmu::ObjectSet;
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
 use cenote_ondisk::pool_config::PoolState;
-use cenote_pool::{Pool, PoolCandidate};
+use cenote_pool::{ImportOptions, Pool, PoolCandidate};
 use cenote_posix::{FileSystem, PosixError, ReplayOptions, SymlinkPolicy, Timestamp, Znode};
 use cenote_vdev::{Scan, scan};
 use cenote_volume::Volume;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where to look without `-d` and `CENOTE_DEVICES`.
@@ -48,7 +50,7 @@ pub fn places(options: &PoolOptions) -> (Vec<PathBuf>, bool) {
         return (options.devices.clone(), true);
     }
     if let Some(list) = std::env::var_os("CENOTE_DEVICES").filter(|list| !list.is_empty()) {
-        return (std::env::split_paths(&list).collect(), true);
+        return (listed(&list), true);
     }
     let exists = |place: &PathBuf| place.exists();
     let places = PLACES.iter().map(PathBuf::from).filter(exists).collect();
@@ -58,7 +60,7 @@ pub fn places(options: &PoolOptions) -> (Vec<PathBuf>, bool) {
 /// Looks for devices of pools.
 pub fn find_devices(options: &PoolOptions) -> (Scan, Vec<PathBuf>) {
     let (places, _) = places(options);
-    let found = scan(&places, &OffsetOpener::new(options.offset));
+    let found = scan(&places, opener(options.offset).as_ref());
     (found, places)
 }
 
@@ -113,7 +115,11 @@ impl Session {
             Err((others, _)) => return Err(diagnosis::ambiguous(pool, &others)),
         };
         let env: Arc<dyn Env> = Arc::new(RealEnv::new());
-        let pool = cenote_pool::import(&candidate, &options.import_options(), env);
+        let import_options = ImportOptions {
+            opener: opener(options.offset),
+            ..options.import_options()
+        };
+        let pool = cenote_pool::import(&candidate, &import_options, env);
         let pool = pool.map_err(|source| Failure::Import {
             pool: candidate.name().to_owned(),
             diagnosis: diagnosis::import(&candidate, &source, &failures),
@@ -121,6 +127,12 @@ impl Session {
         })?;
         for table in pool.unread() {
             eprintln!("cenote: warning: {}: {table}", pool.name());
+        }
+        if let Some(older) = opened
+            .as_ref()
+            .and_then(|opened| older_in_store(&pool, opened))
+        {
+            eprintln!("cenote: warning: {older}");
         }
         let keys = Keys::new(options.keys.clone());
         for key in opened.iter().flat_map(|opened| &opened.keys) {
@@ -272,6 +284,22 @@ impl Session {
     pub fn unlock(&self, dataset: &Dataset) -> Result<(), Failure> {
         self.keys.unlock(dataset)
     }
+}
+
+/// What to say where the daemon has written more to a pool than its stores have yet.
+fn older_in_store(pool: &Pool, opened: &OpenedPool) -> Option<String> {
+    let is_in_store = |device: &String| is_location(Path::new(device));
+    let follows = pool.options().txg == Some(Txg(opened.txg));
+    let is_older = follows && pool.txg().0 < opened.txg;
+    (is_older && opened.devices.iter().any(is_in_store)).then(|| {
+        format!(
+            "{name}: the store has the pool as of transaction group {}, the daemon as of {}: this \
+             command reads the store; 'cenote cloud sync {name}' uploads the rest",
+            pool.txg(),
+            opened.txg,
+            name = opened.name
+        )
+    })
 }
 
 /// What to say about a replay that did not reach the end of the log.

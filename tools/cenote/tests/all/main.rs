@@ -4,5 +4,6 @@ mod copies;
 mod damage;
 mod mutants;
 mod process;
+mod stores;
 mod support;
 mod transcripts;

@@ -3,10 +3,10 @@
 use super::node::{Members, Node};
 use super::{Arguments, Printer, wrong};
 use crate::direct::failure::Failure;
-use crate::direct::opener::OffsetOpener;
+use crate::direct::opener::opener;
 use crate::direct::session::find_devices;
 use crate::direct::show::Clock;
-use cenote_device::Opener;
+use cenote_cloud::scheme;
 use cenote_ondisk::Uberblock;
 use cenote_ondisk::uberblock::{Multihost, RaidzReflow, ReflowScratch};
 use cenote_vdev::{DeviceLabels, Label};
@@ -27,7 +27,7 @@ fn labelled(arguments: &Arguments, printer: &mut Printer) -> Result<Vec<Labelled
     let mut found = Vec::new();
     for operand in &arguments.operands {
         let path = Path::new(operand);
-        if !path.exists() {
+        if scheme(path).is_none() && !path.exists() {
             found.extend(of_pool(arguments, &operand.to_string_lossy(), printer));
             continue;
         }
@@ -60,7 +60,7 @@ fn labelled(arguments: &Arguments, printer: &mut Printer) -> Result<Vec<Labelled
 
 /// Opens exactly this, whole disks too: their partitions are to be named.
 fn open(path: &Path, offset: u64, printer: &mut Printer) -> Option<Labelled> {
-    match OffsetOpener::new(offset).open(path) {
+    match opener(offset).open(path) {
         Ok(device) => Some(Labelled {
             path: path.to_owned(),
             partition: None,

@@ -5,20 +5,18 @@
 //! line of its own, with the device that it is about and the command that mends it. The exit code
 //! is that of the worst finding, for cron and monitors.
 //!
-//! `judge` knows what is a finding, from what the daemon says alone; `smart` asks `smartctl`, where
-//! that is installed, what the disks think of themselves; `stores` has what there is to say of
-//! devices in object stores.
+//! The crate `advisor` knows what is a finding, from what the daemon says alone; `smart` asks
+//! `smartctl`, where that is installed, what the disks think of themselves.
 
-mod judge;
 mod report;
 mod smart;
-mod stores;
 
+use cenote_advisor::limits::{FULL_PERCENT, Limits, SCRUB_DAYS};
+use cenote_advisor::{Facts, Finding, Severity, findings};
 use cenote_control::model::{
     ControlError, DatasetKind, Depth, ErrorRecord, KindSet, PoolStatus, PropertySelection, Request,
     Response, Value,
 };
-use judge::{Facts, Finding, Limits, Severity, findings};
 
 use super::Command;
 use super::arguments::{Arguments, JSON, flag, option};
@@ -84,8 +82,8 @@ impl Health {
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let limits = Limits {
-        scrub_days: arguments.number("scrub-days")?.unwrap_or(35),
-        full_percent: arguments.number("full")?.unwrap_or(80),
+        scrub_days: arguments.number("scrub-days")?.unwrap_or(SCRUB_DAYS),
+        full_percent: arguments.number("full")?.unwrap_or(FULL_PERCENT),
     };
     let quiet = arguments.has("quiet");
     let history_max = arguments.number("history")?.unwrap_or(5);
@@ -111,7 +109,6 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             now: context.now,
         };
         let mut found = findings(&status, &facts, limits);
-        found.extend(stores::findings(&status.name, &status.stores));
         if !arguments.has("no-smart") {
             found.extend(smart::findings(&status.vdevs));
         }

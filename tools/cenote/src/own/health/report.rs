@@ -1,10 +1,10 @@
 //! The findings on a screen, and in JSON.
 
 use super::Health;
-use super::judge::Severity;
 use crate::context::Context;
 use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
+use cenote_advisor::Severity;
 use cenote_control::model::{ErrorKind, ErrorRecord, RunState};
 
 /// One paragraph for each pool, with so many earlier errors; with `quiet` only for those that are
@@ -25,7 +25,7 @@ pub fn text(healths: &[Health], quiet: bool, history: u64, context: &Context) ->
                 true => String::new(),
                 false => format!("{}: ", finding.device),
             };
-            let word = finding.severity.word();
+            let word = finding.severity.label();
             text.push_str(&format!("  {word:<9}  {device}{}\n", finding.what));
             if !finding.advice.is_empty() {
                 text.push_str(&format!("  {:<9}  -> {}\n", "", finding.advice));
@@ -106,14 +106,14 @@ pub fn json(healths: &[Health]) -> Json {
     let mut pools = Object::new();
     for health in healths {
         let mut pool = Object::new();
-        pool.put("severity", health.severity().word().to_lowercase());
+        pool.put("severity", health.severity().word());
         pool.put("state", health.status.health.word());
         if let Some(percent) = health.capacity {
             pool.put("capacity", percent);
         }
         let list = health.findings.iter().map(|finding| {
             let mut entry = Object::new();
-            entry.put("severity", finding.severity.word().to_lowercase());
+            entry.put("severity", finding.severity.word());
             entry.put("device", finding.device.as_str());
             entry.put("what", finding.what.as_str());
             entry.put("advice", finding.advice.as_str());

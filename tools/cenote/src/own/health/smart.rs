@@ -3,7 +3,7 @@
 //! The tool is not needed: where it is not installed, or a device is no disk, nothing is said.
 //! A disk that sleeps is not woken (`-n standby`).
 
-use super::judge::{Finding, Severity};
+use cenote_advisor::{Finding, Severity};
 use cenote_control::model::{Vdev, VdevKind, VdevNaming, VdevTree};
 use serde_json::Value;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! Findings about devices in object stores.
 
-use super::judge::{Finding, Severity};
-use crate::format::number::{duration, nicebytes};
+use crate::numbers::{duration, nicebytes};
+use crate::{Finding, Severity};
 use cenote_control::model::StoreStatus;
 
 /// Seconds for which a store may be away before that is told: most come back at once.

@@ -1,68 +1,16 @@
 //! What is a finding: a pure function of what the daemon says about a pool.
 
 use cenote_control::model::{
-    CheckpointState, DataErrorPlace, PoolHealth, PoolStatus, RunState, ScanKind, Vdev, VdevAux,
-    VdevKind, VdevNaming, VdevState,
+    CheckpointState, DataErrorPlace, PoolHealth, PoolStatus, RunState, ScanKind, SpareUse, Vdev,
+    VdevAux, VdevKind, VdevNaming, VdevState,
 };
 
-use crate::format::number::{duration, nicebytes};
+use crate::limits::{DAY, Limits, consequence};
+use crate::numbers::{duration, nicebytes};
+use crate::{Finding, Severity, stores};
 
-/// Seconds of a day.
-const DAY: u64 = 86_400;
-/// A pool this full, in per cent, can hardly be written to.
-const NEARLY_FULL: u64 = 95;
 /// Damaged files that are named.
 const FILES_MAX: usize = 10;
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Good to know; all is well.
-    Note,
-    /// Wants attention; nothing is at risk yet.
-    Attention,
-    /// Data is damaged, or one more failure loses some.
-    Danger,
-}
-
-impl Severity {
-    /// The word before a finding.
-    pub fn word(self) -> &'static str {
-        match self {
-            Severity::Note => "note",
-            Severity::Attention => "ATTENTION",
-            Severity::Danger => "DANGER",
-        }
-    }
-
-    /// The exit code of a command whose worst finding this is.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Severity::Note => 0,
-            Severity::Attention => 1,
-            Severity::Danger => 2,
-        }
-    }
-}
-
-/// One thing that an administrator should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub severity: Severity,
-    /// The device that it is about, or "" for the pool.
-    pub device: String,
-    /// What is the matter.
-    pub what: String,
-    /// What to do about it; "" where there is nothing to do.
-    pub advice: String,
-}
-
-/// From where on something wants attention.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub scrub_days: u64,
-    pub full_percent: u64,
-}
 
 /// What is known of a pool beside its status.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,6 +49,7 @@ pub fn findings(status: &PoolStatus, facts: &Facts, limits: Limits) -> Vec<Findi
     of_unread(status, &mut found);
     of_scans(status, limits, facts, &mut found);
     of_space(status, facts.capacity, limits, &mut found);
+    found.extend(stores::findings(&status.name, &status.stores));
     found
 }
 
@@ -306,9 +255,39 @@ fn of_spares(status: &PoolStatus, found: &mut Vec<Finding>) {
             continue;
         }
         let name = spare.name(VdevNaming::default());
-        let advice = format!("run 'zpool remove {} {name}' and add another", status.name);
+        let advice = advice_on_spare(status, spare, &name);
         let what = "is a spare that cannot be used".to_owned();
         found.push(finding(Severity::Attention, &name, what, advice));
+    }
+}
+
+/// How to get rid of a spare that cannot be used.
+///
+/// `zpool remove` takes only spares that wait, and only in a pool that can be changed.
+fn advice_on_spare(status: &PoolStatus, spare: &Vdev, name: &str) -> String {
+    let pool = &status.name;
+    if spare.kind == VdevKind::DraidSpare {
+        return "it is space on the devices of its dRAID: bring those back or replace them".into();
+    }
+    if !status.is_writable {
+        return format!(
+            "the pool is imported read-only: import it for writing, then run \
+             'zpool remove {pool} {name}' and add another"
+        );
+    }
+    match &spare.spare {
+        Some(SpareUse::InUseBy(other)) => format!(
+            "pool '{other}' uses it: replace the device that it stands in for there, then run \
+             'zpool remove {pool} {name}' and add another"
+        ),
+        // Once for all: the device that it stands in for has to be replaced anyway.
+        Some(SpareUse::InUse) => format!(
+            "replace the device that it stands in for; or run 'zpool detach {pool} {name}', which \
+             ends that, then 'zpool remove {pool} {name}', and add another"
+        ),
+        Some(SpareUse::Available) | None => {
+            format!("run 'zpool remove {pool} {name}' and add another")
+        }
     }
 }
 
@@ -371,10 +350,7 @@ fn of_scans(status: &PoolStatus, limits: Limits, facts: &Facts, found: &mut Vec<
 
 fn of_space(status: &PoolStatus, capacity: Option<u64>, limits: Limits, found: &mut Vec<Finding>) {
     if let Some(percent) = capacity.filter(|percent| *percent >= limits.full_percent) {
-        let what = match percent >= NEARLY_FULL {
-            true => format!("it is {percent} % full: writes will soon fail"),
-            false => format!("it is {percent} % full: writing becomes slow"),
-        };
+        let what = format!("it is {percent} % full: {}", consequence(percent));
         let pool = &status.name;
         let advice = format!("'cenote space {pool}' says what would free space; or add devices");
         found.push(finding(Severity::Attention, "", what, advice));
@@ -390,11 +366,6 @@ fn of_space(status: &PoolStatus, capacity: Option<u64>, limits: Limits, found: &
 mod tests {
     use super::*;
     use cenote_control::model::{AllocationClass, Scan, VdevTree};
-
-    const LIMITS: Limits = Limits {
-        scrub_days: 35,
-        full_percent: 80,
-    };
 
     fn leaf(id: u64, state: VdevState) -> Vdev {
         let mut vdev = Vdev::new(VdevKind::File, id, 100 + id);
@@ -440,7 +411,7 @@ mod tests {
     }
 
     fn worst(status: &PoolStatus, facts: &Facts) -> Option<Severity> {
-        let found = findings(status, facts, LIMITS);
+        let found = findings(status, facts, Limits::default());
         found.iter().map(|finding| finding.severity).max()
     }
 
@@ -495,6 +466,37 @@ mod tests {
         assert_eq!(worst(&status, &at(67)), Some(Severity::Attention));
     }
 
+    /// The advice was always `zpool remove`, which refuses spares that are in use or distributed,
+    /// and all of them in a pool that is only read.
+    #[test]
+    fn spares_are_removed_where_that_can_work() {
+        let mut status = pool(&[VdevState::Online; 4]);
+        let facts = Facts::default();
+        let mut spare = leaf(9, VdevState::CantOpen);
+        let advice = |status: &mut PoolStatus, spare: &Vdev| {
+            status.vdevs.spares = vec![spare.clone()];
+            let found = findings(status, &facts, Limits::default());
+            let found = found
+                .into_iter()
+                .find(|finding| finding.device == "/disks/9");
+            found.map(|finding| finding.advice).unwrap_or_default()
+        };
+        let remove = "run 'zpool remove tank /disks/9'";
+        assert!(advice(&mut status, &spare).starts_with(remove));
+        spare.spare = Some(SpareUse::Available);
+        assert!(advice(&mut status, &spare).starts_with(remove));
+        spare.spare = Some(SpareUse::InUse);
+        assert!(advice(&mut status, &spare).contains("'zpool detach tank /disks/9', which"));
+        spare.spare = Some(SpareUse::InUseBy("other".to_owned()));
+        assert!(advice(&mut status, &spare).starts_with("pool 'other' uses it"));
+        status.is_writable = false;
+        assert!(advice(&mut status, &spare).starts_with("the pool is imported read-only"));
+        spare.kind = VdevKind::DraidSpare;
+        assert!(!advice(&mut status, &spare).contains("zpool remove"));
+        spare.state = VdevState::Online;
+        assert_eq!(advice(&mut status, &spare), "");
+    }
+
     #[test]
     fn damage_errors_and_fullness_are_told() {
         let mut status = pool(&[VdevState::Online; 4]);
@@ -503,12 +505,12 @@ mod tests {
             created: Some(0),
             now: DAY,
         };
-        let found = findings(&status, &facts, LIMITS);
+        let found = findings(&status, &facts, Limits::default());
         assert!(found[0].what.contains("96 % full"));
         status.vdevs.root.children[0].children[1]
             .counters
             .checksum_errors = 3;
-        let found = findings(&status, &facts, LIMITS);
+        let found = findings(&status, &facts, Limits::default());
         assert_eq!(found[0].device, "/disks/1");
         status.error_count = 2;
         assert_eq!(worst(&status, &facts), Some(Severity::Danger));
