@@ -2,9 +2,10 @@
 //!
 //! In a simulated world every request takes a little of its time, so that other threads run
 //! meanwhile; how much is drawn by the seed. In a real one they are as fast as memory, so crates
-//! below use them in tests of any kind. What a disk holds after a power cut is drawn, too ([`Disks::after`]):
-//! what was flushed is there. Each later write is there, lost, or torn at a sector, whatever
-//! became of those before it, because a disk writes its cache in the order that suits it.
+//! below use them in tests of any kind. What a disk holds after a power cut is drawn, too
+//! ([`Disks::after`]): what was flushed is there. Each later write is there, lost, or torn at a
+//! sector, whatever became of those before it, because a disk writes its cache in the order that
+//! suits it.
 
 use crate::image::Image;
 use crate::random::Random;

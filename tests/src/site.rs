@@ -182,8 +182,16 @@ impl Site {
         self.start()
     }
 
-    /// Kills the daemon.
+    /// Kills the daemon, once it has left its note: of one that dies before, the next one says that
+    /// nobody knows what it had.
     pub fn kill(&self) -> Result<()> {
+        let note = self.cenote().directory().join("socket.note");
+        for _ in 0..1000 {
+            if note.exists() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         let mut daemon = self.daemon().take().context("a daemon")?;
         daemon.kill()?;
         daemon.wait()?;

@@ -45,7 +45,7 @@ pub use channel::{
 pub use condvar::Condvar;
 pub use mutex::{Mutex, MutexGuard};
 pub use once::OnceLock;
-pub use order::assert_io_allowed;
+pub use order::{assert_io_allowed, report_wrong_order};
 pub use rank::{Rank, RankInfo};
 pub use ranks::Unranked;
 pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -51,6 +51,10 @@ mod imp {
     /// Panics in debug builds if a lock is held under which device I/O is forbidden.
     #[inline(always)]
     pub fn assert_io_allowed() {}
+
+    /// Debug builds only report a wrong order from now on.
+    #[inline(always)]
+    pub fn report_wrong_order() {}
 }
 
 #[cfg(debug_assertions)]
@@ -60,6 +64,7 @@ mod imp {
     use std::collections::BTreeSet;
     use std::fs::File;
     use std::io::Write;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Mutex, OnceLock, PoisonError};
 
     #[derive(Clone, Copy)]
@@ -107,7 +112,31 @@ mod imp {
         }
     }
 
-    fn violation(held: &Held, taken: &Lock, at: &'static Location<'static>) -> ! {
+    /// Whether a wrong order is reported and not a panic.
+    static REPORTS: AtomicBool = AtomicBool::new(false);
+
+    /// Debug builds only report a wrong order from now on, each pair of ranks once: a daemon that
+    /// people use does better to go on, since a wrong order is only a possible deadlock.
+    pub fn report_wrong_order() {
+        REPORTS.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this pair of ranks is new. Says so.
+    fn report(held: &Held, taken: &Lock, at: &'static Location<'static>) {
+        static TOLD: Mutex<BTreeSet<(&str, &str)>> = Mutex::new(BTreeSet::new());
+        let pair = (held.lock.rank.name, taken.rank.name);
+        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(pair) {
+            let (first, second) = pair;
+            eprintln!(
+                "locks in a wrong order (base/src/rt/ranks.rs): {second} is taken at {at} while \
+                 {first} is held, taken at {}",
+                held.at
+            );
+        }
+    }
+
+    fn violation(held: &Held, taken: &Lock, at: &'static Location<'static>) {
         let (first, second) = (name(&held.lock), name(taken));
         let held_at = held.at;
         if held.lock.key == taken.key {
@@ -121,6 +150,9 @@ mod imp {
                 "{second} is taken at {at} while {first} is held, taken at {held_at}; {first} is a \
                  leaf, under which nothing may be taken. Release it first"
             );
+        }
+        if REPORTS.load(Ordering::Relaxed) {
+            return report(held, taken, at);
         }
         panic!(
             "the order of locks is violated: {second} is taken at {at} while {first} is held, \
@@ -216,5 +248,5 @@ mod imp {
     }
 }
 
-pub use imp::assert_io_allowed;
+pub use imp::{assert_io_allowed, report_wrong_order};
 pub(super) use imp::{check, push, remove};

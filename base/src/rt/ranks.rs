@@ -52,13 +52,17 @@ ranks! {
     fuse {
         FuseInterrupt [] "How to interrupt a worker of a mount.";
         FuseOverdue [] "Requests that take long.";
-        FuseSlots [] "Free slots for workers.";
         FuseTurns [] "Workers that wait for their turn.";
     }
     engine {
         GrowthWatch [] "Whether a pool's devices are watched for growth.";
         HeldStores [] "Devices in stores that an import holds.";
         Leaving [] "Held by the thread that exports the pool.";
+    }
+    fuse {
+        FuseSlots [] "Free slots for workers.";
+    }
+    engine {
         Clouds [] "Devices in stores that are open.";
         MemoryShares [] "Memory divided among pools.";
         MountsElsewhere [] "Mounts that only other mount namespaces have.";
@@ -143,12 +147,12 @@ ranks! {
         LeftDevices [] "Devices that left with the group that is being written.";
         Scans [] "Scrubs and resilvers.";
         Duty [] "Whether a duty is wanted, and its thread.";
-        SpaceFigures [] "Figures of space as they were last.";
         SpaceRotors [] "Where allocation goes next.";
         SyncTasks [] "Tasks that wait for a group.";
         SyncTicket [] "How a sync task ended.";
         TreatmentTurns [] "Held with a range, which another leaf must not take for used.";
         SpaceTops [] "The allocators of top-level vdevs.";
+        SpaceFigures [] "Figures of space as they were last.";
         TopSpace [nested] "The allocator of a top-level vdev.";
         SpaceCommitted [] "The meta object set that space maps are read from.";
         SpaceFreedTo [] "Who is told of freed space.";
@@ -177,9 +181,9 @@ ranks! {
         BlockMemo [] "Blocks of an object that were used last.";
         CommittedSet [] "The state of an object set on disk.";
         FreshObjects [] "Allocated objects that are not on disk yet.";
+        LiveShard [] "Changed objects of an object set, in shards.";
         LiveObject [] "The open and frozen changes of an object.";
         DirtyList [] "Objects that a group has changed.";
-        LiveShard [] "Changed objects of an object set, in shards.";
         PrefetchStreams [] "Sequential readers of an object.";
         SetHeader [] "A new intent log header or flags for the next sync.";
         RawSet [] "Facts about a set that is received as it is stored elsewhere.";

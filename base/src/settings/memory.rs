@@ -74,10 +74,11 @@ pub fn arc_bytes_min() -> Option<u64> {
     (bytes != 0).then(|| believable(bytes))
 }
 
-/// Bytes of the machine's memory that `zfs_arc_sys_free` leaves alone; `None` if it is not set.
+/// Bytes of the machine's memory that `zfs_arc_sys_free` leaves alone, all of it at most; `None` if
+/// it is not set.
 pub fn free_bytes_min() -> Option<u64> {
     let bytes = table::ARC_SYS_FREE.get();
-    (bytes != 0).then(|| believable(bytes))
+    (bytes != 0).then(|| bytes.min(memory_bytes()))
 }
 
 /// What is used in place of the value of the setting `name`, because there is not so much memory;
@@ -92,7 +93,11 @@ pub fn taken(name: &str) -> Option<u64> {
     ];
     let setting = of_memory.into_iter().find(|setting| setting.name == name)?;
     let bytes = setting.get();
-    Some(believable(bytes)).filter(|taken| *taken < bytes)
+    let taken = match name == table::ARC_SYS_FREE.name {
+        true => bytes.min(memory_bytes()),
+        false => believable(bytes),
+    };
+    Some(taken).filter(|taken| *taken < bytes)
 }
 
 /// Bytes that may be dirty in a pool: `zfs_dirty_data_max`, or if that is 0 the share of memory

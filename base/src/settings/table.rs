@@ -35,7 +35,7 @@ settings! {
          quarters of the memory are the most, and never more than the caches have without it.";
     ARC_SYS_FREE = "zfs_arc_sys_free", Bytes, [0, 0, BYTES],
         "While fewer bytes of the machine's memory are available, the caches shrink; 0 is a \
-         thirty-second of it, and three quarters of it are the most.";
+         thirty-second of it, and all of it is the most.";
     ARC_SHRINK_SHIFT = "zfs_arc_shrink_shift", Shift, [2, 1, 20],
         "Each second that memory is short, the caches give back this power of two's part.";
     ARC_LOTSFREE_PERCENT = "zfs_arc_lotsfree_percent", Percent, [10, 0, 100],

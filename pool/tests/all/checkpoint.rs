@@ -220,7 +220,7 @@ fn cut(
     let mut random = Random::new(7);
     for at in (0..=log.len()).step_by(step) {
         for keep in [100, 0, 50] {
-            let image = Arc::new(world.after(&log, at, keep, &mut random));
+            let image = Arc::new(world.after(log, at, keep, &mut random));
             let what = format!("cut at {at} of {}, {keep} % kept", log.len());
             let pool = import(&image, false, true);
             let pool = pool.unwrap_or_else(|error| panic!("{what}: {error}"));

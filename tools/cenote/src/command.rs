@@ -75,10 +75,10 @@ impl Flag {
 
     /// Whether a word is this option, without a value attached.
     pub fn is(&self, word: &str) -> bool {
-        let long = Some(self.long).filter(|long| !long.is_empty());
-        match word.strip_prefix("--") {
-            Some(name) => long == Some(name),
-            None => word.strip_prefix('-') == self.short.map(String::from).as_deref(),
+        match (word.strip_prefix("--"), word.strip_prefix('-')) {
+            (Some(name), _) => !name.is_empty() && name == self.long,
+            (None, Some(letter)) => self.short.is_some_and(|short| letter == short.to_string()),
+            (None, None) => false,
         }
     }
 
@@ -222,6 +222,17 @@ mod tests {
     fn parse(words: &[&str]) -> Result<Arguments, OptionError> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         Arguments::parse(FLAGS, &words)
+    }
+
+    /// `cenote find POOL/DATASET -size +8k` took the place for an option that has no letter, and
+    /// the condition for its value.
+    #[test]
+    fn a_word_is_an_option_by_its_letter_or_name() {
+        let of = |word: &str| FLAGS.iter().filter(|flag| flag.is(word)).count();
+        assert_eq!((of("-d"), of("--device"), of("--txg")), (1, 1, 1));
+        for word in ["tank/fs", "", "-", "--", "-size", "device", "d", "--d"] {
+            assert_eq!(of(word), 0, "'{word}'");
+        }
     }
 
     #[test]

@@ -58,13 +58,18 @@ pub fn of_socket(socket: &Path) -> Option<Death> {
     if matches!(&record, Ok(Some(record)) if record.is_alive()) {
         return None;
     }
-    let is_own = std::env::var_os("CENOTE_SOCKET").is_none_or(|socket| socket.is_empty());
+    let is_own = is_default_socket();
     let has_left_socket = is_socket(socket);
     let loss = loss_of(record, socket, has_left_socket, is_own || has_left_socket)?;
     Some(Death {
         loss,
         is_replaced: false,
     })
+}
+
+/// Whether nobody asked for a socket of his own.
+fn is_default_socket() -> bool {
+    std::env::var_os("CENOTE_SOCKET").is_none_or(|socket| socket.is_empty())
 }
 
 /// What a daemon that starts on a socket has to take up; `took_over` says that it found one there.
@@ -161,6 +166,12 @@ fn unclaimed_dead_mounts(socket: &Path, loss: &Loss) -> Vec<String> {
     let mut claimed = others.iter().chain(&loss.pools).flat_map(places_of);
     let claimed: HashSet<&str> = claimed.by_ref().collect();
     dead.retain(|place| !claimed.contains(place.as_str()));
+    // A daemon with a socket of its own, which said where its record is and left none, had nothing
+    // as far as is known. Dead mounts elsewhere are more likely another daemon's.
+    if !is_default_socket() && loss.unknown.is_none() {
+        let directory = socket.parent().unwrap_or(socket);
+        dead.retain(|place| Path::new(place).starts_with(directory));
+    }
     dead.dedup();
     dead
 }

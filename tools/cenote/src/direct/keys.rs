@@ -61,54 +61,50 @@ impl Keys {
     }
 
     fn unlock_by(&self, dataset: &Dataset, asks: bool) -> Result<(), Failure> {
-        let name = dataset.name().as_str().to_owned();
-        let failed = |source| Failure::Dataset {
-            dataset: name.clone(),
-            source: Box::new(source),
-        };
-        let dsl = dataset.dsl();
-        let root = dsl.encryption_root(dataset.directory()).map_err(failed)?;
-        let Some(root) = root.filter(|root| !dsl.keys().is_loaded(root.id())) else {
+        let Some(root) = locked_root(dataset)? else {
             return Ok(());
         };
         let root_name = root.name().as_str();
         let named = |key: &&KeyOption| key.dataset.as_deref() == Some(root_name);
         let unnamed = |key: &&KeyOption| key.dataset.is_none();
         let given = self.given.iter();
-        match given
-            .clone()
-            .find(named)
-            .or_else(|| given.clone().find(unnamed))
-        {
-            Some(key) => {
-                let material = read_material(root_name, &key.location)?;
-                load(&root, &material).map_err(failed)
-            }
-            None if asks => {
-                let material = read_material(root_name, "prompt")?;
-                load(&root, &material).map_err(failed)
-            }
-            None => Ok(()),
-        }
+        let key = given.clone().find(named);
+        let key = key.or_else(|| given.clone().find(unnamed));
+        let location = match key {
+            Some(key) => key.location.as_str(),
+            None if asks => "prompt",
+            None => return Ok(()),
+        };
+        let material = read_material(root_name, location)?;
+        load(&root, &material).map_err(|source| failed(dataset, source))
     }
 
     /// Refuses an encrypted dataset whose key is not loaded.
     pub fn require(&self, dataset: &Dataset) -> Result<(), Failure> {
-        let name = dataset.name().as_str().to_owned();
-        let failed = |source| Failure::Dataset {
-            dataset: name.clone(),
-            source: Box::new(source),
-        };
-        let dsl = dataset.dsl();
-        let root = dsl.encryption_root(dataset.directory()).map_err(failed)?;
-        match root {
-            Some(root) if !dsl.keys().is_loaded(root.id()) => Err(Failure::KeyNeeded {
-                dataset: name,
+        match locked_root(dataset)? {
+            Some(root) => Err(Failure::KeyNeeded {
+                dataset: dataset.name().as_str().to_owned(),
                 root: root.name().as_str().to_owned(),
             }),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
+}
+
+/// An error about a dataset.
+fn failed(dataset: &Dataset, source: DslError) -> Failure {
+    Failure::Dataset {
+        dataset: dataset.name().as_str().to_owned(),
+        source: Box::new(source),
+    }
+}
+
+/// The encryption root of a dataset, if its key is not loaded.
+fn locked_root(dataset: &Dataset) -> Result<Option<Arc<Directory>>, Failure> {
+    let dsl = dataset.dsl();
+    let root = dsl.encryption_root(dataset.directory());
+    let root = root.map_err(|source| failed(dataset, source))?;
+    Ok(root.filter(|root| !dsl.keys().is_loaded(root.id())))
 }
 
 fn load(root: &Arc<Directory>, material: &[u8]) -> Result<(), DslError> {

@@ -17,10 +17,11 @@ const MEMORY_MIN: u64 = 32 << 20;
 
 /// The options.
 pub const POOL_FLAGS: &[Flag] = flags! {
-    'd' "device" "PATH" "look here: a device, a file, or a directory of these; may be\n\
-        repeated. Without -d: the devices of the pool as the daemon has\n\
-        it, the list in $CENOTE_DEVICES (separated by ':'), or\n\
-        /dev/disk/by-id, /dev and the current directory.";
+    'd' "device" "PATH" "look here: a device, a file, a directory of these, or a store\n\
+        (s3://BUCKET/PREFIX, file:///DIRECTORY) as of its newest commit;\n\
+        may be repeated. Without -d: the devices of the pool as the\n\
+        daemon has it, the list in $CENOTE_DEVICES (separated by ':'),\n\
+        or /dev/disk/by-id, /dev and the current directory.";
     _ "offset" "BYTES" "the pool's part begins so far into each device, as in an image of\n\
         something larger; partitions are found without";
     _ "key" "[ROOT=]FROM" "key of the encryption root ROOT, or of whichever is needed; FROM is\n\

@@ -74,6 +74,7 @@ pub fn begin(file: Option<PathBuf>) {
         console: console(),
     });
     // Only a test could have set one before.
+    cenote_base::rt::report_wrong_order();
     if log::set_logger(log).is_ok() {
         log::set_max_level(LevelFilter::Info);
     }

@@ -5,7 +5,7 @@ use super::command_line::command_line;
 use super::create::{pairs, refusal};
 use super::writes::require_pool;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::getopt::Grammar;
+use crate::getopt::{Grammar, Parsed};
 use crate::texts::with_context;
 use cenote_control::model::{
     AttachedDevice, Change, ControlError, DeviceChange, Request, Response,
@@ -14,7 +14,8 @@ use cenote_control::model::{
 /// What the refusal of a device that is to come or go ends with.
 const REFUSED: u8 = 255;
 
-const POWER: &[(&str, &str, bool)] = &[("power", "power", false)];
+/// The option of commands that could switch a slot's power.
+pub const POWER: &[(&str, &str, bool)] = &[("power", "power", false)];
 
 fn ask(
     change: DeviceChange,
@@ -26,13 +27,8 @@ fn ask(
     context.ask(Request::Change { change, command })
 }
 
-/// `zpool offline [--power]|[[-f][-t]] POOL DEVICE…`
-pub fn offline(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "ft",
-        long: POWER,
-    };
-    let parsed = grammar.parse(arguments)?;
+/// The operands of a command that takes devices of a pool.
+pub fn pool_and_devices(parsed: &Parsed) -> Result<(String, Vec<String>), Stop> {
     let (pool, devices) = match parsed.operands.as_slice() {
         [] => return usage("missing pool name"),
         [_] => return usage("missing device name"),
@@ -41,6 +37,17 @@ pub fn offline(arguments: &[String], context: &mut Context) -> Outcome {
     if parsed.has("power") {
         return failed("--power: the power of slots is not switched here");
     }
+    Ok((pool, devices))
+}
+
+/// `zpool offline [--power]|[[-f][-t]] POOL DEVICE…`
+pub fn offline(arguments: &[String], context: &mut Context) -> Outcome {
+    let grammar = Grammar {
+        letters: "ft",
+        long: POWER,
+    };
+    let parsed = grammar.parse(arguments)?;
+    let (pool, devices) = pool_and_devices(&parsed)?;
     if let Err(text) = require_pool(&pool, context) {
         context.complain(&text);
         return failed(format!("failed to open pool \"{pool}\""));

@@ -1,8 +1,9 @@
 //! `zpool export`.
 
-use cenote_control::model::{ControlError, ExportHow, Part, PropertySelection, Request, Response};
+use super::writes::all_pools;
+use cenote_control::model::{ControlError, ExportHow, Part, Request, Response};
 
-use crate::context::{Context, Outcome, failed, mismatch, usage};
+use crate::context::{Context, Outcome, usage};
 use crate::direct::progress::{Progress, Style};
 use crate::getopt::Grammar;
 use crate::texts::{cannot_open, with_context};
@@ -67,17 +68,4 @@ fn export(request: Request, context: &mut Context) -> Result<Response, ControlEr
         shown.finish();
     }
     answer
-}
-
-fn all_pools(context: &mut Context) -> Result<Vec<String>, crate::context::Stop> {
-    let request = Request::PoolList {
-        pools: Vec::new(),
-        properties: PropertySelection::Named(Vec::new()),
-        vdevs: false,
-    };
-    match context.ask(request) {
-        Ok(Response::Pools { pools, .. }) => Ok(pools.into_iter().map(|p| p.name).collect()),
-        Ok(_) => failed(with_context("cannot list pools", &mismatch())),
-        Err(error) => failed(with_context("cannot list pools", &error)),
-    }
 }

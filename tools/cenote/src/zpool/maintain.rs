@@ -2,7 +2,7 @@
 
 use super::command_line::command_line;
 use super::create::refusal;
-use super::devices::tell_failures;
+use super::devices::{POWER, pool_and_devices, tell_failures};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_pool_name, with_context};
@@ -96,17 +96,10 @@ pub fn clear(arguments: &[String], context: &mut Context) -> Outcome {
 pub fn online(arguments: &[String], context: &mut Context) -> Outcome {
     let grammar = Grammar {
         letters: "e",
-        long: &[("power", "power", false)],
+        long: POWER,
     };
     let parsed = grammar.parse(arguments)?;
-    let (pool, devices) = match parsed.operands.as_slice() {
-        [] => return usage("missing pool name"),
-        [_] => return usage("missing device name"),
-        [pool, devices @ ..] => (pool.clone(), devices.to_vec()),
-    };
-    if parsed.has("power") {
-        return failed("--power: the power of slots is not switched here");
-    }
+    let (pool, devices) = pool_and_devices(&parsed)?;
     let change = Change::OnlineDevices(OnlineDevices {
         pool: pool.clone(),
         devices,

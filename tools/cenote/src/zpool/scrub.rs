@@ -2,11 +2,12 @@
 
 use super::activity::{status, wait_for};
 use super::command_line::command_line;
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use super::writes::all_pools;
+use crate::context::{Context, Outcome, Stop, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
-    Change, CheckpointState, ControlError, PropertySelection, Request, Response, ScanCommand,
+    Change, CheckpointState, ControlError, Request, Response, ScanCommand,
 };
 
 /// What the options ask for, or which of them do not go together.
@@ -116,17 +117,4 @@ fn scan(pool: &str, command: ScanCommand, verb: &str, line: &str, context: &mut 
     };
     context.complain(&text);
     false
-}
-
-fn all_pools(context: &mut Context) -> Result<Vec<String>, Stop> {
-    let request = Request::PoolList {
-        pools: Vec::new(),
-        properties: PropertySelection::Named(Vec::new()),
-        vdevs: false,
-    };
-    match context.ask(request) {
-        Ok(Response::Pools { pools, .. }) => Ok(pools.into_iter().map(|pool| pool.name).collect()),
-        Ok(_) => failed(with_context("cannot list pools", &mismatch())),
-        Err(error) => failed(with_context("cannot list pools", &error)),
-    }
 }

@@ -12,7 +12,7 @@ struct Write {
     letters: &'static str,
     /// What is said when operands are missing; as many entries as operands are needed.
     missing: &'static [&'static str],
-    /// With `POOL`, `DEV` (second operand) and `NEW` (third) in it.
+    /// With `POOL` in it.
     context: &'static str,
     /// The exit code of a refusal.
     code: u8,
@@ -67,19 +67,12 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
     if let Some(message) = write.missing.get(parsed.operands.len()) {
         return usage(*message);
     }
-    let operand = |index: usize| parsed.operands.get(index).cloned().unwrap_or_default();
-    let pool = operand(0);
+    let pool = parsed.operands.first().cloned().unwrap_or_default();
     if let Err(text) = require_pool(&pool, context) {
         context.complain(&text);
         return Err(Stop::Code(write.code));
     }
-    let device = operand(1);
-    let new = match operand(2) {
-        new if new.is_empty() => device.clone(),
-        new => new,
-    };
     let what = write.context.replace("POOL", &pool);
-    let what = what.replace("DEV", &device).replace("NEW", &new);
     let reason = unavailable(&pool, context);
     context.complain(&format!("{what}: {reason}"));
     Err(Stop::Code(write.code))
@@ -102,5 +95,19 @@ pub fn require_pool(pool: &str, context: &mut Context) -> Result<(), String> {
         },
         Ok(_) => Err(with_context("cannot list pools", &mismatch())),
         Err(error) => Err(with_context("cannot list pools", &error)),
+    }
+}
+
+/// The names of all imported pools.
+pub fn all_pools(context: &mut Context) -> Result<Vec<String>, Stop> {
+    let request = Request::PoolList {
+        pools: Vec::new(),
+        properties: PropertySelection::Named(Vec::new()),
+        vdevs: false,
+    };
+    match context.ask(request) {
+        Ok(Response::Pools { pools, .. }) => Ok(pools.into_iter().map(|pool| pool.name).collect()),
+        Ok(_) => failed(with_context("cannot list pools", &mismatch())),
+        Err(error) => failed(with_context("cannot list pools", &error)),
     }
 }
