@@ -4,12 +4,12 @@
 //! dies it frees what no snapshot holds and buries the rest in the deadlist. When the object set
 //! is through, the sums go to the dataset, to its previous snapshot, and up the directories.
 
-use super::accounting::{Part, SpaceChange, changed, signed};
-use super::bookmark::BookmarkSum;
+use super::blocks::accounting::{Part, SpaceChange, changed, signed};
 use super::context::SyncContext;
 use super::log::EndingLogs;
 use super::policy::{HeadPolicy, feature_of_checksum};
-use super::resume_point::{ResumePoint, ResumePoints};
+use super::snapshots::bookmark::BookmarkSum;
+use super::streams::resume_point::{ResumePoint, ResumePoints};
 use crate::error::DslError;
 use cenote_base::rt::{Mutex, MutexGuard, RwLock, ranks};
 use cenote_base::{ObjectId, Txg};

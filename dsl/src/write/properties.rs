@@ -3,7 +3,7 @@
 //! A value is stored as it is, and what depends on it beside the table of properties is changed
 //! with it: quotas and reservations stand in the directory too, and reservations are accounted.
 
-use super::accounting::{Part, SpaceChange, signed};
+use super::blocks::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
 use super::policy::HeadPolicy;
 use crate::dataset::Dataset;

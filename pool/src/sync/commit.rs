@@ -2,7 +2,7 @@
 
 use super::error::SyncError;
 use super::syncer::Syncer;
-use crate::auxiliary_label::label_of;
+use crate::devices::auxiliary_label::label_of;
 use crate::pool::space_facts;
 use cenote_base::{ObjsetId, Txg};
 use cenote_dmu::{DmuError, ObjectSet};
