@@ -1,10 +1,10 @@
 //! What the pool keeps of the last groups that a device had, while the device is away.
 //!
 //! A device that comes back after a month has to be told from a copy of itself that was written
-//! to somewhere else ([`crate::import::lineage`]). By then the rings of the other devices have other
-//! groups. So the pool keeps the roots of the groups before a leaf was left behind, in an entry of
-//! the object directory for each such leaf, until the leaf has the newest groups again. Other
-//! software passes over entries that it does not know.
+//! to somewhere else ([`crate::import::lineage`]). By then the rings of the other devices have
+//! other groups. So the pool keeps the roots of the groups before a leaf was left behind, in an
+//! entry of the object directory for each such leaf, until the leaf has the newest groups again.
+//! Other software passes over entries that it does not know.
 //!
 //! Nothing is kept of a leaf that was behind when the pool was imported, unless it was kept
 //! before: which groups it had is not known then.

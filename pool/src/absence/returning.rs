@@ -1,9 +1,9 @@
 //! Devices that come back: which is the one, and what it can still have of the pool.
 //!
 //! A device is looked for where it was found, where the configuration says, and beside that. It
-//! is taken if the newest state on it is one that the pool had ([`crate::import::lineage`]); of several
-//! that bear the guid, the one that has most. What was written to the pool after that state the
-//! device has missed, whatever its log says: it may be a copy from before.
+//! is taken if the newest state on it is one that the pool had ([`crate::import::lineage`]); of
+//! several that bear the guid, the one that has most. What was written to the pool after that state
+//! the device has missed, whatever its log says: it may be a copy from before.
 
 use crate::absence::clear::ClearError;
 use crate::import::choose::{Known, TOPS_AT_ONCE};
