@@ -41,7 +41,8 @@ mod records;
 mod space;
 mod writer;
 
+pub use chain::LogSync;
 pub use error::LogWriteError;
 pub use head_space::HeadSpace;
 pub use space::{LogData, LogHold, LogSpace};
-pub use writer::{Commit, Committed, LogFigures, LogParams, LogSync, LogWriter};
+pub use writer::{Commit, Committed, LogFigures, LogParams, LogWriter};

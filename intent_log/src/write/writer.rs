@@ -1,7 +1,7 @@
 //! The log writer of one open head: who does what when several commit at once.
 
 use super::block;
-use super::chain::{Chain, LogSync as ChainSync, Stage, Written};
+use super::chain::{Chain, LogSync, Stage, Written};
 use super::error::LogWriteError;
 use super::pack::{block_size_for, pack};
 use super::records::{Body, Data, Item, Lists, Unlogged};
@@ -14,9 +14,6 @@ use cenote_ondisk::BlockPointer;
 use cenote_ondisk::intent_log::record::Record;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// What a group has to do for a log.
-pub type LogSync = ChainSync;
 
 /// Bytes of operations that one writing stage takes: a commit of more has several.
 const STAGE_BYTES_MAX: u64 = 4 << 20;
