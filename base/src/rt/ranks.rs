@@ -207,6 +207,9 @@ ranks! {
     dsl {
         Features [] "The tables of features.";
     }
+    intent_log {
+        LogWriter [] "Records that wait for a commit, and the chain of log blocks.";
+    }
     dmu {
         TxgGate [] "Open and closing transaction groups.";
     }
@@ -227,6 +230,7 @@ ranks! {
         VdevCourtesy [] "How much background work a device takes.";
         VdevQueue [] "Requests of a leaf.";
         WriteFailures [] "Parts of a write that failed.";
+        LeafWrites [] "Writes of a leaf that are not durable yet.";
         MissedWrites [] "Groups that each leaf missed.";
     }
     cloud {

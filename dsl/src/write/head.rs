@@ -14,12 +14,13 @@ use crate::error::DslError;
 use cenote_base::rt::{Mutex, MutexGuard, RwLock, ranks};
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::ObjectSet;
+use cenote_intent_log::{LogSync, LogWriter};
 use cenote_io::{BlockSink, IoError, WriteRequest};
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, CompressionKind, ObjectType};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Dead blocks that are gathered before they are written to the deadlist: half a MiB of them.
 const DEAD_BATCH: usize = 4096;
@@ -40,6 +41,8 @@ pub struct Head {
     /// Features that the layers above began to use and that the next sync notes.
     used_features: Mutex<BTreeSet<&'static str>, ranks::HeadFeatures>,
     pub(super) ending_logs: EndingLogs,
+    /// The writer of the intent log, if there is one.
+    log: OnceLock<Arc<LogWriter>>,
     resume_points: ResumePoints,
 }
 
@@ -57,6 +60,7 @@ impl Head {
             policy: RwLock::new(Arc::new(policy)),
             used_features: Mutex::default(),
             ending_logs: EndingLogs::default(),
+            log: OnceLock::new(),
             resume_points: ResumePoints::default(),
         })
     }
@@ -64,6 +68,27 @@ impl Head {
     /// The dataset's object number.
     pub fn id(&self) -> ObjectId {
         self.id
+    }
+
+    /// From now on each group of the head has the header that its log needs, and frees what the log
+    /// is done with. The first writer stays.
+    pub fn set_log(&self, writer: Arc<LogWriter>) {
+        let _ = self.log.set(writer);
+    }
+
+    /// The log writer's part in the context's group.
+    fn sync_log(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let Some(writer) = self.log.get() else {
+            return Ok(());
+        };
+        let LogSync { header, freed } = writer.sync(context.txg());
+        if let Some(header) = header {
+            self.set
+                .set_intent_log_header(context.tx, header.encode())?;
+        }
+        freed
+            .iter()
+            .try_for_each(|pointer| context.release(pointer))
     }
 
     /// The directory's object number.
@@ -109,6 +134,7 @@ impl Head {
         let (_, phys) = context.dsl.read_dataset(self.id)?;
         let policy = self.policy();
         let sink = HeadSink::new(context, &phys)?;
+        self.sync_log(context)?;
         let root = self.set.sync(context.txg(), &sink, &*policy)?;
         let sums = sink.finish()?;
         self.account(context, phys, root, &sums)?;

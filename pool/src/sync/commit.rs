@@ -30,7 +30,7 @@ impl Syncer {
             return Ok(());
         }
         self.pipeline.settle().map_err(DmuError::from)?;
-        self.vdevs.shape().flush()?;
+        self.vdevs.shape().flush_group()?;
         self.pipeline.flushed();
         let uberblock = Uberblock {
             little_endian: true,

@@ -398,6 +398,8 @@ impl Syncer {
             pool: self,
         };
         self.pass.store(1, Ordering::Relaxed);
+        let begun = self.space.begin_group(txg);
+        begun.map_err(|(vdev, conflict)| SyncError::Space { vdev, conflict })?;
         let begins_checkpoint = self.begin_checkpoint();
         for set in dirty_sets {
             let id = ObjectId(set.id().0);
