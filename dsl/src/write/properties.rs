@@ -9,7 +9,7 @@ use super::policy::HeadPolicy;
 use crate::dataset::Dataset;
 use crate::error::DslError;
 use crate::name::DatasetName;
-use crate::objset_cache::is_of_caching;
+use crate::object_sets::is_of_caching;
 use crate::property::stored::Stored;
 use crate::property::table::Property;
 use cenote_base::ObjectId;

@@ -7,6 +7,7 @@ use crate::name::DatasetName;
 use crate::property::stored::Stored;
 use crate::write::context::{SyncContext, SyncTask};
 use crate::write::keys::encryption::Encryption;
+use crate::write::open_head::Head;
 use crate::write::policy::HeadPolicy;
 use crate::write::pool::metadata::number_key;
 use crate::write::properties::Setting;
@@ -270,7 +271,7 @@ impl SyncContext<'_> {
         }
         let policy = HeadPolicy::of(&dataset)?;
         let directory = dataset.directory().id();
-        crate::write::head::Head::new(id, directory, set, policy).sync(self)
+        Head::new(id, directory, set, policy).sync(self)
     }
 
     /// Which accounting a new object set has from its start (format/3b 10), noted as features of

@@ -8,10 +8,10 @@
 //! The user's key is derived before a task is queued, because stretching a passphrase takes a good
 //! part of a second, for which the pool would stand still.
 
+use crate::crypto_key::CryptoKey;
 use crate::directory::Directory;
 use crate::error::DslError;
 use crate::key_material::{KeyFormat, wrapping_key};
-use crate::keys::CryptoKey;
 use crate::name::DatasetName;
 use crate::property::stored::Stored;
 use crate::write::context::{SyncContext, SyncTask};

@@ -6,7 +6,7 @@
 use crate::dataset::Dataset;
 use crate::error::DslError;
 use crate::name::DatasetName;
-use crate::objset_cache::is_of_caching;
+use crate::object_sets::is_of_caching;
 use crate::write::context::{SyncContext, SyncTask};
 use crate::write::properties::{RECEIVED, Setting, stored_value};
 

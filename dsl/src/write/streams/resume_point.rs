@@ -3,11 +3,8 @@
 //! Whoever receives notes it with each transaction; it is stored with the changes of that
 //! transaction's group, so that after a crash the point and the data agree.
 
-use crate::error::DslError;
-use crate::write::context::SyncContext;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{ObjectId, Txg};
-use cenote_ondisk::dsl_dataset::fields;
 use std::collections::BTreeMap;
 
 /// How far a stream has come.
@@ -41,18 +38,5 @@ impl ResumePoints {
         let later = points.split_off(&Txg(txg.0 + 1));
         let due = std::mem::replace(&mut *points, later);
         due.into_values().next_back()
-    }
-}
-
-impl SyncContext<'_> {
-    /// Stores how far the stream of the dataset `id` has come.
-    pub(crate) fn store_resume_point(
-        &self,
-        id: ObjectId,
-        point: ResumePoint,
-    ) -> Result<(), DslError> {
-        self.set_extension(id, fields::RESUME_OBJECT, point.object.0)?;
-        self.set_extension(id, fields::RESUME_OFFSET, point.offset)?;
-        self.set_extension(id, fields::RESUME_BYTES, point.bytes)
     }
 }
