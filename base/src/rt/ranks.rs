@@ -80,8 +80,7 @@ ranks! {
     engine {
         PoolChanges [] "What was last seen of a pool.";
         Registry [] "The pools of the daemon.";
-        Replaying [] "Held while a log is replayed for good.";
-        OpenHeads [] "File systems that are open for writing.";
+        OpenHeads [] "Which heads are open for writing.";
         ReplayResults [] "How the last replay of each intent log ended.";
         SeenStores [] "Devices in stores that were looked at.";
         SentSnapshots [] "Snapshots that are being sent.";
@@ -107,7 +106,9 @@ ranks! {
     }
     engine {
         Ereports [] "How many error reports a vdev made lately.";
-        Room [] "Space that a file system may count on.";
+    }
+    dataset {
+        DatasetSpace [] "Space that a dataset may count on.";
     }
     posix {
         DeleteQueue [] "Held while the delete queue changes.";

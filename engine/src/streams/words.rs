@@ -1,6 +1,7 @@
 //! OpenZFS's words for why a stream is not received (format/4 9).
 
 use cenote_control::model::ControlError;
+use cenote_dataset::SpaceRefusal;
 use cenote_dsl::DatasetName;
 use cenote_dsl::DslError;
 use cenote_pool::SyncError;
@@ -43,10 +44,14 @@ pub(super) fn modified(dataset: &DatasetName) -> String {
     format!("destination {dataset} has been modified\nsince most recent snapshot")
 }
 
-pub(super) fn no_room(dataset: &DatasetName, is_quota: bool) -> String {
-    match is_quota {
-        true => format!("destination {dataset} space quota exceeded."),
-        false => "out of space".to_owned(),
+pub(super) fn no_room(dataset: &DatasetName, refusal: SpaceRefusal) -> String {
+    match refusal {
+        SpaceRefusal::Quota => format!("destination {dataset} space quota exceeded."),
+        SpaceRefusal::NoSpace => "out of space".to_owned(),
+        SpaceRefusal::Unknown => format!(
+            "cannot tell how much space {dataset} has left: metadata of the pool cannot be read.\n             See 'zpool status -v {}'.",
+            dataset.pool()
+        ),
     }
 }
 
@@ -62,7 +67,8 @@ pub(super) fn of_stream(wants: Wants, dataset: &DatasetName, error: &StreamError
         StreamError::Cut { .. } => at("incomplete stream"),
         StreamError::Read { .. } => at("failed to read from stream"),
         StreamError::Checksum { .. } => at("checksum mismatch"),
-        StreamError::Full { is_quota, .. } => no_room(dataset, *is_quota),
+        StreamError::Full { refusal, .. } => no_room(dataset, *refusal),
+        StreamError::Closed { .. } => at("destination is busy"),
         StreamError::Grammar {
             problem: Problem::Features(bits),
             ..

@@ -26,35 +26,15 @@ mod raw;
 use crate::error::{Place, StreamError};
 use crate::reader::Reader;
 use apply::Applier;
-use cenote_dmu::TxgGate;
-use cenote_dsl::write::{Head, ResumePoint};
+use cenote_dataset::OpenDataset;
+use cenote_dsl::write::ResumePoint;
 use cenote_ondisk::stream::{Begin, RECORD_SIZE, Record};
 use std::io::Read;
-use std::sync::Arc;
-
-/// Why there is no room for more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// The pool has no space.
-    Pool,
-    /// A quota is reached.
-    Quota,
-}
-
-/// Says whether a dataset may grow.
-pub trait Room {
-    /// Refuses `bytes` more.
-    fn check(&self, bytes: u64) -> Result<(), Full>;
-}
 
 /// Where a stream goes.
 pub struct Target<'a> {
-    /// The head.
-    pub head: Arc<Head>,
-    /// The pool's gate.
-    pub gate: Arc<TxgGate>,
-    /// Whether it may grow.
-    pub room: &'a dyn Room,
+    /// The dataset, which is a head's.
+    pub dataset: &'a OpenDataset,
     /// Where an earlier attempt stopped; zeros if there was none.
     pub resumed: ResumePoint,
     /// Whether another stream may go on where this one is cut.
