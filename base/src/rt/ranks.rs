@@ -260,6 +260,7 @@ ranks! {
     }
     base {
         Channel [no_io] "The queue of a channel.";
+        Job [no_io] "Whether long work is wanted, and its thread.";
         MemoryWaiters [no_io] "The number of threads that wait for leases of a memory budget.";
     }
     device {
