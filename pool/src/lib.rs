@@ -21,7 +21,6 @@ mod commands;
 mod create;
 mod dedup;
 mod devices;
-mod duty;
 mod error;
 mod error_notes;
 mod errors;

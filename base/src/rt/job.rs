@@ -88,6 +88,15 @@ pub fn once(work: impl FnOnce() + Send + 'static) -> impl Work {
     }
 }
 
+/// Work whose first step is due after this time.
+pub fn after(first: Duration, mut work: impl Work) -> impl Work {
+    let mut first = Some(first);
+    move |control: &Control| match first.take() {
+        Some(first) => Next::After(first),
+        None => work.step(control),
+    }
+}
+
 /// How far some work is, in bytes or whatever it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -102,14 +111,17 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What is done in a second, by whole seconds and at least one.
+    /// What was done in a second; 0 where no time has passed.
     pub fn rate(&self) -> u64 {
-        self.fresh / self.elapsed.as_secs().max(1)
+        let scaled = u128::from(self.fresh) * 1_000_000_000;
+        let rate = scaled.checked_div(self.elapsed.as_nanos());
+        u64::try_from(rate.unwrap_or(0)).unwrap_or(u64::MAX)
     }
 
-    /// The seconds until all is done, if it goes on like this.
-    pub fn seconds_left(&self) -> u64 {
-        self.total.saturating_sub(self.done) / self.rate().max(1)
+    /// The seconds until all is done at this rate; `None` if that is 0.
+    pub fn seconds_left(&self) -> Option<u64> {
+        let left = self.total.saturating_sub(self.done);
+        left.checked_div(self.rate())
     }
 
     /// What is done, in hundredths of all; nothing to do is done.

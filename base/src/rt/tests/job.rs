@@ -303,9 +303,9 @@ fn figures_are_those_of_the_run() {
         fresh: 20,
         elapsed: Duration::from_secs(5),
     };
-    assert_eq!((progress.rate(), progress.seconds_left()), (4, 10));
+    assert_eq!((progress.rate(), progress.seconds_left()), (4, Some(10)));
     assert!((progress.percent() - 60.0).abs() < 1e-9);
     let nothing = Progress::default();
-    assert_eq!((nothing.rate(), nothing.seconds_left()), (0, 0));
+    assert_eq!((nothing.rate(), nothing.seconds_left()), (0, None));
     assert!((nothing.percent() - 100.0).abs() < 1e-9);
 }
