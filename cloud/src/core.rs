@@ -21,7 +21,7 @@ use crate::options::{Drive, Options, WriteMode};
 use crate::queue::{Limits, Queue, Sequence};
 use crate::store::Client;
 use cenote_base::metrics::Counter;
-use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
+use cenote_base::rt::{Condvar, Job, Mutex, MutexGuard, ranks};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,8 +46,6 @@ pub(crate) struct State {
     pub(crate) failure: Option<Arc<CloudError>>,
     /// Whether the device is being closed, so that nothing may come any more.
     pub(crate) is_ending: bool,
-    /// Whether the uploader has not looked since something came.
-    pub(crate) is_work_new: bool,
     /// How often room may have been made.
     pub(crate) rounds: u64,
 }
@@ -102,8 +100,8 @@ pub(crate) struct Core {
     state: Mutex<State, ranks::CloudState>,
     /// Something has changed that somebody may wait for.
     pub(crate) changed: Condvar,
-    /// The uploader has something to do.
-    pub(crate) has_work: Condvar,
+    /// The uploader; it is woken when it has something to do.
+    pub(crate) job: Job,
     pub(crate) is_stopping: AtomicBool,
     /// Somebody wants what is hardly needed to be compacted now.
     pub(crate) wants_compaction: AtomicBool,
@@ -144,7 +142,7 @@ impl Core {
             order: Mutex::new(parts.order),
             state: Mutex::new(parts.state),
             changed: Condvar::new(),
-            has_work: Condvar::new(),
+            job: Job::new(),
             is_stopping: AtomicBool::new(false),
             wants_compaction: AtomicBool::new(false),
             unaligned: Mutex::new(()),
@@ -375,8 +373,7 @@ impl Core {
         let sequence = state.queue.push(logged, now);
         let is_above = state.queue.bytes() >= self.options.batch_bytes;
         if was_idle || (was_below && is_above) || (is_above && event == Event::Flush) {
-            state.is_work_new = true;
-            self.has_work.notify_one();
+            self.job.wake();
         }
         Ok(Some(sequence))
     }
@@ -414,8 +411,7 @@ impl Core {
     pub(crate) fn want(&self, sequence: Sequence) {
         let mut state = self.state();
         state.queue.want(sequence);
-        state.is_work_new = true;
-        self.has_work.notify_one();
+        self.job.wake();
     }
 
     /// Waits until everything up to `sequence` is in the store.
@@ -438,8 +434,7 @@ impl Core {
                 return Ok(());
             }
             ask(&mut state);
-            state.is_work_new = true;
-            self.has_work.notify_one();
+            self.job.wake();
             match self.options.drive {
                 Drive::Thread => {
                     let waited = self.changed.wait_timeout(state, NAP);

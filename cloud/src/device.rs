@@ -13,7 +13,8 @@ use crate::status::Status;
 use crate::store::{Statistics, Store};
 use crate::verify::Verified;
 use cenote_base::Env;
-use cenote_base::rt::{self, JoinHandle, Mutex, MutexGuard, ranks};
+use cenote_base::rt;
+use cenote_base::rt::job::{Control, Next};
 use cenote_device::{Device, DeviceError, DeviceKind, Nature, Purpose, purpose};
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -41,7 +42,6 @@ pub struct CloudDevice {
     core: Arc<Core>,
     path: PathBuf,
     aside: Option<LogAside>,
-    thread: Mutex<Option<JoinHandle<()>>, ranks::CloudThread>,
     /// Whether what is not in the store stays in the log when the device is unlocked.
     keeps_rest: AtomicBool,
 }
@@ -93,18 +93,16 @@ impl CloudDevice {
             core: Arc::new(core),
             path,
             aside,
-            thread: Mutex::new(None),
             keeps_rest: AtomicBool::new(false),
         });
         if device.core.options.drive == Drive::Thread && !device.core.options.is_read_only {
             let core = Arc::clone(&device.core);
-            let run = move || core.run();
-            let thread = rt::spawn("cloud", run);
-            let thread = thread.map_err(|source| DeviceError::Open {
+            let work = move |_: &Control| core.next();
+            let started = device.core.job.start("cloud", work);
+            started.map_err(|source| DeviceError::Open {
                 path: device.path.clone(),
                 source,
             })?;
-            *device.thread() = Some(thread);
         }
         Ok(device)
     }
@@ -112,10 +110,6 @@ impl CloudDevice {
     /// Ends the use of a device that was opened for reading, for what it knows.
     pub fn take_known(&self) -> Option<Known> {
         self.core.take_known()
-    }
-
-    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.thread.lock()
     }
 
     /// Does one thing that is due, with [`Drive::Manual`]; says whether there was one.
@@ -212,14 +206,8 @@ impl CloudDevice {
     fn stop(&self) {
         self.core.is_stopping.store(true, Ordering::Relaxed);
         self.core.client.close();
-        self.core.state().is_work_new = true;
-        self.core.has_work.notify_all();
         self.core.changed.notify_all();
-        let thread = self.thread().take();
-        if let Some(thread) = thread {
-            // What the thread had to say is in the device's failure.
-            let _ = thread.join();
-        }
+        self.core.job.close();
         self.core.cache.save();
     }
 
@@ -320,8 +308,7 @@ impl CloudDevice {
     pub fn compact(&self) -> std::result::Result<(), Arc<CloudError>> {
         self.core.check()?;
         self.core.wants_compaction.store(true, Ordering::Relaxed);
-        self.core.state().is_work_new = true;
-        self.core.has_work.notify_one();
+        self.core.job.wake();
         Ok(())
     }
 
@@ -377,31 +364,16 @@ impl Drop for CloudDevice {
 }
 
 impl Core {
-    /// What the uploader's thread does.
-    fn run(&self) {
-        while !self.is_stopping.load(Ordering::Relaxed) {
-            match self.step() {
-                Ok(true) => continue,
-                Ok(false) => {}
-                // Nothing can be done any more; whoever waits has been told.
-                Err(_) => return,
-            }
-            let due = self.due_at();
-            let state = self.state();
-            // Whoever stops it says so before it takes the lock, and wakes it after: asked here,
-            // it is not missed, though a step took the mark of new work away.
-            if state.is_work_new || self.is_stopping.load(Ordering::Relaxed) {
-                continue;
-            }
-            let left = due.map(|due| due.saturating_sub(self.now()));
-            let left = left.map(|left| left.max(Duration::from_millis(1)));
-            match left {
-                Some(left) => {
-                    let waited = self.has_work.wait_timeout(state, left);
-                    drop(waited);
-                }
-                None => drop(self.has_work.wait(state)),
-            }
+    /// What the uploader does: a step, and when the next one is due.
+    fn next(&self) -> Next {
+        match self.step() {
+            Ok(true) => Next::Now,
+            // Nothing can be done any more; whoever waits has been told.
+            Err(_) => Next::Done,
+            Ok(false) => self.due_at().map_or(Next::WhenAsked, |due| {
+                let left = due.saturating_sub(self.now());
+                Next::After(left.max(Duration::from_millis(1)))
+            }),
         }
     }
 }

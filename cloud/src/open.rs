@@ -230,7 +230,6 @@ fn state(loaded: Loaded, queue: Queue) -> State {
         queue,
         failure: None,
         is_ending: false,
-        is_work_new: true,
         rounds: 0,
     }
 }

@@ -53,7 +53,6 @@ impl Core {
         }
         let limits = self.limits();
         let mut state = self.state();
-        state.is_work_new = false;
         let batch = state.queue.cut(&limits, self.now());
         let wants_room = batch.is_none() && state.queue.take_room_wish();
         drop(state);

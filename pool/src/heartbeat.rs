@@ -1,6 +1,6 @@
 //! Heartbeats of pools that several systems can reach: the property `multihost` (format/1 1.6).
 //!
-//! While such a pool is open for writing, a thread writes the last uberblock again and again,
+//! While such a pool is open for writing, a job writes the last uberblock again and again,
 //! with the time and a number, into the last slot of the ring in one label of one leaf. A system
 //! that is about to import the pool watches for that as long as the writer could take, and leaves
 //! the pool alone if it sees it. Hence a writer that could write no heartbeat for so long must
@@ -8,8 +8,8 @@
 
 use crate::import::candidate::PoolCandidate;
 use crate::sync::Syncer;
-use cenote_base::rt::{self, JoinHandle, Mutex, ranks};
-use cenote_base::rt::{Receiver, RecvTimeoutError, Sender, channel};
+use cenote_base::rt::job::{Control, Job, Next, after};
+use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, settings};
 use cenote_device::Device;
 use cenote_dsl::Stored;
@@ -42,10 +42,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What ends the thread, and the thread.
-type Beating = (Sender<()>, JoinHandle<()>);
-
-/// The thread, if the property is on, and what the uberblocks say of it.
+/// The job, if the property is on, and what the uberblocks say of it.
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeat {
     is_on: AtomicBool,
@@ -55,8 +52,7 @@ pub(crate) struct Heartbeat {
     delay: AtomicU64,
     /// When the last uberblock was written, in nanoseconds of the monotonic clock.
     last: AtomicU64,
-    /// The thread ends when the sender is gone.
-    thread: Mutex<Option<Beating>, ranks::Heartbeat>,
+    job: Mutex<Job, ranks::Heartbeat>,
 }
 
 impl Heartbeat {
@@ -65,8 +61,8 @@ impl Heartbeat {
     /// # Errors
     /// If there is no thread to be had: the pool is not safe from others then.
     pub fn start(&self, syncer: &Arc<Syncer>) -> std::io::Result<()> {
-        let mut thread = self.thread.lock();
-        if thread.is_some() {
+        let job = self.job.lock();
+        if job.is_at_work() {
             return Ok(());
         }
         let now = nanoseconds(syncer.env.monotonic());
@@ -75,23 +71,17 @@ impl Heartbeat {
         self.is_on.store(true, Ordering::Release);
         let mut writer = Writer::default();
         writer.beat(syncer);
-        let (sender, receiver) = channel();
-        let of_thread = Arc::downgrade(syncer);
-        let started = rt::spawn("multihost", move || writer.run(&of_thread, &receiver));
-        let started = started.inspect_err(|_| self.is_on.store(false, Ordering::Release))?;
-        *thread = Some((sender, started));
-        Ok(())
+        let syncer = Arc::downgrade(syncer);
+        let work = after(interval(), move |_: &Control| writer.step(&syncer));
+        let started = job.start("multihost", work);
+        started.inspect_err(|_| self.is_on.store(false, Ordering::Release))
     }
 
     /// Ends; no device is written to any more when this returns.
     pub fn stop(&self) {
-        let mut thread = self.thread.lock();
+        let job = self.job.lock();
         self.is_on.store(false, Ordering::Release);
-        if let Some((sender, thread)) = thread.take() {
-            drop(sender);
-            // A thread that failed writes nothing either.
-            let _ = thread.join();
-        }
+        job.stop();
     }
 
     /// Whether the last slot of the rings is the heartbeat's.
@@ -172,22 +162,17 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, syncer: &Weak<Syncer>, ended: &Receiver<()>) {
-        let mut pause = interval();
-        while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            let Some(syncer) = syncer.upgrade() else {
-                return;
-            };
-            if syncer.gate.suspended().is_some() {
-                return;
-            }
-            if let Some(cause) = syncer.heartbeat.overdue(syncer.env.monotonic()) {
-                syncer.suspend(&cause);
-                syncer.give_up();
-                return;
-            }
-            pause = self.beat(&syncer);
+    fn step(&mut self, syncer: &Weak<Syncer>) -> Next {
+        let syncer = syncer.upgrade();
+        let Some(syncer) = syncer.filter(|syncer| syncer.gate.suspended().is_none()) else {
+            return Next::Done;
+        };
+        if let Some(cause) = syncer.heartbeat.overdue(syncer.env.monotonic()) {
+            syncer.suspend(&cause);
+            syncer.give_up();
+            return Next::Done;
         }
+        Next::After(self.beat(&syncer))
     }
 
     /// Writes one, and returns when the next is due.

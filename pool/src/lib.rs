@@ -15,7 +15,6 @@ mod create;
 mod damage;
 mod dedup;
 mod devices;
-mod duty;
 mod error;
 mod heartbeat;
 mod import;

@@ -8,8 +8,8 @@
 //! suits it.
 
 use crate::image::Image;
-use crate::random::Random;
 use crate::record::{Event, Record};
+use cenote_base::rt::Random;
 use cenote_base::rt::{self, Mutex, ranks};
 use cenote_device::{Device, DeviceError, DeviceKind, Entry, Nature, Opener};
 use cenote_pool::NewLeaf;

@@ -4,9 +4,9 @@
 //! because a later operation never reaches a transaction group before an earlier one of the same
 //! writer, the directory is after a power cut as it was after one of its operations.
 
-use crate::random::Random;
 use anyhow::{Context, Result, ensure};
 use cenote_base::ObjectId;
+use cenote_base::rt::Random;
 use cenote_posix::write::{NewFile, RenameMode, SetXattr, WriteOptions};
 use cenote_posix::{FileKind, FileSystem};
 use std::collections::BTreeMap;

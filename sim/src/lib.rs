@@ -15,11 +15,10 @@ mod disks;
 mod files;
 mod image;
 mod life;
-mod random;
 mod record;
 
+pub use cenote_base::rt::Random;
 pub use disks::Disks;
 pub use image::Image;
 pub use life::{Options, Outcome, POOL, live};
-pub use random::Random;
 pub use record::{Event, Record, bounds};

@@ -9,10 +9,10 @@
 
 use crate::disks::Disks;
 use crate::files::{Writer, found};
-use crate::random::Random;
 use crate::record::{Event, Record, bounds};
 use anyhow::{Context, Result, bail, ensure};
 use cenote_base::rt;
+use cenote_base::rt::Random;
 use cenote_base::{Env, RealEnv};
 use cenote_dataset::Access;
 use cenote_device::Opener;

@@ -18,11 +18,14 @@
 //! `Instant::now` or `SystemTime::now`. Atomics, `Arc`, `Weak`, and cells whose initialisers do
 //! not wait remain the standard library's.
 //!
+//! *Long work* in the background is a [`Job`]: started, paused, paced and ended in one way.
+//!
 //! *Deliberately absent.* A pool of threads, futures, priorities: those who need workers have
 //! their own. Why this is not one of the crates that exist is in decision 007.
 
 mod channel;
 mod condvar;
+pub mod job;
 mod mutex;
 mod once;
 mod order;
@@ -43,9 +46,11 @@ pub use channel::{
     TrySendError, channel, sync_channel,
 };
 pub use condvar::Condvar;
+pub use job::Job;
 pub use mutex::{Mutex, MutexGuard};
 pub use once::OnceLock;
 pub use order::{assert_io_allowed, report_wrong_order};
+pub use random::Random;
 pub use rank::{Rank, RankInfo};
 pub use ranks::Unranked;
 pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -55,7 +55,6 @@ ranks! {
         FuseTurns [] "Workers that wait for their turn.";
     }
     engine {
-        GrowthWatch [] "Whether a pool's devices are watched for growth.";
         HeldStores [] "Devices in stores that an import holds.";
         Leaving [] "Held by the thread that exports the pool.";
     }
@@ -124,13 +123,13 @@ ranks! {
         ZnodeCache [] "Znodes that are in memory.";
     }
     pool {
-        Autotrim [] "The thread of autotrim.";
+        Autotrim [] "Held while autotrim begins or ends.";
         Away [] "The last groups of absent devices.";
         Chronicle [] "Roots of recent groups.";
         DedupTables [] "Dedup tables by checksum.";
         DedupQuota [] "Whether the quota of dedup tables is reached.";
         DeferredFrees [] "Frees that wait for a later group.";
-        Heartbeat [] "The thread of multihost heartbeats.";
+        Heartbeat [] "Held while multihost heartbeats begin or end.";
         MaybeShared [] "Blocks that may have other references.";
         MosExchange [] "Blocks of the meta object set that a pass wrote.";
         MosFailure [] "Why the meta object set could not be written.";
@@ -147,7 +146,6 @@ ranks! {
         ErrorNotes [] "Damaged blocks that are to be noted.";
         LeftDevices [] "Devices that left with the group that is being written.";
         Scans [] "Scrubs and resilvers.";
-        Duty [] "Whether a duty is wanted, and its thread.";
         SpaceRotors [] "Where allocation goes next.";
         SyncTasks [] "Tasks that wait for a group.";
         SyncTicket [] "How a sync task ended.";
@@ -235,7 +233,6 @@ ranks! {
         MissedWrites [] "Groups that each leaf missed.";
     }
     cloud {
-        CloudThread [] "The upload thread of a device in a store.";
         CloudUnaligned [] "Held while a write of parts of sectors reads, changes and writes.";
         CloudWork [] "The uploads of a device in a store, held by the thread that makes them.";
         CloudCacheDisk [] "The index of the read cache on disk.";
@@ -265,6 +262,7 @@ ranks! {
     }
     base {
         Channel [no_io] "The queue of a channel.";
+        Job [no_io] "Whether long work is wanted, and its thread.";
         MemoryWaiters [no_io] "The number of threads that wait for leases of a memory budget.";
     }
     device {

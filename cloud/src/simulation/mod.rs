@@ -8,10 +8,9 @@
 
 mod env;
 mod local;
-mod random;
 mod store;
 
+pub use cenote_base::rt::Random;
 pub use env::SimulatedEnv;
 pub use local::{SimulatedPlace, VolatileDevice};
-pub use random::Random;
 pub use store::{Connection, Faults, SimulatedStore};

@@ -1,4 +1,4 @@
-//! A way's own thread, with the alarms that wait for it.
+//! A way's own job, with the alarms that wait for it.
 //!
 //! The queue has [`QUEUE_MAX`] places. What comes when it is full is dropped and counted, so that
 //! whoever makes alarms never waits; the next alarm that gets through tells how many were lost.
@@ -7,27 +7,29 @@
 
 use super::alarm::Alarm;
 use super::trial::unused;
-use super::way::{AlarmSendError, AlarmWayPlan};
-use cenote_base::rt::{self, Condvar, Instant, Mutex, MutexGuard, ranks};
+use super::way::{AlarmSendError, AlarmWay, AlarmWayPlan};
+use cenote_base::rt::job::{Control, Job, Next, Work};
+use cenote_base::rt::{self, Instant, Mutex, MutexGuard, ranks};
 use cenote_control::model::AlarmWayState;
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Alarms that wait for one way.
 const QUEUE_MAX: usize = 100;
 
-/// A way, its thread and its queue.
+/// A way, its job and its queue.
 pub(super) struct Courier {
     pub plan: AlarmWayPlan,
     shared: Arc<Shared>,
+    job: Job,
 }
 
 struct Shared {
     name: String,
     retries: Vec<Duration>,
     state: Mutex<State, ranks::AlarmQueue>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -35,7 +37,7 @@ struct State {
     queue: VecDeque<Alarm>,
     /// An alarm is on its way.
     is_sending: bool,
-    /// No more alarms come, and none is tried again.
+    /// No more alarms come; those that are there have one try.
     ends: bool,
     sent: u64,
     failed: u64,
@@ -51,23 +53,22 @@ impl Courier {
             name: plan.name.clone(),
             retries: retries.to_vec(),
             state: Mutex::default(),
-            changed: Condvar::new(),
         });
-        let (way, own) = (Arc::clone(&plan.way), Arc::clone(&shared));
-        let spawned = rt::spawn("alarms", move || {
-            while let Some(mut alarm) = own.next() {
-                let outcome = own.deliver(&mut |lost| {
-                    alarm.lost = lost;
-                    way.send(&alarm)
-                });
-                own.note(&outcome);
-            }
-        });
-        if let Err(error) = spawned {
-            log::warn!("alarms '{}': no thread: {error}", plan.name);
-            shared.lock().last_error = Some(error.to_string());
+        let job = Job::new();
+        Self { plan, shared, job }
+    }
+
+    /// Has what is queued delivered.
+    fn work(&self) {
+        let delivery = Delivery {
+            shared: Arc::clone(&self.shared),
+            way: Arc::clone(&self.plan.way),
+            failed: None,
+        };
+        if let Err(error) = self.job.start("alarms", delivery) {
+            log::warn!("alarms '{}': no thread: {error}", self.plan.name);
+            self.shared.lock().last_error = Some(error.to_string());
         }
-        Self { plan, shared }
     }
 
     /// Whether alarms like this one go this way.
@@ -80,7 +81,8 @@ impl Courier {
         let mut state = self.shared.lock();
         if state.queue.len() < QUEUE_MAX {
             state.queue.push_back(alarm);
-            self.shared.changed.notify_all();
+            drop(state);
+            self.work();
             return;
         }
         state.dropped += 1;
@@ -105,30 +107,19 @@ impl Courier {
         }
     }
 
-    /// Ends the thread once its alarms were tried once more; those that it did not come to yet.
+    /// Ends the job after the try that is under way; the alarms that it did not come to yet.
     pub fn end(&self) -> Vec<Alarm> {
+        self.job.cancel();
         let mut state = self.shared.lock();
         state.ends = true;
-        self.shared.changed.notify_all();
         state.queue.drain(..).collect()
     }
 
     /// Gives what waits a last chance until `end`; whether all of it was tried.
     pub fn finish(&self, end: Instant) -> bool {
-        let mut state = self.shared.lock();
-        state.ends = true;
-        self.shared.changed.notify_all();
-        loop {
-            if state.queue.is_empty() && !state.is_sending {
-                return true;
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            let waited = self.shared.changed.wait_timeout(state, left);
-            state = waited.0;
-        }
+        self.shared.lock().ends = true;
+        self.work();
+        self.job.wait_idle(end)
     }
 }
 
@@ -136,79 +127,86 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
+}
 
-    /// The next alarm; none at the end.
-    fn next(&self) -> Option<Alarm> {
-        let mut state = self.lock();
-        loop {
-            if let Some(alarm) = state.queue.pop_front() {
-                state.is_sending = true;
-                return Some(alarm);
+/// What the job does: an alarm after the other.
+struct Delivery {
+    shared: Arc<Shared>,
+    way: Arc<dyn AlarmWay>,
+    /// An alarm that is to be tried again, after how many tries and when.
+    failed: Option<(Alarm, usize, Instant)>,
+}
+
+impl Work for Delivery {
+    fn step(&mut self, _: &Control) -> Next {
+        let (alarm, tries) = {
+            let mut state = self.shared.lock();
+            if let Some((_, _, due)) = self.failed.as_ref().filter(|_| !state.ends) {
+                let left = due.saturating_duration_since(Instant::now());
+                if !left.is_zero() {
+                    return Next::After(left);
+                }
             }
-            if state.ends {
-                return None;
-            }
-            let waited = self.changed.wait(state);
-            state = waited;
+            let failed = self.failed.take().map(|(alarm, tries, _)| (alarm, tries));
+            let next = failed.or_else(|| Some((state.queue.pop_front()?, 0)));
+            state.is_sending = next.is_some();
+            let Some((mut alarm, tries)) = next else {
+                return Next::Done;
+            };
+            alarm.lost = state.untold;
+            (alarm, tries)
+        };
+        match self.send(&alarm) {
+            Ok(()) => self.sent(&alarm),
+            Err(error) => return self.not_sent(alarm, tries, &error),
         }
+        Next::Now
+    }
+}
+
+impl Delivery {
+    /// Sends an alarm; a way that panics has failed like another.
+    fn send(&self, alarm: &Alarm) -> Result<(), AlarmSendError> {
+        let send = AssertUnwindSafe(|| self.way.send(alarm));
+        rt::catch_unwind(send).unwrap_or_else(|_| {
+            Err(AlarmSendError::Io {
+                place: self.shared.name.clone(),
+                source: std::io::Error::other("sending ended with a panic"),
+            })
+        })
     }
 
-    /// Tries until it succeeds or the times are used up.
-    fn deliver(
-        &self,
-        send: &mut dyn FnMut(u64) -> Result<(), AlarmSendError>,
-    ) -> Result<(), AlarmSendError> {
-        let mut times = self.retries.iter();
-        loop {
-            let untold = self.lock().untold;
-            let error = match send(untold) {
-                Ok(()) => {
-                    let mut state = self.lock();
-                    state.untold = state.untold.saturating_sub(untold);
-                    return Ok(());
-                }
-                Err(error) => error,
-            };
-            let Some(time) = times.next() else {
-                return Err(error);
-            };
-            let mut state = self.lock();
-            let text = error.to_string();
-            if state.last_error.as_ref() != Some(&text) {
-                log::warn!("alarms '{}': {text}", self.name);
-            }
-            state.last_error = Some(text);
-            let end = Instant::now() + *time;
-            while !state.ends {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                let waited = self.changed.wait_timeout(state, left);
-                state = waited.0;
-            }
-            if state.ends {
-                return Err(error);
-            }
-        }
-    }
-
-    fn note(&self, outcome: &Result<(), AlarmSendError>) {
-        let mut state = self.lock();
+    fn sent(&self, alarm: &Alarm) {
+        let mut state = self.shared.lock();
         state.is_sending = false;
-        match outcome {
-            Ok(()) => {
-                state.sent += 1;
-                state.last_error = None;
+        state.untold = state.untold.saturating_sub(alarm.lost);
+        state.sent += 1;
+        state.last_error = None;
+    }
+
+    /// Has it tried again, or gives it up.
+    fn not_sent(&mut self, alarm: Alarm, tries: usize, error: &AlarmSendError) -> Next {
+        let (name, text) = (&self.shared.name, error.to_string());
+        let mut state = self.shared.lock();
+        let time = self.shared.retries.get(tries).filter(|_| !state.ends);
+        let before = state.last_error.replace(text);
+        let text = state.last_error.as_ref();
+        match time {
+            Some(time) => {
+                if before.as_ref() != text {
+                    log::warn!("alarms '{name}': {error}");
+                }
+                self.failed = Some((alarm, tries + 1, Instant::now() + *time));
+                Next::After(*time)
             }
-            Err(error) => {
-                log::warn!("alarms '{}': given up: {error}", self.name);
+            None => {
+                log::warn!("alarms '{name}': given up: {error}");
+                state.is_sending = false;
                 state.failed += 1;
                 state.untold += 1;
-                state.last_error = Some(error.to_string());
+                Next::Now
             }
         }
-        self.changed.notify_all();
     }
 }
 
@@ -225,6 +223,7 @@ mod tests {
     struct Receiver {
         is_released: AtomicBool,
         failures: AtomicU64,
+        panics: AtomicBool,
         lost: Mutex<Vec<u64>, ranks::Unranked>,
     }
 
@@ -233,6 +232,7 @@ mod tests {
             while !self.is_released.load(Ordering::Acquire) {
                 std::thread::sleep(Duration::from_millis(1));
             }
+            assert!(!self.panics.swap(false, Ordering::AcqRel), "as it is to be");
             let fails = |left: u64| left.checked_sub(1);
             let (set, read) = (Ordering::AcqRel, Ordering::Acquire);
             if self.failures.fetch_update(set, read, fails).is_ok() {
@@ -281,6 +281,21 @@ mod tests {
             state.dropped,
             "told once: {lost:?}"
         );
+    }
+
+    /// A way that panicked sent nothing any more: alarms waited until they were dropped.
+    #[test]
+    fn a_way_that_panics_costs_one_alarm() {
+        let receiver = Arc::new(Receiver::default());
+        receiver.is_released.store(true, Ordering::Release);
+        receiver.panics.store(true, Ordering::Release);
+        let courier = courier(&receiver, &[]);
+        courier.put(alarm());
+        courier.put(alarm());
+        assert!(courier.finish(Instant::now() + Duration::from_secs(60)));
+        let state = courier.state();
+        assert_eq!((state.sent, state.failed, state.waiting), (1, 1, 0));
+        assert_eq!(*receiver.lost.lock(), [1], "it is told of the other");
     }
 
     #[test]

@@ -6,18 +6,17 @@
 //! an ill pool would have to be written to for each of its errors.
 //!
 //! What is of the same kind and device within [`SPAN`] is one record, and [`RECORDS_MAX`] of a pool
-//! are kept. Files are written by a thread of its own, at most every [`PERIOD`], since their disk
+//! are kept. Files are written by a job of its own, at most every [`PERIOD`], since their disk
 //! may be slow or ill itself: a crash loses that much.
 
-use cenote_base::rt;
+use cenote_base::rt::Instant;
+use cenote_base::rt::job::{Job, once};
 use cenote_control::model::{ErrorKind, ErrorRecord};
 use cenote_control::regular;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io::{ErrorKind as IoErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Seconds within which errors are one record.
@@ -36,7 +35,7 @@ pub(super) struct Journal {
     directory: Option<PathBuf>,
     pools: HashMap<u64, Kept>,
     written: Duration,
-    is_busy: Arc<AtomicBool>,
+    job: Job,
 }
 
 #[derive(Debug, Default)]
@@ -121,7 +120,7 @@ impl Journal {
     /// Has changed histories written, if it is time.
     pub fn write_in_time(&mut self, now: Duration) {
         let is_time = now.saturating_sub(self.written) >= PERIOD;
-        if !is_time || self.is_busy.load(Ordering::Acquire) {
+        if !is_time || self.job.is_at_work() {
             return;
         }
         let work = self.take_changed();
@@ -129,20 +128,16 @@ impl Journal {
             return;
         }
         self.written = now;
-        self.is_busy.store(true, Ordering::Release);
-        let is_busy = Arc::clone(&self.is_busy);
-        let spawned = rt::spawn("error_history", move || {
-            store_all(work);
-            is_busy.store(false, Ordering::Release);
-        });
-        if let Err(error) = spawned {
+        let work = once(move || store_all(work));
+        if let Err(error) = self.job.start("error_history", work) {
             log::warn!("the history of errors is not written: {error}");
-            self.is_busy.store(false, Ordering::Release);
         }
     }
 
     /// Writes what is not written yet, before the daemon ends.
     pub fn finish(&mut self) {
+        // What is being written now is older, and not to come last.
+        self.job.wait_idle(Instant::now() + PERIOD);
         store_all(self.take_changed());
     }
 

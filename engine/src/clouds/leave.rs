@@ -4,8 +4,8 @@ use super::status::devices_of;
 use super::table::Clouds;
 use crate::errors::{of_sync, refused};
 use crate::registry::imported::Imported;
-use cenote_base::rt;
-use cenote_base::rt::{RecvTimeoutError, Sender, channel};
+use cenote_base::rt::job::{Control, Job, Next, after};
+use cenote_base::rt::{self, RecvTimeoutError, channel};
 use cenote_cloud::{Close, CloudDevice, CloudError};
 use cenote_control::model::{ControlError, Part, Response};
 use cenote_control::protocol::Reply;
@@ -190,27 +190,24 @@ pub(crate) fn failure_of(devices: &Devices) -> Option<ControlError> {
 
 /// Has a pool give up that waits for a device which will never take anything again, until what is
 /// returned is dropped.
-pub(crate) fn give_up_with(imported: &Arc<Imported>, devices: &Devices) -> Option<Sender<()>> {
+pub(crate) fn give_up_with(imported: &Arc<Imported>, devices: &Devices) -> Option<Job> {
     if devices.is_empty() {
         return None;
     }
     let pool = Arc::downgrade(imported);
     let own = devices.iter().map(|one| Arc::downgrade(&one.1));
     let devices: Vec<Weak<CloudDevice>> = own.collect();
-    let (sender, receiver) = channel::<()>();
-    let run = move || {
-        while receiver.recv_timeout(REPORT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            let Some(imported) = pool.upgrade().filter(|own| own.pool.is_waiting()) else {
-                continue;
-            };
+    let work = move |_: &Control| {
+        if let Some(imported) = pool.upgrade().filter(|own| own.pool.is_waiting()) {
             let has_failed = |device: Arc<CloudDevice>| device.status().failure.is_some();
             if devices.iter().filter_map(Weak::upgrade).any(has_failed) {
                 imported.pool.give_up();
             }
         }
+        Next::After(REPORT_INTERVAL)
     };
-    let spawned = rt::spawn("leave", run);
-    spawned.is_ok().then_some(sender)
+    let job = Job::new();
+    job.start("leave", work).ok().map(|()| job)
 }
 
 /// Why letting pools go now would lose what programs have written and not synced: a store does not
@@ -259,11 +256,7 @@ fn close_away(devices: &[Weak<CloudDevice>], pools: &[Weak<Pool>]) -> bool {
 ///
 /// A pool whose local log is full cannot write its last group; what is lost with that nobody was
 /// told to be durable. A store that answers, however slowly, is waited for.
-pub(crate) fn hurry(
-    clouds: &Clouds,
-    pools: &[Arc<Imported>],
-    is_stuck: bool,
-) -> Option<Sender<()>> {
+pub(crate) fn hurry(clouds: &Clouds, pools: &[Arc<Imported>], is_stuck: bool) -> Option<Job> {
     let devices = pools.iter().flat_map(|pool| devices_of(clouds, pool));
     let devices: Vec<Weak<CloudDevice>> = devices.map(|one| Arc::downgrade(&one.1)).collect();
     if devices.is_empty() {
@@ -276,20 +269,17 @@ pub(crate) fn hurry(
         log::error!("a store does not answer: what was not synced is lost");
         return None;
     }
-    let (sender, receiver) = channel::<()>();
-    let run = move || {
-        let mut patience = LEAVE_PATIENCE;
-        while receiver.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            patience = REPORT_INTERVAL;
-            if close_away(&devices, &pools) {
-                log::error!("a store does not answer: what was not synced is lost");
-                return;
-            }
+    let look = move |_: &Control| match close_away(&devices, &pools) {
+        true => {
+            log::error!("a store does not answer: what was not synced is lost");
+            Next::Done
         }
+        false => Next::After(REPORT_INTERVAL),
     };
     // Without a thread the end takes as long as it takes.
-    let spawned = rt::spawn("leave", run);
-    spawned.is_ok().then_some(sender)
+    let job = Job::new();
+    let started = job.start("leave", after(LEAVE_PATIENCE, look));
+    started.ok().map(|()| job)
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@
 //! record says that a daemon died and that nobody knows what it had.
 //!
 //! *Invariant: no pool waits for the record's disk.* What is written now and then is written by a
-//! thread of its own, as that disk may be slow or ill itself.
+//! job of its own, as that disk may be slow or ill itself.
 
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use cenote_base::Env;
-use cenote_base::rt::{self, Mutex, MutexGuard, ranks};
+use cenote_base::rt::job::{Control, Job, Next};
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_cloud::location::is_location;
 use cenote_control::model::{ImportOptions, Rewind};
 use cenote_control::protocol::note_path;
@@ -46,6 +47,7 @@ struct Kept {
     beside: PathBuf,
     note: PathBuf,
     state: Mutex<State, ranks::DaemonRecord>,
+    job: Job,
 }
 
 /// How long mounts that a daemon had when it died stay in the record of the next one, although they
@@ -92,6 +94,7 @@ impl Recorder {
                 file: place.file,
                 beside: beside_socket(&place.socket),
                 note: note_path(&place.socket),
+                job: Job::new(),
             })
         });
         Self(kept)
@@ -139,7 +142,7 @@ impl Recorder {
         kept.store(&mut state);
     }
 
-    /// The same with the mounts, and that the daemon lives; by another thread.
+    /// The same with the mounts, and that the daemon lives; by a job.
     pub fn look(&self, registry: &Registry, mounts: &Mounts, env: &dyn Env) {
         let Some(kept) = &self.0 else {
             return;
@@ -162,21 +165,15 @@ impl Recorder {
         }
         state.touched = now;
         drop(state);
-        let kept = Arc::clone(kept);
-
-        let spawned = rt::spawn("record", move || {
-            let mut state = kept.lock();
-            match state.is_stored {
-                true => {
-                    // A record that somebody took away is written anew.
-                    state.is_stored = record::touch(&kept.file).is_ok();
-                    // Writing says why.
-                    kept.store(&mut state);
-                }
-                false => kept.store(&mut state),
-            }
-        });
-        if let Err(error) = spawned {
+        let own = Arc::clone(kept);
+        let work = move |_: &Control| {
+            let mut state = own.lock();
+            // A record that somebody took away is written anew; writing says why.
+            state.is_stored = state.is_stored && record::touch(&own.file).is_ok();
+            own.store(&mut state);
+            Next::Done
+        };
+        if let Err(error) = kept.job.start("record", work) {
             log::warn!("the record of imported pools is not written: {error}");
         }
     }
@@ -378,6 +375,7 @@ mod tests {
             file: directory.join("state/r.json"),
             beside: beside_socket(&socket),
             note: note_path(&socket),
+            job: Job::new(),
             state: Mutex::new(State {
                 record: DaemonRecord::of_this_process(&socket, 0),
                 awaited: Vec::new(),

@@ -3,7 +3,7 @@
 //! lost one does. Devices in use that lack something get it, however it came about.
 //!
 //! It is looked for once a second; what is to be done takes
-//! transaction groups and so has a thread of its own, one at a time. What was tried for a device
+//! transaction groups and so is a job of its own, one at a time. What was tried for a device
 //! in vain is not tried again before the device was well in between. Nothing is done about a
 //! device that an administrator took offline.
 
@@ -12,7 +12,8 @@ use super::owner::is_nobodys;
 use super::tree::vdev_tree;
 use crate::events::Events;
 use crate::registry::imported::Imported;
-use cenote_base::rt::{self, Mutex, ranks};
+use cenote_base::rt::job::{Job, once};
+use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Guid, Txg};
 use cenote_control::model::{SpareUse, Vdev, VdevKind, VdevState, VdevTree};
 use cenote_device::{Opener, SystemOpener};
@@ -22,7 +23,6 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long a device is lost before another one takes its place: disks come up late, cables are
@@ -52,7 +52,7 @@ struct Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Agent {
     seen: Mutex<Seen, ranks::DeviceAgent>,
-    is_busy: Arc<AtomicBool>,
+    job: Job,
 }
 
 /// Leaves, each with the vdev above it, and whether their top-level vdev works.
@@ -261,7 +261,7 @@ impl Agent {
     /// Looks at the devices of these pools, and has done what is due.
     pub fn look(&self, events: &Arc<Events>, now: Duration, pools: &[Arc<Imported>]) {
         let mut seen = self.seen.lock();
-        if self.is_busy.load(Ordering::Acquire) {
+        if self.job.is_at_work() {
             return;
         }
         let is_there = |guid: u64| pools.iter().any(|pool| pool.load_guid == guid);
@@ -278,23 +278,19 @@ impl Agent {
                 }
             }
         }
-        drop(seen);
         if work.is_empty() {
             return;
         }
-        self.is_busy.store(true, Ordering::Release);
-        let (events, is_busy) = (Arc::clone(events), Arc::clone(&self.is_busy));
-        let spawned = rt::spawn("vdev_agent", move || {
+        let events = Arc::clone(events);
+        let work = once(move || {
             for (imported, steps) in work {
                 steps
                     .into_iter()
                     .for_each(|step| take(&imported, &events, step));
             }
-            is_busy.store(false, Ordering::Release);
         });
-        if let Err(error) = spawned {
+        if let Err(error) = self.job.start("vdev_agent", work) {
             log::warn!("devices are not looked after: {error}");
-            self.is_busy.store(false, Ordering::Release);
         }
     }
 }

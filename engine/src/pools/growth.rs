@@ -2,7 +2,7 @@
 
 use crate::events::Events;
 use crate::registry::imported::Imported;
-use cenote_base::rt;
+use cenote_base::rt::job::{Control, Next};
 use cenote_dsl::Stored;
 use cenote_pool::{Actor, SyncError};
 use std::sync::{Arc, Weak};
@@ -13,24 +13,18 @@ const ON: Stored = Stored::Number(1);
 /// How often devices are asked for their size.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Expands a pool's vdevs whenever their devices have grown.
-fn watch(pool: &Weak<Imported>, events: &Events) {
-    loop {
-        {
-            let Some(imported) = pool.upgrade() else {
-                return;
-            };
-            if !imported.growth.goes_on() {
-                return;
-            }
-            if let Err(error) = expand_all(&imported, events) {
-                let name = imported.name();
-                log::warn!("pool '{name}' does not expand any more: {error}");
-                imported.growth.give_up();
-                return;
-            }
+/// Expands a pool's vdevs if their devices have grown.
+fn look(pool: &Weak<Imported>, events: &Events) -> Next {
+    let Some(imported) = pool.upgrade() else {
+        return Next::Done;
+    };
+    match expand_all(&imported, events) {
+        Ok(()) => Next::After(PERIOD),
+        Err(error) => {
+            let name = imported.name();
+            log::warn!("pool '{name}' does not expand any more: {error}");
+            Next::Done
         }
-        rt::sleep(PERIOD);
     }
 }
 
@@ -49,13 +43,14 @@ pub(crate) fn obey_autoexpand(events: &Arc<Events>, imported: &Arc<Imported>) {
     // A pool whose properties cannot be read stays as it is.
     let properties = imported.dsl().pool_properties().unwrap_or_default();
     let is_on = properties.get(AUTOEXPAND) == Some(&ON);
-    if !imported.growth.want(is_on && imported.pool.is_writable()) {
+    if !is_on || !imported.pool.is_writable() {
+        imported.growth.cancel();
         return;
     }
     let (pool, events) = (Arc::downgrade(imported), Arc::clone(events));
-    if let Err(error) = rt::spawn("vdev_autoexpand", move || watch(&pool, &events)) {
+    let work = move |_: &Control| look(&pool, &events);
+    if let Err(error) = imported.growth.start("vdev_autoexpand", work) {
         let name = imported.name();
         log::warn!("the devices of pool '{name}' are not watched: {error}");
-        imported.growth.give_up();
     }
 }

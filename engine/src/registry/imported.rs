@@ -4,8 +4,7 @@ use super::damage::DamageLog;
 use super::heads::OpenHeads;
 use super::replays::Replays;
 use super::sent::SentSnapshots;
-use super::watch::Watch;
-use cenote_base::rt::{Mutex, ranks};
+use cenote_base::rt::{Job, Mutex, ranks};
 use cenote_control::model::{ControlError, PoolHealth, PoolRow};
 use cenote_dsl::{Dataset, DatasetName, Dsl};
 use cenote_pool::Pool;
@@ -38,7 +37,7 @@ pub(crate) struct Imported {
     /// Whether the daemon ends when devices are lost: `failmode=panic`.
     pub panics: AtomicBool,
     /// Whether its devices are watched: `autoexpand`.
-    pub growth: Watch,
+    pub growth: Job,
     /// What became of the intent logs.
     pub replays: Replays,
     /// Snapshots that must stay while they are sent.
@@ -60,7 +59,7 @@ impl Imported {
             load_guid,
             heads: OpenHeads::default(),
             panics: AtomicBool::new(false),
-            growth: Watch::default(),
+            growth: Job::new(),
             replays: Replays::default(),
             sent: SentSnapshots::default(),
             leaving: Mutex::default(),

@@ -17,4 +17,3 @@ pub(crate) mod replays;
 pub(crate) mod sent;
 pub(crate) mod table;
 pub(crate) mod walk;
-pub(crate) mod watch;

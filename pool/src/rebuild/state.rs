@@ -1,38 +1,38 @@
-//! The threads of the rebuilds of a pool.
+//! The jobs of the rebuilds of a pool.
 
-use crate::duty::Duty;
 use cenote_base::VdevId;
-use cenote_base::rt::{Mutex, ranks};
+use cenote_base::rt::{Job, Mutex, ranks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The rebuilds of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilds {
-    duties: Mutex<BTreeMap<VdevId, Arc<Duty>>, ranks::Rebuilds>,
-    is_stopped: AtomicBool,
+    jobs: Mutex<State, ranks::Rebuilds>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    jobs: BTreeMap<VdevId, Arc<Job>>,
+    is_closed: bool,
 }
 
 impl Rebuilds {
-    /// The rebuild of a top-level vdev.
-    pub fn duty(&self, vdev: VdevId) -> Arc<Duty> {
-        let mut duties = self.duties.lock();
-        Arc::clone(duties.entry(vdev).or_default())
+    /// The rebuild of a top-level vdev; none once the pool is being let go.
+    pub fn job(&self, vdev: VdevId) -> Option<Arc<Job>> {
+        let mut state = self.jobs.lock();
+        let is_open = !state.is_closed;
+        is_open.then(|| Arc::clone(state.jobs.entry(vdev).or_default()))
     }
 
-    /// Whether the threads are to end.
-    pub fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::Acquire)
-    }
-
-    /// Has all threads stop where they are; what the disk says stays.
+    /// Stops all where they are; what the disk says stays.
     pub fn stop(&self) {
-        self.is_stopped.store(true, Ordering::Release);
-        let duties = {
-            let duties = self.duties.lock();
-            duties.values().map(Arc::clone).collect::<Vec<_>>()
+        let jobs = {
+            let mut state = self.jobs.lock();
+            state.is_closed = true;
+            std::mem::take(&mut state.jobs)
         };
-        duties.iter().for_each(|duty| duty.stop());
+        jobs.values().for_each(|job| job.cancel());
+        jobs.values().for_each(|job| job.close());
     }
 }

@@ -1,12 +1,12 @@
-//! The threads that rebuild, one for each top-level vdev.
+//! The jobs that rebuild, one for each top-level vdev.
 
 use super::record::{RebuildState, Record};
-use super::state::Rebuilds;
 use crate::devices::{Plan, carry_out, detach_replaced};
 use crate::pool::Pool;
 use crate::scan::{ScanRequest, Scans, begin_scan};
 use crate::sync::{Actor, Syncer, log_event};
 use cenote_base::rt;
+use cenote_base::rt::job::{Control, Next, Work};
 use cenote_base::{Guid, MemoryBudget, ObjectId, Txg, VdevId, settings};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Pieces that are on their way at once: one is read while another is written.
 const COPIERS: usize = 4;
-/// How long a thread waits before it tries again what could not be read.
+/// How long a job waits before it tries again what could not be read.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Times that a metaslab is copied, if there was no other room for what was allocated.
 const ATTEMPTS_MAX: u32 = 5;
@@ -57,54 +57,52 @@ enum Progress {
 struct Worker {
     /// The pool may go away without a word.
     syncer: Weak<Syncer>,
-    rebuilds: Arc<Rebuilds>,
     scans: Arc<Scans>,
     buffers: Arc<MemoryBudget>,
     vdev: VdevId,
 }
 
-impl Worker {
-    /// Works until the pool says that no rebuild is under way.
-    fn run(&self) {
-        while !self.rebuilds.is_stopped() {
-            let Some(syncer) = self.syncer.upgrade() else {
-                return;
-            };
-            let Some(top) = self.top(&syncer) else { return };
-            let Ok(record) = Record::read(&syncer.mos, top.zap) else {
-                let env = Arc::clone(&syncer.env);
-                drop(syncer);
-                env.sleep(PAUSE);
-                continue;
-            };
-            if record.state != RebuildState::Active {
-                return;
-            }
-            let targets = syncer
-                .vdevs
-                .shape()
-                .rebuild_targets(&top.leaves, Txg(record.max_txg));
-            let mut rebuild = Rebuild {
-                worker: self,
-                syncer: &syncer,
-                top,
-                record,
-                targets,
-            };
-            let progress = with_read_class(IoClass::Scrub, || rebuild.run());
-            syncer.space.avoid(self.vdev, None);
-            let is_complete = match progress {
-                Progress::Stopped => return,
-                Progress::Changed => continue,
-                Progress::Done => true,
-                Progress::Failed => false,
-            };
-            if !rebuild.end(is_complete) {
-                return;
-            }
+impl Work for Worker {
+    /// Copies all that is to be copied now, until the pool says that no rebuild is under way.
+    fn step(&mut self, control: &Control) -> Next {
+        let Some(syncer) = self.syncer.upgrade() else {
+            return Next::Done;
+        };
+        let Some(top) = self.top(&syncer) else {
+            return Next::Done;
+        };
+        let Ok(record) = Record::read(&syncer.mos, top.zap) else {
+            return Next::After(PAUSE);
+        };
+        if record.state != RebuildState::Active {
+            return Next::Done;
+        }
+        let txg = Txg(record.max_txg);
+        let targets = syncer.vdevs.shape().rebuild_targets(&top.leaves, txg);
+        let mut rebuild = Rebuild {
+            worker: self,
+            control,
+            syncer: &syncer,
+            top,
+            record,
+            targets,
+        };
+        let progress = with_read_class(IoClass::Scrub, || rebuild.run());
+        syncer.space.avoid(self.vdev, None);
+        let is_complete = match progress {
+            Progress::Stopped => return Next::Done,
+            Progress::Changed => return Next::Now,
+            Progress::Done => true,
+            Progress::Failed => false,
+        };
+        match rebuild.end(is_complete) {
+            true => Next::Now,
+            false => Next::Done,
         }
     }
+}
 
+impl Worker {
     fn top(&self, syncer: &Syncer) -> Option<Top> {
         top_of(syncer.config().top_mut(self.vdev)?)
     }
@@ -112,6 +110,7 @@ impl Worker {
 
 struct Rebuild<'a> {
     worker: &'a Worker,
+    control: &'a Control,
     syncer: &'a Arc<Syncer>,
     top: Top,
     record: Record,
@@ -157,7 +156,7 @@ impl Rebuild<'_> {
                 zap: self.top.zap,
                 record: self.record,
             });
-            if self.worker.rebuilds.is_stopped() || noted.is_err() {
+            if self.control.is_interrupted() || noted.is_err() {
                 return Progress::Stopped;
             }
             match self.worker.top(self.syncer) {
@@ -206,7 +205,7 @@ impl Rebuild<'_> {
         let has_failed = AtomicBool::new(false);
         let copier = || {
             while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if has_failed.load(Ordering::Acquire) || self.worker.rebuilds.is_stopped() {
+                if has_failed.load(Ordering::Acquire) || self.control.is_interrupted() {
                     return;
                 }
                 // Old bytes would be written over what the targets got since they came.
@@ -238,7 +237,7 @@ impl Rebuild<'_> {
         self.record.scanned += covered;
         self.record.issued += covered;
         self.record.rebuilt += bytes.into_inner();
-        match (has_failed.into_inner(), self.worker.rebuilds.is_stopped()) {
+        match (has_failed.into_inner(), self.control.is_interrupted()) {
             (true, _) => Progress::Failed,
             (false, true) => Progress::Stopped,
             (false, false) => Progress::Done,
@@ -389,18 +388,13 @@ impl Pool {
     fn start_rebuild(&self, syncer: &Arc<Syncer>, vdev: VdevId) {
         let worker = Worker {
             syncer: Arc::downgrade(syncer),
-            rebuilds: Arc::clone(self.rebuilds()),
             scans: Arc::clone(self.scans()),
             buffers: Arc::clone(&self.options().buffers.scans),
             vdev,
         };
-        let duty = self.rebuilds().duty(vdev);
-        let asked = duty.ask("vdev_rebuild", move |shift| {
-            while shift.take_up() {
-                worker.run();
-            }
-        });
-        // Without a thread it stays as it is, for the next import.
-        drop(asked);
+        if let Some(job) = self.rebuilds().job(vdev) {
+            // Without a thread it stays as it is, for the next import.
+            let _ = job.start("vdev_rebuild", worker);
+        }
     }
 }

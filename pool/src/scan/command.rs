@@ -26,9 +26,7 @@ pub(crate) fn begin_scan(
         waits: true,
         ..Begin::new(syncer, scans, request)
     };
-    if request == ScanRequest::Resilver {
-        scans.hurry();
-    }
+    let _turn_ends = (request == ScanRequest::Resilver).then(|| scans.job.pause());
     syncer.run_task(begin)?.outcome?;
     Worker::start(syncer, scans, buffers).map_err(ScanError::Thread)
 }
@@ -45,9 +43,8 @@ impl Pool {
         (actor, command): (&Actor, &str),
     ) -> Result<(), ScanError> {
         let syncer = self.writer()?;
-        if request == ScanRequest::Resilver {
-            self.scans().hurry();
-        }
+        let is_resilver = request == ScanRequest::Resilver;
+        let _turn_ends = is_resilver.then(|| self.scans().job.pause());
         let begin = Begin::new(syncer, self.scans(), request);
         self.run_command(begin, actor, command)?.outcome?;
         self.resume_scan()
@@ -186,7 +183,7 @@ impl Pool {
             outcome,
         };
         // The turn that is under way notes how far it came, which is kept.
-        self.scans().hurry();
+        let _turn_ends = self.scans().job.pause();
         self.run_command(task, actor, command)?.outcome?;
         if is_pause {
             self.scans().live().pause_time = self.env().wall_clock().as_secs();
@@ -206,7 +203,7 @@ impl Pool {
             return Ok(None);
         }
         let live = self.scans().live();
-        let is_live = scan.is_running() && self.scans().duty.is_at_work();
+        let is_live = scan.is_running() && self.scans().job.is_at_work();
         if is_live {
             scan.examined += live.fresh.examined;
             scan.processed += live.fresh.processed;

@@ -19,7 +19,7 @@
 //! an import can continue, the pool keeps which devices got all that was walked so far
 //! (`ondisk::resilver_targets`); where that is not known, as after OpenZFS, a resilver begins anew.
 //!
-//! **Who works.** Whoever begins a scan asks for the work once that is on disk (`crate::duty`).
+//! **Who works.** Whoever begins a scan asks for the work once that is on disk (`base::rt::job`).
 //!
 //! **The order of datasets** is that of OpenZFS, so that each can go on with the other's scans:
 //! first the meta object set, then each snapshot after the one before it, clones after their

@@ -1,4 +1,4 @@
-//! The thread that scans, turn after turn.
+//! The job that scans: a turn is a step.
 
 use super::plan::{self, Plan};
 use super::record::Turn;
@@ -6,6 +6,7 @@ use super::state::Scans;
 use super::walk::{Due, LIMITS, Mender, Round, Walked, walk};
 use crate::sync::{SyncError, Syncer};
 use crate::view::Hold;
+use cenote_base::rt::job::{Control, Next, Work};
 use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
 use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId};
 use cenote_dmu::traverse::DiskOrder;
@@ -21,19 +22,19 @@ const TURN: Duration = Duration::from_secs(4);
 /// Threads that read and compare: devices serve a few of a scan's requests at a time, and a
 /// processor compares faster than a device reads.
 const WORKERS: usize = 8;
-/// How often the thread looks whether it may go on.
+/// How often the job looks whether it may go on.
 const SUSPENDED: Duration = Duration::from_millis(50);
-/// How long the thread waits before it tries again what could not be read or noted.
+/// How long the job waits before it tries again what could not be read or noted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the thread has.
+/// What the job has.
 pub(super) struct Worker {
     /// The pool may go away without a word.
     syncer: Weak<Syncer>,
     scans: Arc<Scans>,
     buffers: Arc<MemoryBudget>,
-    /// Its own, so that nobody who reads waits behind a scan's jobs.
-    workers: Arc<Workers>,
+    /// Its own, so that nobody who reads waits behind a scan's jobs; there are none before it works.
+    workers: Option<Arc<Workers>>,
 }
 
 /// Why a turn failed.
@@ -63,45 +64,17 @@ impl Worker {
         scans: &Arc<Scans>,
         buffers: &Arc<MemoryBudget>,
     ) -> std::io::Result<()> {
-        let syncer = Arc::downgrade(syncer);
-        let (own, buffers) = (Arc::clone(scans), Arc::clone(buffers));
-        scans.duty.ask("scan", move |shift| {
-            let worker = Self {
-                syncer,
-                scans: own,
-                buffers,
-                workers: Arc::new(Workers::new(WORKERS)),
-            };
-            while shift.take_up() {
-                with_read_class(IoClass::Scrub, || worker.run());
-            }
-        })
-    }
-
-    /// Works until no scan is to go on. Only a pool that takes no more changes is left alone with
-    /// a scan under way: what fails otherwise is tried again, for nobody else would.
-    fn run(&self) {
-        while !self.scans.duty.is_over() {
-            let Some(syncer) = self.syncer.upgrade() else {
-                return;
-            };
-            let is_suspended = SCAN_SUSPEND_PROGRESS.is_on();
-            let turn = (!is_suspended).then(|| self.turn(&syncer));
-            let pause = match turn {
-                None => SUSPENDED,
-                Some(Ok(true)) => continue,
-                Some(Ok(false)) => return,
-                Some(Err(Failure::Stopped)) if syncer.gate.suspended().is_some() => return,
-                Some(Err(_)) => PAUSE,
-            };
-            let env = Arc::clone(&syncer.env);
-            drop(syncer);
-            env.sleep(pause);
-        }
+        let worker = Self {
+            syncer: Arc::downgrade(syncer),
+            scans: Arc::clone(scans),
+            buffers: Arc::clone(buffers),
+            workers: None,
+        };
+        scans.job.start("scan", worker)
     }
 
     /// One turn; whether the scan goes on.
-    fn turn(&self, syncer: &Arc<Syncer>) -> Result<bool, Failure> {
+    fn turn(&mut self, control: &Control, syncer: &Arc<Syncer>) -> Result<bool, Failure> {
         let hold = Hold::new(&syncer.space);
         let (generation, begun_in, targets) = {
             let live = self.scans.live();
@@ -123,7 +96,7 @@ impl Worker {
         };
         let plan = plan::plan(&mos, &scan)?;
         let before = repaired_bytes(&syncer.vdevs.shape());
-        let (order, walked) = self.walk(syncer, &plan, due);
+        let (order, walked) = self.walk(control, syncer, &plan, due);
         let after = repaired_bytes(&syncer.vdevs.shape());
         let mut progress = walked.done;
         progress.processed = after.saturating_sub(before);
@@ -144,9 +117,17 @@ impl Worker {
         Ok(turn.goes_on)
     }
 
-    fn walk(&self, syncer: &Arc<Syncer>, plan: &Plan, due: Due) -> (DiskOrder, Walked) {
-        let workers = Arc::clone(&self.workers);
-        let mut order = DiskOrder::new(plan.roots.clone(), workers, LIMITS);
+    fn walk(
+        &mut self,
+        control: &Control,
+        syncer: &Arc<Syncer>,
+        plan: &Plan,
+        due: Due,
+    ) -> (DiskOrder, Walked) {
+        let workers = self
+            .workers
+            .get_or_insert_with(|| Arc::new(Workers::new(WORKERS)));
+        let mut order = DiskOrder::new(plan.roots.clone(), Arc::clone(workers), LIMITS);
         if let (Some([object, level, block]), Some(root)) = (plan.resume, plan.roots.first()) {
             // A level that is none stands for what comes before all objects.
             if let Ok(level) = u8::try_from(level) {
@@ -160,8 +141,8 @@ impl Worker {
         }
         let began = syncer.env.monotonic();
         let elapsed = || syncer.env.monotonic().saturating_sub(began);
-        let is_told = || self.scans.duty.is_over() || self.scans.take_hurry();
-        let is_over = || elapsed() >= TURN || is_told() || SCAN_SUSPEND_PROGRESS.is_on();
+        let is_told = || control.is_interrupted() || SCAN_SUSPEND_PROGRESS.is_on();
+        let is_over = || elapsed() >= TURN || is_told();
         let mut round = Round {
             mender: Mender {
                 pipeline: Arc::clone(&syncer.pipeline),
@@ -174,6 +155,25 @@ impl Worker {
         };
         walk(&mut order, &mut round);
         (order, round.walked)
+    }
+}
+
+impl Work for Worker {
+    /// Only a pool that takes no more changes is left alone with a scan under way: what fails
+    /// otherwise is tried again, for nobody else would.
+    fn step(&mut self, control: &Control) -> Next {
+        let Some(syncer) = self.syncer.upgrade() else {
+            return Next::Done;
+        };
+        if SCAN_SUSPEND_PROGRESS.is_on() {
+            return Next::After(SUSPENDED);
+        }
+        match with_read_class(IoClass::Scrub, || self.turn(control, &syncer)) {
+            Ok(true) => Next::Now,
+            Ok(false) => Next::Done,
+            Err(Failure::Stopped) if syncer.gate.suspended().is_some() => Next::Done,
+            Err(_) => Next::After(PAUSE),
+        }
     }
 }
 

@@ -1,11 +1,8 @@
 //! What a pool remembers of its scan while it is open.
 
-use crate::duty::Duty;
-use cenote_base::rt::{Mutex, MutexGuard, ranks};
+use cenote_base::rt::{Job, Mutex, MutexGuard, ranks};
 use cenote_base::{Guid, Txg};
 use cenote_vdev::ResilverTarget;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the running scan did since its state was stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,24 +70,12 @@ impl Live {
 pub(crate) struct Scans {
     live: Mutex<Live, ranks::Scans>,
     /// Working on it.
-    pub duty: Arc<Duty>,
-    /// The turn that is under way is to end.
-    hurry: AtomicBool,
+    pub job: Job,
 }
 
 impl Scans {
     pub fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock()
-    }
-
-    /// Whether the turn is to end before its time; told once.
-    pub fn take_hurry(&self) -> bool {
-        self.hurry.swap(false, Ordering::AcqRel)
-    }
-
-    /// Ends the turn that is under way.
-    pub fn hurry(&self) {
-        self.hurry.store(true, Ordering::Release);
     }
 
     /// Whether the running resilver is for a leaf.
@@ -101,6 +86,6 @@ impl Scans {
 
     /// Ends the thread; what the pool says of the scan stays, and the next import goes on.
     pub fn stop(&self) {
-        self.duty.stop();
+        self.job.close();
     }
 }

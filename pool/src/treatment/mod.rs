@@ -1,6 +1,6 @@
 //! Trimming and initializing: something done once to all free space of leaves (format/1d.10).
 //!
-//! Each treated leaf has a thread that goes through the metaslabs of its top-level vdev in order,
+//! Each treated leaf has a job that goes through the metaslabs of its top-level vdev in order,
 //! holds one free range at a time so that nobody is given it, and treats what of it lies on the
 //! leaf. How far that is goes to the leaf's ZAP every few seconds: after an import it goes on
 //! from there, here or in OpenZFS.
@@ -17,7 +17,7 @@ pub use record::{TreatmentKind, TreatmentState};
 use crate::pool::Pool;
 use crate::sync::{Actor, SyncError, Syncer, log_event};
 use auto::Autotrim;
-use cenote_base::rt::{Condvar, JoinHandle, Mutex, MutexGuard, ranks};
+use cenote_base::rt::{Job, Mutex, MutexGuard, ranks};
 use cenote_base::{Guid, ObjectId, VdevId};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
@@ -76,11 +76,8 @@ pub struct TreatmentStatus {
 #[derive(Debug, Default)]
 struct Entry {
     record: Record,
-    done: u64,
-    total: u64,
-    /// The state that the thread is to leave behind.
-    wanted: Option<TreatmentState>,
-    thread: Option<JoinHandle<()>>,
+    /// Works on it where the record says that it is active, and knows how far it is.
+    job: Arc<Job>,
 }
 
 type Key = (Guid, TreatmentKind);
@@ -89,11 +86,10 @@ type Key = (Guid, TreatmentKind);
 #[derive(Debug, Default)]
 pub(crate) struct Treatments {
     entries: Mutex<BTreeMap<Key, Entry>, ranks::Treatments>,
-    /// Held by a command from the end of the threads that it stops to the begin of its own: two
-    /// commands at once would leave a leaf with two threads, or with none.
+    /// Held by a command from the end of the jobs that it stops to the begin of its own: of two
+    /// commands at once one would store a state, and the other one's job work.
     commands: Mutex<(), ranks::TreatmentCommands>,
-    changed: Condvar,
-    /// Held with a range: what another leaf's thread holds is not free to look at.
+    /// Held with a range: what another leaf's job holds is not free to look at.
     turns: Mutex<BTreeMap<VdevId, Arc<Mutex<(), ranks::TreatmentTurns>>>, ranks::TreatmentTurns>,
     autotrim: Autotrim,
 }
@@ -139,29 +135,21 @@ impl Treatments {
         Arc::clone(turns.entry(vdev).or_default())
     }
 
-    /// Has all threads stop where they are; what the disk says stays.
-    pub fn stop(&self, syncer: &Syncer) {
-        self.autotrim.stop(syncer);
-        self.stop_some(|_| true, TreatmentState::Active);
+    /// Stops all where they are; what the disk says stays.
+    pub fn stop(&self, syncer: &Arc<Syncer>) {
+        self.autotrim.set(syncer, false);
+        self.stop_some(|_| true);
     }
 
-    /// Has the threads of some treatments leave a state behind, and waits for them.
-    fn stop_some(&self, is_meant: impl Fn(&Key) -> bool, state: TreatmentState) {
-        let mut threads = Vec::new();
-        for (key, entry) in self.lock().iter_mut().filter(|(key, _)| is_meant(key)) {
-            if let Some(thread) = entry.thread.take() {
-                entry.wanted = Some(state);
-                threads.push((*key, thread));
-            }
-        }
-        self.changed.notify_all();
-        for (key, thread) in threads {
-            // A thread that failed says so in its record.
-            let _ = thread.join();
-            if let Some(entry) = self.lock().get_mut(&key) {
-                entry.wanted = None;
-            }
-        }
+    /// Stops some treatments; what the disk says stays, with how far they came.
+    fn stop_some(&self, is_meant: impl Fn(&Key) -> bool) {
+        let jobs: Vec<Arc<Job>> = {
+            let entries = self.lock();
+            let meant = entries.iter().filter(|(key, _)| is_meant(key));
+            meant.map(|(_, entry)| Arc::clone(&entry.job)).collect()
+        };
+        jobs.iter().for_each(|job| job.cancel());
+        jobs.iter().for_each(|job| job.stop());
     }
 }
 
@@ -178,12 +166,9 @@ impl Pool {
                         .and_then(|zap| Record::read(self.mos(), zap, kind));
                     let Some(record) = record else { continue };
                     let (done, total) = self.figures_of(place, record.offset);
-                    let entry = Entry {
-                        record,
-                        done,
-                        total,
-                        ..Entry::default()
-                    };
+                    let job = Arc::default();
+                    let entry = Entry { record, job };
+                    entry.job.set_progress(done, total);
                     treatments.lock().insert((place.leaf, kind), entry);
                 }
             }
@@ -222,13 +207,16 @@ impl Pool {
     /// nothing was ever done.
     pub fn treatment_status(&self) -> Vec<TreatmentStatus> {
         let entries = self.treatments().lock();
-        let status = entries.iter().map(|((leaf, kind), entry)| TreatmentStatus {
-            leaf: *leaf,
-            kind: *kind,
-            state: entry.record.state,
-            time: entry.record.time,
-            done: entry.done,
-            total: entry.total,
+        let status = entries.iter().map(|((leaf, kind), entry)| {
+            let progress = entry.job.progress();
+            TreatmentStatus {
+                leaf: *leaf,
+                kind: *kind,
+                state: entry.record.state,
+                time: entry.record.time,
+                done: progress.done,
+                total: progress.total,
+            }
         });
         status
             .filter(|status| status.state != TreatmentState::None)
@@ -241,12 +229,13 @@ impl Pool {
         let treatments = self.treatments();
         for place in self.leaf_places() {
             for kind in [TreatmentKind::Trim, TreatmentKind::Initialize] {
-                let mut entries = treatments.lock();
-                if let Some(entry) = entries.get_mut(&(place.leaf, kind))
-                    && entry.record.state == TreatmentState::Active
-                {
-                    // Without a thread it stays as it is, for the next import.
-                    entry.thread = Worker::start(syncer, treatments, place, kind).ok();
+                let key = (place.leaf, kind);
+                let entries = treatments.lock();
+                let record = entries.get(&key).map(|entry| entry.record);
+                drop(entries);
+                if record.is_some_and(|record| record.state == TreatmentState::Active) {
+                    // Without a thread it stays as it is, until it is started or imported again.
+                    let _ = Worker::start(syncer, treatments, place, kind);
                 }
             }
         }
@@ -303,18 +292,18 @@ impl Pool {
             TreatmentCommand::Reset => TreatmentState::None,
         };
         let is_meant = |key: &Key| key.1 == kind && meant.iter().any(|place| place.leaf == key.0);
-        treatments.stop_some(is_meant, state);
+        treatments.stop_some(is_meant);
         let mut task = StoreRecords {
             records: Vec::new(),
             events: Vec::new(),
         };
         for place in &meant {
             let record = self.next_record((place.leaf, kind), wanted, state);
-            let figures = self.figures_of(*place, record.offset);
+            let (done, total) = self.figures_of(*place, record.offset);
             let mut entries = treatments.lock();
             let entry = entries.entry((place.leaf, kind)).or_default();
             entry.record = record;
-            (entry.done, entry.total) = figures;
+            entry.job.set_progress(done, total);
             task.records
                 .extend(place.zap.map(|zap| (zap, kind, record)));
             task.events.push(self.event(actor, *place, kind, state));
@@ -322,13 +311,10 @@ impl Pool {
         self.run_command(task, actor, command)?;
         if state == TreatmentState::Active {
             for place in meant {
-                let thread = Worker::start(syncer, treatments, place, kind);
-                let thread = thread.map_err(|error| SyncError::Stopped {
+                let started = Worker::start(syncer, treatments, place, kind);
+                started.map_err(|error| SyncError::Stopped {
                     cause: error.to_string(),
                 })?;
-                if let Some(entry) = treatments.lock().get_mut(&(place.leaf, kind)) {
-                    entry.thread = Some(thread);
-                }
             }
         }
         Ok(refused)
@@ -341,8 +327,11 @@ impl Pool {
         wanted: TreatmentCommand,
     ) -> Option<TreatmentRefusal> {
         let entries = self.treatments().lock();
-        let state = entries.get(&(leaf, kind)).map(|entry| entry.record.state);
-        let is_running = state == Some(TreatmentState::Active);
+        let entry = entries.get(&(leaf, kind));
+        let state = entry.map(|entry| entry.record.state);
+        let is_active = state == Some(TreatmentState::Active);
+        // One that nobody works on can be started again.
+        let is_running = is_active && entry.is_some_and(|entry| entry.job.is_at_work());
         match (wanted, self.vdevs().can_discard(leaf)) {
             (TreatmentCommand::Start { .. }, None) => Some(TreatmentRefusal::Unavailable),
             (TreatmentCommand::Start { .. }, Some(false)) if kind == TreatmentKind::Trim => {
@@ -350,9 +339,9 @@ impl Pool {
             }
             (TreatmentCommand::Start { .. }, _) if is_running => Some(TreatmentRefusal::Running),
             (TreatmentCommand::Reset, _) if is_running => Some(TreatmentRefusal::Running),
-            (TreatmentCommand::Suspend, _) if !is_running => Some(TreatmentRefusal::NotRunning),
+            (TreatmentCommand::Suspend, _) if !is_active => Some(TreatmentRefusal::NotRunning),
             (TreatmentCommand::Cancel, _)
-                if !is_running && state != Some(TreatmentState::Suspended) =>
+                if !is_active && state != Some(TreatmentState::Suspended) =>
             {
                 Some(TreatmentRefusal::NotRunning)
             }
@@ -365,7 +354,8 @@ impl Pool {
         let entries = self.treatments().lock();
         let before = entries.get(&key).map(|entry| entry.record);
         let before = before.unwrap_or_default();
-        let goes_on = before.state == TreatmentState::Suspended;
+        let unfinished = [TreatmentState::Active, TreatmentState::Suspended];
+        let goes_on = unfinished.contains(&before.state);
         let keeps = matches!(state, TreatmentState::Suspended | TreatmentState::Canceled);
         Record {
             state,

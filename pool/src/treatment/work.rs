@@ -1,17 +1,13 @@
-//! The thread that treats one leaf.
+//! The job that treats one leaf.
 
 use super::record::Record;
-use super::{Key, LeafPlace, TreatmentKind, TreatmentState, Treatments, store};
+use super::{LeafPlace, TreatmentKind, TreatmentState, Treatments, store};
 use crate::sync::Syncer;
-use cenote_base::rt::{self, JoinHandle};
-use cenote_base::{Env, settings};
+use cenote_base::rt::job::{Control, Next, Work};
+use cenote_base::settings;
 use cenote_vdev::FreeSpaceAction;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-/// Between two notes on disk of how far it is.
-const STORE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Treats one leaf.
 pub(super) struct Worker {
@@ -23,9 +19,9 @@ pub(super) struct Worker {
     /// Where the pass began: bytes of the leaf before it are done with.
     from: u64,
     record: Record,
-    env: Arc<dyn Env>,
-    started: Duration,
-    treated: u64,
+    /// The metaslab that it is in, and where in it, if not at its beginning.
+    index: usize,
+    cursor: Option<u64>,
 }
 
 /// Bytes of free space on a leaf before `offset`, and in all: as many of each metaslab as are
@@ -60,101 +56,45 @@ impl Worker {
         treatments: &Arc<Treatments>,
         place: LeafPlace,
         kind: TreatmentKind,
-    ) -> std::io::Result<JoinHandle<()>> {
-        let env = Arc::clone(&syncer.env);
-        let syncer = Arc::downgrade(syncer);
-        let treatments = Arc::clone(treatments);
+    ) -> std::io::Result<()> {
         let name = match kind {
             TreatmentKind::Trim => "vdev_trim",
             TreatmentKind::Initialize => "vdev_initialize",
         };
-        rt::spawn(name.to_owned(), move || {
-            let key = (place.leaf, kind);
-            let record = treatments.lock().get(&key).map(|entry| entry.record);
-            let record = record.unwrap_or_default();
-            let worker = Self {
-                syncer,
-                treatments,
-                place,
-                kind,
-                from: record.offset,
-                record,
-                started: env.monotonic(),
-                env,
-                treated: 0,
-            };
-            worker.run();
-        })
-    }
-
-    fn key(&self) -> Key {
-        (self.place.leaf, self.kind)
-    }
-
-    fn run(mut self) {
-        let state = self.pass();
-        let Some(syncer) = self.syncer.upgrade() else {
-            return;
+        let job = {
+            let mut entries = treatments.lock();
+            let entry = entries.entry((place.leaf, kind)).or_default();
+            entry.job.set_rate(entry.record.rate);
+            Arc::clone(&entry.job)
         };
-        if let Some(entry) = self.treatments.lock().get_mut(&self.key()) {
-            // Whoever asked for another state stores it.
-            if entry
-                .wanted
-                .is_some_and(|wanted| wanted != TreatmentState::Active)
-            {
-                entry.record.offset = self.record.offset;
-                return;
-            }
-        }
+        let worker = Self {
+            syncer: Arc::downgrade(syncer),
+            treatments: Arc::clone(treatments),
+            place,
+            kind,
+            from: 0,
+            record: Record::default(),
+            index: 0,
+            cursor: None,
+        };
+        job.start(name, worker)
+    }
+
+    /// The treatment ends like this.
+    fn end(&mut self, state: TreatmentState, syncer: &Syncer) -> Next {
         self.record.state = state;
         if state == TreatmentState::Complete {
             self.record.time = syncer.env.wall_clock().as_secs();
         }
-        store(&syncer, self.place, self.kind, self.record);
-        if let Some(entry) = self.treatments.lock().get_mut(&self.key()) {
-            entry.record = self.record;
-            if state == TreatmentState::Complete {
-                entry.done = entry.total;
-            }
-        }
-    }
-
-    /// Goes through all free space; returns the state that it ends in.
-    fn pass(&mut self) -> TreatmentState {
-        let mut stored = self.env.monotonic();
-        let mut index = 0;
-        loop {
-            let Some(syncer) = self.syncer.upgrade() else {
-                return TreatmentState::Active;
-            };
-            let metaslabs = syncer.space.metaslabs_of(self.place.top);
-            let Some((range, _)) = metaslabs.get(index).cloned() else {
-                return TreatmentState::Complete;
-            };
-            let mut cursor = range.start;
-            while let Some(end) = match self.piece(&syncer, index, cursor) {
-                Ok(end) => end,
-                Err(state) => return state,
-            } {
-                cursor = end;
-                if self.env.monotonic().saturating_sub(stored) > STORE_INTERVAL {
-                    store(&syncer, self.place, self.kind, self.record);
-                    stored = self.env.monotonic();
-                }
-                if self.is_stopped() {
-                    return TreatmentState::Active;
-                }
-            }
-            index += 1;
-        }
+        Next::Done
     }
 
     /// Treats the first free range of a metaslab behind `cursor`; returns where it ends, `None`
     /// if there is none, or the state that the treatment ends in.
     fn piece(
         &mut self,
+        control: &Control,
         syncer: &Syncer,
-        index: usize,
         cursor: u64,
     ) -> Result<Option<u64>, TreatmentState> {
         let (length, action) = match self.kind {
@@ -167,7 +107,7 @@ impl Worker {
         let LeafPlace { leaf, top, .. } = self.place;
         let turn = self.treatments.turn(top);
         let turn = turn.lock();
-        let Some(held) = syncer.space.hold_range(top, index, cursor, length) else {
+        let Some(held) = syncer.space.hold_range(top, self.index, cursor, length) else {
             return Ok(None);
         };
         let range = held.range.clone();
@@ -189,38 +129,53 @@ impl Worker {
         }
         drop((held, turn));
         self.record.offset = self.record.offset.max(end);
-        self.treated += bytes;
-        if let Some(entry) = self.treatments.lock().get_mut(&self.key()) {
-            entry.record.offset = self.record.offset;
-            entry.done = (entry.done + bytes).min(entry.total);
-        }
-        self.keep_rate();
+        control.advance(bytes);
         Ok(Some(range.end))
     }
+}
 
-    fn is_stopped(&self) -> bool {
-        let entries = self.treatments.lock();
-        entries
-            .get(&self.key())
-            .is_none_or(|entry| entry.wanted.is_some())
+impl Work for Worker {
+    /// Treats one free range, or goes to the next metaslab.
+    fn step(&mut self, control: &Control) -> Next {
+        let Some(syncer) = self.syncer.upgrade() else {
+            return Next::Done;
+        };
+        let cursor = self.cursor.or_else(|| {
+            let metaslabs = syncer.space.metaslabs_of(self.place.top);
+            metaslabs.get(self.index).map(|(range, _)| range.start)
+        });
+        let Some(cursor) = cursor else {
+            control.complete();
+            return self.end(TreatmentState::Complete, &syncer);
+        };
+        match self.piece(control, &syncer, cursor) {
+            Err(state) => return self.end(state, &syncer),
+            Ok(Some(end)) => self.cursor = Some(end),
+            Ok(None) => {
+                self.cursor = None;
+                self.index += 1;
+            }
+        }
+        Next::Now
     }
 
-    /// Waits until no more was treated than the rate allows, or somebody stops it.
-    fn keep_rate(&self) {
-        if self.record.rate == 0 {
-            return;
+    fn load(&mut self, _: &Control) {
+        let key = (self.place.leaf, self.kind);
+        let record = self.treatments.lock().get(&key).map(|entry| entry.record);
+        self.record = record.unwrap_or_default();
+        self.from = self.record.offset;
+    }
+
+    fn save(&mut self) {
+        if let Some(syncer) = self.syncer.upgrade() {
+            store(&syncer, self.place, self.kind, self.record);
         }
-        let due = u128::from(self.treated) * 1000 / u128::from(self.record.rate);
-        let due = self.started + Duration::from_millis(u64::try_from(due).unwrap_or(u64::MAX));
-        let mut entries = self.treatments.lock();
-        loop {
-            let left = due.saturating_sub(self.env.monotonic());
-            let entry = entries.get(&self.key());
-            if left.is_zero() || entry.is_none_or(|entry| entry.wanted.is_some()) {
-                return;
-            }
-            let waited = self.treatments.changed.wait_timeout(entries, left);
-            entries = waited.0;
+        if let Some(entry) = self
+            .treatments
+            .lock()
+            .get_mut(&(self.place.leaf, self.kind))
+        {
+            entry.record = self.record;
         }
     }
 }

@@ -19,7 +19,7 @@ use cenote_vdev::AllocationClass::Normal;
 use cenote_vdev::BatchRead;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ struct SlowDisk {
     largest: [AtomicU64; 3],
     /// Discards since somebody asked.
     discards: AtomicU64,
+    /// The next discard panics.
+    fails: AtomicBool,
     /// Bytes that were read.
     bytes_read: AtomicU64,
 }
@@ -55,6 +57,7 @@ impl SlowDisk {
             most_active: AtomicU32::new(0),
             largest: Default::default(),
             discards: AtomicU64::new(0),
+            fails: AtomicBool::new(false),
             bytes_read: AtomicU64::new(0),
         }
     }
@@ -122,6 +125,7 @@ impl Device for SlowDisk {
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        assert!(!self.fails.swap(false, Ordering::SeqCst), "as it is to be");
         self.largest[DISCARD].fetch_max(length, Ordering::SeqCst);
         self.discards.fetch_add(1, Ordering::SeqCst);
         self.memory.discard(offset, length)
@@ -568,8 +572,7 @@ fn free_space_is_trimmed_in_extents_worth_it(site: &Site) {
         let count = disk.discards.swap(0, Ordering::SeqCst);
         (count, disk.take_largest(DISCARD))
     };
-    let trim = || {
-        counts();
+    let start = || {
         let leaves = [site.pool.vdev_tree().children[0].guid];
         let start = TreatmentCommand::Start { rate: 0 };
         let actor = Actor {
@@ -578,7 +581,11 @@ fn free_space_is_trimmed_in_extents_worth_it(site: &Site) {
         };
         let by = (&actor, "zpool trim settings");
         let refused = site.pool.treat(TreatmentKind::Trim, &leaves, start, by);
-        assert!(refused.expect("written").is_empty());
+        refused.expect("written").is_empty()
+    };
+    let trim = || {
+        counts();
+        assert!(start());
         let is_done = || site.pool.treatment_status()[0].state == TreatmentState::Complete;
         while !is_done() {
             rt::sleep(Duration::from_millis(10));
@@ -587,6 +594,16 @@ fn free_space_is_trimmed_in_extents_worth_it(site: &Site) {
     };
     let (usual, longest) = trim();
     assert!(usual > 0 && longest > 4 << 20, "{usual} up to {longest}");
+    // One whose thread had failed was under way for good, and could not be begun again.
+    disk.fails.store(true, Ordering::SeqCst);
+    assert!(start());
+    while disk.fails.load(Ordering::SeqCst) || !start() {
+        rt::sleep(Duration::from_millis(1));
+    }
+    let is_active = || site.pool.treatment_status()[0].state == TreatmentState::Active;
+    while is_active() {
+        rt::sleep(Duration::from_millis(1));
+    }
     set(&settings::TRIM_EXTENT_MAX, 1 << 20);
     let (many, longest) = trim();
     assert_eq!(longest, 1 << 20);
@@ -595,6 +612,9 @@ fn free_space_is_trimmed_in_extents_worth_it(site: &Site) {
     assert_eq!(trim(), (0, 0));
     settings::TRIM_EXTENT_MAX.reset();
     // What is freed by writing again, two groups later.
+    site.pool.set_autotrim(true);
+    // It stayed off where it was ended and begun again while its thread was about to end.
+    site.pool.set_autotrim(false);
     site.pool.set_autotrim(true);
     let free = || {
         counts();

@@ -3,7 +3,7 @@
 //! Everything here is a function of the seed and of what the tasks did so far. Tasks are numbers
 //! in the order in which they were started; addresses of locks are only compared for equality.
 
-use super::super::random::Random;
+use super::super::Random;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::panic::Location;
@@ -133,8 +133,8 @@ impl State {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             seed,
-            random: Random::new(seed, 0),
-            entropy: Random::new(seed, 1),
+            random: Random::stream(seed, 0),
+            entropy: Random::stream(seed, 1),
             now: Duration::ZERO,
             running: None,
             first: None,
@@ -198,14 +198,14 @@ impl State {
     pub(super) fn wake_one(&mut self, key: Key) {
         let waiters = self.waiters(key);
         if !waiters.is_empty() {
-            let drawn = self.random.below(waiters.len());
+            let drawn = self.random.draw(waiters.len());
             self.wake(waiters[drawn], Woken::Notified);
         }
     }
 
     /// Whether this wait ends without a reason.
     pub(super) fn is_wait_spurious(&mut self) -> bool {
-        self.is_spurious && self.random.below(SPURIOUS) == 0
+        self.is_spurious && self.random.draw(SPURIOUS) == 0
     }
 
     pub(super) fn is_ended(&self, task: TaskId) -> bool {
@@ -275,7 +275,7 @@ impl State {
             let is_runnable = |task: &TaskId| self.tasks[*task].status == Status::Runnable;
             let runnable: Vec<_> = (0..self.tasks.len()).filter(is_runnable).collect();
             if !runnable.is_empty() {
-                return Some(runnable[self.random.below(runnable.len())]);
+                return Some(runnable[self.random.draw(runnable.len())]);
             }
             if self.tasks.iter().all(TaskState::is_over) {
                 return None;

@@ -3,6 +3,7 @@
 
 mod abandoning;
 mod channels;
+mod job;
 mod locks;
 mod order;
 mod simulation;

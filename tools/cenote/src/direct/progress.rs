@@ -2,8 +2,9 @@
 //!
 //! Everything goes to standard error, so that standard output carries only results.
 
+use cenote_base::rt::job;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -158,36 +159,40 @@ impl Lines {
     fn print(&mut self) {
         self.last = Instant::now();
         self.printed = true;
-        let seconds = self.start.elapsed().as_secs_f64();
-        let rate = if seconds > 0.0 {
-            self.done as f64 / seconds
-        } else {
-            0.0
+        let elapsed = self.start.elapsed();
+        let seconds = elapsed.as_secs_f64();
+        let progress = job::Progress {
+            done: self.done,
+            total: self.total.unwrap_or(0),
+            fresh: self.done,
+            elapsed,
         };
-        let left = self.total.map(|total| total.saturating_sub(self.done));
-        let left = left.map(|left| if rate > 0.0 { left as f64 / rate } else { 0.0 });
+        let rate = progress.rate();
+        let left = progress.seconds_left().filter(|_| self.total.is_some());
         if self.is_json {
             let mut value = json!({
                 "done": self.done,
-                "bytes_per_second": rate as u64,
+                "bytes_per_second": rate,
                 "seconds": (seconds * 1000.0).round() / 1000.0,
                 "at": self.at,
             });
-            if let (Some(total), Some(left)) = (self.total, left) {
+            if let Some(total) = self.total {
                 value["total"] = total.into();
-                value["seconds_left"] = Value::from(left as u64);
+            }
+            if let Some(left) = left {
+                value["seconds_left"] = left.into();
             }
             eprintln!("{}", json!({"progress": value}));
             return;
         }
         let size = crate::format::number::nicebytes;
         let total = self.total.map(|total| format!("/{}", size(total)));
-        let left = left.map(|left| format!(", {} left", time_text(left as u64)));
+        let left = left.map(|left| format!(", {} left", time_text(left)));
         eprintln!(
             "cenote: {}{}, {}/s{}  {}",
             size(self.done),
             total.unwrap_or_default(),
-            size(rate as u64),
+            size(rate),
             left.unwrap_or_default(),
             super::output::escaped(self.at.as_bytes()),
         );

@@ -1,10 +1,12 @@
 //! The lines of `zpool status` about what a pool does: `scan:`, `remove:`, `checkpoint:`,
 //! `expand:`.
 
+use cenote_base::rt::job::Progress;
 use cenote_control::model::{
     CheckpointState, PoolStatus, RaidzExpand, Rebuild, RemovalActivity, RunState, Scan, ScanKind,
 };
 use jiff::tz::TimeZone;
+use std::time::Duration;
 
 use crate::format::date::{Form, date};
 use crate::format::number::{duration, nicebytes, nicenum};
@@ -25,6 +27,16 @@ impl Clock<'_> {
 
     fn since(&self, seconds: u64) -> u64 {
         self.now.saturating_sub(seconds).max(1)
+    }
+
+    /// How far something is that began then.
+    fn progress(&self, (done, total): (u64, u64), begun: u64) -> Progress {
+        Progress {
+            done,
+            total,
+            fresh: done,
+            elapsed: Duration::from_secs(self.since(begun)),
+        }
     }
 }
 
@@ -98,32 +110,32 @@ fn scan_progress(scan: &Scan, past: &str, paused: bool, clock: Clock<'_>) -> Str
     let to_issue = scan.to_examine.saturating_sub(scan.skipped);
     let elapsed = clock.since(scan.pass_start);
     let elapsed = elapsed.saturating_sub(scan.paused_seconds).max(1);
-    let rates = [scan.pass_examined / elapsed, scan.pass_issued / elapsed];
+    let progress = Progress {
+        done: scan.issued,
+        total: to_issue,
+        fresh: scan.pass_issued,
+        elapsed: Duration::from_secs(elapsed),
+    };
+    let (examined_rate, issued_rate) = (scan.pass_examined / elapsed, progress.rate());
     let rate = |rate: u64| match rate {
         0 => String::new(),
         _ if paused => String::new(),
         rate => format!(" at {}/s", nicebytes(rate)),
     };
-    let share = if to_issue == 0 {
-        100.0
-    } else {
-        scan.issued as f64 * 100.0 / to_issue as f64
-    };
-    let left = if paused {
-        String::new()
-    } else if rates[1] >= RATE_PREDICTED_MIN && share > 0.0 {
-        let seconds = to_issue.saturating_sub(scan.issued) / rates[1];
-        format!(", {} to go", duration(seconds))
-    } else {
-        ", no estimated completion time".to_owned()
+    let share = progress.percent();
+    let is_predicted = issued_rate >= RATE_PREDICTED_MIN && share > 0.0;
+    let left = match progress.seconds_left().filter(|_| is_predicted) {
+        _ if paused => String::new(),
+        Some(seconds) => format!(", {} to go", duration(seconds)),
+        None => ", no estimated completion time".to_owned(),
     };
     format!(
         "\t{} / {total} scanned{}, {} / {} issued{}\n\t{} {past}, {share:.2}% done{left}\n",
         nicebytes(scan.examined),
-        rate(rates[0]),
+        rate(examined_rate),
         nicebytes(scan.issued),
         nicebytes(to_issue),
-        rate(rates[1]),
+        rate(issued_rate),
         nicebytes(scan.processed),
     )
 }
@@ -168,6 +180,13 @@ fn rebuild_lines(rebuild: &Rebuild, clock: Clock<'_>) -> String {
     }
 }
 
+/// Rate, seconds left and hundredths done of what is always predicted: at a byte a second at least.
+fn predicted(progress: &Progress) -> (u64, u64, f64) {
+    let left = progress.seconds_left();
+    let left = left.unwrap_or(progress.total.saturating_sub(progress.done));
+    (progress.rate().max(1), left, progress.percent())
+}
+
 /// `1h5m`, as removals count time.
 fn hours_minutes(seconds: u64) -> String {
     format!("{}h{}m", seconds / 3600, seconds / 60 % 60)
@@ -190,9 +209,9 @@ fn removal_lines(removal: &RemovalActivity, clock: Clock<'_>) -> String {
         }
         RunState::Running => {
             let name = removal.vdev.clone().unwrap_or_else(|| format!("vdev {id}"));
-            let rate = (removal.copied / clock.since(removal.start_time)).max(1);
-            let left = removal.to_copy.saturating_sub(removal.copied) / rate;
-            let share = removal.copied as f64 * 100.0 / removal.to_copy.max(1) as f64;
+            let figures = (removal.copied, removal.to_copy);
+            let progress = clock.progress(figures, removal.start_time);
+            let (rate, left, share) = predicted(&progress);
             format!(
                 "remove: Evacuation of {name} in progress since {}\n\
                  \t{copied} copied out of {} at {}/s, {share:.2}% done, {} to go\n",
@@ -223,9 +242,9 @@ fn expand_lines(expand: &RaidzExpand, clock: Clock<'_>) -> String {
             format!("expand: expanded {name} copied {size} in {took}, on {end}\n")
         }
         RunState::Running => {
-            let rate = (expand.reflowed / clock.since(expand.start_time)).max(1);
-            let left = expand.to_reflow.saturating_sub(expand.reflowed) / rate;
-            let share = expand.reflowed as f64 * 100.0 / expand.to_reflow.max(1) as f64;
+            let figures = (expand.reflowed, expand.to_reflow);
+            let progress = clock.progress(figures, expand.start_time);
+            let (rate, left, share) = predicted(&progress);
             let left = if expand.waiting_for_resilver {
                 ", paused for resilver or clear".to_owned()
             } else {
