@@ -326,7 +326,7 @@ fn records_have_lists_attributes_and_what_is_inherited() {
     let fs = &world.fs;
     let top = world.directory(world.root(), "top");
     // Everybody below may read, and somebody write.
-    let ace = |who, class, mask| Ace {
+    let ace = |who, class: u16, mask| Ace {
         ace_type: 0,
         // For files and directories below; the class is in the flags, too.
         flags: 0x3 | class,
