@@ -10,6 +10,7 @@
 //! closed only when nobody can change it any more and all its changes are on disk: what is written
 //! to a closed head could never be stored, and would stop the pool.
 //!
+//! What changes a dataset says so in records of the intent log, to a [`LogSink`] if there is one.
 //! [`replay_records`] goes through the intent log that a crash left; what a record does is again
 //! for the layers above to say.
 //!
@@ -20,6 +21,7 @@
 mod access;
 mod damage;
 mod error;
+mod log_sink;
 mod open;
 mod replay;
 mod space;
@@ -28,6 +30,7 @@ mod sync_policy;
 pub use access::Access;
 pub use damage::{DamageSink, place_of};
 pub use error::DatasetError;
+pub use log_sink::LogSink;
 pub use open::OpenDataset;
 pub use replay::{RecordFailure, ReplayOutcome, replay_records};
 pub use space::{SpacePolicy, SpaceRefusal};

@@ -3,6 +3,7 @@
 use crate::access::Access;
 use crate::damage::DamageSink;
 use crate::error::DatasetError;
+use crate::log_sink::LogSink;
 use crate::space::{SpacePolicy, SpaceRefusal};
 use crate::sync_policy::SyncPolicy;
 use cenote_base::Env;
@@ -10,8 +11,8 @@ use cenote_dmu::{DmuError, ObjectSet, Transaction, TxCost, TxgGate};
 use cenote_dsl::write::Head;
 use cenote_dsl::{Dsl, DslError};
 use cenote_intent_log::IntentLog;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A dataset that is open for changes.
 ///
@@ -27,6 +28,7 @@ pub struct OpenDataset {
     /// Nothing limits its growth without one.
     space: Option<SpacePolicy>,
     damage: Option<Arc<dyn DamageSink>>,
+    log: OnceLock<Arc<dyn LogSink>>,
     sync: AtomicU64,
     /// It takes no changes any more, from whoever still has it.
     is_closed: AtomicBool,
@@ -42,6 +44,7 @@ impl OpenDataset {
             env,
             space: None,
             damage: None,
+            log: OnceLock::new(),
             sync: AtomicU64::new(SyncPolicy::default().number()),
             is_closed: AtomicBool::new(false),
         }
@@ -199,6 +202,16 @@ impl OpenDataset {
         if let Some((dsl, head)) = &self.head {
             dsl.close_head(head.id());
         }
+    }
+
+    /// Notes all operations from now on in `sink`. A second call changes nothing.
+    pub fn set_log_sink(&self, sink: Arc<dyn LogSink>) {
+        let _ = self.log.set(sink);
+    }
+
+    /// Where operations are noted, if anywhere.
+    pub fn log_sink(&self) -> Option<&Arc<dyn LogSink>> {
+        self.log.get()
     }
 
     /// The log that a crash left, if there is one.

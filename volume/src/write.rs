@@ -12,10 +12,16 @@ use crate::error::VolumeError;
 use crate::format;
 use crate::volume::Volume;
 use cenote_dataset::OpenDataset;
+use cenote_dmu::Transaction;
+use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData, record_type};
+use cenote_ondisk::volume_objects::VOLUME_DATA;
 use std::sync::Arc;
 
 /// The most bytes written in one transaction, unless a block is larger.
 const CHUNK: u64 = 4 << 20;
+/// The most bytes of a write that are in its record: half of what a log block can have. Longer
+/// ones are read again when the log is written.
+const IMMEDIATE_MAX: usize = 32 << 10;
 /// The most blocks that one transaction makes holes of: 64 indirect blocks of the usual size.
 const ZEROED_BLOCKS_MAX: u64 = 64 << 10;
 /// What a change of the volume's size makes dirty.
@@ -76,9 +82,41 @@ impl Volume {
             let tx = dataset.begin(length, self.cost(length))?;
             self.check_range(at, length)?;
             self.data()?.write(&tx, at, piece)?;
+            self.log_write(&tx, at, piece);
             (at, rest) = (at + length, left);
         }
         self.settle(false)
+    }
+
+    fn log_write(&self, tx: &Transaction, offset: u64, data: &[u8]) {
+        let (object, length) = (VOLUME_DATA, data.len() as u64);
+        if data.len() <= IMMEDIATE_MAX {
+            let data = WriteData::Immediate(data);
+            let body = RecordBody::Write {
+                object,
+                offset,
+                length,
+                data,
+            };
+            return self.log(tx, record_type::WRITE, body);
+        }
+        if let Some(sink) = self.dataset.as_ref().and_then(|dataset| dataset.log_sink()) {
+            sink.append_write(tx, object, offset, length);
+        }
+    }
+
+    /// Notes an operation of the transaction.
+    fn log(&self, tx: &Transaction, record_type: u64, body: RecordBody<'_>) {
+        if let Some(sink) = self.dataset.as_ref().and_then(|dataset| dataset.log_sink()) {
+            let record = Record {
+                record_type,
+                case_insensitive: false,
+                txg: tx.txg(),
+                sequence: 0,
+                body,
+            };
+            sink.append(tx, &record);
+        }
     }
 
     /// Makes zeros of a range, which must lie within the volume; whole blocks become holes and
@@ -99,6 +137,12 @@ impl Volume {
             let tx = dataset.begin_freeing(self.cost(0))?;
             self.check_range(from, next - from)?;
             self.data()?.free_range(&tx, from, next - from)?;
+            let body = RecordBody::Truncate {
+                object: VOLUME_DATA,
+                offset: from,
+                length: next - from,
+            };
+            self.log(&tx, record_type::TRUNCATE, body);
             at = next;
         }
         self.settle(false)

@@ -110,6 +110,7 @@ impl FileSystem {
             if let Some(mode) = rest.mode {
                 self.change_hidden_list(&tx, &file, mode)?;
             }
+            self.log_attributes(&tx, &file, &rest);
             if rest.uid.is_some() || rest.gid.is_some() {
                 self.drop_capabilities(&tx, &*self.znode(id)?)?;
             }

@@ -93,20 +93,22 @@ pub(super) fn new_flags(mode: u64, is_directory: bool, projects: bool) -> u64 {
 }
 
 /// What the parent decides about a new object.
-struct Placed {
-    mode: u64,
-    gid: u64,
+pub(super) struct Placed {
+    pub(super) mode: u64,
+    pub(super) gid: u64,
     flags: u64,
     project: u64,
     /// The NFSv4 list.
-    list: Vec<Ace>,
+    pub(super) list: Vec<Ace>,
+    /// Whether the list says more than the mode.
+    pub(super) is_inherited: bool,
     access: Option<Vec<u8>>,
     default: Option<Vec<u8>>,
 }
 
 impl Placed {
     /// The POSIX lists by the names of their attributes.
-    fn posix_lists(&self) -> impl Iterator<Item = (&'static [u8], &Vec<u8>)> {
+    pub(super) fn posix_lists(&self) -> impl Iterator<Item = (&'static [u8], &Vec<u8>)> {
         let lists = [
             (POSIX_ACL_ACCESS, &self.access),
             (POSIX_ACL_DEFAULT, &self.default),
@@ -169,6 +171,7 @@ impl FileSystem {
         let object = self.make(&tx, parent, links, new, &placed)?;
         self.add_entry(&tx, &directory, name, object.id(), new.kind)?;
         self.change_directory(&tx, &directory, 1, i64::from(is_directory))?;
+        self.log_creation(&tx, (parent, name), new, (&object, &placed));
         drop((tx, held));
         self.znode(object.id())
     }
@@ -225,6 +228,7 @@ impl FileSystem {
             true => None,
             false => self.inherited_list(directory, new.kind, mode, owners)?,
         };
+        let is_inherited = list.is_some();
         let (list, mut flags) = match list {
             Some(inherited) => {
                 mode = inherited.mode;
@@ -246,6 +250,7 @@ impl FileSystem {
             flags,
             project: if inherits { parent.project } else { 0 },
             list,
+            is_inherited,
             access,
             default: default.filter(|_| is_directory),
         })
@@ -419,6 +424,7 @@ impl FileSystem {
             flags: FLAG_XATTR | new_flags(mode, is_directory, self.has_projects()),
             project: owner.project,
             list: trivial(mode, is_directory),
+            is_inherited: false,
             access: None,
             default: None,
         };
@@ -463,14 +469,16 @@ impl XattrStorage {
 }
 
 impl FileSystem {
-    /// Makes an object for a name in `directory`, as [`Self::create`] does.
+    /// Makes an object for a name in `directory`, as [`Self::create`] does; returns it with the
+    /// mode and the group that it got.
     pub(super) fn make_in(
         &self,
         tx: &Transaction,
         directory: &Znode,
         new: &NewFile,
-    ) -> Result<ObjectId, PosixError> {
+    ) -> Result<(Object, Placed), PosixError> {
         let placed = self.place(directory, new)?;
-        Ok(self.make(tx, directory.id(), 1, new, &placed)?.id())
+        let object = self.make(tx, directory.id(), 1, new, &placed)?;
+        Ok((object, placed))
     }
 }

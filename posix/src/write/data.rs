@@ -134,6 +134,7 @@ impl FileSystem {
             self.write_piece(&tx, id, at..end, options, |object| {
                 object.write(&tx, at, piece)
             })?;
+            self.log_write(&tx, (id, at), piece);
             at = end;
             rest = left;
         }
@@ -160,6 +161,7 @@ impl FileSystem {
             block_size = object.block_size();
             object.write_buffers(&tx, start, buffers, length)
         })?;
+        self.log_long_write(&tx, (id, start), length as u64);
         Ok(block_size)
     }
 
@@ -214,6 +216,9 @@ impl FileSystem {
             changes = changes.word(Attribute::Mode, mode);
         }
         self.change(tx, id, &changes)?;
+        if options.kill_privileges && mode != attributes.mode {
+            self.log_mode(tx, id, mode);
+        }
         self.drop_capabilities(tx, &file)
     }
 
@@ -256,7 +261,9 @@ impl FileSystem {
             true => writer.begin(cost)?,
             false => writer.begin_freeing(cost)?,
         };
-        self.resize(&tx, &file, size)
+        self.resize(&tx, &file, size)?;
+        self.log_freed(&tx, id, (size, 0));
+        Ok(())
     }
 
     /// Sets the size of a file, whose lock is held.
@@ -319,10 +326,12 @@ impl FileSystem {
                 true => free_to_end(&tx, &object, offset)?,
                 false => object.free_range(&tx, offset, cleared - offset)?,
             }
+            self.log_freed(&tx, id, (offset, cleared - offset));
         }
         if !keep_size && end > attributes.size {
             self.grow_block(&tx, &object, attributes.size, end)?;
             changes = changes.word(Attribute::Size, end);
+            self.log_freed(&tx, id, (end, 0));
         }
         self.change(&tx, id, &changes)?;
         self.drop_capabilities(&tx, &file)

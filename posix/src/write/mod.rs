@@ -22,6 +22,7 @@ mod legacy;
 mod locks;
 mod names;
 mod nfs4;
+mod operation;
 mod owner;
 mod quota;
 mod rename;

@@ -14,6 +14,7 @@ use cenote_base::ObjectId;
 use cenote_dmu::Transaction;
 use cenote_ondisk::dir_entry::{DirEntry, FileType};
 use cenote_ondisk::features;
+use cenote_ondisk::intent_log::record::{RecordBody, record_type};
 use cenote_ondisk::system_attributes::Attribute;
 use std::sync::Arc;
 
@@ -128,18 +129,39 @@ impl FileSystem {
             return Err(exists(&directory, name));
         }
         let tx = writer.begin(0)?;
-        self.add_entry(&tx, &directory, name, object, file.kind())?;
-        let changes = Changes::new()
-            .word(Attribute::Links, attributes.links + 1)
-            .word(Attribute::Parent, parent.0)
-            .time(Attribute::Ctime, writer.now());
-        self.change(&tx, object, &changes)?;
+        self.apply_link(&tx, &directory, &file, name)?;
         if is_unnamed {
+            // No record made it.
             self.dequeue(&tx, object)?;
+            self.log_nothing(&tx);
+        } else {
+            let directory = parent;
+            let body = RecordBody::Link {
+                directory,
+                object,
+                name,
+            };
+            self.log(&tx, record_type::LINK, body);
         }
-        self.change_directory(&tx, &directory, 1, 0)?;
         drop((tx, held));
         self.znode(object)
+    }
+
+    /// Adds a name for a file to a directory, where it is free.
+    pub(super) fn apply_link(
+        &self,
+        tx: &Transaction,
+        directory: &Znode,
+        file: &Znode,
+        name: &[u8],
+    ) -> Result<(), PosixError> {
+        self.add_entry(tx, directory, name, file.id(), file.kind())?;
+        let changes = Changes::new()
+            .word(Attribute::Links, file.attributes().links.saturating_add(1))
+            .word(Attribute::Parent, directory.id().0)
+            .time(Attribute::Ctime, self.require_writer()?.now());
+        self.change(tx, file.id(), &changes)?;
+        self.change_directory(tx, directory, 1, 0)
     }
 
     /// Refuses to bring a file into a directory that has another project for its files.
@@ -189,15 +211,36 @@ impl FileSystem {
             let file = self.znode(target.object)?;
             self.check_removal(&directory, &file, is_directory)?;
             let tx = writer.begin_freeing(0)?;
-            self.remove_entry(&tx, &directory, &spelling)?;
-            self.change_directory(&tx, &directory, -1, -i64::from(is_directory))?;
-            let is_gone = self.drop_name(&tx, &file)?;
+            let is_gone = self.apply_removal(&tx, &directory, &spelling, &file)?;
+            let kind = match is_directory {
+                true => record_type::RMDIR,
+                false => record_type::REMOVE,
+            };
+            let body = RecordBody::Remove {
+                directory: parent,
+                name: &spelling,
+            };
+            self.log(&tx, kind, body);
             drop((tx, held));
             if is_gone {
                 self.reap(target.object)?;
             }
             return Ok(file);
         }
+    }
+
+    /// Removes a name of a file from a directory; returns whether [`Self::reap`] is due.
+    pub(super) fn apply_removal(
+        &self,
+        tx: &Transaction,
+        directory: &Znode,
+        spelling: &[u8],
+        file: &Znode,
+    ) -> Result<bool, PosixError> {
+        let subdirectories = i64::from(file.kind() == FileKind::Directory);
+        self.remove_entry(tx, directory, spelling)?;
+        self.change_directory(tx, directory, -1, -subdirectories)?;
+        self.drop_name(tx, file)
     }
 
     /// Whether a name of `file` may be removed from `directory`.

@@ -17,6 +17,7 @@ use crate::kind::FileKind;
 use crate::replay::attributes::{ACCESS_BITS, access_of};
 use crate::znode::Znode;
 use cenote_base::ObjectId;
+use cenote_dmu::Transaction;
 use cenote_ondisk::acl::{
     Ace, FLAG_DIRECTORY_INHERIT, FLAG_FILE_INHERIT, FLAG_INHERIT_ONLY, FLAG_INHERITED,
     FLAG_NO_PROPAGATE, TYPE_ALLOW, TYPE_DENY, Who,
@@ -286,17 +287,28 @@ impl FileSystem {
         let held = writer.lock(&[id]);
         let file = self.znode(id)?;
         file.require_mutable()?;
+        let tx = writer.begin(0)?;
+        self.apply_access_list(&tx, &file, aces)?;
+        self.log_access_list(&tx, id, aces);
+        drop((tx, held));
+        self.znode(id)
+    }
+
+    /// Gives a file a list, and the mode that it stands for.
+    pub(super) fn apply_access_list(
+        &self,
+        tx: &Transaction,
+        file: &Znode,
+        aces: &[Ace],
+    ) -> Result<(), PosixError> {
         let now = file.attributes();
         let mode = now.mode & !ACCESS_BITS | access_of(aces, now);
-        let changes = Changes::new().time(Attribute::Ctime, writer.now());
-        let (changes, flags) = list_changes(changes, &file, aces, (mode, now.flags));
+        let changes = Changes::new().time(Attribute::Ctime, self.require_writer()?.now());
+        let (changes, flags) = list_changes(changes, file, aces, (mode, now.flags));
         let changes = changes
             .word(Attribute::Mode, mode)
             .word(Attribute::Flags, flags);
-        let tx = writer.begin(0)?;
-        self.change(&tx, id, &changes)?;
-        drop((tx, held));
-        self.znode(id)
+        self.change(tx, file.id(), &changes)
     }
 
     /// The list of a file whose mode becomes `mode`.

@@ -15,6 +15,7 @@ use crate::kind::FileKind;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::Transaction;
+use cenote_ondisk::intent_log::record::{RecordBody, Whiteout, record_type};
 use cenote_ondisk::system_attributes::Attribute;
 use std::sync::Arc;
 
@@ -35,12 +36,42 @@ pub enum RenameMode {
 /// Directories lie less deep than this; a longer way up is a loop.
 const DEPTH_MAX: usize = 1 << 16;
 
-/// Everything that takes part, as it is under the locks.
-struct Move {
-    from: Arc<Znode>,
-    to: Arc<Znode>,
-    source: (Vec<u8>, Arc<Znode>),
-    target: Option<(Vec<u8>, Arc<Znode>)>,
+/// Everything that takes part, as it is under the locks: two directories, what moves with its
+/// spelling, and what stands at its new place.
+pub(super) struct Move {
+    pub(super) from: Arc<Znode>,
+    pub(super) to: Arc<Znode>,
+    pub(super) source: (Vec<u8>, Arc<Znode>),
+    pub(super) target: Option<(Vec<u8>, Arc<Znode>)>,
+}
+
+impl Move {
+    /// Whether the new place is the old one, perhaps in another spelling.
+    pub(super) fn is_same_entry(&self) -> bool {
+        let is_source = |target: &(Vec<u8>, _)| target.0 == self.source.0;
+        self.from.id() == self.to.id() && self.target.as_ref().is_some_and(is_source)
+    }
+
+    /// What loses its name by the move.
+    fn lost(&self) -> Option<&(Vec<u8>, Arc<Znode>)> {
+        self.target.as_ref().filter(|_| !self.is_same_entry())
+    }
+
+    /// The record of it.
+    fn record<'a>(&'a self, target: &'a [u8], whiteout: Option<Whiteout>) -> RecordBody<'a> {
+        RecordBody::Rename {
+            source_directory: self.from.id(),
+            target_directory: self.to.id(),
+            source: &self.source.0,
+            target,
+            whiteout,
+        }
+    }
+}
+
+/// How much a directory counts among the links of the one above.
+fn as_subdirectory(znode: &Znode) -> i64 {
+    i64::from(znode.kind() == FileKind::Directory)
 }
 
 impl FileSystem {
@@ -113,44 +144,81 @@ impl FileSystem {
         mode: RenameMode,
     ) -> Result<Option<ObjectId>, PosixError> {
         self.check_rename(moved, to_name, mode)?;
-        if mode == RenameMode::Exchange {
-            self.exchange(moved)?;
-            return Ok(None);
-        }
         let writer = self.require_writer()?;
         if let Some((spelling, target)) = &moved.target
             && target.id() == moved.source.1.id()
         {
-            let is_same_entry = moved.from.id() == moved.to.id() && *spelling == moved.source.0;
             // Two names of one file: nothing happens. One name: perhaps its spelling changes.
-            if is_same_entry && spelling != to_name {
-                let tx = writer.begin(0)?;
-                self.remove_entry(&tx, &moved.from, spelling)?;
-                self.add_entry(&tx, &moved.to, to_name, target.id(), target.kind())?;
-                self.change_directory(&tx, &moved.to, 0, 0)?;
+            let is_respelled = moved.is_same_entry() && spelling != to_name;
+            if mode == RenameMode::Exchange || !is_respelled {
+                return Ok(None);
             }
+        }
+        if mode == RenameMode::Exchange {
+            let tx = writer.begin(0)?;
+            self.apply_exchange(&tx, moved)?;
+            let body = moved.record(to_name, None);
+            self.log(&tx, record_type::RENAME_EXCHANGE, body);
             return Ok(None);
         }
         let tx = match &moved.target {
             Some(_) => writer.begin_freeing(0)?,
             None => writer.begin(0)?,
         };
+        let is_whiteout = mode == RenameMode::Whiteout;
+        let gone = self.apply_move(&tx, moved, to_name, is_whiteout)?;
+        let kind = match is_whiteout {
+            true => record_type::RENAME_WHITEOUT,
+            false => record_type::RENAME,
+        };
+        let whiteout = match is_whiteout {
+            true => Some(self.add_whiteout(&tx, &moved.from, &moved.source.0)?),
+            false => None,
+        };
+        self.log(&tx, kind, moved.record(to_name, whiteout));
+        Ok(gone)
+    }
+
+    /// Moves an entry to `to_name`; what stands there goes. With `has_whiteout` the caller puts one
+    /// to the old place. Returns an object that is to be reaped.
+    pub(super) fn apply_move(
+        &self,
+        tx: &Transaction,
+        moved: &Move,
+        to_name: &[u8],
+        has_whiteout: bool,
+    ) -> Result<Option<ObjectId>, PosixError> {
         let mut gone = None;
-        if let Some((spelling, target)) = &moved.target {
-            self.remove_entry(&tx, &moved.to, spelling)?;
-            if self.drop_name(&tx, target)? {
-                gone = Some(target.id());
-            }
+        if let Some((spelling, target)) = moved.lost() {
+            self.remove_entry(tx, &moved.to, spelling)?;
+            gone = self.drop_name(tx, target)?.then_some(target.id());
         }
         let (spelling, source) = &moved.source;
-        self.remove_entry(&tx, &moved.from, spelling)?;
-        self.add_entry(&tx, &moved.to, to_name, source.id(), source.kind())?;
-        self.set_parent(&tx, source, &moved.to)?;
-        if mode == RenameMode::Whiteout {
-            self.add_whiteout(&tx, &moved.from, spelling)?;
-        }
-        self.count_move(&tx, moved, mode)?;
+        self.remove_entry(tx, &moved.from, spelling)?;
+        self.add_entry(tx, &moved.to, to_name, source.id(), source.kind())?;
+        self.set_parent(tx, source, &moved.to)?;
+        self.count_move(tx, moved, has_whiteout)?;
         Ok(gone)
+    }
+
+    /// Lets two entries change places.
+    pub(super) fn apply_exchange(&self, tx: &Transaction, moved: &Move) -> Result<(), PosixError> {
+        let (Some((to_spelling, target)), (from_spelling, source)) = (&moved.target, &moved.source)
+        else {
+            return Ok(());
+        };
+        self.remove_entry(tx, &moved.from, from_spelling)?;
+        self.remove_entry(tx, &moved.to, to_spelling)?;
+        self.add_entry(tx, &moved.to, to_spelling, source.id(), source.kind())?;
+        self.add_entry(tx, &moved.from, from_spelling, target.id(), target.kind())?;
+        self.set_parent(tx, source, &moved.to)?;
+        self.set_parent(tx, target, &moved.from)?;
+        let change = as_subdirectory(source) - as_subdirectory(target);
+        if moved.from.id() == moved.to.id() {
+            return self.change_directory(tx, &moved.to, 0, 0);
+        }
+        self.change_directory(tx, &moved.from, 0, -change)?;
+        self.change_directory(tx, &moved.to, 0, change)
     }
 
     fn check_rename(
@@ -207,30 +275,6 @@ impl FileSystem {
         })
     }
 
-    fn exchange(&self, moved: &Move) -> Result<(), PosixError> {
-        let (Some((to_spelling, target)), (from_spelling, source)) = (&moved.target, &moved.source)
-        else {
-            return Ok(());
-        };
-        if target.id() == source.id() {
-            return Ok(());
-        }
-        let tx = self.require_writer()?.begin(0)?;
-        self.remove_entry(&tx, &moved.from, from_spelling)?;
-        self.remove_entry(&tx, &moved.to, to_spelling)?;
-        self.add_entry(&tx, &moved.to, to_spelling, source.id(), source.kind())?;
-        self.add_entry(&tx, &moved.from, from_spelling, target.id(), target.kind())?;
-        self.set_parent(&tx, source, &moved.to)?;
-        self.set_parent(&tx, target, &moved.from)?;
-        let directory = |znode: &Znode| i64::from(znode.kind() == FileKind::Directory);
-        let change = directory(source) - directory(target);
-        if moved.from.id() == moved.to.id() {
-            return self.change_directory(&tx, &moved.to, 0, 0);
-        }
-        self.change_directory(&tx, &moved.from, 0, -change)?;
-        self.change_directory(&tx, &moved.to, 0, change)
-    }
-
     fn set_parent(
         &self,
         tx: &Transaction,
@@ -248,15 +292,14 @@ impl FileSystem {
         &self,
         tx: &Transaction,
         moved: &Move,
-        mode: RenameMode,
+        has_whiteout: bool,
     ) -> Result<(), PosixError> {
-        let directory = |znode: &Znode| i64::from(znode.kind() == FileKind::Directory);
-        let source = directory(&moved.source.1);
-        let (lost, lost_directory) = match &moved.target {
-            Some((_, target)) => (1, directory(target)),
+        let source = as_subdirectory(&moved.source.1);
+        let (lost, lost_directory) = match moved.lost() {
+            Some((_, target)) => (1, as_subdirectory(target)),
             None => (0, 0),
         };
-        let whiteout = i64::from(mode == RenameMode::Whiteout);
+        let whiteout = i64::from(has_whiteout);
         if moved.from.id() == moved.to.id() {
             return self.change_directory(tx, &moved.to, whiteout - lost, -lost_directory);
         }
@@ -269,9 +312,10 @@ impl FileSystem {
         tx: &Transaction,
         directory: &Znode,
         name: &[u8],
-    ) -> Result<(), PosixError> {
+    ) -> Result<Whiteout, PosixError> {
         let new = super::NewFile::new(FileKind::CharDevice, 0);
-        let object = self.make_in(tx, directory, &new)?;
-        self.add_entry(tx, directory, name, object, FileKind::CharDevice)
+        let (object, placed) = self.make_in(tx, directory, &new)?;
+        self.add_entry(tx, directory, name, object.id(), FileKind::CharDevice)?;
+        self.whiteout_record(tx, &object, &placed)
     }
 }

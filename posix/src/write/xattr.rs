@@ -83,6 +83,8 @@ impl FileSystem {
                 _ => 0,
             };
             changes = self.take_permissions(changes, &file, (permissions, lost));
+            // No record has both the list and the mode.
+            self.log_nothing(&tx);
             if is_minimal {
                 return self.take_away(&tx, &file, name, changes).map(drop);
             }
@@ -165,6 +167,7 @@ impl FileSystem {
             if packed.len() <= LIST_SIZE_MAX {
                 self.remove_xattr_file(tx, file, name)?;
                 let changes = changes.bytes(Attribute::Dxattr, packed);
+                self.log_xattr(tx, file, (name, Some(value)));
                 return self.change(tx, file.id(), &changes);
             }
         }
@@ -185,6 +188,7 @@ impl FileSystem {
         value: &[u8],
     ) -> Result<(), PosixError> {
         let file = self.znode(id)?;
+        self.log_nothing(tx);
         let directory = match file.attributes().xattr_directory {
             Some(directory) => directory,
             None => {
@@ -272,7 +276,10 @@ impl FileSystem {
         if let Some(mut list) = file.xattr_list()? {
             let mut removed = false;
             for stored in stored_names(name) {
-                removed |= list.remove(stored);
+                if list.remove(stored) {
+                    self.log_xattr(tx, file, (stored, None));
+                    removed = true;
+                }
             }
             if removed {
                 changes = with_list(changes, &list);
@@ -297,6 +304,7 @@ impl FileSystem {
             let Some(target) = self.lookup(&directory, stored)? else {
                 continue;
             };
+            self.log_nothing(tx);
             self.set().free(tx, target.object)?;
             self.remove_entry(tx, &directory, stored)?;
             self.change_directory(tx, &directory, -1, 0)?;

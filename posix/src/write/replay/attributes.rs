@@ -12,7 +12,7 @@ use crate::replay::names::time_of;
 use crate::time::Timestamp;
 use crate::write::access_list::trivial;
 use crate::write::create::new_flags;
-use crate::write::nfs4::{list_changes, list_flags};
+use crate::write::nfs4::list_flags;
 use crate::write::store::Changes;
 use crate::write::xattr::with_list;
 use crate::znode::Znode;
@@ -212,15 +212,8 @@ impl LogReplay<'_> {
     ) -> Result<(), PosixError> {
         let file = self.files.znode(object)?;
         let aces = decode(object, body, is_old)?;
-        let now = file.attributes();
-        let mode = now.mode & !ACCESS_BITS | access_of(&aces, now);
-        let changes = Changes::new().time(Attribute::Ctime, self.files.now()?);
-        let (changes, flags) = list_changes(changes, &file, &aces, (mode, now.flags));
-        let changes = changes
-            .word(Attribute::Mode, mode)
-            .word(Attribute::Flags, flags);
         let tx = self.begin(0)?;
-        self.files.change(&tx, object, &changes)?;
+        self.files.apply_access_list(&tx, &file, &aces)?;
         self.note(&tx)
     }
 

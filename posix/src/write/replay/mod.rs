@@ -77,7 +77,8 @@ impl Env for ReplayClock {
 struct LogReplay<'a> {
     files: &'a FileSystem,
     clock: Arc<ReplayClock>,
-    header: &'a IntentLogHeader,
+    /// The header of the log, if what is applied is to be noted in it.
+    header: Option<&'a IntentLogHeader>,
     /// The record being applied.
     sequence: AtomicU64,
     /// Files with bytes behind their end in their last block.
@@ -113,7 +114,7 @@ impl FileSystem {
         let replay = LogReplay {
             files: &files,
             clock,
-            header: log.header(),
+            header: Some(log.header()),
             sequence: AtomicU64::new(0),
             tails: Mutex::default(),
         };
@@ -132,6 +133,29 @@ impl FileSystem {
         })?;
         replay.clear_tails()?;
         Ok(report)
+    }
+}
+
+impl FileSystem {
+    /// Does what a record of another file system says that was the same before, as replays do.
+    ///
+    /// # Errors
+    /// If the record does not fit, or the pool cannot be written.
+    pub fn repeat(&self, record: &Record<'_>) -> Result<(), PosixError> {
+        let dataset = self.dataset()?;
+        let clock = ReplayClock {
+            env: Arc::clone(dataset.env()),
+            now: Mutex::new(dataset.env().wall_clock()),
+        };
+        let replay = LogReplay {
+            files: self,
+            clock: Arc::new(clock),
+            header: None,
+            sequence: AtomicU64::new(record.sequence),
+            tails: Mutex::default(),
+        };
+        replay.apply(record)?;
+        replay.clear_tails()
     }
 }
 
@@ -199,9 +223,12 @@ impl LogReplay<'_> {
 
     /// Notes with the transaction that the record is applied.
     fn note(&self, tx: &Transaction) -> Result<(), PosixError> {
+        let Some(header) = self.header else {
+            return Ok(());
+        };
         let header = IntentLogHeader {
             replay_sequence: self.sequence.load(Ordering::Relaxed),
-            ..self.header.clone()
+            ..header.clone()
         };
         Ok(self
             .files

@@ -7,6 +7,7 @@ use crate::error::PosixError;
 use crate::kind::FileKind;
 use crate::replay::names::{create_of, is_made_by, time_of};
 use crate::write::names::Found;
+use crate::write::rename::Move;
 use crate::write::store::Changes;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
@@ -21,14 +22,6 @@ const XATTR_DIRECTORY_MODE: u64 = 0o041_777;
 
 fn is_directory(znode: &Znode) -> bool {
     znode.kind() == FileKind::Directory
-}
-
-/// A rename: two directories, what moves with its spelling, and what stands at its new place.
-struct Move {
-    from: Arc<Znode>,
-    to: Arc<Znode>,
-    source: (Vec<u8>, Arc<Znode>),
-    target: Option<(Vec<u8>, Arc<Znode>)>,
 }
 
 impl LogReplay<'_> {
@@ -155,11 +148,9 @@ impl LogReplay<'_> {
         let file = self.files.znode(target.object)?;
         self.check_empty(&file)?;
         let tx = self.begin(0)?;
-        self.files.remove_entry(&tx, &directory, &spelling)?;
-        let subdirectories = i64::from(is_directory(&file));
-        self.files
-            .change_directory(&tx, &directory, -1, -subdirectories)?;
-        let is_gone = self.files.drop_name(&tx, &file)?;
+        let is_gone = self
+            .files
+            .apply_removal(&tx, &directory, &spelling, &file)?;
         self.note(&tx)?;
         drop(tx);
         match is_gone {
@@ -193,15 +184,7 @@ impl LogReplay<'_> {
             return Err(self.bad("a link gets a name that is taken"));
         }
         let tx = self.begin(0)?;
-        let kind = file.kind();
-        self.files.add_entry(&tx, &directory, name, object, kind)?;
-        let links = file.attributes().links.saturating_add(1);
-        let changes = Changes::new()
-            .word(Attribute::Links, links)
-            .word(Attribute::Parent, directory.id().0)
-            .time(Attribute::Ctime, self.files.now()?);
-        self.files.change(&tx, object, &changes)?;
-        self.files.change_directory(&tx, &directory, 1, 0)?;
+        self.files.apply_link(&tx, &directory, &file, name)?;
         self.note(&tx)
     }
 
@@ -243,81 +226,39 @@ impl LogReplay<'_> {
         name: &[u8],
         whiteout: Option<&Whiteout>,
     ) -> Result<Option<ObjectId>, PosixError> {
-        let (files, (spelling, source)) = (self.files, &moved.source);
-        let is_within = moved.from.id() == moved.to.id();
-        let mut lost = None;
-        if let Some((other, target)) = &moved.target {
-            let is_same_entry = is_within && other == spelling;
-            if target.id() == source.id() && !is_same_entry {
+        let (spelling, source) = &moved.source;
+        if let Some((_, target)) = &moved.target
+            && !moved.is_same_entry()
+        {
+            if target.id() == source.id() {
                 // Two names of one file: nothing happens.
                 self.note(&self.begin(0)?)?;
                 return Ok(None);
             }
-            if !is_same_entry {
-                self.check_empty(target)?;
-                lost = Some((other, target));
-            }
+            self.check_empty(target)?;
         }
         let tx = self.begin(0)?;
-        let mut gone = None;
-        if let Some((other, target)) = lost {
-            files.remove_entry(&tx, &moved.to, other)?;
-            gone = files.drop_name(&tx, target)?.then_some(target.id());
-        }
-        files.remove_entry(&tx, &moved.from, spelling)?;
-        files.add_entry(&tx, &moved.to, name, source.id(), source.kind())?;
-        self.set_parent(&tx, source, &moved.to)?;
+        let has_whiteout = whiteout.is_some();
+        let gone = self.files.apply_move(&tx, moved, name, has_whiteout)?;
         if let Some(whiteout) = whiteout {
             self.leave_whiteout(&tx, &moved.from, spelling, whiteout)?;
-        }
-        let source = i64::from(is_directory(source));
-        let lost_directories = lost.map_or(0, |(_, target)| i64::from(is_directory(target)));
-        let lost = i64::from(lost.is_some());
-        let left = i64::from(whiteout.is_some());
-        if is_within {
-            files.change_directory(&tx, &moved.to, left - lost, -lost_directories)?;
-        } else {
-            files.change_directory(&tx, &moved.from, left - 1, -source)?;
-            files.change_directory(&tx, &moved.to, 1 - lost, source - lost_directories)?;
         }
         self.note(&tx)?;
         Ok(gone)
     }
 
     fn exchange(&self, moved: &Move, name: &[u8]) -> Result<(), PosixError> {
-        let files = self.files;
-        let Some((to_spelling, target)) = &moved.target else {
+        let Some((_, target)) = &moved.target else {
             return Err(PosixError::NotFound {
                 directory: moved.to.id(),
                 name: name.to_vec(),
             });
         };
-        let (from_spelling, source) = &moved.source;
         let tx = self.begin(0)?;
-        if target.id() != source.id() {
-            let (from, to) = (&moved.from, &moved.to);
-            files.remove_entry(&tx, from, from_spelling)?;
-            files.remove_entry(&tx, to, to_spelling)?;
-            files.add_entry(&tx, to, to_spelling, source.id(), source.kind())?;
-            files.add_entry(&tx, from, from_spelling, target.id(), target.kind())?;
-            self.set_parent(&tx, source, to)?;
-            self.set_parent(&tx, target, from)?;
-            let change = i64::from(is_directory(source)) - i64::from(is_directory(target));
-            if from.id() == to.id() {
-                files.change_directory(&tx, to, 0, 0)?;
-            } else {
-                files.change_directory(&tx, from, 0, -change)?;
-                files.change_directory(&tx, to, 0, change)?;
-            }
+        if target.id() != moved.source.1.id() {
+            self.files.apply_exchange(&tx, moved)?;
         }
         self.note(&tx)
-    }
-
-    fn set_parent(&self, tx: &Transaction, file: &Znode, to: &Znode) -> Result<(), PosixError> {
-        let changes = Changes::new()
-            .word(Attribute::Parent, to.id().0)
-            .time(Attribute::Ctime, self.files.now()?);
-        self.files.change(tx, file.id(), &changes)
     }
 
     fn leave_whiteout(

@@ -5,6 +5,7 @@ mod data;
 mod legacy;
 mod model;
 mod names;
+mod tape;
 mod values;
 
 use crate::pool::{TestPool, gate, sync};

@@ -1,0 +1,318 @@
+//! Operations as records: what a change of the file system says to the dataset's log.
+//!
+//! Each public change makes the record that a replay repeats it from, in its own transaction, and
+//! gives it to the [`cenote_dataset::LogSink`] if there is one. A change that no record tells in
+//! full says that (`log_nothing`): whoever wants it to be durable waits for its group. These are
+//! attributes in hidden directories, lists of POSIX with the mode that they stand for, flags and
+//! projects, ids of domains, clones, and the first name of an unnamed file.
+
+use super::SetAttributes;
+use super::create::{NewFile, Placed};
+use crate::error::PosixError;
+use crate::file_system::FileSystem;
+use crate::fuid::Fuid;
+use crate::kind::FileKind;
+use crate::time::Timestamp;
+use crate::znode::Znode;
+use cenote_base::ObjectId;
+use cenote_dmu::{Object, Transaction};
+use cenote_ondisk::acl::{self, Ace, Who};
+use cenote_ondisk::intent_log::record::{
+    self, AclBody, Create, NewObject, Record, RecordBody, Whiteout, WriteData, record_type,
+};
+
+/// The most bytes of a write that are in its record: half of what a log block can have. Longer
+/// ones are read again when the log is written.
+const IMMEDIATE_MAX: usize = 32 << 10;
+
+/// Bits of a setattr record's mask, as Linux numbers them.
+const MASK_MODE: u64 = 1;
+const MASK_UID: u64 = 2;
+const MASK_GID: u64 = 4;
+const MASK_ATIME: u64 = 16;
+const MASK_MTIME: u64 = 32;
+
+/// The two words of a time in a record.
+fn words(time: Timestamp) -> (u64, u64) {
+    (time.seconds.cast_unsigned(), u64::from(time.nanoseconds))
+}
+
+/// A new object, as records name it.
+fn named(object: &Object) -> NewObject {
+    let slots = object.dnode().slots();
+    NewObject {
+        object: object.id(),
+        dnode_slots: u8::try_from(slots).expect("a dnode has at most 32 slots"),
+    }
+}
+
+/// A list, as records have it.
+fn body<'a>(aces: &[Ace], entries: &'a [u8]) -> AclBody<'a> {
+    AclBody {
+        count: aces.len() as u64,
+        flags: 0,
+        entries,
+        ids: &[],
+    }
+}
+
+/// Whether a stored id is of a domain, which records have to name.
+fn has_domain(id: u64) -> bool {
+    Fuid(id).domain_index() != 0
+}
+
+/// Whether a list speaks of somebody in a domain.
+fn name_domains(aces: &[Ace]) -> bool {
+    aces.iter().any(|ace| match ace.who {
+        Who::User(id) | Who::Group(id) => has_domain(id),
+        Who::Owner | Who::OwningGroup | Who::Everyone => false,
+    })
+}
+
+impl FileSystem {
+    /// Whether anybody keeps records.
+    fn is_logged(&self) -> bool {
+        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
+        sink.is_some()
+    }
+
+    /// Notes an operation of the transaction.
+    pub(super) fn log(&self, tx: &Transaction, record_type: u64, body: RecordBody<'_>) {
+        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
+        if let Some(sink) = sink {
+            let record = Record {
+                record_type,
+                case_insensitive: false,
+                txg: tx.txg(),
+                sequence: 0,
+                body,
+            };
+            sink.append(tx, &record);
+        }
+    }
+
+    /// Notes that no record tells all that the transaction does.
+    pub(super) fn log_nothing(&self, tx: &Transaction) {
+        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
+        if let Some(sink) = sink {
+            sink.append_unlogged(tx);
+        }
+    }
+
+    /// Notes a new file with a name.
+    pub(super) fn log_creation(
+        &self,
+        tx: &Transaction,
+        (directory, name): (ObjectId, &[u8]),
+        new: &NewFile,
+        (object, placed): (&Object, &Placed),
+    ) {
+        if !self.is_logged() {
+            return;
+        }
+        let entries = acl::encode(&placed.list);
+        let is_directory = new.kind == FileKind::Directory;
+        let record_type = match (new.kind, placed.is_inherited) {
+            (FileKind::Symlink, _) => record_type::SYMLINK,
+            (_, true) if is_directory => record_type::MKDIR_ACL,
+            (_, true) => record_type::CREATE_ACL,
+            (_, false) if is_directory => record_type::MKDIR,
+            (_, false) => record_type::CREATE,
+        };
+        let is_foreign = has_domain(new.uid) || has_domain(placed.gid);
+        let made = match self.made_at(object) {
+            Ok(made) if !is_foreign && !name_domains(&placed.list) => made,
+            // No record is made that names domains.
+            _ => return self.log_nothing(tx),
+        };
+        let create = Create {
+            directory,
+            new: named(object),
+            mode: placed.mode,
+            uid: new.uid,
+            gid: placed.gid,
+            generation: tx.txg().0,
+            crtime: words(made),
+            device: new.device.to_stored(),
+            attributes: None,
+            acl: placed.is_inherited.then(|| body(&placed.list, &entries)),
+            domains: &[],
+            name,
+            target: (new.kind == FileKind::Symlink).then_some(&new.target),
+        };
+        self.log(tx, record_type, RecordBody::Create(create));
+        let has_list = self.tables().is_some();
+        for (name, value) in placed.posix_lists().filter(|_| has_list) {
+            let (object, value) = (object.id(), Some(value.as_slice()));
+            let body = RecordBody::SetXattr {
+                object,
+                name,
+                value,
+            };
+            self.log(tx, record_type::SETSAXATTR, body);
+        }
+    }
+
+    /// When an object was made, as it is stored.
+    fn made_at(&self, object: &Object) -> Result<Timestamp, PosixError> {
+        Ok(self.znode(object.id())?.attributes().created)
+    }
+
+    /// What a rename left at the old name, as its record has it.
+    pub(super) fn whiteout_record(
+        &self,
+        tx: &Transaction,
+        object: &Object,
+        placed: &Placed,
+    ) -> Result<Whiteout, PosixError> {
+        Ok(Whiteout {
+            new: named(object),
+            mode: placed.mode,
+            uid: 0,
+            gid: placed.gid,
+            generation: tx.txg().0,
+            crtime: words(self.made_at(object)?),
+            device: 0,
+        })
+    }
+
+    /// Notes that bytes were written.
+    pub(super) fn log_write(
+        &self,
+        tx: &Transaction,
+        (object, offset): (ObjectId, u64),
+        data: &[u8],
+    ) {
+        let length = data.len() as u64;
+        if data.len() > IMMEDIATE_MAX {
+            return self.log_long_write(tx, (object, offset), length);
+        }
+        let data = WriteData::Immediate(data);
+        let body = RecordBody::Write {
+            object,
+            offset,
+            length,
+            data,
+        };
+        self.log(tx, record_type::WRITE, body);
+    }
+
+    /// Notes that bytes were written which the log reads for itself.
+    pub(super) fn log_long_write(
+        &self,
+        tx: &Transaction,
+        (object, offset): (ObjectId, u64),
+        length: u64,
+    ) {
+        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
+        if let Some(sink) = sink {
+            sink.append_write(tx, object, offset, length);
+        }
+    }
+
+    /// Notes that a range is free, or with length 0 that the file ends at the offset.
+    pub(super) fn log_freed(
+        &self,
+        tx: &Transaction,
+        object: ObjectId,
+        (offset, length): (u64, u64),
+    ) {
+        let body = RecordBody::Truncate {
+            object,
+            offset,
+            length,
+        };
+        self.log(tx, record_type::TRUNCATE, body);
+    }
+
+    /// Notes a new mode alone.
+    pub(super) fn log_mode(&self, tx: &Transaction, object: ObjectId, mode: u64) {
+        let set = record::SetAttributes {
+            mask: MASK_MODE,
+            mode,
+            ..unset(object)
+        };
+        self.log(tx, record_type::SETATTR, RecordBody::SetAttributes(set));
+    }
+
+    /// Notes new attributes of a file, its size not among them.
+    pub(super) fn log_attributes(&self, tx: &Transaction, file: &Znode, set: &SetAttributes) {
+        let is_told = set.flags.is_none() && set.project.is_none() && set.created.is_none();
+        // A list in a hidden directory follows the mode.
+        let is_hidden = set.mode.is_some() && file.attributes().xattr_directory.is_some();
+        if !is_told || is_hidden {
+            self.log_nothing(tx);
+        }
+        let mut new = unset(file.id());
+        for (value, bit, field) in [
+            (set.mode, MASK_MODE, &mut new.mode),
+            (set.uid, MASK_UID, &mut new.uid),
+            (set.gid, MASK_GID, &mut new.gid),
+        ] {
+            if let Some(value) = value {
+                *field = value;
+                new.mask |= bit;
+            }
+        }
+        for (time, bit, field) in [
+            (set.accessed, MASK_ATIME, &mut new.atime),
+            (set.modified, MASK_MTIME, &mut new.mtime),
+        ] {
+            if let Some(time) = time {
+                *field = words(time);
+                new.mask |= bit;
+            }
+        }
+        self.log(tx, record_type::SETATTR, RecordBody::SetAttributes(new));
+    }
+
+    /// Notes a new access control list.
+    pub(super) fn log_access_list(&self, tx: &Transaction, object: ObjectId, aces: &[Ace]) {
+        if !self.is_logged() || name_domains(aces) {
+            return self.log_nothing(tx);
+        }
+        let entries = acl::encode(aces);
+        let body = RecordBody::Acl {
+            object,
+            acl: body(aces, &entries),
+            is_old: false,
+            domains: &[],
+        };
+        self.log(tx, record_type::ACL, body);
+    }
+
+    /// Notes the new value of an extended attribute in the list of a file.
+    pub(super) fn log_xattr(
+        &self,
+        tx: &Transaction,
+        file: &Znode,
+        (name, value): (&[u8], Option<&[u8]>),
+    ) {
+        if value.is_some_and(<[u8]>::is_empty) {
+            // A record without a value removes the attribute.
+            return self.log_nothing(tx);
+        }
+        let body = RecordBody::SetXattr {
+            object: file.id(),
+            name,
+            value,
+        };
+        self.log(tx, record_type::SETSAXATTR, body);
+    }
+}
+
+/// A setattr record that sets nothing.
+fn unset(object: ObjectId) -> record::SetAttributes<'static> {
+    record::SetAttributes {
+        object,
+        mask: 0,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        atime: (0, 0),
+        mtime: (0, 0),
+        attributes: None,
+        domains: &[],
+    }
+}
