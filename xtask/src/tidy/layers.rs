@@ -13,6 +13,7 @@ const LAYERS: [&str; 24] = [
     "ondisk",
     "codec",
     "device",
+    "nbd_client",
     "cloud",
     "vdev",
     "io",
