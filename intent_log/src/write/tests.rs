@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chain::judge;
-use cenote_base::rt::{self, Unranked, World};
+use cenote_base::rt::{Unranked, World};
 use cenote_base::{Bookmark, VdevId};
 use cenote_codec::cipher::{HmacKey, MasterKey, Suite};
 use cenote_dmu::DmuError;
@@ -58,6 +58,8 @@ struct PoolState {
     /// Percent of requests that fail.
     failures: u64,
     refuses_space: bool,
+    /// Flushes are answered and keep nothing.
+    lies: bool,
 }
 
 /// A pool with one disk, whose groups are synced when somebody waits for one.
@@ -139,6 +141,7 @@ impl Pool {
             dice: Dice(seed),
             failures: 0,
             refuses_space: false,
+            lies: false,
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -260,7 +263,9 @@ impl LogSpace for Pool {
             state.disk.cache.drain(..arrived);
             return Err(lost());
         }
-        state.make_durable(arrived);
+        if !state.lies {
+            state.make_durable(arrived);
+        }
         Ok(())
     }
 
@@ -579,16 +584,14 @@ fn work(pool: &Pool, writer: &LogWriter, past: &Mutex<Past, Unranked>, mut dice:
 }
 
 /// Everything that was promised is on disk, by the log or its group; nothing is there without
-/// what it depends on.
-fn judge_cut(past: &Past, in_log: &[u64], synced: Txg, what: &str) {
+/// what it depends on. Otherwise says what is wrong.
+fn judge_cut(past: &Past, in_log: &[u64], synced: Txg) -> Result<(), String> {
     let found: BTreeSet<u64> = in_log.iter().copied().collect();
     let is_there = |number: u64, txg: Txg| txg <= synced || found.contains(&number);
     for ((number, _), txg) in &past.appended {
-        let is_promised = past.promised.contains(number);
-        assert!(
-            !is_promised || is_there(*number, *txg),
-            "{what}: {number} is lost"
-        );
+        if past.promised.contains(number) && !is_there(*number, *txg) {
+            return Err(format!("{number} is lost"));
+        }
     }
     for (index, ((number, object), _)) in past.appended.iter().enumerate() {
         if !found.contains(number) {
@@ -596,20 +599,34 @@ fn judge_cut(past: &Past, in_log: &[u64], synced: Txg, what: &str) {
         }
         for ((before, of), txg) in &past.appended[..index] {
             let depends = of.is_none() || of == object;
-            let is_kept = !depends || is_there(*before, *txg);
-            assert!(is_kept, "{what}: {number} is there without {before}");
+            if depends && !is_there(*before, *txg) {
+                return Err(format!("{number} is there without {before}"));
+            }
         }
     }
+    Ok(())
 }
 
-fn live(seed: u64) -> LogFigures {
+/// Cuts the power now, and judges what is left.
+fn cut(pool: &Pool, past: &Mutex<Past, Unranked>, keys: Option<&ObjsetKeys>) -> Result<(), String> {
+    // Before the disk: what was promised in between is more than need be there.
+    let past = past.lock().clone();
+    let mut state = pool.state.lock();
+    let disk = state.after_cut();
+    let (in_log, _) = found(&state.header, &disk, keys);
+    judge_cut(&past, &in_log, state.synced)
+}
+
+fn live(seed: u64, lies: bool) -> Result<LogFigures, String> {
     let mut dice = Dice(seed);
     let pool = Pool::new(seed ^ 0x5555);
     let keys = dice.happens(30).then(keys);
     pool.state.lock().failures = [0, 0, 5, 20][dice.below(4) as usize];
+    pool.state.lock().lies = lies;
     let writer = writer_on(&pool, keys.clone());
     let past: Mutex<Past, Unranked> = Mutex::new(Past::default());
     let is_over = std::sync::atomic::AtomicBool::new(false);
+    let mut verdict = Ok(());
     rt::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
@@ -624,36 +641,32 @@ fn live(seed: u64) -> LogFigures {
                 rt::sleep(Duration::from_micros(1500));
             }
         });
-        for cut in 0..6 {
+        for number in 0..6 {
             rt::sleep(Duration::from_micros(200 + dice.below(3000)));
-            let past = past.lock().clone();
-            let mut state = pool.state.lock();
-            let disk = state.after_cut();
-            let (in_log, _) = found(&state.header, &disk, keys.as_deref());
-            judge_cut(
-                &past,
-                &in_log,
-                state.synced,
-                &format!("seed {seed}, cut {cut}"),
-            );
+            let judged = cut(&pool, &past, keys.as_deref());
+            let judged = judged.map_err(|problem| format!("cut {number}: {problem}"));
+            verdict = std::mem::replace(&mut verdict, Ok(())).and(judged);
         }
-        for thread in threads {
-            thread.join().expect("no panic");
-        }
+        let ended: Vec<_> = threads
+            .into_iter()
+            .map(rt::ScopedJoinHandle::join)
+            .collect();
         is_over.store(true, std::sync::atomic::Ordering::SeqCst);
         syncing.join().expect("no panic");
+        for thread in ended {
+            thread.expect("no panic");
+        }
     });
+    verdict?;
     writer.end().expect("the pool is well");
     for _ in 0..3 {
         pool.sync();
     }
-    let state = pool.state.lock();
-    assert!(
-        state.allocated.is_empty(),
-        "seed {seed}: {:?}",
-        state.allocated
-    );
-    writer.figures()
+    let left = pool.state.lock().allocated.clone();
+    match left.is_empty() {
+        true => Ok(writer.figures()),
+        false => Err(format!("not freed: {left:?}")),
+    }
 }
 
 /// Threads append and commit while groups are synced, requests fail and the power is cut.
@@ -663,7 +676,8 @@ fn three_hundred_seeds_lose_nothing() {
     let seeds = seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
     let mut all = LogFigures::default();
     for seed in 1..=seeds {
-        let figures = World::simulated(seed).run(|| live(seed));
+        let lived = World::simulated(seed).run(|| live(seed, false));
+        let figures = lived.unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
         all.commits += figures.commits;
         all.by_group += figures.by_group;
         all.flushes += figures.flushes;
@@ -673,4 +687,11 @@ fn three_hundred_seeds_lose_nothing() {
     assert!(all.commits > 1000, "{all:?}");
     assert!(all.flushes < all.commits, "commits share flushes: {all:?}");
     assert!(all.failures > 0, "{all:?}");
+}
+
+/// A simulation that finds nothing where something must be lost proves nothing.
+#[test]
+fn disks_that_lie_about_flushes_are_found_out() {
+    let lost = |seed: u64| World::simulated(seed).run(|| live(seed, true)).is_err();
+    assert!((1..=20).any(lost));
 }

@@ -6,7 +6,7 @@ use super::error::LogWriteError;
 use super::pack::{block_size_for, pack};
 use super::records::{Body, Data, Item, Lists, Unlogged};
 use super::space::{LogData, LogHold, LogSpace};
-use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
+use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::{ObjectId, ObjsetId, Txg};
 use cenote_device::BlockBuffer;
 use cenote_io::{IoError, LogMark, ObjsetKeys};
@@ -84,6 +84,8 @@ struct State {
     taken: u64,
     written: u64,
     durable: u64,
+    /// The last group that is known to be on disk.
+    synced: Txg,
     /// The last group of an operation that the log does not have and later ones may depend on.
     hole_txg: Txg,
     is_writing: bool,
@@ -99,6 +101,23 @@ struct State {
     is_ending: bool,
     figures: LogFigures,
     last_failure: Option<Arc<LogWriteError>>,
+}
+
+/// A stage that a thread is in. If it panics there, the others go on without the log.
+struct StageGuard<'a>(&'a LogWriter);
+
+impl Drop for StageGuard<'_> {
+    fn drop(&mut self) {
+        if rt::panicking() {
+            let mut state = self.0.lock();
+            (state.is_writing, state.is_flushing) = (false, false);
+            let gathered = state.gathered_txg;
+            state.make_hole(gathered);
+            state.is_ending = true;
+            drop(state);
+            self.0.turn.notify_all();
+        }
+    }
 }
 
 /// What a commit waits for.
@@ -161,6 +180,11 @@ struct Failure {
 
 impl State {
     fn note_synced(&mut self, synced: Txg) {
+        // There may be very many lists: they are gone through once for each group.
+        if synced <= self.synced {
+            return;
+        }
+        self.synced = synced;
         self.lists.drop_synced(synced);
         self.queue.retain(|(_, item)| item.txg > synced);
         self.chain.note_synced(synced);
@@ -377,6 +401,7 @@ impl LogWriter {
                 source,
             })
         };
+        let _guard = StageGuard(self);
         let committed = loop {
             match self.next_step(target) {
                 Step::Done(committed) => break committed,
