@@ -28,6 +28,7 @@ pub mod geometry;
 mod growth;
 mod health;
 mod indirect;
+mod indirect_mapping;
 mod labels;
 mod labels_write;
 mod leaf;
@@ -55,6 +56,7 @@ mod window;
 mod write;
 mod write_load;
 mod write_plan;
+mod written_state;
 
 pub use access::LeftLeaf;
 pub use batch::BatchRead;
@@ -63,7 +65,7 @@ pub use class::AllocationClass;
 pub use counters::{VdevCounters, VdevFigures};
 pub use dtl::{DtlKind, ResilverTarget};
 pub use error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
-pub use indirect::IndirectEntry;
+pub use indirect_mapping::IndirectEntry;
 pub use labels::{DeviceLabels, FoundUberblock, Label, LabelHealth};
 pub use labels_write::{
     LabelPhase, UberblockScope, clear_labels, format_labels, write_device_labels,
