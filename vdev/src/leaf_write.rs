@@ -180,6 +180,7 @@ impl Leaf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::written_state::WRITE_FAILURES_MAX;
     use cenote_base::RealEnv;
     use cenote_device::{FaultyDevice, MemoryDevice};
     use std::sync::Arc;

@@ -4,7 +4,7 @@ use cenote_base::Txg;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Writes that may fail in a row before the leaf is given up.
-const WRITE_FAILURES_MAX: u32 = 10;
+pub(crate) const WRITE_FAILURES_MAX: u32 = 10;
 
 /// What writing did to a leaf.
 #[derive(Debug)]

@@ -35,7 +35,6 @@ pub use snapshot::{Base, Resume, Snapshot};
 
 use crate::error::{StreamError, unreadable};
 use crate::writer::Writer;
-use cenote_base::ObjectId;
 use cenote_ondisk::NvList;
 use cenote_ondisk::stream::{
     Begin, BeginPayload, ByteOrder, End, Feature, HeaderKind, Record, StreamFeatures, flags,

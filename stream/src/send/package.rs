@@ -14,7 +14,7 @@ mod options;
 pub use gather::{Gathered, Member, Sent, gather};
 pub use options::PackageOptions;
 
-use super::{Base, Options, Snapshot, write_stream};
+use super::{Base, Snapshot, write_stream};
 use crate::error::StreamError;
 use crate::writer::Writer;
 use cenote_base::Guid;

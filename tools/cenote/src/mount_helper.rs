@@ -151,12 +151,8 @@ fn mount_at(
             Ok(_) => return Ok(0),
             Err(error) => error,
         };
-        let unknown = match &error {
-            ControlError::BadValue { name: word, .. } => {
-                options.iter().position(|option| option == word)
-            }
-            _ => None,
-        };
+        let word = error.wrong_option();
+        let unknown = word.and_then(|word| options.iter().position(|option| option == word));
         match unknown {
             Some(place) if is_sloppy => {
                 options.remove(place);

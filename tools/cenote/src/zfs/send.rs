@@ -86,7 +86,7 @@ pub fn run(parsed: &Parsed, context: &mut Context) -> Outcome {
 /// Why nothing was sent.
 pub fn why_not(error: &ControlError, target: &str, is_resuming: bool) -> String {
     match error {
-        ControlError::StreamRefused { .. } => error.to_string(),
+        error if error.is_of_stream() => error.to_string(),
         ControlError::NoSuchDataset { .. } | ControlError::NoSuchPool { .. } => {
             cannot_open(target, error)
         }
