@@ -13,8 +13,8 @@ use cenote_control::model::{ControlError, Dataset, Part, Request, Response};
 use cenote_control::protocol::{CallError, Interrupt};
 use jiff::tz::TimeZone;
 
+use crate::format::harmless::harmless;
 use crate::getopt::OptionError;
-use crate::texts::harmless;
 
 /// Whoever answers requests.
 pub trait Daemon {

@@ -96,7 +96,8 @@ pub enum StreamRefusal {
     },
     /// It refers to blocks that it had before.
     #[error(
-        "stream has deprecated feature: dedup, try 'zstream redup [send in a file] | zfs recv [...]'"
+        "stream has deprecated feature: dedup, try 'zstream redup [send in a file] \
+         | zfs recv [...]'"
     )]
     Deduplicated,
     /// It was sent without large blocks, and what it builds upon with them.
