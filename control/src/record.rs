@@ -203,13 +203,39 @@ pub fn boot_id() -> String {
 ///
 /// A process that was killed and not yet waited for has ended, too.
 pub fn start_ticks(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    look_at(pid).map(|process| process.start_ticks)
+}
+
+/// What `/proc/PID/stat` says of a process that has not ended yet.
+struct Process {
+    start_ticks: u64,
+    /// It was killed or ends by itself: it may go on for as long as its memory and files are given
+    /// back, but does nothing any more.
+    is_ending: bool,
+}
+
+fn look_at(pid: u32) -> Option<Process> {
+    process_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// proc_pid_stat(5).
+fn process_of(stat: &str) -> Option<Process> {
+    /// Flags of the kernel's `include/linux/sched.h`: ends, and was killed by a signal.
+    const PF_EXITING: u64 = 0x4;
+    const PF_SIGNALED: u64 = 0x400;
     // The second field is the program's name in parentheses, which may hold anything.
-    let (_, rest) = text.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace();
-    let state = fields.next()?;
-    let is_dead = matches!(state, "Z" | "X");
-    fields.nth(18)?.parse().ok().filter(|_| !is_dead)
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let is_zombie = matches!(*fields.first()?, "Z" | "X");
+    // The first thread may be gone while others have not let go of their files.
+    if is_zombie && number(20)? <= 1 {
+        return None;
+    }
+    Some(Process {
+        start_ticks: number(22)?,
+        is_ending: is_zombie || number(9)? & (PF_EXITING | PF_SIGNALED) != 0,
+    })
 }
 
 /// Seconds since 1970.
@@ -238,6 +264,11 @@ impl DaemonRecord {
     /// Whether its daemon runs.
     pub fn is_alive(&self) -> bool {
         self.boot == boot_id() && start_ticks(self.pid) == Some(self.start_ticks)
+    }
+
+    /// Whether its daemon has not ended yet, but does nothing any more: it will have died soon.
+    pub fn is_ending(&self) -> bool {
+        self.is_alive() && look_at(self.pid).is_some_and(|process| process.is_ending)
     }
 
     /// Whether there is nothing to keep on disk.
@@ -443,6 +474,25 @@ mod tests {
         );
         second.seen = second.started + SHORT_LIFE;
         assert_eq!(second.into_loss().map(|loss| loss.short_lives), Some(0));
+    }
+
+    /// Between the end of its socket and that of the process a daemon that was killed counted as
+    /// one that lives: nobody took up its pools.
+    #[test]
+    fn a_process_that_was_killed_is_ending_until_it_is_gone() {
+        let stat = |state: &str, flags: u64, threads: u64| {
+            process_of(&format!(
+                "7 (a) b) {state} 1 7 7 0 -1 {flags} 1 0 0 0 5 6 0 0 20 0 {threads} 0 4242 1 2"
+            ))
+        };
+        let runs = stat("S", 0x40_0000, 9).expect("there");
+        assert!(runs.start_ticks == 4242 && !runs.is_ending);
+        assert!(stat("D", 0x40_0004, 9).expect("there").is_ending);
+        assert!(stat("R", 0x40_0400, 9).expect("there").is_ending);
+        assert!(stat("Z", 0x40_0004, 3).expect("there").is_ending);
+        assert!(stat("Z", 0x40_0004, 1).is_none());
+        let own = look_at(std::process::id()).expect("there");
+        assert!(!own.is_ending && own.start_ticks > 0);
     }
 
     #[test]

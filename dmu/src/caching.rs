@@ -4,9 +4,6 @@
 //! zfsprops(7) for what they mean). None of them has an effect on disk, and each may change while
 //! the object set is in use.
 
-use crate::object::Object;
-use crate::object_set::ObjectSet;
-use cenote_cache::Retention;
 use cenote_ondisk::ObjectType;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -34,7 +31,7 @@ impl CacheScope {
     }
 
     /// Whether it has blocks of this kind.
-    fn covers(self, is_metadata: bool) -> bool {
+    pub(crate) fn covers(self, is_metadata: bool) -> bool {
         match is_metadata {
             true => self >= Self::Metadata,
             false => self == Self::All,
@@ -89,13 +86,13 @@ impl Default for CachingCell {
 }
 
 impl CachingCell {
-    fn set(&self, caching: Caching) {
+    pub(crate) fn set(&self, caching: Caching) {
         let packed =
             caching.primary as u8 | (caching.prefetch as u8) << 2 | (caching.direct as u8) << 4;
         self.0.store(packed, Ordering::Relaxed);
     }
 
-    fn get(&self) -> Caching {
+    pub(crate) fn get(&self) -> Caching {
         let packed = self.0.load(Ordering::Relaxed);
         let field = |index: u8| u64::from(packed >> (2 * index) & 3);
         Caching {
@@ -103,43 +100,6 @@ impl CachingCell {
             prefetch: CacheScope::from_number(field(1)),
             direct: DirectIo::from_number(field(2)),
         }
-    }
-}
-
-impl ObjectSet {
-    /// Changes how blocks are cached from now on.
-    pub fn set_caching(&self, caching: Caching) {
-        self.caching.set(caching);
-    }
-
-    /// How blocks are cached now.
-    pub fn caching(&self) -> Caching {
-        self.caching.get()
-    }
-
-    /// How long a block stays.
-    pub fn retention(&self, is_metadata: bool) -> Retention {
-        match self.caching().primary.covers(is_metadata) {
-            true => Retention::Keep,
-            false => Retention::Pass,
-        }
-    }
-}
-
-impl Object {
-    /// How long a block of this level stays.
-    pub(crate) fn retention(&self, level: u8) -> Retention {
-        let is_metadata = is_metadata(self.dnode().object_type, level);
-        match self.is_passing() && !is_metadata {
-            true => Retention::Pass,
-            false => self.set().retention(is_metadata),
-        }
-    }
-
-    /// Whether data is read before it is asked for.
-    pub fn is_read_ahead(&self) -> bool {
-        let is_metadata = is_metadata(self.dnode().object_type, 0);
-        self.set().caching().prefetch.covers(is_metadata)
     }
 }
 

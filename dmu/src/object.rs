@@ -1,10 +1,11 @@
 //! An open object: its dnode and its contents.
 
+use crate::caching::is_metadata;
 use crate::error::DmuError;
 use crate::live::{LiveObject, Place};
 use crate::object_set::ObjectSet;
 use cenote_base::{BlockId, Bookmark, ObjectId};
-use cenote_cache::Block;
+use cenote_cache::{Block, Retention};
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,6 +55,21 @@ impl Object {
             live: None,
             is_passing: false,
         }
+    }
+
+    /// How long a block of this level stays.
+    pub(crate) fn retention(&self, level: u8) -> Retention {
+        let is_metadata = is_metadata(self.dnode().object_type, level);
+        match self.is_passing() && !is_metadata {
+            true => Retention::Pass,
+            false => self.set().retention(is_metadata),
+        }
+    }
+
+    /// Whether data is read before it is asked for.
+    pub fn is_read_ahead(&self) -> bool {
+        let is_metadata = is_metadata(self.dnode().object_type, 0);
+        self.set().caching().prefetch.covers(is_metadata)
     }
 
     /// The object in a writable set; `None` if it is free.
@@ -253,7 +269,7 @@ impl Object {
     /// Block `block` on disk for a reader; `None` for a hole.
     fn read_committed(&self, block: BlockId) -> Result<Option<Block>, DmuError> {
         if block <= self.dnode.block_id_max {
-            self.set.streams.read_ahead(self, block, block);
+            self.read_ahead(block, block);
         }
         self.committed_block(block)
     }
@@ -310,7 +326,7 @@ impl Object {
             return Ok(vec![self.read_committed(first)?]);
         }
         let pointers = self.data_pointers(first, known_last)?;
-        self.set.streams.read_ahead(self, first, known_last);
+        self.read_ahead(first, known_last);
         let cache = self.set.cache();
         let is_missing = |pointer: &&BlockPointer| !pointer.is_hole() && !cache.has(pointer);
         // A single block is read by its asker; only several are worth sharing out.

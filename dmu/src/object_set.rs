@@ -1,12 +1,15 @@
 //! Object sets: from an object's number to its dnode.
 
+use crate::caching::{Caching, CachingCell};
 use crate::error::DmuError;
 use crate::live::{LiveObject, LiveSet};
+use crate::memo::BlockMemo;
 use crate::object::Object;
-use crate::zap::Zap;
+use crate::regions::DnodeScans;
+use crate::streams::Streams;
 use cenote_base::rt::{RwLock, ranks};
 use cenote_base::{BlockId, Bookmark, ObjectId, ObjsetId};
-use cenote_cache::BlockCache;
+use cenote_cache::{BlockCache, Retention};
 use cenote_io::{ObjsetKeys, ReadContext};
 use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX};
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode, ObjectType, Objset};
@@ -65,10 +68,10 @@ pub struct ObjectSet {
     committed: RwLock<Committed, ranks::CommittedSet>,
     keys: Option<Arc<ObjsetKeys>>,
     pub(crate) live: Option<LiveSet>,
-    pub(crate) streams: crate::prefetch::Streams,
-    pub(crate) scans: crate::scan::DnodeScans,
-    pub(crate) memo: crate::memo::BlockMemo,
-    pub(crate) caching: crate::caching::CachingCell,
+    pub(crate) streams: Streams,
+    pub(crate) scans: DnodeScans,
+    pub(crate) memo: BlockMemo,
+    pub(crate) caching: CachingCell,
 }
 
 impl ObjectSet {
@@ -219,6 +222,24 @@ impl ObjectSet {
         &self.cache
     }
 
+    /// Changes how blocks are cached from now on.
+    pub fn set_caching(&self, caching: Caching) {
+        self.caching.set(caching);
+    }
+
+    /// How blocks are cached now.
+    pub fn caching(&self) -> Caching {
+        self.caching.get()
+    }
+
+    /// How long a block stays.
+    pub fn retention(&self, is_metadata: bool) -> Retention {
+        match self.caching().primary.covers(is_metadata) {
+            true => Retention::Keep,
+            false => Retention::Pass,
+        }
+    }
+
     /// The keys, if the object set is encrypted and they are loaded.
     pub fn keys(&self) -> Option<&Arc<ObjsetKeys>> {
         self.keys.as_ref()
@@ -277,11 +298,6 @@ impl ObjectSet {
                 return Ok(Some(object));
             }
         }
-    }
-
-    /// Opens the ZAP in object `id`.
-    pub fn zap(self: &Arc<Self>, id: ObjectId) -> Result<Zap, DmuError> {
-        Zap::open(self.object(id)?)
     }
 
     /// Opens an accounting object, if the object set has it.

@@ -1,8 +1,6 @@
-//! Reading ahead of readers that go forward.
+//! Reading ahead of readers that go forward ([`Streams`](crate::streams::Streams)).
 //!
-//! A *stream* is a reader expected at some block of some object. When it comes, the distance
-//! read ahead doubles, up to a limit; when it does not, the stream is forgotten in time. The
-//! reads are jobs for the cache's workers: they fill the cache and bother nobody if they fail.
+//! The reads are jobs for the cache's workers: they fill the cache and bother nobody if they fail.
 //!
 //! Jobs come one by one, as the reader moves on: a burst of them would take the processors from
 //! the reader, and leave them idle until the next.
@@ -12,64 +10,28 @@
 //! up behind the reader, and the memory that they were in, still warm, takes the next ones.
 
 use crate::object::Object;
-use cenote_base::rt::{Mutex, ranks};
-use cenote_base::{BlockId, Bookmark, ObjectId, settings};
+use crate::streams::blocks_per_job;
+use cenote_base::{BlockId, Bookmark, settings};
 use cenote_cache::Retention;
 use cenote_io::{IoClass, with_read_class};
 use std::ops::Range;
 
-/// Bytes that one job reads ahead.
-const JOB_BYTES: u64 = 1 << 20;
-/// Never more than a quarter of the decoded cache, or reading ahead would push out itself.
-const CACHE_SHARE: u64 = 4;
-
-#[derive(Debug)]
-struct Stream {
-    object: ObjectId,
-    /// The block that the reader should ask for next.
-    next: u64,
-    /// The first block not yet read ahead.
-    ahead: u64,
-    /// Bytes to stay ahead.
-    distance: u64,
-    /// The first block whose decoded copy was not given up yet.
-    kept: u64,
-}
-
-/// What a read of a stream leads to.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Advance {
-    /// Blocks to read ahead, both ends included.
-    ahead: Option<(u64, u64)>,
-    /// Blocks that the reader has left behind.
-    behind: Range<u64>,
-}
-
-/// Blocks of one job: about a megabyte, small enough to share out, large enough to be worth it.
-fn blocks_per_job(block_size: u64) -> u64 {
-    (JOB_BYTES / block_size).max(1)
-}
-
-/// The readers of one object set, most lately seen last.
-#[derive(Debug, Default)]
-pub(crate) struct Streams {
-    streams: Mutex<Vec<Stream>, ranks::PrefetchStreams>,
-}
-
-impl Streams {
+impl Object {
     /// Notes a read of `first..=last` and reads ahead if it continues a stream.
-    pub(crate) fn read_ahead(&self, object: &Object, first: BlockId, last: BlockId) {
-        let is_off = settings::PREFETCH_DISABLE.is_on() || !object.is_read_ahead();
-        if object.dnode().block_id_max.0 == 0 || is_off {
+    pub(crate) fn read_ahead(&self, first: BlockId, last: BlockId) {
+        let is_off = settings::PREFETCH_DISABLE.is_on() || !self.is_read_ahead();
+        if self.dnode().block_id_max.0 == 0 || is_off {
             return;
         }
-        let advance = self.advance(object, first.0, last.0);
-        give_up(object, advance.behind);
+        let limit = decoded_limit(self);
+        let streams = &self.set().streams;
+        let advance = streams.advance((self.id(), self.dnode()), limit, first.0..=last.0);
+        give_up(self, advance.behind);
         let Some((from, to)) = advance.ahead else {
             return;
         };
         let fetch = |from: u64, to: u64| {
-            let object = object.clone();
+            let object = self.clone();
             move || {
                 // An error here will meet the reader itself, if it ever comes so far.
                 with_read_class(IoClass::AsyncRead, || {
@@ -79,11 +41,11 @@ impl Streams {
                 });
             }
         };
-        let step = blocks_per_job(object.dnode().data_block_size);
+        let step = blocks_per_job(self.dnode().data_block_size);
         let mut from = from;
         while from <= to {
             let end = to.min(from + step - 1);
-            if object
+            if self
                 .set()
                 .cache()
                 .workers()
@@ -94,52 +56,6 @@ impl Streams {
             }
             from = end + 1;
         }
-    }
-
-    /// Notes a read and says what is to be done about it.
-    fn advance(&self, object: &Object, first: u64, last: u64) -> Advance {
-        let size = object.dnode().data_block_size;
-        let mut streams = self.streams.lock();
-        // A read may begin inside the block that the one before ended in.
-        let continues =
-            |s: &Stream| s.object == object.id() && (s.next == first || s.next == first + 1);
-        let Some(position) = streams.iter().position(continues) else {
-            let streams_max = usize::try_from(settings::FETCH_STREAMS_MAX.get());
-            let surplus = (streams.len() + 1).saturating_sub(streams_max.unwrap_or(usize::MAX));
-            streams.drain(..surplus);
-            let (next, distance) = (last + 1, settings::FETCH_DISTANCE_MIN.get() / 2);
-            streams.push(Stream {
-                object: object.id(),
-                next,
-                ahead: last + 1,
-                distance,
-                kept: first,
-            });
-            return Advance::default();
-        };
-        let mut stream = streams.remove(position);
-        let limit = settings::FETCH_DISTANCE_MAX
-            .get()
-            .min(decoded_limit(object) / CACHE_SHARE);
-        if last + 1 > stream.next {
-            stream.distance = (stream.distance * 2).min(limit);
-        }
-        stream.next = last + 1;
-        stream.ahead = stream.ahead.max(last + 1);
-        let target = (last + stream.distance / size).min(object.dnode().block_id_max.0);
-        // A whole job at a time, not block by block, but for short distances and the object's end.
-        let is_end = target == object.dnode().block_id_max.0;
-        let step = blocks_per_job(size).min((stream.distance / size / 2).max(1));
-        let is_due = target.saturating_add(1).saturating_sub(stream.ahead) >= step || is_end;
-        let ahead = (is_due && target >= stream.ahead).then_some((stream.ahead, target));
-        if let Some((_, to)) = ahead {
-            stream.ahead = to + 1;
-        }
-        // The block that this read begins in may have been read in part by the one before.
-        let behind = stream.kept..first.max(stream.kept);
-        stream.kept = behind.end;
-        streams.push(stream);
-        Advance { ahead, behind }
     }
 }
 

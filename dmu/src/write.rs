@@ -4,12 +4,12 @@
 //! callers order changes to one object among each other: here each block changes atomically, and
 //! no more.
 
-use crate::allocate::TreeShape;
 use crate::error::DmuError;
 use crate::live::{
     Compressed, Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveSet, LiveState,
     Place,
 };
+use crate::new_object::{TreeShape, bonus_capacity};
 use crate::object::Object;
 use crate::object_set::{ObjectSet, SpecialObject};
 use crate::txg::Transaction;
@@ -17,8 +17,7 @@ use cenote_base::rt::RwLockWriteGuard;
 use cenote_base::{BLOCK_SIZE_MAX, BlockId, SECTOR_SIZE};
 use cenote_cache::{Block, BlockBuffer};
 use cenote_io::{CompressedForm, StoredForm};
-use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
-use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE, DNODE_SLOTS_MAX, FLAG_SPILL_BLKPTR};
+use cenote_ondisk::dnode::{DNODE_SLOTS_MAX, FLAG_SPILL_BLKPTR};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
 use std::sync::Arc;
 
@@ -35,12 +34,6 @@ const TOO_FAR: &str = "a write would reach beyond the largest offset";
 
 /// What the freeing of a block counts for in the throttle.
 const FREED_BLOCK_BYTES: u64 = 256;
-
-/// Bytes that a dnode of `slots` slots has for its bonus buffer.
-pub(crate) fn bonus_capacity(slots: usize, pointers: usize, has_spill: bool) -> usize {
-    let spill = if has_spill { BLOCK_POINTER_SIZE } else { 0 };
-    slots * DNODE_SIZE - DNODE_CORE_SIZE - pointers * BLOCK_POINTER_SIZE - spill
-}
 
 impl Object {
     fn bad_change(&self, problem: &'static str) -> DmuError {

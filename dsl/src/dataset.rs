@@ -307,6 +307,16 @@ impl Dataset {
     }
 }
 
+impl Directory {
+    /// The head dataset; `None` for directories that only account space, such as `$MOS`.
+    pub fn head(self: &Arc<Self>) -> Result<Option<Dataset>, DslError> {
+        let Some(head) = self.phys().head_dataset else {
+            return Ok(None);
+        };
+        Dataset::open(self, head, self.name().clone()).map(Some)
+    }
+}
+
 impl Dsl {
     /// Opens a dataset or snapshot by name.
     ///

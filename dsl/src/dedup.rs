@@ -8,11 +8,13 @@ use crate::dedup_log::{entry_figures, waiting_entries};
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::object_directory::keys;
+use crate::sharing::DedupFigures;
 use cenote_base::ObjectId;
 use cenote_dmu::Zap;
 use cenote_ondisk::brt::BrtVdev;
 use cenote_ondisk::ddt::{DdtLogRecord, DdtStatistics, HISTOGRAM_BUCKETS, histogram_from_words};
 use cenote_ondisk::features;
+use std::sync::Arc;
 
 /// Bytes that sharing saves.
 pub fn dedup_saved(totals: &DdtStatistics) -> u64 {
@@ -33,44 +35,54 @@ pub(crate) fn ratio(whole: u64, part: u64) -> u64 {
     u64::try_from(ratio).unwrap_or(u64::MAX)
 }
 
-/// The dedup tables of a pool in figures, their logs included.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DedupFigures {
-    /// Entries of tables and logs; a block may have one in both.
-    pub entries: u64,
-    /// Bytes that the tables take on disk.
-    pub on_disk: u64,
-    /// Bytes of the tables and of the entries of logs, once they are in memory.
-    pub in_core: u64,
-    /// By log2 of references: [`HISTOGRAM_BUCKETS`] of them.
-    pub histogram: Vec<DdtStatistics>,
-}
-
-impl DedupFigures {
-    /// The sums over the histogram.
-    pub fn totals(&self) -> DdtStatistics {
-        let mut totals = DdtStatistics::default();
-        self.histogram.iter().for_each(|bucket| totals.add(bucket));
-        totals
-    }
-
-    fn add_log(&mut self, dsl: &Dsl, record: &DdtLogRecord) {
-        self.entries += 1;
-        self.in_core += size_of::<DdtLogRecord>() as u64;
-        let figures = entry_figures(record.key, &record.entry, |vdev| dsl.deflate_ratio(vdev));
-        if let Some(bucket) = figures.referenced_blocks.checked_ilog2() {
-            self.histogram[bucket as usize].add(&figures);
-        }
-    }
-}
-
 /// The sums over all dedup tables and their logs.
 pub fn dedup_totals(dsl: &Dsl) -> Result<DdtStatistics, DslError> {
     Ok(dsl.dedup_figures()?.totals())
 }
 
+impl Dsl {
+    /// Bytes that dedup and cloning save.
+    pub fn saved_space(&self) -> Result<u64, DslError> {
+        let (generation, known) = {
+            let sharing = self.sharing();
+            (sharing.generation, sharing.saved)
+        };
+        if let Some(saved) = known {
+            return Ok(saved);
+        }
+        let dedup = dedup_saved(&self.dedup_figures()?.totals());
+        let saved = dedup.saturating_add(clone_totals(self)?.saved);
+        let mut sharing = self.sharing();
+        if sharing.generation == generation {
+            sharing.saved = Some(saved);
+        }
+        Ok(saved)
+    }
+
+    /// The dedup tables in figures, their logs included.
+    ///
+    /// # Errors
+    ///
+    /// A table, its figures or its logs cannot be read.
+    pub fn dedup_figures(&self) -> Result<Arc<DedupFigures>, DslError> {
+        let (generation, known) = {
+            let sharing = self.sharing();
+            (sharing.generation, sharing.dedup.clone())
+        };
+        if let Some(figures) = known {
+            return Ok(figures);
+        }
+        let figures = Arc::new(read_figures(self)?);
+        let mut sharing = self.sharing();
+        if sharing.generation == generation {
+            sharing.dedup = Some(Arc::clone(&figures));
+        }
+        Ok(figures)
+    }
+}
+
 /// All dedup tables in figures: they are read, and their logs are loaded.
-pub(crate) fn read_figures(dsl: &Dsl) -> Result<DedupFigures, DslError> {
+fn read_figures(dsl: &Dsl) -> Result<DedupFigures, DslError> {
     let mut figures = DedupFigures {
         entries: 0,
         on_disk: 0,
@@ -95,10 +107,19 @@ pub(crate) fn read_figures(dsl: &Dsl) -> Result<DedupFigures, DslError> {
     for logs in objects.logs {
         let waiting = waiting_entries(dsl.mos(), &logs)?;
         for record in waiting.values() {
-            figures.add_log(dsl, record);
+            add_log(&mut figures, dsl, record);
         }
     }
     Ok(figures)
+}
+
+fn add_log(figures: &mut DedupFigures, dsl: &Dsl, record: &DdtLogRecord) {
+    figures.entries += 1;
+    figures.in_core += size_of::<DdtLogRecord>() as u64;
+    let added = entry_figures(record.key, &record.entry, |vdev| dsl.deflate_ratio(vdev));
+    if let Some(bucket) = added.referenced_blocks.checked_ilog2() {
+        figures.histogram[bucket as usize].add(&added);
+    }
 }
 
 /// The histogram of each dedup table by log2 of references, by the table's name

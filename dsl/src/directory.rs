@@ -1,9 +1,8 @@
 //! DSL directories: the tree in which datasets hang, with their limits and space accounting.
 
-use crate::dataset::Dataset;
+use crate::crypto_key::CryptoKey;
 use crate::dsl::Dsl;
 use crate::error::DslError;
-use crate::keys::CryptoKey;
 use crate::name::{DatasetName, NESTING_MAX, is_hidden_component};
 use crate::once::get_or_try;
 use crate::property::stored::StoredProperties;
@@ -233,17 +232,14 @@ impl Directory {
         let object = ObjectId(object);
         self.open_child(&ChildEntry { component, object }).map(Some)
     }
-
-    /// The head dataset; `None` for directories that only account space, such as `$MOS`.
-    pub fn head(self: &Arc<Self>) -> Result<Option<Dataset>, DslError> {
-        let Some(head) = self.phys.head_dataset else {
-            return Ok(None);
-        };
-        Dataset::open(self, head, self.name.clone()).map(Some)
-    }
 }
 
 impl Dsl {
+    /// The root dataset's directory.
+    pub fn root(self: &Arc<Self>) -> Result<Arc<Directory>, DslError> {
+        Directory::open(self, self.root_directory, self.pool_name().clone(), None)
+    }
+
     /// Opens the directory of a dataset by name; the part behind `@` or `#` does not matter.
     pub fn directory(
         self: &Arc<Self>,

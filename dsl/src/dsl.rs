@@ -1,15 +1,14 @@
 //! The open dataset layer of one pool.
 
-use crate::dedup::{DedupFigures, clone_totals, dedup_saved, read_figures};
-use crate::directory::Directory;
 use crate::error::DslError;
 use crate::facts::{DeflateRatios, PoolFacts, SpaceFacts};
 use crate::features::Features;
-use crate::keys::KeyStore;
+use crate::key_store::KeyStore;
 use crate::moment::{Change, Changes};
 use crate::name::DatasetName;
 use crate::object_directory::{ObjectDirectory, keys};
 use crate::objset_cache::ObjsetCache;
+use crate::sharing::Sharing;
 use crate::write::Heads;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, MutexGuard, RwLock, ranks};
@@ -45,7 +44,7 @@ pub struct Dsl {
     space: RwLock<SpaceFacts, ranks::SpaceFacts>,
     facts: PoolFacts,
     deflate_ratios: RwLock<DeflateRatios, ranks::DeflateRatios>,
-    root_directory: ObjectId,
+    pub(crate) root_directory: ObjectId,
     origin_snapshot: Option<ObjectId>,
     pub(crate) objsets: ObjsetCache,
     pub(crate) heads: Heads,
@@ -58,17 +57,6 @@ pub struct Dsl {
     pub(crate) freeing_is_stalled: AtomicBool,
     /// Names of directories that were looked up by number.
     names: Mutex<HashMap<ObjectId, DatasetName>, ranks::DirectoryNames>,
-}
-
-/// What is known of blocks that are stored once and used more than once.
-#[derive(Debug, Default)]
-struct Sharing {
-    /// Counts how often it was forgotten.
-    generation: u64,
-    /// Bytes that dedup and cloning save, once somebody asked.
-    saved: Option<u64>,
-    /// The dedup tables, once somebody asked.
-    dedup: Option<Arc<DedupFigures>>,
 }
 
 impl Dsl {
@@ -220,46 +208,8 @@ impl Dsl {
         &self.facts
     }
 
-    /// Bytes that dedup and cloning save.
-    pub fn saved_space(&self) -> Result<u64, DslError> {
-        let (generation, known) = {
-            let sharing = self.sharing();
-            (sharing.generation, sharing.saved)
-        };
-        if let Some(saved) = known {
-            return Ok(saved);
-        }
-        let dedup = dedup_saved(&self.dedup_figures()?.totals());
-        let saved = dedup.saturating_add(clone_totals(self)?.saved);
-        let mut sharing = self.sharing();
-        if sharing.generation == generation {
-            sharing.saved = Some(saved);
-        }
-        Ok(saved)
-    }
-
-    /// The dedup tables in figures, their logs included.
-    ///
-    /// # Errors
-    ///
-    /// A table, its figures or its logs cannot be read.
-    pub fn dedup_figures(&self) -> Result<Arc<DedupFigures>, DslError> {
-        let (generation, known) = {
-            let sharing = self.sharing();
-            (sharing.generation, sharing.dedup.clone())
-        };
-        if let Some(figures) = known {
-            return Ok(figures);
-        }
-        let figures = Arc::new(read_figures(self)?);
-        let mut sharing = self.sharing();
-        if sharing.generation == generation {
-            sharing.dedup = Some(Arc::clone(&figures));
-        }
-        Ok(figures)
-    }
-
-    fn sharing(&self) -> MutexGuard<'_, Sharing> {
+    /// What is known of blocks that are used more than once.
+    pub(crate) fn sharing(&self) -> MutexGuard<'_, Sharing> {
         self.sharing.lock()
     }
 
@@ -291,11 +241,6 @@ impl Dsl {
     /// `$ORIGIN@$ORIGIN`, if the pool has it.
     pub fn origin_snapshot(&self) -> Option<ObjectId> {
         self.origin_snapshot
-    }
-
-    /// The root dataset's directory.
-    pub fn root(self: &Arc<Self>) -> Result<Arc<Directory>, DslError> {
-        Directory::open(self, self.root_directory, self.name.clone(), None)
     }
 
     /// Reads a directory's structure.

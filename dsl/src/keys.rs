@@ -7,81 +7,15 @@
 //! directory, and each family's keys are unwrapped when first needed and shared from then on.
 //! Unloading drops both; key types wipe themselves.
 
+use crate::crypto_key::CryptoKey;
 use crate::directory::Directory;
 use crate::dsl::Dsl;
 use crate::error::DslError;
-use crate::key_material::{KeyFormat, wrapping_key};
-use cenote_base::ObjectId;
-use cenote_base::rt::{Mutex, MutexGuard, ranks};
-use cenote_codec::cipher::{
-    AuthenticationFailed, KeyIdentity, Suite, WrappedKeys, WrappingKey, unwrap_keys,
-};
+use crate::key_material::wrapping_key;
+use cenote_codec::cipher::WrappingKey;
 use cenote_io::ObjsetKeys;
 use cenote_ondisk::DecodeError;
-use cenote_ondisk::crypto_key::{CryptoKey as StoredKey, KeyFormat as StoredFormat};
-use std::collections::HashMap;
 use std::sync::Arc;
-
-/// A key object has 12 entries.
-const ENTRIES_MAX: usize = 64;
-
-/// The wrapped keys of a clone family.
-#[derive(Clone, Debug)]
-pub struct CryptoKey {
-    /// The object.
-    pub object: ObjectId,
-    /// What it says.
-    pub stored: StoredKey,
-}
-
-impl CryptoKey {
-    /// Reads the key object of a clone family.
-    pub(crate) fn load(dsl: &Dsl, object: ObjectId) -> Result<Self, DslError> {
-        let zap = dsl.mos().zap(object)?;
-        let entries: Vec<_> = zap.entries().take(ENTRIES_MAX).collect::<Result<_, _>>()?;
-        let entries = entries.iter().map(|entry| (&entry.key, &entry.value));
-        let stored = StoredKey::from_entries(entries);
-        let stored = stored.map_err(|source| DslError::decode(object, source))?;
-        Ok(Self { object, stored })
-    }
-
-    /// The encryption root's directory.
-    pub fn root(&self) -> ObjectId {
-        self.stored.root_directory
-    }
-
-    /// How the user's key is written; `None` for a key object that does not say.
-    fn format(&self) -> Option<KeyFormat> {
-        Some(match self.stored.key_format {
-            StoredFormat::None => return None,
-            StoredFormat::Raw => KeyFormat::Raw,
-            StoredFormat::Hex => KeyFormat::Hex,
-            StoredFormat::Passphrase => KeyFormat::Passphrase {
-                salt: self.stored.pbkdf2_salt,
-                iterations: self.stored.pbkdf2_iterations,
-            },
-        })
-    }
-
-    /// Opens the family's keys; fails if the user's key is the wrong one.
-    fn unwrap(&self, wrapping: &WrappingKey) -> Result<ObjsetKeys, AuthenticationFailed> {
-        let number = self.stored.suite.number();
-        let suite = Suite::from_number(number).expect("both tables are those of format/2d 1");
-        let identity = KeyIdentity {
-            guid: self.stored.guid.0,
-            suite,
-            version: self.stored.version,
-        };
-        let wrapped = WrappedKeys {
-            nonce: self.stored.iv,
-            tag: self.stored.mac,
-            master: self.stored.master_key,
-            hmac: self.stored.hmac_key,
-        };
-        let (master, hmac) = unwrap_keys(wrapping, &identity, &wrapped)?;
-        Ok(ObjsetKeys::new(master, hmac))
-    }
-}
 
 /// Whether a dataset's key is there (`keystatus`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,79 +26,6 @@ pub enum KeyStatus {
     Unavailable,
     /// Its key is loaded.
     Available,
-}
-
-/// The keys that are loaded in one pool.
-#[derive(Debug, Default)]
-pub struct KeyStore {
-    loaded: Mutex<Loaded, ranks::LoadedKeys>,
-}
-
-#[derive(Debug, Default)]
-struct Loaded {
-    /// The user's keys, by the directory of the encryption root.
-    wrapping: HashMap<ObjectId, WrappingKey>,
-    /// Unwrapped keys by key object, with the encryption root that they came from.
-    families: HashMap<ObjectId, (ObjectId, Arc<ObjsetKeys>)>,
-}
-
-impl KeyStore {
-    fn lock(&self) -> MutexGuard<'_, Loaded> {
-        self.loaded.lock()
-    }
-
-    /// Whether the key of this encryption root is loaded.
-    pub fn is_loaded(&self, root: ObjectId) -> bool {
-        self.lock().wrapping.contains_key(&root)
-    }
-
-    /// The user's key of an encryption root, if it is loaded.
-    pub(crate) fn wrapping_key(&self, root: ObjectId) -> Option<WrappingKey> {
-        self.lock().wrapping.get(&root).cloned()
-    }
-
-    /// Takes a family's keys as unwrapped by `root`'s, and that one if it is new.
-    pub(crate) fn add(
-        &self,
-        root: ObjectId,
-        wrapping: Option<WrappingKey>,
-        object: ObjectId,
-        keys: &Arc<ObjsetKeys>,
-    ) {
-        let mut loaded = self.lock();
-        if let Some(wrapping) = wrapping {
-            loaded.wrapping.insert(root, wrapping);
-        }
-        loaded.families.insert(object, (root, Arc::clone(keys)));
-    }
-
-    /// Takes or replaces the user's key of an encryption root.
-    pub(crate) fn add_root(&self, root: ObjectId, wrapping: WrappingKey) {
-        self.lock().wrapping.insert(root, wrapping);
-    }
-
-    /// Takes the user's key of one encryption root for that of another, which has its office now.
-    pub(crate) fn move_root(&self, from: ObjectId, to: ObjectId) {
-        let mut loaded = self.lock();
-        if let Some(wrapping) = loaded.wrapping.remove(&from) {
-            loaded.wrapping.insert(to, wrapping);
-        }
-        for (root, _) in loaded.families.values_mut() {
-            if *root == from {
-                *root = to;
-            }
-        }
-    }
-
-    /// Forgets the user's key of a directory that is no encryption root any more.
-    pub(crate) fn forget_root(&self, root: ObjectId) {
-        self.lock().wrapping.remove(&root);
-    }
-
-    /// Forgets the keys of a key object that is gone: its number may come to name another.
-    pub(crate) fn forget_family(&self, object: ObjectId) {
-        self.lock().families.remove(&object);
-    }
 }
 
 impl Dsl {

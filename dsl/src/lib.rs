@@ -14,6 +14,7 @@
 
 mod bookmarks;
 mod check;
+mod crypto_key;
 mod dataset;
 mod deadlist;
 mod dedup;
@@ -29,10 +30,12 @@ mod golden_tests;
 mod history;
 mod holds;
 mod key_material;
+mod key_store;
 mod keys;
 mod moment;
 mod name;
 mod object_directory;
+mod object_sets;
 mod objset_cache;
 mod once;
 mod permissions;
@@ -40,6 +43,7 @@ mod pool_state;
 pub mod property;
 mod reclaim;
 pub mod resume_token;
+mod sharing;
 mod space;
 #[cfg(test)]
 mod testing;
@@ -48,11 +52,12 @@ pub mod write;
 
 pub use bookmarks::Bookmark;
 pub use check::{CheckProblem, check};
+pub use crypto_key::CryptoKey;
 pub use dataset::{Dataset, DatasetType, SnapshotEntry};
 pub use deadlist::{Deadlist, DeadlistEntry, SpaceTriple};
 pub use dedup::{
-    CloneTotals, DedupFigures, clone_totals, dedup_histograms, dedup_ratio, dedup_saved,
-    dedup_table_size, dedup_totals, lost_dedup_figures,
+    CloneTotals, clone_totals, dedup_histograms, dedup_ratio, dedup_saved, dedup_table_size,
+    dedup_totals, lost_dedup_figures,
 };
 pub use dedup_log::{entry_figures, waiting_entries};
 pub use directory::{ChildEntry, Directory};
@@ -64,7 +69,8 @@ pub use features::{EnabledFeature, FeatureTable, Features};
 pub use history::{History, HistoryBody, HistoryRecord};
 pub use holds::Hold;
 pub use key_material::{KeyFormat, KeyMaterialError};
-pub use keys::{CryptoKey, KeyStatus, KeyStore};
+pub use key_store::KeyStore;
+pub use keys::KeyStatus;
 pub use moment::Change;
 pub use name::{DatasetName, NAME_LENGTH_MAX, NESTING_MAX, NameError, NameKind, check_pool_name};
 pub use object_directory::{ObjectDirectory, keys as directory_keys};
@@ -74,4 +80,5 @@ pub use property::stored::Stored;
 pub use property::{Property, PropertyReport, PropertySource, PropertyValue};
 pub use reclaim::{KeptBy, Reclaimed};
 pub use resume_token::receive_resume_token;
+pub use sharing::DedupFigures;
 pub use space::slop;

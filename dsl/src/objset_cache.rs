@@ -4,14 +4,9 @@
 //! size of a volume) of many datasets. An entry is good as long as the dataset's root pointer is
 //! the same and so is whether its key is loaded.
 
-use crate::dataset::Dataset;
-use crate::dsl::Dsl;
-use crate::error::DslError;
-use crate::property::Property;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, ranks};
-use cenote_dmu::{CacheScope, Caching, DirectIo, ObjectSet};
-use cenote_ondisk::dsl_dataset::fields;
+use cenote_dmu::ObjectSet;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -25,12 +20,14 @@ pub(crate) struct ObjsetCache {
 }
 
 impl ObjsetCache {
-    fn get(&self, id: ObjectId) -> Option<Arc<ObjectSet>> {
+    /// A dataset's object set, if it is open.
+    pub(crate) fn get(&self, id: ObjectId) -> Option<Arc<ObjectSet>> {
         let open = self.open.lock();
         open.get(&id).cloned()
     }
 
-    fn put(&self, id: ObjectId, set: &Arc<ObjectSet>) {
+    /// Keeps a dataset's object set open.
+    pub(crate) fn put(&self, id: ObjectId, set: &Arc<ObjectSet>) {
         let mut open = self.open.lock();
         if open.len() >= OPEN_MAX {
             // Whoever uses one holds it himself; what only the cache holds can be had again.
@@ -43,7 +40,7 @@ impl ObjsetCache {
     }
 
     /// All object sets, with the datasets that they belong to.
-    fn all(&self) -> Vec<(ObjectId, Arc<ObjectSet>)> {
+    pub(crate) fn all(&self) -> Vec<(ObjectId, Arc<ObjectSet>)> {
         let open = self.open.lock();
         open.iter()
             .map(|(id, set)| (*id, Arc::clone(set)))
@@ -60,72 +57,5 @@ impl ObjsetCache {
     pub(crate) fn forget_encrypted(&self) {
         let mut open = self.open.lock();
         open.retain(|_, set| set.keys().is_none());
-    }
-}
-
-/// Whether a property says how blocks are cached.
-pub(crate) fn is_of_caching(property: &str) -> bool {
-    [Property::PrimaryCache, Property::Prefetch, Property::Direct]
-        .iter()
-        .any(|of_caching| of_caching.info().name == property)
-}
-
-impl Dataset {
-    /// Whether it may be the beginning of a raw stream, whose MACs are not right before its end.
-    ///
-    /// What nobody can go on with is taken for one: it is only destroyed.
-    fn may_lack_macs(&self) -> Result<bool, DslError> {
-        if !self.is_inconsistent() {
-            return Ok(false);
-        }
-        let has = |field| Ok::<_, DslError>(self.extension_value(field)?.is_some());
-        Ok(has(fields::RESUME_RAW)? || !has(fields::RESUME_TO_GUID)?)
-    }
-
-    /// How the dataset's blocks are cached, by its properties.
-    pub(crate) fn caching(&self) -> Result<Caching, DslError> {
-        let scope = |property| self.stored_number(property).map(CacheScope::from_number);
-        Ok(Caching {
-            primary: scope(Property::PrimaryCache)?,
-            prefetch: scope(Property::Prefetch)?,
-            direct: DirectIo::from_number(self.stored_number(Property::Direct)?),
-        })
-    }
-}
-
-impl Dsl {
-    /// The object set of a dataset, with its keys if it has some and they are loaded; without them
-    /// if it was received raw in part, since its MACs are those of the whole.
-    pub(crate) fn objset_of(&self, dataset: &Dataset) -> Result<Arc<ObjectSet>, DslError> {
-        if let Some(head) = self.open_head(dataset.id()) {
-            return Ok(Arc::clone(head.set()));
-        }
-        let root = dataset.phys().block_pointer;
-        let keys = match dataset.may_lack_macs()? {
-            true => None,
-            false => self.objset_keys(dataset.directory())?,
-        };
-        if let Some(set) = self.objsets.get(dataset.id())
-            && set.root() == root
-            && set.keys().map(Arc::as_ptr) == keys.as_ref().map(Arc::as_ptr)
-        {
-            return Ok(set);
-        }
-        let cache = Arc::clone(self.mos().cache());
-        let set = ObjectSet::open(cache, dataset.objset_id(), root, keys)?;
-        set.set_caching(dataset.caching()?);
-        self.objsets.put(dataset.id(), &set);
-        Ok(set)
-    }
-
-    /// Has the object sets that are open for reading cached as their properties say now.
-    pub(crate) fn refresh_caching(self: &Arc<Self>) {
-        for (id, set) in self.objsets.all() {
-            match self.dataset_of(id).and_then(|dataset| dataset.caching()) {
-                Ok(caching) => set.set_caching(caching),
-                // It was destroyed meanwhile, or whoever opens it next is told what is wrong.
-                Err(_) => self.objsets.forget(id),
-            }
-        }
     }
 }

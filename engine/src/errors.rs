@@ -4,9 +4,11 @@
 //! `of_change` and `of_sync` where a change is refused, `of_files` for what is in a dataset.
 
 use cenote_control::model::{ControlError, DeviceRefusal, NameFault};
+use cenote_dataset::DatasetError;
 use cenote_dsl::{DatasetName, DslError, NameError};
 use cenote_pool::{CreateError, SyncError};
 use cenote_posix::PosixError;
+use cenote_volume::VolumeError;
 
 /// The fault of a name, as clients know it.
 pub(crate) fn name_fault(error: NameError) -> NameFault {
@@ -94,6 +96,18 @@ pub(crate) fn of_files(dataset: &str, error: &PosixError) -> ControlError {
             dataset: dataset.to_owned(),
         },
         _ => ControlError::Io {
+            place: error.to_string(),
+        },
+    }
+}
+
+/// What a volume refused.
+pub(crate) fn of_volume(error: VolumeError) -> ControlError {
+    match error {
+        VolumeError::Dmu(error) | VolumeError::Dataset(DatasetError::Dmu(error)) => {
+            of_change(error.into())
+        }
+        error => ControlError::Io {
             place: error.to_string(),
         },
     }

@@ -317,7 +317,11 @@ impl Iterator for Chain {
 ///
 /// Validity is the embedded checksum, which covers the verifier and so the block's place in the
 /// chain, and a next pointer that goes on with the following number (format/2e 2).
-fn judge(pointer: &BlockPointer, bytes: &mut [u8], kind: ChecksumKind) -> Option<LogBlock> {
+pub(crate) fn judge(
+    pointer: &BlockPointer,
+    bytes: &mut [u8],
+    kind: ChecksumKind,
+) -> Option<LogBlock> {
     let is_big = block::is_big_endian(bytes, kind).ok()?;
     // The checksum covers the bytes as the writer had them.
     let raw = is_big.then(|| bytes.to_vec());

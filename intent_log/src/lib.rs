@@ -12,7 +12,7 @@
 //! are right, and, in an encrypted dataset, that is authentic. Walking takes one block of memory
 //! and ends on any input, since the number of a block is part of what its checksum covers.
 //!
-//! Deliberately absent so far: writing. Claiming is `pool`'s part, for it allocates.
+//! Claiming is `pool`'s part, for it allocates. [`LogWriter`] writes logs.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod content;
 mod error;
 mod log;
 mod owned;
+mod write;
 
 pub use cenote_ondisk::intent_log::IntentLogHeader;
 pub use chain::{Chain, ChainBlock, PointingRecord, RecordHeader, RecordHeaders};
@@ -30,3 +31,7 @@ pub use content::{
 pub use error::IntentLogError;
 pub use log::{IntentLog, LogSummary, ReplayWindow};
 pub use owned::OwnedBlocks;
+pub use write::{
+    Commit, Committed, HeadSpace, LogData, LogFigures, LogHold, LogParams, LogSpace, LogSync,
+    LogWriteError, LogWriter,
+};

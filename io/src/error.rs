@@ -133,6 +133,12 @@ pub enum IoError {
         /// What the devices did.
         source: VdevError,
     },
+    /// A device was exchanged before the block was durable.
+    #[error("block {bookmark} may be lost: a device went away and came back before the flush")]
+    Exchanged {
+        /// The block.
+        bookmark: Bookmark,
+    },
     /// The read would take more memory than allowed.
     #[error("block {bookmark}: {source}")]
     Memory {
@@ -157,6 +163,7 @@ impl IoError {
                 | Self::Random { .. }
                 | Self::DedupTable { .. }
                 | Self::Unwritable { .. }
+                | Self::Exchanged { .. }
         )
     }
 }

@@ -265,7 +265,7 @@ pub(crate) fn faults_in(error: &VdevError) -> Vec<LeafFault> {
     let fault = |problem: &LeafProblem| match problem {
         LeafProblem::WrongBytes => Some(FaultKind::Wrong),
         LeafProblem::Device(_) => Some(FaultKind::Unreadable),
-        LeafProblem::NotOpen(..) | LeafProblem::Unflushed => None,
+        LeafProblem::NotOpen(..) | LeafProblem::Unflushed | LeafProblem::LostWrites => None,
     };
     let failures = failures.iter();
     let faults = failures.filter_map(|failure| {

@@ -30,6 +30,6 @@ pub use suspension::{Attempt, FailMode, Patience, Suspension, set_patience, with
 pub use workers::Workers;
 pub use write::{
     Allocation, AllocationRequest, Allocator, BlockSink, DedupError, DedupPolicy, DedupTable,
-    Duplicate, NoSpace, WritePolicy, WriteRequest,
+    Duplicate, LogMark, NoSpace, WritePolicy, WriteRequest,
 };
 pub use write::{CompressedForm, Form, StoredForm};

@@ -1,6 +1,6 @@
 //! Why a pool cannot be imported or a part of it not be read.
 
-use crate::outsider::Outsider;
+use crate::import::outsider::Outsider;
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::DeviceError;
 use cenote_dmu::DmuError;

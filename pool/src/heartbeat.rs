@@ -6,7 +6,7 @@
 //! the pool alone if it sees it. Hence a writer that could write no heartbeat for so long must
 //! believe that another has the pool: it suspends the pool and writes nothing more.
 
-use crate::candidate::PoolCandidate;
+use crate::import::candidate::PoolCandidate;
 use crate::sync::Syncer;
 use cenote_base::rt::{self, JoinHandle, Mutex, ranks};
 use cenote_base::rt::{Receiver, RecvTimeoutError, Sender, channel};

@@ -1,16 +1,16 @@
 //! An open pool.
 
-use crate::candidate::PoolCandidate;
+use crate::damage::error_notes::ErrorNotes;
 use crate::error::ImportError;
-use crate::error_notes::ErrorNotes;
-use crate::options::ImportOptions;
-use crate::outsider::Outsider;
+use crate::import::candidate::PoolCandidate;
+use crate::import::options::ImportOptions;
+use crate::import::outsider::Outsider;
+use crate::import::unread::{Unread, UnreadTable};
 use crate::rebuild::Rebuilds;
 use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
 use crate::sync::Syncer;
 use crate::treatment::Treatments;
-use crate::unread::{Unread, UnreadTable};
 use crate::view::Hold;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, Guid, ObjectId, Txg, VdevId};

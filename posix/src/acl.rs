@@ -7,39 +7,13 @@
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::fuid::{Fuid, FuidTable};
+pub use crate::stored_acl::StoredAcl;
 use crate::znode::Znode;
-use cenote_base::ObjectId;
 use cenote_ondisk::acl::{self, ACES_MAX, Ace, Who};
 use std::fmt::Write;
 
 /// Bytes of the longest kind of entry.
 const ACE_SIZE_MAX: usize = 48;
-
-/// A list as it stands in attributes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum StoredAcl {
-    /// There is none.
-    #[default]
-    None,
-    /// So many entries in their stored form.
-    Encoded {
-        /// How many.
-        count: usize,
-        /// The entries.
-        bytes: Vec<u8>,
-    },
-    /// The entries of a legacy znode.
-    Decoded(Vec<Ace>),
-    /// The entries are another object's contents.
-    External {
-        /// How many.
-        count: usize,
-        /// Whether they are of the form before file system version 3.
-        is_old: bool,
-        /// The object.
-        object: ObjectId,
-    },
-}
 
 impl FileSystem {
     /// The NFSv4 access control list of `znode`; empty if none is stored.

@@ -1,9 +1,9 @@
 //! A file's attributes, from whichever form the file system's version stores them in.
 
-use crate::acl::StoredAcl;
 use crate::error::PosixError;
 use crate::fuid::Fuid;
 use crate::kind::{DeviceNumber, FileKind};
+use crate::stored_acl::StoredAcl;
 use crate::time::Timestamp;
 use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, ObjectSet, Zap};

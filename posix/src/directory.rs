@@ -7,15 +7,13 @@
 
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
-use crate::kind::FileKind;
 use crate::master::CaseSensitivity;
 use crate::stat::Stat;
+pub use crate::target::Target;
 use crate::znode::Znode;
-use cenote_base::ObjectId;
 use cenote_dmu::zap::normalize::{self, normalize};
 use cenote_dmu::zap::{ZapEntries, ZapKey, ZapValue};
 use cenote_ondisk::DecodeError;
-use cenote_ondisk::dir_entry::DirEntry;
 use std::sync::Arc;
 
 /// The longest name, with the feature `longname`; without it 255 bytes (format/3b 4).
@@ -27,33 +25,6 @@ const COOKIE_DOT: u64 = 1;
 const COOKIE_DOT_DOT: u64 = 2;
 /// Marks cookies of entries that the overlay added.
 const COOKIE_ADDED: u64 = 1 << 62;
-
-/// What a name leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The object.
-    pub object: ObjectId,
-    /// Its kind; file systems of version 1 do not tell.
-    pub kind: Option<FileKind>,
-}
-
-impl Target {
-    /// From an entry's first integer.
-    fn from_stored(stored: u64) -> Self {
-        let entry = DirEntry::decode(stored);
-        Self {
-            object: entry.object,
-            kind: FileKind::from_file_type(entry.file_type),
-        }
-    }
-
-    fn directory(object: ObjectId) -> Self {
-        Self {
-            object,
-            kind: Some(FileKind::Directory),
-        }
-    }
-}
 
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //! Places are relative to the dataset: an object number, and the path where the caller named one.
 //! Mapping to errno happens only at the edge, by [`PosixError::errno`].
 
-use cenote_base::{MemoryExceeded, ObjectId, ObjsetId};
+use cenote_base::{Bookmark, MemoryExceeded, ObjectId, ObjsetId};
+use cenote_dataset::{DatasetError, SpaceRefusal};
 use cenote_dmu::DmuError;
 use cenote_intent_log::IntentLogError;
 use cenote_ondisk::DecodeError;
@@ -278,6 +279,26 @@ mod errno {
     pub(super) const ESTALE: i32 = 116;
 }
 
+impl From<SpaceRefusal> for PosixError {
+    fn from(refusal: SpaceRefusal) -> Self {
+        match refusal {
+            SpaceRefusal::NoSpace => Self::NoSpace,
+            SpaceRefusal::Quota => Self::QuotaExceeded,
+            SpaceRefusal::Unknown => Self::SpaceUnknown,
+        }
+    }
+}
+
+impl From<DatasetError> for PosixError {
+    fn from(error: DatasetError) -> Self {
+        match error {
+            DatasetError::Dmu(error) => Self::Dmu(error),
+            DatasetError::Space(refusal) => refusal.into(),
+            DatasetError::Closed => Self::Closed,
+        }
+    }
+}
+
 impl PosixError {
     /// The errno that a system call that met this error returns.
     ///
@@ -317,6 +338,14 @@ impl PosixError {
             Self::NoAttribute { .. } => errno::ENODATA,
             Self::SeekBeyondEnd { .. } => errno::ENXIO,
             Self::Memory(_) => errno::ENOMEM,
+        }
+    }
+
+    /// The block or object that the error is about, if it says.
+    pub fn place(&self) -> Option<Bookmark> {
+        match self {
+            Self::Dmu(error) => cenote_dataset::place_of(error),
+            _ => None,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::kind::FileKind;
 use crate::master::MasterNode;
 use crate::name_index::NameIndex;
 use crate::overlay::Overlay;
-use crate::viewers::Viewers;
+use crate::viewers::{Viewer, Viewers};
 use crate::write::Writer;
 use crate::znode::{Znode, ZnodeAbsent, bonus_attributes};
 use cenote_base::ObjectId;
@@ -239,8 +239,24 @@ impl FileSystem {
         self
     }
 
-    pub(crate) fn viewers(&self) -> &Viewers {
-        &self.viewers
+    /// Adds a viewer. The others forget what they remember, and none may remember from now on.
+    pub fn add_viewer(&self, viewer: &Arc<dyn Viewer>) {
+        self.viewers.add(viewer);
+    }
+
+    /// Removes a viewer.
+    pub fn remove_viewer(&self, viewer: &Arc<dyn Viewer>) {
+        self.viewers.remove(viewer);
+    }
+
+    /// Whether a viewer may have missed changes of contents, because it is or was not the only one.
+    pub fn is_or_was_shared(&self) -> bool {
+        self.viewers.is_or_was_shared()
+    }
+
+    /// Whether there are several viewers, so that each of them misses changes.
+    pub fn has_several_viewers(&self) -> bool {
+        self.viewers.are_several()
     }
 
     pub(crate) fn writer(&self) -> Option<&Writer> {

@@ -1,10 +1,10 @@
 //! A znode: an open object of a file system with its attributes parsed.
 
-use crate::acl::StoredAcl;
 use crate::attributes::{AttributeTables, Attributes};
 use crate::error::PosixError;
 use crate::kind::FileKind;
 use crate::overlay::{NameChanges, Node};
+use crate::stored_acl::StoredAcl;
 use cenote_base::{BlockId, ObjectId};
 use cenote_dmu::{DmuError, Object, Zap};
 use cenote_intent_log::Content;

@@ -14,6 +14,7 @@ use crate::record::{Event, Record, bounds};
 use anyhow::{Context, Result, bail, ensure};
 use cenote_base::rt;
 use cenote_base::{Env, RealEnv};
+use cenote_dataset::Access;
 use cenote_device::Opener;
 use cenote_dsl::write::{Encryption, Format, NewKeyFormat, UserKey};
 use cenote_dsl::{DatasetName, DslError};
@@ -22,7 +23,7 @@ use cenote_pool::{
     Actor, CreateRequest, ImportOptions, NewVdev, Pool, VdevShape, assemble, default_features,
     import,
 };
-use cenote_posix::write::{FormatParams, WriteSettings, WriterParams, format_new};
+use cenote_posix::write::{FormatParams, WriteSettings, format_new};
 use cenote_posix::{FileSystem, PosixError};
 use cenote_vdev::{AllocationClass, scan};
 use std::path::Path;
@@ -377,15 +378,14 @@ fn files(pool: &Pool) -> Result<Arc<FileSystem>> {
     load_key(pool)?;
     let dataset = pool.dsl().dataset(pool.dsl().pool_name())?;
     let gate = pool.gate()?;
-    let head = pool.dsl().open_for_writing(&dataset, gate)?;
-    let params = WriterParams {
+    let access = Access {
+        dsl: Arc::clone(pool.dsl()),
         gate: Arc::clone(gate),
         env: env(),
-        settings: WriteSettings::default(),
-        space: None,
         damage: None,
     };
-    let fs = FileSystem::open_writable(Arc::clone(head.set()), params)?;
+    let open = Arc::new(access.open(&dataset)?);
+    let fs = FileSystem::open_writable(open, WriteSettings::default())?;
     fs.drain_delete_queue()?;
     Ok(Arc::new(fs))
 }

@@ -1,5 +1,6 @@
 //! What can be wrong with a stream, and where.
 
+use cenote_dataset::SpaceRefusal;
 use cenote_dmu::DmuError;
 use cenote_dsl::{DatasetName, DslError};
 use cenote_ondisk::DecodeError;
@@ -133,13 +134,19 @@ pub enum StreamError {
         /// Why not.
         source: Box<DmuError>,
     },
-    /// There is no room for what a record brings.
-    #[error("{place}: there is no room")]
+    /// The dataset may not grow by what a record brings.
+    #[error("{place}: {refusal}")]
     Full {
         /// The record.
         place: Place,
-        /// Whether the pool has space, and the dataset may not take it.
-        is_quota: bool,
+        /// Why not.
+        refusal: SpaceRefusal,
+    },
+    /// The dataset was closed while the stream came.
+    #[error("{place}: the dataset was closed")]
+    Closed {
+        /// The record that was not applied.
+        place: Place,
     },
     /// Whoever asked for it wants it no more.
     #[error("{place}: interrupted")]

@@ -296,6 +296,11 @@ impl Shape {
         self.has_outage(leaf, &HashSet::from([leaf]))
     }
 
+    /// Whether a leaf's top-level vdev has something out of reach now.
+    pub(crate) fn has_lost(&self, leaf: usize) -> bool {
+        self.has_outage(leaf, &HashSet::new())
+    }
+
     /// Whether a leaf's top-level vdev would have something out of reach without these leaves.
     fn has_outage(&self, leaf: usize, without: &HashSet<usize>) -> bool {
         let top = self.top_of_leaf(leaf);

@@ -20,6 +20,8 @@ pub enum LeafProblem {
     WrongBytes,
     /// The device was away, and may have lost what it had not yet made durable.
     Unflushed,
+    /// An earlier flush failed, and may have lost writes that were not durable yet.
+    LostWrites,
 }
 
 /// One leaf's part in a failed read.
@@ -43,6 +45,9 @@ impl fmt::Display for LeafFailure {
             LeafProblem::WrongBytes => write!(f, "{} holds other bytes", self.name),
             LeafProblem::Unflushed => {
                 write!(f, "{} was away before it was flushed", self.name)
+            }
+            LeafProblem::LostWrites => {
+                write!(f, "{} failed an earlier flush of these writes", self.name)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Health while the pool is open: leaves that are given up, what they missed, and flushing.
+//! Health while the pool is open: leaves that are given up, and what they missed.
 
 use crate::access::LeftLeaf;
 use crate::error::{LeafFailures, LeafProblem, VdevError};
@@ -48,7 +48,7 @@ impl Shape {
     }
 
     /// Top-level vdevs that would fail if these leaves did.
-    fn would_fail(&self, failed: &HashSet<usize>) -> bool {
+    pub(crate) fn would_fail(&self, failed: &HashSet<usize>) -> bool {
         let (now, then) = (self.states(), self.states_without(failed));
         let mut tops = self.tree.nodes[0].children.iter();
         tops.any(|top| now[*top].0.is_readable() && !then[*top].0.is_readable())
@@ -88,31 +88,6 @@ impl Shape {
             if let Some(counters) = counters {
                 counters.clear_errors();
             }
-        }
-    }
-
-    /// Makes durable everything that was written before.
-    ///
-    /// A leaf that fails counts as having missed what it was given since its last flush.
-    ///
-    /// # Errors
-    /// If so many leaves failed that blocks may be lost.
-    pub fn flush(&self) -> Result<(), VdevError> {
-        let mut leaves: Vec<usize> = (0..self.tree.leaves.len()).collect();
-        leaves.retain(|leaf| self.tree.leaves[*leaf].written.has_unflushed());
-        let failures = self.on_leaves(&leaves, |leaf| self.tree.leaves[leaf].flush());
-        if failures.is_empty() {
-            return Ok(());
-        }
-        let failed: HashSet<usize> = failures.iter().map(|(leaf, _)| *leaf).collect();
-        let is_lost = self.would_fail(&failed);
-        let mut told = LeafFailures::default();
-        for (leaf, problem) in failures {
-            self.note(&mut told, leaf, problem);
-        }
-        match is_lost {
-            true => Err(VdevError::Unflushed { failures: told }),
-            false => Ok(()),
         }
     }
 

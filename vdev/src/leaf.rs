@@ -7,7 +7,7 @@ use crate::missed::Missed;
 use crate::queue::{self, IoClass, Queue};
 use crate::state::{VdevAux, VdevState};
 use crate::window::{self, WindowPlace};
-use crate::written_state::WrittenState;
+use crate::written::WrittenState;
 use cenote_base::{Env, Txg};
 use cenote_device::{Device, DeviceError, DeviceKind};
 use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};

@@ -12,7 +12,15 @@ use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
 use cenote_device::{Device, DeviceError, Purpose, with_purpose};
 use std::io::IoSlice;
-use std::sync::atomic::Ordering;
+
+/// How urgent a write is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Urgency {
+    /// The class of the request.
+    pub class: IoClass,
+    /// Percent of what may be dirty that is dirty; counts for writes of transaction groups.
+    pub load: u64,
+}
 
 impl Leaf {
     /// Whether writes may go to the leaf at all.
@@ -40,38 +48,33 @@ impl Leaf {
     }
 
     fn judge<T>(&self, result: Result<T, DeviceError>) -> Result<T, LeafProblem> {
-        match result {
-            Ok(value) => {
-                self.written.failures_in_a_row.store(0, Ordering::Relaxed);
-                Ok(value)
-            }
-            Err(error) => {
-                self.counters.write_errors.add(1);
-                let failures = &self.written.failures_in_a_row;
-                failures.fetch_add(1, Ordering::Relaxed);
-                Err(LeafProblem::Device(error))
-            }
-        }
+        self.written.note_result(result.is_ok());
+        result.map_err(|error| {
+            self.counters.write_errors.add(1);
+            LeafProblem::Device(error)
+        })
     }
 
-    /// Writes `slices`, which belong to `txg`, one after the other from `place` on, while `load`
-    /// percent of what may be dirty is dirty.
+    /// Writes `slices`, which belong to `txg`, one after the other from `place` on.
     pub(crate) fn write(
         &self,
         place: Place,
         slices: &[IoSlice<'_>],
         txg: Txg,
-        load: u64,
+        urgency: Urgency,
     ) -> Result<(), LeafProblem> {
         let (device, _entered) = self.writable_device()?;
-        self.written.begin(txg);
+        let under_way = self.written.begin(txg);
         self.counters.write_operations.add(1);
-        let _admitted = self.queue.enter_writing(load);
+        let _admitted = match urgency.class {
+            IoClass::AsyncWrite => self.queue.enter_writing(urgency.load),
+            class => self.queue.enter(class),
+        };
         let started = self.env.monotonic();
         let result = device.write_vectored(place.on_device(), slices);
         self.note_duration(started);
         self.judge(result)?;
-        self.written.arrived.store(true, Ordering::Release);
+        under_way.arrived();
         let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         self.counters.write_bytes.add(bytes);
         Ok(())
@@ -92,7 +95,7 @@ impl Leaf {
         let result = device.write_vectored(place.on_device(), slices);
         self.note_duration(started);
         self.judge(result)?;
-        self.written.repaired.store(true, Ordering::Release);
+        self.written.repaired();
         let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         self.counters.write_bytes.add(bytes);
         let repaired = match class {
@@ -106,22 +109,22 @@ impl Leaf {
     /// Writes `bytes` at a byte of the device: labels are outside of the allocatable area.
     pub(crate) fn write_raw(&self, at: u64, bytes: &[u8], txg: Txg) -> Result<(), LeafProblem> {
         let (device, _entered) = self.writable_device()?;
-        self.written.begin(txg);
+        let under_way = self.written.begin_label(txg);
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter(IoClass::SyncWrite);
         let started = self.env.monotonic();
         let result = with_purpose(Purpose::Metadata, || device.write_at(at, bytes));
         self.note_duration(started);
         self.judge(result)?;
-        self.written.arrived.store(true, Ordering::Release);
+        under_way.arrived();
         self.counters.write_bytes.add(bytes.len() as u64);
         Ok(())
     }
 
-    /// Makes durable what was written since the last flush.
+    /// Makes durable what arrived before. A flush that somebody else has under way is waited for.
     ///
-    /// If that fails, everything written since then counts as missed, and no resilver that is under
-    /// way counts for the leaf.
+    /// If that fails, everything written since the last flush counts as missed, and no resilver
+    /// that is under way counts for the leaf.
     pub(crate) fn flush(&self) -> Result<(), LeafProblem> {
         self.flush_by(|| {
             let (device, _entered) = self.writable_device()?;
@@ -135,27 +138,35 @@ impl Leaf {
     }
 
     fn flush_by(&self, flush: impl FnOnce() -> Result<(), LeafProblem>) -> Result<(), LeafProblem> {
-        let is_repaired = self.written.repaired.swap(false, Ordering::AcqRel);
-        let unflushed = self.written.take_unflushed();
-        if unflushed.is_none() && !is_repaired {
-            return Ok(());
-        }
+        let failures = self.written.flush_failures();
+        let Some(flushing) = self.written.begin_flush() else {
+            // What was to be flushed was in a flush that others had under way.
+            return match self.written.flush_failures() > failures {
+                true => Err(LeafProblem::LostWrites),
+                false => Ok(()),
+            };
+        };
         let flushed = flush();
-        if flushed.is_err() {
-            // What repairs wrote may be lost with it, whatever groups that was of.
-            self.missed.note_outage();
-            if let Some((first, last)) = unflushed {
-                (first..=last).for_each(|txg| self.missed.note(Txg(txg)));
+        match flushed {
+            Ok(()) => flushing.done(),
+            Err(_) => {
+                // What repairs wrote may be lost with it, whatever groups that was of.
+                self.missed.note_outage();
+                self.note_lost(flushing.failed());
             }
         }
         flushed
     }
 
+    fn note_lost(&self, txgs: Option<(Txg, Txg)>) {
+        if let Some((first, last)) = txgs {
+            (first.0..=last.0).for_each(|txg| self.missed.note(Txg(txg)));
+        }
+    }
+
     /// Counts everything that was written since the last flush as missed.
     pub(crate) fn forget_unflushed(&self) {
-        if let Some((first, last)) = self.written.take_unflushed() {
-            (first..=last).for_each(|txg| self.missed.note(Txg(txg)));
-        }
+        self.note_lost(self.written.forget_unflushed());
     }
 
     /// Writes to space that holds nothing.
@@ -178,40 +189,5 @@ impl Leaf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::written_state::WRITE_FAILURES_MAX;
-    use cenote_base::RealEnv;
-    use cenote_device::{FaultyDevice, MemoryDevice};
-    use std::sync::Arc;
-
-    #[test]
-    fn failed_writes_are_missed_and_many_are_the_end() {
-        let memory = MemoryDevice::new("m", vec![0; 5 << 20]);
-        let device = Arc::new(FaultyDevice::new(Arc::new(memory)));
-        let opened = Some(Arc::clone(&device) as Arc<dyn Device>);
-        let env = Arc::new(RealEnv::new());
-        let leaf = Leaf::new(0, opened, VdevState::Healthy, VdevAux::None, env);
-        assert!(
-            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(5), 100)
-                .is_ok()
-        );
-        assert!(leaf.flush().is_ok());
-        for _ in 0..WRITE_FAILURES_MAX {
-            assert!(!leaf.written.is_hopeless());
-            let beyond = leaf.write(Place::at(1 << 30), &[IoSlice::new(&[1; 512])], Txg(6), 100);
-            assert!(beyond.is_err());
-        }
-        assert!(leaf.written.is_hopeless());
-        assert!(leaf.written.set_faulted());
-        assert!(
-            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(8), 100)
-                .is_err()
-        );
-        assert_eq!(leaf.live_state().0, VdevState::Faulted);
-        assert_eq!(
-            leaf.counters.write_errors.get(),
-            u64::from(WRITE_FAILURES_MAX)
-        );
-    }
-}
+#[path = "leaf_write_tests.rs"]
+mod tests;

@@ -24,6 +24,7 @@ mod courtesy;
 pub mod create;
 mod dtl;
 mod error;
+mod flush;
 pub mod geometry;
 mod growth;
 mod health;
@@ -56,7 +57,7 @@ mod window;
 mod write;
 mod write_load;
 mod write_plan;
-mod written_state;
+mod written;
 
 pub use access::LeftLeaf;
 pub use batch::BatchRead;
@@ -65,6 +66,7 @@ pub use class::AllocationClass;
 pub use counters::{VdevCounters, VdevFigures};
 pub use dtl::{DtlKind, ResilverTarget};
 pub use error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
+pub use flush::FlushMark;
 pub use indirect_mapping::IndirectEntry;
 pub use labels::{DeviceLabels, FoundUberblock, Label, LabelHealth};
 pub use labels_write::{

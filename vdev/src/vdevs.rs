@@ -131,6 +131,7 @@ impl Vdevs {
             self.set_shape(before);
             return forgotten;
         }
+        before.accept_losses(devices.keys());
         Ok(())
     }
 

@@ -7,6 +7,8 @@
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::Place;
+use crate::leaf_write::Urgency;
+use crate::queue::IoClass;
 use crate::shape::Shape;
 use crate::write::{Bytes, Fragment, PreparedWrite, VdevWrite};
 use cenote_base::rt::{Mutex, ranks};
@@ -142,8 +144,9 @@ impl Shape {
         });
         // Where metadata is kept apart from contents, no request has both.
         let are_alike = |leaf: usize, [one, other]: [usize; 2]| {
-            let purposes = [one, other].map(|write| writes[write].write.purpose);
-            purposes[0] == purposes[1] || !self.tree.leaves[leaf].is_in_store()
+            let [one, other] = [one, other].map(|write| &writes[write].write);
+            let goes_with = one.purpose == other.purpose || !self.tree.leaves[leaf].is_in_store();
+            goes_with && one.class == other.class
         };
         let chunks = cut(&fragments, &are_alike);
         let mut holds = Vec::new();
@@ -167,11 +170,15 @@ impl Shape {
         for (write, fragment) in fragments {
             plan.writes[*write].slices(fragment, &mut slices);
         }
-        let txg = plan.writes[*first_write].write.txg;
-        let purpose = plan.writes[*first_write].write.purpose;
+        let &VdevWrite {
+            txg,
+            purpose,
+            class,
+            ..
+        } = plan.write(*first_write);
         let written = with_purpose(purpose, || match plan.is_repair {
             true => self.tree.leaves[first.leaf].repair(first.place, &slices),
-            false => self.write_leaf(first.leaf, first.place, &slices, txg),
+            false => self.write_leaf(first.leaf, first.place, &slices, txg, class),
         });
         match written {
             Ok(()) => {
@@ -197,12 +204,17 @@ impl Shape {
         place: Place,
         slices: &[IoSlice<'_>],
         txg: Txg,
+        class: IoClass,
     ) -> Result<(), LeafProblem> {
         let leaf_written = &self.tree.leaves[leaf];
-        let load = self.load.percent();
+        let load = match class {
+            IoClass::AsyncWrite => self.load.percent(),
+            _ => 0,
+        };
+        let urgency = Urgency { class, load };
         let result = leaf_written
-            .write(place, slices, txg, load)
-            .or_else(|_| leaf_written.write(place, slices, txg, load));
+            .write(place, slices, txg, urgency)
+            .or_else(|_| leaf_written.write(place, slices, txg, urgency));
         if result.is_err() && leaf_written.written.is_hopeless() {
             self.give_up(leaf);
         }

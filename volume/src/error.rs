@@ -1,6 +1,7 @@
 //! Why a volume cannot be opened or read.
 
 use cenote_base::{MemoryExceeded, ObjsetId};
+use cenote_dataset::{DatasetError, SpaceRefusal};
 use cenote_dmu::DmuError;
 use cenote_intent_log::IntentLogError;
 
@@ -14,6 +15,15 @@ pub enum VolumeError {
     /// Its intent log cannot be read.
     #[error(transparent)]
     IntentLog(#[from] IntentLogError),
+    /// The dataset takes no change.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// The volume was opened for reading only.
+    #[error("object set {objset} is open for reading only")]
+    ReadOnly {
+        /// The object set.
+        objset: ObjsetId,
+    },
     /// The object set holds something else.
     #[error("object set {objset} is not a volume")]
     NotVolume {
@@ -36,13 +46,13 @@ pub enum VolumeError {
         /// Bytes of a block.
         block_size: u64,
     },
-    /// A read reaches beyond the end.
+    /// A read or write reaches beyond the end.
     #[error("{length} bytes at {offset} reach beyond the volume's {size}")]
     BeyondEnd {
-        /// Where the read begins, in bytes.
+        /// Where it begins, in bytes.
         offset: u64,
         /// Its length in bytes.
-        length: usize,
+        length: u64,
         /// The volume's size in bytes.
         size: u64,
     },
@@ -66,14 +76,23 @@ impl VolumeError {
         const ENOMEM: i32 = 12;
         const EACCES: i32 = 13;
         const EINVAL: i32 = 22;
+        const ENOSPC: i32 = 28;
+        const EROFS: i32 = 30;
+        const EDQUOT: i32 = 122;
         match self {
             Self::KeyNotLoaded { .. } => EACCES,
-            Self::Dmu(error) if error.is_key_not_loaded() => EACCES,
+            Self::Dmu(error) | Self::Dataset(DatasetError::Dmu(error))
+                if error.is_key_not_loaded() =>
+            {
+                EACCES
+            }
+            Self::Dmu(DmuError::ReadOnly { .. }) | Self::ReadOnly { .. } => EROFS,
+            Self::Dataset(DatasetError::Space(SpaceRefusal::NoSpace)) => ENOSPC,
+            Self::Dataset(DatasetError::Space(SpaceRefusal::Quota)) => EDQUOT,
             Self::NotVolume { .. } | Self::BeyondEnd { .. } => EINVAL,
             Self::Memory(_) => ENOMEM,
-            Self::Dmu(_) | Self::IntentLog(_) | Self::BadSize { .. } | Self::BadRecord { .. } => {
-                EIO
-            }
+            Self::Dmu(_) | Self::Dataset(_) | Self::IntentLog(_) => EIO,
+            Self::BadSize { .. } | Self::BadRecord { .. } => EIO,
         }
     }
 }

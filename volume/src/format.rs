@@ -31,7 +31,7 @@ pub fn format_new(
 ///
 /// # Errors
 /// If its objects cannot be changed.
-pub fn resize(
+pub(crate) fn resize(
     set: &Arc<ObjectSet>,
     tx: &Transaction,
     before: u64,

@@ -5,6 +5,9 @@
 //! after a crash is replayed in memory by [`Volume::open_replayed`], or for good by
 //! [`Volume::replay_log`] in a pool that is written to.
 //!
+//! A volume that is opened by [`Volume::open_writable`] can be changed: [`Volume::write`],
+//! [`Volume::zero`], and [`Volume::flush`], from many threads.
+//!
 //! Deliberately absent: serving it to a kernel or over a network, which is the frontends'.
 
 #![forbid(unsafe_code)]
@@ -13,8 +16,9 @@ mod error;
 mod format;
 mod replay;
 mod volume;
+mod write;
 
 pub use cenote_dmu::Segment;
 pub use error::VolumeError;
-pub use format::{format_new, resize};
+pub use format::format_new;
 pub use volume::{Volume, VolumeReplay};

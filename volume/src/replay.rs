@@ -6,7 +6,8 @@
 
 use crate::error::VolumeError;
 use crate::volume::{Volume, VolumeReplay};
-use cenote_dmu::{Object, ObjectSet, Transaction, TxCost, TxgGate};
+use cenote_dataset::{OpenDataset, RecordFailure, replay_records};
+use cenote_dmu::{Object, Transaction};
 use cenote_intent_log::{IntentLog, read_pointed};
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
@@ -23,54 +24,33 @@ struct LogReplay<'a> {
     volume: &'a Volume,
     data: Object,
     header: &'a IntentLogHeader,
-    gate: &'a Arc<TxgGate>,
+    dataset: &'a OpenDataset,
 }
 
 impl Volume {
-    /// Applies the records of a claimed log to the volume in `set`, which must be open for
-    /// writing. The log stays; its header notes what was applied.
+    /// Applies the records of a claimed log to the volume in `dataset`. The log stays; its header
+    /// notes what was applied.
     ///
     /// A record that does not fit the volume ends the replay, as in OpenZFS.
     ///
     /// # Errors
     /// If the log or the volume cannot be read, or the pool cannot be written. The replay can then
     /// be tried again.
-    pub fn replay_log(
-        set: Arc<ObjectSet>,
-        log: &IntentLog,
-        gate: &Arc<TxgGate>,
-    ) -> Result<VolumeReplay, VolumeError> {
-        let mut outcome = VolumeReplay::default();
+    pub fn replay_log(dataset: &OpenDataset, log: &IntentLog) -> Result<VolumeReplay, VolumeError> {
         let Some(window) = log.replay_window(cenote_base::Txg(0)) else {
-            return Ok(outcome);
+            return Ok(VolumeReplay::default());
         };
-        let volume = Self::open(set)?;
+        let volume = Self::open(Arc::clone(dataset.set()))?;
         let replay = LogReplay {
-            data: volume.set().object(VOLUME_DATA)?,
+            data: volume.data()?,
             volume: &volume,
             header: log.header(),
-            gate,
+            dataset,
         };
-        let mut chain = log.chain();
-        for block in &mut chain {
-            let block = block?;
-            for record in block.records()? {
-                let record = record.map_err(|source| block.bad_record(source))?;
-                if !window.contains(record.txg, record.sequence) {
-                    continue;
-                }
-                match replay.apply(&record) {
-                    Ok(()) => outcome.applied += 1,
-                    Err(error @ VolumeError::BadRecord { .. }) => {
-                        outcome.stopped = Some((record.sequence, error));
-                        return Ok(outcome);
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        log.check_end(&chain)?;
-        Ok(outcome)
+        replay_records(log, window, |record| match replay.apply(record) {
+            Err(error @ VolumeError::BadRecord { .. }) => Err(RecordFailure::Final(error)),
+            applied => Ok(applied?),
+        })
     }
 }
 
@@ -145,7 +125,7 @@ impl LogReplay<'_> {
     }
 
     fn begin(&self, dirty_bytes: u64) -> Result<Transaction, VolumeError> {
-        Ok(self.gate.begin(TxCost { dirty_bytes })?)
+        Ok(self.dataset.begin_freeing(dirty_bytes)?)
     }
 
     fn put(&self, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {

@@ -2,6 +2,7 @@
 
 use crate::error::VolumeError;
 use cenote_base::{BlockId, Txg};
+use cenote_dataset::{OpenDataset, RecordFailure, ReplayOutcome, replay_records};
 use cenote_dmu::{Object, ObjectSet, Segment};
 use cenote_intent_log::{
     ApplyError, Below, Content, IntentLog, ReplayMemory, stored_data, stored_hole,
@@ -10,14 +11,18 @@ use cenote_ondisk::intent_log::record::{Record, RecordBody};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::volume_objects::{VOLUME_DATA, VOLUME_PROPERTIES, VOLUME_SIZE};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A volume, or a snapshot of one.
 #[derive(Debug)]
 pub struct Volume {
     set: Arc<ObjectSet>,
-    data: Object,
-    size: u64,
+    block_size: u64,
+    /// Bytes of the volume; a change of `volsize` changes it.
+    size: AtomicU64,
     replayed: Option<Replayed>,
+    /// What changing it takes.
+    pub(crate) dataset: Option<Arc<OpenDataset>>,
 }
 
 #[derive(Debug)]
@@ -28,13 +33,7 @@ struct Replayed {
 }
 
 /// What a replay did.
-#[derive(Debug, Default)]
-pub struct VolumeReplay {
-    /// Records that were applied.
-    pub applied: u64,
-    /// The record at which the replay stopped, and why, if it did not reach the end.
-    pub stopped: Option<(u64, VolumeError)>,
-}
+pub type VolumeReplay = ReplayOutcome<VolumeError>;
 
 impl Volume {
     /// Opens the volume in `set`, without regard to its intent log.
@@ -48,16 +47,16 @@ impl Volume {
         if set.root().uses_crypt() && set.keys().is_none() {
             return Err(VolumeError::KeyNotLoaded { objset });
         }
-        let data = set.object(VOLUME_DATA)?;
+        let block_size = set.object(VOLUME_DATA)?.dnode().data_block_size;
         let size = set.zap(VOLUME_PROPERTIES)?.lookup_u64(VOLUME_SIZE)?;
-        let block_size = data.dnode().data_block_size;
         // 2^63 is the most that a device's size in bytes can be.
         match size.filter(|size| size.is_multiple_of(block_size) && size >> 63 == 0) {
             Some(size) => Ok(Self {
                 set,
-                data,
-                size,
+                block_size,
+                size: AtomicU64::new(size),
                 replayed: None,
+                dataset: None,
             }),
             None => Err(VolumeError::BadSize {
                 objset,
@@ -77,34 +76,19 @@ impl Volume {
         last_synced: Txg,
     ) -> Result<(Self, VolumeReplay), VolumeError> {
         let mut volume = Self::open(set)?;
-        let mut outcome = VolumeReplay::default();
         let Some(log) = IntentLog::open(&volume.set)? else {
-            return Ok((volume, outcome));
+            return Ok((volume, VolumeReplay::default()));
         };
         let Some(window) = log.replay_window(last_synced) else {
-            return Ok((volume, outcome));
+            return Ok((volume, VolumeReplay::default()));
         };
-        let mut content = Content::new(volume.size);
+        let mut content = Content::new(volume.size());
         let budget = Arc::clone(volume.set.cache().pipeline().memory());
         let mut memory = ReplayMemory::new(budget);
-        let mut chain = log.chain();
-        'chain: for block in &mut chain {
-            let block = block?;
-            for record in block.records()? {
-                let record = record.map_err(|source| block.bad_record(source))?;
-                if !window.contains(record.txg, record.sequence) {
-                    continue;
-                }
-                if let Err(error) = volume.apply(&record, &mut content, &mut memory) {
-                    outcome.stopped = Some((record.sequence, error));
-                    break 'chain;
-                }
-                outcome.applied += 1;
-            }
-        }
-        if outcome.stopped.is_none() {
-            log.check_end(&chain)?;
-        }
+        let outcome = replay_records(&log, window, |record| {
+            let applied = volume.apply(record, &mut content, &mut memory);
+            applied.map_err(RecordFailure::Final)
+        })?;
         if outcome.applied > 0 {
             volume.replayed = Some(Replayed {
                 content,
@@ -154,7 +138,7 @@ impl Volume {
             _ => return Err(bad()),
         };
         match applied {
-            Ok(end) if object == VOLUME_DATA && end <= self.size => Ok(()),
+            Ok(end) if object == VOLUME_DATA && end <= self.size() => Ok(()),
             Ok(_) | Err(ApplyError::Nonsense(_)) => Err(bad()),
             Err(ApplyError::Memory(error)) => Err(error.into()),
         }
@@ -167,12 +151,21 @@ impl Volume {
 
     /// Bytes of the volume (`volsize`).
     pub fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::SeqCst);
+    }
+
+    /// The object with the contents, as it is now.
+    pub(crate) fn data(&self) -> Result<Object, VolumeError> {
+        Ok(self.set.object(VOLUME_DATA)?)
     }
 
     /// Bytes of a block (`volblocksize`): what is written and stored as one.
     pub fn block_size(&self) -> u64 {
-        self.data.dnode().data_block_size
+        self.block_size
     }
 
     /// Whether an intent log was replayed.
@@ -180,14 +173,15 @@ impl Volume {
         self.replayed.is_some()
     }
 
-    fn check_range(&self, offset: u64, length: usize) -> Result<(), VolumeError> {
-        let end = offset.checked_add(length as u64);
-        match end.filter(|end| *end <= self.size) {
+    pub(crate) fn check_range(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
+        let size = self.size();
+        let end = offset.checked_add(length);
+        match end.filter(|end| *end <= size) {
             Some(_) => Ok(()),
             None => Err(VolumeError::BeyondEnd {
                 offset,
                 length,
-                size: self.size,
+                size,
             }),
         }
     }
@@ -195,14 +189,15 @@ impl Volume {
     /// The contents of `[offset, offset + length)` as pieces of blocks in order; the range must
     /// lie within the volume.
     pub fn segments(&self, offset: u64, length: usize) -> Result<Vec<Segment>, VolumeError> {
-        self.check_range(offset, length)?;
+        self.check_range(offset, length as u64)?;
+        let data = self.data()?;
         let Some(replayed) = &self.replayed else {
-            return Ok(self.data.segments(offset, length)?);
+            return Ok(data.segments(offset, length)?);
         };
         let below = Below {
             set: &self.set,
             id: VOLUME_DATA,
-            object: Some(&self.data),
+            object: Some(&data),
         };
         Ok(replayed.content.segments(below, offset, length)?)
     }
@@ -224,20 +219,23 @@ impl Volume {
 
     /// The first byte at or behind `offset` that is stored; `None` if none follows.
     pub fn next_data(&self, offset: u64) -> Result<Option<u64>, VolumeError> {
+        let data = self.data()?;
         let found = match &self.replayed {
-            Some(replayed) => replayed.content.next_data(Some(&self.data), offset)?,
-            None => stored_data(&self.data, offset)?,
+            Some(replayed) => replayed.content.next_data(Some(&data), offset)?,
+            None => stored_data(&data, offset)?,
         };
-        Ok(found.filter(|found| *found < self.size))
+        let size = self.size();
+        Ok(found.filter(|found| *found < size))
     }
 
     /// The first byte at or behind `offset` that is not stored, at most the volume's size.
     pub fn next_hole(&self, offset: u64) -> Result<u64, VolumeError> {
+        let data = self.data()?;
         let found = match &self.replayed {
-            Some(replayed) => replayed.content.next_hole(Some(&self.data), offset)?,
-            None => stored_hole(&self.data, offset)?,
+            Some(replayed) => replayed.content.next_hole(Some(&data), offset)?,
+            None => stored_hole(&data, offset)?,
         };
-        Ok(found.min(self.size))
+        Ok(found.min(self.size()))
     }
 
     /// Whether block `block` is stored anywhere, as discard support asks.

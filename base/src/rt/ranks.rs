@@ -80,8 +80,7 @@ ranks! {
     engine {
         PoolChanges [] "What was last seen of a pool.";
         Registry [] "The pools of the daemon.";
-        Replaying [] "Held while a log is replayed for good.";
-        OpenHeads [] "File systems that are open for writing.";
+        OpenHeads [] "Which heads are open for writing.";
         ReplayResults [] "How the last replay of each intent log ended.";
         SeenStores [] "Devices in stores that were looked at.";
         SentSnapshots [] "Snapshots that are being sent.";
@@ -107,7 +106,9 @@ ranks! {
     }
     engine {
         Ereports [] "How many error reports a vdev made lately.";
-        Room [] "Space that a file system may count on.";
+    }
+    dataset {
+        DatasetSpace [] "Space that a dataset may count on.";
     }
     posix {
         DeleteQueue [] "Held while the delete queue changes.";
@@ -207,6 +208,9 @@ ranks! {
     dsl {
         Features [] "The tables of features.";
     }
+    intent_log {
+        LogWriter [] "Records that wait for a commit, and the chain of log blocks.";
+    }
     dmu {
         TxgGate [] "Open and closing transaction groups.";
     }
@@ -227,6 +231,7 @@ ranks! {
         VdevCourtesy [] "How much background work a device takes.";
         VdevQueue [] "Requests of a leaf.";
         WriteFailures [] "Parts of a write that failed.";
+        LeafWrites [] "Writes of a leaf that are not durable yet.";
         MissedWrites [] "Groups that each leaf missed.";
     }
     cloud {

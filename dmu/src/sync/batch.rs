@@ -3,8 +3,8 @@
 //! The sink works on many blocks at once, so blocks of all objects go to it together, in order
 //! of object and offset, some MiB at a time.
 
-use super::Writer;
 use super::job::{Job, SPILL};
+use super::writer::Writer;
 use crate::caching::is_metadata;
 use crate::error::DmuError;
 use crate::live::{Dirty, LiveObject};

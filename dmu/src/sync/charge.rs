@@ -2,8 +2,8 @@
 
 use super::{Outcome, Writer};
 use crate::accounting::{Owner, OwnerHook};
-use crate::allocate::NewObject;
 use crate::error::DmuError;
+use crate::new_object::NewObject;
 use crate::object_set::SpecialObject;
 use crate::txg::Transaction;
 use crate::zap::{NewZap, Zap};

@@ -5,7 +5,7 @@
 //! with the updates put in. Subtrees that were freed as a whole are remembered, so that an
 //! indirect block which is written again after that begins empty and gives up nothing twice.
 
-use super::Writer;
+use super::writer::Writer;
 use crate::error::DmuError;
 use crate::object::Object;
 use cenote_base::{BlockId, Bookmark, Level, SECTOR_SIZE, Txg};
@@ -181,7 +181,7 @@ impl Job {
         };
         let hole = |birth: Txg| self.hole(level - 1, child_size, birth);
         if self.is_freed(usize::from(level), block) {
-            let children = match writer.has_hole_births(self) {
+            let children = match writer.has_hole_births(&self.new) {
                 true => hole(writer.txg),
                 false => BlockPointer::HOLE,
             };
@@ -230,7 +230,7 @@ impl Job {
     ) -> BlockPointer {
         match old.is_hole() {
             true if old.logical_birth() == Txg(0) => BlockPointer::HOLE,
-            _ if writer.has_hole_births(self) => self.hole(level, size, writer.txg),
+            _ if writer.has_hole_births(&self.new) => self.hole(level, size, writer.txg),
             _ => BlockPointer::HOLE,
         }
     }

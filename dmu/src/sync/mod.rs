@@ -12,12 +12,13 @@ mod charge;
 mod dnodes;
 mod frees;
 mod job;
+mod writer;
 
 use crate::error::DmuError;
 use crate::live::{Dirty, DirtySpill, LiveObject, LiveSet, LiveState};
 use crate::object::Object;
 use crate::object_set::{ObjectSet, SpecialObject};
-use crate::policy::{BlockKind, PolicySource};
+use crate::policy::PolicySource;
 use batch::{Batch, objset_kind};
 use cenote_base::{BlockId, Bookmark, Level, Txg};
 use cenote_cache::{Block, BlockBuffer};
@@ -28,35 +29,7 @@ use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
 use job::{Job, SPILL, entry, set_entry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What the parts of a sync share.
-pub(crate) struct Writer<'a> {
-    set: &'a Arc<ObjectSet>,
-    live: &'a LiveSet,
-    txg: Txg,
-    sink: &'a dyn BlockSink,
-    policy: &'a dyn PolicySource,
-}
-
-impl Writer<'_> {
-    /// Space that a block is accounted with (format/2b 2).
-    fn space_of(&self, pointer: &BlockPointer) -> u64 {
-        let vdevs = self.set.cache().pipeline().vdevs();
-        let space = |dva: cenote_ondisk::Dva| {
-            let ratio = vdevs.deflate_ratio(dva.vdev()).unwrap_or(512);
-            dva.asize() / 512 * ratio
-        };
-        match pointer.is_hole() {
-            true => 0,
-            false => pointer.dvas().map(space).sum(),
-        }
-    }
-
-    fn has_hole_births(&self, job: &Job) -> bool {
-        let kind = BlockKind::of(&job.new, 0, job.new.data_block_size);
-        self.policy.policy(&kind).hole_birth
-    }
-}
+use writer::Writer;
 
 /// What a changed object became.
 struct Outcome {
@@ -305,7 +278,7 @@ impl Writer<'_> {
         let size = job.new.indirect_block_size();
         let old = job.old_pointer(level, block)?;
         let is_untouched = contents.iter().all(|byte| *byte == 0);
-        let hole = match is_untouched || !self.has_hole_births(job) {
+        let hole = match is_untouched || !self.has_hole_births(&job.new) {
             true => job.hole_in_place_of(&old, level, size, self),
             false => job.hole(level, size, self.txg),
         };

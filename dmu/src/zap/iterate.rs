@@ -1,7 +1,8 @@
 //! Iterating over a ZAP, leaf by leaf.
 
 use super::normalize::normalize;
-use super::{Kind, Zap, ZapKey, ZapValue};
+use super::open::{Kind, Zap};
+use super::{ZapKey, ZapValue};
 use crate::error::DmuError;
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::zap::Entry;
@@ -54,6 +55,16 @@ impl ZapEntries {
 }
 
 impl Zap {
+    /// All entries in order of hash and collision differentiator.
+    pub fn entries(&self) -> ZapEntries {
+        ZapEntries::new(self.clone(), 0)
+    }
+
+    /// The entries from a cursor on, as [`ZapEntry::cursor`] or 0 gave it.
+    pub fn entries_from(&self, cursor: u64) -> ZapEntries {
+        ZapEntries::new(self.clone(), cursor)
+    }
+
     /// The entries of the leaf for `hash`, and the first hash of the next leaf.
     fn leaf_entries(&self, hash: u64) -> Result<(Vec<Entry>, Option<u64>), DmuError> {
         let Kind::Fat(header) = &self.kind else {

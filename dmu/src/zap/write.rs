@@ -5,14 +5,16 @@
 //! split writes the new leaf first, then cuts the old one, then points to the new one, and a
 //! reader that meets a leaf which does not cover its hash looks again.
 
-use super::{Kind, STRUCTURE, Zap, ZapKey, ZapValue};
+use super::ZapValue;
+use super::open::{Kind, Zap};
+use super::problem::{cannot, exists, inconsistent};
+use super::store::{KeyRef, Mode, Store};
 use crate::error::DmuError;
 use crate::object::Object;
 use crate::txg::Transaction;
 use cenote_base::BlockId;
-use cenote_ondisk::DecodeError;
 use cenote_ondisk::zap::fat_header::FatHeader;
-use cenote_ondisk::zap::leaf_edit::{StoredKey, value_fits};
+use cenote_ondisk::zap::leaf_edit::value_fits;
 use cenote_ondisk::zap::micro;
 
 /// log2 of the block size of fat ZAPs that grew out of micro ones, and of most others.
@@ -39,80 +41,6 @@ impl Default for NewZap {
             block_shift: FAT_BLOCK_SHIFT,
         }
     }
-}
-
-/// A key to look for or store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyRef<'a> {
-    /// A name without its NUL.
-    Name(&'a [u8]),
-    /// Numbers, for ZAPs with such keys.
-    Words(&'a [u64]),
-}
-
-impl<'a> From<&'a str> for KeyRef<'a> {
-    fn from(name: &'a str) -> Self {
-        Self::Name(name.as_bytes())
-    }
-}
-
-impl<'a> From<&'a String> for KeyRef<'a> {
-    fn from(name: &'a String) -> Self {
-        Self::Name(name.as_bytes())
-    }
-}
-
-impl<'a> From<&'a [u8]> for KeyRef<'a> {
-    fn from(name: &'a [u8]) -> Self {
-        Self::Name(name)
-    }
-}
-
-impl<'a> From<&'a Vec<u8>> for KeyRef<'a> {
-    fn from(name: &'a Vec<u8>) -> Self {
-        Self::Name(name)
-    }
-}
-
-impl<'a> From<&'a [u64]> for KeyRef<'a> {
-    fn from(words: &'a [u64]) -> Self {
-        Self::Words(words)
-    }
-}
-
-impl<'a> From<&'a ZapKey> for KeyRef<'a> {
-    fn from(key: &'a ZapKey) -> Self {
-        match key {
-            ZapKey::Name(name) => Self::Name(name),
-            ZapKey::Words(words) => Self::Words(words),
-        }
-    }
-}
-
-impl<'a> KeyRef<'a> {
-    fn stored(self) -> Option<StoredKey<'static>> {
-        match self {
-            Self::Name(name) => StoredKey::name(name).map(StoredKey::into_owned),
-            Self::Words(words) => StoredKey::words(words).map(StoredKey::into_owned),
-        }
-    }
-}
-
-/// What to do about a key that is there, or is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// The key must be new.
-    Insert,
-    /// The value replaces an older one.
-    Update,
-}
-
-/// One storing of a value under a key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Store<'a> {
-    pub(super) key: KeyRef<'a>,
-    pub(super) value: &'a ZapValue,
-    pub(super) mode: Mode,
 }
 
 impl Zap {
@@ -268,28 +196,6 @@ impl Zap {
 
     pub(super) fn exists(&self) -> DmuError {
         exists(&self.object)
-    }
-}
-
-pub(super) fn inconsistent(object: &Object, problem: &'static str) -> DmuError {
-    object.malformed(DecodeError::Inconsistent {
-        structure: STRUCTURE,
-        problem,
-    })
-}
-
-pub(super) fn cannot(object: &Object, problem: &'static str) -> DmuError {
-    DmuError::BadChange {
-        objset: object.set().id(),
-        object: object.id(),
-        problem,
-    }
-}
-
-pub(super) fn exists(object: &Object) -> DmuError {
-    DmuError::EntryExists {
-        objset: object.set().id(),
-        object: object.id(),
     }
 }
 

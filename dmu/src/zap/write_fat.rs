@@ -5,8 +5,10 @@
 //! doubles, in one step. A doubling that other software left half done is completed first.
 
 use super::normalize::normalize;
-use super::write::{KeyRef, Mode, Store};
-use super::{Kind, Zap, ZapKey, ZapValue};
+use super::open::{Kind, Zap};
+use super::problem::{block_of, cannot, exists, inconsistent};
+use super::store::{KeyRef, Mode, Store};
+use super::{ZapKey, ZapValue};
 use crate::error::DmuError;
 use crate::object::Object;
 use crate::txg::Transaction;
@@ -83,15 +85,15 @@ impl FatEditor<'_> {
     }
 
     fn inconsistent(&self, problem: &'static str) -> DmuError {
-        super::write::inconsistent(&self.object, problem)
+        inconsistent(&self.object, problem)
     }
 
     fn cannot(&self, problem: &'static str) -> DmuError {
-        super::write::cannot(&self.object, problem)
+        cannot(&self.object, problem)
     }
 
     fn block(&self, id: BlockId) -> Result<Block, DmuError> {
-        super::block_of(&self.object, id)
+        block_of(&self.object, id)
     }
 
     /// Refuses entries that not even an empty leaf has room for.
@@ -146,7 +148,7 @@ impl FatEditor<'_> {
                     return self.finish();
                 }
                 Outcome::Replaced => return self.finish_if_changed(),
-                Outcome::Exists => return Err(super::write::exists(&self.object)),
+                Outcome::Exists => return Err(exists(&self.object)),
                 Outcome::NoDifferentiator => return Err(self.cannot(TOO_MANY_EQUAL)),
                 Outcome::Full => self.split(leaf_id, hash)?,
             }

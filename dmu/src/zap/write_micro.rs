@@ -4,9 +4,11 @@
 //! that a micro ZAP cannot hold, all entries move to a fat one with the same salt and the same
 //! collision differentiators, so that places in a listing stay good.
 
+use super::ZapKey;
 use super::normalize::normalize;
-use super::write::{FAT_BLOCK_SHIFT, KeyRef, Mode, Store};
-use super::{Kind, Zap, ZapKey};
+use super::open::{Kind, Zap};
+use super::store::{KeyRef, Mode, Store};
+use super::write::FAT_BLOCK_SHIFT;
 use crate::error::DmuError;
 use crate::object::Object;
 use crate::txg::Transaction;

@@ -1,6 +1,6 @@
 //! Deadlists, livelists and block pointer objects: totals against contents.
 
-use super::Checker;
+use super::checker::Checker;
 use crate::dataset::Dataset;
 use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::dsl::Dsl;

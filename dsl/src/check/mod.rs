@@ -5,60 +5,20 @@
 //! place, what was checked, and both figures. A dataset that cannot be read is one problem and
 //! does not keep the others from being checked; sums that would need it are then left out.
 
+mod checker;
 mod features;
 mod lists;
 mod space;
+mod tally;
+
+pub use checker::CheckProblem;
 
 use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::dsl::Dsl;
 use crate::error::DslError;
-use cenote_base::ObjectId;
-use std::collections::HashSet;
-use std::fmt;
+use checker::{Checker, Visited};
 use std::sync::Arc;
-
-/// Problems that are collected; a pool with more is broken enough.
-const PROBLEMS_MAX: usize = 10_000;
-
-/// One figure that does not add up, or one thing that could not be checked.
-#[derive(Debug)]
-pub enum CheckProblem {
-    /// A stored figure is not what it must be.
-    Mismatch {
-        /// The dataset, or the object if it has no name.
-        place: String,
-        /// What was checked.
-        what: &'static str,
-        /// What it must be.
-        expected: i128,
-        /// What is stored.
-        found: i128,
-    },
-    /// Something could not be read.
-    Unreadable {
-        /// The dataset, or the object if it has no name.
-        place: String,
-        /// Why.
-        error: DslError,
-    },
-}
-
-impl fmt::Display for CheckProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Mismatch {
-                place,
-                what,
-                expected,
-                found,
-            } => {
-                write!(f, "{place}: {what} is {found}, should be {expected}")
-            }
-            Self::Unreadable { place, error } => write!(f, "{place}: {error}"),
-        }
-    }
-}
 
 /// Checks the accounting of all datasets and the counts of features.
 pub fn check(dsl: &Arc<Dsl>) -> Vec<CheckProblem> {
@@ -71,72 +31,7 @@ pub fn check(dsl: &Arc<Dsl>) -> Vec<CheckProblem> {
     checker.problems
 }
 
-/// What the walk has found out, for checks that need all datasets.
-struct Checker<'d> {
-    dsl: &'d Arc<Dsl>,
-    problems: Vec<CheckProblem>,
-    tally: features::Tally,
-    /// Directories by the order in which the walk met them: parents before children.
-    directories: Vec<Visited>,
-    /// Directories met, so that a directory with two names is not followed twice.
-    seen: HashSet<ObjectId>,
-    /// Something was unreadable, so that sums over everything would be wrong.
-    incomplete: bool,
-}
-
-/// A directory of which the counts are still to be summed.
-struct Visited {
-    name: String,
-    parent: Option<usize>,
-    listed: bool,
-    filesystem_count: Option<u64>,
-    snapshot_count: Option<u64>,
-    snapshots: u64,
-}
-
-impl<'d> Checker<'d> {
-    fn new(dsl: &'d Arc<Dsl>) -> Self {
-        Self {
-            dsl,
-            problems: Vec::new(),
-            tally: features::Tally::default(),
-            directories: Vec::new(),
-            seen: HashSet::new(),
-            incomplete: false,
-        }
-    }
-
-    fn report(&mut self, problem: CheckProblem) {
-        if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(problem);
-        }
-    }
-
-    fn unreadable(&mut self, place: impl fmt::Display, error: DslError) {
-        let place = place.to_string();
-        self.incomplete = true;
-        self.report(CheckProblem::Unreadable { place, error });
-    }
-
-    fn expect(
-        &mut self,
-        place: impl fmt::Display,
-        what: &'static str,
-        expected: impl Into<i128>,
-        found: impl Into<i128>,
-    ) {
-        let (expected, found) = (expected.into(), found.into());
-        if expected != found {
-            let place = place.to_string();
-            self.report(CheckProblem::Mismatch {
-                place,
-                what,
-                expected,
-                found,
-            });
-        }
-    }
-
+impl Checker<'_> {
     fn walk(&mut self, root: Arc<Directory>) {
         let mut stack = vec![(root, None)];
         while let Some((directory, parent)) = stack.pop() {

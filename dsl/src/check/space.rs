@@ -1,6 +1,6 @@
 //! Space: what a directory's figures must be by those of its datasets and children.
 
-use super::Checker;
+use super::checker::Checker;
 use crate::dataset::Dataset;
 use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::directory::Directory;

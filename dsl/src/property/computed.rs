@@ -3,11 +3,12 @@
 use super::table::{Format, Property, UNLIMITED};
 use super::{PropertySource, PropertyValue, words};
 use crate::bookmarks::Bookmark;
+use crate::crypto_key::CryptoKey;
 use crate::dataset::{CHAIN_LENGTH_MAX, Dataset, DatasetType};
 use crate::deadlist::{Deadlist, SpaceTriple};
 use crate::dedup::ratio;
 use crate::error::DslError;
-use crate::keys::{CryptoKey, KeyStatus};
+use crate::keys::KeyStatus;
 use crate::resume_token::receive_resume_token;
 use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::bookmark_phys::{BookmarkSpace, FLAG_HAS_FREED_BEFORE_NEXT};

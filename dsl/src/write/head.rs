@@ -4,22 +4,21 @@
 //! dies it frees what no snapshot holds and buries the rest in the deadlist. When the object set
 //! is through, the sums go to the dataset, to its previous snapshot, and up the directories.
 
-use super::accounting::{Part, SpaceChange, changed, signed};
-use super::bookmark::BookmarkSum;
+use super::blocks::accounting::{Part, SpaceChange, changed, signed};
 use super::context::SyncContext;
-use super::log::EndingLogs;
-use super::policy::{HeadPolicy, feature_of_checksum};
-use super::resume_point::{ResumePoint, ResumePoints};
+use super::open_head::Head;
+use super::policy::feature_of_checksum;
+use super::snapshots::bookmark::BookmarkSum;
+use super::streams::resume_point::ResumePoint;
 use crate::error::DslError;
-use cenote_base::rt::{Mutex, MutexGuard, RwLock, ranks};
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{ObjectId, Txg};
-use cenote_dmu::ObjectSet;
+use cenote_intent_log::LogSync;
 use cenote_io::{BlockSink, IoError, WriteRequest};
-use cenote_ondisk::dsl_dataset::DslDataset;
+use cenote_ondisk::dsl_dataset::{DslDataset, fields};
 use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, CompressionKind, ObjectType};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Dead blocks that are gathered before they are written to the deadlist: half a MiB of them.
 const DEAD_BATCH: usize = 4096;
@@ -30,91 +29,22 @@ const DNODE_SIZE: usize = 512;
 /// The byte of a dnode that counts its further slots.
 const DNODE_EXTRA_SLOTS: usize = 12;
 
-/// A head that is open for writing.
-#[derive(Debug)]
-pub struct Head {
-    id: ObjectId,
-    directory: ObjectId,
-    set: Arc<ObjectSet>,
-    policy: RwLock<Arc<HeadPolicy>, ranks::HeadPolicy>,
-    /// Features that the layers above began to use and that the next sync notes.
-    used_features: Mutex<BTreeSet<&'static str>, ranks::HeadFeatures>,
-    pub(super) ending_logs: EndingLogs,
-    resume_points: ResumePoints,
-}
-
 impl Head {
-    pub(crate) fn new(
-        id: ObjectId,
-        directory: ObjectId,
-        set: Arc<ObjectSet>,
-        policy: HeadPolicy,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            id,
-            directory,
-            set,
-            policy: RwLock::new(Arc::new(policy)),
-            used_features: Mutex::default(),
-            ending_logs: EndingLogs::default(),
-            resume_points: ResumePoints::default(),
-        })
-    }
-
-    /// The dataset's object number.
-    pub fn id(&self) -> ObjectId {
-        self.id
-    }
-
-    /// The directory's object number.
-    pub fn directory(&self) -> ObjectId {
-        self.directory
-    }
-
-    /// The object set.
-    pub fn set(&self) -> &Arc<ObjectSet> {
-        &self.set
-    }
-
-    /// How blocks are stored at the moment.
-    pub fn policy(&self) -> Arc<HeadPolicy> {
-        let policy = self.policy.read();
-        Arc::clone(&policy)
-    }
-
-    pub(crate) fn set_policy(&self, policy: HeadPolicy) {
-        *self.policy.write() = Arc::new(policy);
-    }
-
-    /// Notes that the dataset uses a feature that is counted by dataset.
-    pub fn use_feature(&self, guid: &'static str) {
-        self.features().insert(guid);
-    }
-
-    /// Notes how far a stream has come with the changes of the group `txg`; it is stored when they
-    /// are.
-    pub fn note_resume(&self, txg: Txg, point: ResumePoint) {
-        self.resume_points.note(txg, point);
-    }
-
-    fn features(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
-        self.used_features.lock()
-    }
-
     /// Writes what is dirty and accounts it.
     ///
     /// # Errors
     /// If blocks cannot be written, or the pool's metadata cannot be read.
     pub fn sync(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        let (_, phys) = context.dsl.read_dataset(self.id)?;
+        let (_, phys) = context.dsl.read_dataset(self.id())?;
         let policy = self.policy();
         let sink = HeadSink::new(context, &phys)?;
-        let root = self.set.sync(context.txg(), &sink, &*policy)?;
+        self.sync_log(context)?;
+        let root = self.set().sync(context.txg(), &sink, &*policy)?;
         let sums = sink.finish()?;
         self.account(context, phys, root, &sums)?;
         self.free_logs(context)?;
         if let Some(point) = self.resume_points.take(context.txg()) {
-            context.store_resume_point(self.id, point)?;
+            context.store_resume_point(self.id(), point)?;
         }
         let mut features = std::mem::take(&mut *self.features());
         features.extend(sums.features);
@@ -122,6 +52,21 @@ impl Head {
             self.activate(context, guid)?;
         }
         Ok(())
+    }
+
+    /// The log writer's part in the context's group.
+    fn sync_log(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let Some(writer) = self.log() else {
+            return Ok(());
+        };
+        let LogSync { header, freed } = writer.sync(context.txg());
+        if let Some(header) = header {
+            self.set()
+                .set_intent_log_header(context.tx, header.encode())?;
+        }
+        freed
+            .iter()
+            .try_for_each(|pointer| context.release(pointer))
     }
 
     fn account(
@@ -140,14 +85,14 @@ impl Head {
             ..own
         };
         let (from, to) = (Part::Refreservation, Part::Head);
-        context.transfer_space(self.directory, change, own.used, from, to)?;
+        context.transfer_space(self.directory(), change, own.used, from, to)?;
         let referenced = own.plus(sums.buried.negated());
         phys.referenced_bytes = changed(phys.referenced_bytes, referenced.used);
         phys.compressed_bytes = changed(phys.compressed_bytes, referenced.compressed);
         phys.uncompressed_bytes = changed(phys.uncompressed_bytes, referenced.uncompressed);
         phys.unique_bytes = changed(phys.unique_bytes, own.used);
         phys.block_pointer = root;
-        context.store_dataset(self.id, &phys)?;
+        context.store_dataset(self.id(), &phys)?;
         if sums.snapshot_unique != 0
             && let Some(previous) = phys.previous_snapshot
         {
@@ -157,15 +102,15 @@ impl Head {
         }
         if sums.to_snapshots != 0 {
             let (from, to) = (Part::Head, Part::Snapshots);
-            context.move_space(self.directory, sums.to_snapshots, from, to)?;
+            context.move_space(self.directory(), sums.to_snapshots, from, to)?;
         }
-        context.freed_before_next_snapshot(self.id, &sums.bookmarks)?;
-        context.trim_livelist(self.directory, phys.referenced_bytes)
+        context.freed_before_next_snapshot(self.id(), &sums.bookmarks)?;
+        context.trim_livelist(self.directory(), phys.referenced_bytes)
     }
 
     /// Notes once that the dataset uses a feature (format/3a 1).
     fn activate(&self, context: &SyncContext<'_>, guid: &str) -> Result<(), DslError> {
-        context.use_dataset_feature(self.id, guid)
+        context.use_dataset_feature(self.id(), guid)
     }
 }
 
@@ -451,6 +396,17 @@ impl SyncContext<'_> {
             return Ok(());
         }
         self.pool.free(self.txg(), pointer)
+    }
+
+    /// Stores how far the stream of the dataset `id` has come.
+    pub(super) fn store_resume_point(
+        &self,
+        id: ObjectId,
+        point: ResumePoint,
+    ) -> Result<(), DslError> {
+        self.set_extension(id, fields::RESUME_OBJECT, point.object.0)?;
+        self.set_extension(id, fields::RESUME_OFFSET, point.offset)?;
+        self.set_extension(id, fields::RESUME_BYTES, point.bytes)
     }
 
     /// Stores a dataset's structure.

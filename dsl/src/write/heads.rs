@@ -4,36 +4,14 @@
 //! freed. That is known in memory alone, so a pool that is only read can do it, too. A head is
 //! open or kept, never both.
 
-use super::head::Head;
+use super::open_head::Head;
 use super::policy::HeadPolicy;
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::ObjectId;
-use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_dmu::{ObjectSet, TxgGate};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What is known of heads, by their numbers.
-#[derive(Debug, Default)]
-struct InUse {
-    open: BTreeMap<ObjectId, Arc<Head>>,
-    /// How many keep each.
-    kept: BTreeMap<ObjectId, u64>,
-}
-
-/// Open heads, and kept ones.
-#[derive(Debug, Default)]
-pub struct Heads {
-    in_use: Mutex<InUse, ranks::Heads>,
-}
-
-impl Heads {
-    fn lock(&self) -> MutexGuard<'_, InUse> {
-        self.in_use.lock()
-    }
-}
 
 /// Keeps a head as it is while it lives.
 #[derive(Debug)]

@@ -5,35 +5,15 @@
 //! very group that clears the header, so that a crash finds a log with its blocks or neither.
 
 use super::context::SyncContext;
-use super::head::Head;
+use super::open_head::Head;
 use super::policy::HeadPolicy;
 use crate::error::DslError;
-use cenote_base::rt::{Mutex, MutexGuard, ranks};
-use cenote_base::{ObjectId, Txg};
+use cenote_base::ObjectId;
 use cenote_dmu::{ObjectSet, Transaction};
 use cenote_intent_log::OwnedBlocks;
 use cenote_ondisk::features;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use std::sync::Arc;
-
-/// Logs that end with a group that is not written yet.
-#[derive(Debug, Default)]
-pub(super) struct EndingLogs(Mutex<Vec<(Txg, OwnedBlocks)>, ranks::EndingLogs>);
-
-impl EndingLogs {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Txg, OwnedBlocks)>> {
-        self.0.lock()
-    }
-
-    /// What ends with `txg`.
-    fn take(&self, txg: Txg) -> Vec<OwnedBlocks> {
-        let ending = self
-            .lock()
-            .extract_if(.., |(of, _)| *of == txg)
-            .collect::<Vec<_>>();
-        ending.into_iter().map(|(_, owned)| owned).collect()
-    }
-}
 
 impl Head {
     /// Ends the head's log with the transaction's group: the header is cleared and the blocks
@@ -42,7 +22,7 @@ impl Head {
     /// # Errors
     /// If the head's object set is not open for writing.
     pub fn destroy_log(&self, tx: &Transaction, owned: OwnedBlocks) -> Result<(), DslError> {
-        self.ending_logs.lock().push((tx.txg(), owned));
+        self.ending_logs.add(tx.txg(), owned);
         let empty = IntentLogHeader::default().encode();
         Ok(self.set().set_intent_log_header(tx, empty)?)
     }

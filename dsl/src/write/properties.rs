@@ -3,13 +3,13 @@
 //! A value is stored as it is, and what depends on it beside the table of properties is changed
 //! with it: quotas and reservations stand in the directory too, and reservations are accounted.
 
-use super::accounting::{Part, SpaceChange, signed};
+use super::blocks::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
 use super::policy::HeadPolicy;
 use crate::dataset::Dataset;
 use crate::error::DslError;
 use crate::name::DatasetName;
-use crate::objset_cache::is_of_caching;
+use crate::object_sets::is_of_caching;
 use crate::property::stored::Stored;
 use crate::property::table::Property;
 use cenote_base::ObjectId;

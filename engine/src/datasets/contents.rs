@@ -3,13 +3,12 @@
 
 use super::accounts::owner_id;
 use crate::command::{By, run};
-use crate::errors::{of_change, of_dsl, of_files, of_sync};
+use crate::errors::{of_dsl, of_files, of_sync, of_volume};
 use crate::registry::imported::Imported;
 use crate::values::{bad_setting, setting};
 use cenote_base::parse_size;
 use cenote_control::model::properties::ACCOUNTING;
 use cenote_control::model::{ControlError, Pair};
-use cenote_dmu::TxCost;
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{SetProperties, Setting};
@@ -26,8 +25,6 @@ const INDIRECT_POINTERS: u64 = 1024;
 const LEVELS: u64 = 7;
 /// Copies of a block.
 const COPIES_MAX: u64 = 3;
-/// What a change of a volume's size makes dirty.
-const RESIZE_COST: u64 = 1 << 20;
 
 /// A property of the contents and what it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -339,38 +336,20 @@ fn resize(
     if size > before {
         reserve()?;
     }
-    write_size(imported, dataset, before, size)?;
+    write_size(imported, dataset, size)?;
     match size < before {
         true => reserve(),
         false => Ok(()),
     }
 }
 
-fn write_size(
-    imported: &Arc<Imported>,
-    dataset: &Dataset,
-    before: u64,
-    size: u64,
-) -> Result<(), ControlError> {
-    let pool = || imported.name().to_owned();
-    let gate = imported.pool.gate();
-    let gate = gate.map_err(|_| ControlError::PoolReadOnly { pool: pool() })?;
-    let head = imported
-        .dsl()
-        .open_for_writing(dataset, gate)
-        .map_err(of_dsl)?;
-    let resized = (|| {
-        let cost = TxCost {
-            dirty_bytes: RESIZE_COST,
-        };
-        let tx = gate.begin(cost)?;
-        cenote_volume::resize(head.set(), &tx, before, size)
-    })();
-    drop(head);
-    let synced = imported.pool.sync();
-    imported.dsl().close_head(dataset.id());
-    resized.map_err(|error| of_change(error.into()))?;
-    synced.map_err(|error| of_sync(imported.name(), error))
+/// Changes the size of a volume, in use or not; it is on disk afterwards.
+fn write_size(imported: &Arc<Imported>, dataset: &Dataset, size: u64) -> Result<(), ControlError> {
+    let volume = imported.open_volume(dataset)?;
+    let resized = volume.resize(size).map_err(of_volume);
+    drop(volume);
+    let closed = imported.close_unmounted(&[dataset.id()]);
+    resized.and(closed)
 }
 
 #[cfg(test)]

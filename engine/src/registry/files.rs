@@ -1,18 +1,26 @@
-//! The files of datasets, opened by who needs them first, and closed.
+//! Datasets' files and volumes, opened by who needs them first, and closed.
 
-use super::heads::{StaysOpen, settings_of};
+use super::heads::{Contents, StaysOpen, settings_of};
 use super::imported::Imported;
-use crate::errors::{of_dsl, of_files, of_sync};
+use crate::errors::{of_dsl, of_files, of_sync, of_volume};
 use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
-use cenote_dsl::Dataset;
+use cenote_dataset::Access;
+use cenote_dsl::{Dataset, DatasetType};
+use cenote_pool::SyncError;
 use cenote_posix::{FileSystem, ReplayOptions, Timestamp};
+use cenote_volume::Volume;
 use std::sync::Arc;
+
+fn wrong_kind(dataset: &Dataset) -> ControlError {
+    ControlError::WrongKind {
+        dataset: dataset.name().as_str().to_owned(),
+    }
+}
 
 impl Imported {
     /// The files of a dataset, after its log's replay if that was asked for.
     pub fn files(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
-        self.replay(dataset)?;
         if self.can_change(dataset) {
             return self.open_head(dataset);
         }
@@ -36,9 +44,60 @@ impl Imported {
         Ok(Arc::new(files))
     }
 
-    /// The files of a head, opened for writing.
+    /// What opening the pool's datasets for changes takes.
+    ///
+    /// # Errors
+    /// If the pool was imported for reading only.
+    pub fn access(&self) -> Result<Access, SyncError> {
+        Ok(Access {
+            dsl: Arc::clone(self.dsl()),
+            gate: Arc::clone(self.pool.gate()?),
+            env: Arc::clone(self.pool.env()),
+            damage: Some(Arc::clone(&self.damage) as _),
+        })
+    }
+
+    /// The files of a head, opened for writing after its log's replay.
     pub fn open_head(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
-        self.heads.open(&self.pool, &self.damage, dataset)
+        match self.open_contents(dataset)? {
+            Contents::Files(files) => Ok(files),
+            Contents::Volume(_) => Err(wrong_kind(dataset)),
+        }
+    }
+
+    /// The volume in a head, opened for writing after its log's replay. Whoever lets go of it calls
+    /// [`Self::close_unmounted`].
+    pub fn open_volume(&self, dataset: &Dataset) -> Result<Arc<Volume>, ControlError> {
+        match self.open_contents(dataset)? {
+            Contents::Volume(volume) => Ok(volume),
+            Contents::Files(_) => Err(wrong_kind(dataset)),
+        }
+    }
+
+    fn open_contents(&self, dataset: &Dataset) -> Result<Contents, ControlError> {
+        let name = dataset.name().as_str();
+        let access = self.access().map_err(|_| ControlError::PoolReadOnly {
+            pool: self.name().to_owned(),
+        })?;
+        self.heads.open(dataset.id(), || {
+            self.replay_in_turn(dataset, &access)?;
+            let settings = settings_of(dataset)?;
+            let kind = dataset.dataset_type().map_err(of_dsl)?;
+            let open = Arc::new(access.open(dataset).map_err(of_dsl)?);
+            open.set_sync_policy(settings.sync);
+            let contents = match kind {
+                DatasetType::Filesystem => {
+                    FileSystem::open_writable(Arc::clone(&open), settings.files)
+                        .map(|files| Contents::Files(Arc::new(files)))
+                        .map_err(|error| of_files(name, &error))
+                }
+                DatasetType::Volume => Volume::open_writable(Arc::clone(&open))
+                    .map(|volume| Contents::Volume(Arc::new(volume)))
+                    .map_err(of_volume),
+            };
+            // Nobody has it open: it can be destroyed.
+            contents.inspect_err(|_| open.release())
+        })
     }
 
     /// Frees what an earlier mount left in a head's delete queue, now that it may be changed.
@@ -47,16 +106,18 @@ impl Imported {
         drained.map_err(|error| of_files(dataset.name().as_str(), &error))
     }
 
-    /// Lets open file systems go by the properties as they are now.
+    /// Lets open datasets go by the properties as they are now.
     pub fn refresh_settings(&self) {
-        self.heads.each(|id, files| {
-            let dataset = self.dsl().dataset_of(id);
-            let settings = dataset.map_err(of_dsl);
-            if let Ok(settings) = settings.and_then(|dataset| settings_of(&dataset)) {
-                // It was opened for writing, so this cannot be refused.
-                let _ = files.set_write_settings(settings);
+        for id in self.heads.ids() {
+            let turn = self.heads.turn(id);
+            let Some(contents) = &turn.contents else {
+                continue;
+            };
+            let dataset = self.dsl().dataset_of(id).map_err(of_dsl);
+            if let Ok(settings) = dataset.and_then(|dataset| settings_of(&dataset)) {
+                contents.set_settings(&settings);
             }
-        });
+        }
     }
 
     /// Closes the heads of an encryption root that nobody uses any more, so that its key can be
@@ -118,7 +179,7 @@ impl Imported {
 
     /// Closes a head whose mounts are held back, and go on with another state of it.
     pub fn close_held_head(&self, id: ObjectId) -> Result<(), ControlError> {
-        let closed = self.heads.close_held(&self.pool, id);
+        let closed = self.heads.close_held(id);
         closed.map_err(|error| of_sync(self.name(), error))
     }
 }

@@ -1,7 +1,7 @@
 //! Replays of intent logs that a crash left, in pools that are open for writing.
 //!
-//! A file system's log is replayed when its files are asked for first, a volume's when the pool
-//! is imported or its key loaded. Afterwards the log is destroyed, and nothing tells that there
+//! A log is replayed when its head is opened for writing, a volume's already when the pool is
+//! imported or its key loaded. Afterwards the log is destroyed, and nothing tells that there
 //! was one. Until then nothing but the replay may change the dataset: what the log has to say
 //! would come too late.
 
@@ -9,21 +9,13 @@ use super::heads::settings_of;
 use super::imported::Imported;
 use super::replays::Replayed;
 use super::walk::walk_heads;
-use crate::errors::{of_dsl, of_files, of_sync};
+use crate::errors::{of_dsl, of_files, of_sync, of_volume};
 use cenote_control::model::{ControlError, IntentLogReport};
-use cenote_dmu::{TxCost, TxgGate};
-use cenote_dsl::write::Head;
+use cenote_dataset::{Access, OpenDataset};
 use cenote_dsl::{Dataset, DatasetType, DslError, KeyStatus};
 use cenote_intent_log::IntentLog;
-use cenote_posix::write::WriterParams;
 use cenote_posix::{FileSystem, Timestamp};
-use cenote_volume::{Volume, VolumeError};
-use std::sync::Arc;
-
-fn of_volume(error: &VolumeError) -> ControlError {
-    let place = error.to_string();
-    ControlError::Io { place }
-}
+use cenote_volume::Volume;
 
 /// The log of a head that waits for its replay.
 fn claimed_log(dataset: &Dataset) -> Result<bool, DslError> {
@@ -40,63 +32,54 @@ impl Imported {
     /// # Errors
     /// If the log cannot be read, or the pool cannot be written. Then all is as before.
     pub fn replay(&self, dataset: &Dataset) -> Result<(), ControlError> {
-        let Ok(gate) = self.pool.gate() else {
+        let Ok(access) = self.access() else {
             return Ok(());
         };
-        // One at a time; a head that others have open has no log to replay.
-        let _guard = self.replays.replaying();
-        if self.heads.is_open(dataset.id()) || !claimed_log(dataset).map_err(of_dsl)? {
+        let turn = self.heads.turn(dataset.id());
+        match turn.contents {
+            // It was replayed when it was opened.
+            Some(_) => Ok(()),
+            None => self.replay_in_turn(dataset, &access),
+        }
+    }
+
+    /// As [`Self::replay`], by who has the turn of a head that is not open.
+    pub(super) fn replay_in_turn(
+        &self,
+        dataset: &Dataset,
+        access: &Access,
+    ) -> Result<(), ControlError> {
+        if !claimed_log(dataset).map_err(of_dsl)? {
             return Ok(());
         }
-        let head = self.dsl().open_for_writing(dataset, gate).map_err(of_dsl)?;
-        let replayed = self.replay_head(dataset, &head, gate);
-        let closed = self.pool.sync();
-        self.dsl().close_head(dataset.id());
+        let open = access.open(dataset).map_err(of_dsl)?;
+        let replayed = self.replay_open(dataset, &open);
+        let closed = open.end();
         let replayed = replayed?;
-        closed.map_err(|error| of_sync(self.name(), error))?;
+        closed.map_err(|error| of_sync(self.name(), error.into()))?;
         self.replays.note(dataset.name().as_str(), replayed);
         Ok(())
     }
 
-    fn replay_head(
-        &self,
-        dataset: &Dataset,
-        head: &Head,
-        gate: &Arc<TxgGate>,
-    ) -> Result<Replayed, ControlError> {
+    fn replay_open(&self, dataset: &Dataset, open: &OpenDataset) -> Result<Replayed, ControlError> {
         let name = dataset.name().as_str();
-        let set = Arc::clone(head.set());
-        let log = IntentLog::open(&set)
-            .map_err(DslError::from)
-            .map_err(of_dsl)?;
-        let Some(log) = log else {
+        let Some(log) = open.log().map_err(of_dsl)? else {
             return Ok(Replayed::default());
         };
         let replayed = match dataset.dataset_type().map_err(of_dsl)? {
             DatasetType::Filesystem => {
                 let seconds = i64::try_from(self.pool.opened_uberblock().timestamp).unwrap_or(0);
                 let since = Timestamp::from_stored((seconds, 0));
-                let params = WriterParams {
-                    gate: Arc::clone(gate),
-                    env: Arc::clone(self.pool.env()),
-                    settings: settings_of(dataset)?,
-                    space: None,
-                    damage: Some(Arc::clone(&self.damage) as _),
-                };
-                let report = FileSystem::replay_log(set, &log, params, since);
+                let settings = settings_of(dataset)?.files;
+                let report = FileSystem::replay_log(open, &log, settings, since);
                 report.map_err(|error| of_files(name, &error))?.into()
             }
             DatasetType::Volume => {
-                let report = Volume::replay_log(set, &log, gate);
-                report.map_err(|error| of_volume(&error))?.into()
+                let report = Volume::replay_log(open, &log);
+                report.map_err(of_volume)?.into()
             }
         };
-        let owned = log.owned_blocks().map_err(DslError::from).map_err(of_dsl)?;
-        let tx = gate
-            .begin(TxCost::default())
-            .map_err(DslError::from)
-            .map_err(of_dsl)?;
-        head.destroy_log(&tx, owned).map_err(of_dsl)?;
+        open.destroy_log(&log).map_err(of_dsl)?;
         Ok(replayed)
     }
 

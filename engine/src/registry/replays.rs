@@ -2,9 +2,9 @@
 
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_control::model::IntentLogReport;
-use cenote_posix::ReplayReport;
-use cenote_volume::VolumeReplay;
+use cenote_dataset::ReplayOutcome;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::OnceLock;
 
 /// Logs and replays since the import.
@@ -14,16 +14,9 @@ pub(crate) struct Replays {
     pub found: OnceLock<Vec<IntentLogReport>>,
     /// How the replay of each dataset's log went when it was opened last.
     results: Mutex<BTreeMap<String, Replayed>, ranks::ReplayResults>,
-    /// Held while a log is replayed for good.
-    replaying: Mutex<(), ranks::Replaying>,
 }
 
 impl Replays {
-    /// Held by whoever replays a log for good.
-    pub fn replaying(&self) -> MutexGuard<'_, ()> {
-        self.replaying.lock()
-    }
-
     /// Remembers how the replay of a dataset's log went.
     pub fn note(&self, dataset: &str, replayed: Replayed) {
         self.results().insert(dataset.to_owned(), replayed);
@@ -42,21 +35,11 @@ pub(crate) struct Replayed {
     pub stopped: Option<String>,
 }
 
-impl From<ReplayReport> for Replayed {
-    fn from(report: ReplayReport) -> Self {
-        let stopped = report.stopped;
+impl<E: Display> From<ReplayOutcome<E>> for Replayed {
+    fn from(outcome: ReplayOutcome<E>) -> Self {
+        let stopped = outcome.stopped;
         Self {
-            applied: report.applied,
-            stopped: stopped.map(|(record, error)| format!("record {record}: {error}")),
-        }
-    }
-}
-
-impl From<VolumeReplay> for Replayed {
-    fn from(report: VolumeReplay) -> Self {
-        let stopped = report.stopped;
-        Self {
-            applied: report.applied,
+            applied: outcome.applied,
             stopped: stopped.map(|(record, error)| format!("record {record}: {error}")),
         }
     }

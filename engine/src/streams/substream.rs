@@ -9,36 +9,23 @@ use crate::errors::{of_dsl as of_metadata, of_sync};
 use crate::mounts::exchange::{exchange_contents, replace_contents};
 use crate::mounts::make::mount_below;
 use crate::mounts::unmount::{Elsewhere, unmount_dataset};
-use crate::registry::heads;
 use crate::registry::imported::Imported;
 use cenote_base::ObjectId;
 use cenote_control::model::{ControlError, MountOptions, ReceiveNote, StreamRefusal};
-use cenote_dmu::{DmuError, TxCost};
+use cenote_dataset::OpenDataset;
+use cenote_dsl::write::raw_header;
 use cenote_dsl::write::{
     BeginReceive, DestroyDataset, DestroySnapshots, Encryption, EndReceive, HoldSnapshots,
     RECEIVE_CHILD, ReceiveInto, ResumePoint,
 };
-use cenote_dsl::write::{Head, raw_header};
 use cenote_dsl::{Dataset, DatasetName, DatasetType};
 use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::{Feature, ResumeToken, flags};
-use cenote_pool::Pool;
-use cenote_posix::write::{PosixOwnerHook, SpaceGuard, SpaceRefusal};
-use cenote_stream::receive::{self, Full, Received, Room, Target};
+use cenote_posix::write::PosixOwnerHook;
+use cenote_stream::receive::{self, Received, Target};
 use cenote_stream::{Reader, StreamError};
 use std::sync::Arc;
-
-struct SpaceFor(heads::Room);
-
-impl Room for SpaceFor {
-    fn check(&self, bytes: u64) -> Result<(), Full> {
-        self.0.check(bytes).map_err(|refusal| match refusal {
-            SpaceRefusal::Quota => Full::Quota,
-            SpaceRefusal::NoSpace | SpaceRefusal::Unknown => Full::Pool,
-        })
-    }
-}
 
 /// Why a stream ended.
 struct Ended {
@@ -311,36 +298,28 @@ fn fill(
     (id, resumed): (ObjectId, ResumePoint),
 ) -> Result<Received, Ended> {
     let lost = |error: ControlError| Ended { error, kept: None };
-    let (pool, dsl): (&Pool, _) = (&imported.pool, imported.dsl());
     let metadata = |error| lost(of_dsl(plan.wants(), &plan.name, &error));
-    let gate = pool.gate();
-    let gate = gate.map_err(|error| lost(of_sync(pool.name(), error)))?;
-    let dataset = dsl.dataset_of(id).map_err(metadata)?;
-    let head = open(imported, plan, &dataset).map_err(lost)?;
+    let dataset = imported.dsl().dataset_of(id).map_err(metadata)?;
+    let open = open(imported, plan, &dataset).map_err(lost)?;
     drop(dataset);
     for (feature, guid) in [
         (Feature::LongName, features::LONGNAME),
         (Feature::LargeMicrozap, features::LARGE_MICROZAP),
     ] {
         if plan.begin.features.has(feature) {
-            head.use_feature(guid);
+            open.use_feature(guid);
         }
     }
     let is_clone = plan.begin.flags & flags::CLONE != 0;
-    let room = SpaceFor(heads::Room::new(pool, gate, id));
     let target = Target {
-        head,
-        gate: Arc::clone(gate),
-        room: &room,
+        dataset: &open,
         resumed,
         is_resumable: session.asked.resumable || plan.is_resuming(),
         replaces: session.asked.origin.is_some() && plan.begin.from_guid.0 == 0 && !is_clone,
         is_cancelled: &|| session.link.is_cancelled(),
     };
     let received = receive::receive(reader, plan.begin, &target);
-    let synced = pool.sync();
-    drop(target);
-    dsl.close_head(id);
+    let synced = open.end();
     let received = received.map_err(|error| {
         let wants = match plan.wants() {
             Wants::Unknown => Wants::New,
@@ -351,7 +330,7 @@ fn fill(
             error: of_stream(wants, &plan.name, &error),
         }
     })?;
-    synced.map_err(|error| lost(of_sync(pool.name(), error)))?;
+    synced.map_err(|error| lost(of_sync(imported.name(), error.into())))?;
     Ok(received)
 }
 
@@ -360,26 +339,16 @@ fn open(
     imported: &Imported,
     plan: &Plan<'_>,
     dataset: &Dataset,
-) -> Result<Arc<Head>, ControlError> {
-    let (dsl, of_dsl) = (imported.dsl(), |error| {
-        of_dsl(plan.wants(), &plan.name, &error)
-    });
-    let gate = imported.pool.gate();
-    let gate = gate.map_err(|error| of_sync(imported.name(), error))?;
-    let Some(keys) = plan.keys()? else {
-        let head = dsl.open_for_writing(dataset, gate).map_err(of_dsl)?;
-        head.set().set_owner_hook(Arc::new(PosixOwnerHook));
-        return Ok(head);
-    };
-    let head = dsl.open_raw(dataset, gate).map_err(of_dsl)?;
-    let failed = |error: DmuError| of_dsl(error.into());
-    let begun = gate.begin(TxCost::default());
-    let begun = begun.and_then(|tx| head.set().begin_raw(&tx, raw_header(keys)));
-    match begun {
-        Ok(()) => Ok(head),
-        Err(error) => {
-            dsl.close_head(head.id());
-            Err(failed(error))
+) -> Result<OpenDataset, ControlError> {
+    let of_dsl = |error| of_dsl(plan.wants(), &plan.name, &error);
+    let access = imported.access();
+    let access = access.map_err(|error| of_sync(imported.name(), error))?;
+    match plan.keys()? {
+        Some(keys) => access.open_raw(dataset, raw_header(keys)).map_err(of_dsl),
+        None => {
+            let open = access.open(dataset).map_err(of_dsl)?;
+            open.set().set_owner_hook(Arc::new(PosixOwnerHook));
+            Ok(open)
         }
     }
 }
@@ -387,7 +356,7 @@ fn open(
 /// What is said of a stream that another could go on with; `None` where none could.
 fn worth_keeping(dataset: &DatasetName, error: &StreamError) -> Option<String> {
     match error {
-        StreamError::Full { is_quota, .. } => Some(no_room(dataset, *is_quota).to_string()),
+        StreamError::Full { refusal, .. } => Some(no_room(dataset, *refusal).to_string()),
         StreamError::Cut { .. }
         | StreamError::Read { .. }
         | StreamError::Checksum { .. }

@@ -1,6 +1,7 @@
 //! Why a stream is not received, by what the layers below say (format/4 9).
 
 use cenote_control::model::{ControlError, StreamAct, StreamFault, StreamRefusal};
+use cenote_dataset::SpaceRefusal;
 use cenote_dsl::DatasetName;
 use cenote_dsl::DslError;
 use cenote_pool::SyncError;
@@ -58,11 +59,12 @@ pub(super) fn modified(dataset: &DatasetName) -> StreamRefusal {
     StreamRefusal::Modified { dataset }
 }
 
-pub(super) fn no_room(dataset: &DatasetName, is_quota: bool) -> StreamRefusal {
-    let dataset = text(dataset);
-    match is_quota {
-        true => StreamRefusal::QuotaReached { dataset },
-        false => StreamRefusal::NoSpace,
+pub(super) fn no_room(dataset: &DatasetName, refusal: SpaceRefusal) -> StreamRefusal {
+    let (dataset, pool) = (text(dataset), dataset.pool().to_owned());
+    match refusal {
+        SpaceRefusal::Quota => StreamRefusal::QuotaReached { dataset },
+        SpaceRefusal::NoSpace => StreamRefusal::NoSpace,
+        SpaceRefusal::Unknown => StreamRefusal::SpaceUnknown { dataset, pool },
     }
 }
 
@@ -77,7 +79,8 @@ pub(super) fn of_stream(wants: Wants, dataset: &DatasetName, error: &StreamError
         StreamError::Cut { .. } => broken(StreamFault::Incomplete),
         StreamError::Read { .. } => broken(StreamFault::Unread),
         StreamError::Checksum { .. } => broken(StreamFault::Checksum),
-        StreamError::Full { is_quota, .. } => no_room(dataset, *is_quota),
+        StreamError::Full { refusal, .. } => no_room(dataset, *refusal),
+        StreamError::Closed { .. } => broken(StreamFault::Busy),
         StreamError::Grammar {
             problem: Problem::Features(bits),
             ..

@@ -10,13 +10,13 @@ use cenote_posix::write::NewFile;
 use cenote_posix::{FileKind, FileSystem, PosixError};
 
 /// What is asked of an engine that can mount nothing: mounts fail, and all else is done.
-fn change(engine: &Engine, change: Change) {
+pub(super) fn change(engine: &Engine, change: Change) {
     let command = "a test".to_owned();
     let done = ask(engine, Request::Change { change, command });
     done.expect("done");
 }
 
-fn pool(directory: &std::path::Path) -> Engine {
+pub(super) fn pool(directory: &std::path::Path) -> Engine {
     let device = directory.join("device");
     let file = std::fs::File::create(&device).expect("a file");
     file.set_len(128 << 20).expect("sparse");

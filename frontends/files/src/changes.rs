@@ -74,6 +74,21 @@ impl DatasetFiles {
         self.opens.begin(object, flags, (is_shared, exchanges))
     }
 
+    /// Has the kernel send off what was stored through mappings of a file from `offset` on. Whether
+    /// it is known then what is stored there.
+    ///
+    /// Not to be called for a request that changes the file's size: the kernel holds back what it
+    /// would send until that is answered.
+    pub(super) fn collect_stores(&self, node: NodeId, offset: u64) -> bool {
+        let object = match self.node(node) {
+            Node::Object { tree: 0, object } => object,
+            _ => return true,
+        };
+        let kernel = self.kernel.get();
+        !self.opens.may_hold_stores(object)
+            || kernel.is_some_and(|kernel| kernel.collect_stores(node, offset).is_ok())
+    }
+
     pub(super) fn change_attributes(
         &self,
         node: NodeId,

@@ -6,12 +6,10 @@
 //! the kernel sees to that with the page locked, if the write goes through its cache. So a write
 //! does wherever the file could be mapped already when it was opened.
 
-use super::DatasetFiles;
 use super::exchanges::stamped;
-use super::node::Node;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
-use cenote_fuse::{DataCache, Errno, Handle, NodeId, Opened, SeekTarget};
+use cenote_fuse::{DataCache, Errno, Handle, Opened, SeekTarget};
 use cenote_posix::Access;
 use rustix::fs::OFlags;
 use std::collections::HashMap;
@@ -151,23 +149,6 @@ impl Opens {
     /// Whether stores through a mapping may wait in the kernel.
     pub(super) fn may_hold_stores(&self, object: ObjectId) -> bool {
         self.lock().get(&object).is_some_and(|ways| ways.stores > 0)
-    }
-}
-
-impl DatasetFiles {
-    /// Has the kernel send off what was stored through mappings of a file from `offset` on. Whether
-    /// it is known then what is stored there.
-    ///
-    /// Not to be called for a request that changes the file's size: the kernel holds back what it
-    /// would send until that is answered.
-    pub(super) fn collect_stores(&self, node: NodeId, offset: u64) -> bool {
-        let object = match self.node(node) {
-            Node::Object { tree: 0, object } => object,
-            _ => return true,
-        };
-        let kernel = self.kernel.get();
-        !self.opens.may_hold_stores(object)
-            || kernel.is_some_and(|kernel| kernel.collect_stores(node, offset).is_ok())
     }
 }
 

@@ -1,8 +1,5 @@
 //! What a mount shows and allows, and how that changes while it is used.
 
-use super::DatasetFiles;
-use super::control::CONTROL_NAME;
-use cenote_fuse::NodeId;
 use cenote_posix::DatasetSpace;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -47,11 +44,11 @@ pub struct DatasetOptions {
 #[derive(Debug)]
 pub(super) struct Live(AtomicU8);
 
-const VISIBLE: u8 = 1 << 0;
-const DISABLED: u8 = 1 << 1;
-const XATTR: u8 = 1 << 2;
-const ACCESS_TIMES: u8 = 1 << 3;
-const REFUSES: u8 = 1 << 4;
+pub(super) const VISIBLE: u8 = 1 << 0;
+pub(super) const DISABLED: u8 = 1 << 1;
+pub(super) const XATTR: u8 = 1 << 2;
+pub(super) const ACCESS_TIMES: u8 = 1 << 3;
+pub(super) const REFUSES: u8 = 1 << 4;
 
 impl Live {
     pub(super) fn new(switches: DatasetSwitches) -> Self {
@@ -60,7 +57,7 @@ impl Live {
         live
     }
 
-    fn set(&self, switches: DatasetSwitches) {
+    pub(super) fn set(&self, switches: DatasetSwitches) {
         let bit = |on: bool, bit: u8| if on { bit } else { 0 };
         let control = switches.control_directory;
         let bits = bit(control == ControlDirectory::Visible, VISIBLE)
@@ -71,48 +68,12 @@ impl Live {
         self.0.store(bits, Ordering::Release);
     }
 
-    fn has(&self, bit: u8) -> bool {
-        self.0.load(Ordering::Acquire) & bit != 0
-    }
-}
-
-impl DatasetFiles {
-    /// Changes what the mount shows and allows.
-    pub fn change(&self, switches: DatasetSwitches) {
-        let before = self.live.0.load(Ordering::Acquire);
-        self.live.set(switches);
-        let control = VISIBLE | DISABLED;
-        if (before ^ self.live.0.load(Ordering::Acquire)) & control != 0
-            && let Some(kernel) = self.kernel.get()
-        {
-            // What the kernel does not remember it need not forget; a mount that ended neither.
-            let _ = kernel.invalidate_entry(NodeId::ROOT, CONTROL_NAME);
-            let _ = kernel.invalidate_node(NodeId::ROOT);
-        }
+    /// All of them, to see which have changed.
+    pub(super) fn bits(&self) -> u8 {
+        self.0.load(Ordering::Acquire)
     }
 
-    /// Whether the mount can serve changes at all.
-    pub fn can_take_changes(&self) -> bool {
-        self.is_writable()
-    }
-
-    pub(super) fn has_control(&self) -> bool {
-        !self.trees.is_snapshot() && !self.live.has(DISABLED)
-    }
-
-    pub(super) fn lists_control(&self) -> bool {
-        self.has_control() && self.live.has(VISIBLE)
-    }
-
-    pub(super) fn shows_xattr(&self) -> bool {
-        self.live.has(XATTR)
-    }
-
-    pub(super) fn notes_reads(&self) -> bool {
-        self.live.has(ACCESS_TIMES)
-    }
-
-    pub(super) fn refuses_changes(&self) -> bool {
-        self.live.has(REFUSES)
+    pub(super) fn has(&self, bit: u8) -> bool {
+        self.bits() & bit != 0
     }
 }

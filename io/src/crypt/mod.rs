@@ -16,7 +16,7 @@ mod mac;
 mod seal;
 
 pub use keys::ObjsetKeys;
-pub use log_block::open as open_log_block;
+pub use log_block::{open as open_log_block, seal as seal_log_block};
 pub(crate) use seal::{SealError, mac_of_indirect, seal};
 
 use crate::checksum::endian_of;

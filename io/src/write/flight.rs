@@ -116,6 +116,19 @@ impl Sent {
     }
 }
 
+/// Sends writes and waits until they have landed, once: whoever waits for an intent log has another
+/// way. Returns those that did not arrive.
+pub(super) fn send_now(
+    pipeline: &Pipeline,
+    writes: Vec<(usize, VdevWrite)>,
+) -> Vec<(usize, VdevError)> {
+    let (sent, refused) = Sent::send(pipeline.vdevs(), &pipeline.writing, writes, true);
+    sent.countdown.wait();
+    let mut failed = sent.land();
+    failed.extend(refused);
+    failed
+}
+
 /// A block that a flight carries, unless it is nowhere or elsewhere.
 pub(super) type Carried = (Bookmark, Option<BlockPointer>);
 

@@ -10,6 +10,7 @@
 mod dedup;
 mod encode;
 mod flight;
+mod log;
 mod pending;
 mod pipeline;
 mod place;
@@ -20,6 +21,7 @@ mod state;
 mod unflushed;
 
 pub use dedup::{DedupError, DedupTable, Duplicate};
+pub use log::LogMark;
 pub(crate) use state::WriteState;
 
 use crate::crypt::ObjsetKeys;

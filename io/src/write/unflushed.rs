@@ -71,6 +71,11 @@ impl Unflushed {
         true
     }
 
+    /// How often devices were exchanged.
+    pub(super) fn exchanges(&self) -> u64 {
+        self.lock().exchanges
+    }
+
     /// Notes that devices are exchanged; what landed before, in order of address, or `None` if it
     /// is more than is remembered.
     fn exchange(&self) -> Option<Vec<(BlockPointer, Bookmark)>> {

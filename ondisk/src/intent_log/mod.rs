@@ -9,10 +9,12 @@ pub mod block;
 pub mod header;
 pub mod record;
 mod record_body;
+mod record_encode;
 
 pub use block::LogBlock;
 pub use header::IntentLogHeader;
 pub use record::{Record, RecordBody};
+pub use record_encode::set_sequence;
 
 /// Log records are multiples of this many bytes.
 pub const RECORD_ALIGNMENT: usize = 8;

@@ -17,7 +17,7 @@ const LINK_NAME: usize = 48;
 const RENAME_NAMES: usize = 48;
 const WHITEOUT_NAMES: usize = 112;
 const BLOCK_POINTER_OFFSET: usize = 64;
-const WRITE_DATA: usize = 192;
+pub(super) const WRITE_DATA: usize = 192;
 const CREATE_DATA: usize = 104;
 const CREATE_ACL_DATA: usize = 144;
 const TRUNCATE_END: usize = 56;
@@ -31,7 +31,7 @@ const OLD_ACE_SIZE: u64 = 12;
 const XVATTR_LINUX: u64 = 1 << 31;
 const XVATTR_OTHER: u64 = 1 << 16;
 /// What an extended attribute block starts with: the number of words in its bitmap.
-const XVATTR_WORDS: u32 = 3;
+pub(super) const XVATTR_WORDS: u32 = 3;
 
 /// A record with a position for its variable parts.
 struct Fields<'a> {
@@ -167,14 +167,14 @@ fn domain_count(uid: u64, gid: u64) -> u64 {
     }
 }
 
-fn has_acl(record_type: u64) -> bool {
+pub(super) fn has_acl(record_type: u64) -> bool {
     matches!(
         record_type,
         of::CREATE_ACL | of::CREATE_ACL_ATTR | of::MKDIR_ACL | of::MKDIR_ACL_ATTR
     )
 }
 
-fn has_attributes(record_type: u64) -> bool {
+pub(super) fn has_attributes(record_type: u64) -> bool {
     matches!(
         record_type,
         of::CREATE_ATTR | of::CREATE_ACL_ATTR | of::MKDIR_ATTR | of::MKDIR_ACL_ATTR

@@ -5,6 +5,7 @@
 //!   + `flushed`    appended to the map in the txg being synced
 //!   + `delta`      in the pool-wide logs only
 //!   + `allocating`, `freeing`   of the txg being synced, not recorded anywhere yet
+//!   + `ahead`        of txgs that are still open: log blocks
 //! ```
 //!
 //! The free ranges are worked out from these when the metaslab is first needed, by reading its
@@ -16,6 +17,7 @@ use super::free_space::FreeSpace;
 use super::range_set::{Delta, RangeConflict, RangeSet};
 use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::space_map::{Action, HISTOGRAM_BUCKETS, SpaceMapHeader};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The txgs that freed space waits for.
@@ -40,6 +42,10 @@ pub(crate) struct Metaslab {
     pub is_damaged: bool,
     pub allocating: RangeSet,
     pub freeing: RangeSet,
+    /// Allocated for groups that are not being synced yet. The maps of earlier groups must not know
+    /// of it: should a crash leave the pool with one of these, the claim of its intent logs is
+    /// what marks the space as allocated.
+    ahead: BTreeMap<Txg, RangeSet>,
     /// Freed in the txg being synced, and recorded or never to be.
     pub freed: RangeSet,
     pub deferred: [RangeSet; DEFER_TXGS],
@@ -76,6 +82,7 @@ impl Metaslab {
             is_damaged: false,
             allocating: RangeSet::default(),
             freeing: RangeSet::default(),
+            ahead: BTreeMap::new(),
             freed: RangeSet::default(),
             deferred: Default::default(),
             held: RangeSet::default(),
@@ -139,7 +146,9 @@ impl Metaslab {
     /// Allocated bytes, deferred ones not counted.
     pub fn allocated(&self) -> u64 {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let pending = signed(self.allocating.bytes()) - signed(self.freeing.bytes());
+        let ahead: u64 = self.ahead.values().map(RangeSet::bytes).sum();
+        let taken = signed(self.allocating.bytes()).saturating_add(signed(ahead));
+        let pending = taken.saturating_sub(signed(self.freeing.bytes()));
         let all = self.header.allocated.saturating_add(self.delta.balance());
         u64::try_from(all.saturating_add(pending)).unwrap_or(0)
     }
@@ -212,13 +221,47 @@ impl Metaslab {
                 free.add(range)?;
             }
         }
-        let held = self.deferred.iter();
-        let held = held.chain([&self.freed, &self.allocating, &self.held]);
-        for range in held.flat_map(RangeSet::iter) {
+        for range in self.unrecorded().flat_map(RangeSet::iter) {
             free.take(&range);
         }
         self.free = Some(free);
         Ok(())
+    }
+
+    /// What cannot be handed out and is free as far as any map says.
+    fn unrecorded(&self) -> impl Iterator<Item = &RangeSet> {
+        let others = [&self.freed, &self.allocating, &self.held];
+        self.deferred
+            .iter()
+            .chain(others)
+            .chain(self.ahead.values())
+    }
+
+    /// Takes space in one piece for a group that is not being synced yet; the metaslab must be
+    /// loaded.
+    pub fn allocate_ahead(&mut self, txg: Txg, size: u64, avoid: &[Range<u64>]) -> Option<u64> {
+        let start = self.free.as_mut()?.allocate(size, avoid)?;
+        let ahead = self.ahead.entry(txg).or_default();
+        ahead
+            .add(start..start + size)
+            .expect("free space is not allocated");
+        Some(start)
+    }
+
+    /// Whether there is space for groups that are not being synced yet.
+    pub fn has_ahead(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    /// The sync of `txg` begins: what was allocated for it ahead is to be recorded. Says whether
+    /// that is anything.
+    pub fn begin_group(&mut self, txg: Txg) -> Result<bool, RangeConflict> {
+        let later = self.ahead.split_off(&Txg(txg.0.saturating_add(1)));
+        let due = std::mem::replace(&mut self.ahead, later);
+        for range in due.values().flat_map(RangeSet::iter) {
+            self.allocating.add(range)?;
+        }
+        Ok(!due.is_empty())
     }
 
     /// Takes space in one piece; the metaslab must be loaded.
@@ -232,7 +275,11 @@ impl Metaslab {
 
     /// Gives back what was never written to.
     pub fn undo(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
-        self.allocating.remove(range.clone())?;
+        let mut ahead = self.ahead.values_mut();
+        match ahead.find(|ahead| ahead.contains(&range)) {
+            Some(ahead) => ahead.remove(range.clone())?,
+            None => self.allocating.remove(range.clone())?,
+        };
         match &mut self.free {
             Some(free) => free.add(range).map(|_| ()),
             None => Ok(()),
@@ -261,6 +308,7 @@ impl Metaslab {
             || overlaps(&self.freed)
             || overlaps(&self.held)
             || self.deferred.iter().any(overlaps)
+            || self.ahead.values().any(overlaps)
         {
             return Err(RangeConflict { range });
         }
@@ -319,9 +367,7 @@ impl Metaslab {
     /// unless the metaslab is loaded.
     pub fn recorded_ranges(&self) -> Option<Vec<Range<u64>>> {
         let mut free = self.free.clone()?;
-        let held = self.deferred.iter();
-        let held = held.chain([&self.freed, &self.allocating, &self.held]);
-        for range in held.flat_map(RangeSet::iter) {
+        for range in self.unrecorded().flat_map(RangeSet::iter) {
             free.add(range).ok()?;
         }
         let free: Vec<_> = free.iter().collect();
@@ -333,6 +379,7 @@ impl Metaslab {
         let free = self.free.as_ref()?;
         let mut histogram = [0; HISTOGRAM_BUCKETS];
         let held = self.deferred.iter().chain([&self.freed, &self.held]);
+        let held = held.chain(self.ahead.values());
         for range in free.iter().chain(held.flat_map(RangeSet::iter)) {
             count_range(&mut histogram, range.end - range.start, ashift);
         }
@@ -470,6 +517,55 @@ mod tests {
             .map(|f| f.iter().collect())
             .expect("loaded");
         assert_eq!(before, after);
+    }
+
+    #[test]
+    fn what_is_allocated_ahead_is_recorded_with_its_own_group() {
+        let mut metaslab = loaded();
+        let log = metaslab.allocate_ahead(Txg(8), 4096, &[]).expect("empty");
+        let range = log..log + 4096;
+        let other = metaslab.allocate(8192, &[]).expect("room");
+        assert_eq!(metaslab.allocated(), 12288);
+        assert_eq!(metaslab.available(), (1 << 20) - 12288);
+        assert!(!metaslab.begin_group(Txg(7)).expect("consistent"));
+        let histogram = metaslab.histogram(12).expect("loaded");
+        assert_eq!(histogram.iter().sum::<u64>(), 2, "free in the map of 7");
+        assert_eq!(
+            metaslab.recorded_ranges(),
+            Some(vec![]),
+            "neither is in the map before it is written"
+        );
+        let delta = metaslab.take_pending().expect("consistent");
+        let recorded: Vec<_> = delta.allocated.iter().collect();
+        assert_eq!(recorded, [other..other + 8192], "and the log block is not");
+        metaslab.header.allocated += delta.balance();
+        metaslab.committed(false, 1).expect("consistent");
+        assert!(metaslab.release(range.clone()).is_err(), "not yet there");
+        // Loading again does not give it to anybody else.
+        metaslab.free = None;
+        metaslab
+            .load(|each| delta.allocated.iter().for_each(|r| each(Action::Alloc, r)))
+            .expect("consistent");
+        let free = metaslab.free.as_ref().expect("loaded");
+        assert!(!free.overlaps(&range));
+        assert!(metaslab.begin_group(Txg(8)).expect("consistent"));
+        assert!(metaslab.is_dirty());
+        assert_eq!(metaslab.allocated(), 12288, "counted once");
+        let delta = metaslab.take_pending().expect("consistent");
+        assert_eq!(delta.allocated.iter().collect::<Vec<_>>(), [range.clone()]);
+        metaslab.header.allocated += delta.balance();
+        metaslab.committed(false, 2).expect("consistent");
+        metaslab.release(range).expect("allocated");
+        assert_eq!(metaslab.allocated(), 8192);
+    }
+
+    #[test]
+    fn what_was_allocated_ahead_can_be_given_back() {
+        let mut metaslab = loaded();
+        let start = metaslab.allocate_ahead(Txg(8), 4096, &[]).expect("empty");
+        metaslab.undo(start..start + 4096).expect("not written");
+        assert_eq!(metaslab.available(), 1 << 20);
+        assert_eq!(metaslab.allocate(1 << 20, &[]), Some(0), "all of it");
     }
 
     #[test]

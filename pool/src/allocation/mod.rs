@@ -5,6 +5,9 @@
 //! which only those that are allocated from have their free ranges in memory. What changes is
 //! recorded in space maps and logs by the sync (`pool::sync`), which is also what tells when a
 //! txg is on disk.
+//!
+//! Most blocks are allocated by the sync of their group. Intent logs take space for the group that
+//! is still open: such space is kept by group, and recorded when the sync of its group begins.
 
 mod avoid;
 mod free_space;
@@ -35,7 +38,7 @@ use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Freed space that waits is hurried once it is more than this part of what is free.
@@ -43,6 +46,9 @@ const WAITING_SHARE: u64 = 64;
 
 /// Times that an allocation waits for space that is held.
 const HOLD_WAITS_MAX: u32 = 60;
+
+/// Before the first group that is written: whatever is allocated belongs to that one.
+const NO_GROUP: u64 = u64::MAX;
 
 /// Whose turn it is in a class.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,6 +71,8 @@ pub(crate) struct Space {
     committed: RwLock<Option<Arc<ObjectSet>>, ranks::SpaceCommitted>,
     /// Those who need that no freed space is used again.
     holds: AtomicUsize,
+    /// The group that is being written, or was last; [`NO_GROUP`] before the first.
+    group: AtomicU64,
     /// Free ranges that nobody gets for a moment.
     range_holds: hold::Holds,
     /// Allocated ranges in which blocks are repaired.
@@ -120,7 +128,7 @@ fn class_order(class: AllocationClass) -> &'static [AllocationClass] {
         Normal => &[Normal],
         Special => &[Special, Normal],
         Dedup => &[Dedup, Special, Normal],
-        Log => &[Log, Normal],
+        Log => &[Log, Special, Normal],
     }
 }
 
@@ -140,6 +148,7 @@ impl Space {
             rotors: Default::default(),
             committed: RwLock::new(committed),
             holds: AtomicUsize::new(0),
+            group: AtomicU64::new(NO_GROUP),
             range_holds: hold::Holds::default(),
             repairs: repairs::Repairs::default(),
             freed_to: Mutex::default(),
@@ -274,6 +283,21 @@ impl Space {
     /// The pool was opened at this group: what was born until then is on disk, and can be repaired.
     pub fn opened_at(&self, txg: Txg) {
         self.repairs.committed.store(txg.0, Ordering::Release);
+    }
+
+    /// The sync of `txg` begins, and no transaction of it is under way any more: what was allocated
+    /// for it ahead is recorded with it.
+    pub fn begin_group(&self, txg: Txg) -> Result<(), (VdevId, RangeConflict)> {
+        self.group.store(txg.0, Ordering::Release);
+        self.for_each(|top| {
+            let vdev = top.vdev;
+            top.begin_group(txg).map_err(|conflict| (vdev, conflict))
+        })
+    }
+
+    /// The group that space is allocated ahead for, unless it is that of the sync under way.
+    fn ahead(&self, txg: Txg) -> Option<Txg> {
+        (txg.0 > self.group.load(Ordering::Acquire)).then_some(txg)
     }
 
     /// `txg` is on disk: `mos` is the meta object set as it has it.
@@ -446,7 +470,7 @@ impl Space {
         let other: Vec<Range<u64>> = same
             .map(|dva| dva.offset()..dva.offset() + dva.asize())
             .collect();
-        let start = top.allocate(asize, copy, &other, reader)?;
+        let start = top.allocate(asize, copy, &other, self.ahead(txg), reader)?;
         Some(Dva::new(top.vdev, start, asize))
     }
 

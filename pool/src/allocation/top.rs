@@ -5,7 +5,7 @@
 
 use super::metaslab::Metaslab;
 use super::range_set::RangeConflict;
-use cenote_base::{ObjectId, VdevId};
+use cenote_base::{ObjectId, Txg, VdevId};
 use cenote_dmu::DmuError;
 use cenote_ondisk::block_pointer::DVAS_PER_BLOCK_POINTER;
 use cenote_ondisk::space_map::SpaceMapEntry;
@@ -56,6 +56,8 @@ pub(crate) struct TopSpace {
     active: [Option<usize>; DVAS_PER_BLOCK_POINTER],
     /// Metaslabs with changes to record.
     pub dirty: BTreeSet<usize>,
+    /// Metaslabs with space for groups that are not being synced yet.
+    ahead: BTreeSet<usize>,
     /// Metaslabs that later txgs change something for.
     pub waiting: BTreeSet<usize>,
     /// Blocks freed that only the checkpoint refers to, not recorded yet.
@@ -89,6 +91,7 @@ impl TopSpace {
             metaslabs,
             active: [None; DVAS_PER_BLOCK_POINTER],
             dirty: BTreeSet::new(),
+            ahead: BTreeSet::new(),
             waiting: BTreeSet::new(),
             checkpointed: Vec::new(),
             checkpoint_bytes: 0,
@@ -143,18 +146,34 @@ impl TopSpace {
             .ok_or_else(conflict)
     }
 
-    /// Takes `size` bytes in one piece for copy `copy` of a block, away from its `other` copies.
+    /// The sync of `txg` begins: what was allocated for it ahead is to be recorded.
+    pub fn begin_group(&mut self, txg: Txg) -> Result<(), RangeConflict> {
+        for index in std::mem::take(&mut self.ahead) {
+            let metaslab = &mut self.metaslabs[index];
+            if metaslab.begin_group(txg)? {
+                self.dirty.insert(index);
+            }
+            if metaslab.has_ahead() {
+                self.ahead.insert(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes `size` bytes in one piece for copy `copy` of a block, away from its `other` copies:
+    /// `ahead` of the sync of a group, or for the one being synced.
     pub fn allocate(
         &mut self,
         size: u64,
         copy: usize,
         other: &[Range<u64>],
+        ahead: Option<Txg>,
         reader: &dyn MapReader,
     ) -> Option<u64> {
         if let Some(index) = self.active[copy]
             && !self.is_avoided(index)
             && self.is_far(index, other)
-            && let Some(start) = self.allocate_from(index, size, other, reader)
+            && let Some(start) = self.allocate_from(index, size, other, ahead, reader)
         {
             return Some(start);
         }
@@ -167,7 +186,7 @@ impl TopSpace {
                 if keep_distance && (is_taken || !self.is_far(index, other)) {
                     continue;
                 }
-                if let Some(start) = self.allocate_from(index, size, other, reader) {
+                if let Some(start) = self.allocate_from(index, size, other, ahead, reader) {
                     self.active[copy] = Some(index);
                     return Some(start);
                 }
@@ -217,13 +236,25 @@ impl TopSpace {
         index: usize,
         size: u64,
         other: &[Range<u64>],
+        ahead: Option<Txg>,
         reader: &dyn MapReader,
     ) -> Option<u64> {
         if !self.load(index, reader) {
             return None;
         }
-        let start = self.metaslabs[index].allocate(size, other)?;
-        self.dirty.insert(index);
+        let metaslab = &mut self.metaslabs[index];
+        let start = match ahead {
+            Some(txg) => {
+                let start = metaslab.allocate_ahead(txg, size, other)?;
+                self.ahead.insert(index);
+                start
+            }
+            None => {
+                let start = metaslab.allocate(size, other)?;
+                self.dirty.insert(index);
+                start
+            }
+        };
         if let Some(avoided) = self.avoided.as_mut().filter(|a| a.index == index) {
             avoided.is_used = true;
         }
@@ -367,7 +398,9 @@ mod tests {
         let mut top = top(16);
         let mut copies: Vec<Range<u64>> = Vec::new();
         for copy in 0..3 {
-            let start = top.allocate(8192, copy, &copies, &NoMaps).expect("room");
+            let start = top
+                .allocate(8192, copy, &copies, None, &NoMaps)
+                .expect("room");
             copies.push(start..start + 8192);
         }
         for (i, a) in copies.iter().enumerate() {
@@ -375,7 +408,7 @@ mod tests {
                 assert!(a.start.abs_diff(b.start) >= 1 << 24, "{copies:?}");
             }
         }
-        let next = top.allocate(8192, 0, &[], &NoMaps).expect("room");
+        let next = top.allocate(8192, 0, &[], None, &NoMaps).expect("room");
         assert_eq!(next, copies[0].end, "blocks lie one after another");
     }
 
@@ -384,7 +417,9 @@ mod tests {
         let mut top = top(1);
         let mut copies: Vec<Range<u64>> = Vec::new();
         for copy in 0..3 {
-            let start = top.allocate(8192, copy, &copies, &NoMaps).expect("room");
+            let start = top
+                .allocate(8192, copy, &copies, None, &NoMaps)
+                .expect("room");
             assert!(copies.iter().all(|c| !overlap(c, &(start..start + 8192))));
             copies.push(start..start + 8192);
         }
@@ -394,7 +429,7 @@ mod tests {
     fn everything_can_be_used_and_no_more() {
         let mut top = top(4);
         let mut taken = Vec::new();
-        while let Some(start) = top.allocate(1 << 20, 0, &[], &NoMaps) {
+        while let Some(start) = top.allocate(1 << 20, 0, &[], None, &NoMaps) {
             taken.push(start..start + (1 << 20));
         }
         assert_eq!(taken.len(), 64);
@@ -404,7 +439,7 @@ mod tests {
         }
         assert_eq!(top.deferred(), 64 << 20);
         assert_eq!(
-            top.allocate(4096, 0, &[], &NoMaps),
+            top.allocate(4096, 0, &[], None, &NoMaps),
             None,
             "not in the same txg"
         );
@@ -414,6 +449,6 @@ mod tests {
             });
             top.committed(false, 1).expect("consistent");
         }
-        assert!(top.allocate(16 << 20, 0, &[], &NoMaps).is_some());
+        assert!(top.allocate(16 << 20, 0, &[], None, &NoMaps).is_some());
     }
 }

@@ -13,10 +13,10 @@ pub(crate) use layout::{
 };
 pub(crate) use task::{VdevZaps, add_auxiliary, auxiliary, remove_auxiliary};
 
+use crate::absence::away::Away;
 use crate::allocation::{Metaslab, Space, TopSpace};
-use crate::away::Away;
-use crate::lineage::Chronicle;
-use crate::options::ImportOptions;
+use crate::import::lineage::Chronicle;
+use crate::import::options::ImportOptions;
 use crate::pool::Pool;
 use crate::sync::{Actor, LiveConfig, Parts, Recorder, SyncError, Syncer};
 use cenote_base::{Env, Guid, ObjsetId, Txg, VdevId};

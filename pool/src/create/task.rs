@@ -1,7 +1,7 @@
 //! What the first transaction group of a pool puts into it, beside the space maps.
 
 use super::{CreateError, CreateRequest, NewLeaf, distributed_spares, leaf};
-use crate::auxiliary_label::label_of;
+use crate::devices::auxiliary_label::label_of;
 use crate::mos::packed_list;
 use crate::sync::{Actor, log_command, store_packed};
 use cenote_base::{Env, Guid, ObjectId, Txg};

@@ -1,7 +1,7 @@
 //! Why a device is not changed.
 
 use crate::create::CreateError;
-use crate::spares::SpareError;
+use crate::devices::spares::SpareError;
 use crate::sync::SyncError;
 use cenote_device::DeviceError;
 use cenote_dsl::DslError;

@@ -16,16 +16,22 @@
 //!
 //! **What is not here**: widening of raidz vdevs, removal of data vdevs.
 
+pub(crate) mod add;
+pub(crate) mod auxiliary_label;
 mod change;
 mod done;
 mod edit;
 mod error;
+pub(crate) mod grow;
 mod join;
 mod leave;
 mod remove;
 mod rest;
 mod spared;
+pub(crate) mod spares;
 mod split;
+pub(crate) mod split_off;
+pub(crate) mod vdev_properties;
 
 pub(crate) use change::{Plan, carry_out, forget};
 pub(crate) use done::detach_replaced;

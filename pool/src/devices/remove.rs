@@ -19,8 +19,8 @@
 use super::change::{Plan, carry_out};
 use super::error::ChangeError;
 use crate::allocation::TopSpace;
-use crate::claim::{logs, name_of};
 use crate::create::{VdevZaps, blank, remove_auxiliary};
+use crate::import::claim::{logs, name_of};
 use crate::pool::Pool;
 use crate::sync::{Actor, Syncer, free_map, log_command, log_event};
 use cenote_base::{Guid, ObjectId, Txg, VdevId};

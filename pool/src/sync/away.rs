@@ -1,8 +1,8 @@
-//! Keeping the last groups of leaves up to date that are [away](crate::away).
+//! Keeping the last groups of leaves up to date that are [away](crate::absence::away).
 
 use super::error::SyncError;
 use super::syncer::Syncer;
-use crate::away::{GROUPS_MAX, encode, key};
+use crate::absence::away::{GROUPS_MAX, encode, key};
 use crate::mos::OBJECT_DIRECTORY;
 use cenote_base::{Guid, Txg};
 use cenote_dsl::write::SyncContext;

@@ -2,7 +2,7 @@
 
 use super::error::SyncError;
 use super::syncer::Syncer;
-use crate::auxiliary_label::label_of;
+use crate::devices::auxiliary_label::label_of;
 use crate::pool::space_facts;
 use cenote_base::{ObjsetId, Txg};
 use cenote_dmu::{DmuError, ObjectSet};
@@ -30,7 +30,7 @@ impl Syncer {
             return Ok(());
         }
         self.pipeline.settle().map_err(DmuError::from)?;
-        self.vdevs.shape().flush()?;
+        self.vdevs.shape().flush_group()?;
         self.pipeline.flushed();
         let uberblock = Uberblock {
             little_endian: true,

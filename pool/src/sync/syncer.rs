@@ -7,11 +7,11 @@ use super::obsolete::Obsolete;
 use super::record::Recorder;
 use super::shared::Shared;
 use super::tasks::{Outcome, Pending, TaskQueue, Ticket};
+use crate::absence::away::Away;
 use crate::allocation::Space;
-use crate::away::Away;
 use crate::dedup::DedupTables;
 use crate::heartbeat::Heartbeat;
-use crate::lineage::Chronicle;
+use crate::import::lineage::Chronicle;
 use cenote_base::rt::{self, JoinHandle, Mutex, MutexGuard, RwLock, ranks};
 use cenote_base::{Env, ObjectId, Txg};
 use cenote_dmu::txg::{Quiesced, SyncReason};
@@ -398,6 +398,8 @@ impl Syncer {
             pool: self,
         };
         self.pass.store(1, Ordering::Relaxed);
+        let begun = self.space.begin_group(txg);
+        begun.map_err(|(vdev, conflict)| SyncError::Space { vdev, conflict })?;
         let begins_checkpoint = self.begin_checkpoint();
         for set in dirty_sets {
             let id = ObjectId(set.id().0);

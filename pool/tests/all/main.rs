@@ -15,6 +15,7 @@ mod growth;
 mod identity;
 mod in_use;
 mod late_targets;
+mod log_writer;
 mod missed;
 mod moved_space;
 mod multihost;

@@ -1,6 +1,6 @@
 //! Changes to the entries of one directory.
 
-use crate::directory::Target;
+use crate::target::Target;
 use cenote_dmu::zap::normalize::normalize;
 use std::collections::BTreeMap;
 

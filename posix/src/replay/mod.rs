@@ -21,6 +21,7 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::time::Timestamp;
 use cenote_base::Txg;
+use cenote_dataset::{RecordFailure, ReplayOutcome, replay_records};
 use cenote_dmu::ObjectSet;
 use cenote_intent_log::IntentLog;
 use state::Replay;
@@ -36,15 +37,7 @@ pub struct ReplayOptions {
 }
 
 /// What a replay did.
-#[derive(Debug, Default)]
-pub struct ReplayReport {
-    /// Records that were applied.
-    pub applied: u64,
-    /// Records whose object is gone.
-    pub skipped: u64,
-    /// The record at which the replay stopped, and why, if it did not reach the end.
-    pub stopped: Option<(u64, PosixError)>,
-}
+pub type ReplayReport = ReplayOutcome<PosixError>;
 
 impl FileSystem {
     /// As [`Self::open`], with the intent log's records applied in memory. Not for snapshots.
@@ -56,37 +49,19 @@ impl FileSystem {
         options: ReplayOptions,
     ) -> Result<(Self, ReplayReport), PosixError> {
         let base = Self::open(set)?;
-        let mut report = ReplayReport::default();
         let Some(log) = IntentLog::open(base.set())? else {
-            return Ok((base, report));
+            return Ok((base, ReplayReport::default()));
         };
         let Some(window) = log.replay_window(options.last_synced) else {
-            return Ok((base, report));
+            return Ok((base, ReplayReport::default()));
         };
         let mut replay = Replay::new(&base, options.synced_at);
-        let mut chain = log.chain();
-        'chain: for block in &mut chain {
-            let block = block?;
-            for record in block.records()? {
-                let record = record.map_err(|source| block.bad_record(source))?;
-                if !window.contains(record.txg, record.sequence) {
-                    continue;
-                }
-                match replay.apply(&record) {
-                    Ok(()) => report.applied += 1,
-                    Err(PosixError::NoSuchZnode { .. }) if record.is_out_of_order() => {
-                        report.skipped += 1;
-                    }
-                    Err(error) => {
-                        report.stopped = Some((record.sequence, error));
-                        break 'chain;
-                    }
-                }
+        let report = replay_records(&log, window, |record| match replay.apply(record) {
+            Err(PosixError::NoSuchZnode { .. }) if record.is_out_of_order() => {
+                Err(RecordFailure::Gone)
             }
-        }
-        if report.stopped.is_none() {
-            log.check_end(&chain)?;
-        }
+            applied => applied.map_err(RecordFailure::Final),
+        })?;
         let (overlay, domains) = replay.finish();
         Ok((base.with_overlay(overlay, domains), report))
     }

@@ -165,7 +165,7 @@ impl FileSystem {
     pub fn store_access_times(&self) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
         // A closed file system has stored its marks; what was read since is nobody's to know.
-        let is_closed = writer.is_closed.load(Ordering::SeqCst);
+        let is_closed = writer.dataset.is_closed();
         if is_closed || writer.reads.count.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }

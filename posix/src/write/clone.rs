@@ -144,7 +144,7 @@ impl FileSystem {
     fn share(&self, range: &Range<'_>) -> Result<Sharing, PosixError> {
         let writer = self.require_writer()?;
         let source = range.source.files;
-        if !self.is_related(source) || writer.space.is_none() {
+        if !self.is_related(source) || !writer.dataset.can_share() {
             return Ok(Sharing::Copy(range.length));
         }
         let is_one = source.set().id() == self.set().id();
@@ -165,7 +165,7 @@ impl FileSystem {
             Err(bytes) => return Ok(Sharing::Copy(bytes)),
         };
         let tx = writer.begin_freeing(blocks * SHARED_COST + writer.data_cost(0))?;
-        if !writer.may_share(blocks.saturating_mul(size))? {
+        if !writer.dataset.may_share(blocks.saturating_mul(size))? {
             return Ok(Sharing::Copy(range.length));
         }
         // In the transaction: see cenote_dmu::clone_of.

@@ -153,10 +153,10 @@ impl FileSystem {
 
     /// Takes damage for done once somebody was told of it.
     fn or_told(&self, done: Result<(), PosixError>) -> Result<(), PosixError> {
-        let sink = self.require_writer()?.damage.as_ref();
+        let sink = self.require_writer()?.dataset.damage();
         match (done, sink) {
             (Err(error), Some(sink)) if error.is_damage() => {
-                sink.report(&error);
+                sink.report(&error, error.place());
                 Ok(())
             }
             (done, _) => done,

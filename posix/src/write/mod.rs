@@ -48,14 +48,13 @@ use crate::master::QuotaObjects;
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use access_time::Reads;
+use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, RwLock, ranks};
-use cenote_base::{Env, ObjectId};
-use cenote_dmu::{Object, ObjectSet, Transaction, TxCost, TxgGate};
+use cenote_dataset::OpenDataset;
+use cenote_dmu::{Object, Transaction};
 use locks::{Held, Locks};
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What an operation on names and attributes keeps in memory until it is on disk: some blocks of
 /// directories and dnodes.
@@ -73,29 +72,6 @@ pub enum XattrStorage {
     Directory,
 }
 
-/// `sync`: which changes are on disk before the call returns (zfsprops(7)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SyncPolicy {
-    /// Those that the caller wants there: `fsync`, `O_SYNC`, `O_DSYNC`.
-    #[default]
-    Standard,
-    /// All.
-    Always,
-    /// None: whoever asks is told that they are.
-    Disabled,
-}
-
-impl SyncPolicy {
-    /// The meaning of a stored value.
-    pub fn from_number(number: u64) -> Self {
-        match number {
-            1 => Self::Always,
-            2 => Self::Disabled,
-            _ => Self::Standard,
-        }
-    }
-}
-
 /// The dataset's properties that writing goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteSettings {
@@ -111,8 +87,6 @@ pub struct WriteSettings {
     pub long_names: bool,
     /// `atime` and `relatime`.
     pub access_times: AccessTimes,
-    /// `sync`.
-    pub sync: SyncPolicy,
     /// `aclinherit`.
     pub list_inheritance: ListInheritance,
     /// `aclmode`.
@@ -128,80 +102,17 @@ impl Default for WriteSettings {
             posix_acls: false,
             long_names: false,
             access_times: AccessTimes::default(),
-            sync: SyncPolicy::default(),
             list_inheritance: ListInheritance::default(),
             list_mode: ListMode::default(),
         }
     }
 }
 
-/// Why there is no space for a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpaceRefusal {
-    /// The pool is full, or what is left is reserved.
-    NoSpace,
-    /// A quota of a dataset is reached.
-    Quota,
-    /// Nobody can tell: the pool's metadata cannot be read.
-    Unknown,
-}
-
-impl From<SpaceRefusal> for PosixError {
-    fn from(refusal: SpaceRefusal) -> Self {
-        match refusal {
-            SpaceRefusal::NoSpace => Self::NoSpace,
-            SpaceRefusal::Quota => Self::QuotaExceeded,
-            SpaceRefusal::Unknown => Self::SpaceUnknown,
-        }
-    }
-}
-
-/// Says whether the dataset may grow: the dataset layer's quotas and reservations.
-pub trait SpaceGuard: std::fmt::Debug + Send + Sync {
-    /// Whether about so many bytes more may be written.
-    fn check(&self, bytes: u64) -> Result<(), SpaceRefusal>;
-
-    /// Whether the dataset may refer to so many bytes of blocks that are stored already. Asked in
-    /// the transaction that does so.
-    fn may_share(&self, bytes: u64) -> Result<bool, SpaceRefusal> {
-        let _ = bytes;
-        Ok(false)
-    }
-
-    /// The first name of more than 255 bytes is made, which needs a feature of the dataset.
-    fn use_long_names(&self) {}
-}
-
-/// Who is told of damage that keeps something from being done which nobody waits for.
-pub trait DamageSink: fmt::Debug + Send + Sync {
-    /// Takes note.
-    fn report(&self, error: &PosixError);
-}
-
-/// What a writable file system needs from outside.
-#[derive(Clone, Debug)]
-pub struct WriterParams {
-    /// The pool's gate.
-    pub gate: Arc<TxgGate>,
-    /// The clock of timestamps.
-    pub env: Arc<dyn Env>,
-    /// Properties; [`FileSystem::set_write_settings`] changes them later.
-    pub settings: WriteSettings,
-    /// Limits of the dataset, if any.
-    pub space: Option<Arc<dyn SpaceGuard>>,
-    /// Who hears of files that are too damaged to be freed, which then stay in the delete queue;
-    /// without one they are errors of whoever removes them.
-    pub damage: Option<Arc<dyn DamageSink>>,
-}
-
 /// The part of a file system that only writable ones have.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    gate: Arc<TxgGate>,
-    env: Arc<dyn Env>,
+    dataset: Arc<OpenDataset>,
     settings: RwLock<WriteSettings, ranks::WriteSettings>,
-    space: Option<Arc<dyn SpaceGuard>>,
-    damage: Option<Arc<dyn DamageSink>>,
     locks: Locks,
     /// Held by renames that move a directory: two of them could make a loop.
     moves: Mutex<(), ranks::DirectoryMoves>,
@@ -213,17 +124,20 @@ pub(crate) struct Writer {
     holds: Mutex<HashMap<ObjectId, u64>, ranks::HeldFiles>,
     quotas: RwLock<[QuotaObjects; 3], ranks::QuotaTables>,
     reads: Reads,
-    /// It takes no changes any more, from whoever still has it.
-    is_closed: AtomicBool,
 }
 
 impl FileSystem {
-    /// Opens the file system in `set`, which must be open for writing, so that it can be changed.
+    /// Opens the file system in `dataset` so that it can be changed. Files that are too damaged to
+    /// be freed stay in the delete queue if the dataset has somebody who hears of damage; without
+    /// one they are errors of whoever removes them.
     ///
     /// What an earlier crash left in the delete queue stays until
     /// [`FileSystem::drain_delete_queue`].
-    pub fn open_writable(set: Arc<ObjectSet>, params: WriterParams) -> Result<Self, PosixError> {
-        let file_system = Self::open(set)?;
+    pub fn open_writable(
+        dataset: Arc<OpenDataset>,
+        settings: WriteSettings,
+    ) -> Result<Self, PosixError> {
+        let file_system = Self::open(Arc::clone(dataset.set()))?;
         let set = file_system.set();
         if !set.is_writable() {
             return Err(PosixError::ReadOnly);
@@ -231,11 +145,8 @@ impl FileSystem {
         set.set_owner_hook(Arc::new(PosixOwnerHook));
         let quotas = RwLock::new(file_system.master().quotas);
         let writer = Writer {
-            gate: params.gate,
-            env: params.env,
-            settings: RwLock::new(params.settings),
-            space: params.space,
-            damage: params.damage,
+            dataset,
+            settings: RwLock::new(settings),
             locks: Locks::new(),
             moves: Mutex::default(),
             tables: Mutex::default(),
@@ -243,7 +154,6 @@ impl FileSystem {
             holds: Mutex::default(),
             quotas,
             reads: Reads::default(),
-            is_closed: AtomicBool::new(false),
         };
         Ok(file_system.with_writer(writer))
     }
@@ -260,6 +170,11 @@ impl FileSystem {
     /// Whether the file system can be changed.
     pub fn is_writable(&self) -> bool {
         self.writer().is_some()
+    }
+
+    /// The open dataset that changes go through.
+    pub fn dataset(&self) -> Result<&Arc<OpenDataset>, PosixError> {
+        Ok(&self.require_writer()?.dataset)
     }
 
     /// The properties that writing goes by.
@@ -282,23 +197,20 @@ impl FileSystem {
     pub fn close(&self) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
         let stored = self.store_access_times();
-        writer.is_closed.store(true, Ordering::SeqCst);
+        writer.dataset.close();
         stored
     }
 
     /// Waits until everything that was changed before is on disk.
     pub fn sync(&self) -> Result<(), PosixError> {
-        let writer = self.require_writer()?;
         self.store_access_times()?;
-        let txg = writer.gate.request_sync();
-        writer.gate.wait_synced(txg)?;
-        Ok(())
+        Ok(self.require_writer()?.dataset.sync()?)
     }
 
     /// Asks for everything that was changed before to be on disk soon, and does not wait for it.
     pub fn request_sync(&self) -> Result<(), PosixError> {
         self.store_access_times()?;
-        self.require_writer()?.gate.request_sync();
+        self.require_writer()?.dataset.request_sync();
         Ok(())
     }
 
@@ -308,10 +220,9 @@ impl FileSystem {
     /// # Errors
     /// If the pool takes no more changes; then it is not on disk.
     pub fn sync_if_due(&self, is_wanted: bool) -> Result<(), PosixError> {
-        match self.require_writer()?.settings().sync {
-            SyncPolicy::Standard if !is_wanted => Ok(()),
-            SyncPolicy::Disabled => Ok(()),
-            SyncPolicy::Standard | SyncPolicy::Always => self.sync(),
+        match self.dataset()?.sync_policy().waits(is_wanted) {
+            true => self.sync(),
+            false => Ok(()),
         }
     }
 
@@ -344,7 +255,7 @@ impl Writer {
     }
 
     fn now(&self) -> Timestamp {
-        let now = self.env.wall_clock();
+        let now = self.dataset.env().wall_clock();
         Timestamp {
             seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: now.subsec_nanos(),
@@ -353,29 +264,11 @@ impl Writer {
 
     /// Begins a transaction that makes the dataset larger by about `bytes`.
     fn begin(&self, bytes: u64) -> Result<Transaction, PosixError> {
-        if let Some(space) = &self.space {
-            space.check(bytes)?;
-        }
-        self.begin_freeing(bytes)
-    }
-
-    /// Whether the dataset may refer to so many bytes of stored blocks.
-    fn may_share(&self, bytes: u64) -> Result<bool, PosixError> {
-        match &self.space {
-            Some(space) => Ok(space.may_share(bytes)?),
-            None => Ok(false),
-        }
+        Ok(self.dataset.begin(bytes, NAMES_COST + bytes)?)
     }
 
     /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.
     fn begin_freeing(&self, bytes: u64) -> Result<Transaction, PosixError> {
-        let dirty_bytes = NAMES_COST + bytes;
-        let tx = self.gate.begin(TxCost { dirty_bytes })?;
-        // Only now: the group cannot close before this transaction ends. So whoever closes the
-        // file system, and then waits for the open group, waits for all changes there will be.
-        match self.is_closed.load(Ordering::SeqCst) {
-            true => Err(PosixError::Closed),
-            false => Ok(tx),
-        }
+        Ok(self.dataset.begin_freeing(NAMES_COST + bytes)?)
     }
 }

@@ -13,6 +13,7 @@ use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::Transaction;
 use cenote_ondisk::dir_entry::{DirEntry, FileType};
+use cenote_ondisk::features;
 use cenote_ondisk::system_attributes::Attribute;
 use std::sync::Arc;
 
@@ -37,8 +38,8 @@ impl FileSystem {
             false => FileType::from_number(kind.type_bits()),
         };
         let value = DirEntry { object, file_type }.encode();
-        if let (true, Some(space)) = (name.len() > 255, &self.require_writer()?.space) {
-            space.use_long_names();
+        if name.len() > 255 {
+            self.dataset()?.use_feature(features::LONGNAME);
         }
         let zap = self.set().zap(directory.id())?;
         Ok(zap.insert_u64(tx, name, value)?)

@@ -3,9 +3,10 @@
 
 use crate::pools;
 use cenote_base::{ObjectId, RealEnv};
+use cenote_dataset::Access;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportOptions, Pool};
-use cenote_posix::write::{NewFile, WriteOptions, WriteSettings, WriterParams};
+use cenote_posix::write::{NewFile, WriteOptions, WriteSettings};
 use cenote_posix::{FileKind, FileSystem};
 use cenote_tests::golden::Golden;
 use cenote_tests::referee::judge;
@@ -27,15 +28,14 @@ fn work(pool: &Pool, names: &[&String]) {
         let name = cenote_dsl::DatasetName::parse(name).expect("a name");
         let dataset = pool.dsl().dataset(&name).expect("is there");
         let gate = pool.gate().expect("writable");
-        let head = pool.dsl().open_for_writing(&dataset, gate).expect("opens");
-        let params = WriterParams {
+        let access = Access {
+            dsl: Arc::clone(pool.dsl()),
             gate: Arc::clone(gate),
             env: Arc::new(RealEnv::new()),
-            settings: WriteSettings::default(),
-            space: None,
             damage: None,
         };
-        let files = FileSystem::open_writable(Arc::clone(head.set()), params).expect("opens");
+        let open = Arc::new(access.open(&dataset).expect("opens"));
+        let files = FileSystem::open_writable(open, WriteSettings::default()).expect("opens");
         let files = Arc::new(files);
         let found: Vec<_> = files.walk(files.root()).expect("begins").collect();
         let regular = found.into_iter().map(|found| found.expect("readable"));
@@ -59,7 +59,7 @@ fn work(pool: &Pool, names: &[&String]) {
                 .expect("writes");
         }
         pool.sync().expect("written");
-        drop((files, head));
+        drop(files);
         pool.dsl().close_head(dataset.id());
     }
 }

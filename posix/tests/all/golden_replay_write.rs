@@ -4,15 +4,15 @@
 use crate::common;
 use crate::pools;
 use cenote_base::RealEnv;
+use cenote_dataset::Access;
 use cenote_device::{Opener, SystemOpener};
-use cenote_dmu::TxCost;
 use cenote_dmu::txg::ThrottleLimits;
 use cenote_dsl::write::DestroyDataset;
 use cenote_dsl::{Dataset, DatasetName, DatasetType};
 use cenote_intent_log::IntentLog;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{ImportOptions, Pool, assemble};
-use cenote_posix::write::{WriteSettings, WriterParams};
+use cenote_posix::write::WriteSettings;
 use cenote_posix::{FileSystem, Timestamp};
 use cenote_sim::Random;
 use cenote_tests::compare::{self, Tolerance};
@@ -70,39 +70,34 @@ fn load_keys(pool: &Pool, golden: &Golden) {
 /// Replays a dataset's log and destroys it; records that were applied.
 fn replay(pool: &Pool, dataset: &Dataset) -> u64 {
     let gate = pool.gate().expect("writable");
-    let head = pool.dsl().open_for_writing(dataset, gate).expect("opens");
-    let Some(log) = IntentLog::open(head.set()).expect("readable") else {
+    let access = Access {
+        dsl: Arc::clone(pool.dsl()),
+        gate: Arc::clone(gate),
+        env: Arc::new(RealEnv::new()),
+        damage: None,
+    };
+    let open = access.open(dataset).expect("opens");
+    let Some(log) = open.log().expect("readable") else {
         return 0;
     };
     assert!(log.is_claimed(), "the import claims it");
-    let set = Arc::clone(head.set());
     let applied = match dataset.dataset_type().expect("known") {
         DatasetType::Volume => {
-            let outcome = Volume::replay_log(set, &log, gate).expect("replays");
+            let outcome = Volume::replay_log(&open, &log).expect("replays");
             assert!(outcome.stopped.is_none(), "{outcome:?}");
             outcome.applied
         }
         DatasetType::Filesystem => {
-            let params = WriterParams {
-                gate: Arc::clone(gate),
-                env: Arc::new(RealEnv::new()),
-                settings: WriteSettings::default(),
-                space: None,
-                damage: None,
-            };
             let seconds = pool.opened_uberblock().timestamp.cast_signed();
             let since = Timestamp::from_stored((seconds, 0));
-            let report = FileSystem::replay_log(set, &log, params, since).expect("replays");
+            let settings = WriteSettings::default();
+            let report = FileSystem::replay_log(&open, &log, settings, since).expect("replays");
             assert!(report.stopped.is_none(), "{report:?}");
             report.applied
         }
     };
-    let owned = log.owned_blocks().expect("readable");
-    let tx = gate.begin(TxCost::default()).expect("begins");
-    head.destroy_log(&tx, owned).expect("is open");
-    drop(tx);
-    pool.sync().expect("written");
-    pool.dsl().close_head(dataset.id());
+    open.destroy_log(&log).expect("is open");
+    open.end().expect("written");
     applied
 }
 

@@ -3,11 +3,10 @@
 use crate::made;
 use crate::pools::{self, Bench};
 use cenote_base::{ObjectId, RealEnv};
-use cenote_dsl::write::Head;
+use cenote_dataset::Access;
 use cenote_pool::{ImportOptions, Pool, VdevShape};
 use cenote_posix::write::{
-    FallocateMode, NewFile, RenameMode, SetAttributes, SetXattr, SpaceGuard, SpaceRefusal,
-    WriteOptions, WriteSettings, WriterParams,
+    FallocateMode, NewFile, RenameMode, SetAttributes, SetXattr, WriteOptions, WriteSettings,
 };
 use cenote_posix::{FileKind, FileSystem};
 use cenote_tests::referee::judge_golden;
@@ -18,36 +17,22 @@ use std::sync::Arc;
 
 const LONG_NAMES: &str = "org.zfsonlinux:longname";
 
-/// Notes that the feature of long names is used.
-#[derive(Debug)]
-struct Features(Arc<Head>);
-
-impl SpaceGuard for Features {
-    fn check(&self, _bytes: u64) -> Result<(), SpaceRefusal> {
-        Ok(())
-    }
-
-    fn use_long_names(&self) {
-        self.0.use_feature(LONG_NAMES);
-    }
-}
-
 fn open(pool: &Pool) -> Arc<FileSystem> {
     let dataset = pool.dsl().dataset(pool.dsl().pool_name()).expect("exists");
     let gate = pool.gate().expect("writable");
-    let head = pool.dsl().open_for_writing(&dataset, gate).expect("opens");
-    let params = WriterParams {
+    let access = Access {
+        dsl: Arc::clone(pool.dsl()),
         gate: Arc::clone(gate),
         env: Arc::new(RealEnv::new()),
-        settings: WriteSettings {
-            posix_acls: true,
-            long_names: pool.dsl().features().get(LONG_NAMES).is_some(),
-            ..WriteSettings::default()
-        },
-        space: Some(Arc::new(Features(Arc::clone(&head)))),
         damage: None,
     };
-    let fs = FileSystem::open_writable(Arc::clone(head.set()), params).expect("opens");
+    let settings = WriteSettings {
+        posix_acls: true,
+        long_names: pool.dsl().features().get(LONG_NAMES).is_some(),
+        ..WriteSettings::default()
+    };
+    let open = Arc::new(access.open(&dataset).expect("opens"));
+    let fs = FileSystem::open_writable(open, settings).expect("opens");
     fs.drain_delete_queue().expect("drains");
     Arc::new(fs)
 }

@@ -3,11 +3,12 @@
 //! What all kinds of records share: transactions, room, and the object that the last records were
 //! about.
 
-use super::target::{Full, Target};
+use super::target::Target;
 use crate::error::{Place, Problem, StreamError};
 use crate::reader::Item;
 use cenote_base::ObjectId;
-use cenote_dmu::{DmuError, Object, ObjectSet, Transaction, TxCost};
+use cenote_dataset::DatasetError;
+use cenote_dmu::{DmuError, Object, ObjectSet, Transaction};
 use cenote_dsl::write::ResumePoint;
 use cenote_ondisk::stream::{Begin, ByteOrder, Feature, Record, flags, kind_name};
 use std::sync::Arc;
@@ -53,7 +54,7 @@ impl<'a> Applier<'a> {
     }
 
     pub(super) fn set(&self) -> &Arc<ObjectSet> {
-        self.target.head.set()
+        self.target.dataset.set()
     }
 
     /// Applies a record that ends `at` bytes behind BEGIN.
@@ -108,22 +109,24 @@ impl<'a> Applier<'a> {
         }
     }
 
+    /// Why the dataset took no change.
+    fn not_begun(&self, error: DatasetError) -> StreamError {
+        let place = self.place;
+        match error {
+            DatasetError::Dmu(source) => self.failed(source),
+            DatasetError::Space(refusal) => StreamError::Full { place, refusal },
+            DatasetError::Closed => StreamError::Closed { place },
+        }
+    }
+
     /// Makes a change that brings `bytes` of data, in a transaction of its own.
     pub(super) fn change<T>(
         &self,
         bytes: u64,
         change: impl FnOnce(&Transaction) -> Result<T, DmuError>,
     ) -> Result<T, StreamError> {
-        let full = |full| StreamError::Full {
-            place: self.place,
-            is_quota: full == Full::Quota,
-        };
-        self.target.room.check(bytes).map_err(full)?;
-        let cost = TxCost {
-            dirty_bytes: bytes + CHANGE_BYTES,
-        };
-        let begun = self.target.gate.begin(cost);
-        let tx = begun.map_err(|source| self.failed(source))?;
+        let begun = self.target.dataset.begin(bytes, bytes + CHANGE_BYTES);
+        let tx = begun.map_err(|error| self.not_begun(error))?;
         change(&tx).map_err(|source| self.failed(source))
     }
 
@@ -144,7 +147,9 @@ impl<'a> Applier<'a> {
                 offset,
                 bytes: self.target.resumed.bytes.saturating_add(self.at),
             };
-            self.target.head.note_resume(tx.txg(), point);
+            if let Some(head) = self.target.dataset.head() {
+                head.note_resume(tx.txg(), point);
+            }
             Ok(done)
         })
     }

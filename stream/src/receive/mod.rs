@@ -24,12 +24,11 @@ mod object;
 mod raw;
 mod target;
 
-pub use target::{Full, Room, Target};
+pub use target::Target;
 
 use crate::error::{Place, StreamError};
 use crate::reader::Reader;
 use apply::Applier;
-
 use cenote_ondisk::stream::{Begin, RECORD_SIZE, Record};
 use std::io::Read;
 

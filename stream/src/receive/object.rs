@@ -135,8 +135,7 @@ impl Applier<'_> {
         if let Some(object) = made {
             return Ok(object);
         }
-        let gate = &self.target.gate;
-        let synced = gate.wait_synced(gate.request_sync());
+        let synced = self.target.dataset.sync();
         synced.map_err(|source| self.failed(source))?;
         self.change(bytes, |tx| self.set().allocate_at(tx, id, new))
     }

@@ -1,7 +1,7 @@
 # Processes take turns at a database that lives in a mapping, in each way of writing it: what one
 # commits the next has to see, and a copy without holes has to have it all.
 rounds=400
-[ "$SIZE" = small ] && rounds=100
+[ "$SIZE" = small ] && rounds=40
 
 cat >turns.py <<'PYTHON'
 import lmdb, os, random, struct, subprocess, sys

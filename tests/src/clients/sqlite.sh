@@ -1,6 +1,6 @@
 # Each way SQLite has of keeping its promises, and its own check at the end.
 rows=50000
-[ "$SIZE" = small ] && rows=5000
+[ "$SIZE" = small ] && rows=2000
 
 for journal in delete truncate persist wal; do
     for synchronous in normal full; do

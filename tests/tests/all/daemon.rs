@@ -200,12 +200,17 @@ fn what_was_not_exported_comes_back_after_a_stop() -> Result<()> {
     site.finish()
 }
 
-/// Waits until a word is in a file of a directory.
+/// Waits until a word is in a record of a directory; one that is still being written, beside its
+/// place, may be lost with the daemon.
 fn wait_for(directory: &Path, word: &str) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
         for file in fs::read_dir(directory)? {
-            if fs::read_to_string(file?.path()).is_ok_and(|text| text.contains(word)) {
+            let path = file?.path();
+            let is_record = path
+                .extension()
+                .is_some_and(|extension| extension == "json");
+            if is_record && fs::read_to_string(path).is_ok_and(|text| text.contains(word)) {
                 return Ok(());
             }
         }
@@ -248,7 +253,8 @@ fn what_a_dead_daemon_had_is_never_taken_for_nothing() -> Result<()> {
     fs::remove_dir_all(&records)?;
     fs::write(&records, "")?;
     let devices = site.devices().display().to_string();
-    let line = format!("import -d {devices} tank");
+    let root = site.path("").display().to_string();
+    let line = format!("import -R {root} -d {devices} tank");
     let words: Vec<&str> = line.split(' ').collect();
     let imported = site.cenote().run("zpool", &words)?;
     ensure!(

@@ -23,6 +23,8 @@ const MOUNTS_MAX: usize = 8;
 const SHORT_LIVES_MAX: u32 = 2;
 /// How long a process that has closed its connections may take to end.
 const END_WAIT: Duration = Duration::from_millis(500);
+/// How long one that was killed may take until its memory and files are given back.
+const DYING_WAIT: Duration = Duration::from_secs(30);
 /// How long a daemon that starts may take from its socket to its note.
 const NOTE_WAIT: Duration = Duration::from_secs(2);
 
@@ -53,7 +55,7 @@ fn record(socket: &Path) -> Result<Option<DaemonRecord>, Unreadable> {
 
 /// Whether the daemon of a socket died; for whoever could not reach one.
 pub fn of_socket(socket: &Path) -> Option<Death> {
-    let record = record(socket);
+    let record = ended_record(socket);
     // One that lives and cannot be reached is another matter.
     if matches!(&record, Ok(Some(record)) if record.is_alive()) {
         return None;
@@ -65,6 +67,19 @@ pub fn of_socket(socket: &Path) -> Option<Death> {
         loss,
         is_replaced: false,
     })
+}
+
+/// The same, of a daemon that does not end just now: what it had is nobody's only when it is gone.
+fn ended_record(socket: &Path) -> Result<Option<DaemonRecord>, Unreadable> {
+    let deadline = Instant::now() + DYING_WAIT;
+    loop {
+        let record = record(socket);
+        let is_ending = matches!(&record, Ok(Some(record)) if record.is_ending());
+        if !is_ending || Instant::now() > deadline {
+            return record;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Whether nobody asked for a socket of his own.

@@ -9,7 +9,8 @@ use cenote_ondisk::uberblock::{MULTIHOST_MAGIC, UBERBLOCK_WORDS};
 use cenote_ondisk::{Dva, NvList, NvValue, Uberblock, VdevConfig};
 use cenote_vdev::{
     AllocationClass, CopyHealth, DeviceLabels, FaultKind, FreeSpaceAction, LabelPhase, OpenOptions,
-    UberblockScope, VdevAux, VdevState, VdevWrite, Vdevs, clear_labels, create, format_labels,
+    Shape, UberblockScope, VdevAux, VdevState, VdevWrite, Vdevs, clear_labels, create,
+    format_labels,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -543,4 +544,61 @@ fn a_write_that_failed_as_a_whole_is_not_missed() {
     faulty.heal();
     write_all(&vdevs, &writes);
     read_all(&vdevs, &writes, "written again");
+}
+
+/// A mirror whose sides each lack the same group has lost it, though both can be read: one did not
+/// take the write, the other took it and failed to make it durable.
+#[test]
+fn a_flush_that_fails_where_the_other_side_has_nothing_is_told() {
+    let config = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let mut devices = memory(10..12, DEVICE);
+    let faulty: Vec<Arc<FaultyDevice>> = [10, 11]
+        .map(|guid| Arc::new(FaultyDevice::new(Arc::clone(&devices[&Guid(guid)]))))
+        .into();
+    for (guid, device) in [10, 11].into_iter().zip(&faulty) {
+        devices.insert(Guid(guid), Arc::clone(device) as Arc<dyn Device>);
+    }
+    let vdevs = open(&config, &devices);
+    send(&vdevs, Txg(5));
+    faulty[1].fail_writes(true);
+    assert!(vdevs.flush().is_ok(), "the other side has it");
+    faulty[1].fail_writes(false);
+    // Of another group, which both have.
+    send(&vdevs, Txg(6));
+    assert!(vdevs.flush().is_ok());
+    faulty[0].fail_writes(true);
+    send(&vdevs, Txg(7));
+    faulty[0].fail_writes(false);
+    // In use again, should it have been given up.
+    vdevs.clear_errors(None);
+    faulty[1].fail_writes(true);
+    assert!(vdevs.flush_group().is_err(), "nobody has group 7");
+}
+
+/// A flush by somebody else took the marks of a group's writes and failed: the flush of the group
+/// found nothing to do, and the uberblock was written.
+#[test]
+fn what_another_s_flush_lost_is_lost_to_the_group() {
+    let config = pool(vdev("disk", 2, vec![]), 9, &[]);
+    let mut devices = memory(2..3, DEVICE);
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&devices[&Guid(2)])));
+    devices.insert(Guid(2), Arc::clone(&faulty) as Arc<dyn Device>);
+    let vdevs = open(&config, &devices);
+    let before = vdevs.flush_mark();
+    send(&vdevs, Txg(5));
+    faulty.fail_writes(true);
+    assert!(vdevs.flush().is_err());
+    faulty.fail_writes(false);
+    let elsewhere = VdevId(7);
+    assert!(vdevs.flush_since(&before, &[VdevId(0)]).is_err());
+    assert!(vdevs.flush_since(&before, &[elsewhere]).is_ok());
+    assert!(vdevs.flush_since(&vdevs.flush_mark(), &[VdevId(0)]).is_ok());
+    assert!(vdevs.flush_group().is_err());
+    assert!(vdevs.flush_group().is_ok(), "it was told");
+}
+
+/// Writes blocks that nobody flushes.
+fn send(vdevs: &Shape, txg: Txg) {
+    let results = vdevs.write(blocks(vdevs, txg, 0));
+    assert!(results.iter().all(Result::is_ok));
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
-const LAYERS: [&str; 23] = [
+const LAYERS: [&str; 24] = [
     "base",
     "control",
     "ondisk",
@@ -20,6 +20,7 @@ const LAYERS: [&str; 23] = [
     "dmu",
     "intent_log",
     "dsl",
+    "dataset",
     "pool",
     "stream",
     "volume",

@@ -68,6 +68,9 @@ pub enum StreamFault {
     /// It makes no sense.
     #[error("invalid backup stream")]
     Invalid,
+    /// What it goes into was closed meanwhile.
+    #[error("destination is busy")]
+    Busy,
 }
 
 /// Why a stream is not sent or received.
@@ -120,6 +123,17 @@ pub enum StreamRefusal {
     QuotaReached {
         /// Where.
         dataset: String,
+    },
+    /// Nobody can tell how much space is left.
+    #[error(
+        "cannot tell how much space {dataset} has left: metadata of the pool cannot be read.\n             \
+         See 'zpool status -v {pool}'."
+    )]
+    SpaceUnknown {
+        /// Where.
+        dataset: String,
+        /// Its pool.
+        pool: String,
     },
     /// A snapshot is named for a stream of many.
     #[error("cannot specify snapshot name for multi-snapshot stream")]

@@ -35,8 +35,12 @@ fn records(kind: &str) -> Option<BTreeMap<u64, usize>> {
             }
             // Records of encrypted datasets are ciphertext.
             if !pointer.uses_crypt() {
-                for record in Records::new(&bytes[log.records.clone()]) {
+                let mut rest = &bytes[log.records.clone()];
+                for record in Records::new(rest) {
                     let record = record.expect("valid");
+                    let encoded = record.encode();
+                    assert_eq!(encoded[..], rest[..encoded.len()], "{record:?}");
+                    rest = &rest[encoded.len()..];
                     if let RecordBody::Create(create) = &record.body {
                         assert!(!create.name.is_empty());
                     }

@@ -17,15 +17,16 @@ mod attributes;
 mod contents;
 mod names;
 
-use super::WriterParams;
+use super::WriteSettings;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::replay::ReplayReport;
 use crate::time::Timestamp;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, ObjectId};
-use cenote_dmu::{DmuError, ObjectSet, Transaction};
-use cenote_intent_log::{IntentLog, ReplayWindow};
+use cenote_dataset::{OpenDataset, RecordFailure, replay_records};
+use cenote_dmu::{DmuError, Transaction};
+use cenote_intent_log::IntentLog;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::record::{Record, RecordBody};
 use std::collections::BTreeSet;
@@ -84,8 +85,8 @@ struct LogReplay<'a> {
 }
 
 impl FileSystem {
-    /// Applies the records of a claimed log to the file system in `set`, which must be open for
-    /// writing and which nobody else uses. `since` is when the pool was synced last before the
+    /// Applies the records of a claimed log to the file system in `dataset`, which nobody else
+    /// uses. `since` is when the pool was synced last before the
     /// log was written.
     ///
     /// The log stays; its header notes what was applied. Whoever destroys it then does so in a
@@ -95,22 +96,18 @@ impl FileSystem {
     /// If the log or the file system cannot be read, or the pool cannot be written. The replay can
     /// then be tried again.
     pub fn replay_log(
-        set: Arc<ObjectSet>,
+        dataset: &OpenDataset,
         log: &IntentLog,
-        params: WriterParams,
+        settings: WriteSettings,
         since: Timestamp,
     ) -> Result<ReplayReport, PosixError> {
         let seconds = u64::try_from(since.seconds).unwrap_or(0);
         let clock = Arc::new(ReplayClock {
-            env: Arc::clone(&params.env),
+            env: Arc::clone(dataset.env()),
             now: Mutex::new(Duration::new(seconds, since.nanoseconds)),
         });
-        let params = WriterParams {
-            env: Arc::clone(&clock) as Arc<dyn Env>,
-            space: None,
-            ..params
-        };
-        let files = Self::open_writable(set, params)?;
+        let dataset = dataset.for_replay(Arc::clone(&clock) as Arc<dyn Env>);
+        let files = Self::open_writable(Arc::new(dataset), settings)?;
         // What lost its last name before the crash must be gone: its number may be taken again.
         files.drain_delete_queue()?;
         let replay = LogReplay {
@@ -120,47 +117,25 @@ impl FileSystem {
             sequence: AtomicU64::new(0),
             tails: Mutex::default(),
         };
-        let mut report = ReplayReport::default();
-        if let Some(window) = log.replay_window(cenote_base::Txg(0)) {
-            replay.run(log, window, &mut report)?;
-            replay.clear_tails()?;
-        }
+        let Some(window) = log.replay_window(cenote_base::Txg(0)) else {
+            return Ok(ReplayReport::default());
+        };
+        let report = replay_records(log, window, |record| {
+            replay.sequence.store(record.sequence, Ordering::Relaxed);
+            match replay.apply_patiently(record) {
+                Err(PosixError::NoSuchZnode { .. }) if record.is_out_of_order() => {
+                    Err(RecordFailure::Gone)
+                }
+                Err(error) if is_final(&error) => Err(RecordFailure::Final(error)),
+                applied => Ok(applied?),
+            }
+        })?;
+        replay.clear_tails()?;
         Ok(report)
     }
 }
 
 impl LogReplay<'_> {
-    fn run(
-        &self,
-        log: &IntentLog,
-        window: ReplayWindow,
-        report: &mut ReplayReport,
-    ) -> Result<(), PosixError> {
-        let mut chain = log.chain();
-        for block in &mut chain {
-            let block = block?;
-            for record in block.records()? {
-                let record = record.map_err(|source| block.bad_record(source))?;
-                if !window.contains(record.txg, record.sequence) {
-                    continue;
-                }
-                self.sequence.store(record.sequence, Ordering::Relaxed);
-                match self.apply_patiently(&record) {
-                    Ok(()) => report.applied += 1,
-                    Err(PosixError::NoSuchZnode { .. }) if record.is_out_of_order() => {
-                        report.skipped += 1;
-                    }
-                    Err(error) if is_final(&error) => {
-                        report.stopped = Some((record.sequence, error));
-                        return Ok(());
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(log.check_end(&chain)?)
-    }
-
     /// Applies a record; once more after a sync if it fails, since what it needs may be in the
     /// way only until then.
     fn apply_patiently(&self, record: &Record<'_>) -> Result<(), PosixError> {

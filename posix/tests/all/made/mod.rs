@@ -2,10 +2,11 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use cenote_base::RealEnv;
+use cenote_dataset::Access;
 use cenote_dsl::DslError;
 use cenote_dsl::write::Format;
 use cenote_pool::Pool;
-use cenote_posix::write::{FormatParams, WriteSettings, WriterParams, format_new};
+use cenote_posix::write::{FormatParams, WriteSettings, format_new};
 use cenote_posix::{FileSystem, PosixError};
 use std::sync::Arc;
 
@@ -24,13 +25,12 @@ pub fn empty() -> Option<Format> {
 pub fn open(pool: &Pool) -> Arc<FileSystem> {
     let dataset = pool.dsl().dataset(pool.dsl().pool_name()).expect("exists");
     let gate = pool.gate().expect("writable");
-    let head = pool.dsl().open_for_writing(&dataset, gate).expect("opens");
-    let params = WriterParams {
+    let access = Access {
+        dsl: Arc::clone(pool.dsl()),
         gate: Arc::clone(gate),
         env: Arc::new(RealEnv::new()),
-        settings: WriteSettings::default(),
-        space: None,
         damage: None,
     };
-    Arc::new(FileSystem::open_writable(Arc::clone(head.set()), params).expect("opens"))
+    let open = Arc::new(access.open(&dataset).expect("opens"));
+    Arc::new(FileSystem::open_writable(open, WriteSettings::default()).expect("opens"))
 }

@@ -9,12 +9,11 @@ mod values;
 
 use crate::pool::{TestPool, gate, sync};
 use cenote_base::{Env, ObjectId, RealEnv};
+use cenote_dataset::OpenDataset;
 use cenote_dmu::{ObjectSet, TxCost, TxgGate};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::objset::ObjsetKind;
-use cenote_posix::write::{
-    FormatParams, NewFile, WriteOptions, WriteSettings, WriterParams, format_new,
-};
+use cenote_posix::write::{FormatParams, NewFile, WriteOptions, WriteSettings, format_new};
 use cenote_posix::{BlockBuffer, FileKind, FileSystem, PosixError};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,14 +47,8 @@ impl World {
         let env: Arc<dyn Env> = Arc::new(RealEnv::new());
         format_new(&set, &tx, params).expect("formats");
         drop(tx);
-        let params = WriterParams {
-            gate: Arc::clone(&gate),
-            env,
-            settings,
-            space: None,
-            damage: None,
-        };
-        let fs = FileSystem::open_writable(Arc::clone(&set), params).expect("opens");
+        let open = OpenDataset::of_set(Arc::clone(&set), Arc::clone(&gate), env);
+        let fs = FileSystem::open_writable(Arc::new(open), settings).expect("opens");
         Self {
             pool,
             gate,

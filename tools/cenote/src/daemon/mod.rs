@@ -1,7 +1,8 @@
 //! `cenote daemon`: a process that keeps pools open for all other commands.
 //!
 //! [`engine`] puts it together of the engine and what the engine is handed; [`resume`] brings back
-//! what a daemon had that was killed; [`guard`] watches over its mounts; [`logging`] writes its log.
+//! what a daemon had that was killed; [`guard`] watches over its mounts; [`logging`] writes its
+//! log.
 
 mod engine;
 mod gauge;

@@ -1,0 +1,224 @@
+//! An open dataset: transactions, durability, and its end.
+
+use crate::access::Access;
+use crate::damage::DamageSink;
+use crate::error::DatasetError;
+use crate::space::{SpacePolicy, SpaceRefusal};
+use crate::sync_policy::SyncPolicy;
+use cenote_base::Env;
+use cenote_dmu::{DmuError, ObjectSet, Transaction, TxCost, TxgGate};
+use cenote_dsl::write::Head;
+use cenote_dsl::{Dsl, DslError};
+use cenote_intent_log::IntentLog;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A dataset that is open for changes.
+///
+/// Whoever opened it ends it: by [`Self::end`], or by [`Self::release`] if nothing was changed.
+/// Dropping it leaves the head open, so that what was changed can still be stored.
+#[derive(Debug)]
+pub struct OpenDataset {
+    set: Arc<ObjectSet>,
+    /// None where only an object set is open, as in tests.
+    head: Option<(Arc<Dsl>, Arc<Head>)>,
+    gate: Arc<TxgGate>,
+    env: Arc<dyn Env>,
+    /// Nothing limits its growth without one.
+    space: Option<SpacePolicy>,
+    damage: Option<Arc<dyn DamageSink>>,
+    sync: AtomicU64,
+    /// It takes no changes any more, from whoever still has it.
+    is_closed: AtomicBool,
+}
+
+impl OpenDataset {
+    /// An object set alone, which is open for writing: no quota limits it.
+    pub fn of_set(set: Arc<ObjectSet>, gate: Arc<TxgGate>, env: Arc<dyn Env>) -> Self {
+        Self {
+            set,
+            head: None,
+            gate,
+            env,
+            space: None,
+            damage: None,
+            sync: AtomicU64::new(SyncPolicy::default().number()),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn of_head(access: &Access, head: Arc<Head>) -> Self {
+        let (gate, env) = (Arc::clone(&access.gate), Arc::clone(&access.env));
+        Self {
+            head: Some((Arc::clone(&access.dsl), Arc::clone(&head))),
+            damage: access.damage.clone(),
+            ..Self::of_set(Arc::clone(head.set()), gate, env)
+        }
+    }
+
+    pub(crate) fn with_space(self, space: SpacePolicy) -> Self {
+        Self {
+            space: Some(space),
+            ..self
+        }
+    }
+
+    /// The same dataset for the replay of its log, by the clock of that: what was not refused when
+    /// it was done first is not refused now.
+    pub fn for_replay(&self, env: Arc<dyn Env>) -> Self {
+        Self {
+            head: self.head.clone(),
+            damage: self.damage.clone(),
+            ..Self::of_set(Arc::clone(&self.set), Arc::clone(&self.gate), env)
+        }
+    }
+
+    /// The object set.
+    pub fn set(&self) -> &Arc<ObjectSet> {
+        &self.set
+    }
+
+    /// The head, unless only an object set is open.
+    pub fn head(&self) -> Option<&Arc<Head>> {
+        self.head.as_ref().map(|(_, head)| head)
+    }
+
+    /// The pool's gate.
+    pub fn gate(&self) -> &Arc<TxgGate> {
+        &self.gate
+    }
+
+    /// The clock.
+    pub fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
+    /// Who is told of damage that nobody waits for.
+    pub fn damage(&self) -> Option<&Arc<dyn DamageSink>> {
+        self.damage.as_ref()
+    }
+
+    /// The property `sync`.
+    pub fn sync_policy(&self) -> SyncPolicy {
+        SyncPolicy::from_number(self.sync.load(Ordering::Relaxed))
+    }
+
+    /// Changes what goes by the property `sync` from now on.
+    pub fn set_sync_policy(&self, policy: SyncPolicy) {
+        self.sync.store(policy.number(), Ordering::Relaxed);
+    }
+
+    /// Notes that the dataset uses a feature that is counted by dataset.
+    pub fn use_feature(&self, guid: &'static str) {
+        if let Some(head) = self.head() {
+            head.use_feature(guid);
+        }
+    }
+
+    /// Begins a transaction that makes the dataset larger by about `bytes`, and keeps so many
+    /// bytes in memory until they are on disk.
+    ///
+    /// # Errors
+    /// If there is no space, the pool takes no changes, or the dataset is closed.
+    pub fn begin(&self, bytes: u64, dirty_bytes: u64) -> Result<Transaction, DatasetError> {
+        if let Some(space) = &self.space {
+            space.check(bytes)?;
+        }
+        self.begin_freeing(dirty_bytes)
+    }
+
+    /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.
+    ///
+    /// # Errors
+    /// If the pool takes no changes, or the dataset is closed.
+    pub fn begin_freeing(&self, dirty_bytes: u64) -> Result<Transaction, DatasetError> {
+        let tx = self.gate.begin(TxCost { dirty_bytes })?;
+        // Only now: the group cannot close before this transaction ends. So whoever closes the
+        // dataset, and then waits for the open group, waits for all changes there will be.
+        match self.is_closed() {
+            true => Err(DatasetError::Closed),
+            false => Ok(tx),
+        }
+    }
+
+    /// Whether blocks that are stored already can be shared at all.
+    pub fn can_share(&self) -> bool {
+        self.space.is_some()
+    }
+
+    /// Whether the dataset may refer to so many bytes of blocks that are stored already. Asked in
+    /// the transaction that does so.
+    ///
+    /// # Errors
+    /// If a quota is used up.
+    pub fn may_share(&self, bytes: u64) -> Result<bool, SpaceRefusal> {
+        match &self.space {
+            Some(space) => space.may_share(bytes),
+            None => Ok(false),
+        }
+    }
+
+    /// Waits until everything that was changed before is on disk.
+    ///
+    /// # Errors
+    /// If the pool takes no more changes; then it is not on disk.
+    pub fn sync(&self) -> Result<(), DmuError> {
+        self.gate.wait_synced(self.gate.request_sync())
+    }
+
+    /// Asks for everything that was changed before to be on disk soon, and does not wait for it.
+    pub fn request_sync(&self) {
+        self.gate.request_sync();
+    }
+
+    /// Whether it takes no changes any more.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Takes no changes from now on. Those that were made before are in the open group or in one
+    /// before it.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Closes the dataset and its head, once all changes are on disk.
+    ///
+    /// # Errors
+    /// If they cannot be written. The head stays open then.
+    pub fn end(&self) -> Result<(), DmuError> {
+        self.close();
+        self.gate.wait_synced(self.gate.open_txg())?;
+        self.release();
+        Ok(())
+    }
+
+    /// Closes the head of a dataset that was not changed, or whose changes are on disk.
+    pub fn release(&self) {
+        self.close();
+        if let Some((dsl, head)) = &self.head {
+            dsl.close_head(head.id());
+        }
+    }
+
+    /// The log that a crash left, if there is one.
+    ///
+    /// # Errors
+    /// If its header cannot be read.
+    pub fn log(&self) -> Result<Option<IntentLog>, DslError> {
+        Ok(IntentLog::open(&self.set)?)
+    }
+
+    /// Frees a log that was replayed.
+    ///
+    /// # Errors
+    /// If its blocks cannot be read, or the pool takes no changes.
+    pub fn destroy_log(&self, log: &IntentLog) -> Result<(), DslError> {
+        let Some(head) = self.head() else {
+            return Ok(());
+        };
+        let owned = log.owned_blocks()?;
+        let tx = self.gate.begin(TxCost::default())?;
+        head.destroy_log(&tx, owned)
+    }
+}

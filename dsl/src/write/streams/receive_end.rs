@@ -1,0 +1,218 @@
+//! A received stream becomes a snapshot (format/4 7.3, "END").
+//!
+//! What went into a new dataset is there already. What went into `%recv` is exchanged for what the
+//! dataset has: that is freed as a rollback frees it, and the root, the deadlist and the space of
+//! `%recv` become the dataset's, all in one group. The husk that is left is removed. Then the
+//! snapshot is made, with the guid and the time of the one that was sent.
+//!
+//! `%recv` was accounted as a clone, whose dead blocks are its origin's and nobody's loss. Now they
+//! are what the dataset gave up since its snapshot: the sums of the snapshot and of the directory
+//! are brought to what they would be if the dataset itself had been written to.
+
+use crate::dataset::Dataset;
+use crate::deadlist::Deadlist;
+use crate::error::DslError;
+use crate::name::DatasetName;
+use crate::property::table::Property;
+use crate::write::blocks::accounting::{Part, SpaceChange, signed};
+use crate::write::context::{SyncContext, SyncTask};
+use cenote_base::{Guid, ObjectId};
+use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT, fields};
+
+/// Makes a snapshot of what was received.
+#[derive(Debug)]
+pub struct EndReceive {
+    /// The dataset that the stream was for.
+    pub name: DatasetName,
+    /// The short name of the snapshot.
+    pub snapshot: String,
+    /// The head that was received into; it is not open any more.
+    pub received: ObjectId,
+    /// What the dataset has beyond the snapshot that the stream builds upon may go.
+    pub force: bool,
+    /// The guid of the snapshot.
+    pub guid: Guid,
+    /// Seconds since 1970 at which it was made.
+    pub creation_time: u64,
+    /// The set of IVs of a raw stream.
+    pub ivset_guid: Option<Guid>,
+}
+
+impl EndReceive {
+    fn is_exchange(&self, target: &Dataset) -> bool {
+        target.id() != self.received
+    }
+
+    fn check_exchange(&self, context: &SyncContext<'_>, target: &Dataset) -> Result<(), DslError> {
+        let (_, received) = context.dsl.read_dataset(self.received)?;
+        let base = received.previous_snapshot;
+        if target.phys().previous_snapshot != base {
+            let name = target.name().clone();
+            return Err(DslError::MoreRecent { name });
+        }
+        let newest = target.previous();
+        let newest = newest.map(|id| context.dsl.dataset_of(id)).transpose()?;
+        if !self.force && is_modified_since(target, newest.as_ref())? {
+            let name = target.name().clone();
+            return Err(DslError::Modified { name });
+        }
+        context.deadlist_entries(target.phys().deadlist)?;
+        context.deadlist_entries(received.deadlist)?;
+        let quota = target.stored_number(Property::RefQuota)?;
+        match quota != 0 && received.referenced_bytes > quota {
+            true => Err(DslError::NoSpaceFor {
+                name: target.name().clone(),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl SyncTask for EndReceive {
+    fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let target = context.dsl.dataset(&self.name)?;
+        let name = || target.name().clone();
+        for id in [target.id(), self.received] {
+            if context.dsl.is_head_in_use(id) {
+                return Err(DslError::Busy { name: name() });
+            }
+        }
+        if let Some(snapshot) = target.snapshot(self.snapshot.as_bytes())? {
+            let name = snapshot.name().clone();
+            return Err(DslError::DatasetExists { name });
+        }
+        if target.phys().previous_snapshot_txg >= context.txg() {
+            return Err(DslError::NextGroup { name: name() });
+        }
+        context.deadlist_entries(target.phys().deadlist)?;
+        match self.is_exchange(&target) {
+            true => self.check_exchange(context, &target),
+            false => Ok(()),
+        }
+    }
+
+    fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let target = context.dsl.dataset(&self.name)?;
+        if self.is_exchange(&target) {
+            let received = context.dsl.dataset_of(self.received)?;
+            context.exchange(&target, &received)?;
+        } else {
+            context.forget_resume_state(&target)?;
+        }
+        context.change_dataset(target.id(), |phys| phys.flags &= !FLAG_INCONSISTENT)?;
+        let target = context.dsl.dataset(&self.name)?;
+        let id = context.create_snapshot(&target, self.snapshot.as_bytes())?;
+        context.change_dataset(id, |phys| {
+            phys.guid = self.guid;
+            phys.creation_time = self.creation_time;
+        })?;
+        if let Some(guid) = self.ivset_guid {
+            context.set_extension(id, fields::IVSET_GUID, guid.0)?;
+        }
+        context.dsl.objsets.forget(target.id());
+        Ok(())
+    }
+}
+
+/// Whether a head has anything that one of its snapshots has not; without a snapshot, anything.
+///
+/// # Errors
+/// If either cannot be read.
+pub fn is_modified_since(head: &Dataset, snapshot: Option<&Dataset>) -> Result<bool, DslError> {
+    let root = head.phys().block_pointer;
+    let Some(snapshot) = snapshot else {
+        return Ok(!root.is_hole());
+    };
+    if root.logical_birth() <= snapshot.phys().creation_txg {
+        return Ok(false);
+    }
+    // A mount and an unmount write the object set, and change none of its objects.
+    let (now, then) = (head.object_set()?, snapshot.object_set()?);
+    Ok(now.header().meta_dnode.block_pointers != then.header().meta_dnode.block_pointers)
+}
+
+impl SyncContext<'_> {
+    /// Gives `target` the contents of `received`, which is a clone of its newest snapshot or of
+    /// nothing, and removes `received`.
+    fn exchange(&self, target: &Dataset, received: &Dataset) -> Result<(), DslError> {
+        let problem = "it has no snapshot before it";
+        let base = target.phys().previous_snapshot;
+        let base = base.ok_or(DslError::structure(target.id(), problem))?;
+        let base = self.dsl.dataset_of(base)?;
+        self.roll_back(target, &base)?;
+        let received = self.dsl.dataset_of(received.id())?;
+        self.drop_livelist(received.directory().id())?;
+        let dead = Deadlist::open(self.dsl, received.phys().deadlist)?;
+        self.move_own_space(target, &received)?;
+        self.charge_dead(target, &base, &dead)?;
+        let (_, old) = self.dsl.read_dataset(target.id())?;
+        let new = received.phys();
+        self.destroy_deadlist(old.deadlist)?;
+        let ignores_case = new.flags & FLAG_CASE_INSENSITIVE;
+        self.store_dataset(
+            target.id(),
+            &DslDataset {
+                deadlist: new.deadlist,
+                referenced_bytes: new.referenced_bytes,
+                compressed_bytes: new.compressed_bytes,
+                uncompressed_bytes: new.uncompressed_bytes,
+                unique_bytes: new.unique_bytes,
+                block_pointer: new.block_pointer,
+                flags: old.flags & !FLAG_CASE_INSENSITIVE | ignores_case,
+                ..old
+            },
+        )?;
+        self.replace_dataset_features(target.id(), received.id())?;
+        let txg = base.phys().creation_txg;
+        self.recount_bookmarks(target.id(), txg, dead.totals())?;
+        self.destroy_husk(&received)
+    }
+
+    /// Moves what a head has for itself to another, with the space that it takes.
+    fn move_own_space(&self, target: &Dataset, received: &Dataset) -> Result<(), DslError> {
+        let from = received.directory().id();
+        let phys = self.directory(from)?;
+        let own = SpaceChange {
+            used: signed(phys.breakdown.head),
+            compressed: signed(phys.compressed_bytes),
+            uncompressed: signed(phys.uncompressed_bytes),
+        };
+        self.use_space(from, Part::Head, own.negated())?;
+        let reserved = target.stored_number(Property::RefReservation)?;
+        let after = received.phys().unique_bytes.max(reserved);
+        let change = SpaceChange {
+            used: signed(after) - signed(reserved),
+            ..own
+        };
+        let (held, head) = (Part::Refreservation, Part::Head);
+        self.transfer_space(target.directory().id(), change, own.used, held, head)
+    }
+
+    /// Charges a dataset's newest snapshot and its directory with what the head gave up.
+    fn charge_dead(
+        &self,
+        target: &Dataset,
+        base: &Dataset,
+        dead: &Deadlist,
+    ) -> Result<(), DslError> {
+        let directory = target.directory().id();
+        if base.directory().id() == directory {
+            let before = base.phys().previous_snapshot_txg;
+            let unique = dead.space_after(before).unwrap_or_default().used;
+            self.change_dataset(base.id(), |phys| phys.unique_bytes = unique)?;
+        }
+        let shared = dead.space_after(self.origin_txg(directory)?);
+        let shared = signed(shared.unwrap_or_default().used);
+        self.move_space(directory, shared, Part::Head, Part::Snapshots)
+    }
+
+    /// Removes a head whose contents are another's now.
+    fn destroy_husk(&self, head: &Dataset) -> Result<(), DslError> {
+        self.destroy_bookmarks(head.id())?;
+        self.forget_dataset_features(head.id())?;
+        self.remove_head(head)?;
+        self.destroy_directory(head)?;
+        self.dsl.forget_names();
+        Ok(())
+    }
+}

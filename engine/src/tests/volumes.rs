@@ -1,0 +1,146 @@
+//! Volumes that are open for writing while commands change them.
+
+use super::ask;
+use super::heads::{change, pool};
+use crate::Engine;
+use crate::registry::heads::OpenHeads;
+use crate::registry::imported::Imported;
+use cenote_base::ObjectId;
+use cenote_base::rt;
+use cenote_control::model::{Change, ControlError, NewDataset, NewVolume, Request, Response};
+use cenote_dataset::SyncPolicy;
+use cenote_dsl::{Dataset, DatasetName};
+use cenote_volume::VolumeError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const NAME: &str = "heads/volume";
+const MIB: u64 = 1 << 20;
+
+fn volume(engine: &Engine) -> (Arc<Imported>, Dataset) {
+    let new = NewDataset {
+        name: NAME.to_owned(),
+        volume: Some(NewVolume {
+            size: 8 * MIB,
+            block_size: None,
+            sparse: true,
+        }),
+        ..NewDataset::default()
+    };
+    change(engine, Change::CreateDataset(Box::new(new)));
+    let name = DatasetName::parse(NAME).expect("a name");
+    engine.context.registry.dataset(&name).expect("it is there")
+}
+
+fn set(engine: &Engine, property: &str, value: &str) {
+    let properties = Change::SetProperties {
+        datasets: vec![NAME.to_owned()],
+        properties: vec![(property.to_owned(), value.to_owned())],
+        unmounted: false,
+    };
+    change(engine, properties);
+}
+
+/// A change of `volsize` closed the head although somebody had the volume open: the next write
+/// could not be stored, and stopped the pool.
+#[test]
+fn a_volume_in_use_gets_another_size_and_stays_open() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let engine = pool(directory.path());
+    let (imported, dataset) = volume(&engine);
+    let volume = imported.open_volume(&dataset).expect("opens");
+    volume.write(7 * MIB, &[7; 4096]).expect("writes");
+    set(&engine, "volsize", "4M");
+    assert_eq!(volume.size(), 4 * MIB);
+    let behind = volume.write(7 * MIB, &[7; 4096]);
+    assert!(
+        matches!(behind, Err(VolumeError::BeyondEnd { .. })),
+        "{behind:?}"
+    );
+    volume.write(MIB, &[1; 4096]).expect("it is still open");
+    volume.flush().expect("stored");
+    set(&engine, "volsize", "8M");
+    let mut bytes = [9; 4096];
+    volume.read(7 * MIB, &mut bytes).expect("readable");
+    assert_eq!(bytes, [0; 4096], "what was cut off does not come back");
+    volume.write(7 * MIB, &[8; 4096]).expect("writes");
+    assert!(imported.pool.suspended().is_none());
+    let destroyed = ask(
+        &engine,
+        Request::Change {
+            change: Change::DestroyDataset {
+                dataset: NAME.to_owned(),
+                recursive: false,
+                clones: false,
+                force: false,
+                dry_run: false,
+            },
+            command: "a test".to_owned(),
+        },
+    );
+    let Ok((Response::Failures { failures, done: 0 }, _)) = destroyed else {
+        panic!("{destroyed:?}");
+    };
+    let busy = ControlError::DatasetBusy {
+        dataset: NAME.to_owned(),
+    };
+    assert_eq!(failures, [(NAME.to_owned(), busy)]);
+    drop(volume);
+    imported.close_unmounted(&[dataset.id()]).expect("stored");
+    assert!(
+        imported.dsl().open_head(dataset.id()).is_none(),
+        "it is closed"
+    );
+    let stored = imported.dsl().dataset_of(dataset.id()).expect("is there");
+    let stored = cenote_volume::Volume::open(stored.object_set().expect("readable"));
+    stored
+        .expect("opens")
+        .read(7 * MIB, &mut bytes)
+        .expect("readable");
+    assert_eq!(bytes, [8; 4096]);
+}
+
+#[test]
+fn an_open_volume_goes_by_its_properties() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let engine = pool(directory.path());
+    let (imported, dataset) = volume(&engine);
+    let volume = imported.open_volume(&dataset).expect("opens");
+    let policy = || volume.dataset().expect("writable").sync_policy();
+    assert_eq!(policy(), SyncPolicy::Standard);
+    set(&engine, "sync", "always");
+    assert_eq!(policy(), SyncPolicy::Always);
+    let before = imported.pool.synced_txg();
+    volume.write(0, b"durable").expect("writes");
+    assert!(
+        imported.pool.synced_txg() > before,
+        "it waited for the disk"
+    );
+    let files = imported.open_head(&dataset);
+    assert!(
+        matches!(files, Err(ControlError::WrongKind { .. })),
+        "{files:?}"
+    );
+}
+
+/// One table lock was held while heads were opened and closed, for as long as devices took: all
+/// mounts of the pool waited for each other.
+#[test]
+fn who_opens_a_head_keeps_others_from_that_head_alone() {
+    let heads = OpenHeads::default();
+    let (one, two) = (ObjectId(1), ObjectId(2));
+    let turn = heads.turn(one);
+    let has_turn = AtomicBool::new(false);
+    rt::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            drop(heads.turn(one));
+            assert!(has_turn.load(Ordering::SeqCst), "it waited");
+        });
+        drop(heads.turn(two));
+        assert_eq!(heads.ids(), [one], "of the other nothing stays");
+        has_turn.store(true, Ordering::SeqCst);
+        drop(turn);
+        waiter.join().expect("no panic");
+    });
+    assert_eq!(heads.ids(), []);
+}

@@ -1,0 +1,83 @@
+//! The pool of an open object set, as its log writer sees it.
+
+use super::space::{LogHold, LogSpace};
+use cenote_base::{Env, Txg};
+use cenote_device::BlockBuffer;
+use cenote_dmu::{DmuError, ObjectSet, Transaction, TxCost, TxgGate};
+use cenote_io::{IoError, LogMark, ObjsetKeys, Pipeline};
+use cenote_ondisk::BlockPointer;
+use std::sync::Arc;
+
+/// A pool that is open for writing, for the log of one of its heads.
+#[derive(Debug)]
+pub struct HeadSpace {
+    set: Arc<ObjectSet>,
+    gate: Arc<TxgGate>,
+    env: Arc<dyn Env>,
+}
+
+impl HeadSpace {
+    /// For the log of `set`, which is open for writing through `gate`.
+    pub fn new(set: Arc<ObjectSet>, gate: Arc<TxgGate>, env: Arc<dyn Env>) -> Self {
+        Self { set, gate, env }
+    }
+
+    fn pipeline(&self) -> &Arc<Pipeline> {
+        self.set.cache().pipeline()
+    }
+}
+
+/// A transaction in which nothing changes but the chain.
+#[derive(Debug)]
+struct HeadHold<'a> {
+    space: &'a HeadSpace,
+    tx: Transaction,
+}
+
+impl LogHold for HeadHold<'_> {
+    fn txg(&self) -> Txg {
+        self.tx.txg()
+    }
+
+    fn allocate(
+        &self,
+        size: u64,
+        verifier: [u64; 4],
+        keys: Option<&ObjsetKeys>,
+    ) -> Result<BlockPointer, IoError> {
+        let pipeline = self.space.pipeline();
+        pipeline.allocate_log_block(self.txg(), size, verifier, keys)
+    }
+}
+
+impl LogSpace for HeadSpace {
+    fn hold(&self) -> Result<Box<dyn LogHold + '_>, DmuError> {
+        let tx = self.gate.begin(TxCost::default())?;
+        self.set.mark_dirty(&tx)?;
+        Ok(Box::new(HeadHold { space: self, tx }))
+    }
+
+    fn write(&self, blocks: Vec<(BlockPointer, Arc<BlockBuffer>)>) -> Result<LogMark, IoError> {
+        self.pipeline().write_log_blocks(blocks)
+    }
+
+    fn flush(&self, mark: &LogMark) -> Result<(), IoError> {
+        self.pipeline().flush_log(mark)
+    }
+
+    fn durable_txg(&self) -> Txg {
+        self.gate.synced_txg()
+    }
+
+    fn wait_durable(&self, txg: Txg) -> Result<(), DmuError> {
+        self.gate.wait_synced(txg)
+    }
+
+    fn random_guid(&self) -> std::io::Result<[u64; 2]> {
+        let mut bytes = [0; 16];
+        self.env.fill_random(&mut bytes)?;
+        let (first, second) = bytes.split_at(8);
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+        Ok([word(first), word(second)])
+    }
+}

@@ -1,0 +1,179 @@
+//! Records in memory: the list of operations on names, and a list for each object.
+
+use super::pack::RECORD_SIZE_MAX;
+use cenote_base::{ObjectId, Txg};
+use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Bytes of records that are kept at most. Beyond them commits wait for groups: so much was
+/// written, and not committed, that a group is due anyway.
+const BYTES_MAX: u64 = 64 << 20;
+/// A longer write is read in pieces of so many bytes.
+const LATER_MAX: u64 = 1 << 20;
+/// What an entry costs beside its bytes.
+const ENTRY_SIZE: u64 = 128;
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub txg: Txg,
+    pub body: Body,
+}
+
+/// What is to be written of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// A record, whose number is still to be set.
+    Encoded(Vec<u8>),
+    /// A write, which may be split over several records.
+    Write {
+        object: ObjectId,
+        offset: u64,
+        data: Data,
+    },
+}
+
+/// The data of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Data {
+    /// Here.
+    Copied(Vec<u8>),
+    /// So many bytes, to be read at commit.
+    Later(u64),
+}
+
+impl Item {
+    /// Bytes of memory that it takes, about.
+    pub fn bytes(&self) -> u64 {
+        let bytes = match &self.body {
+            Body::Encoded(bytes)
+            | Body::Write {
+                data: Data::Copied(bytes),
+                ..
+            } => bytes.len() as u64,
+            Body::Write { .. } => 0,
+        };
+        bytes + ENTRY_SIZE
+    }
+}
+
+/// The object of an operation whose place among the others does not matter (format/2e 3).
+fn object_of(record: &Record<'_>) -> Option<ObjectId> {
+    match &record.body {
+        RecordBody::Write { object, .. }
+        | RecordBody::Truncate { object, .. }
+        | RecordBody::Acl { object, .. }
+        | RecordBody::SetXattr { object, .. }
+        | RecordBody::CloneRange { object, .. } => Some(*object),
+        RecordBody::SetAttributes(set) => Some(set.object),
+        RecordBody::Create(_)
+        | RecordBody::Remove { .. }
+        | RecordBody::Link { .. }
+        | RecordBody::Rename { .. } => None,
+    }
+}
+
+/// Operations that no commit has asked for.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    ordered: VecDeque<Item>,
+    objects: BTreeMap<ObjectId, VecDeque<Item>>,
+    bytes: u64,
+}
+
+/// There is no room for an operation, or no record can hold it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unlogged;
+
+impl Lists {
+    /// Notes an operation.
+    pub fn append(&mut self, record: &Record<'_>) -> Result<(), Unlogged> {
+        let body = match record.body {
+            RecordBody::Write {
+                object,
+                offset,
+                data: WriteData::Immediate(data),
+                ..
+            } => Body::Write {
+                object,
+                offset,
+                data: Data::Copied(data.to_vec()),
+            },
+            _ => Body::Encoded(record.encode()),
+        };
+        if matches!(&body, Body::Encoded(bytes) if bytes.len() > RECORD_SIZE_MAX) {
+            return Err(Unlogged);
+        }
+        let txg = record.txg;
+        self.add(object_of(record), Item { txg, body })
+    }
+
+    /// Notes a write whose data is read at commit.
+    pub fn append_write(
+        &mut self,
+        txg: Txg,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), Unlogged> {
+        let mut done = 0;
+        while done < length {
+            let piece = (length - done).min(LATER_MAX);
+            let body = Body::Write {
+                object,
+                offset: offset.saturating_add(done),
+                data: Data::Later(piece),
+            };
+            self.add(Some(object), Item { txg, body })?;
+            done += piece;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, object: Option<ObjectId>, item: Item) -> Result<(), Unlogged> {
+        let bytes = item.bytes();
+        if self.bytes + bytes > BYTES_MAX {
+            *self = Self::default();
+            return Err(Unlogged);
+        }
+        self.bytes += bytes;
+        match object {
+            Some(object) => self.objects.entry(object).or_default().push_back(item),
+            None => self.ordered.push_back(item),
+        }
+        Ok(())
+    }
+
+    /// Takes what a commit of `object` needs, or of everything.
+    pub fn take(&mut self, object: Option<ObjectId>) -> Vec<Item> {
+        let mut taken: Vec<Item> = self.ordered.drain(..).collect();
+        match object {
+            Some(object) => taken.extend(self.objects.remove(&object).unwrap_or_default()),
+            None => taken.extend(std::mem::take(&mut self.objects).into_values().flatten()),
+        }
+        self.bytes -= taken.iter().map(Item::bytes).sum::<u64>();
+        taken
+    }
+
+    /// Drops what was done to an object that is gone.
+    pub fn forget(&mut self, object: ObjectId) {
+        let gone = self.objects.remove(&object).unwrap_or_default();
+        self.bytes -= gone.iter().map(Item::bytes).sum::<u64>();
+    }
+
+    /// Drops the operations of groups that are on disk. Each list is in the order of groups.
+    pub fn drop_synced(&mut self, synced: Txg) {
+        let mut dropped = 0;
+        let mut drop_from = |list: &mut VecDeque<Item>| {
+            while let Some(item) = list.pop_front_if(|item| item.txg <= synced) {
+                dropped += item.bytes();
+            }
+        };
+        drop_from(&mut self.ordered);
+        self.objects.retain(|_, list| {
+            drop_from(list);
+            !list.is_empty()
+        });
+        self.bytes -= dropped;
+    }
+}

@@ -1,0 +1,163 @@
+//! Going on after errors: `zpool clear`.
+//!
+//! Devices that do not answer are looked for again, and take their places if they are the same and
+//! nobody wrote to them meanwhile. Then errors are forgotten and what waited for the devices is
+//! tried again.
+
+use crate::import::outsider::Outsider;
+use crate::pool::Pool;
+use cenote_base::{Guid, Txg};
+use cenote_device::{Device, DeviceError};
+use cenote_io::{Patience, with_patience};
+use cenote_vdev::VdevError;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long work that goes on may take until a sign of it is there.
+const PROGRESS_MAX: Duration = Duration::from_secs(10);
+/// Time between two looks for that sign.
+const PROGRESS_POLL: Duration = Duration::from_millis(20);
+
+/// Why a pool does not go on. What waits goes on waiting, but for [`ClearError::Stopped`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClearError {
+    /// The pool takes no more changes until it is exported and imported again.
+    #[error("{cause}")]
+    Stopped {
+        /// Why.
+        cause: String,
+    },
+    /// Without these devices it cannot.
+    #[error("these devices do not answer: {}", devices.join(", "))]
+    Silent {
+        /// Where they were.
+        devices: Vec<String>,
+    },
+    /// They answer, and what is wrong with them is still so.
+    #[error("the pool waits again: {cause}")]
+    WaitsAgain {
+        /// What failed.
+        cause: String,
+    },
+    /// What is there in their places is not the pool's.
+    #[error("{}", outsiders.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    WrittenElsewhere {
+        /// The devices.
+        outsiders: Vec<Outsider>,
+    },
+    /// A device that is there again cannot be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// What a device had taken before it went away is lost, or it does not fit its place.
+    #[error(transparent)]
+    Vdevs(#[from] VdevError),
+}
+
+impl Pool {
+    /// Forgets the errors of some vdevs, or of all if none is named, and goes on if the pool waits
+    /// for devices.
+    ///
+    /// # Errors
+    /// Why it does not go on.
+    pub fn clear(&self, vdevs: &[Guid]) -> Result<(), ClearError> {
+        let is_meant = |guid: &Guid| vdevs.is_empty() || vdevs.contains(guid);
+        let mut outsiders = Vec::new();
+        if let Some(syncer) = self.syncer() {
+            if let Some(cause) = syncer.gave_up() {
+                return Err(ClearError::Stopped { cause });
+            }
+            let mut silent = self.vdevs().silent_leaves();
+            silent.retain(is_meant);
+            outsiders = self.reopen(silent)?;
+        }
+        let silent = self.vdevs().silent_leaves();
+        match vdevs.is_empty() && silent.is_empty() {
+            true => self.vdevs().clear_errors(None),
+            false => {
+                let tree = self.vdev_tree();
+                let leaves = tree.leaves().map(|leaf| leaf.guid);
+                let all = leaves.chain(vdevs.iter().copied());
+                let answering = all.filter(|guid| is_meant(guid) && !silent.contains(guid));
+                answering.for_each(|guid| self.vdevs().clear_errors(Some(guid)));
+            }
+        }
+        let Some(syncer) = self.syncer() else {
+            return Ok(());
+        };
+        let tree = self.vdev_tree();
+        let mut tops = tree.children.iter().filter_map(|top| top.id);
+        if tops.any(|top| self.vdevs().has_gone(top)) {
+            if !outsiders.is_empty() {
+                return Err(ClearError::WrittenElsewhere { outsiders });
+            }
+            let devices = silent.iter().map(|guid| self.name_of(*guid)).collect();
+            return Err(ClearError::Silent { devices });
+        }
+        let was_waiting = self.is_waiting();
+        let synced = self.synced_txg();
+        syncer.resume();
+        if was_waiting {
+            self.await_progress(synced)?;
+        }
+        // What fails here says the next change of the pool, too.
+        if vdevs.is_empty() {
+            let _ = self.clear_error_log();
+        }
+        // Devices that are there again may have missed something.
+        let _ = self.look_for_resilver();
+        match outsiders.is_empty() {
+            true => Ok(()),
+            false => Err(ClearError::WrittenElsewhere { outsiders }),
+        }
+    }
+
+    /// Waits until a group is on disk after that one, as sign that what waited goes on; or until
+    /// it waits again, when whoever asked is to hear of it and not to wait, too. Where a reader
+    /// waited there may be nothing to write, and after [`PROGRESS_MAX`] nobody is known to wait.
+    fn await_progress(&self, synced: Txg) -> Result<(), ClearError> {
+        let env = self.env();
+        let begun = env.monotonic();
+        while self.synced_txg() <= synced && env.monotonic() - begun < PROGRESS_MAX {
+            if let Some(cause) = self.suspended() {
+                let cause = cause.to_string();
+                return Err(ClearError::WaitsAgain { cause });
+            }
+            env.sleep(PROGRESS_POLL);
+        }
+        Ok(())
+    }
+
+    /// Opens the devices of leaves that do not answer anew, as far as they are there; those that
+    /// are not used.
+    fn reopen(&self, silent: Vec<Guid>) -> Result<Vec<Outsider>, ClearError> {
+        let looked = self.look_for(silent)?;
+        if looked.devices.is_empty() {
+            return Ok(looked.outsiders);
+        }
+        let devices = looked.devices.iter();
+        let devices: HashMap<Guid, Arc<dyn Device>> = devices
+            .map(|(guid, returned)| (*guid, Arc::clone(&returned.device)))
+            .collect();
+        let pipeline = self.cache().pipeline();
+        let is_complete = || with_patience(Patience::Never, || pipeline.exchanged());
+        let reopened = self
+            .vdevs_kept()
+            .reopen(&self.vdev_tree(), &devices, is_complete);
+        reopened?;
+        for (guid, returned) in &looked.devices {
+            self.vdevs().add_missed(*guid, &returned.missed);
+        }
+        Ok(looked.outsiders)
+    }
+
+    /// Where a device was found, or its guid.
+    pub(crate) fn name_of(&self, leaf: Guid) -> String {
+        let known = self.found_devices();
+        let path = known
+            .get(&leaf)
+            .map(|found| found.path.display().to_string());
+        path.unwrap_or_else(|| leaf.0.to_string())
+    }
+}

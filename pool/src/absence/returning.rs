@@ -1,0 +1,193 @@
+//! Devices that come back: which is the one, and what it can still have of the pool.
+//!
+//! A device is looked for where it was found, where the configuration says, and beside that. It
+//! is taken if the newest state on it is one that the pool had ([`crate::import::lineage`]); of
+//! several that bear the guid, the one that has most. What was written to the pool after that state
+//! the device has missed, whatever its log says: it may be a copy from before.
+
+use crate::absence::clear::ClearError;
+use crate::import::choose::{Known, TOPS_AT_ONCE};
+use crate::import::label_tree::config_of;
+use crate::import::lineage::{Parted, groups_of};
+use crate::import::outsider::{Outsider, Why};
+use crate::pool::{FoundDevice, Pool};
+use cenote_base::{Guid, Txg};
+use cenote_device::Device;
+use cenote_ondisk::{VdevConfig, VdevKind};
+use cenote_vdev::{DeviceLabels, TxgSet, scan};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A device that came back.
+#[derive(Clone, Debug)]
+pub struct Returned {
+    /// The device, open for writing.
+    pub device: Arc<dyn Device>,
+    /// What it missed beside what its log says.
+    pub(crate) missed: TxgSet,
+}
+
+/// What a search for devices came to.
+#[derive(Debug, Default)]
+pub struct LookedFor {
+    /// Those that are there.
+    pub devices: HashMap<Guid, Returned>,
+    /// Devices that are there and are not used.
+    pub outsiders: Vec<Outsider>,
+}
+
+/// The leaf and its top-level vdev.
+fn place_of(root: &VdevConfig, guid: Guid) -> Option<(&VdevConfig, &VdevConfig)> {
+    root.children.iter().find_map(|top| {
+        let leaf = top.leaves().find(|leaf| leaf.guid == guid)?;
+        Some((leaf, top))
+    })
+}
+
+impl Pool {
+    /// Opens for writing what is there of the devices of some leaves that are not open.
+    ///
+    /// # Errors
+    /// If a device is there and cannot be opened.
+    pub fn look_for(&self, mut leaves: Vec<Guid>) -> Result<LookedFor, ClearError> {
+        let mut looked = LookedFor::default();
+        if leaves.is_empty() {
+            return Ok(looked);
+        }
+        let known = self.found_devices();
+        let tree = self.vdev_tree();
+        let configs = tree.leaves();
+        let configs = configs.filter(|leaf| leaves.contains(&leaf.guid));
+        let remembered = configs.filter_map(|leaf| leaf.path.clone());
+        let remembered = remembered.filter(|path| path.is_absolute());
+        let places = leaves.iter().filter_map(|guid| known.get(guid));
+        let places = places.map(|found| found.path.clone()).chain(remembered);
+        let places: BTreeSet<PathBuf> = places.collect();
+        self.find_again(&leaves, places.iter().cloned().collect(), &mut looked)?;
+        leaves.retain(|guid| !looked.devices.contains_key(guid));
+        if !leaves.is_empty() {
+            // Disks that are plugged in again may have another name.
+            let parents = places.iter().filter_map(|path| path.parent());
+            let parents: BTreeSet<&Path> = parents.filter(|path| path.is_absolute()).collect();
+            let beside = parents.into_iter().map(Path::to_owned).collect();
+            self.find_again(&leaves, beside, &mut looked)?;
+        }
+        let found = looked.devices.iter().filter_map(|(guid, returned)| {
+            let path = PathBuf::from(returned.device.description());
+            let size = returned.device.size();
+            path.is_absolute()
+                .then_some((*guid, FoundDevice { path, size }))
+        });
+        self.note_devices(found);
+        self.note_outsiders(&looked.outsiders);
+        Ok(looked)
+    }
+
+    /// Looks for leaves among these places, and opens for writing what is found.
+    fn find_again(
+        &self,
+        leaves: &[Guid],
+        places: Vec<PathBuf>,
+        looked: &mut LookedFor,
+    ) -> Result<(), ClearError> {
+        let opener = &self.options().opener;
+        let members = scan(&places, opener.as_ref()).members.into_iter();
+        let own = members.filter(|member| {
+            let config = config_of(member);
+            let is_own = config.is_some_and(|config| config.pool_guid == Some(self.guid()));
+            // What is in a partition is to be opened by the partition's own name.
+            is_own && member.candidate.partition.is_none()
+        });
+        let own = own.filter_map(|member| Known::of(&Arc::new(member)));
+        let mut own: Vec<Known> = own.filter(|known| leaves.contains(&known.leaf)).collect();
+        own.sort_by_cached_key(|known| {
+            let newest = known.groups.keys().next_back().copied();
+            let last = self.last_common(known.leaf, &known.member.labels);
+            let is_known = places.contains(&known.member.candidate.path);
+            Reverse((last.ok(), newest, is_known))
+        });
+        for known in own {
+            let path = known.member.candidate.path.clone();
+            if looked
+                .outsiders
+                .iter()
+                .any(|outsider| outsider.path == path)
+            {
+                continue;
+            }
+            let ours = self.syncer().and_then(|syncer| syncer.chronicle().moment());
+            if let Some(other) = looked.devices.get(&known.leaf) {
+                let than = PathBuf::from(other.device.description());
+                let why = match groups_of(&DeviceLabels::read(other.device.as_ref())) {
+                    theirs if theirs == known.groups => Why::Copy { of: than },
+                    _ => Why::Older { than },
+                };
+                // It was found a second time, by the same name.
+                if Path::new(&other.device.description()) != path {
+                    looked.outsiders.push(known.outsider(why, ours));
+                }
+                continue;
+            }
+            if let Err(parted) = self.last_common(known.leaf, &known.member.labels) {
+                looked.outsiders.push(known.outsider(parted.into(), ours));
+                continue;
+            }
+            // From now on nobody else writes to it.
+            let device = opener.open_writable(&path)?;
+            match self.last_common(known.leaf, &DeviceLabels::read(device.as_ref())) {
+                Ok(last) => {
+                    let missed = self.missed_after(known.leaf, last);
+                    let returned = Returned { device, missed };
+                    looked.devices.insert(known.leaf, returned);
+                }
+                Err(parted) => looked.outsiders.push(known.outsider(parted.into(), ours)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The last group of the pool that is on a device with these labels.
+    fn last_common(&self, guid: Guid, labels: &DeviceLabels) -> Result<Txg, Parted> {
+        let tree = self.vdev_tree();
+        let (Some(syncer), Some((leaf, top))) = (self.syncer(), place_of(&tree, guid)) else {
+            return Err(Parted::Unknown);
+        };
+        let missed = TxgSet::from_ranges(self.vdevs().dtl(guid));
+        let joined = leaf.resilver_txg.or(leaf.rebuild_txg);
+        let theirs = groups_of(labels);
+        let chronicle = syncer.chronicle();
+        let last = chronicle.last_common(&theirs, (guid, top.guid), &missed, joined)?;
+        // What only this device can have is lost if it is a copy from before.
+        let is_alone = top.guid == guid;
+        let is_behind = chronicle.count_after(last) > self.lag() && !top.is_log;
+        match is_alone && is_behind {
+            true => Err(Parted::Unknown),
+            false => Ok(last),
+        }
+    }
+
+    /// Groups whose uberblocks a device may lack that missed nothing.
+    ///
+    /// The only top-level vdev lacks none: without an uberblock on it no group is on disk.
+    fn lag(&self) -> usize {
+        let tree = self.vdev_tree();
+        let tops = tree.children.iter();
+        let tops = tops.filter(|top| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect));
+        match tops.count() {
+            0 | 1 => 0,
+            count => count.div_ceil(TOPS_AT_ONCE as usize) + 1,
+        }
+    }
+
+    /// What a leaf missed of the groups after `last`.
+    fn missed_after(&self, guid: Guid, last: Txg) -> TxgSet {
+        let alone = place_of(&self.vdev_tree(), guid).is_none_or(|(_, top)| top.guid == guid);
+        let newest = self.synced_txg();
+        match alone || newest <= last {
+            true => TxgSet::default(),
+            false => TxgSet::from_ranges([Txg(last.0 + 1)..Txg(newest.0 + 1)]),
+        }
+    }
+}

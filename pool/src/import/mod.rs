@@ -1,0 +1,629 @@
+//! From devices to an open pool.
+//!
+//! 1. The labels give a provisional tree, good enough to read the meta object set (MOS).
+//! 2. The best uberblock that the options allow names the MOS's root.
+//! 3. The MOS holds the trusted configuration: the tree is built again from it.
+//! 4. Features, the guid sum, missing vdevs, removed vdevs and dirty time logs are looked at.
+//!    Devices that cannot be what the pool left them as are put aside, and all is done again.
+//! 5. The dataset layer opens.
+//!
+//! A device that labels alone could not prove to be the pool's is taken in once the open pool
+//! does. Where the newest state cannot be read because what has it was never given all of it (a
+//! resilver was cut off), the next state is taken that can be.
+//!
+//! With a rewind the steps from 2 on are tried for one uberblock after another.
+
+pub(crate) mod candidate;
+pub(crate) mod choose;
+pub(crate) mod claim;
+pub(crate) mod label_tree;
+pub(crate) mod last_known;
+pub(crate) mod lineage;
+pub(crate) mod moved_space;
+pub(crate) mod options;
+pub(crate) mod outsider;
+pub(crate) mod split;
+pub(crate) mod unread;
+pub(crate) mod writing;
+
+use crate::absence::away;
+use crate::absence::behind::behind;
+use crate::error::{ImportError, MissingVdev};
+use crate::heartbeat::is_in_use;
+use crate::import::candidate::PoolCandidate;
+use crate::import::choose::{Common, Known};
+use crate::import::label_tree::is_readable;
+use crate::import::last_known::at_last_path;
+use crate::import::lineage::{Moment, Past, State};
+use crate::import::options::{ImportOptions, Rewind};
+use crate::import::unread::Unread;
+use crate::import::writing::{check_available, check_features, writable_devices};
+use crate::mos::{directory_object, directory_words, packed_list};
+use crate::pool::Pool;
+use crate::{space, verify};
+use cenote_base::{Env, Guid, ObjsetId, Txg};
+use cenote_cache::{BlockCache, CacheLimits};
+use cenote_device::Device;
+use cenote_dmu::ObjectSet;
+use cenote_io::{Pipeline, Workers};
+use cenote_ondisk::object_directory::keys;
+use cenote_ondisk::pool_config::{PoolConfig, PoolState};
+use cenote_ondisk::uberblock::Uberblock;
+use cenote_ondisk::vdev_zap;
+use cenote_ondisk::{VdevConfig, VdevKind, features};
+use cenote_vdev::{AllocationClass, OpenOptions, TxgSet, Vdevs};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A rewind with `-F` goes back this many txgs at most: blocks freed in them are still there.
+const REWIND_TXGS: u64 = 2;
+/// What a rewind must be able to read: metadata of the last txgs.
+const RECENT_TXGS: u64 = 3;
+/// The pool version with feature flags.
+const VERSION_FEATURES: u64 = 5000;
+/// Reads in flight: enough for a dozen hard disks, or a virtual disk's queue.
+pub(crate) const WORKER_THREADS: usize = 16;
+
+/// The devices of an import.
+#[derive(Default)]
+struct Devices {
+    open: HashMap<Guid, Arc<dyn Device>>,
+    paths: HashMap<Guid, PathBuf>,
+}
+
+impl Devices {
+    fn open(candidate: &PoolCandidate, options: &ImportOptions) -> Result<Self, ImportError> {
+        Ok(Self {
+            open: match options.read_only {
+                true => candidate.devices(),
+                false => writable_devices(candidate, options)?,
+            },
+            paths: candidate.paths(),
+        })
+    }
+
+    fn add(&mut self, other: Self) {
+        self.open.extend(other.open);
+        self.paths.extend(other.paths);
+    }
+}
+
+/// Everything between the vdevs and the MOS.
+struct Stack {
+    vdevs: Arc<Vdevs>,
+    cache: Arc<BlockCache>,
+    mos: Arc<ObjectSet>,
+}
+
+/// Opens the pool that `candidate` describes.
+pub fn import(
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+    env: Arc<dyn Env>,
+) -> Result<Pool, ImportError> {
+    check_use(candidate, options, env.as_ref())?;
+    let mut devices = Devices::open(candidate, options)?;
+    let workers = Arc::new(Workers::new(WORKER_THREADS));
+    let mut candidate = candidate.clone();
+    let (mut all, mut failure) = (Vec::new(), None);
+    let mut returned = HashSet::new();
+    // Each round leaves out at least one device, or takes one in that was not taken before.
+    loop {
+        let outsiders = match import_with(&candidate, &devices, options, &workers, &env) {
+            Err(ImportError::Parted { outsiders }) => outsiders,
+            // They would be there, and are not used.
+            Err(ImportError::MissingDevices { .. }) if !all.is_empty() => {
+                return Err(ImportError::Parted { outsiders: all });
+            }
+            Err(error) => {
+                let is_older_wanted = error.is_damage() && options.rewind == Rewind::Never;
+                let next = candidate
+                    .next_best(error.lost_birth())
+                    .filter(|_| is_older_wanted);
+                let next = next.filter(|next| check_use(next, options, env.as_ref()).is_ok());
+                // What is wrong with the newest state is what there is to say.
+                let first = failure.take().unwrap_or(error);
+                let Some(next) = next else {
+                    return Err(first);
+                };
+                failure = Some(first);
+                // Nobody needs to be kept off devices that are not used.
+                devices = Devices::default();
+                devices.add(Devices::open(&next, options)?);
+                candidate = next;
+                continue;
+            }
+            Ok(pool) => {
+                let mut back = known_to(&pool, &candidate)?;
+                back.retain(|known| returned.insert(known.leaf));
+                let next = candidate.with(&back);
+                let Some(next) = next.filter(|_| !back.is_empty()) else {
+                    return finish(pool, &candidate, options);
+                };
+                drop(pool);
+                devices.add(Devices::open(&next.only(&back), options)?);
+                candidate = next;
+                continue;
+            }
+        };
+        all.extend(outsiders.iter().cloned());
+        for outsider in &outsiders {
+            devices.open.remove(&outsider.leaf);
+            devices.paths.remove(&outsider.leaf);
+        }
+        let rest = candidate.without(&outsiders);
+        candidate = rest.ok_or(ImportError::Parted { outsiders })?;
+    }
+}
+
+/// Takes the pool that was opened into use, as far as that is wanted.
+fn finish(
+    pool: Pool,
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+) -> Result<Pool, ImportError> {
+    match (options.read_only, options.dry_run) {
+        (false, _) => pool.make_writable(candidate),
+        (true, true) => check_features(&pool).map(|()| pool),
+        (true, false) => Ok(pool),
+    }
+}
+
+/// Devices that seemed to be none of the pool's by what labels say, and had one of the last groups
+/// that the pool itself knows they had.
+fn known_to(pool: &Pool, candidate: &PoolCandidate) -> Result<Vec<Known>, ImportError> {
+    let away = match away::load(pool.mos()) {
+        Err(_) if pool.options().read_only => BTreeMap::new(),
+        loaded => loaded?,
+    };
+    let mut taken: HashSet<Guid> = candidate.devices().into_keys().collect();
+    let parted = candidate.parted().into_iter();
+    let mut known: Vec<Known> = parted.filter_map(|member| Known::of(&member)).collect();
+    known.retain(|one| {
+        let is_leaf = pool.vdev_tree().leaves().any(|leaf| leaf.guid == one.leaf);
+        let last = one.groups.iter().next_back();
+        let kept = away.get(&one.leaf).zip(last);
+        let was_there = kept.is_some_and(|(kept, (txg, state))| {
+            kept.get(txg).is_some_and(|kept| kept.root == state.root)
+        });
+        is_leaf && was_there && taken.insert(one.leaf)
+    });
+    Ok(known)
+}
+
+/// Opens the pool with the devices that are left.
+fn import_with(
+    candidate: &PoolCandidate,
+    devices: &Devices,
+    options: &ImportOptions,
+    workers: &Arc<Workers>,
+    env: &Arc<dyn Env>,
+) -> Result<Pool, ImportError> {
+    let mut failure = None;
+    for uberblock in uberblocks_to_try(candidate, options)? {
+        let since = Txg(uberblock.txg.0.saturating_sub(RECENT_TXGS));
+        match open_at(candidate, devices, uberblock, options, workers, env) {
+            Ok(pool)
+                if options.rewind == Rewind::Never
+                    || verify::recent_metadata_is_good(&pool, since)? =>
+            {
+                return Ok(pool);
+            }
+            Ok(pool) => {
+                let error = ImportError::DamagedTxg { txg: pool.txg() };
+                failure = failure.or(Some(error));
+            }
+            Err(error @ ImportError::Parted { .. }) => return Err(error),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    Err(failure.unwrap_or(ImportError::NoUberblock { limit: options.txg }))
+}
+
+/// Refuses a pool that another system may be using (format/1 1.5 and 1.6).
+fn check_use(
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+    env: &dyn Env,
+) -> Result<(), ImportError> {
+    let config = &candidate.config;
+    let only_reads = options.read_only && !options.dry_run;
+    if only_reads || config.state != PoolState::Active {
+        return Ok(());
+    }
+    let hostname = config.hostname.clone().unwrap_or_default();
+    let best = candidate.uberblocks().into_iter().next();
+    // Whoever is told that another system had the pool is also told how to import it all the same:
+    // not while that system has it. No force changes that either.
+    if is_in_use(candidate, env) {
+        return Err(ImportError::ActiveElsewhere { hostname });
+    }
+    if options.force || config.hostid == 0 || config.hostid == options.hostid {
+        return Ok(());
+    }
+    Err(ImportError::InUse {
+        hostname,
+        hostid: config.hostid,
+        timestamp: best.map_or(0, |best| best.timestamp),
+    })
+}
+
+/// The uberblocks to open, best first.
+fn uberblocks_to_try(
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+) -> Result<Vec<Uberblock>, ImportError> {
+    let all = candidate.uberblocks();
+    let newest = all.first().cloned();
+    let limit = options.txg.unwrap_or(Txg(u64::MAX));
+    let mut allowed: Vec<Uberblock> = all.into_iter().filter(|u| u.txg <= limit).collect();
+    let (Some(newest), Some(best)) = (newest, allowed.first().map(|u| u.txg)) else {
+        return Err(ImportError::NoUberblock { limit: options.txg });
+    };
+    match options.rewind {
+        Rewind::Never => allowed.truncate(1),
+        Rewind::Recent => allowed.retain(|u| u.txg.0 + REWIND_TXGS >= best.0),
+        Rewind::Extreme => {}
+    }
+    // Data moves when a raidz vdev grows; older uberblocks do not know where to.
+    let crosses = |u: &Uberblock| u.raidz_reflow_word != newest.raidz_reflow_word;
+    if allowed.first().is_some_and(crosses) {
+        return Err(ImportError::RewindAcrossExpansion { txg: best });
+    }
+    allowed.retain(|u| !crosses(u));
+    Ok(allowed)
+}
+
+fn open_stack(
+    (candidate, tree): (&PoolCandidate, &VdevConfig),
+    devices: &Devices,
+    uberblock: &Uberblock,
+    options: &ImportOptions,
+    workers: &Arc<Workers>,
+    env: &Arc<dyn Env>,
+) -> Result<Stack, ImportError> {
+    let missing = tree.leaves().filter(|leaf| {
+        let is_device = leaf.kind.is_device();
+        is_device && !devices.open.contains_key(&leaf.guid)
+    });
+    let problems = missing.filter_map(|leaf| Some((leaf.guid, at_last_path(leaf)?.aux())));
+    let open_options = OpenOptions {
+        reflow: uberblock.raidz_reflow(),
+        problems: problems.collect(),
+        env: Arc::clone(env),
+    };
+    let vdevs = Arc::new(Vdevs::open(tree, &devices.open, &open_options)?);
+    // Before anything is read: what a device missed is not there, and is no damage.
+    for (leaf, missed) in behind(candidate, tree, uberblock.txg) {
+        vdevs.shape().add_missed(leaf, &missed);
+    }
+    let memory = Arc::clone(&options.buffers.reads);
+    let pipeline = Arc::new(Pipeline::new(Arc::clone(&vdevs), memory));
+    let limits = CacheLimits::of_total(options.cache_bytes);
+    let cache = Arc::new(BlockCache::new(pipeline, Arc::clone(workers), limits));
+    let mos = ObjectSet::open(Arc::clone(&cache), ObjsetId::MOS, uberblock.root, None)?;
+    Ok(Stack { vdevs, cache, mos })
+}
+
+/// The pool's own configuration.
+pub(crate) fn read_config(mos: &Arc<ObjectSet>) -> Result<PoolConfig, ImportError> {
+    let object = directory_object(mos, keys::CONFIG)?;
+    let object = object.ok_or(cenote_ondisk::DecodeError::Missing {
+        structure: "object directory",
+        key: keys::CONFIG,
+    })?;
+    Ok(PoolConfig::decode(&packed_list(mos, object)?)?)
+}
+
+fn open_at(
+    candidate: &PoolCandidate,
+    devices: &Devices,
+    mut uberblock: Uberblock,
+    options: &ImportOptions,
+    workers: &Arc<Workers>,
+    env: &Arc<dyn Env>,
+) -> Result<Pool, ImportError> {
+    if !uberblock.is_version_supported() {
+        return Err(ImportError::UnsupportedVersion {
+            version: uberblock.version,
+        });
+    }
+    check_label_features(candidate, &uberblock)?;
+    // What the labels tell of as missing is only refused once the trusted tree is known, but
+    // when the MOS cannot be read for want of it, that is the reason to give.
+    let mut tree = candidate.tree.clone();
+    set_paths(&mut tree, &devices.paths);
+    let open = |tree: &VdevConfig, at: &Uberblock| {
+        open_stack((candidate, tree), devices, at, options, workers, env)
+    };
+    let opened = uberblock.txg;
+    let explained = |error| missing_or(candidate, devices, opened, error);
+    let provisional = open(&tree, &uberblock).map_err(explained)?;
+    if options.rewind_to_checkpoint {
+        uberblock = checkpoint(&provisional.mos, &uberblock)?;
+    }
+    let mos = match options.rewind_to_checkpoint {
+        true => {
+            let cache = Arc::clone(&provisional.cache);
+            ObjectSet::open(cache, ObjsetId::MOS, uberblock.root, None)?
+        }
+        false => provisional.mos,
+    };
+    let mut config = read_config(&mos).map_err(explained)?;
+    become_another(&mut config, options)?;
+    let mut tree = config
+        .vdev_tree
+        .clone()
+        .ok_or(cenote_ondisk::DecodeError::Missing {
+            structure: "pool configuration",
+            key: "vdev_tree",
+        })?;
+    check_missing(&tree, devices, options)?;
+    let found = tree.guid_sum();
+    if found != uberblock.guid_sum && options.becomes.is_none() {
+        return Err(ImportError::BadGuidSum {
+            found,
+            expected: uberblock.guid_sum,
+        });
+    }
+    set_paths(&mut tree, &devices.paths);
+    let mut stack = open(&tree, &uberblock)?;
+    if !options.read_only || options.dry_run {
+        check_available(&stack.vdevs.shape())?;
+    }
+    if !options.read_only {
+        let cache = Arc::clone(&stack.cache);
+        stack.mos = ObjectSet::open_writable(cache, ObjsetId::MOS, uberblock.root, None, None)?;
+    }
+    let unread = prepare(candidate, &stack, (&tree, &uberblock), options)?;
+    if let Some(salt) = space::checksum_salt(&stack.mos)? {
+        stack.cache.pipeline().set_salt(salt);
+    }
+    config.vdev_tree = Some(tree);
+    let Stack { vdevs, cache, mos } = stack;
+    Pool::open(
+        candidate, config, uberblock, vdevs, cache, mos, options, env, unread,
+    )
+}
+
+/// Gives the vdevs what the MOS and the labels know of them. Says what could not be read.
+fn prepare(
+    candidate: &PoolCandidate,
+    stack: &Stack,
+    (tree, opened): (&VdevConfig, &Uberblock),
+    options: &ImportOptions,
+) -> Result<Unread, ImportError> {
+    let mut unread = Unread::new(options.read_only && !options.dry_run);
+    let logs = prepare_vdevs(stack, tree, &mut unread)?;
+    check_parted((candidate, &logs), stack, (tree, opened), options)?;
+    for (leaf, missed) in behind(candidate, tree, opened.txg) {
+        stack.vdevs.shape().add_missed(leaf, &missed);
+    }
+    Ok(unread)
+}
+
+/// Refuses devices that have been away, and have something else than the pool had on them.
+fn check_parted(
+    (candidate, logs): (&PoolCandidate, &HashMap<Guid, TxgSet>),
+    stack: &Stack,
+    (tree, opened): (&VdevConfig, &Uberblock),
+    options: &ImportOptions,
+) -> Result<(), ImportError> {
+    let known: Vec<Known> = candidate.members.iter().filter_map(Known::of).collect();
+    // Whoever only reads may find this table damaged, and what it does not need.
+    let away = match (away::load(&stack.mos), options.read_only) {
+        (Err(_), true) => BTreeMap::new(),
+        (loaded, _) => loaded?,
+    };
+    let newest = known.iter().filter_map(|k| k.groups.keys().next_back());
+    let newest = newest.max().copied().unwrap_or(opened.txg);
+    let state = State::from(opened);
+    let mut outsiders = Vec::new();
+    for (index, one) in known.iter().enumerate() {
+        let leaf = tree.leaves().find(|leaf| leaf.guid == one.leaf);
+        let has_opened = one.groups.get(&opened.txg) == Some(&state);
+        let Some(leaf) = leaf.filter(|_| !has_opened) else {
+            continue;
+        };
+        let others = known
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != index);
+        let common = Common::of(others.map(|(_, other)| other));
+        let past = Past {
+            groups: &common.groups,
+            complete_from: one.top.and_then(|top| common.floors.get(&top).copied()),
+            newest,
+            missed: logs.get(&one.leaf),
+            joined: leaf.resilver_txg.or(leaf.rebuild_txg),
+            kept: away.get(&one.leaf),
+        };
+        if let Err(parted) = past.last_common(&one.groups) {
+            let ours = Moment {
+                txg: opened.txg,
+                seconds: opened.timestamp,
+            };
+            outsiders.push(one.outsider(parted.into(), Some(ours)));
+        }
+    }
+    match outsiders.is_empty() {
+        true => Ok(()),
+        false => Err(ImportError::Parted { outsiders }),
+    }
+}
+
+/// Puts the configuration of the pool that this one becomes in its place.
+fn become_another(config: &mut PoolConfig, options: &ImportOptions) -> Result<(), ImportError> {
+    let changed = options.becomes.as_ref().map(|other| other.change(config));
+    let changed = changed.unwrap_or(Ok(()));
+    changed.map_err(|reason| ImportError::NotWritable { reason })
+}
+
+/// Active features stand in the label, since the MOS may not be readable without knowing them.
+fn check_label_features(
+    candidate: &PoolCandidate,
+    uberblock: &Uberblock,
+) -> Result<(), ImportError> {
+    if uberblock.version != VERSION_FEATURES {
+        return Ok(());
+    }
+    let active = candidate
+        .config
+        .features_for_read
+        .clone()
+        .unwrap_or_default();
+    let features: Vec<String> = active
+        .into_iter()
+        .filter(|guid| !features::is_readable(guid))
+        .collect();
+    if features.is_empty() {
+        Ok(())
+    } else {
+        Err(ImportError::UnsupportedFeatures { features })
+    }
+}
+
+/// The vdevs that keep a tree from being read: leaves of top-level vdevs without a way around.
+fn missing_vdevs(tree: &VdevConfig, devices: &Devices, behind: &HashSet<Guid>) -> Vec<MissingVdev> {
+    let mut missing = Vec::new();
+    for top in &tree.children {
+        let is_whole = |leaf| devices.open.contains_key(&leaf) && !behind.contains(&leaf);
+        if is_readable(top, is_whole) {
+            continue;
+        }
+        let name = top_name(top);
+        let gone = top
+            .leaves()
+            .filter(|leaf| !devices.open.contains_key(&leaf.guid));
+        missing.extend(gone.map(|leaf| MissingVdev {
+            guid: leaf.guid,
+            top: name.clone(),
+            top_id: top.id.unwrap_or_default(),
+            is_top: leaf.guid == top.guid,
+            last_path: leaf.path.clone(),
+            is_log: top.is_log,
+        }));
+    }
+    missing
+}
+
+/// How `zpool status` names a top-level vdev.
+fn top_name(top: &VdevConfig) -> String {
+    let id = top.id.unwrap_or_default();
+    match top.kind {
+        VdevKind::Raidz => format!("raidz{}-{id}", top.parity),
+        VdevKind::Draid => format!("draid{}-{id}", top.parity),
+        VdevKind::Missing => format!("top-level vdev {id}"),
+        VdevKind::Disk | VdevKind::File => format!("top-level vdev {id}"),
+        ref kind => format!("{}-{id}", kind.name()),
+    }
+}
+
+/// The missing devices if there are any: they explain any other error. A device that is behind
+/// does not have what the pool is opened at, so one that is missing may be needed beside it.
+fn missing_or(
+    candidate: &PoolCandidate,
+    devices: &Devices,
+    opened: Txg,
+    error: ImportError,
+) -> ImportError {
+    let tree = &candidate.tree;
+    let behind = behind(candidate, tree, opened);
+    let behind: HashSet<Guid> = behind.into_iter().map(|(leaf, _)| leaf).collect();
+    let missing = missing_vdevs(tree, devices, &behind);
+    match missing.iter().any(|vdev| !vdev.is_log) {
+        true => ImportError::MissingDevices { missing },
+        false => error,
+    }
+}
+
+fn check_missing(
+    tree: &VdevConfig,
+    devices: &Devices,
+    options: &ImportOptions,
+) -> Result<(), ImportError> {
+    let missing = missing_vdevs(tree, devices, &HashSet::new());
+    if missing.iter().any(|vdev| !vdev.is_log) {
+        return Err(ImportError::MissingDevices { missing });
+    }
+    if !missing.is_empty() && !options.missing_logs {
+        return Err(ImportError::MissingLogs { missing });
+    }
+    Ok(())
+}
+
+/// Replaces the advisory paths by those where the devices were found.
+fn set_paths(tree: &mut VdevConfig, paths: &HashMap<Guid, PathBuf>) {
+    let mut stack = vec![tree];
+    while let Some(vdev) = stack.pop() {
+        if let Some(path) = paths.get(&vdev.guid) {
+            vdev.path = Some(path.clone());
+            // OpenZFS notes of a device that it did not find that it is not there.
+            vdev.state.not_present = false;
+        }
+        stack.extend(vdev.children.iter_mut());
+    }
+}
+
+/// The uberblock of the pool's checkpoint, to be opened in place of `current`.
+fn checkpoint(mos: &Arc<ObjectSet>, current: &Uberblock) -> Result<Uberblock, ImportError> {
+    let words = directory_words(mos, keys::CHECKPOINT)?;
+    let words = words.ok_or(ImportError::NoCheckpoint)?;
+    let words: [u64; 27] = words
+        .as_slice()
+        .try_into()
+        .map_err(|_| ImportError::NoCheckpoint)?;
+    let mut uberblock = Uberblock::from_words(&words)?;
+    uberblock.little_endian = current.little_endian;
+    Ok(uberblock)
+}
+
+/// Gives the vdevs what only the MOS knows: where removed ones went, and what leaves missed.
+/// Returns the latter, as far as it can be read.
+fn prepare_vdevs(
+    stack: &Stack,
+    tree: &VdevConfig,
+    unread: &mut Unread,
+) -> Result<HashMap<Guid, TxgSet>, ImportError> {
+    let mut logs = HashMap::new();
+    for top in &tree.children {
+        let id = top.id.unwrap_or_default();
+        if top.kind == VdevKind::Indirect {
+            moved_space::prepare(&stack.mos, &stack.vdevs.shape(), top, unread)?;
+        }
+        let what = format!("the properties of top-level vdev {id} (its class is unknown)");
+        unread.or_default(what, set_class(stack, top))?;
+    }
+    for leaf in tree.leaves() {
+        let mut missed = Some(Vec::new());
+        if let Some(object) = leaf.dtl {
+            let name = leaf.path.as_ref().map(|path| path.display().to_string());
+            let name = name.unwrap_or_else(|| leaf.guid.to_string());
+            let what = format!("the dirty time log of {name} (what it missed is unknown)");
+            let ranges = space::dirty_time_log(&stack.mos, object).map(Some);
+            missed = unread.or_default(what, ranges)?;
+            let ranges = missed.as_deref().unwrap_or_default();
+            stack.vdevs.shape().set_dtl(leaf.guid, ranges);
+        }
+        let log = missed.map(TxgSet::from_ranges);
+        logs.extend(log.map(|log| (leaf.guid, log)));
+    }
+    Ok(logs)
+}
+
+fn set_class(stack: &Stack, top: &VdevConfig) -> Result<(), ImportError> {
+    let (Some(zap), Some(id)) = (top.top_zap, top.id) else {
+        return Ok(());
+    };
+    let bias = stack
+        .mos
+        .zap(zap)?
+        .lookup(vdev_zap::top::ALLOCATION_BIAS.as_bytes())?;
+    match bias.as_ref().and_then(|bias| bias.as_str()) {
+        Some("special") => stack.vdevs.shape().set_class(id, AllocationClass::Special),
+        Some("dedup") => stack.vdevs.shape().set_class(id, AllocationClass::Dedup),
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Changing a volume.
+//!
+//! A volume is a disk to those who use it: a write of any range, zeros, and a flush. A block that
+//! is written as a whole is taken as it comes; of a part of a block the rest is read. Blocks change
+//! atomically; writers of one block at once have the order in which they came, as on a disk.
+//!
+//! The size can change while the volume is in use. A writer looks at it inside its transaction. So
+//! whoever makes the volume smaller says so first, then waits for the open group, and then frees
+//! what no transaction can write to any more.
+
+use crate::error::VolumeError;
+use crate::format;
+use crate::volume::Volume;
+use cenote_dataset::OpenDataset;
+use std::sync::Arc;
+
+/// The most bytes written in one transaction, unless a block is larger.
+const CHUNK: u64 = 4 << 20;
+/// The most blocks that one transaction makes holes of: 64 indirect blocks of the usual size.
+const ZEROED_BLOCKS_MAX: u64 = 64 << 10;
+/// What a change of the volume's size makes dirty.
+const RESIZE_COST: u64 = 1 << 20;
+
+impl Volume {
+    /// Opens the volume in `dataset` so that it can be changed. Its log, if there is one, was
+    /// replayed.
+    ///
+    /// # Errors
+    /// If it is no volume, or cannot be read.
+    pub fn open_writable(dataset: Arc<OpenDataset>) -> Result<Self, VolumeError> {
+        let mut volume = Self::open(Arc::clone(dataset.set()))?;
+        if !dataset.set().is_writable() {
+            let objset = dataset.set().id();
+            return Err(VolumeError::ReadOnly { objset });
+        }
+        volume.dataset = Some(dataset);
+        Ok(volume)
+    }
+
+    /// Whether the volume can be changed.
+    pub fn is_writable(&self) -> bool {
+        self.dataset.is_some()
+    }
+
+    /// The open dataset that changes go through.
+    ///
+    /// # Errors
+    /// If the volume was opened for reading only.
+    pub fn dataset(&self) -> Result<&Arc<OpenDataset>, VolumeError> {
+        self.dataset.as_ref().ok_or(VolumeError::ReadOnly {
+            objset: self.set().id(),
+        })
+    }
+
+    /// Bytes that a change of `length` bytes may keep in memory: its edges are whole blocks.
+    fn cost(&self, length: u64) -> u64 {
+        length.saturating_add(2 * self.block_size())
+    }
+
+    /// Writes all of `data` at `offset`; the range must lie within the volume.
+    ///
+    /// It is on disk after [`Self::flush`], or at once where the property `sync` says so.
+    ///
+    /// # Errors
+    /// If there is no space, or the pool takes no changes: a part may be written then.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
+        let dataset = self.dataset()?;
+        self.check_range(offset, data.len() as u64)?;
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            // Cut where blocks begin, so that none is written twice.
+            let chunk = CHUNK.max(self.block_size());
+            let to_boundary = usize::try_from(chunk - at % chunk).unwrap_or(usize::MAX);
+            let (piece, left) = rest.split_at(rest.len().min(to_boundary));
+            let length = piece.len() as u64;
+            let tx = dataset.begin(length, self.cost(length))?;
+            self.check_range(at, length)?;
+            self.data()?.write(&tx, at, piece)?;
+            (at, rest) = (at + length, left);
+        }
+        self.settle(false)
+    }
+
+    /// Makes zeros of a range, which must lie within the volume; whole blocks become holes and
+    /// take no space any more.
+    ///
+    /// # Errors
+    /// If the pool takes no changes: a part may be zero then.
+    pub fn zero(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
+        let dataset = self.dataset()?;
+        self.check_range(offset, length)?;
+        let end = offset + length;
+        let step = self.block_size().saturating_mul(ZEROED_BLOCKS_MAX);
+        let mut at = offset;
+        // What is a hole already is passed over.
+        while let Some(stored) = self.next_data(at)?.filter(|stored| *stored < end) {
+            let from = stored.max(at);
+            let next = (from - from % step).saturating_add(step).min(end);
+            let tx = dataset.begin_freeing(self.cost(0))?;
+            self.check_range(from, next - from)?;
+            self.data()?.free_range(&tx, from, next - from)?;
+            at = next;
+        }
+        self.settle(false)
+    }
+
+    /// Waits until everything that was written before is on disk, unless the property `sync` says
+    /// that nobody waits.
+    ///
+    /// # Errors
+    /// If the pool takes no more changes; then it is not on disk.
+    pub fn flush(&self) -> Result<(), VolumeError> {
+        self.settle(true)
+    }
+
+    /// Waits for the disk if the caller wants that, or the property `sync`.
+    fn settle(&self, is_wanted: bool) -> Result<(), VolumeError> {
+        let dataset = self.dataset()?;
+        if dataset.sync_policy().waits(is_wanted) {
+            dataset.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Gives the volume another size, a multiple of its blocks; what lies behind a smaller one is
+    /// freed. It is on disk when this returns.
+    ///
+    /// # Errors
+    /// If the pool takes no changes. The volume has its old size then, and of what lay behind the
+    /// new one nothing was lost but what was freed before the error.
+    pub fn resize(&self, size: u64) -> Result<(), VolumeError> {
+        let dataset = self.dataset()?;
+        let (before, block_size) = (self.size(), self.block_size());
+        if !size.is_multiple_of(block_size) || size >> 63 != 0 {
+            return Err(VolumeError::BadSize {
+                objset: self.set().id(),
+                size: Some(size),
+                block_size,
+            });
+        }
+        let resized = (|| -> Result<(), VolumeError> {
+            if size < before {
+                self.set_size(size);
+                // Writers that saw the old size are in the open group or in one before it.
+                dataset.gate().wait_synced(dataset.gate().open_txg())?;
+            }
+            let tx = dataset.begin_freeing(RESIZE_COST)?;
+            format::resize(self.set(), &tx, before, size)?;
+            drop(tx);
+            Ok(dataset.sync()?)
+        })();
+        self.set_size(if resized.is_ok() { size } else { before });
+        resized
+    }
+
+    /// Takes no changes from now on. Those that were made before are in the open group or in one
+    /// before it.
+    ///
+    /// # Errors
+    /// If the volume was opened for reading only.
+    pub fn close(&self) -> Result<(), VolumeError> {
+        self.dataset()?.close();
+        Ok(())
+    }
+}
